@@ -1,4 +1,4 @@
-"""Tests of warpdeck. Many of their agents run on one machine at once, which agents refuse unless they are told."""
+"""Tests of warpdeck. The variable lets several agents run on one machine, which agents otherwise refuse."""
 
 import os
 

@@ -19,16 +19,18 @@ from tests.lab.hosts import Lab, enter_namespaces
 from tests.slurm_parity.peer import RealSlurm
 from tests.support.home import Home
 
-# No deadline: a machine that others use too has no steady speed. Under CI the same examples at every run; elsewhere new ones.
+# There is no deadline because a shared machine has no steady speed. Under CI every run uses the same
+# examples; elsewhere each run draws new ones.
 settings.register_profile("warpdeck", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("warpdeck")
 
-# readline, which a worker's parent may have loaded, tells its children the size of a terminal that they do not have.
+# readline sets the size of the terminal in the environment. Child processes without a terminal must not
+# inherit it.
 for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
 
 CONTAINED: list[str] = []
-"""Bugs that the controller has met since a test began, and gone on (see controller/state/bug_reports)."""
+"""Bugs that the controller caught and survived since the test began (see controller/state/bug_reports)."""
 logging.getLogger("warpdeck.bugs").addFilter(lambda record: not CONTAINED.append(record.getMessage()))
 
 NEEDS = {
@@ -62,15 +64,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _needs_system(item: pytest.Item) -> bool:
-    """Whether the test needs root, programs of Debian or a real Slurm, or takes long."""
+    """Return whether the test needs root, Debian programs or a real Slurm, or is slow."""
     markers = {"slow", *NEEDS} - {"two_cpus"}
     return any(item.get_closest_marker(marker) is not None for marker in markers)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select the part that was asked for, and leave out tests that this machine cannot run.
+    """Select the requested tests, and leave out tests that this machine cannot run.
 
-    The summary names the tests that were left out. Under CI no test of the part may be left out.
+    The summary names the tests that were left out. Under CI no selected test may be left out.
     """
     part = config.getoption("part")
     if part != "all":
@@ -93,7 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 left.append(item)
                 config.stash.setdefault(LEFT_OUT, {})[marker] = ", ".join(missing)
     if hasattr(config, "workeroutput"):
-        # Of several processes each finds the same, and the first of all says it.
+        # Every worker process of pytest-xdist finds the same tests; only the first one reports them.
         config.workeroutput["left_out"] = config.stash.get(LEFT_OUT, {})
         config.workeroutput["not_local"] = config.stash.get(NOT_LOCAL, 0)
     elif left and os.environ.get("CI"):
@@ -104,7 +106,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A controller in the test's own process outlives its bugs: the test that it met one in fails all the same."""
+    """Fail a test in which a controller of the test's own process caught a bug, although the controller
+    continued.
+    """
     CONTAINED.clear()
     yield
     assert not CONTAINED or item.get_closest_marker("bugs"), f"the controller met a bug: {CONTAINED}"
@@ -114,9 +118,9 @@ LEFT_OUT: pytest.StashKey[dict[str, str]] = pytest.StashKey()
 NOT_LOCAL: pytest.StashKey[int] = pytest.StashKey()
 
 
-@pytest.hookimpl(optionalhook=True)  # there where the tests are spread over processes
+@pytest.hookimpl(optionalhook=True)  # The hook exists only if pytest-xdist is installed.
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """What a process that ran tests for us has left out."""
+    """Collect the names of the tests that a worker process left out."""
     left: dict[str, str] = getattr(node, "workeroutput", {}).get("left_out", {})
     node.config.stash.setdefault(LEFT_OUT, {}).update(left)
     node.config.stash[NOT_LOCAL] = getattr(node, "workeroutput", {}).get("not_local", 0)
@@ -138,7 +142,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def short_tmp() -> Iterator[Path]:
-    """A temporary folder with a short path: Unix sockets and ssh have limits."""
+    """Return a temporary folder with a short path. Unix sockets and ssh limit the length of paths."""
     path = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -146,7 +150,7 @@ def short_tmp() -> Iterator[Path]:
 
 @pytest.fixture
 def home(short_tmp: Path) -> Iterator[Home]:
-    """A home with no controller yet."""
+    """A home without a running controller."""
     made = Home(short_tmp / "home")
     yield made
     made.close()
@@ -154,14 +158,14 @@ def home(short_tmp: Path) -> Iterator[Home]:
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[RealSlurm]:
-    """A real Slurm, for tests marked `slurm`: up in a second, with four nodes of four GPUs."""
+    """A real Slurm for tests marked `slurm`. It starts in a second and has four nodes with four GPUs each."""
     with RealSlurm() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    """Three hosts with four stand-in GPUs each, reached over SSH."""
+    """Three hosts with four stand-in GPUs each, reachable over SSH."""
     enter_namespaces()
     made = Lab(3)
     yield made
@@ -170,7 +174,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def lab_home(lab: Lab, short_tmp: Path) -> Iterator[Home]:
-    """A fresh one for one test."""
+    """A new home for one test, on a host of the lab."""
     made = start_home(lab, short_tmp)
     yield made
     end_home(made)
@@ -178,7 +182,7 @@ def lab_home(lab: Lab, short_tmp: Path) -> Iterator[Home]:
 
 @pytest.fixture(scope="module")
 def shared_home(lab: Lab) -> Iterator[Home]:
-    """One for all tests of a module: they use different nodes' names."""
+    """A home shared by all tests of a module. The tests use different node names."""
     folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
     made = start_home(lab, folder)
     yield made

@@ -1,1 +1,3 @@
-"""Benchmarks: medians of real runs on this machine, beside its peers where they are installed. `make bench`."""
+"""Benchmarks: medians of real runs on this machine, compared with other schedulers where they are installed.
+Run `make bench`.
+"""

@@ -1,4 +1,6 @@
-"""python -m tests.bench [PART ...]: prints the table. Without names every part is measured, in about six minutes."""
+"""`python -m tests.bench [PART ...]` measures the named parts and prints a table. Without names it measures
+all parts, in about six minutes.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ PARTS = (
 
 
 def main(words: list[str]) -> int:
-    """Measures the parts named."""
+    """Measure the named parts."""
     wanted = words or list(PARTS)
     unknown = [word for word in wanted if word not in PARTS]
     if unknown:
@@ -64,7 +66,7 @@ def main(words: list[str]) -> int:
 
 
 def with_rig(table: Table, wanted: list[str]) -> None:
-    """The parts that need a controller, from an empty queue to a full one."""
+    """Measure the parts that need a controller, from an empty queue to a full one."""
     if not {"commands", "screen", "idle", "jobs", "calls", "restart", "history"} & set(wanted):
         return
     with open_rig() as rig:

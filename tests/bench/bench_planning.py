@@ -1,6 +1,7 @@
-"""The planning benchmarks, for pytest-benchmark: CPU time of passes over full clusters, and of passes after one event.
+"""Planning benchmarks for pytest-benchmark: CPU time of passes over full clusters, and of passes after one
+event.
 
-Not found by a plain `pytest` (they take minutes); `make bench` runs them, and so does
+A plain `pytest` does not collect them because they take minutes. Run `make bench` or
 `pytest tests/bench/bench_planning.py --benchmark-timer=time.process_time`.
 """
 
@@ -41,12 +42,12 @@ SITES: dict[str, dict[str, Any]] = {
     },
 }
 BUDGETED = "1,000 full nodes, 10,000 pending"
-"""The site for which the budget of one event is."""
+"""The site to which the time budget of one event applies."""
 
 
 @pytest.fixture(scope="module", params=SITES)
 def site(request: pytest.FixtureRequest) -> Site:
-    """A site on which the tests of this module happen one after the other."""
+    """A site that the tests of this module change one after the other."""
     return Site(**SITES[request.param])
 
 
@@ -89,12 +90,12 @@ def test_one_event(
 
 
 def where(request: pytest.FixtureRequest) -> str:
-    """The site's words."""
+    """The description of the site."""
     return str(request.node.callspec.params["site"])
 
 
 def told(benchmark: BenchmarkFixture, what: str, *, budget_ms: float | None = None, **figures: float) -> None:
-    """What stands in the table beside the times."""
+    """Set the row's name and figures in the table."""
     benchmark.extra_info.update(what=what, budget_ms=budget_ms, **figures)
 
 
@@ -105,8 +106,11 @@ def timed(
     *,
     after: Callable[[], None] | None = None,
 ) -> Plan:
-    """The rounds. Work that returns work is a happening: what it returns is timed, not it. The collector rests: nothing here
-    makes cycles, and when it comes is chance."""
+    """Run the rounds. If the work returns a function, the work is only the preparation and the function is
+    timed.
+
+    The garbage collector is off: nothing here creates cycles, and its runs would come at random times.
+    """
     gc.collect()
     gc.disable()
     try:
@@ -126,7 +130,7 @@ def timed(
 
 
 def peak_mb(view: View) -> float:
-    """The most memory that a pass holds."""
+    """Return the peak memory of a pass in MB."""
     tracemalloc.start()
     plan(view, NOW, Settings())
     peak = tracemalloc.get_traced_memory()[1]
@@ -135,7 +139,7 @@ def peak_mb(view: View) -> float:
 
 
 def kept_mb(site: Site) -> float:
-    """What the memory of a pass holds."""
+    """Return the memory in MB that the pass cache keeps."""
     tracemalloc.start()
     site.full_pass()
     kept = tracemalloc.get_traced_memory()[0]

@@ -1,4 +1,4 @@
-"""How fast functions go through `warpdeck.Executor`, and what it costs the controller and the program itself."""
+"""Rate of function calls through `warpdeck.Executor`, and their cost for the controller and the program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .table import Line, Measured, Table
 
 CALLS = 1000
 TOGETHER = 20
-"""Calls that share a job in the second line."""
+"""Number of calls that share a job in the second row."""
 
 ALONE = Line(f"Executor.map of {CALLS:,} small functions, each a job", "/s", more_is_better=True)
 SHARED = Line(
@@ -24,7 +24,9 @@ CONTROLLER_MEMORY = Line(f"{CALLS:,} calls, each a job, in the controller", "MB"
 
 
 def measure(table: Table, rig: Rig) -> None:
-    """Both ways, with what the first costs. `len` is known to every Python: what is measured is the way there and back."""
+    """Measure both ways, and the cost of the first. `len` needs no pickled code, so only the round trip is
+    measured.
+    """
     pid = rig.controller_pid()
     with warpdeck.Client(rig.home.path) as deck:
         calls_a_second(deck, CALLS // 10, chunksize=TOGETHER)
@@ -38,7 +40,7 @@ def measure(table: Table, rig: Rig) -> None:
 
 
 def calls_a_second(deck: warpdeck.Client, calls: int, *, chunksize: int) -> float:
-    """From the call of `map` to the last result."""
+    """Return calls per second, from the call of `map` to the last result."""
     with warpdeck.Executor(deck, snapshot="none", cwd="/tmp", env={"PATH": os.environ["PATH"]}) as pool:
         begun = time.perf_counter()
         results = list(pool.map(len, [str(number) for number in range(calls)], chunksize=chunksize))

@@ -1,4 +1,4 @@
-"""How fast the command line answers: its start is what users feel most often."""
+"""Response time of the command line, which users notice most often."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ FULL_SQUEUE = Line(
 )
 SBATCH = Line("`sbatch -H`, one after another", "/s", more_is_better=True, slurm="submit")
 SUBMISSIONS = 40
-"""As many as of the peer."""
+"""The same number as for the other scheduler."""
 FULL_SINFO = Line("`sinfo` at 10,000 jobs", "ms", budget=200)
 
 
 def measure_start(table: Table, rig: Rig) -> None:
-    """Of an idle controller with nothing in the queue."""
+    """Measure commands with an idle controller and an empty queue."""
     table.add(BARE, timed(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True), RUNS))
     for line, verb in ((VERSION, "version"), (EMPTY, "queue")):
         table.add(line, timed(lambda verb=verb: _call(rig, verb), RUNS))
@@ -43,17 +43,20 @@ def measure_start(table: Table, rig: Rig) -> None:
 
 
 def measure_full_queue(table: Table, rig: Rig) -> None:
-    """All ten thousand rows."""
+    """Measure a listing of all ten thousand rows."""
     table.add(FULL, timed(lambda: _call(rig, "queue", "--limit", "10000"), 7))
     for line, name in ((FULL_SQUEUE, "squeue"), (FULL_SINFO, "sinfo")):
         table.add(line, timed(lambda name=name: _shim(rig, name), 7))
 
 
 def _submission_rate(rig: Rig) -> Measured:
-    """A loop in a shell's script, of jobs that stay held, with the record of their code taken behind it. They are cancelled."""
+    """Submit held jobs in a loop of a shell script, with code snapshots taken in the background, and cancel
+    them.
+    """
     script = rig.submit_dir / "true.sh"
     script.write_text("#!/bin/sh\ntrue\n")
-    _shim(rig, "sbatch", "-H", str(script))  # the first finds no worker, no recorder and no submitter
+    # the first submission starts the worker, the recorder and the submitter
+    _shim(rig, "sbatch", "-H", str(script))
     eventually(lambda: listens(rig.paths), what="a submitter can be asked")
     begun = time.perf_counter()
     for _ in range(SUBMISSIONS):
@@ -65,7 +68,7 @@ def _submission_rate(rig: Rig) -> Measured:
 
 
 def _shim(rig: Rig, name: str, *words: str) -> None:
-    """One of Slurm's commands, as it stands on a user's PATH."""
+    """Run a Slurm command as a user's PATH has it."""
     program = Path(install(Paths(str(rig.home.path)))) / name
     done = subprocess.run(
         [program, *words], env=rig.home.environ, cwd=rig.submit_dir, capture_output=True, check=False

@@ -1,7 +1,8 @@
-"""Full clusters with long queues, and what happens on them one thing after the other: what the planning benchmarks plan for.
+"""Full clusters with long queues, and events on them one after the other, for the planning benchmarks.
 
-The events are those of a site that stays as full as it is: somebody submits; a job ends, and what starts in its place runs; a
-node fails or comes back. The pass that follows is the controller's: with a memory of the last one, and telling the new job.
+The events keep the site full: a job is submitted; a job ends and the job started in its place runs; a node
+fails
+or comes back. As in the controller, the next pass uses the pass cache and explains only the new job.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ SHAPES = 200
 USERS, ACCOUNTS = 50, 10
 WEIGHTED = Settings(weights=Weights(age=1000, fairshare=10_000, job_size=100, partition=100, qos=1000))
 FREE_ONE_IN = 50
-"""One node in so many is free."""
+"""One node in this number is free."""
 
 
 def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool = True) -> View:
-    """Jobs of many sizes hold nearly all nodes; the waiting ones have 200 kinds of request, gangs among them."""
+    """Return a site on which jobs of many sizes hold nearly all nodes. The waiting jobs have 200 kinds of
+    requests, including gangs.
+    """
     rng = Random(nodes * 1_000_003 + pending)
     machines = [
         msgspec.structs.replace(builders.node(f"n{number:05}"), switch=f"s{number // 32}")
@@ -111,7 +114,7 @@ def _waiting(rng: Random, number: int, kinds: list[tuple[Resources, int]]) -> Pe
 
 
 class Site:
-    """A full cluster on which one thing after the other happens."""
+    """A full cluster on which events happen one after the other."""
 
     def __init__(
         self,
@@ -134,7 +137,7 @@ class Site:
         self._next_id = max(job.id for job in self.view.pending) + 1
 
     def submitted(self) -> Callable[[], Plan]:
-        """One job more waits, of a kind that others are of. The pass that follows, to be made."""
+        """Add a waiting job of an existing kind. Return the pass that follows."""
         like = self._rng.choice(self.view.pending)
         number = JobId(self._next_id)
         self._next_id += 1
@@ -142,12 +145,12 @@ class Site:
         return self._happened([number], pending=(*self.view.pending, new))
 
     def ended(self) -> Callable[[], Plan]:
-        """One job less runs."""
+        """End a running job. Return the pass that follows."""
         gone = self._rng.randrange(len(self.view.running))
         return self._happened([], running=self.view.running[:gone] + self.view.running[gone + 1 :])
 
     def node_changed(self) -> Callable[[], Plan]:
-        """A node takes no more jobs, or takes them again."""
+        """Drain a node, or resume it."""
         nodes = list(self.view.nodes)
         at = self._rng.randrange(len(nodes))
         out = "" if nodes[at].unavailable else "does not answer"
@@ -160,16 +163,16 @@ class Site:
         return lambda: self.follow(plan(self.view, self.now, self.settings, memory=self.memory, tell=tell))
 
     def full_pass(self) -> Plan:
-        """A pass that tells everybody."""
+        """Run a pass that explains all waiting jobs."""
         return plan(self.view, self.now, self.settings, memory=self.memory)
 
     def follow(self, made: Plan) -> Plan:
-        """What the plan started is to run before the next event."""
+        """Schedule the plan's started jobs to run before the next event."""
         self._made = made
         return made
 
     def settle(self) -> None:
-        """The last plan's starts run."""
+        """Turn the last plan's started jobs into running jobs."""
         started = {start.job_id: start for start in self._made.starts}
         waiting = {job.id: job for job in self.view.pending if job.id in started}
         begun = [_begun(waiting[start.job_id], start, self.now) for start in started.values()]
@@ -196,7 +199,7 @@ def _begun(job: PendingJob, start: Start, now: float) -> RunningJob:
 
 
 def with_users_apart(view: View) -> View:
-    """The site where everybody submits with --exclusive=user. Who runs beside others already stays there."""
+    """Return the site with --exclusive=user for all jobs. Jobs that already share nodes stay there."""
     requests = {id(job.resources): job.resources for job in view.pending}
     apart = {key: msgspec.structs.replace(asked, share_with="user") for key, asked in requests.items()}
     pending = tuple(msgspec.structs.replace(job, resources=apart[id(job.resources)]) for job in view.pending)
@@ -205,7 +208,7 @@ def with_users_apart(view: View) -> View:
 
 
 def with_tables(view: View) -> View:
-    """The site with partitions, QoS, accounts and limits, so that it matters whose a job is."""
+    """Return the site with partitions, QoS, accounts and limits, so that a job's owner matters."""
     rng = Random(5)
     accounts = {f"u{number}": f"a{number % ACCOUNTS}" for number in range(USERS)}
     half = frozenset(node.name for node in view.nodes[: len(view.nodes) // 2])

@@ -1,7 +1,10 @@
-"""One look over a full cluster with a long queue: our pass, and Slurm's own scheduling cycles on the same cluster and queue.
+"""One planning pass over a full cluster with a long queue, compared with Slurm's scheduling cycles on the
+same
+input.
 
-Slurm's nodes exist in its tables alone (State=CLOUD, powered off); its times are what `sdiag` says of its cycles.
-Ours looks at every array each time. Slurm's backfill cycle ends early when jobs change while it yields, as they do here.
+Slurm's nodes exist only in its tables (State=CLOUD, powered off); its times come from `sdiag`.
+Our pass considers every array each time. Slurm's backfill cycle ends early if jobs change while it yields, as
+here.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ NODES = 1000
 GPUS, CPUS = 8, 64
 TASKS = 50
 HOLDERS = tuple(range(1, 11))
-"""Hours of the ten arrays that hold a tenth of the nodes each: all within the day that Slurm looks ahead."""
+"""Time limits in hours of the ten arrays that each hold a tenth of the nodes, within the day that Slurm plans
+ahead.
+"""
 CYCLES = 5
 PATIENCE_S = 300.0
 
@@ -35,11 +40,11 @@ MAIN = Line("the same pass: main cycle", "ms", slurm="main_cycle")
 
 
 class Asked(NamedTuple):
-    """What each task of an array asks for."""
+    """Request of each task of an array."""
 
     nodes: int
     gpus: int
-    """On each node; and CPUs."""
+    """GPUs on each node; the same number of CPUs."""
     cpus: int
     minutes: int
 
@@ -51,11 +56,11 @@ QUEUE = tuple(
     for cpus in (4, 8)
     for minutes in (10, 60, 120, 720, 1440)
 )
-"""The arrays that wait, each of TASKS tasks."""
+"""The waiting arrays, each with TASKS tasks."""
 
 
 def crowd() -> View:
-    """The cluster and the queue as our planner sees them."""
+    """Return the cluster and the queue as input of our planner."""
     machines = [builders.node(f"n{number:04}", gpus=GPUS, cpus=CPUS) for number in range(NODES)]
     held = []
     for number, machine in enumerate(machines):
@@ -91,7 +96,7 @@ def _waiting(number: int, asked: Asked) -> PendingJob:
 
 
 def measure(table: Table) -> None:
-    """Our pass, beside both of Slurm's cycles."""
+    """Measure our pass and both kinds of Slurm's cycles."""
     view = crowd()
     made = plan(view, NOW, Settings())
     assert not made.starts and len(made.pending_reasons) == len(QUEUE), (
@@ -103,7 +108,9 @@ def measure(table: Table) -> None:
 
 
 def slurm_cycles(call: Callable[..., str], script: Path) -> PeerReadings:
-    """The means of both kinds of cycle, in milliseconds, of a Slurm that has NODES nodes in its partition "cloud"."""
+    """Return the means of both kinds of cycles in milliseconds, of a Slurm with NODES nodes in its partition
+    "cloud".
+    """
     submit = ("sbatch", "-p", "cloud", "-o", "/dev/null")
     for hours in HOLDERS:
         whole = ("-N1", "--exclusive", f"--array=1-{NODES // len(HOLDERS)}", f"--time={60 * hours}")
@@ -127,7 +134,9 @@ def slurm_cycles(call: Callable[..., str], script: Path) -> PeerReadings:
 
 
 def _means(call: Callable[..., str], *, changed: str) -> PeerReadings | None:
-    """Of enough cycles. Slurm looks at its queue only when something has changed: each time a held job has."""
+    """Return the means over enough cycles. Slurm runs a cycle only after a change, so each one follows a
+    change of a held job.
+    """
     call("scontrol", "update", *changed.split())
     main, backfill = call("sdiag").split("Main schedule statistics")[1].split("Backfilling stats")
     if min(_figure(main, "Total cycles"), _figure(backfill, "Total cycles")) < CYCLES:
@@ -139,6 +148,6 @@ def _means(call: Callable[..., str], *, changed: str) -> PeerReadings | None:
 
 
 def _figure(text: str, name: str) -> float:
-    """A number of sdiag's, 0 if it is not there yet."""
+    """Return a number of sdiag's output, or 0 if it is missing."""
     found = re.search(rf"{name}:\s*(\d+)", text)
     return float(found[1]) if found else 0.0

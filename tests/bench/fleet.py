@@ -1,7 +1,10 @@
-"""A whole site's agents at one controller: 500 SSH connections, each with an agent that tells of eight GPUs.
+"""The agents of a large site at one controller: 500 SSH connections, each with an agent that reports eight
+GPUs.
 
-Most are stand-ins (see standins), a few are the real program over the stand-in NVML library. What the controller takes, and
-what an agent takes, is measured while nobody looks on, while an app shows the nodes, and while Prometheus scrapes.
+Most agents are stand-ins (see standins); a few are the real program with the stand-in NVML library. The load
+of the
+controller and of an agent is measured without clients, while an app shows the nodes, and while Prometheus
+scrapes.
 """
 
 from __future__ import annotations
@@ -34,16 +37,16 @@ from .table import Line, Measured, Table
 
 AGENTS = int(os.environ.get("WARPDECK_BENCH_AGENTS", "500"))
 WITH_JOBS = "WARPDECK_BENCH_JOBS" in os.environ
-"""Beside the 100,000 jobs of `footprint`."""
+"""Whether to run in addition to the 100,000 jobs of `footprint`."""
 REAL = 3
 A_PROCESS = 50
 GPUS = 8
 ADDERS = 8
-"""Nodes that are added at once."""
+"""Number of nodes added at the same time."""
 COME_S = 300.0
 LOOK_S = 20.0
 SCRAPE_EVERY_S = 15.0
-"""As Prometheus does unless it is told otherwise."""
+"""The default interval of Prometheus."""
 
 ADDED = Line(f"{AGENTS} agents joined, each", "ms")
 BACK = Line(f"{AGENTS} agents back after the controller was started anew", "s")
@@ -60,7 +63,7 @@ AGENT_CPU = Line(f"real agent beside them, {GPUS} GPUs, CPU of one core", "%", b
 
 
 def measure(table: Table) -> None:
-    """Everything, in about two minutes."""
+    """Measure everything, in about two minutes."""
     with TemporaryDirectory(prefix="wdb", dir="/tmp") as name, ExitStack() as stack:
         folder = Path(name)
         rig = Rig(folder, HOME=str(folder / "user"), SSH_AUTH_SOCK="")
@@ -80,7 +83,7 @@ def measure(table: Table) -> None:
 
 
 def measure_adding(table: Table, rig: Rig, hosts: list[tuple[str, str]]) -> None:
-    """All hosts become nodes, some at a time. A row: how long the controller took for each."""
+    """Add all hosts as nodes, several at a time. The row is the controller's time for each."""
     begun = time.perf_counter()
     fingerprint = subprocess.run(
         ["ssh-keygen", "-lf", str(rig.folder / "hostkey.pub")], check=True, capture_output=True, text=True
@@ -100,12 +103,12 @@ def measure_adding(table: Table, rig: Rig, hosts: list[tuple[str, str]]) -> None
 
 
 def all_are_up(rig: Rig) -> bool:
-    """Whether every node has a link."""
+    """Return whether every node is connected."""
     return all(each["state"] == "idle" for each in rig.nodes())
 
 
 def measure_controller(table: Table, rig: Rig, port: int, *, before: float) -> None:
-    """With nobody, an app and Prometheus."""
+    """Measure the controller without clients, with an app, and with Prometheus."""
     rig.hang_up()
     rig.home.ok("down")
     if WITH_JOBS:
@@ -129,7 +132,7 @@ def measure_controller(table: Table, rig: Rig, port: int, *, before: float) -> N
 
 @contextmanager
 def real_agent(folder: Path, number: int) -> Iterator[Path]:
-    """The folder of an agent with eight GPUs, started as on a node."""
+    """Start an agent with eight GPUs as on a node, and return its folder."""
     library = build_fake_nvml(folder / "nvml")
     state, own = folder / f"nvml{number}.state", folder / f"agent{number}"
     write_state(state, gpus=GPUS, util=80)
@@ -148,7 +151,7 @@ def real_agent(folder: Path, number: int) -> Iterator[Path]:
 
 @contextmanager
 def standins(folder: Path, agents: list[Path]) -> Iterator[list[tuple[str, str]]]:
-    """(name, target) of all hosts; the first lead to the real agents."""
+    """Return (name, target) of all hosts. The first hosts lead to the real agents."""
     ssh = folder / "user" / ".ssh"
     ssh.mkdir(parents=True, mode=0o700)
     for key in (folder / "hostkey", ssh / "id_ed25519"):
@@ -185,7 +188,7 @@ def standins(folder: Path, agents: list[Path]) -> Iterator[list[tuple[str, str]]
 
 @contextmanager
 def watching(rig: Rig) -> Iterator[None]:
-    """A client that is told of all nodes, as the app's page of nodes is."""
+    """Run a client that subscribes to all nodes, like the app's nodes screen."""
     client = SyncClient.connect(rig.paths, start=False)
     number = client.begin("subscribe", topics=["jobs", "nodes"])
     over = threading.Event()
@@ -207,7 +210,7 @@ def watching(rig: Rig) -> Iterator[None]:
 
 @contextmanager
 def scraping(port: int, took: list[float]) -> Iterator[None]:
-    """Prometheus; how long each scrape took goes to `took`, in ms."""
+    """Scrape like Prometheus, and append the time of each scrape in ms to `took`."""
     over = threading.Event()
 
     def scrape() -> None:

@@ -1,4 +1,4 @@
-"""What warpdeck costs when nothing happens, with a long history, and per running job."""
+"""Resource use of warpdeck when idle, with a long history, and per running job."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .table import Line, Measured, Table
 IDLE_S = 8.0
 STORED = 100_000
 WAITING = 10_000
-"""Of the stored jobs; the others ended within the hour, so that they are in memory too."""
+"""Number of stored jobs that wait. The others ended within the last hour, so they are in memory too."""
 BATCH = 5000
 RUNNING = 2
-"""Jobs at once: as many as the smallest machine has processors."""
+"""Number of concurrent jobs: the number of processors of the smallest machine."""
 
 CONTROLLER_MEMORY = Line("controller, idle, nothing in the queue", "MB")
 CONTROLLER_CPU = Line("controller, idle, CPU of one core", "%", budget=2)
@@ -34,7 +34,7 @@ LOADED_CPU = Line(f"controller with {STORED:,} jobs, idle CPU of one core", "%",
 
 
 def measure_idle(table: Table, rig: Rig) -> None:
-    """A controller and an agent that have nothing to do; nobody is connected."""
+    """Measure an idle controller and an idle agent without clients."""
     rig.hang_up()
     controller, agent = rig.controller_pid(), rig.agent_pid()
     table.add(CONTROLLER_MEMORY, Measured([rss_mb(controller)]))
@@ -44,7 +44,7 @@ def measure_idle(table: Table, rig: Rig) -> None:
 
 
 def measure_supervisor(table: Table, rig: Rig) -> None:
-    """What starts the jobs of a node, and what each job costs the node beside itself: memory of supervisor and agent."""
+    """Measure the supervisor, and the memory of supervisor and agent for each job."""
     pids = (rig.supervisor_pid(), rig.agent_pid())
     table.add(SUPERVISOR, Measured([pss_mb(pids[0])]))
     before = sum(pss_mb(pid) for pid in pids)
@@ -56,7 +56,7 @@ def measure_supervisor(table: Table, rig: Rig) -> None:
 
 
 def measure_restart(table: Table, rig: Rig) -> None:
-    """A database of many jobs, a controller killed over it, and how long the next takes to answer."""
+    """Kill a controller with a database of many jobs, and measure the time until the next one answers."""
     rig.hang_up()
     rig.home.ok("down")
     asyncio.run(fill(rig.home.path / "state.db"))
@@ -78,7 +78,7 @@ def measure_restart(table: Table, rig: Rig) -> None:
 
 
 async def fill(database: Path) -> None:
-    """STORED jobs in the store of a controller that is down."""
+    """Write STORED jobs to the store of a stopped controller."""
     store = await SqliteStore.open(str(database))
     now = time.time()
     loaded = await store.load(finished_since_unix=now)

@@ -1,5 +1,9 @@
-"""How fast a million ended jobs are looked up: sacct's questions (one user's last day, a named job of long ago), and the
-history's of the app (its first page, one in the middle, a filter that few jobs meet, and what all of them have cost)."""
+"""Time of queries over a million finished jobs.
+
+sacct asks for one user's last day and for an old job by id. The app's history asks for its first page, a page
+in the middle,
+a filter that few jobs match, and the total cost of all matches.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +36,9 @@ from .table import Line, Measured, Table, timed
 ENDED = 1_000_000
 USERS = 500
 OWNER = "daemon"
-"""One of them is known to the machine, because sacct refuses users that are not."""
+"""One of the users exists on the machine, because sacct rejects unknown users."""
 DAYS = 200
-"""So a user's day has ten jobs."""
+"""Number of days, so that a user has ten jobs per day."""
 BATCH = 20_000
 RUNS = 15
 DAY = Line(f"`sacct` of a user's last day, {ENDED:,} jobs", "ms", budget=200)
@@ -50,7 +54,7 @@ GROWTH = Line(f"memory that the history of {ENDED:,} jobs takes the store", "MB"
 
 
 def measure(table: Table, rig: Rig) -> None:
-    """Fills the controller's database while it is down."""
+    """Fill the database of a stopped controller, and measure."""
     rig.hang_up()
     rig.home.ok("down")
     first = asyncio.run(_fill(rig.home.path / "state.db"))
@@ -110,7 +114,7 @@ async def _fill(database: Path) -> int:
 
 
 def _job(job_id: JobId, number: int, now: float) -> Job:
-    """Oldest first; users take turns."""
+    """Return a job; the oldest comes first, and the users alternate."""
     ended = now - 7200 - DAYS * 86_400 * (1 - number / ENDED)
     node = NodeName(f"node{number % 64:03d}")
     request = Request(name=f"train-{number % 50}", script="#!/bin/sh\ntrue\n", env={"PATH": "/usr/bin:/bin"})

@@ -1,6 +1,8 @@
-"""How one user's clients that ask and never read slow down the calls of the others, and what they cost the controller in memory.
+"""Effect of a user's clients that send requests and never read: slower calls of others, and memory of the
+controller.
 
-The site is shared, and the hostile clients are another user's: `python -m tests.bench.hostile ATTACK HOME` is that user's program.
+The site is shared, and the hostile clients belong to another user, who runs `python -m tests.bench.hostile
+ATTACK HOME`.
 """
 
 from __future__ import annotations
@@ -24,15 +26,15 @@ from .table import Line, Measured, Table
 
 NOBODY = 65534
 HELD_JOBS = 1000
-"""The queue that subscriptions and answers are about."""
+"""Number of jobs in the queue that subscriptions and answers contain."""
 SUBSCRIPTIONS, SUBSCRIPTIONS_OF_CLIENT = 3000, 60
 DEAF_CLIENTS, REQUESTS_OF_CLIENT = 5, 400
 HONEST_CLIENTS, CALLS_OF_CLIENT = 20, 10
 CALLS = 150
 CHANGE_EVERY = 5
-"""Every so many calls are followed by a change of a job, of which all subscribers are told."""
+"""After this number of calls, a job is changed, which all subscribers receive."""
 ASSUMED_WAIT_S = 300.0
-"""A call of an honest user that takes longer is given up, and counts as so long."""
+"""A longer call of an honest user is abandoned and counted as this time."""
 
 ALONE_MEDIAN = Line("a call, nobody else is there, median", "ms")
 ALONE_WORST = Line("a call, nobody else is there, worst", "ms")
@@ -50,7 +52,7 @@ RECORDS_MEMORY = Line(f"controller {_BESIDE}", "MB", budget=500)
 
 
 def measure(table: Table) -> None:
-    """Both attacks on one site, each beside an honest user's calls."""
+    """Run both attacks on one site, each together with an honest user's calls."""
     if os.geteuid() != 0:
         table.left_out(SUBSCRIBED_WORST, "only root can be two users")
         return
@@ -86,7 +88,7 @@ def _measure_records(table: Table, rig: Rig) -> None:
 
 
 def _honest_calls(rig: Rig) -> Measured:
-    """The milliseconds of each call of somebody who looks, and now and then changes a job."""
+    """Return the milliseconds of each call of a user who lists jobs and sometimes changes one."""
     found: list[float] = []
     given_up = False
 
@@ -116,7 +118,7 @@ def _honest_calls(rig: Rig) -> Measured:
 
 
 def _squeue(rig: Rig) -> Measured:
-    """What a user meets who types it."""
+    """Return the time of squeue as a user types it."""
     found = []
     for _ in range(5):
         begun = time.perf_counter()
@@ -135,7 +137,7 @@ def _squeue(rig: Rig) -> Measured:
 
 
 def _honest_records(rig: Rig) -> float:
-    """Seconds until all calls of all honest clients are answered, or have been given up."""
+    """Return the seconds until all calls of all honest clients are answered or abandoned."""
 
     def ask() -> None:
         with SyncClient.connect(rig.paths, start=False) as client:
@@ -153,7 +155,7 @@ def _honest_records(rig: Rig) -> float:
 
 @contextmanager
 def hostile(rig: Rig, attack: str) -> Iterator[None]:
-    """While nobody's clients are connected and have asked all."""
+    """Run the attack as user nobody: all clients are connected and have sent all requests."""
     command = [sys.executable, "-m", "tests.bench.hostile", attack, str(rig.home.path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
         try:
@@ -165,7 +167,7 @@ def hostile(rig: Rig, attack: str) -> Iterator[None]:
 
 
 def _attack(attack: str, home: str) -> None:
-    """Connects and asks as nobody, and reads nothing until it is killed."""
+    """Connect and send requests as user nobody, and read nothing until killed."""
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)

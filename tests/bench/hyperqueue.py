@@ -1,4 +1,6 @@
-"""HyperQueue's array of a thousand `true`, in a process of its own: python -m tests.bench.hyperqueue FOLDER."""
+"""HyperQueue's array of a thousand `true`, in a process of its own: `python -m tests.bench.hyperqueue
+FOLDER`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from .jobs import TASKS
 
 
 def main(folder: Path) -> int:
-    """Prints {"array": tasks a second}."""
+    """Print {"array": tasks per second}."""
     hyperqueue: Any = importlib.import_module("hyperqueue")
     cluster: Any = importlib.import_module("hyperqueue.cluster")
     script = folder / "true.sh"
@@ -36,7 +38,7 @@ def main(folder: Path) -> int:
         took = time.perf_counter() - begun
     assert len(list((folder / "out").glob("*.out"))) == TASKS, "every task has its log"
     print(json.dumps({"array": TASKS / took}), flush=True)
-    os._exit(0)  # its threads are in no hurry to end
+    os._exit(0)  # does not wait for its threads, which end late
 
 
 if __name__ == "__main__":

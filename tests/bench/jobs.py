@@ -1,4 +1,4 @@
-"""How fast jobs go through: to their first instruction, through a whole array, into the queue."""
+"""Throughput of jobs: start latency, whole arrays, and submissions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .table import Line, Measured, Table, timed
 STARTS = 21
 TASKS = 1000
 ARRAYS = 5
-"""How many are run: a machine that is not idle has no steady rate."""
+"""Number of arrays; the rate varies on a machine that is not idle."""
 SUBMISSIONS = 10_000
 CONNECTIONS = 4
 WINDOW = 64
-"""Requests that a connection has under way: as many as the controller takes of one client at once."""
+"""Concurrent requests per connection: the maximum that the controller accepts from one client."""
 BIG_ARRAY = 100_000
 FIRST_WORD = "#!/bin/sh\nexec date +%s.%N\n"
-"""A job that says when its own program began."""
+"""A job that prints the start time of its own program."""
 
 LOCAL_START = Line("submit to running, agent of this machine", "ms", budget=30, slurm="start")
 SSH_START = Line("submit to running, agent over SSH", "ms", budget=30, slurm="start")
@@ -49,7 +49,7 @@ BIG_MEMORY = Line("--array=0-99999 in the controller", "MB", budget=20)
 
 
 def start_latency(rig: Rig) -> Measured:
-    """From before the submission is sent to the first word of the job's own program."""
+    """Return the time from before the submission to the start of the job's own program."""
     found = []
     for number in range(STARTS + 1):
         output = rig.submit_dir / f"start-{number}"
@@ -62,19 +62,19 @@ def start_latency(rig: Rig) -> Measured:
 
 
 def word_of(path: Path) -> str:
-    """What a job of FIRST_WORD has written, once it is a whole line."""
+    """Return the output of a FIRST_WORD job, once it is a whole line."""
     text = path.read_text() if path.exists() else ""
     return text if text.endswith("\n") else ""
 
 
 def run_true(rig: Rig) -> Measured:
-    """The command line's `run true`, from exec to exit."""
+    """Return the time of `warpdeck run true`, from exec to exit."""
     argv = [*console_script(), "run", "true"]
     return timed(lambda: subprocess.run(argv, env=rig.home.environ, cwd=rig.submit_dir, check=True), 15)
 
 
 def srun_true(rig: Rig) -> Measured:
-    """Slurm's own command for the same, as it stands on a user's PATH."""
+    """Return the time of `srun true`, as a user's PATH has srun."""
     program = Path(install(rig.paths)) / "srun"
     return timed(
         lambda: subprocess.run([program, "true"], env=rig.home.environ, cwd=rig.submit_dir, check=True), 15
@@ -82,18 +82,18 @@ def srun_true(rig: Rig) -> Measured:
 
 
 def console_script() -> list[str]:
-    """The installed program as a user calls it."""
+    """Return the installed program as a user calls it."""
     installed = Path(sys.executable).with_name("warpdeck")
     return [str(installed)] if installed.exists() else [sys.executable, "-m", "warpdeck.cli.main"]
 
 
 def array_rates(rig: Rig) -> Measured:
-    """Tasks a second of arrays one after the other, each from its submission to its last end."""
+    """Return tasks per second of consecutive arrays, each from its submission to its last end."""
     return Measured([array_rate(rig, f"array{number}") for number in range(ARRAYS)])
 
 
 def array_rate(rig: Rig, folder: str) -> float:
-    """Of one array, each of whose tasks leaves its output file."""
+    """Return the rate of one array whose tasks each write an output file."""
     ranges = [[1, TASKS, 1]]
     job = rig.submit("#!/bin/sh\ntrue\n", array={"ranges": ranges}, output=f"{folder}/%a.out")
     rig.wait_until_idle()
@@ -105,7 +105,9 @@ def array_rate(rig: Rig, folder: str) -> float:
 
 
 def submission_rate(rig: Rig) -> Measured:
-    """Separate submissions a second over a few connections, each answered after its commit. They stay held."""
+    """Return separate submissions per second over a few connections. Each is answered after its commit, and
+    the jobs stay held.
+    """
     request = rig.request("#!/bin/sh\ntrue\n", hold=True)
     share = SUBMISSIONS // CONNECTIONS
     frames = [json_frame({"t": "submit", "id": number + 1, "request": request}) for number in range(share)]
@@ -124,7 +126,7 @@ def submission_rate(rig: Rig) -> Measured:
 
 
 def _submit_all(client: SyncClient, frames: Sequence[bytes]) -> None:
-    """Sends frames, a window at a time, and reads as many answers."""
+    """Send the frames one window at a time, and read the answers."""
     link = client._link
     for start in range(0, len(frames), WINDOW):
         window = frames[start : start + WINDOW]
@@ -135,7 +137,9 @@ def _submit_all(client: SyncClient, frames: Sequence[bytes]) -> None:
 
 
 def big_array(rig: Rig) -> tuple[Measured, Measured]:
-    """(acceptance, growth of the controller) of arrays of a hundred thousand tasks, held."""
+    """Return (acceptance time, growth of the controller's memory) of held arrays with a hundred thousand
+    tasks.
+    """
     before = rss_mb(rig.controller_pid())
     array = {"ranges": [[0, BIG_ARRAY - 1, 1]]}
     took = timed(lambda: rig.submit("#!/bin/sh\ntrue\n", array=array, hold=True), 5)
@@ -143,7 +147,7 @@ def big_array(rig: Rig) -> tuple[Measured, Measured]:
 
 
 def measure(table: Table, rig: Rig) -> None:
-    """Every line of this page but the one over SSH."""
+    """Measure all rows of this module except the one over SSH."""
     table.add(LOCAL_START, start_latency(rig))
     table.add(STEP, srun_true(rig))
     table.add(RUN, run_true(rig))

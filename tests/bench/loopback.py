@@ -1,4 +1,6 @@
-"""A real sshd on the loopback address, as the user who measures, with keys of its own; gone afterwards."""
+"""A real sshd on the loopback address, run by the measuring user with its own keys, and removed
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ SSHD = "/usr/sbin/sshd"
 
 
 class Loopback:
-    """`home` is a folder whose ssh key the sshd accepts; `target` is for `node add`."""
+    """`home` is a folder with an SSH key that the sshd accepts; `target` is the argument of `node add`."""
 
     def __init__(self, base: Path, port: int) -> None:
         self.base = base
@@ -25,19 +27,19 @@ class Loopback:
         self.target = f"{getpass.getuser()}@127.0.0.1:{port}"
 
     def fingerprint(self) -> str:
-        """Of the host's key."""
+        """Return the fingerprint of the host key."""
         argv = ["ssh-keygen", "-lf", str(self.base / "hostkey.pub")]
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()[1]
 
 
 def is_possible() -> bool:
-    """Whether an sshd can be started here."""
+    """Return whether an sshd can be started here."""
     return Path(SSHD).exists() and shutil.which("ssh-keygen") is not None
 
 
 @contextmanager
 def open_loopback(base: Path) -> Iterator[Loopback]:
-    """An sshd that answers."""
+    """Start an sshd and wait until it answers."""
     port = free_port()
     made = Loopback(base, port)
     ssh = made.home / ".ssh"
@@ -64,7 +66,7 @@ def open_loopback(base: Path) -> Iterator[Loopback]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as link:
         link.bind(("127.0.0.1", 0))
         return int(link.getsockname()[1])

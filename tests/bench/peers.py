@@ -1,7 +1,9 @@
-"""The same measurements of the peers, in the same run. Each answers by key, with nothing where it is not installed.
+"""The same measurements of other schedulers in the same run, by key; a scheduler that is not installed has no
+values.
 
-Slurm: the one whose srun is on PATH and answers, else (with WARPDECK_BENCH_PEERS set) Debian's packages in a scratch
-folder, see tests/slurm_parity/slurm.sh. HyperQueue: the package from PyPI, server and worker in one process of its own.
+Slurm: the one whose srun is on PATH and answers, else (with WARPDECK_BENCH_PEERS set) Debian's packages in a
+scratch
+folder, see tests/slurm_parity/slurm.sh. HyperQueue: the package from PyPI, server and worker in one process.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ PATIENCE_S = 120.0
 
 
 def slurm() -> PeerReadings:
-    """Medians in our own units: milliseconds and jobs a second."""
+    """Return medians in milliseconds and jobs per second."""
     with TemporaryDirectory(prefix="wds", dir="/tmp") as folder:
         readings = {}
         with _a_slurm(Path(folder)) as environ:
@@ -49,7 +51,7 @@ def slurm() -> PeerReadings:
 
 @contextmanager
 def _a_slurm(folder: Path) -> Iterator[dict[str, str] | None]:
-    """The environment of Slurm's commands."""
+    """Return the environment of Slurm's commands."""
     if shutil.which("sinfo") and subprocess.run(["sinfo"], capture_output=True, check=False).returncode == 0:
         yield dict(os.environ)
         return
@@ -63,7 +65,7 @@ def _a_slurm(folder: Path) -> Iterator[dict[str, str] | None]:
 
 @contextmanager
 def _up(folder: Path, *, nodes: int = 0) -> Iterator[dict[str, str]]:
-    """The packages in the folder at work, and beside their own node so many that exist in Slurm's tables alone."""
+    """Start the packages in the folder, with `nodes` additional nodes that exist only in Slurm's tables."""
     lab = [str(SCRIPT)]
     try:
         subprocess.run([*lab, "up", str(folder), str(free_port()), str(nodes)], check=True)
@@ -76,7 +78,7 @@ def _up(folder: Path, *, nodes: int = 0) -> Iterator[dict[str, str]]:
 
 
 class _Slurm:
-    """Commands of one Slurm; what its jobs write is in `folder`."""
+    """Commands of one Slurm. The output of its jobs is in `folder`."""
 
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self._out = folder / "out"
@@ -86,7 +88,7 @@ class _Slurm:
         self._word = _script(folder / "word.sh", FIRST_WORD)
 
     def readings(self) -> PeerReadings:
-        """What stays held in the queue comes last."""
+        """Return all readings. Jobs that stay held in the queue come last."""
         return {
             "run": timed(lambda: self._call("srun", "true"), 15).median,
             "queue": timed(lambda: self._call("squeue"), 15).median,
@@ -99,7 +101,7 @@ class _Slurm:
         }
 
     def cycles(self) -> PeerReadings:
-        """How long its looks over a full cluster and a long queue take."""
+        """Return the times of its scheduling cycles over a full cluster and a long queue."""
         return cycle.slurm_cycles(self._call, self._true)
 
     def _call(self, *argv: str) -> str:
@@ -140,7 +142,9 @@ class _Slurm:
         return SUBMISSIONS / (time.perf_counter() - begun)
 
     def _full_queue(self) -> float:
-        """Ten thousand lines. So many separate submissions would take it three minutes."""
+        """Return the time of a listing with ten thousand rows of one array; separate submissions would take
+        Slurm three minutes.
+        """
         self._call("sbatch", "-H", f"--array=1-{QUEUED}", str(self._true))
         assert len(self._call("squeue", "-r", "-h").splitlines()) >= QUEUED
         return timed(lambda: self._call("squeue", "-r"), 7).median
@@ -159,7 +163,7 @@ def _script(path: Path, text: str) -> Path:
 
 
 def hyperqueue() -> PeerReadings:
-    """Tasks a second of one job, each with its output files, on as many cores as our own node has."""
+    """Return tasks per second of one job with output files, on the number of cores that our node has."""
     if importlib.util.find_spec("hyperqueue") is None:
         return {}
     with TemporaryDirectory(prefix="wdq", dir="/tmp") as folder:

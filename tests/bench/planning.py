@@ -1,4 +1,4 @@
-"""The planning benchmarks (bench_planning, for pytest-benchmark) as lines of the table."""
+"""The planning benchmarks of bench_planning as rows of the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEMORY = {"peak_mb": "peak", "kept_mb": "kept from pass to pass"}
 
 
 def measure(table: Table) -> None:
-    """Runs them; CPU time, so that other work on the machine counts little."""
+    """Run them. They measure CPU time, so other work on the machine has little influence."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder, "found.json")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(BENCHMARKS)]

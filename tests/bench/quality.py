@@ -1,8 +1,12 @@
-"""python -m tests.bench.quality [FOLDER]: the planner on real workload logs, beside an independent simulator's figures.
-Without a folder, on made workloads of many kinds: what the default policy comes to of plain EASY, in four minutes.
+"""`python -m tests.bench.quality [FOLDER]`: the planner on real workload logs, compared with an independent
+simulator.
 
-The logs are not part of the repository: CEA Curie (Parallel Workloads Archive), a Lublin model log (deep-batch-scheduler)
-and one virtual cluster of Microsoft Philly, as CSV under the names below. Ratios below 1 are better than plain EASY's.
+Without a folder, it compares the default policy with plain EASY on synthetic workloads of many kinds, in four
+minutes.
+The logs are not part of the repository: CEA Curie (Parallel Workloads Archive), a Lublin model log
+(deep-batch-scheduler)
+and one virtual cluster of Microsoft Philly, as CSV under the names below. Ratios below 1 are better than
+plain EASY.
 """
 
 from __future__ import annotations
@@ -25,11 +29,15 @@ from .workloads import CHOSEN_ON, HELD_OUT, LOADS, Kind, machine_of, make_trace
 
 MADE_JOBS, SEEDS = 1500, 1
 NO_WAIT_S = 10.0
-"""Where EASY's mean wait is less there is nothing to gain; and so much is added to all waits before one is divided by another."""
+"""If EASY's mean wait is less, the workload is skipped. The same time is added to all waits before they are
+divided.
+"""
 
 
 class Case(NamedTuple):
-    """A log, its machine and limits, and the yardstick: policy -> (mean wait in s, mean bounded slowdown)."""
+    """A log, its machine and limits, and the reference values: policy -> (mean wait in s, mean bounded
+    slowdown).
+    """
 
     file: str
     limits: str
@@ -60,7 +68,7 @@ CASES = (
 
 
 def measure(folder: Path, case: Case, policy: str) -> Report:
-    """One replay."""
+    """Run one replay."""
     machine = case.machine()
     work = make_workload(read_trace(str(folder / case.file)), machine, limits=case.limits)
     site = View(nodes=machine.nodes, running=(), pending=())
@@ -69,12 +77,12 @@ def measure(folder: Path, case: Case, policy: str) -> Report:
 
 
 def figures(report: Report) -> tuple[float, float, float, float]:
-    """Mean, 95th percentile and maximum wait, and slowdown."""
+    """Return mean, 95th percentile and maximum of the waits, and the slowdown."""
     return (report.mean_wait_s, report.p95_wait_s, report.max_wait_s, report.mean_bounded_slowdown)
 
 
 def show(case: Case, policy: str, report: Report, easy: Report | None) -> None:
-    """A line: the figures, and how far they are from the yardstick, or what they are of plain EASY's."""
+    """Print a row: the figures, and their ratio to the reference values or to plain EASY."""
     text = f"{case.file[:22]:<23}{policy:<13}" + "".join(f"{value:>13,.1f}" for value in figures(report))
     if policy in case.yardstick:
         mean, slowdown = case.yardstick[policy]
@@ -87,7 +95,7 @@ def show(case: Case, policy: str, report: Report, easy: Report | None) -> None:
 
 
 class Ratios(NamedTuple):
-    """What the default comes to of plain EASY."""
+    """Ratios of the default policy to plain EASY."""
 
     mean_wait: float
     p95_wait: float
@@ -96,7 +104,7 @@ class Ratios(NamedTuple):
 
 
 def compare(kind: Kind, *, limits: str, load: float, seed: int, jobs: int, own: Settings) -> Ratios | None:
-    """Both on one made workload; None where hardly anybody waits."""
+    """Run both policies on one synthetic workload. Return None if jobs hardly wait."""
     machine = machine_of(kind)
     work = make_workload(make_trace(kind, seed=seed, jobs=jobs, load=load), machine, limits=limits)
     site = View(nodes=machine.nodes, running=(), pending=())
@@ -114,14 +122,14 @@ def compare(kind: Kind, *, limits: str, load: float, seed: int, jobs: int, own: 
 
 
 def together(found: Sequence[Ratios]) -> Ratios:
-    """Their geometric means."""
+    """Return the geometric means of the ratios."""
     return Ratios(
         *(math.exp(sum(math.log(ratio) for ratio in of) / len(of)) for of in zip(*found, strict=True))
     )
 
 
 def judge(title: str, kinds: Sequence[Kind]) -> None:
-    """The default beside EASY on made workloads of these kinds, a line a kind and one for all."""
+    """Compare the default with EASY on synthetic workloads, with one row per kind and one for all."""
     print(
         f"{title:<26}{'mean wait':>12}{'p95':>8}{'max':>8}{'slowdown':>10}   longest wait: worst, longer than EASY's"
     )
@@ -147,7 +155,7 @@ def _show_ratios(name: str, found: Sequence[Ratios]) -> None:
 
 
 def replay_logs(folder: Path) -> None:
-    """Every policy on every log."""
+    """Replay every log with every policy."""
     print(f"{'log':<23}{'policy':<13}{'mean wait':>13}{'p95':>13}{'max':>13}{'slowdown':>13}")
     for case in CASES:
         easy: Report | None = None
@@ -158,7 +166,7 @@ def replay_logs(folder: Path) -> None:
 
 
 def main() -> int:
-    """The logs, if a folder is given, else made workloads."""
+    """Replay the logs if a folder is given, else synthetic workloads."""
     if len(sys.argv) > 2:
         print(__doc__, file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""The start of a job, and of a shell from the app, on a node that is reached over SSH."""
+"""Start latency of a job, and of a shell from the app, on a node reached over SSH."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table import Table
 
 
 def measure(table: Table) -> None:
-    """A controller whose only node is this machine, over the loopback address."""
+    """Measure a controller whose only node is this machine, over the loopback address."""
     if not is_possible():
         table.left_out(jobs.SSH_START, "no sshd is installed")
         return
@@ -37,7 +37,7 @@ def measure(table: Table) -> None:
 
 @contextmanager
 def _without_agent_folder(rig: Rig) -> Iterator[None]:
-    """Removes what the agent kept on the "node", which is this machine."""
+    """Remove the agent's folder of the "node", which is this machine."""
     base = Path("/var/lib/warpdeck") if os.geteuid() == 0 else Path.home() / ".warpdeck"
     controller = str(rig.client.welcome["controller"])
     yield

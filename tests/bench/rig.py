@@ -1,4 +1,4 @@
-"""A home with a controller that the benchmarks ask through one open connection, as the app does."""
+"""A home with a controller that the benchmarks query over one open connection, as the app does."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
 
 TICKS_A_SECOND = 100
-"""The unit of utime and stime in /proc/PID/stat."""
+"""Unit of utime and stime in /proc/PID/stat."""
 
 
 class Rig:
-    """One controller; `submit_dir` is where its jobs write."""
+    """One controller; its jobs write to `submit_dir`."""
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder = folder
         self.home = Home(folder / "home", **environ)
-        self.home.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program was compiled once
+        self.home.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has compiled bytecode
         self.submit_dir = folder / "out"
         self.submit_dir.mkdir()
         self._client: SyncClient | None = None
@@ -36,19 +36,19 @@ class Rig:
 
     @property
     def client(self) -> SyncClient:
-        """One connection, opened when it is first wanted."""
+        """Return the connection, which is opened at the first use."""
         if self._client is None:
             self._client = SyncClient.connect(self.paths, start=False)
         return self._client
 
     def hang_up(self) -> None:
-        """Lets the connection go: the controller is about to end."""
+        """Close the connection before the controller ends."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
     def up(self, *argv: str) -> None:
-        """Starts the controller and waits for its nodes."""
+        """Start the controller and wait for its nodes."""
         self.home.ok("up", *argv)
         self.wait_for_nodes()
 
@@ -63,21 +63,21 @@ class Rig:
         return found
 
     def request(self, script: str, **fields: Any) -> dict[str, Any]:
-        """A request as the command line would make it, without a snapshot."""
+        """Return a request as the command line would make it, without a snapshot."""
         base = {"name": "bench", "submit_dir": str(self.submit_dir), "env": {"PATH": "/usr/bin:/bin"}}
         return {**base, "script": script, **fields}
 
     def submit(self, script: str, **fields: Any) -> int:
-        """The job's id, once it is durable."""
+        """Submit a job and return its id once it is durable."""
         return int(self.client.call("submit", request=self.request(script, **fields))["job_id"])
 
     def counts(self) -> dict[str, int]:
-        """How many jobs there are in each state."""
+        """Return the number of jobs in each state."""
         found: dict[str, int] = self.client.call("status")["jobs"]
         return found
 
     def wait_until_idle(self, *, timeout_s: float = 120.0) -> None:
-        """Until no job waits or runs."""
+        """Wait until no job waits or runs."""
         open_states = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
 
         def idle() -> bool:
@@ -87,7 +87,7 @@ class Rig:
         eventually(idle, timeout_s=timeout_s, what="all jobs have ended")
 
     def rows(self, array_job_id: int, *, limit: int) -> list[dict[str, Any]]:
-        """All jobs of one submission, ended ones too."""
+        """Return all jobs of one submission, including finished ones."""
         rows = self.client.call("jobs", ids=[str(array_job_id)], finished=True, limit=limit)["jobs"]
         return [row for row in rows if row["array_job_id"] == array_job_id]
 
@@ -95,11 +95,11 @@ class Rig:
         return self.home.controller_pid()
 
     def agent_pid(self) -> int:
-        """The pid of this machine's agent."""
+        """Return the pid of this machine's agent."""
         return lock_holder(self.home.path / "agent" / "agent.lock")
 
     def supervisor_pid(self) -> int:
-        """The pid of the process that starts this machine's jobs."""
+        """Return the pid of the process that starts this machine's jobs."""
         return lock_holder(self.home.path / "agent" / "supervisor.lock")
 
     def close(self) -> None:
@@ -109,9 +109,9 @@ class Rig:
 
 @contextmanager
 def open_rig(*argv: str, **environ: str) -> Iterator[Rig]:
-    """A rig that is up, with a folder of its own, and gone afterwards."""
+    """Return a running rig in a folder of its own, removed afterwards."""
     with TemporaryDirectory(prefix="wdb", dir="/tmp") as folder:
-        Path(folder).chmod(0o711)  # other users may come to a shared controller
+        Path(folder).chmod(0o711)  # lets other users reach a shared controller
         rig = Rig(Path(folder), **environ)
         try:
             rig.up(*argv)
@@ -121,12 +121,12 @@ def open_rig(*argv: str, **environ: str) -> Iterator[Rig]:
 
 
 def rss_mb(pid: int) -> float:
-    """Resident memory in MB."""
+    """Return the resident memory in MB."""
     return _status_kb(pid, "VmRSS") / 1e3
 
 
 def pss_mb(pid: int) -> float:
-    """Memory of the process's own, shared pages counted in part, in MB."""
+    """Return the proportional memory (PSS) in MB; shared pages are counted in part."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
         for text in file:
             if text.startswith("Pss:"):
@@ -135,14 +135,14 @@ def pss_mb(pid: int) -> float:
 
 
 def cpu_percent(pid: int, *, over_s: float) -> float:
-    """CPU use of a process over so many seconds, in percent of one core."""
+    """Return the CPU use of a process over `over_s` seconds, in percent of one core."""
     before_s, begun = cpu_s(pid), time.monotonic()
-    time.sleep(over_s)  # not a wait: the time that is measured
+    time.sleep(over_s)  # not a wait: this time is measured
     return 100.0 * (cpu_s(pid) - before_s) / (time.monotonic() - begun)
 
 
 def cpu_s(pid: int) -> float:
-    """What a process has used of the CPUs since its start."""
+    """Return the CPU time of a process since its start."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
 

@@ -1,4 +1,4 @@
-"""The app in a terminal of its own: from exec to the first row of the queue on the screen."""
+"""The app in a terminal of its own: time from exec to the first row of the queue on the screen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .table import Line, Measured, Table
 
 FIRST_PAINT = Line("app: exec to the first row of the queue", "ms", budget=500)
 MARK = "wdfirstrow"
-"""The name of the only job in the queue: when the terminal has got it, the row has been painted."""
+"""Name of the only job in the queue. When the terminal receives it, the row was painted."""
 PROMPT = Line("app: key `i` to the shell's prompt, agent over SSH", "ms", budget=300)
 PROMPT_MARK = "wdprompt> "
 PATIENCE_S = 20.0
@@ -27,7 +27,7 @@ RUNS = 7
 
 
 def first_paint(rig: Rig) -> Measured:
-    """Milliseconds, in a terminal of 120 x 40."""
+    """Measure milliseconds in a terminal of 120 x 40."""
     job = rig.submit("#!/bin/sh\ntrue\n", name=MARK, hold=True)
     found = [_paint(rig) for _ in range(RUNS + 1)]
     rig.client.call("cancel", jobs=[str(job)])
@@ -35,7 +35,7 @@ def first_paint(rig: Rig) -> Measured:
 
 
 def shell_prompt(rig: Rig) -> Measured:
-    """Milliseconds from the key to the prompt of a shell on the node, again and again in one app."""
+    """Measure milliseconds from the key press to the prompt of a shell on the node, repeatedly in one app."""
     found = []
     with _app(rig, SHELL="/bin/sh", PS1=PROMPT_MARK) as terminal:
         _read_until(terminal, b"Quit")
@@ -59,14 +59,14 @@ def _paint(rig: Rig) -> float:
 
 @contextmanager
 def _app(rig: Rig, **environ: str) -> Iterator[int]:
-    """The app, and our end of its terminal."""
+    """Run the app, and return our end of its terminal."""
     with forked_app(console_script(), {**rig.home.environ, **environ}) as (_, terminal):
         yield terminal
 
 
 @contextmanager
 def forked_app(argv: list[str], environ: dict[str, str]) -> Iterator[tuple[int, int]]:
-    """The app in a terminal of 120 x 40: its pid, and our end of the terminal."""
+    """Run the app in a terminal of 120 x 40. Return its pid and our end of the terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))

@@ -1,9 +1,12 @@
-"""python -m tests.bench.soak [MINUTES]: the app in a terminal of its own over the demo, walked through all its screens and dialogs,
-at all sizes and in all themes.
+"""`python -m tests.bench.soak [MINUTES]`: the app over the demo, walked through all screens, dialogs, sizes
+and
+themes.
 
-Each round, of more than a minute, prints what app and controller hold (resident memory, descriptors, threads), the CPU that
-they take and the bytes that the app writes a second. At the end is judged what each of the two has grown in the second half of
-the time (memory, descriptors, threads): the first half warms caches up.
+Each round, longer than a minute, prints the resources of app and controller (resident memory, descriptors,
+threads), their CPU
+use and the bytes per second that the app writes. At the end, the growth of both in the second half of the
+time is judged
+(memory, descriptors, threads). The first half fills caches.
 """
 
 from __future__ import annotations
@@ -35,17 +38,19 @@ from .screen import forked_app
 MINUTES = 60.0
 MINUTE_S = 60.0
 KEY_S = 0.25
-"""From key to key: a person's hand."""
+"""Time between keys, like a person's typing."""
 PATIENCE_S = 30.0
 SIZES = ((24, 80), (40, 120), (60, 200))
 TINY = (6, 24)
-"""Of what was painted instead, in an error."""
+"""A terminal too small for the app, which shows an error instead."""
 ESCAPE = "\x1b[27u"
-"""As terminals with the kitty keyboard send it: alone it would be Alt with the next key, if the app read both at once."""
+"""Escape as sent by terminals with the kitty keyboard protocol. A plain ESC could be read as Alt with the
+next key.
+"""
 
 
 class Station(NamedTuple):
-    """Keys from wherever the walk stands, and a word that is to be painted when the window is resized then."""
+    """Keys to press, and a word that must be painted when the window is resized then."""
 
     keys: tuple[str, ...]
     shows: str
@@ -88,14 +93,16 @@ STATIONS = (
     Station((ESCAPE, "T", "j", "j"), "GROUND"),
     Station((ESCAPE, ESCAPE, "t", "M", "M", "u", "\x0c"), "WHY"),
 )
-"""One round through the app; nothing is changed but the theme, the next one in each round."""
+"""One round through the app. It changes only the theme, to the next one in each round."""
 ALLOWED = {"MB": 1.5, "descriptors": 2, "threads": 2}
-"""Growth of each process in the second half: allocators do not give back to the byte, threads stay for the next work."""
+"""Allowed growth of each process in the second half. Allocators keep some memory, and threads stay for
+reuse.
+"""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Reading(NamedTuple):
-    """Of one process."""
+    """Resources of one process."""
 
     rss_mb: float
     descriptors: int
@@ -104,7 +111,7 @@ class Reading(NamedTuple):
 
 
 def read(pid: int) -> Reading:
-    """As the kernel counts."""
+    """Read the resources from /proc."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])
     descriptors = len(os.listdir(f"/proc/{pid}/fd"))
@@ -112,29 +119,29 @@ def read(pid: int) -> Reading:
 
 
 def guarded_by(guard: int) -> int:
-    """The app's process: the one below the process that guards the terminal."""
+    """Return the pid of the app: the child of the process that guards the terminal."""
     below = Path(f"/proc/{guard}/task/{guard}/children")
     return int(eventually(lambda: below.read_text().split(), what="the app has begun")[0])
 
 
 def words_of(shown: bytes) -> str:
-    """What was painted, a line for each piece that was put somewhere."""
+    """Return the painted text, one line for each positioned piece."""
     text = shown.decode("utf-8", "replace")
     pieces = re.split(r"\x1b\[\d+;\d+H", text)
     return "\n".join(re.sub(r"\x1b\[[?<>=]?[\d;]*[A-Za-z]", "", piece).rstrip() for piece in pieces)
 
 
 class Walk:
-    """The hands and eyes at one terminal."""
+    """Types keys at one terminal and reads its output."""
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal
         self._turns = itertools.cycle(SIZES)
         self.painted = 0
-        """Bytes."""
+        """Number of bytes."""
 
     def minute(self) -> None:
-        """Rounds until a minute has passed."""
+        """Run rounds until a minute has passed."""
         began = time.monotonic()
         while time.monotonic() - began < MINUTE_S:
             for station in STATIONS:
@@ -144,7 +151,7 @@ class Walk:
             self._resize(*next(self._turns))
 
     def _go(self, station: Station) -> None:
-        """Raises AssertionError if the app does not show what it should there."""
+        """Visit a station. Raises AssertionError if the app does not show the expected word."""
         for key in station.keys:
             os.write(self._terminal, key.encode())
             self._see(KEY_S)
@@ -160,7 +167,7 @@ class Walk:
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def _see(self, seconds: float) -> bytes:
-        """What is painted in that time. Raises AssertionError if the app has ended."""
+        """Return the output of that time. Raises AssertionError if the app has ended."""
         shown, began = b"", time.monotonic()
         while (left := seconds - (time.monotonic() - began)) > 0:
             if select.select([self._terminal], [], [], left)[0]:
@@ -173,7 +180,7 @@ class Walk:
 
 
 def soak(minutes: float, app: int, controller: int, terminal: int) -> bool:
-    """Whether neither the app nor the controller has grown in the second half."""
+    """Return whether neither the app nor the controller has grown in the second half."""
     print(
         f"{'min':>5} {'app MB':>8} {'fd':>4} {'thr':>4} {'cpu %':>6} {'B/s':>7}   {'ctl MB':>8} {'fd':>4} {'cpu %':>6}"
     )
@@ -201,7 +208,7 @@ def soak(minutes: float, app: int, controller: int, terminal: int) -> bool:
 
 
 def holds(name: str, half: Reading, end: Reading) -> bool:
-    """Says what has grown of what; whether none of it has by more than is allowed."""
+    """Print the growth of each resource; return whether all are within the allowance."""
     print(f"{name} in the second half:")
     grown = [new - old for old, new in zip(half[: len(ALLOWED)], end, strict=False)]
     for (what, most), more, now in zip(ALLOWED.items(), grown, end, strict=False):
@@ -211,7 +218,7 @@ def holds(name: str, half: Reading, end: Reading) -> bool:
 
 @contextlib.contextmanager
 def demo(home: str) -> Iterator[int]:
-    """The demo's controller; its pid."""
+    """Run the demo's controller; yield its pid."""
     argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as child:
         wait_for_start(Paths(home), child)
@@ -223,7 +230,7 @@ def demo(home: str) -> Iterator[int]:
 
 
 def main(words: list[str]) -> int:
-    """Soaks for so many minutes."""
+    """Run for the given number of minutes."""
     minutes = float(words[0]) if words else MINUTES
     with tempfile.TemporaryDirectory(prefix="wd") as home:
         environ = {**os.environ, "WARPDECK_HOME": home, "XDG_CONFIG_HOME": home, "XDG_STATE_HOME": home}

@@ -1,9 +1,12 @@
-"""python standins.py PLAN: many hosts in one process, each an SSH server of its own with an agent behind it.
+"""`python standins.py PLAN`: many hosts in one process, each with its own SSH server and agent.
 
-PLAN is a JSON file: {"key", "client", "build", "ports", "hosts": [{"name", "agent"}]}. A host with a folder in `agent` leads to
-the real agent there. The others are stand-ins: they speak the agent's wire and tell of eight GPUs as often as they are asked
-to. Their samples are made once, so that what they take of the machine is little beside what is measured. The ports that they
-listen on are written to the file `ports`, one a line, when all do. They run no jobs.
+PLAN is a JSON file: {"key", "client", "build", "ports", "hosts": [{"name", "agent"}]}. A host with a folder
+in `agent` leads to
+the real agent there. The others are stand-ins: they speak the agent's protocol and report eight GPUs at the
+requested
+interval. Their samples are made once, so that they load the machine little. When all hosts listen, their
+ports are
+written to the file `ports`, one per line. They run no jobs.
 """
 
 from __future__ import annotations
@@ -27,14 +30,14 @@ from warpdeck_agent.wire.messages import decode, encode
 
 GPUS = 8
 SAMPLES = 16
-"""Different ones, which all hosts of a process tell in turn."""
+"""Number of different samples, which all hosts of a process send in turn."""
 GIB = 1 << 30
 CHUNK_BYTES = 1 << 16
 OK = SENTINEL + '{"ok": true}\n'
 
 
 class Host:
-    """One host: what its login shell says, and its agent."""
+    """One host: the answers of its login shell, and its agent."""
 
     def __init__(self, name: str, agent: str, build: str, samples: list[bytes]) -> None:
         self.samples = itertools.cycle(samples)
@@ -44,7 +47,7 @@ class Host:
         self.rng = random.Random(name)
 
     async def serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
-        """Answers one command."""
+        """Answer one command."""
         command = process.command or ""
         if re.search(r" attach --dir ", command):
             process.stdout.write(OK.encode())
@@ -58,7 +61,7 @@ class Host:
         process.exit(0)
 
     async def _pass_on(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
-        """Bytes to and from a real agent."""
+        """Forward bytes to and from a real agent."""
         reader, writer = await asyncio.open_unix_connection(f"{self.agent}/agent.sock")
 
         async def up() -> None:
@@ -72,7 +75,7 @@ class Host:
         task.cancel()
 
     async def _speak(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
-        """The wire, as far as a node without jobs needs it."""
+        """Speak the part of the protocol that a node without jobs needs."""
         interval_s: list[float] = []
 
         def tell(message: Any) -> None:
@@ -134,13 +137,13 @@ class Host:
 
 
 def made_samples() -> list[bytes]:
-    """Frames of busy nodes."""
+    """Return frames of busy nodes."""
     rng = random.Random(0)
     return [json_frame(encode(_sample(rng))) for _ in range(SAMPLES)]
 
 
 def _sample(rng: random.Random) -> wire.Sample:
-    used_bytes = [rng.randrange(1, 80) * GIB for _ in range(GPUS)]  # never 0: what is busy stays busy
+    used_bytes = [rng.randrange(1, 80) * GIB for _ in range(GPUS)]  # never 0: a busy GPU stays busy
     gpus = [
         wire.GpuSample(
             index=index,
@@ -174,7 +177,7 @@ def _answer(message: wire.AskHealth | wire.AskCurves | wire.AskMoment) -> Any:
 
 
 def _moment(asked: wire.AskMoment) -> wire.Moment:
-    """As finely as an agent keeps a day, of busy GPUs; on one of them there is somebody without a job."""
+    """Return a past moment of busy GPUs at the resolution of an agent. One GPU has a foreign process."""
     gpus = [
         wire.GpuSample(index=index, util_pct=97, mem_used_bytes=61 * GIB, power_w=650.5, temp_c=71)
         for index in range(GPUS)
@@ -193,11 +196,11 @@ def _moment(asked: wire.AskMoment) -> wire.Moment:
 
 
 class Server(asyncssh.SSHServer):
-    """Lets anybody in who has the client's key."""
+    """Accepts every client with the client key."""
 
 
 async def serve(plan: dict[str, Any]) -> None:
-    """Listens for all hosts, until it is killed."""
+    """Listen for all hosts until killed."""
     ports, samples = [], made_samples()
     for each in plan["hosts"]:
         host = Host(each["name"], each["agent"], plan["build"], samples)

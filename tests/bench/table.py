@@ -1,4 +1,6 @@
-"""The table that is printed: a line as soon as it is measured, with its budget and how the peers do on the same machine."""
+"""The printed table: a row as soon as it is measured, with its budget and the values of other schedulers on
+the same machine.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ NOT_INSTALLED = "not installed"
 
 @dataclass(frozen=True)
 class Measured:
-    """Readings of one thing, in the unit of its line."""
+    """Readings of one quantity, in the unit of its row."""
 
     readings: Sequence[float]
 
@@ -27,7 +29,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Line:
-    """What is measured. `more_is_better` for rates. `peers`: the peer's key for the same thing, by peer."""
+    """A quantity. `more_is_better` is for rates. `peers` maps other schedulers to their key for the same
+    quantity.
+    """
 
     what: str
     unit: str
@@ -37,7 +41,7 @@ class Line:
     hyperqueue: str = ""
 
     def verdict(self, value: float) -> str:
-        """Whether the budget holds; "" where there is none."""
+        """Return whether the budget holds; "" if there is none."""
         if self.budget is None:
             return ""
         held = value >= self.budget if self.more_is_better else value <= self.budget
@@ -45,11 +49,11 @@ class Line:
 
 
 PeerReadings = dict[str, float]
-"""The median of each thing that a peer was measured at, by key; empty where the peer is not installed."""
+"""The median of each quantity measured with another scheduler, by key; empty if it is not installed."""
 
 
 class Table:
-    """Prints lines, and remembers which of them missed their budget."""
+    """Prints rows, and remembers those that missed their budget."""
 
     def __init__(self, *, slurm: PeerReadings, hyperqueue: PeerReadings) -> None:
         self._slurm = slurm
@@ -57,7 +61,7 @@ class Table:
         self.missed: list[str] = []
 
     def head(self) -> None:
-        """The machine and the column heads."""
+        """Print the machine and the column headers."""
         load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
         print(
             f"{_processor()}, {os.cpu_count()} CPUs, {platform.release()}, Python {platform.python_version()}"
@@ -66,7 +70,7 @@ class Table:
         print(_row(COLUMNS), flush=True)
 
     def add(self, line: Line, found: Measured) -> None:
-        """One line."""
+        """Print one row."""
         value = found.median
         verdict = line.verdict(value)
         if verdict == "OVER":
@@ -84,18 +88,18 @@ class Table:
         print(_row(cells), flush=True)
 
     def left_out(self, line: Line, reason: str) -> None:
-        """A line that cannot be measured here."""
+        """Print a row that cannot be measured here."""
         print(_row((line.what, f"left out: {reason}")), flush=True)
 
     def foot(self) -> None:
-        """The load that the figures were taken under, and what missed its budget."""
+        """Print the machine's load during the run, and the rows that missed their budget."""
         load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
         print(f"\nload average at the end: {load}")
         print("over budget: " + ("; ".join(self.missed) or "nothing"), flush=True)
 
 
 def timed(work: Callable[[], object], runs: int, *, scale: float = 1e3) -> Measured:
-    """The time of each run (in milliseconds), after one that does not count."""
+    """Measure the time of each run (in milliseconds), after one that does not count."""
     work()
     found = []
     for _ in range(runs):
@@ -106,7 +110,7 @@ def timed(work: Callable[[], object], runs: int, *, scale: float = 1e3) -> Measu
 
 
 def cpu_timed(work: Callable[[], object], runs: int) -> Measured:
-    """The CPU time of each run in milliseconds."""
+    """Measure the CPU time of each run in milliseconds."""
     found = []
     for _ in range(runs):
         begun = time.process_time()
@@ -116,7 +120,7 @@ def cpu_timed(work: Callable[[], object], runs: int) -> Measured:
 
 
 def _beside(peer: PeerReadings, key: str, value: float, line: Line) -> str:
-    """The peer's reading, and how many times better ours is."""
+    """Return the other scheduler's reading, and the ratio to ours."""
     if not key:
         return ""
     if not peer:

@@ -1,4 +1,4 @@
-"""The snapshot of a large work tree that has not changed since the last submission."""
+"""Time of a code snapshot of a large work tree that has not changed since the last submission."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNCHANGED = Line(f"snapshot of {FILES:,} unchanged files, second time", "ms", bu
 
 
 def measure(table: Table) -> None:
-    """A committed git tree of small files."""
+    """Measure a committed git tree of small files."""
     with TemporaryDirectory(prefix="wdb", dir="/tmp") as base:
         root = Path(base) / "tree"
         for number in range(FOLDERS):

@@ -1,7 +1,9 @@
-"""What the widgets cost: CPU milliseconds and bytes to the terminal, beside their budgets. `python -m tests.bench.tui_widgets`.
+"""Cost of the widgets: CPU milliseconds and bytes to the terminal, with budgets. Run `python -m
+tests.bench.tui_widgets`.
 
-The widgets run in a real app at 160x48 in true colour, the dearest case; CPU is that of the whole process, app and event loop
-included, median of RUNS. Wall time says little here: most of it is waiting for the next frame.
+The widgets run in a real app at 160x48 in true color, the most expensive case. CPU time is that of the whole
+process, including app
+and event loop, as the median of RUNS. Wall time would mostly be the wait for the next frame.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Cost(NamedTuple):
 async def cost(
     player: Player[Any], actions: Sequence[Callable[[], object]], *, between: Callable[[], object]
 ) -> Cost:
-    """What each action costs until it is painted; `between` makes ready for the next one."""
+    """Return the cost of each action until it is painted. `between` prepares the next one."""
     cpu_ms, written = [], []
     for action in actions:
         between()
@@ -53,8 +55,7 @@ async def cost(
     return Cost(statistics.median(cpu_ms), int(statistics.median(written)))
 
 
-def nothing() -> None:
-    """No making ready."""
+def nothing() -> None: ...
 
 
 def line(what: str, value: str, budget: str = "") -> str:
@@ -146,7 +147,7 @@ async def measure_log() -> AsyncIterator[str]:
 
 def main() -> int:
     for measure in (measure_table, measure_grid, measure_log):
-        # Textual takes over what is printed while an app runs.
+        # Textual captures printed output while an app runs.
         print("\n".join(asyncio.run(_all(measure()))), flush=True)
     return 0
 

@@ -1,12 +1,19 @@
-"""Made workloads of many kinds, to judge rules of scheduling on more than the logs at hand. All from a seed.
+"""Synthetic workloads of many kinds, to judge scheduling rules on more than the available logs. All are
+seeded.
 
-People come back: a user submits a *campaign* of jobs of one size and one guess of the time they take, all at once (an
-array) or one after the other, and their run times are alike but for some spread and some that fail early (Feitelson 2015,
-Workload Modeling, ch. 8). What differs between the kinds is how many processors jobs take, how long they run, how
-campaigns and users are distributed, and how the load goes up and down. Sizes and run times of the kind "supercomputer" are
-Lublin and Feitelson's (2003); those of the GPU clusters follow the published shares of Philly (Jeon et al. 2019), Helios (Hu
-et al. 2021) and Alibaba PAI (Weng et al. 2022). Limits are people's: a few round numbers, mostly far too long (Tsafrir et al.
-2005). The load is exact: the time between submissions is stretched until the work asked for is that part of the machine.
+Users return: a user submits a *campaign* of jobs with the same size and time limit, all at once (an array) or
+one after the
+other. Their run times are similar except for some spread and early failures (Feitelson 2015, Workload
+Modeling, ch. 8). The
+kinds differ in the jobs' sizes and run times, in the distribution of campaigns and users, and in the daily
+cycle of the
+load. Sizes and run times of the kind "supercomputer" are those of Lublin and Feitelson (2003); those of the
+GPU clusters follow
+the published shares of Philly (Jeon et al. 2019), Helios (Hu et al. 2021) and Alibaba PAI (Weng et al. 2022).
+Time limits
+are chosen like people's: a few round numbers, mostly far too long (Tsafrir et al. 2005). The load is exact:
+the time between
+submissions is stretched until the requested work is that share of the machine.
 """
 
 from __future__ import annotations
@@ -26,18 +33,18 @@ ROUND_S = tuple(
     minutes * MINUTE_S
     for minutes in (5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1080, 1440, 2160, 2880, 4320, 10_080)
 )
-"""The limits that people type."""
+"""Time limits that people type."""
 LONGEST_S = 7 * DAY_S
 LEAVES_DEFAULT = 0.15
-"""Of all campaigns: they are submitted with whatever limit the site gives."""
+"""Share of campaigns submitted with the default limit of the site."""
 THINKS_S = 20 * MINUTE_S
-"""Between two jobs of one campaign, on the average."""
+"""Mean time between two jobs of a campaign."""
 FAILS_EARLY = 0.12
-"""Of all jobs; they end after a few percent of their time."""
+"""Share of jobs that fail after a few percent of their run time."""
 USERS = 60
 LEAST_DAYS, JOBS_A_DAY = 7, 200
 SURGE_FROM, SURGE_TO = 0.4, 0.6
-"""Of the whole time."""
+"""Start and end of the surge as a share of the whole time."""
 
 
 Size = Callable[[Random, int], int]
@@ -56,24 +63,26 @@ class Kind(NamedTuple):
     size: Size
     run_s: RunTime
     repeats: float = 1.0
-    """Jobs in a campaign, on the average."""
+    """Mean number of jobs in a campaign."""
     at_once: float = 0.0
-    """The share of campaigns that are submitted in one go."""
+    """Share of campaigns submitted all at once."""
     skew: float = 1.0
-    """How much the busiest users dominate: the exponent of a Zipf law over them."""
+    """Dominance of the busiest users: the exponent of a Zipf law over them."""
     tide: float = 0.7
-    """How deep the nights and weekends are: 0 none."""
+    """Depth of nights and weekends; 0 means none."""
     surge: float = 1.0
-    """In the middle fifth of the time so many times as much comes in as else."""
+    """Factor of the load in the middle fifth of the time."""
 
 
 def machine_of(kind: Kind) -> Machine:
-    """The machine of the kind."""
+    """Return the machine of the kind."""
     return GpuNodes(kind.units // 8, gpus_per_node=8) if kind.gpus else Pool(kind.units)
 
 
 def make_trace(kind: Kind, *, seed: int, jobs: int, load: float) -> Trace:
-    """A log of so many jobs whose work is `load` of what the machine can do between first and last submission."""
+    """Return a log of `jobs` jobs whose work is `load` of the machine's capacity between first and last
+    submission.
+    """
     rng = Random(f"{kind.name}/{seed}")
     found: list[TraceJob] = []
     moments = _moments(rng, kind, jobs)
@@ -93,7 +102,9 @@ def make_trace(kind: Kind, *, seed: int, jobs: int, load: float) -> Trace:
 
 
 def _moments(rng: Random, kind: Kind, jobs: int) -> Callable[[], float]:
-    """Draws starts of campaigns in whole days, more of them by day than by night and in a surge."""
+    """Return a function that draws starts of campaigns in whole days, more by day than by night and more in a
+    surge.
+    """
     days = max(LEAST_DAYS, jobs // JOBS_A_DAY)
     weights = [_busy(hour, days * 24, kind) for hour in range(days * 24)]
     cumulated = list(itertools.accumulate(weights))
@@ -113,7 +124,7 @@ def _busy(hour: int, hours: int, kind: Kind) -> float:
 
 
 def _campaign(rng: Random, kind: Kind, moments: Callable[[], float], *, first_id: int) -> list[TraceJob]:
-    """Jobs of one user, at once no more than the machine can run together."""
+    """Return the jobs of one user. Jobs submitted at once never exceed the machine."""
     size = max(1, min(kind.units, kind.size(rng, kind.units)))
     count = 1 + int(rng.expovariate(1 / (kind.repeats - 1))) if kind.repeats > 1 else 1
     count = min(count, max(1, kind.units // size))
@@ -144,7 +155,7 @@ def _campaign(rng: Random, kind: Kind, moments: Callable[[], float], *, first_id
 
 
 def _limit(rng: Random, run_s: float) -> float:
-    """The next round number above what the user thinks that it takes, which is up to ten times too long."""
+    """Return the next round number above the user's estimate, which is up to ten times too long."""
     guess = run_s * rng.choice((1.1, 1.5, 2.0, 3.0, 5.0, 10.0))
     if rng.random() < LEAVES_DEFAULT:
         return rng.choice((DAY_S, LONGEST_S)) if guess < LONGEST_S else guess
@@ -157,17 +168,17 @@ def _zipf(rng: Random, count: int, skew: float) -> int:
 
 
 def lognormal(median_s: float, sigma: float) -> RunTime:
-    """Run times of whatever size."""
+    """Run times that do not depend on the size."""
     return lambda rng, _: min(LONGEST_S, max(1.0, median_s * math.exp(rng.gauss(0, sigma))))
 
 
 def growing(median_s: float, sigma: float, power: float) -> RunTime:
-    """Larger jobs run longer: the median grows with a power of the size."""
+    """Run times whose median grows with a power of the size."""
     return lambda rng, size: min(LONGEST_S, median_s * size**power * math.exp(rng.gauss(0, sigma)))
 
 
 def lublin_size(rng: Random, units: int) -> int:
-    """Serial jobs, then a two-stage uniform distribution of the logarithm, powers of two preferred."""
+    """Serial jobs, then a two-stage uniform distribution of the logarithm that prefers powers of two."""
     if rng.random() < 0.244:
         return 1
     top = math.log2(units)
@@ -177,7 +188,7 @@ def lublin_size(rng: Random, units: int) -> int:
 
 
 def lublin_run_s(rng: Random, size: int) -> float:
-    """A hyper-gamma distribution of the logarithm, of which the share of long ones grows with the size."""
+    """A hyper-gamma distribution of the logarithm, with more long jobs among the larger sizes."""
     short = min(0.95, max(0.05, 0.78 - 0.0054 * size))
     log = rng.gammavariate(4.2, 0.94) if rng.random() < short else rng.gammavariate(312, 0.03)
     return min(LONGEST_S, math.exp(log))
@@ -190,7 +201,7 @@ def of_shares(shares: dict[int, float]) -> Size:
 
 
 def two_lives(short: RunTime, long: RunTime, share: float) -> RunTime:
-    """`share` of the campaigns are short."""
+    """A mixture in which `share` of the campaigns are short."""
     return lambda rng, size: (short if rng.random() < share else long)(rng, size)
 
 
@@ -215,7 +226,7 @@ CHOSEN_ON = (
     _cpus("arrays", 512, lublin_size, lognormal(1200, 1.5), repeats=60, at_once=1.0),
     _cpus("campus", 128, lublin_size, lublin_run_s, repeats=6, at_once=0.3, skew=1.3),
 )
-"""On these (with other seeds) the default rule of order was chosen."""
+"""Kinds on which, with other seeds, the default ordering rule was chosen."""
 HELD_OUT = (
     _gpus("helios", 320, HELIOS, TESTS_AND_TRAININGS, repeats=8, at_once=0.7),
     _gpus("pai", 512, PAI, growing(600, 1.7, 0.1), repeats=20, at_once=0.8),
@@ -224,6 +235,6 @@ HELD_OUT = (
     _gpus("surge", 256, PHILLY, lognormal(1500, 1.8), repeats=5, at_once=0.5, surge=4.0),
     _cpus("flat", 1024, lublin_size, lognormal(3600, 1.0), tide=0.0),
 )
-"""On these it is judged: nothing may be chosen by them."""
+"""Kinds on which it is judged. No rule may be tuned on them."""
 LOADS = (("log", 0.6), ("menu", 0.75), ("exact", 0.9))
-"""(limits, load): each kind is judged with each."""
+"""(limits, load): each kind is judged with each pair."""

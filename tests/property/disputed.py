@@ -1,5 +1,7 @@
-"""Random sites on which QoS or tiers and quotas speak for different jobs, none of which ever ends by itself: who pushes whom aside
-is then all that happens, and has to come to rest."""
+"""Random sites on which QoS, tiers and quotas favor different jobs, and no job ends by itself.
+
+Preemption is the only event, and it must come to rest.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,13 @@ QOS = (
     QosView(name="low"),
 )
 ROOM_IS_OVER_S = 200.0
-"""Longer than what was cleared is kept for the one who asked for it."""
+"""Longer than cleared resources are kept for the job that requested them."""
 MOST_PASSES = 80
-"""Until a site of a few jobs has come to rest: it takes some ten."""
+"""Maximum number of passes until a site of a few jobs is at rest; about ten are usual."""
 
 
 def disputed_site(rng: Random) -> tuple[View, Settings, list[PendingJob]]:
-    """An empty site, and who comes to it."""
+    """Return an empty site and the jobs that arrive."""
     nodes = tuple(_node(f"n{number}", rng.choice([2, 4])) for number in range(rng.randint(1, 3)))
     names = [node.name for node in nodes]
     tiers = rng.sample([1, 2, 3], 3)
@@ -101,7 +103,9 @@ def _job(rng: Random, number: int) -> PendingJob:
 
 
 def played_out(rng: Random) -> Iterator[list[tuple[JobId, JobId]]]:
-    """Each time that some have come, who made whom leave until all was at rest; too many passes are an AssertionError."""
+    """Yield the preemptions (preemptor, victim) after each arrival until the site is at rest. Too many passes
+    raise AssertionError.
+    """
     view, chosen, coming = disputed_site(rng)
     stage = Stage(view, chosen, NOW)
     while coming:
@@ -113,7 +117,7 @@ def played_out(rng: Random) -> Iterator[list[tuple[JobId, JobId]]]:
 
 
 def to_rest(stage: Stage) -> list[tuple[JobId, JobId]]:
-    """Passes until nothing happens: who made whom leave."""
+    """Run passes until nothing changes, and return the preemptions."""
     told: list[tuple[JobId, JobId]] = []
     was_quiet = False
     for _ in range(MOST_PASSES):

@@ -1,4 +1,4 @@
-"""What JSON may hold for a type, mostly at the bounds that the type carries: nobody sends such by mistake."""
+"""Strategies for JSON values of a type, mostly at the limits that the type declares."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec.inspect as types
 from hypothesis import strategies as st
 
 WIDE = 2**62
-"""Where a number has no bound of its own."""
+"""Bound of numbers without a bound of their own."""
 MOST = 3
-"""Items of a list: more of them tell nothing new."""
+"""Maximum number of list items; more find nothing new."""
 
 
 def values(
@@ -22,7 +22,9 @@ def values(
     fields: Callable[[type], st.SearchStrategy[Any]],
     patterned: Sequence[str] = (),
 ) -> st.SearchStrategy[Any]:
-    """Texts are chosen from `texts`, those with a pattern from `patterned`; `fields` makes the objects of a class."""
+    """Return values of a type. Texts come from `texts`, those with a pattern from `patterned`; `fields`
+    builds objects of a class.
+    """
     inner = partial(values, texts=texts, fields=fields, patterned=patterned)
     match of:
         case types.IntType() | types.FloatType():
@@ -55,7 +57,7 @@ def values(
 def some_of(
     fields: dict[str, st.SearchStrategy[Any]], *, must: set[str], most: int
 ) -> st.SearchStrategy[dict[str, Any]]:
-    """The fields that an object must have, and some of the others."""
+    """Return the required fields of an object, and some of the others."""
     others = sorted(fields.keys() - must) or sorted(fields)
     return st.sets(st.sampled_from(others), max_size=most).flatmap(
         lambda some: st.fixed_dictionaries(

@@ -1,4 +1,6 @@
-"""The real sbatch, srun and salloc where no controller is: they say what their options set, and come back. Values to ask them."""
+"""The real sbatch, srun and salloc without a controller: they print the values of their options and exit.
+Also values to try.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,29 @@ PluginDir={plugins}
 """
 ENVIRON = {"PATH": "/usr/bin:/bin", "TZ": "UTC"}
 UNREACHED = "Unable to contact slurm controller"
-"""What they say at the end of words that they take."""
+"""The last message of a command whose arguments are valid."""
 
 _COUNTS_ON = re.compile(r"(?=.*ntasks=2147483648)(?=.*(nodes|nodelist|nodefile)=)", re.DOTALL)
 
 
 def comes_back(text: str) -> bool:
-    """Whether the real ones ever do: of tasks below zero, as 2**31 are to them, they count those of each node that is asked for."""
+    """Return whether the real commands terminate. With a negative number of tasks, such as 2**31, they loop
+    over the tasks of each node.
+    """
     return not _COUNTS_ON.search(text)
 
 
 def without_controller(folder: Path) -> dict[str, str]:
-    """The variables with which they run so; the folder is given what they need."""
+    """Return the environment in which they run without a controller. The required files are written to the
+    folder.
+    """
     (plugins,) = (PACKAGES / "root/usr/lib").glob("*/slurm-wlm")
     (folder / "slurm.conf").write_text(CONF.format(plugins=plugins))
     return {"SLURM_CONF": str(folder / "slurm.conf"), "LD_LIBRARY_PATH": f"{plugins}:{plugins.parent}"}
 
 
 def shown_by(command: str, said: str) -> list[dict[str, str]]:
-    """The values of the options that a command shows with -vv, for each component."""
+    """Return the option values that a command shows with -vv, for each component."""
     parts = said.split(f"{command}: defined options\n")[1:]
     found = [
         dict(re.findall(rf"{command}: (\S+) *: (.*)", part.split(f"{command}: end of defined options")[0]))
@@ -45,7 +51,7 @@ def shown_by(command: str, said: str) -> list[dict[str, str]]:
     ]
     for each in found:
         each.pop("verbose", None)
-        each.pop("(null)", None)  # a half of --switches
+        each.pop("(null)", None)  # one half of --switches
     return found
 
 

@@ -1,4 +1,6 @@
-"""What must hold of a plan where reservations have parts of nodes, counted by hand: nothing here asks the planner's own modules."""
+"""Invariants of plans in which reservations hold parts of nodes, computed independently of the planner's
+modules.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from warpdeck.policy import Plan, ReservationView, View
 
 
 class Span(NamedTuple):
-    """What is held on a node until then. `is_new`: by a decision of this plan."""
+    """Resources held on a node until a time. `is_new` means by a decision of this plan."""
 
     share: Share
     until: float
@@ -20,7 +22,9 @@ class Span(NamedTuple):
 
 
 def parts_are_kept(view: View, plan: Plan, now: float) -> None:
-    """Nobody who starts takes what is set aside for others, nor more than his reservation's part. Each raises AssertionError."""
+    """Started jobs take nothing reserved for others, and no more than their own reservation's part.
+    Violations raise AssertionError.
+    """
     spans = list(_spans(view, plan, now))
     for each in view.reservations:
         for part in each.parts:
@@ -67,7 +71,7 @@ def _part_is_kept(
 
 
 def _goes_first(view: View, span: Span, each: ReservationView, moment: float) -> bool:
-    """Whether the other's reservation has this node before this one."""
+    """Return whether the other reservation has this node before this one."""
     theirs = next((one for one in view.reservations if one.name == span.reservation), None)
     if theirs is None or span.share.node not in theirs.nodes:
         return False
@@ -91,7 +95,7 @@ def _has(view: View, name: NodeName, what: str) -> int:
 
 
 def _count(view: View, spans: list[Span], what: str) -> int:
-    """CPUs, or GPUs of a type of which somebody has at least a part."""
+    """Return the number of CPUs, or of GPUs of a type of which a job has at least a part."""
     if what == "cpu":
         return sum(span.share.cpus for span in spans)
     types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus if not gpu.blocked}

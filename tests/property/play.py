@@ -1,4 +1,4 @@
-"""Plays passes one after the other: starts, preemptions, resumptions and ends of jobs come true, as in the controller."""
+"""Plays consecutive passes: starts, preemptions, resumptions and ends of jobs happen as in the controller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warpdeck.policy import PendingJob, Plan, Preempt, RunningJob, Settings, Sta
 
 
 class Stage:
-    """A site whose time goes on. Jobs take all of their limits; those told to leave take all of their grace."""
+    """A site with a clock. Jobs use their whole time limit, and preempted jobs use their whole grace time."""
 
     def __init__(self, view: View, settings: Settings, now: float) -> None:
         self.view = view
@@ -20,7 +20,7 @@ class Stage:
         self.limits: dict[JobId, float | None] = {}
 
     def step(self) -> Plan:
-        """One pass, carried out."""
+        """Run one pass and execute its plan."""
         made = plan(self.view, self.now, self.settings)
         running = {job.id: job for job in self.view.running}
         waiting = {job.id: job for job in self.view.pending}
@@ -45,7 +45,7 @@ class Stage:
         return made
 
     def wait(self) -> bool:
-        """On to the next moment at which a job ends; False if none ever does."""
+        """Advance to the next end of a job; return False if no job ever ends."""
         ends = [
             max(job.ends_by_unix, self.now)
             for job in self.view.running
@@ -93,7 +93,7 @@ class Stage:
 
 
 def with_rooms(job: PendingJob, told: Preempt) -> PendingJob:
-    """The job, and its components, for whom others leave."""
+    """Return the job and its components with the resources that preempted jobs clear for them."""
     rooms = dict(told.rooms_beside)
     parts = tuple(
         msgspec.structs.replace(part, room=rooms.get(part.id, part.room)) for part in job.components
@@ -102,7 +102,7 @@ def with_rooms(job: PendingJob, told: Preempt) -> PendingJob:
 
 
 def begun(job: PendingJob, start: Start, now: float) -> RunningJob:
-    """The job, started so."""
+    """Return the started job."""
     return RunningJob(
         id=job.id,
         array_job_id=job.array_job_id,

@@ -1,4 +1,4 @@
-"""What must hold of a plan, counted again by hand: nothing here asks the planner's own modules. Each raises AssertionError."""
+"""Invariants of a plan, computed independently of the planner's modules. Violations raise AssertionError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpdeck.policy import PartitionView, PendingJob, Plan, QosView, RunningJob
 
 
 def holdings(view: View, plan: Plan) -> list[tuple[str, Allocation]]:
-    """Who holds what once the plan is carried out; suspended jobs that go on hold all of theirs."""
+    """Return (job, allocation) after the plan. Resumed jobs hold their whole allocation."""
     resumed = {each.job_id for each in plan.resumes}
     found = []
     for job in view.running:
@@ -22,7 +22,7 @@ def holdings(view: View, plan: Plan) -> list[tuple[str, Allocation]]:
 
 
 def nothing_is_held_twice(view: View, plan: Plan) -> None:
-    """CPUs, memory, and every GPU in percent."""
+    """Check CPUs, memory, and the percentage of every GPU."""
     nodes = {node.name: node for node in view.nodes}
     cpus: dict[NodeName, int] = {}
     mem: dict[NodeName, int] = {}
@@ -82,7 +82,7 @@ def _resources_are_as_asked(view: View, job: PendingJob, start: Start) -> None:
 
 
 def _whole_nodes_are_given(view: View, asked: Resources, shares: tuple[Share, ...]) -> None:
-    """All CPUs, all GPUs that nobody keeps, and all memory that nobody keeps unless some amount was asked for."""
+    """Check that the job gets all CPUs, all free GPUs, and all free memory unless it requested an amount."""
     nodes = {node.name: node for node in view.nodes}
     amounts = (asked.mem_per_node_bytes, asked.mem_per_cpu_bytes, asked.mem_per_gpu_bytes)
     for share in shares:
@@ -96,14 +96,16 @@ def _whole_nodes_are_given(view: View, asked: Resources, shares: tuple[Share, ..
 
 
 def gangs_are_whole(view: View, plan: Plan) -> None:
-    """All nodes, tasks, CPUs, memory and GPUs that were asked for, of the type that was asked for."""
+    """Check that the job gets all nodes, tasks, CPUs, memory and GPUs that it requested, of the requested
+    type.
+    """
     jobs = {job.id: job for job in view.pending}
     for start in plan.starts:
         _resources_are_as_asked(view, jobs[start.job_id], start)
 
 
 def meets(constraint: str, features: list[frozenset[str]]) -> bool:
-    """Whether nodes with these features meet a constraint together."""
+    """Return whether nodes with these features satisfy a constraint together."""
     if not constraint:
         return True
     bracket = re.search(r"\[([^]]*)]", constraint)
@@ -120,7 +122,7 @@ def _end(job: PendingJob, start: Start, now: float) -> float:
 
 
 def placements_are_allowed(view: View, plan: Plan, now: float) -> None:
-    """By node, list, constraint, partition, switches and reservations."""
+    """Check nodes, node lists, constraints, partitions, switches and reservations."""
     jobs = {job.id: job for job in view.pending}
     nodes = {node.name: node for node in view.nodes}
     parts = {part.name: part for part in view.partitions}
@@ -134,7 +136,7 @@ def placements_are_allowed(view: View, plan: Plan, now: float) -> None:
         listed = set(asked.nodelist)
         assert not listed or set(names) <= listed or listed < set(names)
         if asked.contiguous:
-            # Within a reservation: side by side among its nodes.
+            # Within a reservation, its nodes must be adjacent.
             own = next((each for each in view.reservations if each.name == start.reservation), None)
             among = nodes if own is None or own.is_everywhere else own.nodes
             ordered = sorted(among, key=lambda name: int(name[1:]))
@@ -184,7 +186,7 @@ def _reservations_allow(view: View, job: PendingJob, start: Start, now: float) -
     for each in view.reservations:
         ours = names & own.nodes if own is not None else set()
         overlaps = each.start_unix < end and each.end_unix > now and names & each.nodes
-        if overlaps and each is not own and not each.parts:  # those are counted apart: partcount
+        if overlaps and each is not own and not each.parts:  # reservations of parts are checked in partcount
             assert (
                 own is not None and names & each.nodes <= ours and (own.maintenance or not each.maintenance)
             ), f"{job.id} runs into {each.name}"
@@ -205,7 +207,7 @@ def _exclusive_jobs_are_alone(view: View, plan: Plan) -> None:
 
 
 def _users_are_apart(view: View, plan: Plan) -> None:
-    """Who starts is on no node with another user's job, if one of the two wants it so; suspended jobs are still there."""
+    """Check that --exclusive=user is respected for started jobs. Suspended jobs still count."""
     jobs = {job.id: job for job in view.pending}
     parted = {part.name for part in view.partitions if part.exclusive_user}
     there = [
@@ -225,7 +227,7 @@ def _users_are_apart(view: View, plan: Plan) -> None:
 
 
 def everyone_is_accounted_for(view: View, plan: Plan) -> None:
-    """Every waiting job starts, ends, or has a reason in words; no task starts twice."""
+    """Every waiting job starts, ends, or has a pending reason, and no task starts twice."""
     answered = {start.job_id for start in plan.starts} | {end.job_id for end in plan.ends}
     assert len({(start.job_id, start.task) for start in plan.starts}) == len(plan.starts)
     for job in view.pending:
@@ -237,9 +239,10 @@ def everyone_is_accounted_for(view: View, plan: Plan) -> None:
 
 
 def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, float]) -> None:
-    """With starts until their limits and reserved jobs in their time, no node ever gives more than it has.
+    """Running jobs until their limits and reserved jobs in their time never exceed a node's capacity.
 
-    `limits_s`: how long each reserved job would run. Victims are gone when their job is promised its start.
+    `limits_s` is the run time of each reserved job. Victims have left when their preemptor's reserved start
+    comes.
     """
     leaves = {}
     promised = {each.job_id: each.at_unix for each in plan.reserves}
@@ -289,11 +292,11 @@ def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, fl
 
 
 Stay = tuple[str, bool, tuple[NodeName, ...], float, float]
-"""(user, whether nobody else's job may be there, nodes, from, until)."""
+"""(user, whether other users' jobs are excluded, nodes, from, until)."""
 
 
 def _stays(view: View, plan: Plan, now: float, leaves: dict[JobId, float]) -> list[Stay]:
-    """Those who run and who start; no partition has a say."""
+    """Return the stays of running and started jobs. Partitions are ignored."""
     found: list[Stay] = []
     for job in view.running:
         ends = float("inf") if job.ends_by_unix is None else max(job.ends_by_unix, now)
@@ -343,7 +346,7 @@ def _node_has_room(
 
 
 def flushed(view: View, plan: Plan, now: float, *, only: JobId) -> View:
-    """The view when the plan was carried out, with one job left waiting."""
+    """Return the view after the plan, with only one job left waiting."""
     jobs = {job.id: job for job in view.pending}
     begun = [
         RunningJob(
@@ -362,7 +365,7 @@ def flushed(view: View, plan: Plan, now: float, *, only: JobId) -> View:
 
 
 def as_new(view: View) -> View:
-    """The site when nothing runs, nothing is broken and nothing was used, with jobs that could start."""
+    """Return the site without running jobs, faults and past usage, with jobs that could start."""
     nodes = tuple(
         msgspec.structs.replace(
             node,
@@ -379,7 +382,7 @@ def as_new(view: View) -> View:
 
 
 def changed_as_advised(job: PendingJob, advice: str) -> PendingJob:
-    """The job after a change such as "starts now with --time=00:10:00"."""
+    """Return the job after a change such as "starts now with --time=00:10:00"."""
     asked, gpus = job.resources, job.resources.gpus
     if "--exclusive=user" in advice:
         return msgspec.structs.replace(job, resources=msgspec.structs.replace(asked, share_with=""))

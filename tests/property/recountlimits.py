@@ -1,4 +1,4 @@
-"""What the limits of QoS, accounts and users let jobs have, counted anew from a view and a plan."""
+"""Limits of QoS, accounts and users, recomputed from a view and a plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _held(allocation: Allocation, types: dict[str, str], licenses: tuple[tuple[s
 
 
 class Use:
-    """One job that holds resources, as limits see it."""
+    """A job that holds resources, as limits count it."""
 
     def __init__(
         self,
@@ -46,7 +46,9 @@ class Use:
 
 
 def no_limit_is_broken(view: View, plan: Plan, now: float) -> None:
-    """Limits after each start, in the order of the plan; those of running jobs alone may be broken already."""
+    """Check the limits after each start in the order of the plan. Running jobs alone may already exceed
+    them.
+    """
     types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
     uses = [
         Use(
@@ -91,7 +93,9 @@ def _scopes(view: View, one: Use, uses: list[Use]) -> Iterator[tuple[str, Limits
 
 
 def nearest(tables: list[Limits], at: int) -> Limits:
-    """What holds of one of the tables, nearest first: limits of single jobs, users and accounts only where none before has them."""
+    """Return the limits in force at one table, nearest first. Limits per job, user and account apply only if
+    no nearer table sets them.
+    """
     changed: dict[str, Any] = {}
     for field in Limits.__struct_fields__:
         if field.startswith("grp_"):
@@ -106,7 +110,7 @@ def nearest(tables: list[Limits], at: int) -> Limits:
 
 
 def ancestors(accounts: dict[str, AccountView], name: str) -> list[str]:
-    """An account and those above it."""
+    """Return the account and its ancestors."""
     found = []
     while name in accounts:
         found.append(name)

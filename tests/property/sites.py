@@ -1,4 +1,6 @@
-"""Random sites for the planner: clusters, what runs on them, queues, tables and settings, as odd as a lab may have them."""
+"""Random sites for the planner: clusters, running jobs, queues, tables and settings, with unusual
+combinations.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ MINIMA = [
 
 
 def nodes_of(rng: Random) -> tuple[NodeView, ...]:
-    """A few nodes: some mix GPU types, some are out, some GPUs are blocked."""
+    """Return a few nodes. Some mix GPU types, some are unavailable, and some GPUs are blocked."""
     found = []
     mixes = rng.random() < 0.4
     for number in range(rng.randint(1, 5)):
@@ -84,7 +86,9 @@ def nodes_of(rng: Random) -> tuple[NodeView, ...]:
 
 
 def running_on(rng: Random, nodes: tuple[NodeView, ...]) -> tuple[RunningJob, ...]:
-    """Jobs that fit beside each other: whole GPUs, parts of GPUs, endless, ending and suspended ones."""
+    """Return running jobs that fit on the nodes: with whole GPUs or parts, with and without limits, and
+    suspended.
+    """
     found: list[RunningJob] = []
     left = {node.name: [node.cpus, node.mem_bytes] for node in nodes}
     parts = {(node.name, gpu.index): 100 for node in nodes for gpu in node.gpus}
@@ -144,7 +148,7 @@ def _running(rng: Random, number: int, shares: tuple[Share, ...]) -> RunningJob:
 
 
 def request_of(rng: Random, *, plain: bool = False) -> Resources:
-    """What a job asks for."""
+    """Return a random request."""
     fewest = rng.choice([1, 1, 1, 1, 1, 2, 3])
     fields: dict[str, Any] = {"nodes_min": fewest, "nodes_max": fewest}
     kind = rng.choice(["", "", "", "", "h100", "a100"])
@@ -185,7 +189,7 @@ def request_of(rng: Random, *, plain: bool = False) -> Resources:
 
 
 def queue_of(rng: Random, *, plain: bool = False, most: int = 8) -> tuple[PendingJob, ...]:
-    """Waiting jobs, several of a kind among them."""
+    """Return waiting jobs, several of them alike."""
     kinds = [request_of(rng, plain=plain) for _ in range(rng.randint(1, 5))]
     return tuple(
         _pending(rng, 100 + number, rng.choice(kinds), plain) for number in range(rng.randint(1, most))
@@ -228,7 +232,7 @@ def _pending(rng: Random, number: int, asked: Resources, plain: bool) -> Pending
 
 
 def settings_of(rng: Random) -> Settings:
-    """Any policy."""
+    """Return random settings."""
     return Settings(
         backfill=rng.choice(["easy", "easy", "conservative", "none"]),
         reservations=rng.choice([1, 1, 2, 5]),
@@ -246,7 +250,7 @@ def settings_of(rng: Random) -> Settings:
 
 
 def site_of(rng: Random) -> tuple[View, Settings]:
-    """A whole site."""
+    """Return a whole site."""
     nodes = nodes_of(rng)
     tables = tables_of(rng, nodes) if rng.random() < 0.7 else {}
     view = View(nodes=nodes, running=running_on(rng, nodes), pending=queue_of(rng), **tables)
@@ -254,7 +258,7 @@ def site_of(rng: Random) -> tuple[View, Settings]:
 
 
 def with_users_apart(rng: Random, view: View) -> View:
-    """On some sites some jobs and partitions want no other user's job on their nodes. What is drawn after it stays the same."""
+    """Give some jobs and partitions --exclusive=user on some sites. Later random values stay the same."""
     rng = copy(rng)
     if rng.random() < 0.6:
         return view
@@ -281,7 +285,7 @@ def with_users_apart(rng: Random, view: View) -> View:
 
 
 def reserved_site_of(rng: Random) -> tuple[View, Settings]:
-    """A site of which much is reserved, in every way, and whose jobs ask for that or may be drawn in."""
+    """Return a site with many kinds of reservations, and jobs that request them or may be placed in them."""
     view, chosen = site_of(rng)
     names = [node.name for node in view.nodes]
     some = lambda: frozenset(rng.sample(names, rng.randint(1, len(names))))  # noqa: E731
@@ -297,7 +301,7 @@ def reserved_site_of(rng: Random) -> tuple[View, Settings]:
 
 
 def parted_site_of(rng: Random) -> tuple[View, Settings]:
-    """The same, of which some have parts of nodes; some jobs run in them."""
+    """Return the same with reservations of parts of nodes, and some jobs running in them."""
     view, chosen = reserved_site_of(rng)
     nodes = {node.name: node for node in view.nodes}
     reservations = tuple(
@@ -325,7 +329,7 @@ def _may_be_in(
     reservations: Sequence[ReservationView],
     left: dict[tuple[str, str], list[int]],
 ) -> RunningJob:
-    """In one that has its nodes, as far as its parts reach."""
+    """Return whether the job may run in a reservation with its nodes, within the reservation's parts."""
     held = (job.resumes_to or job.allocation).shares
     for each in reservations:
         rooms = [left.get((each.name, share.node), [0, 0]) for share in held]
@@ -347,7 +351,9 @@ ENDLESS = float("inf")
 
 
 def plain_site_of(rng: Random) -> tuple[View, Settings]:
-    """Nodes and jobs without tables, where what a reserved job will hold can be told from its request alone."""
+    """Return nodes and jobs without tables, where a reserved job's resources follow from its request
+    alone.
+    """
     nodes = nodes_of(rng)
     queue = tuple(
         msgspec.structs.replace(
@@ -364,8 +370,10 @@ def plain_site_of(rng: Random) -> tuple[View, Settings]:
 
 
 def contested_site_of(rng: Random) -> tuple[View, Settings]:
-    """A site where claims meet: tiers, QoS and quotas that speak for different jobs, some that give up nobody, and waits, use
-    and ends of which the sums are not round."""
+    """Return a site with conflicting claims: tiers, QoS and quotas favor different jobs, some jobs cannot be
+    preempted, and waits, usage
+    and end times are no round numbers.
+    """
     view, chosen = site_of(rng)
     while not view.qos:
         view, chosen = site_of(rng)

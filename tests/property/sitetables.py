@@ -43,7 +43,7 @@ def _limits(rng: Random) -> Limits:
 
 
 def tables_of(rng: Random, nodes: tuple[NodeView, ...]) -> dict[str, Any]:
-    """Partitions, QoS, accounts with quotas, users, reservations and licenses."""
+    """Return partitions, QoS, accounts with quotas, users, reservations and licenses."""
     names = [node.name for node in nodes]
 
     def some() -> frozenset[NodeName]:
@@ -133,7 +133,7 @@ def reservations_of(rng: Random, some: Callable[[], frozenset[NodeName]]) -> tup
         for number in range(2)
         if rng.random() < 0.2
     )
-    kinds = Random(rng.getstate()[1][0])  # apart, so that known examples stay what they are
+    kinds = Random(rng.getstate()[1][0])  # a separate generator, so that known examples do not change
     return tuple(_of_a_kind(kinds, each) for each in made if each.end_unix > each.start_unix)
 
 

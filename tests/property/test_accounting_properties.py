@@ -1,4 +1,6 @@
-"""Whatever happens, and whenever the controller is killed: every second of every job is counted once, and decays."""
+"""Whatever happens, and whenever the controller is killed, every second of every job is counted once, and
+decays.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ SITE = build_site(decode(RULES, "f").config)
 
 
 class Ran(NamedTuple):
-    """What really ran: billing units from when to when (None: still)."""
+    """A real run: billing units from start to end (None: still running)."""
 
     account: str
     units: float
@@ -45,7 +47,7 @@ class Ran(NamedTuple):
 
 
 def worth(ran: Ran, now: float) -> float:
-    """The integral of the decay, in closed form."""
+    """Return the integral of the decay in closed form."""
     rate = math.log(2) / HALF_LIFE_S
     end = now if ran.end is None else ran.end
     return ran.units * (math.exp(-rate * (now - end)) - math.exp(-rate * (now - ran.start))) / rate
@@ -90,9 +92,9 @@ def test_what_is_known_live_is_what_a_killed_controller_finds_and_what_really_ra
             job = running[number % len(running)]
             if what != "end":
                 core.apply({"cancel": Cancelled, "requeue": Requeued}[what](who=ANN, jobs=(str(job.id),)))
-                core.now += 7  # it takes its time to leave
+                core.now += 7  # it takes time to end
             key = (job.id, job.restarts)
-            ended = max(log[key].start, core.now - 60 * number)  # the node could not say so at once
+            ended = max(log[key].start, core.now - 60 * number)  # the node could not report it at once
             core.end(job.id, ended_at=ended)
             log[key] = log[key]._replace(end=ended)
         elif what in ("ann", "bob", "half"):

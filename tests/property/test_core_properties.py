@@ -1,4 +1,6 @@
-"""Random storms of events on the reducer: whatever comes in whatever order, the promises hold and the store knows it all."""
+"""Random sequences of events on the reducer: in any order, the invariants hold and the store contains the
+whole state.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ references = st.one_of(
 
 
 class Storm(RuleBasedStateMachine):
-    """Users, nodes, agents and the network do what they like; effects may be late, doubled or lost with the link."""
+    """Random actions of users, nodes, agents and the network. Effects may be late, duplicated or lost with
+    the connection.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -72,7 +76,7 @@ class Storm(RuleBasedStateMachine):
         if self.up[name]:
             self.send(self.core.told(name, said).effects)
 
-    # ---- users
+    # ---- Users
 
     @rule(
         gpus=st.integers(0, 4),
@@ -135,7 +139,7 @@ class Storm(RuleBasedStateMachine):
 
     @rule(job=number, mode=st.sampled_from(("requeue", "suspend", "cancel")), keeps=st.booleans())
     def push_aside(self, job: int, mode: str, keeps: bool) -> None:
-        """A preemption that was decided upon some earlier state."""
+        """Preempt by a decision made on an earlier state."""
         order = Preempt(
             job_id=JobId(job), for_job_id=JobId(0), mode=mode, grace_s=9, sentence="x", keeps_gpus=keeps
         )
@@ -143,7 +147,7 @@ class Storm(RuleBasedStateMachine):
 
     @rule()
     def think(self) -> None:
-        """A pass whose starts are committed later, when the world has moved on."""
+        """Run a pass whose starts are committed later, after other events."""
         state, now = self.core.state, self.core.now
         made = plan(build_view(state, now=now), now, Settings())
         self.thought = Planned(starts=made.starts, resumes=made.resumes, ends=made.ends)
@@ -155,16 +159,16 @@ class Storm(RuleBasedStateMachine):
 
     @rule()
     def all_goes_well(self) -> None:
-        """A pass, and everything arrives."""
+        """Run a pass and deliver all its effects."""
         self.send(self.core.plan().effects)
         while self.late:
             self.carry_out(self.late.pop(0))
 
-    # ---- agents
+    # ---- Agents
 
     @rule(pick=st.integers(0, 50), doubled=st.booleans())
     def deliver(self, pick: int, doubled: bool) -> None:
-        """One effect arrives at its node, perhaps twice."""
+        """Deliver one effect to its node, possibly twice."""
         if not self.late:
             return
         effect = self.late.pop(pick % len(self.late))
@@ -214,7 +218,7 @@ class Storm(RuleBasedStateMachine):
             failed = wire.LaunchFailed(job_id=job.id, restarts=job.restarts, message="no")
             self.send(self.core.apply(LaunchRefused(name=effect.node, failed=failed)).effects)
 
-    # ---- nodes
+    # ---- Nodes
 
     @rule(name=nodes)
     def link_breaks(self, name: str) -> None:
@@ -236,11 +240,11 @@ class Storm(RuleBasedStateMachine):
         node = NodeName(name)
         self.core.apply(NodeDrained(name=node, reason="x") if drained else NodeResumed(name=node))
 
-    # ---- the controller
+    # ---- The controller
 
     @rule()
     def controller_is_killed(self) -> None:
-        """What a new one finds is what the old one knew; the links are made anew."""
+        """A new controller finds the state of the old one. The connections are made anew."""
         self.core.state = self.core.reload()
         self.late.clear()
         for name in NODES:
@@ -255,7 +259,7 @@ class Storm(RuleBasedStateMachine):
         txn.undo()
         assert msgspec.msgpack.encode(durable(self.core.state)) == before
 
-    # ---- what always holds
+    # ---- Invariants
 
     @invariant()
     def promises_hold(self) -> None:
@@ -265,7 +269,7 @@ class Storm(RuleBasedStateMachine):
 
 
 def durable(state: State) -> Any:
-    """What a restart must find again."""
+    """Return the part of the state that a restart must restore."""
     return (
         sorted(state.jobs.items()),
         sorted(state.nodes.items()),

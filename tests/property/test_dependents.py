@@ -1,4 +1,4 @@
-"""Of jobs that depend on others, what the last picture said is kept until one of these moves: it is never other than made anew."""
+"""The cached verdicts about dependent jobs always equal freshly computed ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BEGIN = [
         for number, kind in ((1, "afterok"), (2, "aftercorr"), (2, "afterany"), (3, "afternotok"))
     ),
 ]
-"""Those on which others depend, and these."""
+"""The jobs on which others depend, and the dependent jobs."""
 
 
 def do(core: Core, step: Request | tuple[str, int] | str) -> None:

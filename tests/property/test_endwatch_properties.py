@@ -1,7 +1,8 @@
-"""Waiting for ends: whatever becomes of jobs, each waiter is told every end once, and then that there is nothing left.
+"""Waiting for ends: each waiter receives every end once, and then the message that nothing is left.
 
-The jobs are those of test_following_properties: handed ahead, taken back, ended, cancelled, held and released, with controllers
-and agents that are killed. On top of that jobs are requeued, and connections are lost.
+The jobs are those of test_following_properties: prefetched, revoked, ended, canceled, held and released, with
+controllers
+and agents that are killed. In addition, jobs are requeued and connections are lost.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from warpdeck.controller.loop.end_waiters import EndsAsked, EndWaiters
 
 
 class Waiting:
-    """A client that waits for submissions, on as many connections as it takes."""
+    """A client that waits for submissions, over any number of connections."""
 
     def __init__(self, watch: EndWaiters, numbers: set[int]) -> None:
         self.numbers = numbers
@@ -28,13 +29,15 @@ class Waiting:
         self.ask(watch)
 
     def ask(self, watch: EndWaiters) -> None:
-        """On a new connection: what is not done is asked for again, and is told from the start."""
+        """Ask on a new connection: unfinished submissions are requested again, and reported from the
+        start.
+        """
         self.here: list[tuple[int, int]] = []
         self.asked = EndsAsked(watch)
         self.asked.add(self.numbers - self.done)
 
     def hear(self) -> None:
-        """Takes what is told now."""
+        """Read the messages that are available now."""
         for page in done(self.asked.look()):
             assert all(job.is_finished for job in page.ended), "a job is told that has not ended"
             assert not page.unknown
@@ -46,10 +49,10 @@ class Waiting:
 
 
 class Await(Follow):
-    """The same with waiters."""
+    """The same state machine with waiters."""
 
     def watch_all(self) -> None:
-        """What the controller does: every commit says which jobs it has touched."""
+        """Report the touched jobs of every commit, as the controller does."""
         if hasattr(self, "waiting"):
             return
         self.waiting: list[Waiting] = []
@@ -71,7 +74,7 @@ class Await(Follow):
 
     @rule(which=pick, both=st.booleans())
     def somebody_waits(self, which: int, both: bool) -> None:
-        """For one submission, or for all."""
+        """Wait for one submission, or for all."""
         self.watch_all()
         ids = sorted({job.array_job_id for job in self.core.state.jobs.values()})
         if ids and len(self.waiting) < 5:
@@ -91,7 +94,7 @@ class Await(Follow):
 
     @rule(which=pick)
     def requeue(self, which: int) -> None:
-        """Only what runs: a job that has ended and runs again has ended for those who waited."""
+        """Requeue only running jobs: to a waiter, a finished job that runs again has ended."""
         running = sorted(
             job.id for job in self.core.state.jobs.values() if job.start_at_unix and not job.is_finished
         )
@@ -100,7 +103,7 @@ class Await(Follow):
             try:
                 self.send(self.core.apply(Requeued(who=ANN, jobs=(job.label(),))).effects)
             except UserError:
-                pass  # another user's
+                pass  # belongs to another user
 
     def controller_is_killed(self) -> None:  # type: ignore[override]
         super().controller_is_killed()

@@ -1,7 +1,8 @@
-"""Tasks handed to their node ahead of time: whatever happens in whatever order, a place has one holder, and no task runs twice.
+"""Prefetched array tasks: in any order of events, each slot has one holder and no task runs twice.
 
-Links are first in, first out, as real ones are, slow, and cut at any moment with what is on them; agents and the controller
-are killed; another user's job comes in; everything may be taken back at any time.
+Connections deliver in order, are slow, and may be cut at any time with messages in flight. Agents and the
+controller
+are killed, another user's job arrives, and any prefetched task may be revoked at any time.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ from warpdeck_agent.wire import messages as wire
 NODES = ("a", "b")
 GPUS = 4
 TAKES = 2
-"""GPUs of each task: two places on each node."""
+"""GPUs of each task, so that each node has two slots."""
 nodes = st.sampled_from(NODES)
 pick = st.integers(0, 99)
 
 
 class Host:
-    """A node: what physically runs there, what waits in line, and both directions of its link."""
+    """A node: its running tasks, its prefetched tasks, and both directions of its connection."""
 
     def __init__(self) -> None:
         self.up = True
@@ -54,7 +55,7 @@ class Host:
         self.words: list[Any] = []
         self.running: set[Launch] = set()
         self.line: dict[Launch, Launch] = {}
-        """Who waits behind whom."""
+        """The predecessor of each prefetched launch."""
         self.known: dict[Launch, wire.JobReport] = {}
         self.begun: list[Launch] = []
 
@@ -75,11 +76,11 @@ class Host:
         self.known[launch] = wire.JobReport(*launch, phase="exited", started_at=1.0, ended_at=2.0, **facts)
         follower = self.line.pop(launch, None)
         if follower is not None:
-            self.begin(follower)  # before the end is told, as the agent does
+            self.begin(follower)  # before the end is reported, as in the agent
         self.say(self.known[launch])
 
     def drop(self, first: Launch) -> list[Launch]:
-        """That one and all that wait behind it leave the line."""
+        """Remove a launch and all its successors from the line."""
         before = next((each for each, behind in self.line.items() if behind == first), None)
         if before is None:
             return []
@@ -93,7 +94,7 @@ class Host:
 
 
 class Follow(RuleBasedStateMachine):
-    """Two nodes with two places each, an array on them, and everything that may come between."""
+    """Two nodes with two slots each, an array on them, and all possible interruptions."""
 
     @initialize(tasks=st.integers(8, 30))
     def begin(self, tasks: int) -> None:
@@ -117,11 +118,13 @@ class Follow(RuleBasedStateMachine):
             else:
                 host.orders.append(effect)
 
-    # ---- the controller
+    # ---- The controller
 
     @rule()
     def plans(self) -> None:
-        """A pass, as the controller makes it: if it has something to weigh, all that may not have begun is asked back."""
+        """Run a pass as the controller does: if there is anything to decide, prefetched launches that may not
+        have started are revoked.
+        """
         state, now = self.core.state, self.core.now
         made = plan(build_view(state, now=now), now, Settings(kill_invalid_dependency=False))
         succession = ArrayFastPath()
@@ -139,7 +142,7 @@ class Follow(RuleBasedStateMachine):
 
     @rule(which=pick, count=st.integers(1, 3))
     def hands(self, which: int, count: int) -> None:
-        """Tasks behind the last in some place."""
+        """Prefetch tasks behind the last one of a slot."""
         state = self.core.state
         rest = state.jobs[self.array]
         lasts = [
@@ -161,7 +164,7 @@ class Follow(RuleBasedStateMachine):
 
     @rule(gpus=st.sampled_from((2, 2, 4)))
     def another_comes(self, gpus: int) -> None:
-        if gpus == TAKES:  # what physically runs is counted in places
+        if gpus == TAKES:  # running tasks are counted in slots
             self.core.submit(ask(gpus=TAKES), BOB)
         self.plans()
 
@@ -177,7 +180,7 @@ class Follow(RuleBasedStateMachine):
             self.link_is_cut(name)
             self.link_is_back(name)
 
-    # ---- nodes
+    # ---- Nodes
 
     @rule(name=nodes)
     @precondition(lambda self: any(host.orders for host in self.hosts.values()))
@@ -203,7 +206,7 @@ class Follow(RuleBasedStateMachine):
         elif behind is not None and (behind in host.running or behind in host.line.values()):
             host.line[behind] = key
         elif behind is not None and behind not in host.known:
-            host.say([key])  # whose place it was to have has left the line
+            host.say([key])  # its predecessor has left the line
         else:
             host.begin(key)
 
@@ -266,7 +269,7 @@ class Follow(RuleBasedStateMachine):
         told.jobs = dict(reversed(host.known.items()))  # in any order
         self.send(self.core.up(name).effects)
 
-    # ---- what always holds
+    # ---- Invariants
 
     @invariant()
     def promises_hold(self) -> None:
@@ -277,7 +280,7 @@ class Follow(RuleBasedStateMachine):
             )
 
     def teardown(self) -> None:
-        """Everything comes to rest: nobody is left behind."""
+        """Let all events finish: no task is left over."""
         if not hasattr(self, "core"):
             return
         for name in NODES:

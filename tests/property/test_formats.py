@@ -1,4 +1,4 @@
-"""Format strings of Slurm's viewers, whatever is written in them: never a traceback, always one line a row."""
+"""Random format strings of Slurm's viewers never cause a traceback, and always give one line per row."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_any_long_format_prints_one_line_a_row(kind, data, form):
 
 
 NEVER_CUT = {"nodelist", "reasonlist", "resizetime", "schednodes", "timeleft", "timelimit", "timeused"}
-"""To the right, where real squeue prints these as long as they are."""
+"""Real squeue prints these fields right-aligned without truncation."""
 
 
 @given(width=st.integers(1, 200), right=st.booleans(), name=st.sampled_from(sorted(PRINTED)))

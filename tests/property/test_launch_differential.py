@@ -1,4 +1,4 @@
-"""What we say of the words of srun and salloc beside what the real commands say of them."""
+"""Our messages about arguments of srun and salloc, compared with those of the real commands."""
 
 from __future__ import annotations
 
@@ -38,18 +38,20 @@ _KNOWN = {
     for command, known in TABLES.items()
 }
 _UNTOLD = frozenset({"begin", "chdir", "distribution"})
-"""A time that is none is told beside the error, a folder that is none by who changes to it, SLURM_DIST_PLANESIZE is a value."""
+"""Excluded options: an invalid time is not shown, a missing folder is found later, and SLURM_DIST_PLANESIZE
+is a value.
+"""
 
 
 class Launcher:
-    """The real commands, whose controller is nowhere."""
+    """The real commands with an unreachable controller."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._environ = {**ENVIRON, **without_controller(folder)}
 
     def judge(self, command: str, words: list[str], environ: dict[str, str]) -> tuple[int, list[str], object]:
-        """(exit code, 0 where it takes them; the errors; the options it shows)."""
+        """Return the exit code (0 if the arguments are accepted), the errors, and the options shown."""
         done = subprocess.run(
             [str(PACKAGES / "root/usr/bin" / command), "-vv", *words, "true"],
             cwd=self.folder,
@@ -103,11 +105,11 @@ def test_the_real_srun_and_salloc_say_the_same(
     found = judge_launch([*words, "true"], place, known=TABLES[command])
     fault = found.fault
     code = 0 if fault is None else fault.exit_code
-    # What --hint=help is answered with goes to the other stream.
+    # The answer to --hint=help goes to the other stream.
     said = [] if fault is None or fault.is_answer else [f"{command}: {each}" for each in fault.words]
     real_code, real_said, shown = real.judge(command, words, environ)
     assert (code, found.shown) == (real_code, shown), (said, real_said)
-    assert set(said) <= set(real_said)  # the real ones may tell more faults than the first
+    assert set(said) <= set(real_said)  # the real commands may report further errors
     assert bool(said) == bool(real_said)
 
 

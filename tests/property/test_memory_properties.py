@@ -1,4 +1,6 @@
-"""A plan with a memory of the passes before is the plan without one, whatever happens in between; and so is one that tells few."""
+"""A plan with a pass cache equals one without it, whatever happens in between; the same holds for a pass that
+explains few jobs.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def next_id(view: View) -> int:
 
 
 def one_submitted(rng: Random, view: View) -> View:
-    """Of a kind that waits already, or of a new one."""
+    """Add a waiting job of an existing kind or a new one."""
     (new,) = queue_of(rng, most=1)
     number = JobId(next_id(view))
     asked = rng.choice(view.pending).resources if view.pending and rng.random() < 0.6 else new.resources
@@ -131,7 +133,7 @@ CHANGES: tuple[Callable[[Random, View], View], ...] = (
 
 
 def started(view: View, made: Plan, now: float) -> View:
-    """The jobs that the plan started run."""
+    """Return the view in which the jobs started by the plan run."""
     waiting = {job.id: job for job in view.pending}
     fresh = [begun(waiting.pop(start.job_id), start, now) for start in made.starts if start.job_id in waiting]
     running = sorted((*view.running, *fresh), key=lambda job: job.id)
@@ -143,7 +145,9 @@ def decisions(made: Plan) -> tuple[object, ...]:
 
 
 def check_telling_few(rng: Random, view: View, made: Plan, now: float, chosen: Settings) -> None:
-    """What is decided is the same, and who is told is told the same but for expected starts that nobody reserved."""
+    """Check that decisions and explanations are the same, except for expected starts that no reservation
+    backs.
+    """
     few = [job.id for job in view.pending if rng.random() < 0.4]
     brief = plan(view, now, chosen, tell=few)
     assert decisions(brief) == decisions(made)

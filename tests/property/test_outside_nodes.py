@@ -1,7 +1,9 @@
-"""Whatever a node may say: it is refused with the message, or taken; then it can be kept, shown and planned with, and of jobs that
-are not on that node nothing has changed.
+"""Any message of a node is either rejected, or can be stored, shown and planned with, and changes nothing
+about
+other nodes' jobs.
 
-The messages are made from their types, go through the controller's own decoder, and mostly lie at what it takes: a node that lies.
+The messages are generated from their types, mostly at the limits of the types, and go through the
+controller's decoder.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ def values(of: types.Type) -> st.SearchStrategy[Any]:
 
 
 def said(kind: Any, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Fields of that message: those that it must have, and some more; now and then one that no bound allows."""
+    """Return fields of that message: the required ones, some others, and sometimes one out of its bounds."""
     info = types.type_info(bounded(kind))
     assert isinstance(info, types.DataclassType)
     fields = [each for each in info.fields if each.name != "t"]
@@ -88,7 +90,9 @@ MESSAGES = st.one_of(*(said(kind, **ABOUT) for kind in [*SAID, *STEPS]))
 
 
 def cluster() -> Core:
-    """Jobs that run on each of the nodes, on both, that wait, and a step on both; then the other node is not asked any more."""
+    """Return a cluster with jobs on each node and on both, waiting jobs, and a step on both. The other node
+    sends nothing more.
+    """
     core = Core(HONEST, LIAR)
     for _ in range(2):
         core.run(ask(gpus=4))
@@ -98,7 +102,7 @@ def cluster() -> Core:
 
 
 def others(core: Core) -> list[Any]:
-    """All that a node's word is to leave alone."""
+    """Return everything that a node's message must not change."""
     jobs = [
         job
         for job in core.state.jobs.values()
@@ -109,7 +113,7 @@ def others(core: Core) -> list[Any]:
 
 
 def take(core: Core, message: Any) -> None:
-    """As the controller's loop does."""
+    """Process a message as the controller's loop does."""
     match message:
         case wire.Sample():
             core.state.node_status.readings[LIAR] = to_reading(message)

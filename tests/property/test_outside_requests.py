@@ -1,6 +1,6 @@
-"""Whatever a client may send of requests and changes: it is done or refused, and what is kept can be read again.
+"""Any request of a client is either executed or rejected, and everything stored can be read again.
 
-The values are made from the types, which carry the limits, and mostly lie at them: nobody sends such by mistake.
+The values are generated from the types, mostly at the limits that the types declare.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def values(of: types.Type) -> st.SearchStrategy[Any]:
 
 
 def structs(cls: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Some of its fields, and those that it must have."""
+    """Return the required fields and some others."""
     info = types.type_info(cls)
     assert isinstance(info, types.StructType)
     known = {each.encode_name: fixed.get(each.name, values(each.type)) for each in info.fields}
@@ -50,7 +50,7 @@ def structs(cls: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any
 
 
 def decoded(cls: type, sent: Any) -> Any:
-    """As the controller has it; None where it is refused at once."""
+    """Return the value as the controller decodes it, or None if it is rejected."""
     try:
         return msgspec.convert(sent, cls)
     except msgspec.ValidationError:

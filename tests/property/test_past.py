@@ -1,4 +1,6 @@
-"""The past in SQL answers what the past in memory does, whatever is asked; and a filter means the same in a list and there."""
+"""Queries of the history give the same results in SQL and in memory, and filters mean the same in lists and
+in queries.
+"""
 
 from __future__ import annotations
 

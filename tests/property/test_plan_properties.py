@@ -46,7 +46,7 @@ def queue(raw: list[tuple[int, int, int | None, int, bool]]) -> list[PendingJob]
 
 
 def run_on(picture: View, made: Plan) -> View:
-    """The view after the plan, with the jobs that were left."""
+    """Return the view after the plan, with the remaining jobs."""
     ends = {job.id: job.time_limit_s for job in picture.pending}
     begun = [
         RunningJob(

@@ -1,4 +1,6 @@
-"""The planner over random sites: what it decides is allowed, whole, within limits, explained, and the same every time."""
+"""The planner over random sites: decisions are allowed, complete, within limits, explained, and
+deterministic.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ from warpdeck.policy import Plan, Settings, View, admit, advise, plan
 
 EXAMPLES = 200
 ENDLESS_S = 20 * 365 * 86_400.0
-"""As long as a job without a limit is planned to run."""
+"""Run time that the planner assumes for a job without a limit."""
 seeds = st.integers(0, 2**32)
-"""A site has too many parts to be shrunk in good time; its seed makes it again."""
+"""Sites are too large to be shrunk in reasonable time; a seed reproduces one."""
 
 
 def check(view: View, made: Plan, now: float = NOW) -> None:
@@ -57,8 +59,8 @@ def test_parts_of_nodes_that_are_set_aside_are_for_those_whose_they_are(seed: in
 
 @settings(max_examples=EXAMPLES)
 @given(seeds, st.sampled_from([site_of, contested_site_of, reserved_site_of, parted_site_of]))
-@example(1977, parted_site_of)  # parts of several reservations are in the way: the words named either
-@example(234, site_of)  # two reservations begin before the job could end: the words named either
+@example(1977, parted_site_of)  # parts of several reservations block it; the sentence named either
+@example(234, site_of)  # two reservations begin before the job could end; the sentence named either
 def test_the_plan_does_not_depend_on_the_order_of_lists(
     seed: int, make: Callable[[Random], tuple[View, Settings]]
 ) -> None:
@@ -105,7 +107,7 @@ def test_backfill_never_delays_the_first_reserved_job(seed: int, holds: str) -> 
     head = made.reserves[0]
     again = plan(recount.flushed(view, made, NOW, only=head.job_id), NOW, chosen)
     if holds == "start" and again.starts:
-        return  # others that have a time, too, kept it from starting
+        return  # other jobs with a start time kept it from starting, too
     assert not again.starts
     assert again.reserves[0].at_unix <= head.at_unix
 

@@ -1,4 +1,6 @@
-"""A node agent of a test's own: the real program as a process, driven over its own wire, without any controller."""
+"""A node agent for one test: the real program as a process, driven over its wire protocol without a
+controller.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,16 @@ from warpdeck_agent.wire.frames import JSON, FrameDecoder, data_frame, json_fram
 from warpdeck_agent.wire.messages import decode, encode
 
 ANSWER_S = 60.0
-"""How long any answer may take on a machine that others use."""
+"""Longest time for any answer on a shared machine."""
 FROM_SOURCE = (sys.executable, "-m", "warpdeck_agent")
 USER = pwd.getpwuid(os.geteuid()).pw_name
 M = TypeVar("M")
 
 
 class Link:
-    """One connection of a controller. Messages that were not asked for yet are kept; stream data is acknowledged."""
+    """A connection of a controller. Messages that no test has read yet are kept; stream data is
+    acknowledged.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -49,7 +53,7 @@ class Link:
         self._open = True
 
     def greet(self, *, sample_interval_s: float = 3600.0) -> wire.Welcome:
-        """Hello, and the Welcome; the reports in it count as said."""
+        """Send Hello and return the Welcome. The reports in it are kept as messages."""
         self.send(wire.Hello(controller_id="test", sample_interval_s=sample_interval_s))
         while not self._kept:
             self.read()
@@ -65,7 +69,9 @@ class Link:
         self.socket.sendall(data_frame(stream, data))
 
     def expect(self, kind: type[M], where: Callable[[M], bool] = lambda message: True) -> M:
-        """The first message of that kind for which `where` holds, from those kept or still to come."""
+        """Return the first message of this kind for which `where` holds, from the kept messages or the next
+        ones.
+        """
         deadline = time.monotonic() + ANSWER_S
         while True:
             for message in self._kept:
@@ -77,23 +83,23 @@ class Link:
             self.read()
 
     def has(self, kind: type[Any]) -> bool:
-        """Whether such a message came and was not asked for yet."""
+        """Return whether a message of this kind has arrived and was not read yet."""
         return any(isinstance(message, kind) for message in self._kept)
 
     def has_report(self, job_id: int, phase: str) -> bool:
-        """Whether that report came and was not asked for yet."""
+        """Return whether this report has arrived and was not read yet."""
         kept = (message for message in self._kept if isinstance(message, wire.JobReport))
         return any((each.job_id, each.phase) == (job_id, phase) for each in kept)
 
     def report(self, job_id: int, phase: str, *, restarts: int = 0) -> wire.JobReport:
-        """The next report of that launch in that phase."""
+        """Return the next report of this launch in this phase."""
         return self.expect(
             wire.JobReport,
             lambda found: (found.job_id, found.restarts, found.phase) == (job_id, restarts, phase),
         )
 
     def output(self, stream: int, words: bytes, *, after: int = 0) -> bytes:
-        """What came on the stream after so many bytes, once that holds these words."""
+        """Return the stream's bytes after position `after`, once they contain `words`."""
         deadline = time.monotonic() + ANSWER_S
         while words not in (found := bytes(self.data.get(stream, b"")[after:])):
             assert self._open and time.monotonic() < deadline, f"no {words!r} in {found!r}"
@@ -101,7 +107,7 @@ class Link:
         return found
 
     def read(self) -> None:
-        """Takes what the agent sends next. One that was killed before it had read all that we said is gone like any other."""
+        """Read the agent's next message. A connection reset by a killed agent counts as closed."""
         assert self._open, f"the agent closed the link; kept: {self._kept}"
         try:
             received = self.socket.recv(1 << 20)
@@ -118,7 +124,7 @@ class Link:
                 self.send(wire.StreamAck(stream=stream, size=len(data)))
 
     def closed(self) -> bool:
-        """Waits until the agent has closed the connection."""
+        """Wait until the agent has closed the connection."""
         while self._open:
             self.read()
         return True
@@ -128,7 +134,9 @@ class Link:
 
 
 class AgentProcess:
-    """The agent of one folder. `program` is how it is run: the package, or a zipapp with some Python."""
+    """The agent of one folder. `program` is the command that runs it: the package, or a zipapp with some
+    Python.
+    """
 
     def __init__(self, folder: Path, *, program: Sequence[str] = FROM_SOURCE, **environ: str) -> None:
         self.folder = folder
@@ -139,16 +147,16 @@ class AgentProcess:
         self._ids = itertools.count(1)
 
     def new_id(self) -> int:
-        """A job id that this agent has not had yet."""
+        """Return a job id that this agent has not seen yet."""
         return next(self._ids)
 
     def start(self) -> wire.Welcome:
-        """Runs it and takes its Welcome; `link` is the connection."""
+        """Start the agent and return its Welcome. The connection is in `link`."""
         self.serve()
         return self.connect()
 
     def serve(self) -> None:
-        """Runs it until it listens."""
+        """Start the agent and wait until it listens."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -163,18 +171,18 @@ class AgentProcess:
         eventually(self._listens, what="the agent listens")
 
     def connect(self, *, sample_interval_s: float = 3600.0) -> wire.Welcome:
-        """A new link in place of the one before."""
+        """Replace the connection by a new one and return the Welcome."""
         self.link = Link(self.folder)
         self._links.append(self.link)
         return self.link.greet(sample_interval_s=sample_interval_s)
 
     def raw(self) -> Link:
-        """A connection that has said nothing yet."""
+        """Return a connection on which nothing was sent yet."""
         self._links.append(Link(self.folder))
         return self._links[-1]
 
     def launch(self, job_id: int, script: str = "", **fields: Any) -> None:
-        """Asks for a batch job of this shell script; the fields are wire.Launch's."""
+        """Launch a batch job with this shell script. `fields` are fields of wire.Launch."""
         given: dict[str, Any] = {
             "restarts": 0,
             "user": USER,
@@ -189,7 +197,7 @@ class AgentProcess:
         self.link.send(wire.Launch(job_id=job_id, **given))
 
     def run(self, job_id: int, script: str = "", **fields: Any) -> wire.JobReport:
-        """The report of a job's end."""
+        """Run a job and return the report of its end."""
         self.launch(job_id, script, **fields)
         return self.link.expect(
             wire.JobReport, lambda found: found.job_id == job_id and found.phase != "running"
@@ -205,7 +213,7 @@ class AgentProcess:
         mem_bytes: int = 0,
         env: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """A step of a shell's command inside a job that runs."""
+        """Start a step with a shell command inside a running job."""
         ranks = [steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)]
         launch = steps.StepLaunch(
             job_id=job_id,
@@ -220,36 +228,36 @@ class AgentProcess:
         self.link.send(launch)
 
     def step_end(self, job_id: int, step: int) -> steps.StepReport:
-        """The report of a step's end."""
+        """Return the report of a step's end."""
         wanted = (job_id, step, "exited")
         return self.link.expect(
             steps.StepReport, lambda found: (found.job_id, found.step, found.phase) == wanted
         )
 
     def job(self, job_id: int, name: str = "", *, restarts: int = 0) -> Path:
-        """A file of the launch's folder."""
+        """Return the path of a file in the launch's folder."""
         return self.folder / "jobs" / f"{job_id}.{restarts}" / name
 
     def text(self, job_id: int, name: str = "out") -> str:
-        """What a file of the launch's folder holds, "" before it is there."""
+        """Return the content of a file in the launch's folder, or "" if it does not exist yet."""
         return _text(self.job(job_id, name))
 
     def records(self) -> dict[int, Record]:
-        """The launches in the agent's table, by job."""
+        """Return the launches in the agent's table by job id."""
         found = LaunchTable(str(self.folder / TABLE)).records()
         return {key[0]: record for record in found if (key := record.key()) is not None}
 
     def record(self, job_id: int) -> Record | None:
-        """What the agent's table says of the launch."""
+        """Return the launch's record in the agent's table."""
         return self.records().get(job_id)
 
     def meta(self, job_id: int) -> str:
-        """What the agent keeps of the launch, as JSON; "" if nothing."""
+        """Return the launch's metadata of the agent as JSON, or "" if there is none."""
         record = self.record(job_id)
         return record.meta() if record is not None else ""
 
     def begun(self, job_id: int) -> int:
-        """The pid of the job's first process, once there is one."""
+        """Return the pid of the job's first process, once it runs."""
 
         def pid() -> int:
             record = self.record(job_id)
@@ -258,11 +266,11 @@ class AgentProcess:
         return eventually(pid, what=f"job {job_id} has begun")
 
     def supervisor(self) -> int:
-        """The pid of the process that starts this agent's jobs."""
+        """Return the pid of the process that starts this agent's jobs."""
         return lock_holder(self.folder / "supervisor.lock")
 
     def processes(self, job_id: int) -> list[int]:
-        """The processes that carry the job's mark."""
+        """Return the pids of the processes that carry the job's mark."""
         return marked(f"WARPDECK_JOB={job_id}.0@{self.identity}")
 
     @property
@@ -273,13 +281,13 @@ class AgentProcess:
         return _text(self.folder / "agent.log")
 
     def kill(self) -> None:
-        """kill -9, as the worst day does."""
+        """Kill the agent with SIGKILL."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(ANSWER_S)
 
     def close(self) -> None:
-        """Ends the agent, its jobs and their groups, and gives its complaints to whoever looks at a failed test."""
+        """End the agent, its jobs and their cgroups, and print the agent's log for a failed test."""
         for link in self._links:
             link.close()
         if self.process is not None and self.process.poll() is None:
@@ -301,7 +309,9 @@ class AgentProcess:
         TempDirs(spool).clear(keep=())
 
     def _no_job_lives(self) -> bool:
-        """Whether there was none; what there was is killed, and may have forked meanwhile."""
+        """Kill the processes of all jobs. Return whether there were none, as a killed process may have forked
+        before.
+        """
         found = marked(f"@{self.identity}")
         kill(found)
         return not found
@@ -314,12 +324,14 @@ class AgentProcess:
 
 
 def lock_holder(path: Path) -> int:
-    """The process that holds a flock on the file, once one does. (Who sent a signal to 0 would end the tests.)"""
+    """Return the pid of the process that holds a flock on the file, once there is one. It is never 0, because
+    a signal to pid 0 would end the tests.
+    """
     return eventually(lambda: holds(path), what=f"somebody holds {path}")
 
 
 def holds(path: Path) -> int:
-    """The process that holds a flock on the file, as the kernel lists it; 0 if none does."""
+    """Return the pid of the process that holds a flock on the file according to the kernel, or 0."""
     inode = str(path.stat().st_ino) if path.exists() else ""
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()
@@ -329,12 +341,12 @@ def holds(path: Path) -> int:
 
 
 def run_to_end(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """A command of the agent that ends by itself."""
+    """Run a command of the agent to its end."""
     return subprocess.run(argv, capture_output=True, text=True, timeout=ANSWER_S, check=False)
 
 
 def marked(words: str) -> list[int]:
-    """The living processes with these words in a variable WARPDECK_JOB."""
+    """Return the pids of living processes whose variable WARPDECK_JOB contains `words`."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and _carries(name, words.encode())]
 
 

@@ -1,4 +1,4 @@
-"""A batch job from its script to its output."""
+"""Runs a batch job and returns its output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.home import Home
 
 
 def run(home: Home, folder: Path, script: str, *options: str, code: int | None = 0) -> str:
-    """The output of a batch job that has ended with this code."""
+    """Run a batch job, check its exit code, and return its output."""
     folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
     path = folder / "job.sh"

@@ -1,4 +1,4 @@
-"""Small builders: only what a test is about has to be said."""
+"""Builders of policy input with defaults, so that a test names only the values that matter to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def node(
     blocked: dict[int, str] | None = None,
     unavailable: str = "",
 ) -> NodeView:
-    """A node with GPUs of one type."""
+    """Return a node with GPUs of one type."""
     made = tuple(
         GpuView(
             index=index,
@@ -37,7 +37,7 @@ def node(
 def pending(
     number: int, *, gpus: int = 0, nodes: int = 1, limit_s: int | None = 3600, **fields: Any
 ) -> PendingJob:
-    """A waiting job that asks for so many GPUs on each of its nodes."""
+    """Return a waiting job that requests `gpus` GPUs on each of its nodes."""
     resources = fields.pop("resources", None) or Resources(
         nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk()
     )
@@ -57,7 +57,7 @@ def pending(
 def running(
     number: int, name: str, gpus: tuple[int, ...], *, ends: float | None, cpus: int = 1
 ) -> RunningJob:
-    """A job that holds these GPUs of one node."""
+    """Return a running job that holds these GPUs of one node."""
     share = Share(
         node=NodeName(name),
         cpus=cpus,
@@ -74,5 +74,5 @@ def running(
 
 
 def view(nodes: list[NodeView], jobs: list[PendingJob], held: list[RunningJob] | None = None) -> View:
-    """A picture of the cluster."""
+    """Return a view of the cluster."""
     return View(nodes=tuple(nodes), pending=tuple(jobs), running=tuple(held or []))

@@ -1,4 +1,6 @@
-"""The reducer on a small cluster, with a store beside it and agents that keep what they were told: no tasks, no clock."""
+"""The reducer on a small cluster, with a store and simulated agents, but without tasks and without a
+clock.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,14 @@ ANN, BOB, ROOT = (
     Principal(user="root", uid=0, admin=True),
 )
 NEW_ANN = Principal(user="ann", uid=3)
-"""Whose account has the name that a deleted one had."""
+"""A user with the name of a deleted account, but another uid."""
 T = TypeVar("T")
 Launch = tuple[int, int]
-"""(job id, restarts)"""
+"""Job id and number of restarts."""
 
 
 def done(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as stop:
@@ -53,13 +55,13 @@ def done(work: Coroutine[Any, Any, T]) -> T:
 
 
 def ask(name: str = "job", *, gpus: int = 0, nodes: int = 1, **fields: Any) -> Request:
-    """A batch request for so many GPUs on each of its nodes."""
+    """Return a batch request for `gpus` GPUs on each of its nodes."""
     wanted = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk())
     return Request(**{"name": name, "script": "#!/bin/sh\n", "resources": wanted, **fields})
 
 
 class Agent:
-    """What a node's agent knows. A launch it has begun once is never begun again."""
+    """State of a node's agent. It never starts the same launch twice."""
 
     def __init__(self, name: str) -> None:
         self.name = NodeName(name)
@@ -83,7 +85,7 @@ class Agent:
         return wire.Welcome(build="b", inventory=found, jobs=list(self.jobs.values()))
 
     def begin(self, launch: Launch, *, at: float = 0.0) -> wire.JobReport:
-        """Starts it, or says again what is known of it."""
+        """Start the launch, or repeat its last report."""
         if launch not in self.jobs:
             assert launch not in self.begun, f"{self.name} was told to begin {launch} a second time"
             self.begun.append(launch)
@@ -91,13 +93,13 @@ class Agent:
         return self.jobs[launch]
 
     def end(self, launch: Launch, **facts: Any) -> wire.JobReport:
-        """Its process ends."""
+        """End the launch's process and return the report."""
         said = wire.JobReport(*launch, **{"phase": "exited", **facts})
         self.jobs[launch] = said
         return said
 
     def reboot(self) -> None:
-        """What ran is gone, and perhaps the records too."""
+        """Forget all running launches, and possibly the records too."""
         self.boots += 1
         self.jobs = {
             launch: said if said.phase == "exited" else wire.JobReport(*launch, phase="lost")
@@ -106,7 +108,9 @@ class Agent:
 
 
 class Core:
-    """State, store and agents. `apply` commits; `reload` is what a killed controller finds again."""
+    """State, store and agents. `apply` commits; `reload` returns the state that a restarted controller would
+    load.
+    """
 
     def __init__(self, *nodes: str) -> None:
         self.store = MemoryStore()
@@ -118,7 +122,7 @@ class Core:
             self.up(name)
 
     def apply(self, event: Event) -> Outcome:
-        """Reduces and commits. Raises UserError and leaves everything as it was."""
+        """Reduce and commit an event. If it raises UserError, nothing changes."""
         txn = Transaction(self.state, self.now)
         try:
             outcome = reduce(txn, event)
@@ -134,7 +138,7 @@ class Core:
         state.load(done(self.store.load(finished_since_unix=0.0)))
         return state
 
-    # ---- shorthand
+    # ---- Shorthand
 
     def submit(
         self, request: Request | None = None, who: Principal = ANN, ended: tuple[Job, ...] = ()
@@ -153,7 +157,7 @@ class Core:
         return self.apply(NodeLost(name=NodeName(name), reason="cut"))
 
     def plan(self) -> Outcome:
-        """One planning pass and its commit."""
+        """Run one planning pass and commit it."""
         made = plan(build_view(self.state, now=self.now), self.now, Settings(kill_invalid_dependency=False))
         self.state.planned.pending_reasons.update(made.pending_reasons)
         return self.apply(
@@ -164,7 +168,7 @@ class Core:
         return self.apply(Reported(name=NodeName(name), report=said))
 
     def launch(self, effects: tuple[Effect, ...]) -> list[LaunchShare]:
-        """Carries out launches: every agent begins, and says so."""
+        """Execute launches: every agent starts its share and reports it."""
         launches = [effect for effect in effects if isinstance(effect, LaunchShare)]
         for effect in launches:
             job = self.job(effect.job_id)
@@ -172,13 +176,13 @@ class Core:
         return launches
 
     def run(self, request: Request | None = None, who: Principal = ANN) -> JobId:
-        """Submits a job and brings it to RUNNING."""
+        """Submit a job and bring it to RUNNING."""
         job_id = self.submit(request, who)
         self.launch(self.plan().effects)
         return job_id
 
     def end(self, job_id: int, **facts: Any) -> Outcome:
-        """Every share of the job ends in this way; the outcome of the last."""
+        """End all shares of the job in the same way, and return the outcome of the last one."""
         job = self.job(job_id)
         outcomes = [
             self.told(share.node, self.agents[share.node].end((job.id, job.restarts), **facts))
@@ -187,7 +191,7 @@ class Core:
         return outcomes[-1]
 
     def kills(self, outcome: Outcome) -> list[tuple[str, str, int]]:
-        """(node, cause, signal) of the kills that follow."""
+        """Return (node, cause, signal) of each kill in the outcome."""
         return [
             (effect.node, effect.cause, effect.signal)
             for effect in outcome.effects

@@ -46,7 +46,7 @@ from warpdeck.notation.options.getopt import parse_leading
 REPOSITORY = Path(__file__).parent.parent.parent
 GENERATED = "docs/reference"
 COMMAND_S = 30.0
-"""A command of a page that takes longer hangs."""
+"""Time after which a command of a page counts as hanging."""
 TYPE_EVERY_S = 0.12
 FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*) *(?P<rest>.*)")
 COMMENT = re.compile(r"<!-- *(exit|needs|types): *(.*?) *-->")
@@ -70,7 +70,7 @@ class Command:
 
     @property
     def typed(self) -> str | None:
-        """What is typed at the command, or None for a command that is not interactive."""
+        """Return the input that is typed at an interactive command, or None for other commands."""
         if self.types is not None:
             return self.types + "\r"
         bare = self.text.split(" #")[0].rstrip()
@@ -93,7 +93,7 @@ class Page:
 
     @property
     def needs(self) -> frozenset[str]:
-        """All that any of its blocks needs."""
+        """Return everything that any block of the page needs."""
         return frozenset().union(*(command.needs for command in self.commands))
 
 
@@ -104,7 +104,6 @@ def read_pages() -> list[Page]:
 
 
 def read_page(path: Path) -> Page:
-    """Return the commands and files of a page."""
     page = Page(path)
     said: dict[str, str] = {}
     lines = list(enumerate(path.read_text(encoding="utf-8").splitlines(), start=1))
@@ -180,7 +179,8 @@ class Session:
     def run(self, command: Command) -> int:
         """Run one command and return its exit code. What it printed is in `shown`."""
         script = self.folder.parent / "command.sh"
-        # What is not interactive has no standard input, as in a script; its output is read from the terminal.
+        # Commands that are not interactive get no standard input, as in a script. Their output is read from
+        # the terminal.
         body = command.text if command.typed is not None else f"{{ {command.text}\n}} </dev/null"
         script.write_text(body + "\n")
         self.shown = b""
@@ -199,7 +199,7 @@ class Session:
         raise AssertionError(f"no end of: {command.text}\n{self.text}")
 
     def _drain(self) -> None:
-        """Read the rest of the output, and forget keys that the command did not take."""
+        """Read the rest of the output, and discard input that the command did not read."""
         while select.select([self._terminal], [], [], 0)[0]:
             self.shown += os.read(self._terminal, 65536)
         termios.tcflush(self._terminal, termios.TCIOFLUSH)
@@ -219,7 +219,7 @@ class Session:
 
 
 def write_files(page: Page, folder: Path) -> None:
-    """Write the files that the page shows. The first of a name counts."""
+    """Write the files that the page shows. If a name occurs several times, the first file is used."""
     for name, text in reversed(page.files):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,12 +229,12 @@ def write_files(page: Page, folder: Path) -> None:
 
 
 def prepare(folder: Path, environ: dict[str, str]) -> Path:
-    """Make a home with a git repository in it, as the project of a reader, and return the repository."""
+    """Create a home with a git repository in it, like the project of a reader, and return the repository."""
     project = folder / "user" / "project"
     project.mkdir(parents=True, exist_ok=True)
     programs = folder / "bin"
     programs.mkdir()
-    sudo = programs / "sudo"  # root has nothing to ask for
+    sudo = programs / "sudo"  # root needs no password
     sudo.write_text('#!/bin/sh\nexec "$@"\n')
     sudo.chmod(0o755)
     environ |= {
@@ -253,7 +253,9 @@ def prepare(folder: Path, environ: dict[str, str]) -> Path:
 
 
 def parses(command: Command) -> str:
-    """Return what the command's own parser has against its words; "" if it accepts them or they are not warpdeck's."""
+    """Return the parser's objection to the command's arguments; "" if it accepts them or the command is not
+    warpdeck's.
+    """
     try:
         words = shlex.split(command.text, comments=True)
     except ValueError as error:
@@ -274,11 +276,11 @@ def parses(command: Command) -> str:
 
 
 class _ParsedError(Exception):
-    """The words were accepted: the command went on to connect."""
+    """The parser accepted the arguments, and the command continued to connect."""
 
 
 def _parse(words: list[str]) -> None:
-    """Let the command read its words, up to the moment at which it would connect. Raises UserError."""
+    """Let the command parse its arguments, and stop it when it connects. Raises UserError."""
     verb, rest = (
         (words[1] if len(words) > 1 else "", words[2:]) if words[0] == "warpdeck" else (words[0], words[1:])
     )

@@ -1,4 +1,4 @@
-"""A warpdeck home of a test's own: runs verbs as a user would, and leaves nothing running."""
+"""A warpdeck home for one test. It runs commands as a user would, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from warpdeck_agent.isolation.containment import Containment
 from warpdeck_agent.storage.tmpdirs import prefix_of
 
 VERB_S = 180.0
-"""Also of a verb that waits for a job in which PyTorch is imported by four, or whose code's record was lost."""
+"""Longest time of a command, also of one that waits for a job in which four tasks import PyTorch."""
 
 
 class Home:
-    """One home, one controller, one user's environment."""
+    """A home with one controller and one user's environment."""
 
     def __init__(self, path: Path, **environ: str) -> None:
         self.path = path
         self.environ = {**os.environ, "WARPDECK_HOME": str(path), "NO_COLOR": "1", **environ}
 
     def run(self, *argv: str, cwd: Path | None = None, data: str = "") -> subprocess.CompletedProcess[str]:
-        """warpdeck ARGV as a process."""
+        """Run `warpdeck ARGV` as a process."""
         return subprocess.run(
             [sys.executable, "-m", "warpdeck.cli.main", *argv],
             cwd=cwd or self.path.parent,
@@ -52,7 +52,7 @@ class Home:
     def slurm(
         self, *argv: str, cwd: Path | None = None, data: str = "", **environ: str
     ) -> subprocess.CompletedProcess[str]:
-        """One of Slurm's commands as a process."""
+        """Run a Slurm command as a process."""
         return subprocess.run(
             [sys.executable, "-m", "warpdeck.slurm.runtime.entry", *argv],
             cwd=cwd or self.path.parent,
@@ -65,20 +65,22 @@ class Home:
         )
 
     def ok(self, *argv: str, cwd: Path | None = None) -> str:
-        """Standard output of a verb that must succeed."""
+        """Return the standard output of a command that must succeed."""
         done = self.run(*argv, cwd=cwd)
         assert done.returncode == 0, f"warpdeck {' '.join(argv)}: {done.stdout}{done.stderr}\n{self.log()}"
         return done.stdout
 
     def json(self, *argv: str, cwd: Path | None = None) -> Any:
-        """What a verb prints with --json."""
-        if argv[0] == "submit":  # what follows the script is the script's
+        """Return the parsed output of a command with --json."""
+        if argv[0] == "submit":  # arguments after the script belong to the script
             return json.loads(self.ok("submit", "--json", *argv[1:], cwd=cwd))
         return json.loads(self.ok(*argv, "--json", cwd=cwd))
 
     def asked(self, kind: str, **fields: Any) -> Any:
-        """What the controller answers, without the start of an interpreter: for who asks again and again. One that is not there is
-        started, as by any verb."""
+        """Return the controller's answer to a request, without starting an interpreter, for tests that poll.
+
+        Like any command, this starts the controller if it does not run.
+        """
         try:
             with SyncClient.connect(Paths(str(self.path)), start=False) as client:
                 return client.call(kind, **fields)
@@ -89,7 +91,7 @@ class Home:
         return self.asked(kind, **fields)
 
     def job(self, job: object) -> dict[str, Any]:
-        """A job's row."""
+        """Return a job's row."""
         row: dict[str, Any] = self.asked("job", job=str(job))["row"]
         return row
 
@@ -97,44 +99,44 @@ class Home:
         return str(self.job(job)["state"])
 
     def node(self, name: str) -> dict[str, Any]:
-        """A node's row."""
+        """Return a node's row."""
         (row,) = self.asked("nodes", name=name)["nodes"]
         return dict(row)
 
     def until_its_node_is_idle(self) -> None:
-        """This machine, which a controller adds by itself when it begins."""
+        """Wait until this machine, which a new controller adds by itself, is an idle node."""
         eventually(lambda: self.asked("nodes")["nodes"][0]["state"] == "idle", what="the node is there")
 
     def log(self) -> str:
-        """The end of the controller's log."""
+        """Return the end of the controller's log."""
         try:
             return (self.path / "controller.log").read_text()[-3000:]
         except FileNotFoundError:
             return ""
 
     def controller_pid(self) -> int:
-        """That of the controller, also where one begins at this moment and has not written it yet."""
+        """Return the controller's pid, waiting for a controller that is just starting."""
         return int(eventually((self.path / "controller.lock").read_text, what="a controller's pid"))
 
     def kill_controller(self) -> None:
-        """kill -9, as the worst day does. Nobody meets its socket after that."""
+        """Kill the controller with SIGKILL, and remove its socket so that no client connects to it."""
         pid = self.controller_pid()
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: has_ended(pid), what="the controller has ended")
 
     def close(self) -> None:
-        """Ends the controller, this machine's agent and whatever jobs they left."""
+        """End the controller, this machine's agent and all jobs that are left."""
         self.run("down")
         marks = (
             f"WARPDECK_HOME={self.path}\0",
             f"{self.path}/agent/",
-        )  # a job's variables name the agent's socket
+        )  # a job's environment contains the agent's socket
         left = {pid for mark in marks for pid in running(mark, also_in_environ=True)}
         kill(left - {os.getpid()})
         asked = Path(folder_of(Paths(str(self.path))))
         for folder in asked.parent.glob(f"warpdeck-*{asked.suffix}"):  # of users whose submitter was killed
             shutil.rmtree(folder, ignore_errors=True)
-        for identity in self.path.glob("agent/identity"):  # of killed agents, which have removed nothing
+        for identity in self.path.glob("agent/identity"):  # of killed agents, which did not clean up
             for folder in Path("/tmp").glob(prefix_of(identity.read_text()) + "*"):
                 shutil.rmtree(folder, ignore_errors=True)
             containment = Containment(identity.read_text())
@@ -144,7 +146,9 @@ class Home:
 
 @contextmanager
 def passing_home() -> Iterator[Home]:
-    """A home in a folder of its own with a short path, gone afterwards: for fixtures that many tests share."""
+    """Return a home in a folder of its own with a short path, removed afterwards, for fixtures that many
+    tests share.
+    """
     folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
     made = Home(folder / "home")
     try:

@@ -7,7 +7,7 @@ from warpdeck.policy import PendingJob, Plan, View
 
 
 def nothing_is_held_twice(view: View, plan: Plan) -> None:
-    """No GPU has two jobs, no node more CPUs or memory given than it has."""
+    """No GPU is given to two jobs, and no node gives more CPUs or memory than it has."""
     nodes = {node.name: node for node in view.nodes}
     gpus: set[tuple[str, int]] = set()
     cpus: dict[NodeName, int] = {}
@@ -25,12 +25,14 @@ def nothing_is_held_twice(view: View, plan: Plan) -> None:
 
 
 def everybody(view: View) -> list[PendingJob]:
-    """All who wait, components too."""
+    """Return all waiting jobs, including components of heterogeneous jobs."""
     return [part for job in view.pending for part in (job, *job.components)]
 
 
 def gangs_are_whole(view: View, plan: Plan) -> None:
-    """A started job has all its nodes, tasks and GPUs, on different nodes that take jobs and allow it."""
+    """A started job gets all its nodes, tasks and GPUs, on different nodes that accept jobs and satisfy its
+    request.
+    """
     jobs = {job.id: job for job in everybody(view)}
     nodes = {node.name: node for node in view.nodes}
     for start in plan.starts:
@@ -49,7 +51,7 @@ def gangs_are_whole(view: View, plan: Plan) -> None:
 
 
 def everyone_is_accounted_for(view: View, plan: Plan) -> None:
-    """Every waiting job starts or has a reason in words."""
+    """Every waiting job starts or has a pending reason with a sentence."""
     started = {start.job_id for start in plan.starts}
     for job in everybody(view):
         assert job.id in started or plan.pending_reasons[job.id].sentence, (
@@ -58,7 +60,7 @@ def everyone_is_accounted_for(view: View, plan: Plan) -> None:
 
 
 def no_job_starts_twice(view: View, plan: Plan) -> None:
-    """A plain job starts once, an array's task once."""
+    """A plain job starts once, and so does each task of an array."""
     seen: set[tuple[JobId, int | None]] = set()
     for start in plan.starts:
         assert (start.job_id, start.task) not in seen

@@ -1,6 +1,6 @@
-"""The functions of privileged code that touch the file system, found in the source, and their rows in the threat model.
+"""Finds the functions of privileged code that access the file system, and their rows in the threat model.
 
-`python -m tests.support.pathcalls` prints the rows that the table lacks.
+`python -m tests.support.pathcalls` prints the rows that are missing in the table.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ PRIVILEGED = (
         )
     ),
 )
-"""Code that runs as root on a site for several users."""
+"""Code that runs as root on a site with several users."""
 UNPRIVILEGED = (
     "nodeagent/warpdeck_agent/client",
     "core/warpdeck/base/submitter_address.py",
     *(f"core/warpdeck/client/{each}" for each in ("in_job", "snapshot_recorder.py", "snapshot_requests.py")),
 )
-"""Started by users, as themselves."""
+"""Programs that users start under their own account."""
 _TOUCHES = re.compile(
     r"open|(shutil|tempfile|tarfile)\.\w+"
     r"|os\.(open|l?stat|statvfs|access|unlink|remove|removedirs|rename|replace|mkdir|makedirs|rmdir|listdir|scandir|f?walk)"
@@ -53,7 +53,7 @@ _KIND = re.compile(r"^- \*\*(\w+)\*\*", re.MULTILINE)
 
 
 class Row(NamedTuple):
-    """`function` is "" for a whole module."""
+    """A row of the table. `function` is "" for a whole module."""
 
     module: str
     function: str
@@ -61,18 +61,18 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """The table's."""
+    """Return the rows of the table."""
     return [Row(found[1], found[2] or "", found[4]) for found in _ROW.finditer(DOCUMENT.read_text())]
 
 
 def kinds() -> set[str]:
-    """The guards that the document explains."""
+    """Return the guards that the document explains."""
     return set(_KIND.findall(DOCUMENT.read_text()))
 
 
 @functools.cache
 def touching() -> dict[tuple[str, str], list[str]]:
-    """By module and function (with its class): the calls that it makes itself."""
+    """Return the calls of each function, by module and function name (with its class)."""
     found: dict[tuple[str, str], list[str]] = {}
     for place in PRIVILEGED:
         top = ROOT / place
@@ -85,7 +85,7 @@ def touching() -> dict[tuple[str, str], list[str]]:
 
 
 def calls(node: ast.AST, where: str = "(module)") -> Iterator[tuple[str, str]]:
-    """(function, call) of each call below the node that touches a path."""
+    """Yield (function, call) for each call below the node that accesses a path."""
     for child in ast.iter_child_nodes(node):
         inside = where
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -96,7 +96,7 @@ def calls(node: ast.AST, where: str = "(module)") -> Iterator[tuple[str, str]]:
 
 
 def missing() -> list[str]:
-    """Rows to be added, as they are written."""
+    """Return the missing rows in the format of the table."""
     known = {(row.module, row.function) for row in rows()}
     return [
         f"| `{module}:{function}` | {', '.join(sorted(set(made)))} | GUARD |"

@@ -1,4 +1,4 @@
-"""Processes of this machine, by what /proc says they were started with."""
+"""Finds processes of this machine by their command lines in /proc."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 
 def running(*parts: str, also_in_environ: bool = False) -> list[int]:
-    """Pids of those whose command line, words joined by NUL bytes, has all these parts in it (or their variables, if asked)."""
+    """Return the pids of processes whose command line, joined by NUL bytes, contains all `parts`; optionally
+    also search their environment.
+    """
     wanted = [os.fsencode(part) for part in parts]
     return [
         pid
@@ -20,14 +22,16 @@ def running(*parts: str, also_in_environ: bool = False) -> list[int]:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """kill -9 of each. One of them may have gone by itself since it was found: a fork that was about to end, say."""
+    """Kill each process with SIGKILL. A process may have ended since it was found."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def has_ended(pid: int) -> bool:
-    """Whether the process is gone with all its threads, and with them what it had open; nobody may have waited for it yet."""
+    """Return whether the process and all its threads have ended, so that its files are closed. It may still
+    be a zombie.
+    """
     status = read(pid, "stat")
     if not status:
         return True
@@ -39,7 +43,7 @@ def has_ended(pid: int) -> bool:
 
 
 def command_lines() -> Iterator[tuple[int, bytes]]:
-    """(pid, command line with its NUL bytes) of everything that runs."""
+    """Yield (pid, command line with its NUL bytes) of all processes."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             words = read(int(name), "cmdline")
@@ -48,13 +52,13 @@ def command_lines() -> Iterator[tuple[int, bytes]]:
 
 
 def parent(pid: int) -> int:
-    """0 of a process that has gone."""
+    """Return the pid of the parent, or 0 if the process has ended."""
     status = read(pid, "stat")
     return int(status.rpartition(b")")[2].split()[1]) if status else 0
 
 
 def read(pid: int, file: str) -> bytes:
-    """A file of the process's; nothing of one that has gone."""
+    """Return the content of a file below /proc/PID, or b"" if the process has ended."""
     try:
         return Path(f"/proc/{pid}/{file}").read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
-"""A slow, plain planner of whole nodes, to compare with: strict order, and EASY backfill as Lifka wrote it down.
+"""A slow and simple reference planner of whole nodes: strict order, and EASY backfill as described by Lifka.
 
-All nodes are alike, every job takes whole nodes, queues are in order of submission.
+All nodes are alike, every job takes whole nodes, and queues are in order of submission.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Waiting:
-    """A job: how many nodes, for how long."""
+    """A waiting job: its number of nodes and its duration."""
 
     number: int
     nodes: int
@@ -18,7 +18,7 @@ class Waiting:
 
 
 def strict(free: int, queue: list[Waiting]) -> list[int]:
-    """The jobs that start now if nobody may pass anybody."""
+    """Return the jobs that start now if no job may pass another one."""
     started: list[int] = []
     for job in queue:
         if job.nodes > free:
@@ -29,7 +29,9 @@ def strict(free: int, queue: list[Waiting]) -> list[int]:
 
 
 def easy(free: int, ends: list[tuple[float, int]], queue: list[Waiting], now: float) -> list[int]:
-    """The jobs that start now if nobody may delay the first who must wait. `ends`: (when, how many nodes) of what runs."""
+    """Return the jobs that start now if no job may delay the first waiting job. `ends` holds (end time,
+    number of nodes) of running jobs.
+    """
     started = strict(free, queue)
     held = list(ends)
     for job in queue[: len(started)]:

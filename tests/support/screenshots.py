@@ -22,11 +22,13 @@ from warpdeck.base.paths import Paths
 from warpdeck_tui.app import DeckApp
 
 SIZE, HALF = (120, 30), (92, 24)
-"""Columns and rows of the terminal: for a picture of the page's width, and for one of half of it."""
+"""Columns and rows of the terminal, for a picture of the page's width and for one of half the width."""
 BUSY = "llama-8b-dpo"
 """Name of a job that is always in the demo's queue."""
 IDLE = 2
-"""Most jobs that may be shown as idle. The demo's shell is idle; the others only until their GPUs have been sampled."""
+"""Maximum number of jobs shown as idle. The demo's shell is always idle; other jobs only until their GPUs are
+sampled.
+"""
 
 SETTLED = "allocated, 1 blocked"
 """Text of the GPU screen after every GPU has been sampled."""

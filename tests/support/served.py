@@ -1,4 +1,4 @@
-"""A controller in this process, with its socket and without agents: tests say what nodes would say."""
+"""A controller in this process, with its socket but without agents. Tests play the part of the nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from warpdeck_agent.wire.frames import JSON, json_frame, parse_json, read_frame
 
 
 class QuietPipe:
-    """controller.ports.StepPipe and NodeStream into nothing."""
+    """Implements controller.ports.StepPipe and NodeStream; all data is discarded."""
 
     def write_piece(self, piece: bytes) -> None:
         return None
@@ -44,19 +44,19 @@ class QuietPipe:
 
 
 class QuietFleet:
-    """controller.ports.Fleet that reaches nobody."""
+    """Implements controller.ports.Fleet without any connection."""
 
     def __init__(self) -> None:
         self.launches: list[wire.Launch] = []
         self.measured: wire.Curves | None = None
-        """What every node says it measured."""
+        """Measurements that every node returns."""
         self.moments: dict[str, wire.Moment | RemoteError] = {}
-        """What each node says it was like, whenever; of others nothing was measured."""
+        """Past moment of each node, whatever time is requested. Other nodes return no measurements."""
         self.checks: list[wire.Check] = []
-        """What every node says of its health."""
+        """Health checks that every node returns."""
         self.sent: list[Any] = []
         self.joined: list[Any] = []
-        """Who takes the streams of jobs and steps."""
+        """Readers of the streams of jobs and steps."""
 
     def start(self, on_event: Callable[[Any], None], heard: Any) -> None:
         return None
@@ -107,7 +107,7 @@ class QuietFleet:
 
 
 class Served:
-    """The controller, its paths, and hands to play the nodes with."""
+    """The controller, its paths, and simulated agents of its nodes."""
 
     def __init__(self, controller: Controller, server: ApiServer, paths: Paths, fleet: QuietFleet) -> None:
         self.controller = controller
@@ -122,7 +122,7 @@ class Served:
         return agent
 
     async def begun(self) -> tuple[Job, Agent]:
-        """A job that runs on a node of its own, and that node."""
+        """Return a job that runs on a node of its own, and that node's agent."""
         agent = await self.add_node("a")
         outcome = await self.controller.apply(Submitted(who=ANN, request=ask()))
         assert outcome.job is not None
@@ -135,11 +135,11 @@ class Served:
         return outcome.effects
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        """Waits for the state, or what the fleet was told, to be so."""
+        """Wait until the condition on the state or on the recorded calls of the fleet holds."""
         await comes(reached, what="the state that is waited for")
 
     def client(self) -> Any:
-        """The asyncio client, connected."""
+        """Return a connected asyncio client."""
         return Client.connect(self.paths, start=False)
 
 
@@ -156,10 +156,12 @@ async def served(
     clock: Callable[[], float] = time.time,
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    """Serves until the block ends, under this configuration or the defaults with these settings."""
+    """Run a controller until the block ends, with this configuration or with default settings changed by
+    `settings`.
+    """
     home.mkdir()
     for folder in (home.parent, home):
-        folder.chmod(0o711)  # other users may try
+        folder.chmod(0o711)  # lets other users connect
     paths = Paths(str(home))
     trees = TreeFiles(paths.trees)
     fleet = fleet or QuietFleet()
@@ -191,7 +193,7 @@ async def served(
 
 @contextlib.contextmanager
 def as_uid(uid: int) -> Iterator[None]:
-    """This process acts as another user, which needs root unless it is that user."""
+    """Let this process act as another user. This needs root unless it already is that user."""
     if uid == os.geteuid():
         yield
         return
@@ -203,7 +205,7 @@ def as_uid(uid: int) -> Iterator[None]:
 
 
 class Raw:
-    """A client that says whatever a test likes."""
+    """A client that can send any message."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -227,21 +229,21 @@ class Raw:
         self.writer.write(data)
 
     async def next(self) -> dict[str, Any]:
-        """The next message."""
+        """Return the next message."""
         async with asyncio.timeout(WAIT_S):
             kind, payload = await read_frame(self.reader)
         assert kind == JSON
         return parse_json(payload)
 
     async def ask(self, t: str, *, number: int = 1, **fields: Any) -> dict[str, Any]:
-        """One request and its answer."""
+        """Send one request and return its answer."""
         self.say(t, id=number, **fields)
         while (message := await self.next()).get("id") != number or message["t"] == "progress":
             continue
         return message
 
     async def rest(self) -> list[dict[str, Any]]:
-        """Everything up to the end of the connection."""
+        """Return all messages up to the end of the connection."""
         found = []
         try:
             while True:
@@ -256,5 +258,5 @@ class Raw:
 
 
 def frame(payload: bytes, *, length: int | None = None, kind: bytes = b"J") -> bytes:
-    """A frame that may lie about its length."""
+    """Return a frame, optionally with a wrong length."""
     return struct.pack(">I", len(payload) if length is None else length) + kind + payload

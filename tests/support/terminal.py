@@ -1,4 +1,4 @@
-"""A verb with a terminal of its own, as a user has one: what it shows is read, keys are typed."""
+"""A command with its own terminal, as a user has one: tests read its output and type keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import WAIT_S
 
 
 class Terminal:
-    """A command at a terminal of its own."""
+    """A command that runs at its own terminal."""
 
     def __init__(self, argv: Sequence[str], *, environ: Mapping[str, str], cwd: Path) -> None:
         self.master, slave = pty.openpty()
@@ -27,7 +27,7 @@ class Terminal:
         self.shown = b""
 
     def until(self, words: str, *, timeout_s: float = WAIT_S) -> str:
-        """What was shown up to these words and beyond; the next call looks behind them."""
+        """Return the output up to and including `words`. The next call searches the output after them."""
         wanted = words.encode()
         deadline = time.monotonic() + timeout_s
         while wanted not in self.shown:
@@ -35,20 +35,20 @@ class Terminal:
             if select.select([self.master], [], [], 1.0)[0]:
                 try:
                     self.shown += os.read(self.master, 4096)
-                except OSError as error:  # EIO: it has ended
+                except OSError as error:  # EIO: the command has ended
                     raise AssertionError(f"no {words!r} in {self.shown!r}") from error
         before, _, self.shown = self.shown.partition(wanted)
         return (before + wanted).decode("utf-8", "replace")
 
     def rest(self, *, timeout_s: float = WAIT_S) -> str:
-        """Everything that it shows until it ends, after which it is closed."""
+        """Return all output until the command ends, and close the terminal."""
         deadline = time.monotonic() + timeout_s
         while True:
             assert time.monotonic() < deadline, f"no end of {self.shown!r}"
             if select.select([self.master], [], [], 1.0)[0]:
                 try:
                     self.shown += os.read(self.master, 65536)
-                except OSError:  # EIO: it has ended
+                except OSError:  # EIO: the command has ended
                     break
         self.close()
         return self.shown.decode()
@@ -57,7 +57,7 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def ended(self) -> int:
-        """Its exit code."""
+        """Return the exit code."""
         return self.process.wait(WAIT_S)
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class Terminal:
 
 
 class AtTerminal(Terminal):
-    """warpdeck ARGV at a terminal; `prefix` runs it as somebody else."""
+    """`warpdeck ARGV` at a terminal. `prefix` is a command that runs it as another user."""
 
     def __init__(self, home: Home, *argv: str, prefix: Sequence[str] = ()) -> None:
         super().__init__(

@@ -1,4 +1,6 @@
-"""Waiting for a condition, never for a time: the only places where tests pause, and each looks again until a deadline."""
+"""Waiting for a condition instead of a time. Only these functions pause, and they check the condition until a
+deadline.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,16 @@ from typing import TypeVar
 
 T = TypeVar("T")
 WAIT_S = 60.0
-"""Far beyond what anything takes on a machine that others use too."""
+"""Far longer than any operation takes on a shared machine."""
 _PAUSE_S = 0.05
 _SHORT_PAUSE_S = 0.002
-"""Within one process, where looking costs nothing."""
+"""Pause for conditions within one process, which are cheap to check."""
 
 
 def eventually(condition: Callable[[], T], *, timeout_s: float = WAIT_S, what: str = "") -> T:
-    """The first true value of the condition; AssertionError with the last value when the time is over."""
+    """Return the first true value of the condition. Raise AssertionError with the last value at the
+    deadline.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
@@ -27,7 +31,9 @@ def eventually(condition: Callable[[], T], *, timeout_s: float = WAIT_S, what: s
 
 
 async def comes(condition: Callable[[], T], *, what: str | Callable[[], str] = "") -> T:
-    """`eventually` for what happens in this event loop. `what` may be asked when it has not come."""
+    """Like `eventually`, for conditions that change in this event loop. `what` may be a function, which is
+    called on failure.
+    """
     deadline = time.monotonic() + WAIT_S
     while True:
         value = condition()

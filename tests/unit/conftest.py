@@ -1,4 +1,4 @@
-"""Unit tests start no process and open no socket: an audit hook fails the test that does."""
+"""Unit tests start no process and open no socket. An audit hook fails a test that does."""
 
 from __future__ import annotations
 

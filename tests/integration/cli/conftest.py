@@ -1,4 +1,4 @@
-"""Verbs run in the test's own process, against the module's own controller (its fixture `site`)."""
+"""Runs commands in the test's own process, with the controller of the module's fixture `site`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(site: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """warpdeck ARGV in this process: (exit code, stdout, stderr)."""
+    """Run `warpdeck ARGV` in this process and return (exit code, stdout, stderr)."""
     monkeypatch.setenv("WARPDECK_HOME", str(site.path))
     monkeypatch.chdir(site.path.parent)
 

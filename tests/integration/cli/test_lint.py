@@ -1,4 +1,4 @@
-"""warpdeck lint, beside a controller and without one; and options of plug-ins that a site names."""
+"""warpdeck lint with and without a controller, and the plug-in options of a site."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def site() -> Iterator[Home]:
 
 @pytest.fixture
 def alone(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Where no controller runs."""
+    """Run commands without a controller."""
     monkeypatch.setenv("WARPDECK_HOME", str(tmp_path / "none"))
     monkeypatch.chdir(tmp_path)
     return run
@@ -172,6 +172,6 @@ def test_what_getopt_does_not_take_in_a_script_sbatch_tells_as_of_its_own_words(
 def test_only_users_and_groups_that_there_are_are_taken(
     alone: Run, option: str, value: str, shown: str | None
 ) -> None:
-    """Measured with 22.05."""
+    """Measured with Slurm 22.05."""
     code, out, _ = alone("lint", "--json", script(f"#SBATCH --{option}={value}"))
     assert (code, json.loads(out)["components"]) == ((0, [{option: shown}]) if shown else (1, []))

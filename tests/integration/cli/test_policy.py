@@ -1,4 +1,6 @@
-"""prio, share, partitions, reservations, qos, why and dry runs against a real controller with a configured site."""
+"""prio, share, partitions, reservations, qos, why and dry runs with a real controller of a configured
+site.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def home_of(folder: str, text: str) -> Home:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
-    """A controller under SITE, with one job that holds the whole machine and one behind it."""
+    """A controller with SITE, one job that holds the whole machine and one that waits."""
     with tempfile.TemporaryDirectory(prefix="wdp", dir="/tmp") as folder:
         home = home_of(folder, SITE)
         try:

@@ -1,4 +1,4 @@
-"""Verbs against a real controller and this machine's own node, in this process: what they print, and with which exit code."""
+"""Commands with a real controller and this machine's node, run in this process: output and exit codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
-    """One controller for all tests here; each has jobs of its own name."""
+    """One controller for all tests here. Each test uses its own job names."""
     with passing_home() as home:
         home.ok("up")
         home.until_its_node_is_idle()
@@ -34,7 +34,7 @@ def site() -> Iterator[Home]:
 
 @pytest.fixture
 def ask(run: Run) -> Callable[..., Any]:
-    """What a verb prints with --json; it must succeed."""
+    """Return the parsed --json output of a command that must succeed."""
 
     def call(verb: str, *argv: str) -> Any:
         code, out, err = run(verb, "--json", *argv)

@@ -1,4 +1,6 @@
-"""The asyncio client against a scripted controller on a real socket: what it sends, merges, acknowledges and reports."""
+"""The asyncio client with a scripted controller on a real socket: requests, merged deltas, acknowledgements
+and errors.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,14 @@ Serve = Callable[["Peer"], Awaitable[None]]
 
 
 class Peer:
-    """The controller's end, played by a test."""
+    """The controller's end of the connection, played by a test."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self.writer = writer
 
     async def next(self, *, word: str = "") -> dict[str, Any]:
-        """The next message (of that kind)."""
+        """Return the next message, optionally of this kind."""
         while True:
             async with asyncio.timeout(WAIT_S):
                 _, payload = await read_frame(self._reader)
@@ -47,7 +49,7 @@ class Peer:
 
 @contextlib.asynccontextmanager
 async def controller(home: Path, serve: Serve) -> AsyncIterator[Paths]:
-    """A socket whose every connection is greeted and then served by `serve`."""
+    """Open a socket whose connections are greeted and then served by `serve`."""
     failures: list[BaseException] = []
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

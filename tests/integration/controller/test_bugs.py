@@ -1,6 +1,6 @@
-"""An error that nobody expected costs whoever it is about; the controller goes on for all others.
+"""An unexpected error affects only the job or node that caused it; the controller continues for all others.
 
-The errors here are real ones: values that the types do not allow, as a missing check would let them in.
+The errors here are real: values that the types forbid, as a missing check would let them in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.bugs
 A = NodeName("a")
 WRONG: Any = "no number"
 TOO_MUCH = 2**70
-"""More than any store takes."""
+"""Larger than any store accepts."""
 
 
 async def submitted(site: Served, **fields: Any) -> JobId:
@@ -99,13 +99,13 @@ async def test_a_job_that_cannot_be_planned_is_left_out_and_the_others_start(sho
         await site.until(lambda: len(site.fleet.launches) == 4)
         why = state.planned.pending_reasons[ids[2]]
         assert why.code == "SystemFailure" and "error inside the controller" in why.sentence
-        state.upsert_job(broken)  # another one now
+        state.upsert_job(broken)  # a different one now
         await site.told("a", wire.JobReport(ids[0], 0, phase="exited"))
         await site.until(lambda: len(site.fleet.launches) == 5)
 
 
 class FramedFleet(QuietFleet):
-    """What is sent has to fit into a frame, and be of the right kind."""
+    """A fleet that checks that each message is of the right kind and fits into a frame."""
 
     async def launch(self, name: NodeName, launch: wire.Launch, tree: Any) -> None:
         json_frame(wire.encode(launch))

@@ -51,21 +51,21 @@ def states(core: Core | Controller) -> dict[str, JobState]:
 
 
 def with_one_node_away() -> Core:
-    """Nodes on which two components of 10 and 12 CPUs have room, but not now."""
+    """Nodes with enough CPUs for two components of 10 and 12 CPUs, of which one is not connected."""
     core = Core("a", "b")
     core.apply(NodeDrained(name=NodeName("b"), reason="bad fan"))
     return core
 
 
 def running(core: Core) -> None:
-    """A job of two components that runs on two nodes."""
+    """Run a job with two components on two nodes."""
     submit(core, part(10, name="first"), part(12, name="second"))
     core.launch(core.plan().effects)
     assert states(core) == {"1+0": RUNNING, "1+1": RUNNING}
 
 
 def end_all(core: Core, outcome: Outcome, **facts: Any) -> None:
-    """The agents do as they are told by the kills of the outcome."""
+    """Let the agents execute the kills of the outcome."""
     for effect in outcome.effects:
         if isinstance(effect, KillShare):
             launch = (effect.job_id, effect.restarts)
@@ -212,7 +212,9 @@ def test_a_requeue_puts_all_back_and_they_start_again_together() -> None:
 
 
 def with_one_that_ended_long_ago() -> Core:
-    """The leader runs; the other component was cancelled, so long ago that a job of its own would have left the memory."""
+    """The leader runs. The other component was canceled so long ago that a plain job would no longer be in
+    memory.
+    """
     core = Core("a", "b")
     running(core)
     end_all(core, core.apply(Cancelled(who=ANN, jobs=("1+1",))))

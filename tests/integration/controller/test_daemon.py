@@ -1,4 +1,6 @@
-"""The controller as a process: one per home, whatever was left lying there, and one sentence when it cannot start."""
+"""The controller process: one per home, whatever files are left there, and one sentence if it cannot
+start.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ UP = [sys.executable, "-m", "warpdeck.cli.main", "up", "--no-local-node"]
 
 @pytest.fixture
 def quiet(short_tmp: Path) -> Iterator[Home]:
-    """A home whose controller has no node: nothing but the controller is started."""
+    """A home whose controller has no node, so that only the controller is started."""
     made = Home(short_tmp / "home")
     yield made
     made.close()
@@ -38,7 +40,7 @@ def up(home: Home) -> subprocess.CompletedProcess[str]:
 
 
 def controllers(home: Home) -> list[int]:
-    """Pids of the controllers of this home."""
+    """Return the pids of the controllers of this home."""
     return running("warpdeck.daemon.controller_process\0", f"\0--home\0{home.path}\0")
 
 
@@ -103,7 +105,7 @@ def test_the_log_is_bounded_while_it_runs(quiet: Home) -> None:
 
 
 def cannot_start(home: Home, *words: str) -> None:
-    """One sentence with these words, a next step, exit code 1, and nothing is left running."""
+    """Check for one sentence with these words, a hint, exit code 1, and no running process."""
     done = up(home)
     assert (done.returncode, done.stdout) == (1, ""), done
     first, second = done.stderr.splitlines()
@@ -131,7 +133,7 @@ def test_an_empty_database_beside_what_jobs_have_left_is_refused(quiet: Home) ->
     for name in ("agent", "trees", "outputs"):
         (quiet.path / name).mkdir(parents=True)
     up(quiet)
-    quiet.ok("down")  # Empty folders are nothing that jobs have left.
+    quiet.ok("down")  # Empty folders do not count as left by jobs.
     (quiet.path / "trees" / "0").mkdir()
     for emptied in (lambda path: path.write_bytes(b""), Path.unlink):
         for suffix in ("-wal", "-shm"):

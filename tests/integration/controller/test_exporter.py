@@ -1,4 +1,6 @@
-"""Metrics for Prometheus: names, labels and units as dashboards know them, over real HTTP, and nothing else answered."""
+"""Metrics for Prometheus over real HTTP: names, labels and units as dashboards expect them. All other
+requests are rejected.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ async def site(short_tmp: Path) -> AsyncIterator[Served]:
 
 @pytest.fixture
 async def exporter(site: Served) -> AsyncIterator[Exporter]:
-    """Listens on a port that the kernel chose."""
+    """An exporter on a port chosen by the kernel."""
     made = await listening(site.controller)
     yield made
     await made.close()
@@ -47,7 +49,7 @@ async def listening(controller: Controller) -> Exporter:
 
 
 async def say(exporter: Exporter, request: bytes) -> tuple[str, bytes]:
-    """(status line, body) of the answer."""
+    """Return (status line, body) of the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", exporter.port)
     try:
         writer.write(request)
@@ -60,7 +62,7 @@ async def say(exporter: Exporter, request: bytes) -> tuple[str, bytes]:
 
 
 async def scrape(exporter: Exporter) -> Found:
-    """Name -> labels -> value."""
+    """Return the values by name and labels."""
     status, body = await say(exporter, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     assert status == "HTTP/1.1 200 OK"
     found: Found = {}
@@ -71,7 +73,7 @@ async def scrape(exporter: Exporter) -> Found:
 
 
 def labelled(found: dict[tuple[tuple[str, str], ...], float], **labels: str) -> float:
-    """The one value whose labels hold these."""
+    """Return the only value with these labels."""
     (value,) = [each for key, each in found.items() if set(labels.items()) <= set(key)]
     return value
 

@@ -1,4 +1,4 @@
-"""The step for which srun makes an allocation begins with it, in one transaction; where it cannot, it is asked for later."""
+"""The step for which srun creates an allocation starts in the same transaction, or is requested later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warpdeck.store import MemoryStore
 
 
 class Disk(MemoryStore):
-    """Notes what is committed, and can be full."""
+    """A store that records commits and can be full."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Disk(MemoryStore):
 
 
 async def allocation(site: Served, *, nodes: int = 1) -> Job:
-    """One that an srun of ann's holds; its launch is under way."""
+    """Return an allocation held by an srun of ann; its launch is in progress."""
     request = msgspec.structs.replace(ask(nodes=nodes), script="", holder="srun")
     outcome = await site.controller.apply(Submitted(who=ANN, request=request))
     assert outcome.job is not None
@@ -58,12 +58,12 @@ async def test_the_first_step_is_in_the_transaction_in_which_its_job_begins(shor
         assert step is not None and (step.job_id, step.number) == (job.id, 0)
         assert [each.state for each in disk.commits[-1].jobs] == [JobState.RUNNING]
         assert disk.commits[-1].steps == (step,)
-        await site.told("a", agent.begin((job.id, 0)))  # said again, it begins nothing again
+        await site.told("a", agent.begin((job.id, 0)))  # a repeated report starts nothing again
         assert list(site.controller.state.steps[job.id]) == [0]
 
 
 async def test_a_step_over_several_nodes_is_asked_for_once_its_job_runs(short_tmp: Path) -> None:
-    """It needs a port of its first node."""
+    """The step needs a port of its first node."""
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         agents = {name: await site.add_node(name) for name in ("a", "b")}
         job = await allocation(site, nodes=2)

@@ -1,4 +1,6 @@
-"""What the planner learns from the past: how long users' jobs run, how long anybody waited, what was promised."""
+"""Facts that the planner learns from the past: run times of users' jobs, waiting times, and announced
+starts.
+"""
 
 from __future__ import annotations
 

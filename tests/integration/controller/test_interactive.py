@@ -1,4 +1,4 @@
-"""What the site says of sessions on terminals: who may watch them, how long they may be idle, and who is shown as idle."""
+"""The site's settings for terminal sessions: permission to watch, idle time, and the display of idle jobs."""
 
 from __future__ import annotations
 

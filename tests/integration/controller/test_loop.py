@@ -1,4 +1,6 @@
-"""The controller's loop: one transaction a batch, effects after the commit, and a store that cannot write for a while."""
+"""The controller's loop: one transaction per batch, effects after the commit, and a store that temporarily
+cannot write.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from warpdeck_agent.wire import messages as wire
 
 
 class Disk(MemoryStore):
-    """A store that can be full, or slow."""
+    """A store that can be full or slow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +84,7 @@ async def test_a_full_disk_refuses_what_is_asked_and_loses_nothing_that_agents_s
         control.nodes.post((agent.name, agent.end((1, 0), exit_code=3)))
         before = disk.refused
         async with asyncio.timeout(WAIT_S):
-            while disk.refused < before + 2:  # tried again by itself
+            while disk.refused < before + 2:  # retries by itself
                 await seen.changed.wait()
                 seen.take()
         assert control.state.jobs[JobId(1)].state is JobState.CONFIGURING
@@ -161,7 +163,7 @@ async def test_the_planner_outlives_a_full_disk(short_tmp: Path) -> None:
 
 
 def sample(processes: list[wire.GpuProcess]) -> wire.Sample:
-    """A reading of four GPUs with these processes on each."""
+    """Return a sample of four GPUs with these processes on each."""
     gpus = [wire.GpuSample(index=index, processes=processes) for index in range(4)]
     return wire.Sample(at_unix=1.0, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
 
@@ -191,7 +193,7 @@ async def test_who_leaves_or_joins_a_group_is_noticed_while_their_job_waits(shor
 
 async def test_no_pass_is_made_for_those_who_are_held(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
-        await site.add_node("a")  # the pass with which a controller begins is over
+        await site.add_node("a")  # the first pass of the controller is over
         held = await site.controller.apply(Submitted(who=ANN, request=ask(hold=True)))
         assert held.job is not None
         await site.until(lambda: bool(site.controller.state.planned.pending_reasons))

@@ -1,4 +1,6 @@
-"""A node's word counts for what it has of jobs, and for its own hardware: not for others' jobs, and not for times that cannot be."""
+"""A node's messages are trusted about its own jobs and hardware, but not about other jobs or impossible
+times.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def test_output_of_a_job_is_not_taken_from_a_node_on_which_it_is_not() -> None:
 
 
 class Collected(NoOutputs):
-    """Whose output of which start was to be brought."""
+    """Records the jobs and starts whose output was requested."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[JobId, int, NodeName]] = []

@@ -1,4 +1,6 @@
-"""A command on a host over a real SSH connection of asyncssh's own server: its words are told, however soon it ends, and bounded."""
+"""A command over a real SSH connection to an asyncssh server: its output is returned, however soon it ends,
+and is bounded.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class Open(asyncssh.SSHServer):
 async def host(
     program: Callable[[Process], Awaitable[None] | None],
 ) -> AsyncIterator[asyncssh.SSHClientConnection]:
-    """A connection to a server on loopback whose every command is that program."""
+    """Connect to a loopback server that runs this program for every command."""
     key = asyncssh.generate_private_key("ssh-ed25519")
     server = await asyncssh.create_server(
         Open, "127.0.0.1", 0, server_host_keys=[key], process_factory=program, encoding=None

@@ -1,4 +1,6 @@
-"""First attempts to reach nodes take turns, so that after a start not all handshakes are under way at once."""
+"""First connections to nodes are limited in number, so that not all handshakes happen at once after a
+start.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ MORE = 5
 
 
 class Silent:
-    """A host that takes every connection and says nothing, until it is told to hang up."""
+    """A host that accepts every connection and stays silent until told to hang up."""
 
     def __init__(self) -> None:
         self.came: list[asyncio.StreamWriter] = []
@@ -28,7 +30,7 @@ class Silent:
 
 
 async def at_once() -> None:
-    """All is dealt with."""
+    """Let all pending callbacks run."""
 
 
 @pytest.fixture

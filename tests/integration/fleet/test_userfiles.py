@@ -1,4 +1,6 @@
-"""Files of users on the submit host are opened and used by a process of the user, and one that hangs holds up nobody else."""
+"""Files of users on the submit host are opened by a process of the user, and a hanging one delays no other
+user.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ async def files() -> AsyncIterator[UserFiles]:
 
 @pytest.fixture
 def theirs(short_tmp: Path) -> Path:
-    """A folder of another user's."""
+    """A folder of another user."""
     short_tmp.chmod(0o711)
     folder = short_tmp / "theirs"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Calls as scripts and their answers, with the real shell and Python in place of a job."""
+"""Function calls as scripts and their answers, run by the real shell and Python instead of a job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from warpdeck.library.calls import (
 def ran(
     *tasks: Sequence[Call], task: int = 0, path: Path | None = None, python: str = sys.executable
 ) -> tuple[int, list[Answer], str]:
-    """(exit code, answers, what was printed) of one task."""
+    """Return (exit code, answers, output) of one task."""
     text = calls_text(tasks)
     source = carried(text)
     if path is not None:
@@ -57,13 +57,13 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
 
 
 def results(answers: Sequence[Answer]) -> list[Any]:
-    """Of calls that all returned."""
+    """Return the results of calls that all returned."""
     assert [answer.error for answer in answers] == [None] * len(answers)
     return [answer.result for answer in answers]
 
 
 def raised(answers: Sequence[Answer]) -> BaseException:
-    """By the only call."""
+    """Return the exception of the only call."""
     (answer,) = answers
     assert answer.error is not None
     return answer.error

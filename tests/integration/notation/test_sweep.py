@@ -1,4 +1,4 @@
-"""Sweeps: every combination once, in a script that any shell and any sbatch understands."""
+"""Sweeps: every combination once, in a script that any shell and any sbatch can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What admins order: it is done whole, whatever becomes of whoever asked for it."""
+"""Requests of admins are completed even if the client disconnects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for ends over the socket, and requests that wait for a task which is taken back."""
+"""Waiting for job ends over the socket, and requests that wait for a task whose launch is revoked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def array_of(site: Served, tasks: int) -> JobId:
 
 
 async def told(raw: Raw, number: int) -> dict[str, Any]:
-    """All that is told until that submission is done."""
+    """Return all messages until that submission is done."""
     every: dict[str, list[Any]] = {"begun": [], "ended": [], "done": [], "unknown": []}
     while number not in every["done"]:
         message = await raw.next()
@@ -60,7 +60,7 @@ async def test_ends_come_in_pages_and_more_may_be_waited_for(
 
 
 class Quiet:
-    """The connection of a request that waits."""
+    """The connection of a waiting request."""
 
     def __init__(self, site: Served) -> None:
         self.server = site.server

@@ -1,4 +1,4 @@
-"""What a client keeps of what was asked."""
+"""The requests that a client keeps in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warpdeck.protocol import requests
 
 
 class Asker:
-    """As a screen, which its tasks' contexts hold."""
+    """A requester like a screen of the app, which its tasks' contexts reference."""
 
 
 _ASKER: contextvars.ContextVar[Asker] = contextvars.ContextVar("asker")

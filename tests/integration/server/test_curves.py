@@ -1,4 +1,4 @@
-"""What was measured over time, and health by hand, as clients get them."""
+"""Measurements over time and manual health checks, as clients get them."""
 
 from __future__ import annotations
 

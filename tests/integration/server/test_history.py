@@ -1,4 +1,4 @@
-"""Records of jobs of any age: which are found where, whose script is told, and that a long history comes in pages."""
+"""Records of jobs of any age: where they are found, access to their scripts, and paging of long histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that their client leaves: nothing of them stays in the controller, though the job goes on."""
+"""Streams whose client disconnects leave nothing in the controller, and the job continues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_who_leaves_a_log_that_he_followed_leaves_nobody_waiting_for_the_j
             await site.until(lambda number=number: len(site.fleet.joined) == number)
             raw.say("close", stream=number)
             assert (await raw.ask("status", number=100 + number))["t"] == "ok"
-            await site.fleet.joined[-1].ended("")  # as a node's link says of a stream that was closed
+            await site.fleet.joined[-1].ended("")  # as a node's connection reports a closed stream
             await asyncio.sleep(0)
         await site.until(lambda: len(site.controller.hub.listeners) == before)
         await raw.close()
@@ -34,7 +34,7 @@ async def test_a_log_that_is_left_unread_is_not_held_up_for_its_reader(short_tmp
         whole = b"x" * (2 * STREAM_WINDOW_BYTES)
         passing = asyncio.get_running_loop().create_task(site.fleet.joined[0].data(whole))
         read = b""
-        while len(read) < STREAM_WINDOW_BYTES:  # its frames, and no acknowledgement
+        while len(read) < STREAM_WINDOW_BYTES:  # frames, but no acknowledgement
             read += await raw.reader.read(1 << 20)
         assert not passing.done()
         raw.say("close", stream=1)

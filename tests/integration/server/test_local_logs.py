@@ -1,4 +1,6 @@
-"""A log whose node cannot be asked is read on the submit host: as the job's user, plain files only."""
+"""If a log's node does not answer, the log is read on the submit host: as the job's user, and only from
+regular files.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.root
 
 
 class AwayFleet(QuietFleet):
-    """Its nodes take jobs, and open no stream."""
+    """A fleet whose nodes accept jobs, but open no stream."""
 
     async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
         raise RemoteError(name, "it is away")
@@ -52,7 +54,7 @@ async def site(short_tmp: Path) -> AsyncIterator[Served]:
 
 
 async def job_of(site: Served, who: Principal, path: Path) -> str:
-    """A job that runs and writes there."""
+    """Return a running job that writes to this file."""
     agent = Agent("a")
     if not site.controller.state.nodes:
         await site.add_node("a")
@@ -65,7 +67,7 @@ async def job_of(site: Served, who: Principal, path: Path) -> str:
 
 
 async def log_of(site: Served, path: Path) -> tuple[dict[str, Any], bytes]:
-    """The answer to a request for the log of a job of Ann's that writes there, and what was sent of it."""
+    """Return the answer to a request for the log of Ann's job with this output file, and the data sent."""
     job = await job_of(site, ANN, path)
     raw = await Raw.connect(site.paths)
     answer = await raw.ask("log", job=job)
@@ -109,7 +111,7 @@ async def test_nothing_else_is(site: Served, short_tmp: Path, kind: str, said: s
 
 
 async def test_a_user_whose_files_do_not_answer_holds_up_nobody_else(site: Served, short_tmp: Path) -> None:
-    """Stopped, the process that reads a user's files is as one that hangs with its file system."""
+    """A stopped process that reads a user's files behaves like one whose file system hangs."""
     jobs = {}
     for who in (ANN, BOB):
         path = short_tmp / f"{who.user}.out"

@@ -1,4 +1,4 @@
-"""Of each request it is known whether it creates something, and so carries a nonce."""
+"""Every request is classified by whether it creates something and therefore carries a nonce."""
 
 from __future__ import annotations
 
@@ -85,11 +85,13 @@ CREATES_NOTHING_TWICE = {
     "Tell",
     "Tunnel",
 }
-"""Questions, orders that change nothing more when they come again, and what is made by its name. No client sends any of these again
-by itself where it could do something twice:
+"""Queries, commands that change nothing when repeated, and objects created by name.
 
-Amend and JobAnnotate say what a value is to be, so a second one finds it so. Forward is made for its connection, and ends with it.
-Requeue is an order of a person, and a second one is refused while the job waits ("waiting already").
+No client repeats any of these by itself where that could act twice. Amend and JobAnnotate set values, so a
+repetition finds
+them set. Forward belongs to its connection and ends with it. Requeue is requested by a person, and a
+repetition is rejected while
+the job waits ("already waiting").
 """
 
 

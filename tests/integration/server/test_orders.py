@@ -1,4 +1,4 @@
-"""What is ordered of many jobs at once is done some jobs at a time, so that others are served between."""
+"""Commands for many jobs run on a few jobs at a time, so that other requests are served between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes as they were at a moment, as clients get them."""
+"""The nodes at a past moment, as clients get them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def raw(site: Served) -> AsyncIterator[Raw]:
 
 
 async def begun(site: Served, **fields: Any) -> tuple[int, float]:
-    """A job that runs on node a: its id, and a moment at which it did."""
+    """Start a job on node a. Return its id and a moment at which it ran."""
     launches = len(site.fleet.launches)
     request = ask(gpus=1, **fields)
     outcome = await site.controller.apply(Submitted(who=ANN, request=request))
@@ -125,7 +125,7 @@ def measured(*strangers: wire.Strangers) -> wire.Moment:
 
 
 def four(**seen: dict[str, int]) -> list[wire.Strangers]:
-    """Of all GPUs of a node; gpu1={"eve": 5} is who was on the second one."""
+    """Return the foreign processes on all GPUs of a node; gpu1={"eve": 5} are those on the second GPU."""
     return [wire.Strangers(index, seen.get(f"gpu{index}", {})) for index in range(4)]
 
 

@@ -1,4 +1,6 @@
-"""What the controller answers about policy: forecasts of jobs and of requests, priorities, shares and the site's tables."""
+"""The controller's answers about policy: forecasts of jobs and requests, priorities, shares and the site's
+tables.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ async def put(site: Served, request: Request, who: Principal = ANN) -> Job:
 
 
 async def asked(site: Served, t: str, **fields: Any) -> Any:
-    """The result of one request; what it is refused for fails the test."""
+    """Return the result of one request. A refusal fails the test."""
     raw = await Raw.connect(site.paths)
     answer = await raw.ask(t, **fields)
     await raw.close()
@@ -88,7 +90,7 @@ async def dry_run(site: Served, request: Request) -> Any:
 
 
 async def full_node(site: Served) -> Job:
-    """One node whose four GPUs are taken for two hours."""
+    """Return a job that holds the four GPUs of one node for two hours."""
     await site.add_node("a")
     job = await put(site, ask("first", gpus=4, time_limit_s=7200))
     await site.until(lambda: site.controller.state.jobs[job.id].allocation is not None)

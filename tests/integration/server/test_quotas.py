@@ -1,4 +1,4 @@
-"""What one user may have of the controller at once, and that others are served meanwhile."""
+"""Limits of one user's use of the controller, and service for other users meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.root
 
 
 async def refused(raw: Raw) -> dict[str, Any]:
-    """The next error that the client is told."""
+    """Return the next error that the client receives."""
     while (message := await raw.next())["t"] != "error":
         continue
     return message
@@ -66,7 +66,9 @@ async def test_streams_of_all_clients_of_a_user_are_counted_together(
 async def test_clients_that_never_read_keep_little_and_hold_up_nobody(
     short_tmp: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Five clients of Bob queue questions with long answers. Ann's are answered; and when Bob leaves, nothing is wrong."""
+    """Five clients of Bob send requests with long answers and never read. Ann's requests are answered, and
+    Bob's disconnect causes no error.
+    """
     async with served(short_tmp / "h") as site:
         for number in range(400):
             await site.controller.apply(submitted(f"job-{number}" + "x" * 900))
@@ -92,7 +94,9 @@ async def test_clients_that_never_read_keep_little_and_hold_up_nobody(
 async def test_answers_that_nobody_reads_are_not_kept_half_made(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of Bob's 320 requests under way has two pages. None of them is in memory before its turn to be sent."""
+    """Each of Bob's 320 open requests has an answer of two pages. No answer is in memory before it is
+    sent.
+    """
     monkeypatch.setattr(history, "PAGE_JOBS", 200)
     store = await SqliteStore.open(str(short_tmp / "state.db"))
     jobs = tuple(ended(number) for number in range(1, 401))
@@ -125,7 +129,7 @@ async def test_a_message_of_which_no_more_comes_is_given_up_and_a_slow_one_is_no
         while asyncio.get_running_loop().time() < begun + 2 * connection.STALL_S:
             slow.write(message[:60])
             message = message[60:]
-            await asyncio.sleep(0.05)  # the pace of the link
+            await asyncio.sleep(0.05)  # the rate of the link
         slow.write(message)
         assert (await slow.next())["t"] == "ok"
         [said] = await silent.rest()

@@ -1,4 +1,6 @@
-"""A command by its own words: what the controller makes of `warpdeck run`, told on one connection."""
+"""A command given as words: the job and messages that the controller makes of `warpdeck run`, on one
+connection.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ async def node(folder: Path) -> AsyncIterator[tuple[Served, Raw]]:
 
 
 async def said(raw: Raw, *words: str, **fields: Any) -> dict[str, Any]:
-    """The answer to a command."""
+    """Return the answer to a command."""
     given = {"env": {"HOME": "/home/ann", "PATH": "/bin"}, "cwd": "/work", "errors": 2, **fields}
     return await raw.ask("run", words=words, **given)
 

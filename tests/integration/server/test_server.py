@@ -1,4 +1,4 @@
-"""The controller's socket: who may ask, how much, and what bad clients get; others never notice."""
+"""The controller's socket: access, limits and bad clients, which others do not notice."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_bad_clients_get_one_sentence_and_harm_nobody(short_tmp: Path, dat
 
 
 async def test_a_client_of_another_version_is_told_what_to_do(short_tmp: Path) -> None:
-    """It asks for what this controller does not know yet."""
+    """It sends a request that this controller does not know."""
     async with served(short_tmp / "h") as site:
         newer = await Raw.connect(site.paths)
         newer.say("from_the_future", id=1)
@@ -129,7 +129,7 @@ async def test_a_request_out_of_its_bounds_is_refused(short_tmp: Path, request_:
     "have", [{"a": "1"}, {"0.1": "x"}, {"0.1": "-1"}, {"0": "1"}, {"9" * 5000 + ".1": "1"}]
 )
 async def test_who_comes_back_to_a_step_counts_in_numbers(short_tmp: Path, have: dict[str, str]) -> None:
-    """The node that is asked for the rest reads them."""
+    """The node that is asked for the rest parses them."""
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
         raw.say("srun_attach", id=1, step="1.0", have=have)
@@ -193,7 +193,9 @@ async def test_clients_are_counted(short_tmp: Path) -> None:
 
 @pytest.mark.parametrize("turns", range(8))
 def test_who_comes_while_the_controller_leaves_is_not_served(short_tmp: Path, turns: int) -> None:
-    """At whatever turn of the controller's kind of loop after its connection was made: it finds the end, and tries again."""
+    """After any iteration of the controller's event loop, a new connection finds the end and the client tries
+    again.
+    """
 
     async def leave() -> list[str]:
         async with served(short_tmp / "home") as up:
@@ -292,7 +294,7 @@ async def test_rows_hold_the_fields_that_were_asked_for(short_tmp: Path) -> None
         await raw.close()
 
 
-# ---- who asks
+# ---- Access
 
 
 @pytest.mark.root
@@ -347,7 +349,7 @@ async def test_users_of_a_shared_controller_have_only_what_is_theirs(short_tmp: 
             await raw.close()
 
 
-# ---- uploads
+# ---- Uploads
 
 
 async def upload(raw: Raw, data: bytes, *, number: int = 1, **lies: Any) -> dict[str, Any]:
@@ -391,7 +393,9 @@ CODE = {ANN: b"of ann", BOB: b"of bob"}
 
 
 async def test_a_digest_of_another_users_code_leads_to_ones_own(short_tmp: Path) -> None:
-    """Bob names the digest of Ann's code in everything that he says; his job gets what he has uploaded."""
+    """Bob gives the digest of Ann's code in all his requests; his job gets the code that he uploaded
+    himself.
+    """
     async with served(short_tmp / "h") as site:
         digests = {uid: hashlib.sha256(code).hexdigest() for uid, code in CODE.items()}
         for uid, code in CODE.items():

@@ -1,4 +1,4 @@
-"""Long lists in pieces: all of it in order, and others are served in between."""
+"""Long lists are sent in chunks: complete and in order, with other requests served in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""When a node is asked for the streams of a step: behind the step itself, and not once it has said that it began."""
+"""The time at which a node is asked for the streams of a step: after the step itself, and not again once it
+has reported its start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is held for an srun or a salloc that is gone: it ends in its time, however often the controller is killed meanwhile."""
+"""Leases of an srun or salloc that is gone: they end in time, however often the controller is killed
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ PART_S = COME_BACK_S * 0.4
 
 
 class Clock:
-    """The controllers' clock."""
+    """The clock of the controllers."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -34,13 +36,13 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def clients_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is looked at but when a test says so, and each controller is old enough to end something."""
+    """Leases are checked only when a test asks for it, and each controller is old enough to end a lease."""
     monkeypatch.setattr(step_leases, "FIRST_LOOK_S", 3600.0)
     monkeypatch.setattr(step_leases, "LOOK_S", 0.0)
 
 
 async def stepping(site: Served, *, caller: NodeName | None = None) -> Job:
-    """A job whose step 0 runs; its srun is not there."""
+    """Return a job whose step 0 runs without its srun."""
     job, _ = await site.begun()
     asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=A, caller=caller)
     await site.controller.apply(asked)
@@ -54,7 +56,7 @@ def step_of(site: Served, job: Job) -> Step:
 
 
 def back(job: Job) -> Welcome:
-    """What the node says when it is back: the job and its step run."""
+    """Return the Welcome of a reconnected node on which the job and its step run."""
     agent = Agent("a")
     agent.begin((job.id, 0))
     running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")

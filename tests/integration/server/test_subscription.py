@@ -1,4 +1,6 @@
-"""Subscriptions: applying the deltas gives what a fresh question gives; a slow reader gets less often more, others nothing of it."""
+"""Subscriptions: the applied deltas equal a new query; a slow reader gets fewer, larger updates, and others
+are not affected.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from warpdeck.protocol.node_rows import NodeRow
 
 
 class Mirror:
-    """What a subscriber knows."""
+    """A subscriber's copy of the data."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, JobRow] = {}
@@ -54,7 +56,7 @@ class Mirror:
 
 
 async def follow(raw: Raw, mirror: Mirror) -> None:
-    """Applies deltas for ever."""
+    """Apply deltas forever."""
     raw.say("subscribe", id=1)
     while True:
         message = await raw.next()
@@ -63,7 +65,7 @@ async def follow(raw: Raw, mirror: Mirror) -> None:
 
 
 async def fresh(site: Served) -> Mirror:
-    """What a new question is answered."""
+    """Return the answer to a new query."""
     mirror = Mirror()
     async with await site.client() as client:
         mirror.jobs = {row.id: row for row in (await client.ask(requests.Jobs(finished=True))).jobs}
@@ -72,7 +74,7 @@ async def fresh(site: Served) -> Mirror:
 
 
 async def agrees(site: Served, mirror: Mirror) -> None:
-    """Waits until the mirror shows what is; AssertionError if it never does."""
+    """Wait until the copy equals the data; AssertionError if it never does."""
     async with asyncio.timeout(WAIT_S):
         while True:
             mirror.changed.clear()
@@ -99,7 +101,7 @@ async def test_deltas_equal_a_fresh_snapshot_at_any_time(short_tmp: Path, seed: 
 
 
 async def something(site: Served, agents: list[Agent], rng: random.Random) -> None:
-    """One random event."""
+    """Run one random event."""
     control, agent = site.controller, rng.choice(agents)
     name = (str(rng.randint(1, 8)),)
     match rng.randint(0, 8):
@@ -122,7 +124,7 @@ async def something(site: Served, agents: list[Agent], rng: random.Random) -> No
 
 
 async def nodes_work(site: Served, agents: list[Agent], rng: random.Random) -> None:
-    """What was launched runs, and some of it ends."""
+    """Start the launched jobs, and end some of them."""
     for job in list(site.controller.state.jobs.values()):
         for share in job.shares if job.holds_resources else ():
             agent = next(each for each in agents if each.name == share.node)

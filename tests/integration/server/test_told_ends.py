@@ -1,4 +1,4 @@
-"""When the ends of steps and jobs are told: once they are on disk, for a node may forget what was told."""
+"""Ends of steps and jobs are reported after they are on disk, because a node may then forget them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpdeck_agent.wire.steps import ForgetStep, StepReport, TaskEnded
 
 
 class Disk(MemoryStore):
-    """Slow while its gate is closed, and full if it is told so."""
+    """A store that is slow while its gate is closed, and can be full."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Disk(MemoryStore):
 
 
 async def joined(site: Served) -> tuple[Job, Raw]:
-    """A job whose step 0 runs on its node, and a client that has joined the step."""
+    """Return a job whose step 0 runs on its node, and a client that has joined the step."""
     job, _ = await site.begun()
     asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
     await site.controller.apply(asked)
@@ -47,7 +47,7 @@ async def joined(site: Served) -> tuple[Job, Raw]:
 
 
 async def end(site: Served, job: Job) -> None:
-    """Its node tells the end; the state shows it, and the disk is at it."""
+    """Let the node report the end. The state shows it, and the commit is in progress."""
     said = StepReport(job_id=job.id, restarts=0, step=0, phase="exited", ends=[TaskEnded(rank=0, code=3)])
     site.controller.nodes.post((NodeName("a"), said))
     await site.until(lambda: site.controller.state.steps[job.id][0].is_finished)
@@ -55,7 +55,7 @@ async def end(site: Served, job: Job) -> None:
 
 
 async def heard_meanwhile(raw: Raw) -> list[str]:
-    """What came before the answer to another question."""
+    """Return the messages that arrived before the answer to another request."""
     raw.say("status", id=9)
     heard = []
     while (message := await raw.next()).get("id") != 9:

@@ -1,4 +1,4 @@
-"""What Slurm's commands import: each start costs it, and scripts call them by the thousand."""
+"""Imports of Slurm's commands. Each start pays for them, and scripts start thousands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpdeck.slurm.command_table import COMMANDS
 
 DEAR = ("asyncio", "msgspec", "textual", "asyncssh")
 EXTRA = {"scontrol": ["scontrol.keywords"]}
-"""Modules that a command loads as soon as it has a word to run."""
+"""Modules that a command loads when it has an argument to run."""
 
 
 @pytest.mark.parametrize("command", ["sacct", "sacctmgr", "scontrol", "sstat"])

@@ -8,7 +8,7 @@ from tests.support.waiting import eventually
 
 
 def test_a_job_that_is_about_to_begin_runs_in_the_records(short_tmp: Path) -> None:
-    with OurSlurm(short_tmp) as slurm:  # whose nodes say only when they are told that a job has begun
+    with OurSlurm(short_tmp) as slurm:  # its nodes report the start of a job only on request
         job = str(slurm.submit())
         eventually(
             lambda: slurm.run(["squeue", "-h", "-o", "%T"]).out == "CONFIGURING\n", what="it was given nodes"

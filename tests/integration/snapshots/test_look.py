@@ -1,4 +1,6 @@
-"""What tells that a folder is as it was at its last capture: everything that a capture would see, and nothing else."""
+"""The fingerprint that shows whether a folder has changed since its last capture covers exactly what a
+capture reads.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def plain(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def code(plain: Path) -> Path:
-    """The same as a repository with a commit."""
+    """Return the same folder as a repository with a commit."""
     git(plain, "init", "-q")
     git(plain, "add", "-A")
     git(plain, "commit", "-qm", "x")
@@ -49,7 +51,7 @@ def seen(taken: Taken) -> Look:
 
 
 def edit(folder: Path) -> None:
-    (folder / "pkg" / "a.py").write_text("two\n")  # as long as before
+    (folder / "pkg" / "a.py").write_text("two\n")  # same length as before
 
 
 def add(folder: Path) -> None:

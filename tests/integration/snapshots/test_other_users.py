@@ -1,4 +1,6 @@
-"""Another user's snapshot store: root reads it as that user, nobody else reads it, and none of its programs ever runs as us."""
+"""Another user's snapshot store: root reads it as that user, no other user reads it, and none of its programs
+runs as us.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ SECRET = b"print('of nobody')\n"
 
 
 class Stranger:
-    """A store of another user with two snapshots, and a file in which each program that it makes git run writes its uid."""
+    """A store of another user with two snapshots. Each program that it makes git run writes its uid to a
+    file.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.ran = folder / "ran"
@@ -63,7 +67,7 @@ class Stranger:
 
 @pytest.fixture
 def stranger() -> Iterator[Stranger]:
-    """In a folder that everybody may enter."""
+    """A store in a folder that all users may enter."""
     folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
     folder.chmod(0o755)
     yield Stranger(folder)
@@ -75,7 +79,7 @@ def fsmonitor(stranger: Stranger) -> None:
 
 
 def promisor(stranger: Stranger) -> None:
-    """A partial clone: git asks the remote for an object that is not there."""
+    """Make it a partial clone: git requests missing objects from the remote."""
     stranger.config(
         "core.repositoryformatversion=1",
         "extensions.partialClone=origin",
@@ -181,7 +185,7 @@ def test_a_user_reads_no_store_of_another(stranger: Stranger) -> None:
 def test_a_store_that_never_answers_is_given_up(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch, trap: str
 ) -> None:
-    """Its git ends, and what that has started."""
+    """Its git process ends, and so do git's children."""
     monkeypatch.setattr(git, "OTHERS_S", 1.0)
     stranger.trap.write_text(f"#!/bin/sh\nid -u >> {stranger.ran}\n{trap}\n")
     stranger.config(f"alias.hang=!{stranger.trap}")
@@ -192,7 +196,7 @@ def test_a_store_that_never_answers_is_given_up(
 
 
 def test_git_trusts_no_sudo(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git lets root into the repository of the user who called sudo, with its programs."""
+    """Git lets root use the repository of the user who called sudo, with that user's programs."""
     monkeypatch.setenv("SUDO_UID", str(OTHER))
     (stranger.code / ".git" / "hooks").mkdir(exist_ok=True)
     subprocess.run(
@@ -208,7 +212,7 @@ def test_git_trusts_no_sudo(stranger: Stranger, monkeypatch: pytest.MonkeyPatch)
 def test_a_process_that_leaves_the_session_holds_nobody_up(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It keeps the pipe open that git's output is read from."""
+    """It keeps the pipe of git's output open."""
     monkeypatch.setattr(git, "OTHERS_S", 1.0)
     stranger.trap.write_text(f"#!/bin/sh\nid -u >> {stranger.ran}\nsetsid sleep 20 &\n")
     stranger.config(f"alias.hang=!{stranger.trap}")
@@ -235,7 +239,9 @@ def test_git_reads_no_settings_in_the_home_of_who_called_sudo(
 
 
 def test_git_looks_into_no_repository_of_another_inside_ones_own(stranger: Stranger, tmp_path: Path) -> None:
-    """`git status` does by itself, with the filters of that repository's settings, where the index has a commit there."""
+    """`git status` would do so, with the filters of that repository's settings, if the index has a commit
+    there.
+    """
     own = tmp_path / "own"
     nested = own / "nested"
     who = ["-c", "user.name=x", "-c", "user.email=x@localhost"]
@@ -250,5 +256,5 @@ def test_git_looks_into_no_repository_of_another_inside_ones_own(stranger: Stran
     subprocess.run(["chown", "-R", str(OTHER), str(nested)], check=True)
     with pytest.raises(UserError, match="safe"):
         take(str(own), str(tmp_path / "store"))
-    capture._git_facts(str(own))  # as where .git comes between the list of the files and this
+    capture._git_facts(str(own))  # as if .git appeared between listing the files and this call
     assert stranger.uids() == set()

@@ -1,4 +1,4 @@
-"""Snapshots with real git: byte for byte, whatever state the repository is in."""
+"""Snapshots with real git: byte for byte, in any state of the repository."""
 
 from __future__ import annotations
 

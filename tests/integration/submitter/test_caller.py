@@ -1,4 +1,4 @@
-"""Who asks, looked at from outside: a real process that holds a slot."""
+"""The facts about a submitting process, read from outside: a real process that holds a slot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def slot(short_tmp: Path) -> Iterator[Slot]:
 
 @contextmanager
 def shell(folder: Path, *words: str, umask: int = 0o022, **environ: str) -> Iterator[int]:
-    """A process with the slot open that waits; its pid."""
+    """Start a process that opens the slot and waits; yield its pid."""
     line = f"umask {umask:o}; exec {ANSWER_FD}<>{folder}/1.slot; echo; read -r _ <&{ANSWER_FD}"
     with subprocess.Popen(
         ["nice", "-n", "5", "sh", "-c", line, "sbatch", *words],

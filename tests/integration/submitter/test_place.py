@@ -1,4 +1,4 @@
-"""When a submitter is started, and when not."""
+"""The conditions under which a submitter is started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_one_that_has_just_failed_is_not_started_again(short_tmp: Path) -> None:
     assert log.read_text() == "a bug"
     long_ago = log.stat().st_mtime - 2 * AGAIN_S
     os.utime(log, (long_ago, long_ago))
-    ensure(paths)  # finds no controller, and goes again
+    ensure(paths)  # finds no controller, and exits
     assert log.read_text() == ""
 
 

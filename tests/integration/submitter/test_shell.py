@@ -1,4 +1,4 @@
-"""The shell's side of a submission, word by word: the test is the submitter."""
+"""The shell's side of a submission, message by message. The test plays the submitter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHELLS = {
     "busybox": ["/bin/busybox", "sh"],
 }
 OTHER = 7
-"""The code of what stands here for the client in Python."""
+"""Exit code of the stand-in for the Python client."""
 LOST = f"sbatch: error: the answer was lost, and the job may have been submitted\n  {LOOK}\n"
 
 KILLED = """
@@ -39,11 +39,11 @@ question.slot.say("{said}")
 print("asked", flush=True)
 select.select([], [], [])
 """
-"""A submitter that says so much and no more."""
+"""A submitter that sends this answer and nothing else."""
 
 
 class Desk:
-    """A folder of slots, and the script that asks there."""
+    """A folder of slots, and the script that submits there."""
 
     def __init__(self, folder: Path, shell: list[str]) -> None:
         self.folder = folder / "asked"
@@ -66,7 +66,7 @@ class Desk:
     def start(
         self, *words: str, stdout: int = subprocess.PIPE, **environ: str
     ) -> Iterator[subprocess.Popen[str]]:
-        """A shell that asks; killed at the end, lest a test that fails waits for it."""
+        """Start a submitting shell. It is killed at the end, so that a failing test does not wait for it."""
         with subprocess.Popen(
             [*self.shell, self.program, *words],
             stdin=subprocess.DEVNULL,
@@ -81,13 +81,13 @@ class Desk:
                 running.kill()
 
     def question(self) -> Question:
-        """The next one, when it comes."""
+        """Return the next question when it arrives."""
         assert select.select([self.slots], [], [], WAIT_S)[0], "nobody asks"
         (found,) = self.slots.questions()
         return found
 
     def answer(self, *lines: str, words: tuple[str, ...] = ("x",)) -> tuple[int, str, str]:
-        """What a shell makes of an answer of these lines."""
+        """Return the shell's result for an answer of these lines."""
         with self.start(*words) as asking:
             question = self.question()
             assert (question.pid, question.words) == (asking.pid, len(words))
@@ -141,7 +141,7 @@ def test_who_is_killed_while_a_shell_waits_ends_its_wait(
         stack.callback(serving.kill)
         assert serving.stdout and serving.stdout.readline()  # it listens
         asking = stack.enter_context(desk.start("x"))
-        assert serving.stdout.readline()  # it was asked
+        assert serving.stdout.readline()  # it received a question
         serving.kill()
         out, err = asking.communicate(timeout=WAIT_S)
     assert (asking.returncode, out, err) == seen
@@ -217,7 +217,7 @@ def test_an_interrupt_ends_it_as_any_client(desk: Desk) -> None:
         question = desk.question()
         asking.send_signal(signal.SIGINT)
         assert asking.wait(WAIT_S) == 130
-        question.slot.say("?\n1late\n.\n")  # nobody reads it, and nothing breaks
+        question.slot.say("?\n1late\n.\n")  # nothing reads it, and nothing fails
         question.slot.close()
 
 

@@ -1,4 +1,4 @@
-"""JSON as text: what the json package makes of it and takes from it, without the package."""
+"""JSON as text without the json package: the same output and the same accepted input."""
 
 from __future__ import annotations
 

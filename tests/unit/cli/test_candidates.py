@@ -1,4 +1,6 @@
-"""What Tab offers: a pure function of the words, what a command tells of itself, and the names that there are."""
+"""Completion candidates: a pure function of the words, the command's own description, and the existing
+names.
+"""
 
 from __future__ import annotations
 

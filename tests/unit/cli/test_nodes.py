@@ -1,4 +1,4 @@
-"""What `warpdeck node show` says of a GPU's links."""
+"""The GPU links in the output of `warpdeck node show`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warpdeck.model import GpuLinks
 
 
 def lines(links: GpuLinks) -> list[str]:
-    """From what a client gets."""
+    """Return the lines for the links as a client receives them."""
     return _link_lines(msgspec.to_builtins(links))
 
 

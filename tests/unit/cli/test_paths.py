@@ -1,4 +1,4 @@
-"""In which home a process may start a controller."""
+"""The homes in which a process may start a controller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpdeck.base.paths import Paths, be_slurms_command, default_paths, start_r
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """One that was set up; the process is none of Slurm's commands, and nothing names a home."""
+    """Return a home that is set up. The process is no Slurm command, and no variable names a home."""
     for name in ("WARPDECK_HOME", "WARPDECK_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(paths, "_shim_home", None)

@@ -1,4 +1,4 @@
-"""What verbs say of themselves, and of command lines and scripts that are wrong: no controller is needed to find out."""
+"""Help texts of the commands, and errors in arguments and scripts that need no controller."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, short_tmp: Path) -> Run:
-    """warpdeck ARGV in this process, in a folder of its own: (exit code, stdout, stderr)."""
+    """Run `warpdeck ARGV` in this process and a folder of its own. Return (exit code, stdout, stderr)."""
     monkeypatch.setenv("WARPDECK_HOME", str(short_tmp / "home"))
     monkeypatch.chdir(short_tmp)
 
     def call(*argv: str) -> tuple[int, str, str]:
         try:
             code = main(argv)
-        except SystemExit as end:  # argparse ends a --help so
+        except SystemExit as end:  # argparse ends --help with it
             code = int(end.code or 0)
         said = capsys.readouterr()
         assert not (short_tmp / "home").exists(), "a controller was started"
@@ -108,7 +108,7 @@ def test_a_file_that_is_no_batch_script_is_refused(
 
 
 def refused(said: tuple[int, str, str], message: str, hint: str) -> None:
-    """Exit code 1, one sentence, one next step, nothing else."""
+    """Check for exit code 1, one sentence and one hint."""
     code, out, err = said
     assert (code, out) == (1, ""), said
     first, second = err.splitlines()

@@ -1,4 +1,4 @@
-"""What must hold between the tables."""
+"""Consistency rules between the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""config.toml: what is read, and that every error names its line and key."""
+"""Decoding of config.toml, and errors that name their line and key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).parents[3] / "core/warpdeck/config/example.toml"
 
 
 def errors(text: str) -> list[str]:
-    """The sentences of a configuration that must not be accepted."""
+    """Return the error messages of a configuration that must be rejected."""
     with pytest.raises(ConfigError) as raised:
         decode(text, "config.toml")
     return [problem.sentence("config.toml") for problem in raised.value.problems]
@@ -152,7 +152,7 @@ def test_the_shipped_example_has_every_key() -> None:
 
 
 def tables_in(of: types.Type) -> list[type]:
-    """The tables that a table, or a value of one, may hold."""
+    """Return the tables that a table or its values may contain."""
     match of:
         case types.StructType():
             fields = types.type_info(of.cls)

@@ -1,4 +1,4 @@
-"""Writing a configuration, and telling two apart."""
+"""Writing a configuration, and comparing two."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FORMS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def tables_of(kind: type[Table]) -> st.SearchStrategy[Any]:
-    """Any table of that kind, with values that are right for each key by itself."""
+    """Return tables of that kind whose keys are valid each by itself."""
     fields = {name: values_of(name, each) for name, each in field_types(kind).items()}
     return st.fixed_dictionaries({}, optional=fields).map(lambda chosen: kind(**chosen))
 
 
 def values_of(name: str, kind: Any) -> st.SearchStrategy[Any]:
-    """Any value of a key."""
+    """Return valid values of a key."""
     form = form_of(kind)
     if is_table(kind):
         return tables_of(kind)
@@ -53,7 +53,7 @@ def values_of(name: str, kind: Any) -> st.SearchStrategy[Any]:
 
 
 def without_rules(text: str) -> Config:
-    """Decodes without asking whether the tables agree."""
+    """Decode without the checks between tables."""
     config, found = convert(tomllib.loads(text))
     assert found == []
     return config

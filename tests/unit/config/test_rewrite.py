@@ -1,4 +1,4 @@
-"""config.toml on disk made to say something else."""
+"""Changes of config.toml on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards of GPUs, as the site cuts them."""
+"""GPU shards as the site configures them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the file to what the planner sees."""
+"""The planner's view of the tables in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites as slurm.conf(5) and sacctmgr(1) write them, made ours."""
+"""Imports of slurm.conf(5) and of dumps of sacctmgr(1)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lab() -> Imported:
 
 
 def remark(made: Imported, about: str) -> str:
-    """The one remark that names this."""
+    """Return the only remark that contains this text."""
     (found,) = [line for line in made.remarks if about in line]
     return found
 

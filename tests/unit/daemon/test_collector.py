@@ -1,4 +1,4 @@
-"""The collector of cycles: what has survived a look is left out of the next, and nothing that has died is left for ever."""
+"""The cycle collector: survivors are skipped in the next run, and no dead object stays forever."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpdeck.daemon.collector import Collector
 
 
 class Ring:
-    """Holds itself."""
+    """An object that references itself."""
 
     def __init__(self) -> None:
         self.itself = self

@@ -1,4 +1,4 @@
-"""Which mails a job's changes ask for."""
+"""The mails that a job's changes cause."""
 
 from __future__ import annotations
 

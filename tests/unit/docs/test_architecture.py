@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md: each invariant names a test that exists, and the page stays short."""
+"""In ARCHITECTURE.md each invariant names an existing test, and the page stays short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of the documentation name only what is there."""
+"""Pages of the documentation name only existing things."""
 
 from __future__ import annotations
 

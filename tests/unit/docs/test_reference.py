@@ -1,4 +1,4 @@
-"""The reference of the documentation says what the code says."""
+"""The reference pages of the documentation match the code."""
 
 from __future__ import annotations
 

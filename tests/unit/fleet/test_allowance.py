@@ -1,4 +1,6 @@
-"""What an agent may say by itself: always enough for what it was sent, and little beyond that."""
+"""The rate limit of an agent's messages: always enough for answers to its requests, and little beyond
+that.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ SHORT = 100
 
 
 class Clock:
-    """Stands still."""
+    """A clock that stands still."""
 
     now = 0.0
 
@@ -17,7 +19,7 @@ class Clock:
 
 
 def said(allowance: TokenBucket, size_bytes: int = SHORT) -> int:
-    """How many messages of that size it may send at once."""
+    """Return the number of messages of that size that are accepted at once."""
     return next(number for number in range(2 * MOST_WORDS) if not allowance.spend(size_bytes))
 
 

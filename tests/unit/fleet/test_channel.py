@@ -1,4 +1,4 @@
-"""An agent that does not keep to the windows of its streams, or begins what it may not, loses its link and nothing else."""
+"""An agent that violates the windows of its streams or opens forbidden ones loses only its connection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPORT = wire.JobReport(job_id=7, restarts=0, phase="running")
 
 
 class Sink:
-    """Takes what comes when it is let."""
+    """Accepts data only when the test allows it."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -47,7 +47,9 @@ class Sink:
 
 
 class Ends:
-    """A channel, and the agent's end of it. `told` are the messages for the controller, which deals with them when it is let."""
+    """A channel, and the agent's end of it. `told` are the messages for the controller, which processes them
+    when allowed.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, agent: Any) -> None:
         self.told: list[Any] = []
@@ -65,7 +67,7 @@ class Ends:
         self.pump = asyncio.get_running_loop().create_task(self.channel.pump())
 
     async def lost(self) -> str:
-        """Why the link ended."""
+        """Return the reason why the connection ended."""
         with pytest.raises(RemoteError) as caught:
             await asyncio.wait_for(self.pump, WAIT_S)
         return caught.value.cause
@@ -133,7 +135,7 @@ async def test_calls_are_of_the_agents_own_numbers_and_bounded(ends: Ends) -> No
 
 
 async def test_bytes_on_streams_that_nobody_opened_end_the_link(ends: Ends) -> None:
-    """What was on its way when a stream ended here is let pass."""
+    """Data that was in flight when a stream ended here is ignored."""
     sink = Sink()
     sink.may_take.set()
     stream = ends.channel.accept_stream(3, sink)
@@ -155,7 +157,7 @@ async def test_an_agent_is_read_no_further_than_what_it_said_is_dealt_with(ends:
     await comes(lambda: ends.is_waited_for, what="the channel waits")
     read = len(ends.told)
     assert 0 < read < most
-    for _ in range(100):  # turns of the loop, in which a reader that does not wait goes on
+    for _ in range(100):  # iterations of the loop, in which a reader that does not wait would continue
         await asyncio.sleep(0)
     assert len(ends.told) == read
     ends.may_deal.set()

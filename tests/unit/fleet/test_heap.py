@@ -1,4 +1,4 @@
-"""Memory that a burst of handshakes took is given back once it is over, and only then."""
+"""Memory used by a burst of handshakes is returned to the system afterwards, and only then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpdeck.fleet import memory_trim
 from warpdeck.fleet.memory_trim import MANY, Burst, Tidying, trim
 
 BLOCKS, BLOCK_BYTES = 400, 100_000
-"""Each below what the C library maps by itself."""
+"""Each block is smaller than the blocks that the C library maps separately."""
 
 
 @pytest.mark.parametrize(("count", "calls"), [(MANY, 1), (MANY - 1, 0)])

@@ -45,7 +45,7 @@ MESSAGES = [
 
 
 def payload(message: Any) -> bytes:
-    """What is in the frame."""
+    """Return the content of the frame."""
     return json_frame(wire.encode(message))[HEADER_BYTES:]
 
 
@@ -64,7 +64,7 @@ def test_every_message_of_an_agent_comes_back_as_it_was(message: Any) -> None:
     ids=lambda message: str(message.t),
 )
 def test_what_is_not_utf8_breaks_neither_the_link_nor_the_store(message: Any) -> None:
-    """What users call files and what their programs say is told: the store takes no text that is none."""
+    """File names and program output may contain bytes that are not UTF-8; the store accepts only text."""
     data = payload(message)
     found = decode(data)
     assert msgspec.msgpack.encode(found) and "?" in str(found)

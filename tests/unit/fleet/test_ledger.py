@@ -1,4 +1,4 @@
-"""The ledger of brought output: whatever a killed controller had written, the next one asks for the very next byte."""
+"""The ledger of copied output: after a killed controller, the next one requests exactly the next byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening output files on the submit host: folders, modes, and what is no plain file."""
+"""Opening output files on the submit host: folders, modes, and files that are not regular."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpdeck.fleet.outputfile import open_here
 
 @pytest.fixture
 def strict_umask() -> Iterator[None]:
-    """The controller's."""
+    """The umask of the controller."""
     old = os.umask(0o077)
     yield
     os.umask(old)

@@ -1,4 +1,6 @@
-"""Targets, the words for each failure, the agent's word among noise, and the pauses between attempts."""
+"""SSH targets, the message for each failure, the agent's greeting in noisy output, and the pauses between
+attempts.
+"""
 
 from __future__ import annotations
 

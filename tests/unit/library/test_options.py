@@ -1,4 +1,4 @@
-"""Keyword arguments as sbatch's options."""
+"""Keyword arguments as options of sbatch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import warpdeck` offers to programs: all of it named, described and typed."""
+"""The public API of `import warpdeck`: all of it is named, documented and typed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import warpdeck
 
 
 def public() -> Iterator[tuple[str, object]]:
-    """Every class, and every method and property that is its own."""
+    """Yield every class with its own methods and properties."""
     for name in warpdeck.__all__:
         found = getattr(warpdeck, name)
         yield name, found

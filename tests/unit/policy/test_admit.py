@@ -1,4 +1,4 @@
-"""Who may submit what, by the site's tables."""
+"""Admission of jobs by the site's tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ max_submit_per_user = 2
 
 
 def refusal(*, held: int = 0, must_fit: bool = True, **asked: Any) -> str:
-    """What the site says to this job, "" if it may wait; `held` jobs of the user wait already."""
+    """Return the refusal of this job, or "" if it is admitted. `held` jobs of the user already wait."""
     site = build_site(decode(SITE, "f").config)
     view = View(
         nodes=(node("n1"),),

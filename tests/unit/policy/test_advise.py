@@ -1,4 +1,4 @@
-"""What would start a job now, and when it starts as it is."""
+"""Advice on changes that start a job now, and its start time without changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Likely starts far back in the queue: the work before a job over the pace of the nodes that it may use."""
+"""Estimated starts far back in the queue: the work ahead of a job divided by the rate of the nodes that it
+may use.
+"""
 
 from __future__ import annotations
 

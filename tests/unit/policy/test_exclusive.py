@@ -1,4 +1,6 @@
-"""--exclusive and partitions of whole nodes: all CPUs and GPUs, memory as asked for, and who keeps what beside them."""
+"""--exclusive and partitions of whole nodes: a job gets all CPUs and GPUs and the requested memory, and
+shares no node.
+"""
 
 from __future__ import annotations
 

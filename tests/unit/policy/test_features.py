@@ -1,4 +1,4 @@
-"""Constraints: features in Slurm's grammar, and how much memory a node's GPUs must have."""
+"""Constraints: features in Slurm's grammar, and the memory of a node's GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpdeck.policy.input.view import NodeView
 from warpdeck.policy.resources.features import Traits
 
 A100_40, H100_80 = 42_949_672_960, 85_520_809_984
-"""Bytes that NVML tells of cards sold as 40 and 80 GB."""
+"""Bytes that NVML reports for cards sold as 40 and 80 GB."""
 
 
 def sized(name: str, *mem_bytes: int) -> NodeView:
@@ -50,7 +50,7 @@ def test_what_is_no_comparison_is_refused_by_name(constraint: str) -> None:
 
 @pytest.mark.parametrize("constraint", ["(" * 1024, "(a|" * 300, f"{'(' * 17}a{')' * 17}"])
 def test_parentheses_have_a_depth_beyond_which_they_are_refused(constraint: str) -> None:
-    """The controller reads them itself, and must not run out of stack."""
+    """The controller parses constraints itself, and must not overflow its stack."""
     with pytest.raises(UserError, match="more than 16 nested parentheses"):
         parse_constraint(constraint)
 

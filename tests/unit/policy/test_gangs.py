@@ -1,4 +1,4 @@
-"""On how many nodes a job goes, and on which, by what it asks of them together."""
+"""The number and choice of nodes of a job, by the resources that it requests in total and per node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def held(*names: str, cpus: int = 16, ends: float | None = None) -> list[Running
 
 
 def went(there: list[NodeView], busy: list[RunningJob] | None = None, **asked: Any) -> dict[str, int]:
-    """The tasks on each node that a job with these resources starts on now."""
+    """Return the number of tasks on each node on which a job with these resources starts now."""
     made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, Settings())
     return {share.node: share.tasks for start in made.starts for share in start.allocation.shares}
 
@@ -120,7 +120,7 @@ def test_they_go_to_more_where_they_can_then_start_now() -> None:
     assert went(nodes(*FOUR), busy, **open_to(8)) == {"n1": 4, "n2": 4}
     assert (
         went(nodes(*FOUR), busy, **open_to(8, gpus=GpuAsk(per_node=4))) == {}
-    )  # it asked for four, not for eight
+    )  # it requested four, not eight
 
 
 def test_a_range_of_nodes_takes_as_many_as_can_be_had_now() -> None:
@@ -190,7 +190,7 @@ def test_all_nodes_that_are_named_are_given_and_others_beside_them() -> None:
 
 
 def why(there: list[NodeView], busy: list[RunningJob], **asked: Any) -> str:
-    """What such a job is told that it waits for."""
+    """Return the pending reason of a job with these resources."""
     made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, Settings())
     return made.pending_reasons[JobId(1)].sentence
 

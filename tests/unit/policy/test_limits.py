@@ -1,4 +1,4 @@
-"""Limits of partitions, QoS and accounts: what they stop, and what is said of it."""
+"""Limits of partitions, QoS and accounts: the jobs that they block, and their pending reasons."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ LAB = (
     AccountView(name="lab", limits=Limits(max_jobs_per_user=1, max_tres_per_job={"gres/gpu": 2, "cpu": 8})),
     AccountView(name="vision", parent="lab", limits=Limits(max_tres_per_user={"gres/gpu": 3})),
 )
-"""What each user and each job may have stands with the accounts."""
+"""Limits per user and per job belong to the accounts."""
 CPUS = Resources(nodes_min=1, cpus_per_task=9)
 
 

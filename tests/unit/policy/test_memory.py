@@ -1,4 +1,4 @@
-"""What passes take over from each other: told apart by identity, forgotten when it no longer holds, and never without bound."""
+"""The pass cache: entries are compared by identity, removed when they become invalid, and bounded."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_only_other_objects_are_new(now: list[Thing], new: list[int]) -> None:
 
 
 def full_site(limit: int) -> View:
-    """A node of which half is held under no QoS, and a partition whose QoS limits GPUs."""
+    """Return a site with a node half used by jobs without a QoS, and a partition whose QoS limits GPUs."""
     held = msgspec.structs.replace(running(1, "a", (0, 1, 2, 3), ends=NOW + 9000), partition="p")
     waiting = pending(2, gpus=1, partition="p")
     return msgspec.structs.replace(

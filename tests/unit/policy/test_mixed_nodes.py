@@ -1,4 +1,6 @@
-"""Nodes of mixed GPU types: GPUs of any type are given, and promised, as the same ones for the whole time."""
+"""Nodes with several GPU types: a job that accepts any type gets, or has reserved, the same GPUs for its
+whole time.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ NOW = 1000.0
 
 
 def mixed() -> NodeView:
-    """Two GPUs: 0 is an A100, 1 an H100."""
+    """A node with two GPUs: 0 is an A100, 1 an H100."""
     made = node("a", gpus=2)
     first = msgspec.structs.replace(made.gpus[0], type="a100")
     return msgspec.structs.replace(made, gpus=(first, made.gpus[1]))
@@ -22,7 +24,7 @@ def mixed() -> NodeView:
 def test_a_promise_of_any_gpu_is_kept_by_one_gpu_and_not_by_two_in_turns() -> None:
     large = Resources(cpus_per_task=32, gpus=GpuAsk(per_node=1, type="a100"))
     jobs = [
-        pending(1, resources=large, limit_s=1000),  # has its CPUs, and so the A100, from 300 on
+        pending(1, resources=large, limit_s=1000),  # its CPUs, and so the A100, are free from 300 on
         pending(2, gpus=1, limit_s=400),
     ]
     there = [running(8, "a", (0,), ends=NOW + 100), running(9, "a", (1,), ends=NOW + 300, cpus=60)]

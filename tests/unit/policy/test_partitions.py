@@ -1,4 +1,4 @@
-"""Where a job may run, by the partitions that the site has."""
+"""The partitions in which a job may run."""
 
 from __future__ import annotations
 

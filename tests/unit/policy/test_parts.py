@@ -1,4 +1,6 @@
-"""Parts of GPUs: who leaves for them and of them, what is booked on a shared one, and how a suspended part goes on."""
+"""Parts of GPUs: preemption for them and of them, the accounting of shared GPUs, and the resumption of
+suspended parts.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ QOS = (QosView(name="high", priority=10, preempts=frozenset({"low"})), QosView(n
 
 
 def sharer(number: int, gpu: int, pct: int, *, ends: float = 86_400.0, **fields: Any) -> RunningJob:
-    """A job on a part of a GPU of node a."""
+    """A running job on a part of a GPU of node a."""
     job = running(number, "a", (gpu,), ends=NOW + ends)
     share = msgspec.structs.replace(job.allocation.shares[0], gpu_share_pct=pct)
     base: dict[str, Any] = {"qos": "low", "start_at_unix": NOW - 100, **fields}
@@ -23,7 +25,7 @@ def sharer(number: int, gpu: int, pct: int, *, ends: float = 86_400.0, **fields:
 
 
 def part(number: int, pct: int, **fields: Any) -> PendingJob:
-    """A waiting job that asks for a part of a GPU."""
+    """A waiting job that requests a part of a GPU."""
     return pending(number, resources=Resources(gpus=GpuAsk(share_pct=pct)), **fields)
 
 

@@ -1,4 +1,4 @@
-"""The planner's decisions, one behaviour each."""
+"""The planner's decisions, one behavior per test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is likely of a user's next job, from the last ones."""
+"""Predicted run time of a user's next job, from the previous ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leaves for whom: QoS, tiers, quotas; modes, grace, and what is protected from it."""
+"""Preemption by QoS, tiers and quotas: modes, grace time, and protected jobs."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_guaranteed_job_leaves_for_nobody_of_higher_rank_who_asks_for_nothing_
     accounts = (AccountView(name="guests"), AccountView(name="vision", quota={"gres/gpu": 2}))
     cpus = msgspec.structs.replace(pending(2).resources, cpus_per_task=64)
     job = pending(2, resources=cpus, account="guests", qos="high")
-    for whose in ("guests", "vision"):  # its own account's guaranteed jobs neither
+    for whose in ("guests", "vision"):  # guaranteed jobs of its own account are protected, too
         there = [held(1, "a", (0,), account="vision", qos="low")]
         asking = msgspec.structs.replace(job, account=whose)
         assert not planned(site(view([node("a")], [asking], there), qos=QOS, accounts=accounts)).preempts

@@ -1,4 +1,4 @@
-"""Where a step's tasks go, and what they hold."""
+"""The placement of a step's tasks, and the resources that they hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpdeck.policy.step_placement import Busy, Layout, lay_out
 
 
 def job(*cpus: int, gpus: int = 0, tasks: tuple[int, ...] = (), mem_bytes: int = 0) -> Allocation:
-    """One share for each number of CPUs, on n1, n2 ..."""
+    """Return an allocation with one share for each number of CPUs, on n1, n2 and so on."""
     return Allocation(
         shares=tuple(
             Share(
@@ -157,7 +157,7 @@ def test_an_exact_step_holds_what_it_asks_for() -> None:
     assert isinstance(second, Layout)
     assert (second.shares[0].cpus, second.shares[0].gpus) == (1, (1,))
     assert place(one, first, tasks=2, exact=True, gpus=GpuAsk(total=0)) == Busy(steps=(0,))
-    assert place(one, first, tasks=1, exact=True) == Busy(steps=(0,))  # all GPUs, as nothing else is said
+    assert place(one, first, tasks=1, exact=True) == Busy(steps=(0,))  # all GPUs, the default
 
 
 def test_a_step_has_no_more_memory_than_the_job_and_exact_ones_share_it() -> None:

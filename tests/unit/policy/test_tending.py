@@ -1,4 +1,4 @@
-"""What becomes of a reservation as time goes on."""
+"""The lifecycle of a reservation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def tended(
         ({}, "bcd", "bcd", "cd", "ab"),  # they were named
         ({"node_count": 2}, "abcd", "cd", "cd", "ab"),
         ({"node_count": 2}, "bcd", "bcd", "cd", "bc"),
-        ({"node_count": 2}, "cd", "cd", "c", "ab"),  # all that are missing, or none
+        ({"node_count": 2}, "cd", "cd", "c", "ab"),  # replaces all missing nodes, or none
         ({"node_count": 2, "replace": "down"}, "cd", "cd", "c", "ac"),
         ({"node_count": 2, "replace": "down"}, "abcd", "cd", "cd", "ab"),
         ({"node_count": 2, "replace": "busy"}, "abcd", "bcd", "cd", "bc"),
@@ -104,7 +104,7 @@ def test_the_clock_calls_when_something_is_to_be_done() -> None:
     [
         ({}, "ann", "x", True),
         ({}, "bob", "x", False),
-        ({"accounts": frozenset({"lab"})}, "ann", "x", False),  # both have to do
+        ({"accounts": frozenset({"lab"})}, "ann", "x", False),  # both must match
         ({"accounts": frozenset({"lab"})}, "ann", "lab", True),
         ({"users": frozenset(), "deny_users": frozenset({"ann"})}, "ann", "x", False),
         ({"users": frozenset(), "deny_users": frozenset({"ann"})}, "bob", "x", True),

@@ -1,4 +1,4 @@
-"""Components of a heterogeneous job start in one pass or not at all."""
+"""The components of a heterogeneous job start in one pass or not at all."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_who_can_go_to_the_fewest_nodes_is_placed_first() -> None:
 
 
 def test_what_a_failed_try_took_is_free_for_others_in_the_same_pass() -> None:
-    """CPUs, GPUs and licenses: the job behind gets all that the components could not use."""
+    """CPUs, GPUs and licenses: the next job gets everything that the components could not use."""
     nodes, licenses = [node("n1", cpus=8, gpus=4)], (("matlab", 1),)
     held = [running(90, "n1", (), ends=NOW + 500, cpus=4)]
     behind = pending(5, gpus=4, licenses=licenses, limit_s=400)
@@ -95,7 +95,9 @@ def test_shared_gpus_are_given_back() -> None:
 
 
 def test_the_leader_keeps_the_moment_at_which_all_fit() -> None:
-    """Both nodes free at different moments; a job behind that would take either beyond that moment waits."""
+    """Both nodes are free at different times. A later job that would hold either node beyond the common time
+    waits.
+    """
     held = [running(90, "n1", (), ends=NOW + 600, cpus=8), running(91, "n2", (), ends=NOW + 300, cpus=8)]
     nodes = [node("n1", cpus=8), node("n2", cpus=8)]
     job = together(asks(1, 8), asks(2, 8))
@@ -196,7 +198,7 @@ def test_what_one_victim_gives_back_is_enough_for_two_components() -> None:
 
 
 def test_a_component_that_has_room_keeps_to_it_when_the_others_place_is_cleared() -> None:
-    """Else it would take the place that was cleared for the one that can go nowhere else."""
+    """Otherwise it would take the node that was cleared for the component that fits nowhere else."""
     job = together(urgent(1, 4), urgent(2, 8, asked={"nodelist": ("n1",)}), urgent(3, 4))
     view_before = crowd([job], [low(90, "n1")])
     made = plan(view_before, NOW, BY_TIER)

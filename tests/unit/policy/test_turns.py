@@ -1,4 +1,4 @@
-"""Who is next among jobs of equal priority, and who may not be passed any more."""
+"""The order of jobs with equal priority, and the starvation guard."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def test_a_job_is_passed_no_more_when_its_wait_nears_the_longest() -> None:
 
 
 def test_the_work_that_stands_before_a_job_counts_as_its_wait() -> None:
-    """Job 2 has hardly waited, but what runs will keep it for an hour, and nobody has lately waited longer than that."""
+    """Job 2 has waited only briefly, but running jobs will delay it for an hour, longer than any recent
+    wait.
+    """
     jobs = [waiting(2, waited_s=10, limit_s=36_000), waiting(3, waited_s=5, limit_s=60)]
     assert first_reserved(planned(jobs, longest_wait_s=4000, held=full(NOW + 3600))) == 2
     assert first_reserved(planned(jobs, longest_wait_s=40_000, held=full(NOW + 3600))) == 3
@@ -68,7 +70,9 @@ def test_late_jobs_have_two_reservations_but_none_where_the_site_wants_none() ->
 
 
 def beside(jobs: list[PendingJob], *, busy_gpus: int, longest_wait_s: float = 4000, **how: Any) -> Plan:
-    """A machine of two nodes, 8 GPUs each, of which so many are held for long."""
+    """Return the plan of a cluster with two nodes of 8 GPUs, of which `busy_gpus` are held for a long
+    time.
+    """
     on_b = min(8, busy_gpus)
     held = [running(1, "b", tuple(range(on_b)), ends=NOW + 9000)] if on_b else []
     if busy_gpus > 8:
@@ -83,7 +87,7 @@ def both_nodes(number: int, *, waited_s: float) -> PendingJob:
 
 
 def test_a_late_job_of_most_of_the_machine_goes_on_while_the_machine_is_empty() -> None:
-    """Else the narrow ones before it fill the machine, and it has to run empty again."""
+    """Otherwise the narrow jobs ahead of it fill the machine, and it has to be drained again."""
     narrow = waiting(2, waited_s=3900, limit_s=6000, gpus=4)
     assert [each.job_id for each in beside([narrow, both_nodes(3, waited_s=3000)], busy_gpus=0).starts] == [3]
     soon = beside([narrow, both_nodes(3, waited_s=100)], busy_gpus=0, longest_wait_s=40_000)
@@ -97,7 +101,7 @@ def test_it_does_not_go_first_while_there_is_no_room_for_it() -> None:
 
 
 def test_the_size_of_a_job_is_measured_by_its_own_partition() -> None:
-    """All of a small partition is most of it, however large the rest of the machine."""
+    """All nodes of a small partition are most of it, however large the rest of the machine is."""
     jobs = [
         waiting(2, waited_s=3900, limit_s=600, gpus=4, partition="few"),
         waiting(3, waited_s=3000, limit_s=600, gpus=8, partition="few"),
@@ -129,7 +133,9 @@ def test_conservative_backfill_keeps_promises_in_their_order() -> None:
 
 
 def test_a_reservation_may_hold_a_start_only_and_not_its_nodes() -> None:
-    """The head can have all of b in 50 s: a small job may take half of it if it leaves by then, or if there is room elsewhere."""
+    """The head job can have all of node b in 50 s. A small job may take half of it if it ends by then, or if
+    other nodes have room.
+    """
     held = [running(1, "a", tuple(range(8)), ends=NOW + 100), running(5, "b", (0, 1, 2, 3), ends=NOW + 50)]
     head = waiting(2, waited_s=50, limit_s=600)
     small = waiting(3, waited_s=40, limit_s=6000, gpus=4)

@@ -1,4 +1,6 @@
-"""--exclusive=user, and partitions that share nodes within a user alone: who may be on a node beside whom, now and later."""
+"""--exclusive=user, and partitions that share nodes only within a user: which jobs may share a node, now and
+later.
+"""
 
 from __future__ import annotations
 

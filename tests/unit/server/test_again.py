@@ -1,4 +1,4 @@
-"""A job run again: what of its submission counts once more, and whose it is."""
+"""Resubmission of a job: the options that apply again, and its owner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpdeck.ports.caller import Principal
 from warpdeck.server.jobs.resubmit import asked_again, variables_of
 
 ANN, NEW_ANN = Principal(user="ann", uid=1000), Principal(user="ann", uid=1001)
-"""One whose account was deleted, and who has her name now."""
+"""Two users of the same name: the account of the first was deleted."""
 
 
 def a_job() -> Job:

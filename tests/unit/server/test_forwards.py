@@ -1,4 +1,4 @@
-"""Who is told of a forward's page: its token goes to its own user, who asks for it, and stands in no list."""
+"""Access to a forward's page: only its own user receives the token on request, and no list contains it."""
 
 from __future__ import annotations
 

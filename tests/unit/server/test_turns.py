@@ -1,4 +1,4 @@
-"""Turns: nobody is refused, nobody takes all, and who leaves before their turn takes none."""
+"""The fair semaphore: no user is refused, none gets all permits, and a canceled waiter takes none."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_who_leaves_while_waiting_or_just_then_takes_no_turn() -> None:
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    first.leave()  # gives it to the other, who is cancelled before it can look
+    first.leave()  # passes the permit to the other waiter, which is canceled before it runs
     given.cancel()
     await asyncio.gather(given, return_exceptions=True)
     await turns.take(1)
@@ -58,7 +58,7 @@ async def test_who_leaves_in_the_moment_in_which_a_turn_is_given_takes_none() ->
     waiting = asyncio.ensure_future(turns.take(1))
     await asyncio.sleep(0)
     waiting.cancel()
-    first.leave()  # finds it gone before it has looked itself
+    first.leave()  # finds the waiter gone before it ran
     (end,) = await asyncio.gather(waiting, return_exceptions=True)
     assert isinstance(end, asyncio.CancelledError)
     await turns.take(1)

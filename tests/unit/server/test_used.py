@@ -1,4 +1,4 @@
-"""What a job has used, in words."""
+"""The text of a job's resource usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How finely a simulated node remembers a moment: as an agent does."""
+"""The resolution of a simulated node's past measurements equals that of an agent."""
 
 from __future__ import annotations
 

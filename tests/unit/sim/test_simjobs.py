@@ -1,4 +1,4 @@
-"""From a log's jobs to requests on a machine: sizes, limits, and what does not fit."""
+"""From the jobs of a log to requests on a machine: sizes, limits, and jobs that do not fit."""
 
 from __future__ import annotations
 

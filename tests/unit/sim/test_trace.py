@@ -1,4 +1,4 @@
-"""Workload logs: what is read, and that every bad one is told in one sentence with file and line."""
+"""Workload logs: the parsed values, and one sentence with file and line for each bad log."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_what_is_below_zero_in_swf_is_unknown_and_skips_only_the_jobs_that_need_
     fields = SWF_JOB.split()
     fields[field] = value
     found = read_trace(write(tmp_path, SWF_JOB + " ".join(fields) + "\n", name="log.swf"))
-    needed = field != 7  # the processors used take the place of those asked for
+    needed = field != 7  # the processors used replace the requested ones
     assert (len(found.jobs), found.skipped) == ((1, 1) if needed else (2, 0))
 
 

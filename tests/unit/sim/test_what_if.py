@@ -1,4 +1,4 @@
-"""What if: more GPUs, and other weights, for the past that is replayed."""
+"""What-if simulations: more GPUs and other weights for the replayed history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom scancel's filters mean."""
+"""The jobs selected by scancel's filters."""
 
 from __future__ import annotations
 

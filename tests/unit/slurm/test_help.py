@@ -1,4 +1,4 @@
-"""Every one of Slurm's commands tells of itself without a controller."""
+"""Every Slurm command prints its help without a controller."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
 from warpdeck.slurm.runtime.commands import run
 
 OURS_ALONE = "seff"
-"""A script beside Slurm, whose options are its own."""
+"""A script distributed with Slurm, whose options are its own."""
 
 
 def answer(command: str, option: str) -> tuple[int, str, str]:
-    """How the command ends, and what it prints."""
+    """Return the command's exit code and its output."""
 
     def nobody() -> SyncClient:
         raise AssertionError("the controller is not asked")

@@ -1,10 +1,14 @@
-"""Every variable that the man pages of 22.05 say a command reads stands for an option here too, and says what that says.
+"""Every environment variable that a man page of Slurm 22.05 documents for a command sets the same option
+here.
 
-Those that stand for none are tested where they act (SLURM_EXIT_ERROR, SLURM_UMASK, SLURM_TIME_FORMAT ...). Without effect here:
-SLURM_CONF and SLURM_DEBUG_FLAGS (there is no slurm.conf), PMI_FANOUT and its kin (of Slurm's PMI-1), SLURM_STEP_KILLED_MSG_NODE_ID
-(one line is said in any case), SQUEUE_FEDERATION and its kin (there is one cluster), SQUEUE_ALL and its kin (nothing is
-hidden), SCANCEL_CTLD. srun 22.05 itself does not read SLURM_IMMEDIATE, SLURM_NNODES, SLURM_NTASKS_PER_CORE and
-SLURM_NTASKS_PER_SOCKET, which its page names.
+Variables that set no option are tested where they act (SLURM_EXIT_ERROR, SLURM_UMASK, SLURM_TIME_FORMAT ...).
+These have no effect
+here: SLURM_CONF and SLURM_DEBUG_FLAGS (there is no slurm.conf), PMI_FANOUT and similar (of Slurm's PMI-1),
+SLURM_STEP_KILLED_MSG_NODE_ID (one line is always printed), SQUEUE_FEDERATION and similar (there is one
+cluster), SQUEUE_ALL and
+similar (nothing is hidden), SCANCEL_CTLD. srun 22.05 itself does not read SLURM_IMMEDIATE, SLURM_NNODES,
+SLURM_NTASKS_PER_CORE and
+SLURM_NTASKS_PER_SOCKET, although its man page names them.
 """
 
 from __future__ import annotations
@@ -85,9 +89,9 @@ VALUES = {
     "wait-all-nodes": "1",
 }
 NUMBERS = "2"
-"""Any other option takes it, or is none with a value."""
+"""A value that any other option with a value accepts."""
 NOT_SHOWN = {"alloc-nodelist", "debug", "jobid", "multi-prog", "switch-req", "switch-wait", "verbose", "wait"}
-"""Of no option, or shown as something else."""
+"""Variables that set no option, or one that is shown differently."""
 
 
 @pytest.mark.parametrize("command", sorted(PAGES))
@@ -116,7 +120,7 @@ def test_a_variable_says_what_its_option_says(command: str, variable: str, optio
 
 
 def _shown(command: str, environ: dict[str, str], words: list[str]) -> dict[str, str]:
-    """The options as the command shows them."""
+    """Return the options as the command shows them."""
     place = OptionSource(cwd="/here", environ=environ, now=1_800_000_000.0, read_text=lambda name: "")
     if command == "sbatch":
         verdict = judge("#!/bin/sh\n", "job.sh", place, words=words)

@@ -1,4 +1,4 @@
-"""Moments as Slurm's commands print them."""
+"""Times as Slurm's commands print them."""
 
 from __future__ import annotations
 

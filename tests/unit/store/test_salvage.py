@@ -1,4 +1,4 @@
-"""Rows of the database that nothing can decode are set aside, named, and cost nothing else."""
+"""Database rows that cannot be decoded are set aside and reported; all other rows are loaded."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from warpdeck.store import SqliteStore
 from warpdeck.store.salvage import KEYS, STAND_IN_REASON
 
 NOISE = b"\xc1\xc1\xc1"
-"""No msgpack begins so."""
+"""No msgpack value begins with these bytes."""
 
 
 async def filled(path: str) -> None:
-    """Three waiting jobs, an ended one with an earlier start, and one row of each other kind."""
+    """Write three waiting jobs, a finished one with an earlier start, and one row of each other kind."""
     store = await SqliteStore.open(path)
     for number in (1, 2, 3):
         await store.commit(submission(make_job(number)))

@@ -1,4 +1,4 @@
-"""Both stores keep the same promises; the SQLite one keeps them over a reopening and a full disk."""
+"""Both stores satisfy the same contract; the SQLite store does so across restarts and with a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a submitter ends."""
+"""The end of a submitter process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpdeck.submitter.service import Submitter
 
 @contextmanager
 def submitter(folder: Path, *, linger_s: float) -> Iterator[tuple[Submitter, socket.socket]]:
-    """One that was not run yet, and the controller's end of its connection."""
+    """Return a submitter that has not run yet, and the controller's end of its connection."""
     held = hold(str(folder))
     ours, theirs = socket.socketpair()
     with theirs, SyncClient.greeted(ours, {"user": "me"}) as controller:
@@ -43,7 +43,7 @@ def test_who_asks_when_no_controller_answers_is_turned_away(short_tmp: Path) -> 
         reading = os.open(slot, os.O_RDONLY | os.O_NONBLOCK)
         asking = os.open(folder / "ask", os.O_WRONLY)
         os.write(asking, f"{os.getpid()} 0 {slot.name}\n".encode())
-        serving.run()  # a worker finds no controller at /nowhere, and that is the end
+        serving.run()  # a worker finds no controller at /nowhere and exits
         assert os.read(reading, 100) == b""
         os.close(reading)
         os.close(asking)

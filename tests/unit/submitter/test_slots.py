@@ -1,4 +1,4 @@
-"""The folder where shells and a submitter meet, from the submitter's side."""
+"""The folder of request FIFOs between shells and a submitter, from the submitter's side."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_folder_that_goes_before_it_is_held_is_not_held(
 
 
 def test_what_shells_open_too_early_is_in_nobodys_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell that has a slot makes a file of what it asks with, if that is not there."""
+    """A shell that has a slot creates a file for its request if there is none."""
     os.mkfifo(folder / "old.slot")
     forget, make = os.unlink, os.mkfifo
 

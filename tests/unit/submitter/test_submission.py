@@ -1,4 +1,4 @@
-"""What a shell is told of an answer that came after its submission had left."""
+"""The result that a shell gets if the answer arrives after its submission has exited."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRIPT = b"#!/bin/sh\ntrue\n"
 
 
 class Shell:
-    """What a Caller tells of a shell that submits a script."""
+    """The facts about a shell that submits a script, as Caller collects them."""
 
     def __init__(self, folder: str) -> None:
         self.words = ["job.sh"]
@@ -35,7 +35,7 @@ class Shell:
 
 
 def answers(link: socket.socket, answer: dict[str, Any]) -> None:
-    """A controller that says this to the first that is asked of it."""
+    """Answer the first request with this message."""
     reader = FrameDecoder()
     while not (frames := list(reader.feed(link.recv(1 << 16)))):
         pass

@@ -1,4 +1,6 @@
-"""Framing: what is written is read again, in whatever pieces it comes; what is no frame is refused before it is held."""
+"""Framing: written frames are read again in any pieces, and invalid frames are rejected before they are
+buffered.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostlists as scontrol reads and writes them; every case was measured at scontrol 22.05."""
+"""Hostlists as scontrol reads and writes them; every case was measured with scontrol 22.05."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nodes that are called otherwise here than at home: who they are, what jobs are told of them, and how they may be asked for."""
+"""Nodes whose name here differs from their host name: their identity, the names given to jobs, and the names
+accepted in requests.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def test_jobs_are_told_where_all_nodes_are_reached_whose_name_is_not_that_addres
     ],
 )
 def test_a_name_is_printed_only_where_it_resolves_to_its_node(told: str, printed: str) -> None:
-    """Each name is looked at: one that resolves says nothing of the others."""
+    """Each name is checked separately: one that resolves does not vouch for the others."""
     assert shown({ADDRESSES: told}) == printed
 
 

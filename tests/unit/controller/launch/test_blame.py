@@ -1,4 +1,6 @@
-"""When a node is to blame: its jobs wait again, it takes no more, and what it holds jobs to is known."""
+"""Failures attributed to a node: its jobs are requeued, it accepts no more jobs, and its enforced limits are
+known.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_a_prolog_that_failed_drains_the_node_and_holds_the_job() -> None:
 
 
 def test_a_launch_for_which_the_node_has_no_room_goes_elsewhere_until_there_is_room() -> None:
-    """As with Slurm's slurmd: else a node with a full disk would end one job of the queue after the other."""
+    """As with Slurm's slurmd. Otherwise a node with a full disk would end the jobs of the queue one after the
+    other.
+    """
     core = Core("a", "b")
     job_id = core.submit(ask())
     core.plan()
@@ -125,7 +129,9 @@ def test_a_launch_carries_what_the_site_holds_jobs_to() -> None:
 
 @pytest.mark.parametrize(("how", "hook"), [("index", "0,1"), ("uuid", "a-0,a-1")])
 def test_a_site_says_how_jobs_find_their_gpus(how: Literal["index", "uuid"], hook: str) -> None:
-    """The agent puts the names in, because it knows which GPUs a job sees; hooks see all of the node's."""
+    """The agent inserts the names because it knows the GPUs that a job sees; hooks see all GPUs of the
+    node.
+    """
     core = Core("a")
     config = Config(gpus=Gpus(cuda_visible_devices=how), hooks=Hooks(prolog="/p"))
     made = build_launch(core.job(core.run(ask(gpus=2))), 0, submit_host="h", config=config)

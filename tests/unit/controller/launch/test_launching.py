@@ -1,4 +1,4 @@
-"""What a launch is told of its output."""
+"""The output paths in a launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks of an MPI program are told of each other, and how their fences are gathered over nodes."""
+"""The facts that ranks of an MPI program get about each other, and fences gathered over nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Parts of a GPU: who shares one, what a job is told of its part, and what others may still have."""
+"""Parts of a GPU: the jobs that share it, the facts given to a job about its part, and the rest for
+others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a job goes that a job submits."""
+"""The work folder of a job submitted by a job."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def test_a_working_folder_that_is_asked_for_decides() -> None:
 def test_a_job_without_a_snapshot_goes_on_in_the_folder_it_has() -> None:
     job = running(None, work_dir="/home/ann/code/train")
     assert nested_submission(asked("/home/ann/code/train"), job, NODE).submit_dir == "/home/ann/code/train"
-    elsewhere = running(None, work_dir="/agent/work/empty-1")  # its folder is not on that node
+    elsewhere = running(None, work_dir="/agent/work/empty-1")  # its folder does not exist on that node
     made = nested_submission(asked("/agent/work/empty-1/sub"), elsewhere, NODE)
     assert (made.submit_dir, made.snapshot) == ("/home/ann/code/train/sub", None)

@@ -1,4 +1,6 @@
-"""Waiting for ends: what is told of jobs that are taken back, have left the memory, are not on disk yet, or never were."""
+"""Waiting for ends: messages about jobs that are revoked, no longer in memory, not on disk yet, or never
+existed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def watch_of(core: Core) -> EndWaiters:
 
 
 def heard(watch: EndWaiters, asked: EndsAsked, core: Core) -> list[Page]:
-    """What is told after any change."""
+    """Return the messages after any change."""
     watch.touch(list(core.state.jobs))
     return done(asked.look())
 
@@ -33,7 +35,7 @@ def labels(pages: list[Page]) -> list[str]:
 
 
 def handed(core: Core) -> tuple[JobId, Job, Job]:
-    """An array, its task that runs, and the one that is handed ahead behind it."""
+    """Return an array, its running task, and its prefetched task."""
     array = core.run(ask(gpus=4, array=ARRAY))
     runs = next(job for job in core.state.jobs.values() if job.shares)
     core.apply(Planned(aheads=(Ahead(job_id=array, behind=runs.id, tasks=(1,)),)))
@@ -109,7 +111,7 @@ def test_a_requeued_job_has_not_ended() -> None:
 
 
 class Disk(MemoryStore):
-    """Slow while its gate is closed."""
+    """A store that is slow while its gate is closed."""
 
     def __init__(self) -> None:
         super().__init__()

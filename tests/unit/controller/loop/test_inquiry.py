@@ -1,4 +1,4 @@
-"""Who is asked for health when: everybody on a small site, on a large one everybody in turn."""
+"""The schedule of health queries: all nodes of a small site at once, those of a large site in turn."""
 
 from __future__ import annotations
 

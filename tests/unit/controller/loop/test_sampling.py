@@ -1,4 +1,4 @@
-"""How often nodes are asked for samples: as often as can be on a small site, and never more than the controller can take."""
+"""The sampling rate: as high as possible on a small site, and never more than the controller can process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration in force, and who is in the groups that it names."""
+"""The configuration in force, and the members of the groups that it names."""
 
 from __future__ import annotations
 

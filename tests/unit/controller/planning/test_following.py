@@ -1,4 +1,4 @@
-"""Tasks handed to their node ahead of time: how many, behind whom, what they hold, and how they come back."""
+"""Prefetched array tasks: their number, predecessors and resources, and their revocation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TASKS = 200
 
 
 class Place(Core):
-    """A node of four GPUs; two tasks of an array run there with two each, the rest waits."""
+    """A node of four GPUs on which two tasks of an array run with two GPUs each; the rest waits."""
 
     def __init__(self, *, tasks: int = TASKS) -> None:
         super().__init__("a")
@@ -57,7 +57,7 @@ class Place(Core):
         return self.apply(Planned(aheads=(Ahead(job_id=self.array, behind=behind, tasks=tasks),)))
 
     def handed(self, behind: JobId, *tasks: int) -> list[JobId]:
-        """The ids of these tasks, handed."""
+        """Return the ids of these tasks after prefetching them."""
         return [
             effect.job_id for effect in self.hand(behind, *tasks).effects if isinstance(effect, LaunchShare)
         ]
@@ -204,11 +204,11 @@ def test_nothing_is_handed_that_does_not_fit_the_state(change: str) -> None:
     assert place.hand(behind, *tasks).effects == ()
 
 
-# ---- how many
+# ---- Number of prefetched tasks
 
 
 class Ran:
-    """A succession that has seen a task end that ran so long."""
+    """A succession that has seen a task with this run time end."""
 
     def __init__(self, ran_s: float, *, tasks: int = TASKS) -> None:
         self.place = place = Place(tasks=tasks)
@@ -257,7 +257,7 @@ def test_what_is_left_of_a_moments_work_is_shared_out_at_once() -> None:
     assert len(made.tasks) == 3 // 2
 
 
-# ---- back again
+# ---- Revocation
 
 
 class Asked:

@@ -1,4 +1,6 @@
-"""Who is told what in a pass: on a large site the new ones at once, everybody every TELL_S, and no decision waits for that."""
+"""The explanations of a pass: on a large site new jobs at once, all jobs every TELL_S, and no decision waits
+for them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Site:
         return self.passes.make(self.core.state, self.core.now)
 
     def run(self) -> set[JobId]:
-        """A pass and its commit. Whose words have changed."""
+        """Run and commit a pass. Return the jobs whose explanation changed."""
         made = self.make()
         self.core.apply(Planned(starts=made.starts))
         return set(self.passes.keep(self.core.state, made))
@@ -95,9 +97,7 @@ def test_who_submits_what_cannot_start_is_answered_before_a_pass(asked: dict[str
     core = Core("a")
     outcome = core.apply(Submitted(who=ANN, request=ask(**asked)))
     assert goes_along(core.state, [(None, outcome)]) is along
-    assert goes_along(
-        core.state, [(None, outcome), (None, Outcome())]
-    )  # what else happened may start somebody
+    assert goes_along(core.state, [(None, outcome), (None, Outcome())])  # other events may let a job start
     assert not goes_along(core.state, [(None, None)])
 
 

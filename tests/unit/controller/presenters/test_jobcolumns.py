@@ -1,4 +1,4 @@
-"""Columns of the queue are what rows say, and what Slurm's commands print beyond that."""
+"""The columns of the queue equal the fields of rows, with additional ones for Slurm's commands."""
 
 import msgspec
 import pytest
@@ -32,7 +32,7 @@ from warpdeck.server.selection import Selection
 
 @pytest.fixture
 def core():
-    """A running job with two GPUs, an array that has begun, a held job, one that depends and one that failed."""
+    """A running job with two GPUs, a started array, a held job, a dependent job and a failed one."""
     made = Core("n1", "n2")
     made.state.site = msgspec.structs.replace(made.state.site, licenses=(("matlab", 4),))
     made.runs = made.run(ask("runs", gpus=2, time_limit_s=600))

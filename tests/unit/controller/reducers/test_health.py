@@ -1,4 +1,6 @@
-"""What follows from a node's word on its health: what is drained and what resumes, who is told, who goes back into the queue."""
+"""Effects of a node's health reports: drained and resumed nodes and GPUs, notified jobs, and requeued
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ HOT = wire.Check("thermal", "fail", "throttled by heat for over 60 s", gpu=2, uu
 
 
 class Ward(Core):
-    """A core whose node says how it is."""
+    """A core whose node reports its health."""
 
     def __init__(self, **rules: Any) -> None:
         super().__init__("a")
@@ -49,7 +51,7 @@ class Ward(Core):
         return {drain.uuid: drain.reason for drain in self.node.gpu_drains}
 
     def history(self, job_id: int) -> list[str]:
-        journal = self.store._journal  # the memory store's own
+        journal = self.store._journal  # of the memory store itself
         return [entry.text for entry in journal[self.job(job_id).id]]
 
 
@@ -65,7 +67,7 @@ def xid(number: int, *, gpu: int = 3, code: int = 79, at: float = 2000.0, check:
     )
 
 
-# ---- the node
+# ---- The node
 
 
 def test_a_full_disk_drains_its_node_until_there_is_room() -> None:
@@ -141,7 +143,7 @@ def test_warnings_and_ignored_checks_drain_nothing_and_are_shown() -> None:
     assert shown == [("disk", "fail"), ("thermal", "fail"), ("program", "warn"), ("new", "warn")]
 
 
-# ---- its GPUs
+# ---- Its GPUs
 
 
 def test_a_fault_drains_its_gpu_once_and_for_good() -> None:
@@ -237,7 +239,7 @@ def test_a_start_on_a_gpu_that_was_drained_meanwhile_is_not_made() -> None:
     assert made.starts and core.apply(Planned(starts=made.starts)).effects == ()
 
 
-# ---- the jobs
+# ---- The jobs
 
 
 def test_the_jobs_on_a_gpu_are_told_and_go_on() -> None:
@@ -282,7 +284,7 @@ def test_jobs_on_a_failed_gpu_wait_again_where_site_and_job_want_it() -> None:
     assert core.job(stays).state is JobState.RUNNING
 
 
-# ---- the clock
+# ---- The clock
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Jobs that are held, released and put back into the queue."""
+"""Holding, releasing and requeueing jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request that comes again with its nonce makes nothing more, also after a start of the controller."""
+"""A repeated request with the same nonce creates nothing more, even after a restart of the controller."""
 
 from __future__ import annotations
 

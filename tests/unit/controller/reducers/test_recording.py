@@ -1,4 +1,6 @@
-"""The record of a job's code that comes after the submission: who waits for it, until when, and that it is kept."""
+"""Code snapshots that arrive after the submission: the jobs that wait for one, the deadline, and
+persistence.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def record(core: Core, job: int, *, who: Principal = ANN, snapshot: Snapshot | N
 
 
 def starts(core: Core) -> list[int]:
-    """Whom a pass would start now."""
+    """Return the jobs that a pass would start now."""
     return [start.job_id for start in plan(build_view(core.state, now=core.now), core.now, Settings()).starts]
 
 
@@ -94,7 +96,7 @@ def test_only_the_owner_records_and_only_what_waits_for_it() -> None:
 
 
 def test_the_record_of_a_held_job_calls_for_no_pass() -> None:
-    """Whoever submits held jobs in a loop would wait for one after every few."""
+    """A loop that submits held jobs would wait for a pass after every few."""
     core = Core("a")
     job = submit(core)
     core.apply(Held(who=ANN, jobs=(str(job),)))

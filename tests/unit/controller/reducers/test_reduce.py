@@ -1,4 +1,4 @@
-"""The reducer, event by event: what becomes of jobs, and what is to be done after the commit."""
+"""The reducer, event by event: changes of jobs, and effects after the commit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def labels(core: Core, job_id: int) -> dict[str, JobState]:
     return {job.label(): job.state for job in core.state.array_members(JobId(job_id))}
 
 
-# ---- submit
+# ---- Submission
 
 
 def test_a_submission_gets_the_next_id_and_waits() -> None:
@@ -110,7 +110,7 @@ def test_an_array_is_one_record_until_its_tasks_start() -> None:
     assert core.submit(array(0)) == 2 and core.job(2).label() == "2_0"
 
 
-# ---- plan and start
+# ---- Planning and starts
 
 
 def test_a_start_is_committed_and_then_launched_on_every_node() -> None:
@@ -184,7 +184,7 @@ def test_tasks_start_as_jobs_of_their_own_and_the_last_takes_the_arrays_record()
     assert {job.state for job in members} == {JobState.RUNNING}
 
 
-# ---- ends
+# ---- Ends
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_launch_that_is_refused_fails_the_job_with_its_reason() -> None:
     assert (job.state, job.exit.cause, job.exit.message) == (JobState.FAILED, "launch_failed", "no such user")
 
 
-# ---- words that come twice, late, or from nowhere
+# ---- Repeated, late and unexpected messages
 
 
 def test_a_repeated_report_changes_nothing() -> None:
@@ -286,7 +286,7 @@ def test_a_stranger_is_killed_and_a_strangers_end_is_forgotten() -> None:
     assert not core.state.jobs
 
 
-# ---- cancel, hold, release, requeue
+# ---- Cancel, hold, release, requeue
 
 
 def test_cancel_of_a_waiting_job_is_its_end() -> None:
@@ -367,7 +367,7 @@ def test_one_bad_name_does_not_keep_the_others() -> None:
     assert core.apply(Cancelled(who=ROOT, jobs=(str(theirs),))).labels
 
 
-# ---- the transaction
+# ---- The transaction
 
 
 def test_a_transaction_that_is_undone_leaves_no_trace() -> None:

@@ -1,4 +1,4 @@
-"""The reducer when nodes are lost, come back, reboot, are drained or removed: what becomes of their jobs."""
+"""The reducer when nodes are lost, reconnect, reboot, are drained or removed: the effect on their jobs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_a_rebooted_node_fails_or_requeues_its_jobs(requeue: bool, records: str)
 
 
 def test_what_only_held_a_part_of_a_rebooted_node_is_gone_with_it_and_let_go() -> None:
-    """An allocation of salloc's, or a share of a gang without the batch script: the agent has its record yet."""
+    """An allocation of salloc, or a share of a gang without the batch script, of which the agent still has a
+    record.
+    """
     core = Core("a", "b")
     job_id = core.run(ask(nodes=2, requeue=False))
     core.lose("b")
@@ -142,11 +144,11 @@ def test_a_job_gets_gpus_that_are_linked_as_the_agent_says() -> None:
     assert given == [(0,), (1, 3)], "0 and 2 are linked, and 0 is taken"
 
 
-# ---- what is written down of it for looks into the past
+# ---- History of node states
 
 
 def conditions(core: Core) -> list[Condition]:
-    """What the store has of the only node now."""
+    """Return the stored conditions of the only node."""
     return done(core.store.conditions(core.now))
 
 

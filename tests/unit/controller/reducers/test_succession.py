@@ -1,4 +1,6 @@
-"""Array tasks that follow each other in one place without a planning pass: only where a pass would decide the same."""
+"""Array tasks that succeed each other in one slot without a planning pass, but only where a pass would decide
+the same.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ ARRAY = ArraySpec(ranges=((1, 9, 1),))
 
 
 class Line(Core):
-    """An array of nine on a node with room for two at a time, of which a pass has started the first two."""
+    """An array of nine tasks on a node with two slots, whose first two tasks a pass has started."""
 
     def __init__(self) -> None:
         super().__init__("a")
@@ -26,7 +28,7 @@ class Line(Core):
         self.pass_over()
 
     def pass_over(self) -> Plan:
-        """A pass, which is remembered; what it starts runs."""
+        """Run a pass that the controller remembers. Started jobs run."""
         made = plan(build_view(self.state, now=self.now), self.now, Settings())
         self.succession.learn(self.state, made, self.now)
         self.launch(self.apply(Planned(starts=made.starts)).effects)
@@ -36,7 +38,7 @@ class Line(Core):
         return [job.id for job in self.state.jobs.values() if job.state is JobState.RUNNING]
 
     def end_one(self) -> Reported:
-        """The first one that runs ends; the event."""
+        """End the first running task, and return the event."""
         job = self.job(self.running()[0])
         said = self.agents[NodeName("a")].end((job.id, job.restarts))
         self.told("a", said)

@@ -1,4 +1,6 @@
-"""Nodes on which one launch after the other ends at once: they take no more jobs, unless it may be the users' own doing."""
+"""Nodes on which many launches fail immediately: they accept no more jobs, unless the users themselves may be
+the cause.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ USERS = [Principal(user=name, uid=uid) for uid, name in enumerate(("ann", "bob",
 
 
 def runs(core: Core, who: Principal, *, seconds: float = 0.5, **facts: object) -> None:
-    """A job of that user begins on the node and ends so."""
+    """Start a job of that user on the node, and end it in this way."""
     job_id = core.run(ask(), who)
     began, core.now = core.now, core.now + seconds
     core.end(job_id, started_at=began, ended_at=core.now, **facts)

@@ -1,4 +1,6 @@
-"""Suspended jobs: what they keep, who lets them go on, and what is put right when an order was lost. Holds of admins."""
+"""Suspended jobs: the resources they keep, their resumption, and the repair of lost orders. Holds by
+admins.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
 
 def push(core: Core, job_id: int, *, mode: str = "suspend", **fields: Any) -> Outcome:
-    """The planner has the job leave for another."""
+    """Let the planner preempt the job."""
     order = Preempt(
         job_id=JobId(job_id), for_job_id=JobId(99), mode=mode, grace_s=20, sentence="makes room", **fields
     )
@@ -202,7 +204,7 @@ def test_a_job_that_is_preempted_for_good_ends_so() -> None:
     assert core.job(job_id).state is JobState.PREEMPTED
 
 
-# ---- times
+# ---- Times
 
 
 def test_a_job_that_cannot_end_before_its_deadline_any_more_ends() -> None:
@@ -234,7 +236,7 @@ def test_a_job_that_takes_less_time_starts_before_a_reservation_and_is_warned_in
     assert (launch.time_limit_s, launch.warn_signal, launch.warn_before_s) == (job.time_limit_s, 10, 60.0)
 
 
-# ---- holds
+# ---- Holds
 
 
 def test_a_hold_of_an_admin_is_released_by_admins_only() -> None:

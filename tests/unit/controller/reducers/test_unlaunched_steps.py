@@ -1,4 +1,6 @@
-"""Steps of which the controller was killed before it told their nodes: they begin once it is back, and never twice."""
+"""Steps whose launch was not sent before the controller was killed: they start when it is back, and never
+twice.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ A, B = NodeName("a"), NodeName("b")
 
 
 def asked_for() -> tuple[Core, JobId]:
-    """A running job with a step that its node has not heard of."""
+    """Return a running job with a step that its node does not know yet."""
     core = Core("a")
     job_id = core.run(ask())
     core.apply(StepAsked(who=ANN, job_id=job_id, ask=StepAsk(name="s", argv=("true",)), cwd="/", first=A))
@@ -23,7 +25,7 @@ def asked_for() -> tuple[Core, JobId]:
 
 
 def come_back(core: Core, *steps: stepwire.StepReport) -> list[LaunchStep]:
-    """The steps that a controller orders whose node comes up and tells of these."""
+    """Return the steps that the controller launches when the node reconnects and reports these."""
     core.lose("a")
     agent = core.agents[A].welcome()
     welcome = wire.Welcome(build="b", inventory=agent.inventory, jobs=agent.jobs, steps=list(steps))

@@ -1,4 +1,4 @@
-"""Jobs whose records could not be read: what still runs of them goes on, and nobody gets what it holds."""
+"""Jobs with unreadable records: running parts continue, and their resources are given to no other job."""
 
 from __future__ import annotations
 

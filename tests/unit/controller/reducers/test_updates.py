@@ -1,4 +1,4 @@
-"""Jobs that are changed after their submission: what of which job, by whom, and that it is still so after a restart."""
+"""Changes of submitted jobs: which fields of which jobs, by which users, and that they survive a restart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def update(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> O
 
 
 def change(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> Outcome:
-    """An update that must be made."""
+    """Make an update that must succeed."""
     outcome = update(core, job, who, **fields)
     assert not outcome.errors
     return outcome
@@ -46,7 +46,7 @@ def refusal(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> 
 
 
 def kept(core: Core, job_id: int) -> Job:
-    """The job as a restarted controller finds it."""
+    """Return the job as a restarted controller loads it."""
     return core.reload().jobs[JobId(job_id)]
 
 
@@ -198,7 +198,7 @@ def test_a_job_that_is_starting_has_no_end_to_be_moved() -> None:
 
 
 def test_a_limit_is_moved_no_further_than_one_may_ask_for() -> None:
-    """What the types do not take the store would not read again."""
+    """The store could not read a value that the types reject."""
     core = Core("a")
     job_id = core.submit(ask(hold=True, time_limit_s=MAX_LIMIT_S - 60))
     change(core, job_id, time_limit_more_s=60)
@@ -215,7 +215,7 @@ def test_a_running_jobs_nice_priority_and_mails_count_from_its_next_start_on() -
     change(core, job_id, ANN, nice=6, mail_types=("END",), mail_user="ann@lab")
     request = kept(core, job_id).request
     assert (request.nice, request.priority, request.mail_types, request.mail_user) == (
-        0,  # while a priority is set it counts for nothing
+        0,  # without effect while a priority is set
         7,
         ("END",),
         "ann@lab",

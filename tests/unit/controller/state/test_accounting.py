@@ -1,4 +1,4 @@
-"""What was used is counted anew each minute, and at once where a job ends."""
+"""Usage is counted each minute, and immediately when a job ends."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_budget_of_minutes_is_never_overrun_however_the_counts_fall() -> None:
         core.state.site = core.state.accounting.charged(core.state, rules, now=core.now)
         core.submit(ask(account="lab", time_limit_s=600))
         core.launch(core.plan().effects)
-        core.now += 37 + step  # between the counts, which come each minute
+        core.now += 37 + step  # between the counts, which happen each minute
         for job_id in list(core.state.index.active):
             ends = core.job(job_id).ends_by_unix()
             if ends is not None and ends <= core.now:

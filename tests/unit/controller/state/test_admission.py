@@ -1,4 +1,4 @@
-"""Submissions against the rules and the nodes as they are when it is asked."""
+"""Submissions are checked against the current rules and nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Dependencies: what holds, what waits, what can never be, for every kind, for arrays, for , and ?."""
+"""Dependencies of every kind: satisfied, waiting and impossible ones, with arrays, and joined by "," and
+"?".
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from warpdeck.notation.values.dependencies import parse_dependencies
 
 
 def on(text: str, **fields: Any) -> Any:
-    """A request that depends as the text says."""
+    """Return a request with these dependencies."""
     return ask(dependencies=msgspec.convert(parse_dependencies(text), Dependencies), **fields)
 
 
 def verdict(core: Core, job_id: int) -> str:
-    """ "starts", or the reason code of the next pass."""
+    """Return "starts", or the reason code of the next pass."""
     starts = core.plan().effects
     if any(getattr(effect, "job_id", 0) == job_id for effect in starts):
         return "starts"
@@ -215,7 +217,7 @@ def test_the_tasks_of_a_singleton_array_do_not_wait_for_each_other() -> None:
 
 
 def tasks_of(core: Core, array_id: int) -> dict[int, JobState]:
-    """The tasks that are jobs of their own, by number."""
+    """Return the tasks that have records of their own, by number."""
     members = core.state.array_members(JobId(array_id))
     return {job.array_task_id: job.state for job in members if job.array_task_id is not None}
 

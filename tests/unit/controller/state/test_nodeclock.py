@@ -1,4 +1,4 @@
-"""Accounts are kept by the controller's clock, whatever the nodes' say."""
+"""Accounting uses the controller's clock, whatever the nodes' clocks say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ HOUR = 3600.0
 
 
 def ran(core: Core, *, began: float, ended: float, took: float) -> tuple[float, float]:
-    """When a job began and ended, of which the node says this; it took so long on our clock."""
+    """Return start and end of a job with these times by the node's clock; it took `took` seconds by our
+    clock.
+    """
     job_id = core.submit()
     core.plan()
     core.told("a", wire.JobReport(job_id, 0, phase="running", started_at=began))

@@ -1,4 +1,6 @@
-"""What did not change between two passes is the same object, so that nobody works it out again."""
+"""Parts of the view that did not change between two passes are the same object, so that they are not
+recomputed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A launch that was ordered and never reported: asked for again on a node that stayed up, given up on one that rebooted."""
+"""A launch that was sent and never reported is sent again to a node that stayed up, and fails on one that
+rebooted.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ JOB = JobId(7)
 
 
 def settle(boot_id: str) -> tuple[Job, list[LaunchShare]]:
-    """What becomes of the launch when the node's agent comes back without a record of it."""
+    """Return the result when the node's agent reconnects without a record of the launch."""
     state = State()
     txn = Transaction(state, 100.0)
     txn.put_node(Node(name=NAME, cpus=4, mem_bytes=1, boot_id="first"))

@@ -1,4 +1,4 @@
-"""When something that comes again comes: on the calendar, through changes of the clock, however long ago it began."""
+"""Times of recurring reservations: by the calendar, across clock changes, however long ago they began."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_nothing_comes_before_the_first() -> None:
 
 
 def recurring(repeat: Repeat) -> tuple[Core, float]:
-    """A site with one node, and ten minutes of it reserved again and again, from half an hour from now on."""
+    """Return a site with one node and a recurring reservation of ten minutes that starts in half an hour."""
     core = Core("a")
     begin = core.now + 1800
     made = Reservation(name="class", start_unix=begin, end_unix=begin + 600, users=("ann",), repeat=repeat)
