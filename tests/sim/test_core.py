@@ -153,7 +153,7 @@ async def test_dependencies_hold_and_failures_are_final() -> None:
         await until(controller, lambda: jobs[any_end.id].is_finished and jobs[success.id].is_finished)
         ended = jobs[success.id]
         assert ended.state is JobState.CANCELLED and ended.exit is not None
-        assert "needs job" in ended.exit.message
+        assert "depends on the success of job" in ended.exit.message
 
 
 async def test_cancel_hold_release_and_requeue() -> None:

@@ -106,7 +106,7 @@ async def test_what_depends_on_a_failure_ends_unless_it_asks_to_stay() -> None:
         await until(controller, lambda: jobs[ends.id].is_finished)
         ended = jobs[ends.id]
         assert ended.state is JobState.CANCELLED and ended.exit is not None
-        assert "to succeed" in ended.exit.message
+        assert "depends on the success of job" in ended.exit.message
         await until(controller, lambda: stays.id in controller.state.planned.pending_reasons)
         await until(
             controller,

@@ -80,7 +80,7 @@ def test_rules_hold_at_submission_and_a_reload_changes_them(home: Home) -> None:
     home.ok("up")
     assert submit(home).returncode == 0
     assert submit(home, "-p", "mine").returncode == 0
-    assert "partition theirs is not for user" in submit(home, "-p", "theirs").stderr
+    assert "partition theirs does not admit user" in submit(home, "-p", "theirs").stderr
     assert "partition all allows" in submit(home, "-t", "2:00:00").stderr
     write(home, rules.replace("1:00:00", "3:00:00"))
     assert home.ok("config", "reload") == 'partitions.all.max_time: "1:00:00" -> "3:00:00"\n'
@@ -153,7 +153,7 @@ def test_an_imported_site_passes_the_check(home: Home, short_tmp: Path) -> None:
     argv += ["--gres", str(SITES / "gres.conf"), "--sacctmgr", str(SITES / "physics.cfg")]
     done = home.run(*argv, "--sacctmgr", str(SITES / "qos.txt"), "--out", str(made))
     assert done.returncode == 0, done.stderr
-    assert "JobSubmitPlugins: there are no submit plugins" in done.stderr
+    assert "JobSubmitPlugins: submit plugins are not supported" in done.stderr
     assert done.stdout == f"{made}: 4 partitions, 3 QoS, 3 accounts, 3 users, 0 reservations\n"
     assert home.ok("config", "check", str(made)).startswith("ok: 4 partitions")
     again = home.run(*argv, "--out", str(made))

@@ -195,7 +195,7 @@ def test_a_home_without_space_is_said(home: Home, lab: Lab) -> None:
     folder = lab.add_user(1, "full")
     with lab.small_disk(1, str(folder), size="16k"):
         said = refusal(home, f"full@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
-    assert "cannot be copied" in said and "No space left on device" in said
+    assert "cannot copy the agent" in said and "No space left on device" in said
 
 
 def test_an_alias_with_user_port_and_key_of_ssh_config_works(home: Home, lab: Lab) -> None:

@@ -127,9 +127,9 @@ def test_a_session_outlives_its_client(home: Home, verb: Verb) -> None:
 def test_a_session_outlives_the_controller_and_its_client_comes_back(home: Home, verb: Verb) -> None:
     session = shell(verb)
     home.kill_controller()
-    session.until("Trying again")
+    session.until("Reconnecting")
     home.ok("up", "--no-local-node")
-    session.until("back again")
+    session.until("reconnected")
     session.type("echo two-$((1+1))\n")
     session.until("two-2")
     session.type("exit 6\n")
@@ -140,7 +140,7 @@ def test_a_session_outlives_the_agent_and_its_client_comes_back(home: Home, verb
     session = shell(verb)
     agent = lab.agent(1)
     lab.on(1, "kill", "-9", str(agent))
-    session.until("back again")
+    session.until("reconnected")
     session.type("echo three-$((1+2))\n")
     session.until("three-3")
     session.type("exit 4\n")
@@ -153,7 +153,7 @@ def test_a_session_outlives_the_link_and_its_client_comes_back(home: Home, verb:
     session.until("\n")
     lab.sh("sshd", "1", "stop")
     lab.sh("sshd", "1", "start")
-    session.until("back again", timeout_s=90)
+    session.until("reconnected", timeout_s=90)
     session.until("four-4")
     session.type("exit 3\n")
     assert session.ended() == 3
@@ -162,7 +162,7 @@ def test_a_session_outlives_the_link_and_its_client_comes_back(home: Home, verb:
 def test_who_waits_for_a_lost_session_can_leave(home: Home, verb: Verb) -> None:
     session = shell(verb)
     home.kill_controller()
-    session.until("Trying again")
+    session.until("Reconnecting")
     session.type("~.")
     assert session.ended() == 0
     home.ok("up", "--no-local-node")

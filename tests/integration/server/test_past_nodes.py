@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.core import Agent, ask
-from tests.support.served import QuietFleet, Raw, Served, served
+from tests.support.served import Raw, Served, served
 
 from warpdeck.base.errors import RemoteError
 from warpdeck.controller.events.events import NodeDrained, NodeLost, NodeResumed, NodeUp, Requeued, Submitted
@@ -266,13 +266,12 @@ async def test_nodes_are_asked_a_few_at_a_time_and_wait_for_none_but_themselves(
     turn, asked = 0, []
     answers = asyncio.Event()
 
-    class Slow(QuietFleet):
-        async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
-            asked.append(turn)
-            if len(asked) == 13:
-                answers.set()
-            await answers.wait()
-            return measured(*four())
+    async def moment(name: NodeName, *, at_unix: float) -> wire.Moment:
+        asked.append(turn)
+        if len(asked) == 13:
+            answers.set()
+        await answers.wait()
+        return measured(*four())
 
     def next_turn() -> None:
         nonlocal turn
@@ -280,7 +279,7 @@ async def test_nodes_are_asked_a_few_at_a_time_and_wait_for_none_but_themselves(
         if not answers.is_set():
             asyncio.get_running_loop().call_soon(next_turn)
 
-    site.controller.fleet = Slow()
+    monkeypatch.setattr(site.fleet, "moment", moment)
     next_turn()
     rows = await nodes_at(raw, time.time())
     assert [row["unknown"] for row in rows] == [""] * 13
