@@ -68,7 +68,7 @@ def test_a_folder_without_code_is_said_in_the_jobs_history_and_keeps_nothing_wai
     detail = home.json("show", str(job))
     assert (detail["row"]["state"], detail["snapshot"]) == ("COMPLETED", None)
     assert any(
-        event["text"].startswith("no snapshot of /: it is no code folder") for event in detail["events"]
+        event["text"].startswith("no snapshot of /: not a code folder") for event in detail["events"]
     )
 
 

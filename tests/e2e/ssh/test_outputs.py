@@ -185,7 +185,7 @@ def test_a_path_that_can_never_be_written_is_said_and_the_log_stays_readable(
     eventually(lambda: "Not a directory" in history(home, job), what="it is said")
     os.mkfifo(short_tmp / "pipe")
     job = submit(home, short_tmp, "echo hello", "-o", "pipe")
-    eventually(lambda: "cannot be written" in history(home, job), what="it is said")
+    eventually(lambda: "cannot write its output" in history(home, job), what="it is said")
 
 
 def test_answers_of_an_executor_come_from_nodes_that_share_no_folder(home: Home, short_tmp: Path) -> None:
