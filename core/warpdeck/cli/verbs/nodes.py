@@ -34,15 +34,7 @@ def _parser() -> Arguments:
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     add = verbs.add_parser("add", help="add a host over SSH, or this machine as `local`")
-    add.add_argument("target", metavar="[USER@]HOST[:PORT]")
-    add.add_argument("--name", default="", help="name of the node; default: the host name")
-    add.add_argument(
-        "--accept-host-key",
-        default="",
-        metavar="FINGERPRINT",
-        help="accept an unknown host key with this fingerprint",
-    )
-    add.set_defaults(run=_add)
+    _describe_add(add)
     ls = verbs.add_parser("ls", help="list the nodes")
     ls.set_defaults(run=_ls)
     show = verbs.add_parser("show", help="show a node with its GPUs and their processes")
@@ -79,6 +71,18 @@ def _parser() -> Arguments:
     for each in (add, ls, show, check, drain, resume, remove):
         each.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _describe_add(add: argparse.ArgumentParser) -> None:
+    add.add_argument("target", metavar="[USER@]HOST[:PORT]")
+    add.add_argument("--name", default="", help="name of the node; default: the host name")
+    add.add_argument(
+        "--accept-host-key",
+        default="",
+        metavar="FINGERPRINT",
+        help="accept an unknown host key with this fingerprint",
+    )
+    add.set_defaults(run=_add)
 
 
 def _add(client: SyncClient, args: argparse.Namespace) -> int:

@@ -36,6 +36,16 @@ def _parser() -> Arguments:
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     create = verbs.add_parser("create", help="create a reservation")
+    _describe_create(create)
+    remove = verbs.add_parser("rm", help="remove a reservation")
+    remove.add_argument("name", metavar="NAME")
+    remove.set_defaults(run=_remove)
+    for each in (create, remove):
+        each.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _describe_create(create: argparse.ArgumentParser) -> None:
     create.add_argument("name", metavar="NAME")
     create.add_argument("--nodes", default="", metavar="LIST", help="nodes, or ALL; optional with --tres")
     create.add_argument(
@@ -75,12 +85,6 @@ def _parser() -> Arguments:
         help="replace the existing reservation; omitted options keep their values",
     )
     create.set_defaults(run=_create)
-    remove = verbs.add_parser("rm", help="remove a reservation")
-    remove.add_argument("name", metavar="NAME")
-    remove.set_defaults(run=_remove)
-    for each in (create, remove):
-        each.add_argument("--json", action="store_true", help="print JSON")
-    return parser
 
 
 def _create(client: SyncClient, args: argparse.Namespace) -> int:
