@@ -84,30 +84,12 @@ class LaunchRegistry:
             on_loss=lambda: detection.supervisor_lost(),
         )
         gate = StartGate(lambda request, words: remark((request.job_id, request.restarts), words))
-        setup = LaunchSetup(
-            node, gate, jobs_on_gpu=self.launches.jobs_on_gpu, own_paths=(spool.path, own_path())
-        )
-        launcher = Launcher(
-            spool, trees, setup, self._supervision, ports=node.ports, pool=pool, children=children
-        )
+        launcher = self._build_launcher(trees, gate, pool=pool, children=children)
         self.steps = StepRegistry(
             spool, self.launches.find, tell, node=node, pool=pool, memory=memory, children=children
         )
         self._orphans = self._watch_orphans()
-        teardown = Teardown(
-            pool,
-            node,
-            RemainingProcesses(self._orphans),
-            remark=remark,
-            on_free=lambda launch: self.queue.resources_are_free(launch),
-        )
-        ending = Ending(
-            pool,
-            teardown,
-            tell,
-            notices=notices,
-            on_free=lambda launch: self.queue.resources_are_free(launch),
-        )
+        ending = self._build_ending(pool, tell, notices=notices, remark=remark)
         killing = Killing(signals, notices, ending)
         limits = LimitEnforcement(signals, memory, killing.kill)
         detection = EndDetection(
@@ -137,6 +119,30 @@ class LaunchRegistry:
         )
         install(spool.file(START), SCRIPT)
         install(spool.file(TASKS), FANOUT)
+
+    def _build_launcher(
+        self, trees: TreeStore, gate: StartGate, *, pool: ThreadPoolExecutor, children: UserChildren
+    ) -> Launcher:
+        own_paths = (self._spool.path, own_path())
+        setup = LaunchSetup(self.node, gate, jobs_on_gpu=self.launches.jobs_on_gpu, own_paths=own_paths)
+        return Launcher(
+            self._spool, trees, setup, self._supervision, ports=self.node.ports, pool=pool, children=children
+        )
+
+    def _build_ending(
+        self,
+        pool: ThreadPoolExecutor,
+        tell: Callable[[Any], None],
+        *,
+        notices: Notices,
+        remark: Callable[[Key, str], None],
+    ) -> Ending:
+        def on_free(launch: LocalLaunch) -> None:
+            self.queue.resources_are_free(launch)
+
+        processes = RemainingProcesses(self._orphans)
+        teardown = Teardown(pool, self.node, processes, remark=remark, on_free=on_free)
+        return Ending(pool, teardown, tell, notices=notices, on_free=on_free)
 
     async def find_begun(self, job_id: int, restarts: int) -> Optional[LocalLaunch]:
         """Return a launch for a request from one of its processes, or None.
