@@ -160,7 +160,7 @@ class GpuReader:
 
     def _read_one(self, card: Card, with_processes: bool) -> GpuSample:
         began, index, handle = self._clock(), card.index, card.handle
-        utilisation = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        utilization = self._ask("nvmlDeviceGetUtilizationRates", handle)
         total, used = self._memory(handle)
         power = self._ask("nvmlDeviceGetPowerUsage", handle)
         temperature = self._ask("nvmlDeviceGetTemperature", handle, 0)
@@ -173,13 +173,13 @@ class GpuReader:
             return GpuSample(index=index, error="the driver took too long to answer")
         return GpuSample(
             index=index,
-            util_pct=getattr(utilisation, "gpu", None),
+            util_pct=getattr(utilization, "gpu", None),
             mem_used_bytes=used,
             power_w=None if power is None else power / 1000.0,
             temp_c=temperature,
             processes=self._processes.get(index, []),
             unexplained_bytes=self._unexplained.get(index, 0),
-            error="" if used is not None or utilisation is not None else "the GPU does not answer",
+            error="" if used is not None or utilization is not None else "the GPU does not answer",
             links=links,
         )
 
@@ -192,10 +192,10 @@ class GpuReader:
         for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
             for process in self._ask(call, handle) or ():
                 found[process.pid] = max(found.get(process.pid, 0), process.usedGpuMemory or 0)
-        utils = self._utilisation(handle) if len(found) > 1 else {}
+        utils = self._utilization(handle) if len(found) > 1 else {}
         return [self._describe(pid, mem, utils.get(pid)) for pid, mem in sorted(found.items())]
 
-    def _utilisation(self, handle: Any) -> Dict[int, int]:
+    def _utilization(self, handle: Any) -> Dict[int, int]:
         """Return the utilization of the GPU by process in percent, over the last seconds.
 
         Useful if several processes share the GPU.

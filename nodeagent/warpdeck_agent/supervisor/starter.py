@@ -29,8 +29,9 @@ START = "gate.sh"
 """The name of the file with SCRIPT in the agent's folder. A supervisor may be of an earlier build, so a new
 order of arguments needs a new file name.
 """
-SCRIPT = r"""# this file, working folder, input, output, errors ("" joins them), append|truncate, exec|here; then the command, or
-# the arguments of a script that $0 names. No variables: one of the user's may have the same name.
+SCRIPT = r"""# Arguments: this file, the working folder, the files for input, output and errors ("" joins errors to the output),
+# append|truncate, exec|here, then the command, or the arguments of the script that $0 names.
+# The shell sets no variables of its own, because a variable of the user may have the same name.
 exec 2>/dev/null
 read -r WARPDECK_GO && [ "$WARPDECK_GO" = go ] || exit 1
 unset WARPDECK_GO

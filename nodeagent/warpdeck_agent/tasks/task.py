@@ -33,10 +33,12 @@ OUTPUTS = {OUT: "out", ERR: "err"}
 USAGE_BYTES = 512
 MAX_HOOKS = 2
 """The most prologs of a task, and the most epilogs: the site's and the user's."""
-TASK_SCRIPT = r"""# folder, working folder, the folder if that is not there, prologs, epilogs; then the command. Its input comes as our
-# standard output. A prolog's words are carried out where the task's own process begins. It runs in the foreground: what a shell
-# starts with & ignores SIGINT for ever. What a shell says of how its child has died is nothing of the task's. Its variables must
-# not be called as any of the task's own, which would be changed.
+TASK_SCRIPT = r"""# Arguments: the task's folder, the working folder, the folder to use if that does not exist,
+# two prologs, two epilogs, then the command. The command's input is the descriptor of our standard output.
+# The lines that a prolog prints are applied in the process that becomes the task.
+# The task runs in the foreground, because a program that a shell starts with & ignores SIGINT.
+# The shell's own messages about the end of its child are dropped, because they are not output of the task.
+# The names of the shell's variables begin with WARPDECK_, so that they differ from the variables of the task.
 WARPDECK_DIR=$1 WARPDECK_CWD=$2 WARPDECK_OTHER=$3
 WARPDECK_BEFORE=$4 WARPDECK_THEN_BEFORE=$5 WARPDECK_AFTER=$6 WARPDECK_THEN_AFTER=$7
 shift 7
