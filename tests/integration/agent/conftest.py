@@ -1,4 +1,4 @@
-"""Agents for the tests of this folder."""
+"""Fixtures that start agents for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.support.agent import AgentProcess
 from warpdeck.fleet.build import build_zipapp
 
 PYTHON = "/usr/bin/python3"
-"""One that every user may run, which the tests' own may not be."""
+"""A Python that every user may run; other users may be unable to run the Python of the tests."""
 ADA, BOB, LAB = (61_000 + 3 * (os.getpid() % 1000) + each for each in range(3))
-"""Nobody else's on a machine where several test runs go on at once."""
+"""Ids derived from the pid, so that several test runs on one machine use different ones."""
 WITH_ACCOUNTS = 'mount --bind "$0/passwd" /etc/passwd && mount --bind "$0/group" /etc/group && exec "$@"'
-"""Users of the test's own, in a mount namespace of the agent's own."""
+"""Mount the test's user accounts in the agent's own mount namespace, then run the command."""
 MakeAgent = Callable[..., AgentProcess]
 
 
 @pytest.fixture
 def make_agent(short_tmp: Path) -> Iterator[MakeAgent]:
-    """Makes agents, each with a folder of its own; all are ended with the test."""
+    """A function that makes agents, each with its own folder. All of them are ended after the test."""
     made: list[AgentProcess] = []
 
     def make(name: str = "node", **environ: str) -> AgentProcess:
@@ -39,7 +39,7 @@ def make_agent(short_tmp: Path) -> Iterator[MakeAgent]:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[AgentProcess]:
-    """One agent for all tests of a module that leave it as they found it; each takes new job ids."""
+    """One agent for all tests of a module that leave it unchanged. Each test uses new job ids."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder:
         made = AgentProcess(Path(folder) / "agent")
         made.start()
@@ -49,7 +49,7 @@ def shared() -> Iterator[AgentProcess]:
 
 @pytest.fixture
 def agent(make_agent: MakeAgent) -> AgentProcess:
-    """One agent that runs and has a controller."""
+    """A started agent with a controller."""
     made = make_agent()
     made.start()
     return made
@@ -57,19 +57,19 @@ def agent(make_agent: MakeAgent) -> AgentProcess:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in's folder."""
+    """The folder of the stand-in NVML library."""
     return build_fake_nvml(tmp_path_factory.mktemp("nvml")).parent
 
 
 class Gpus:
-    """An agent's driver: what its state file says, it shows."""
+    """A stand-in GPU driver that reports the content of its state file."""
 
     def __init__(self, library: Path, folder: Path) -> None:
         self.state = folder / "nvml.state"
         self.environ = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_STATE": str(self.state)}
 
     def show(self, *lines: str) -> None:
-        """Makes the driver say this from now on."""
+        """Replace the state that the driver reports."""
         new = self.state.with_suffix(".new")
         new.write_text("driver 550.54.15\n" + "\n".join(lines) + "\n")
         os.replace(new, self.state)
@@ -82,7 +82,10 @@ def gpus(library: Path, short_tmp: Path) -> Iterator[Gpus]:
 
 @contextlib.contextmanager
 def agent_of_root(folder: Path, *first: str, **environ: str) -> Iterator[AgentProcess]:
-    """A root agent on a node with the users ada (also in the group lab) and bob. `first`: the words that run all of it."""
+    """Run a root agent on a node with the users ada and bob; ada is also in the group lab.
+
+    The command in `first` runs the agent.
+    """
     folder.chmod(0o711)
     passwd = [f"{name}:x:{uid}:{uid}::/tmp:/bin/sh" for name, uid in (("ada", ADA), ("bob", BOB))]
     groups = [f"ada:x:{ADA}:", f"bob:x:{BOB}:", f"lab:x:{LAB}:ada"]

@@ -1,4 +1,4 @@
-"""Jobs in containers: by a real Podman, and by the words that Apptainer and Enroot would be given."""
+"""Jobs in containers: with a real Podman, and the command lines for Apptainer and Enroot."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_images_are_named_as_pyxis_names_them(text: str, podman: str, apptainer:
 
 @pytest.fixture
 def tools(short_tmp: Path) -> Path:
-    """A folder of runtimes that only note their words, one argument a line."""
+    """A folder of stand-in container runtimes that only record their arguments, one per line."""
     for name in ("enroot", "apptainer", "podman"):
         program = short_tmp / name
         program.write_text(
@@ -74,7 +74,7 @@ def tools(short_tmp: Path) -> Path:
 
 
 def said(tools: Path, asked: Container, setting: Setting = SETTING, *, runtime: str) -> list[list[str]]:
-    """What the runtime was told, call by call, when the node has no other."""
+    """Return the command line of each call of the runtime, on a node that has no other runtime."""
     for name in ("enroot", "apptainer", "podman"):
         if name != runtime:
             (tools / name).unlink(missing_ok=True)
@@ -176,19 +176,19 @@ if grep -q ' - cgroup ' /proc/self/mountinfo; then
 fi
 exec "$@"
 """
-"""crun does not work where controllers are in both kinds of hierarchy at once."""
+"""Leave one cgroup hierarchy mounted: crun fails if controllers are in both kinds of hierarchy."""
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An unpacked image: a shell, what it needs, and a mark."""
+    """An unpacked image with a shell, the files that the shell needs, and a marker file."""
     folder = tmp_path_factory.mktemp("image") / "root"
     make_image(folder)
     return folder
 
 
 def make_image(folder: Path) -> None:
-    """An unpacked image: a shell, what it needs, and a mark."""
+    """Create an unpacked image with a shell, the files that the shell needs, and a marker file."""
     for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "run"):
         (folder / name).mkdir(parents=True)
     shell = os.path.realpath("/bin/sh")
@@ -203,7 +203,7 @@ def make_image(folder: Path) -> None:
 
 @pytest.fixture
 def agent(make_agent: MakeAgent, short_tmp: Path) -> Iterator[AgentProcess]:
-    """An agent on a node with Podman, whose images are the test's own."""
+    """An agent on a node with Podman and one kind of cgroup hierarchy."""
     program = ["unshare", "--mount", "sh", "-c", ONE_HIERARCHY, "sh", *FROM_SOURCE]
     made = AgentProcess(short_tmp / "agent", program=program)
     made.start()
@@ -212,7 +212,7 @@ def agent(make_agent: MakeAgent, short_tmp: Path) -> Iterator[AgentProcess]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Of a job whose Podman keeps everything in the test's folder."""
+    """Return the environment of a job whose Podman keeps all of its data in the test's folder."""
     conf = folder / "storage.conf"
     conf.write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/store"\nrunroot = "{folder}/run"\n')
     return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "CONTAINERS_STORAGE_CONF": str(conf), "WORD": "a b"}
@@ -254,7 +254,9 @@ def test_a_container_is_held_by_the_jobs_groups_and_ends_with_the_job(
 
 
 def pack_image(root: Path, folder: Path) -> dict[str, str]:
-    """The image under a name of its own in Podman's store; the environment of jobs that see it there."""
+    """Import the image into Podman's store under a name; return the environment of jobs that use that
+    store.
+    """
     env, packed = environment(folder), folder / "root.tar"
     subprocess.run(["tar", "-C", str(root), "-cf", str(packed), "."], check=True, timeout=60)
     words = ["podman", "--cgroup-manager=cgroupfs", "import", "-q", str(packed), "localhost/wdtest"]
@@ -286,7 +288,7 @@ def test_an_image_that_is_not_there_fails_the_job_with_the_runtimes_words(
 def step(
     agent: AgentProcess, folder: Path, words: str, *, number: int, tasks: int, **asked: Any
 ) -> list[str]:
-    """What each task of a step of job 1 prints, once all have ended well."""
+    """Run a step of job 1 and return the output of each task, after all tasks have succeeded."""
     agent.link.send(
         steps.StepLaunch(
             job_id=1,
@@ -306,7 +308,7 @@ def step(
 
 
 def left(folder: Path) -> list[str]:
-    """The containers that Podman knows."""
+    """Return the containers that Podman knows."""
     argv = ["podman", "ps", "--all", "--format", "{{.Names}}"]
     done = subprocess.run(
         argv, env=environment(folder), capture_output=True, text=True, check=True, timeout=60
@@ -346,7 +348,7 @@ def test_what_a_killed_job_left_of_its_container_goes_when_the_next_begins(
     assert len(left(short_tmp)) == 1, "nobody was left to remove it"
     words = ["unshare", "--mount", "sh", "-c", ONE_HIERARCHY, "sh", "/bin/sh", "-c", STALE]
 
-    def sweep() -> bool:  # Podman counts ages in whole seconds
+    def sweep() -> bool:  # Podman measures ages in whole seconds
         subprocess.run([*words, "podman", "podman", "1ms", "true"], env=env, check=True, timeout=60)
         return left(short_tmp) == []
 

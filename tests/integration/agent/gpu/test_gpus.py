@@ -1,4 +1,7 @@
-"""GPUs as NVML tells them, through a stand-in library: faults are unknown, never 0, and one never hides the others."""
+"""GPU readings from a stand-in NVML library.
+
+A failed reading is reported as unknown and never as 0. A fault of one GPU does not hide the others.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ OFTEN_S = 0.1
 
 
 def begin(make_agent: MakeAgent, gpus: Gpus, *lines: str) -> tuple[AgentProcess, wire.Inventory]:
-    """An agent on a node with these GPUs, and what it found."""
+    """Start an agent on a node with the given GPUs; return the agent and its inventory."""
     gpus.show(*lines)
     agent = make_agent(**gpus.environ)
     agent.serve()
@@ -27,7 +30,7 @@ def begin(make_agent: MakeAgent, gpus: Gpus, *lines: str) -> tuple[AgentProcess,
 
 
 def sample(agent: AgentProcess, index: int, words: str) -> wire.GpuSample:
-    """The next reading of that GPU which shows these words."""
+    """Return the next reading of a GPU whose repr contains `words`."""
     found = agent.link.expect(wire.Sample, lambda said: words in repr(said.gpus[index]))
     return found.gpus[index]
 
@@ -115,7 +118,7 @@ def test_processes_are_attributed_to_their_job_and_strangers_are_named(
         holders = [*pids, stranger.pid]
         gpus.show("gpu 0 util=9", *(f"proc 0 pid={pid} mem={GIB} type=C" for pid in holders))
         ours = lambda gpu: [each for each in gpu.processes if each.job_id == 6]  # noqa: E731
-        # One that is in the midst of an exec is nobody's for that moment.
+        # During an exec, a process briefly belongs to no job.
         read = agent.link.expect(wire.Sample, lambda said: len(ours(said.gpus[0])) == len(pids)).gpus[0]
     finally:
         stranger.kill()
@@ -148,7 +151,7 @@ def test_a_job_that_uses_more_than_its_part_of_a_gpu_is_ended(make_agent: MakeAg
 
 
 def children(agent: AgentProcess) -> list[int]:
-    """The job's shell and its two sleeps, one of which has no mark of its own."""
+    """Return the pids of the job's shell and its two sleeps; one sleep carries no job tag."""
     shells = agent.processes(6)
     found = set(shells)
     for pid in shells:
@@ -165,7 +168,8 @@ def test_cards_that_are_linked_to_each_other_or_to_one_switch_are_an_island(
     ]
     over_a_switch = ["nvlink 4 0 1 15", "nvlink 5 0 1 15"]
     down = ["nvlink 6 0 0 7", "nvlink 7 0 0 6"]
-    # The switch is a device with a bus id of its own; this library knows it as one more card, which is shown last.
+    # The switch is a device with its own bus id. The stand-in library lists it as one more card, which is
+    # shown last.
     cards = [f"gpu {number} used=1" for number in (*range(8), 15)]
     _, found = begin(make_agent, gpus, *cards, *pairs, *over_a_switch, *down)
     assert [gpu.island for gpu in found.gpus][:8] == [0, 0, 1, 1, 2, 2, -1, -1]

@@ -1,4 +1,4 @@
-"""What an agent tells of its node's health: faults of GPUs as the driver tells them, disks, mounts, the site's program."""
+"""Health checks of an agent: GPU faults reported by the driver, disks, mounts, and the site's program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from warpdeck_agent.wire import messages as wire
 
 MIB, GIB = 2**20, 2**30
 ANSWER_S = 1.5
-"""In which a disk that is well answers on a busy machine, too."""
+"""A working disk answers within this time, even on a busy machine."""
 CARD = Card(3, "GPU-3", None)
 
 
@@ -36,13 +36,13 @@ CARD = Card(3, "GPU-3", None)
 
 
 def asked(agent: AgentProcess, number: int = 1, **rules: object) -> wire.Health:
-    """Every check anew."""
+    """Run every check again and return the results."""
     agent.link.send(wire.AskHealth(at_unix=77.5, ask=number, **rules))  # type: ignore[arg-type]
     return agent.link.expect(wire.Health, lambda said: said.ask == number)
 
 
 def states(said: wire.Health) -> dict[tuple[str, int], str]:
-    """(check, GPU) -> how it is."""
+    """Return the state of each check by (check, GPU)."""
     return {(check.name, check.gpu): check.state for check in said.checks}
 
 
@@ -118,7 +118,7 @@ def test_a_row_that_waits_for_a_reset_is_a_warning(make_agent: MakeAgent, gpus: 
 def test_memory_that_no_process_holds_is_told_but_on_the_gpu_of_a_job(
     make_agent: MakeAgent, gpus: Gpus
 ) -> None:
-    """A job in a container may be one whose processes the driver cannot name."""
+    """The driver may be unable to name the processes of a job in a container."""
     cards = [
         f"gpu {index} uuid=GPU-{index} used={used}" for index, used in ((0, 30 * GIB), (1, GIB), (2, 9 * GIB))
     ]
@@ -191,8 +191,9 @@ def test_the_sites_program_decides(short_tmp: Path, text: str, state: str, messa
 
 
 def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(short_tmp: Path) -> None:
-    """Those too that have left its process group."""
-    one, two, three, four = (f"{1000 + number}.{os.getpid()}" for number in range(4))  # nobody else's
+    """This includes processes that have left the program's process group."""
+    # no other process uses these arguments
+    one, two, three, four = (f"{1000 + number}.{os.getpid()}" for number in range(4))
     text = f"echo $$ >{short_tmp}/pid; sleep {one} & setsid sh -c 'sleep {two} & exec sleep {three}' & sleep {four}"
     found = HealthProgram().run(script(short_tmp, text), timeout_s=2.0)
     assert found.state == "fail" and "was not done after 2 s" in found.message
@@ -268,18 +269,20 @@ async def test_a_mount_that_hangs_fails_alone_and_is_well_when_it_is_back(short_
     os.mkfifo(fifo)
 
     def probe(path: str) -> object:
-        """Opening a pipe without a writer hangs as a dead server's mount does."""
+        """Stand in for a mount whose server is dead: opening a pipe without a writer blocks in the same
+        way.
+        """
         if path == "/nfs":
             with fifo.open("rb"):
                 return os.statvfs("/")
         return os.statvfs(path)
 
     disks = Disks(("/",), probe=probe, mounts=lambda: ["/nfs", "/tmp"], answer_s=ANSWER_S)
-    for _ in range(2):  # the thread that hangs is asked no second time
+    for _ in range(2):  # the blocked thread is not asked a second time
         found = await disks.look(1)
         assert [(check.name, check.state) for check in found] == [("disk", "ok"), ("mount", "fail")]
         assert found[1].message == "/nfs does not answer"
-    server = os.open(fifo, os.O_RDWR)  # it answers from now on
+    server = os.open(fifo, os.O_RDWR)  # the mount answers from now on
     try:
         async with asyncio.timeout(WAIT_S):
             while [check.state for check in await disks.look(1)] != ["ok", "ok"]:
@@ -304,7 +307,9 @@ signal.pause()
 
 @pytest.mark.lab
 def test_a_mount_that_hangs_keeps_nobody_from_ending_who_looks_at_it(short_tmp: Path) -> None:
-    """Who asks it dies of no signal: an agent that had asked itself would keep its lock when it is killed."""
+    """A process that blocks on the mount cannot be killed. An agent that did so itself would keep its lock
+    after a kill.
+    """
     with hanging_mount(short_tmp / "hangs") as mount:
         looks = LOOKS.replace("@ANSWER_S@", str(ANSWER_S))
         argv = [*mount.inside, sys.executable, "-c", looks, str(mount.path)]

@@ -1,4 +1,4 @@
-"""What jobs are held to, in each form that this machine offers: cgroup v2, v1, both, or none at all."""
+"""Containment of jobs with each combination of cgroup hierarchies: v2, v1, both and none."""
 
 from __future__ import annotations
 
@@ -25,13 +25,17 @@ for kind in $0; do
 done
 exec "$@"
 """
-"""Runs the rest where file systems of these kinds are not mounted: cgroups that are not seen are not there."""
+"""Unmount file systems of the given kinds, then run the command. The agent cannot use a cgroup hierarchy that
+is not mounted.
+"""
 FORMS = {"all": "", "v1": "cgroup2", "v2": "cgroup", "none": "cgroup cgroup2"}
 
 
 @pytest.fixture(scope="module", params=FORMS)
 def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """An agent that finds only these cgroup hierarchies; tests take new job ids and leave it as it was."""
+    """An agent that finds only the given cgroup hierarchies. Tests use new job ids and leave the agent
+    unchanged.
+    """
     folder = tmp_path_factory.mktemp("wd")
     program = ["unshare", "--mount", "sh", "-c", WITHOUT, FORMS[request.param], *FROM_SOURCE]
     made = AgentProcess(folder / "agent", program=program)
@@ -41,13 +45,13 @@ def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def strength(agent: AgentProcess, name: str) -> str:
-    """How the node says that it holds jobs to this."""
+    """Return how strictly the node enforces a limit, as its inventory states it."""
     found: wire.Facility = agent.facilities[name]  # type: ignore[attr-defined]
     return found.strength
 
 
 def ran(pid: str) -> bool:
-    """Whether that process is more than what its parent has not buried yet."""
+    """Return whether a process runs and is not a zombie."""
     fields = stat_fields(int(pid))
     return bool(fields) and fields[0] != "Z"
 
@@ -76,7 +80,7 @@ def test_a_job_within_its_memory_ends_as_it_likes(agent: AgentProcess) -> None:
 
 
 def test_nothing_of_a_job_outlives_it(agent: AgentProcess) -> None:
-    """Daemons and sessions of their own, and who has scrubbed the mark."""
+    """The job starts daemons, processes with sessions of their own and a process without the job tag."""
     job = agent.new_id()
     scrubbed = "env -i setsid sleep 1003 &\necho $!\n"
     agent.launch(job, f"setsid sleep 1001 &\n{scrubbed}(sleep 1002 & ) &\nexit 4")
@@ -96,7 +100,9 @@ int main(int argc, char **argv) {
     }
 }
 """
-"""Each process of it starts the next and ends, in a session of its own where there is an argument."""
+"""A program in which each process starts the next one and exits. With an argument, each process gets its own
+session.
+"""
 
 
 @pytest.mark.parametrize("environment", ["", "env -i"])
@@ -136,7 +142,7 @@ def test_who_left_the_groups_of_an_allocation_ends_with_it_all_the_same(agent: A
 
 def test_a_daemon_that_scrubbed_its_mark_ends_when_nothing_of_its_user_runs(agent: AgentProcess) -> None:
     if strength(agent, "end") == "enforced":
-        return  # it ended with its job
+        return  # the daemon ended with its job
     job = agent.new_id()
     agent.run(job, "(env -i setsid sleep 1005 & echo $!)")
     daemon = Path("/proc") / agent.text(job)
@@ -144,7 +150,7 @@ def test_a_daemon_that_scrubbed_its_mark_ends_when_nothing_of_its_user_runs(agen
 
 
 def test_a_fork_bomb_stays_within_its_limit(agent: AgentProcess) -> None:
-    """Root is exempt from the limit that processes have of their own: there only the setting is looked at."""
+    """Without cgroups, check only the setting: root is exempt from the process limit of setrlimit."""
     job = agent.new_id()
     if strength(agent, "processes") != "enforced":
         agent.run(job, "awk '/Max processes/ { print $3 }' /proc/self/limits", max_processes=30)
@@ -159,9 +165,9 @@ def test_a_fork_bomb_stays_within_its_limit(agent: AgentProcess) -> None:
 
 
 def test_a_bomb_that_forks_for_ever_harms_nobody_and_is_ended_whole(agent: AgentProcess) -> None:
-    """The classic one: every process of it starts two more and tries again where it may not."""
+    """The classic fork bomb: each process starts two more and retries when a fork fails."""
     if strength(agent, "processes") != "enforced":
-        return  # root has no other limit
+        return  # root has no other limit on processes
     job = agent.new_id()
     agent.launch(job, "exec bash -c 'bomb() { bomb | bomb & }; bomb; sleep 1000'", max_processes=100)
     eventually(lambda: "Resource temporarily unavailable" in agent.text(job), what="it is at its limit")
@@ -199,14 +205,14 @@ def test_jobs_beside_each_other_get_different_cpus(agent: AgentProcess) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left(agent: AgentProcess) -> Iterator[None]:
-    """Ends the jobs that a test leaves running."""
+    """End the jobs that a test leaves running."""
     yield
     for job in agent.records():
         end(agent, job)
 
 
 def started(agent: AgentProcess, **fields: object) -> tuple[int, str]:
-    """A job that runs, and its meta."""
+    """Start a job; return its id and its metadata."""
     job = agent.new_id()
     agent.launch(job, "sleep 1000", **fields)
     agent.link.report(job, "running")
@@ -214,7 +220,7 @@ def started(agent: AgentProcess, **fields: object) -> tuple[int, str]:
 
 
 def end(agent: AgentProcess, job: int) -> None:
-    """It has ended, and the agent has let it go with all that it held."""
+    """End a job and wait until the agent has released everything that the job held."""
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
     eventually(lambda: forgotten(agent, job), what=f"job {job} is gone")
 
@@ -239,7 +245,9 @@ def test_files_that_the_kernel_keeps_in_memory_are_no_use_of_memory(
 
 
 def test_a_launch_inherits_nothing_from_the_one_before_it_in_its_group(agent: AgentProcess) -> None:
-    """Its peak and CPU time begin at zero, it may fork, and it was not killed for memory, whatever the last one did."""
+    """The peak memory and the CPU time start at zero, forks succeed, and no earlier out-of-memory kill is
+    reported.
+    """
     work = "import os, time; held = bytearray(60 << 20); end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
     limits = {"mem_bytes": 100 * MIB, "max_processes": 500, "env": {"PATH": "/usr/bin:/bin"}}
     before = agent.run(agent.new_id(), f"exec python3 -c '{work}'", **limits)
@@ -255,7 +263,7 @@ def test_a_launch_inherits_nothing_from_the_one_before_it_in_its_group(agent: Ag
 def test_who_enters_the_groups_of_an_ended_launch_does_not_meet_the_next(
     agent: AgentProcess, tmp_path: Path
 ) -> None:
-    """Where groups go from one launch to the next they have the path of the one that has ended for as long."""
+    """A group that the next launch will reuse keeps the path of the ended launch until then."""
     job, over = agent.new_id(), tmp_path / "over"
     agent.launch(job, f"while [ ! -e {over} ]; do sleep 0.05; done")
     agent.link.report(job, "running")
@@ -273,7 +281,7 @@ def test_who_enters_the_groups_of_an_ended_launch_does_not_meet_the_next(
 
 
 def test_a_jobs_cpu_time_is_its_scripts_and_its_steps(agent: AgentProcess, tmp_path: Path) -> None:
-    """Also where no group counts it."""
+    """This also holds on nodes without a cgroup that counts CPU time."""
     job, over = agent.new_id(), tmp_path / "over"
     work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
     agent.launch(job, f"{work}; while [ ! -e {over} ]; do sleep 0.1; done")
@@ -288,7 +296,7 @@ def test_a_jobs_cpu_time_is_its_scripts_and_its_steps(agent: AgentProcess, tmp_p
 
 
 def test_a_task_that_has_no_more_memory_says_so_and_the_job_goes_on(agent: AgentProcess) -> None:
-    """Where the kernel holds the job to it; else all of the job is ended."""
+    """If the kernel enforces the memory limit, only the task is killed. Otherwise the whole job is ended."""
     job = agent.new_id()
     agent.launch(job, "sleep 1000", mem_bytes=100 * MIB)
     agent.link.report(job, "running")

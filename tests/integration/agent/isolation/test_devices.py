@@ -1,6 +1,9 @@
-"""A job opens its own GPUs and no others: by a device program on cgroup v2, by the devices controller on v1.
+"""GPU isolation: a job can open only its own GPUs.
 
-There is no GPU here, so device nodes with NVIDIA's numbers are made: opening one fails either way, but not in the same way.
+cgroup v2 enforces this with a device program, cgroup v1 with the devices controller. The test machine has no
+GPU,
+so the tests create device nodes with NVIDIA's numbers. Opening one fails in either case, but with different
+errors.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ TRY = "for name in nvidia0 nvidia1 nvidia2 nvidiactl null; do (exec 3<>/dev/$nam
 
 @pytest.fixture(params=["", "cgroup2", "cgroup cgroup2"], ids=["v2", "v1", "none"])
 def agent(request: pytest.FixtureRequest, short_tmp: Path, gpus: Gpus) -> Iterator[AgentProcess]:
-    """On a node with three GPUs."""
+    """An agent on a node with three GPUs."""
     (short_tmp / "dev").mkdir()
     gpus.show(*(f"gpu {index} uuid=GPU-{index} minor={index}" for index in range(3)))
     hide = ["sh", "-c", WITHOUT, request.param]
@@ -36,7 +39,7 @@ def agent(request: pytest.FixtureRequest, short_tmp: Path, gpus: Gpus) -> Iterat
 
 
 def reached(agent: AgentProcess, job: int, **fields: object) -> set[str]:
-    """The device nodes that a job was let through to; there is nothing behind most of them."""
+    """Return the device nodes that a job was allowed to open. Most of them have no device behind them."""
     agent.run(job, TRY, **fields)
     found, refused = set(), False
     for line in agent.text(job).splitlines():
@@ -63,8 +66,10 @@ VARIABLES = 'echo "$CUDA_VISIBLE_DEVICES $GPU_DEVICE_ORDINAL $SLURM_JOB_GPUS"'
 
 
 def test_a_job_finds_its_gpus_by_index_as_its_own_processes_count_them(agent: AgentProcess) -> None:
-    """From 0 where the others are closed to it, as Slurm has it with ConstrainDevices; else as the node counts them. A step's
-    tasks count as their job does."""
+    """Indices start at 0 if the other GPUs are closed to the job, as in Slurm with ConstrainDevices.
+
+    Otherwise they are the node's indices. The tasks of a step use the same indices as their job.
+    """
     alone = agent.connect().inventory.facilities[-1].strength == "enforced"
     told = {
         "PATH": os.environ["PATH"],

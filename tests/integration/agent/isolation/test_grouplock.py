@@ -1,4 +1,6 @@
-"""Taking the kernel's lock on groups early: a move of the agent to where it is, and of nobody else."""
+"""Early acquisition of the kernel's cgroup lock: the agent moves itself into its current group and moves
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from warpdeck_agent.isolation.cgroups import OWN_LEAF, find_hierarchies
 
 
 def taken(lock: GroupLock) -> None:
-    """Once, and to its end."""
+    """Take the lock once and wait for completion."""
     begun = lock.expect()
     if begun is not None:
         begun.result(WAIT_S)
@@ -40,7 +42,7 @@ def test_where_it_is_not_allowed_launches_go_on(tmp_path: Path) -> None:
     own.write_text(f"{os.getpid()}\n")
     lock = GroupLock([str(tmp_path / "warpdeck-x")])
     own.unlink()
-    own.mkdir()  # so that not even root can write it
+    own.mkdir()  # a folder in place of the file, so that not even root can write to it
     taken(lock)
     assert own.is_dir()
 

@@ -1,4 +1,6 @@
-"""Folders that a job has for itself: one content for all of its processes, none of anybody else's, gone at its end."""
+"""Private folders of a job: all of its processes share one content, nobody else sees it, and it is removed at
+the end.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,18 @@ PLACES = ["/tmp", "/dev/shm"]
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[AgentProcess]:
-    """A root agent whose own folder lies in one of the places."""
+    """A root agent whose own folder lies inside one of the private folders."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder, agent_of_root(Path(folder)) as made:
         yield made
 
 
 def given(agent: AgentProcess, **fields: Any) -> dict[str, Any]:
-    """What a launch with places of its own is asked for with: as ada, in the root folder."""
+    """Return the fields of a launch of ada with private folders, started in the root folder."""
     return {"user": "ada", "uid": ADA, "cwd": "/", "private_dirs": PLACES, **fields}
 
 
 def begin(agent: AgentProcess, script: str, **fields: Any) -> int:
-    """A job of these words that goes on until it is ended."""
+    """Start a job that runs `script` and then continues until it is ended; return its id."""
     job = agent.new_id()
     agent.launch(job, f"{script}\nexec sleep 1000", **given(agent, **fields))
     agent.begun(job)
@@ -45,7 +47,7 @@ def begin(agent: AgentProcess, script: str, **fields: Any) -> int:
 
 
 def said(agent: AgentProcess, script: str, **fields: Any) -> str:
-    """What a job of these words prints."""
+    """Run `script` as a job, check that it succeeds, and return its output."""
     job = agent.new_id()
     report = agent.run(job, script, **given(agent, **fields))
     assert report.exit_code == 0, (report, agent.text(job))
@@ -53,7 +55,7 @@ def said(agent: AgentProcess, script: str, **fields: Any) -> str:
 
 
 def leftovers(agent: AgentProcess) -> list[Path]:
-    """What the agent has on the node in the place of a job's places."""
+    """Return the folders that the agent keeps on the node as backing for private folders."""
     return [path for place in PLACES for path in Path(place).glob(prefix_of(agent.identity) + "*")]
 
 

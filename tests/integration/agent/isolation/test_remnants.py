@@ -1,4 +1,6 @@
-"""What a user's jobs left in the node's shared memory goes with the last of them, and nothing else does."""
+"""Cleanup of shared memory: files of a user's jobs are removed with the user's last job, and nothing else is
+removed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab
 QUEUES = 'mkdir -p "$0" && mount -t mqueue none "$0" && exec "$@"'
-"""Where the node shows POSIX message queues: in a mount namespace of the agent's own."""
+"""Mount the POSIX message queues in the agent's own mount namespace, then run the command."""
 MAKES = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +39,7 @@ print(shm, sem, msg)
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[AgentProcess]:
-    """A root agent that sees POSIX queues in a place of its own."""
+    """A root agent with its own mount of the POSIX message queues."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as path:
         folder = Path(path)
         with agent_of_root(folder, "sh", "-c", QUEUES, str(folder / "mq")) as made:
@@ -46,7 +48,7 @@ def agent() -> Iterator[AgentProcess]:
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """Of a file in shared memory that nobody else has."""
+    """A unique name for a file in shared memory."""
     made = f"wd-{os.getpid()}-{time.monotonic_ns()}"
     yield made
     with contextlib.suppress(OSError):
@@ -54,7 +56,7 @@ def name() -> Iterator[str]:
 
 
 def run(agent: AgentProcess, script: str, *, user: str = "ada", uid: int = ADA) -> int:
-    """A job to its end."""
+    """Run a job to its end and return its id."""
     job = agent.new_id()
     assert agent.run(job, script, user=user, uid=uid).exit_code == 0, agent.text(job)
     return job
@@ -90,7 +92,7 @@ def test_what_another_job_of_the_user_may_need_stays_until_that_ends(agent: Agen
     job = run(agent, f"echo x >{SHM}/{name}")
     assert os.path.exists(f"{SHM}/{name}")
     agent.kill()
-    agent.start()  # an agent that starts anew knows since when its user has jobs here
+    agent.start()  # a restarted agent knows since when its user has jobs on this node
     agent.link.send(wire.Kill(job_id=other, restarts=0, grace_s=0.0))
     assert name in remark(agent, other)
     assert not os.path.exists(f"{SHM}/{name}") and job != other
@@ -111,7 +113,7 @@ def test_what_is_older_or_somebody_elses_stays(agent: AgentProcess, name: str) -
 
 
 def test_what_a_living_process_of_the_user_holds_stays(agent: AgentProcess, name: str) -> None:
-    """One outside of the queue, which found the job's file."""
+    """The process runs outside of the queue and has opened the job's file."""
     waits = f"until [ -e {SHM}/{name} ]; do sleep 0.02; done; exec 9<{SHM}/{name}; exec sleep 1000"
     with subprocess.Popen(
         ["sh", "-c", waits], user=ADA, group=ADA, extra_groups=[], start_new_session=True

@@ -1,4 +1,4 @@
-"""A root agent removes what a job has left, and a user who swaps links meanwhile leads it nowhere else."""
+"""Removal of a job's files by a root agent: links that a user swaps in meanwhile cannot redirect it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ os.symlink(sys.argv[3], folder + "/a")
 
 @pytest.fixture
 def mounts() -> Iterator[list[Path]]:
-    """File systems that are let go of with the test."""
+    """A list of file systems that are unmounted after the test."""
     made: list[Path] = []
     yield made
     for path in reversed(made):
@@ -47,7 +47,7 @@ def give(folder: Path) -> None:
 
 
 def test_a_link_that_is_swapped_in_leads_to_no_mount_outside(short_tmp: Path, mounts: list[Path]) -> None:
-    """The mounts are known, and their user puts a link on the way to one of them before it is let go of."""
+    """The agent knows the mounts. Before the unmount, the user puts a link into the path of one of them."""
     short_tmp.chmod(0o711)
     victim, own = short_tmp / "outside", short_tmp / "own"
     mount(mounts, victim / "data")

@@ -1,4 +1,4 @@
-"""Containers of ordinary users: their own rootless Podman under a root agent."""
+"""Containers of ordinary users: a rootless Podman of the user under a root agent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ END
 mount --rbind "$dev" /dev || exit 1
 mkdir -p /run/cdi && mount --bind "$0/cdi" /run/cdi && exec "$@"
 """
-"""A machine with two GPUs, on which ada's containers may use a range of ids, in the mount namespace of the agent's own."""
+"""Set up a machine with two GPUs in the agent's own mount namespace; ada's containers may use a range of
+ids.
+"""
 CDI = {
     "cdiVersion": "0.5.0",
     "kind": "nvidia.com/gpu",
@@ -54,12 +56,12 @@ CDI = {
     ],
     "containerEdits": {"deviceNodes": [{"path": "/dev/nvidiactl"}]},
 }
-"""As nvidia-ctk writes it."""
+"""A CDI specification in the format of nvidia-ctk."""
 
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A folder with ada's home in it and an image that she may read."""
+    """A folder with ada's home and an image that she may read."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as path:
         folder = Path(path)
         folder.chmod(0o711)
@@ -86,7 +88,7 @@ def agent(place: Path, library: Path) -> Iterator[AgentProcess]:
 
 
 def environment(place: Path) -> dict[str, str]:
-    """Of a job whose Podman keeps everything in ada's home."""
+    """Return the environment of a job whose Podman keeps all of its data in ada's home."""
     conf = place / "home/storage.conf"
     store = f'[storage]\ndriver = "vfs"\ngraphroot = "{place}/home/store"\nrunroot = "{place}/home/run"\n'
     conf.write_text(store)
@@ -94,7 +96,7 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def of_ada(place: Path, **environ: str) -> dict[str, Any]:
-    """What is the same in all launches."""
+    """Return the launch fields that all launches of ada share."""
     return {
         "user": "ada",
         "uid": ADA,
@@ -105,7 +107,7 @@ def of_ada(place: Path, **environ: str) -> dict[str, Any]:
 
 
 def run(agent: AgentProcess, place: Path, script: str, *, gpus: Sequence[str] = (), **environ: str) -> str:
-    """What a job in a container has said that has ended well."""
+    """Run a job in a container, check that it succeeds, and return its output."""
     job = agent.new_id()
     said = agent.run(job, script, gpus=list(gpus), **of_ada(place, **environ))
     assert said.exit_code == 0, agent.text(job)
@@ -114,7 +116,7 @@ def run(agent: AgentProcess, place: Path, script: str, *, gpus: Sequence[str] = 
 
 @pytest.fixture(scope="module")
 def own_agent(place: Path, library: Path) -> Iterator[AgentProcess]:
-    """The same machine, with an agent that is ada's own."""
+    """An agent that runs as ada on the same machine."""
     folder = place / "hers"
     (folder / "agent").mkdir(parents=True)
     for name in ("dev", "cdi"):
@@ -145,7 +147,9 @@ def test_a_user_is_herself_in_her_container(agent: AgentProcess, place: Path) ->
 
 
 def test_a_container_reaches_the_gpus_of_its_job_only(agent: AgentProcess, place: Path) -> None:
-    """All of the node's are described to Podman; the job's group has the others closed."""
+    """The CDI file describes all GPUs of the node to Podman. The job's cgroup denies access to the other
+    GPUs.
+    """
     words = "for name in nvidia0 nvidia1 nvidiactl; do (exec 3<>/dev/$name) 2>&1; done; echo $CUDA_VISIBLE_DEVICES; :"
     said = run(agent, place, words, gpus=["GPU-1"], CUDA_VISIBLE_DEVICES="GPU-1")
     refused = [line for line in said.splitlines() if "not permitted" in line]
@@ -158,7 +162,9 @@ def test_a_container_reaches_the_gpus_of_its_job_only(agent: AgentProcess, place
 def test_a_container_ends_with_its_job_and_another_of_the_user_goes_on(
     agent: AgentProcess, place: Path
 ) -> None:
-    """Podman's helpers of a user serve all of that user's containers, and are of the job that was first."""
+    """Podman's helper processes of a user serve all containers of that user and belong to the user's first
+    job.
+    """
     jobs = [agent.new_id() for _ in range(2)]
     for job in jobs:
         agent.launch(job, "echo up; while :; do read -r nothing </proc/uptime; done", **of_ada(place))
@@ -195,7 +201,7 @@ def test_a_terminal_in_a_container_is_one_and_has_its_size(agent: AgentProcess, 
 
 
 def begin_step(agent: AgentProcess, place: Path, *, job: int, words: str) -> None:
-    """Two tasks that share a container."""
+    """Start a step with two tasks that share a container."""
     agent.link.send(
         steps.StepLaunch(
             job_id=job,
@@ -211,7 +217,9 @@ def begin_step(agent: AgentProcess, place: Path, *, job: int, words: str) -> Non
 
 
 def test_the_tasks_of_a_step_share_the_nodes_memory(agent: AgentProcess, place: Path) -> None:
-    """As NCCL and PyTorch's loaders need it, and with the job's other steps and containers."""
+    """NCCL and PyTorch's data loaders need the node's shared memory, also between steps and containers of the
+    job.
+    """
     job = agent.new_id()
     given = of_ada(place)
     agent.launch(job, "sleep 600", **{**given, "container": None})

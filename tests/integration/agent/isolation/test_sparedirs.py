@@ -1,4 +1,6 @@
-"""Folders that go from one launch to the next: only as good as new, only to the same user, and not for long."""
+"""Folders that are reused by a later launch: only if they are as good as new, for the same user, and for a
+short time.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ import pytest
 from warpdeck_agent.storage.tmpdir_pool import MOST, Owner, SpareDirs
 
 ALWAYS_S = 1e6
-"""Launches are close however slow this machine is."""
+"""Launches count as close to each other, however slow the machine is."""
 
 
 def made(spares: SpareDirs, path: Path, owner: Owner) -> Path:
-    """A launch's folder, as it is made."""
+    """Create a launch's folder as a launch does."""
     if not spares.take(str(path), owner):
         path.mkdir(0o700)
     spares.made(str(path), owner)

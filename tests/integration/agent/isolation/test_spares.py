@@ -1,4 +1,4 @@
-"""Groups that are kept for the next launch."""
+"""Cgroups that are kept for the next launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The table of docs/explanation/threat-model.md names exactly the privileged functions that touch the file system."""
+"""The table in docs/explanation/threat-model.md lists exactly the privileged functions that use the file
+system.
+"""
 
 from __future__ import annotations
 

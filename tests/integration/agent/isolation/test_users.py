@@ -1,4 +1,6 @@
-"""A root agent's jobs run as their users, from the first instruction on, and reach nothing of the agent or each other."""
+"""Jobs of a root agent run as their users from the first instruction on and cannot reach the agent or other
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +185,7 @@ def test_a_terminals_socket_that_is_somebody_elses_is_not_joined(
 
 
 def open_folder(base: Path) -> Path:
-    """A folder that all may write to."""
+    """Create a folder that all users may write to."""
     folder = base / "open"
     folder.mkdir()
     folder.chmod(0o777)
@@ -213,13 +215,15 @@ with socket.socket(socket.AF_UNIX) as link:
         print(answer.read(40), flush=True)
 """
 MAX_DESCRIPTORS = MAX_CALLS + 100
-"""Of an agent with a few jobs: far below the usual limit of 1,024."""
+"""Limit for an agent with a few jobs, far below the usual limit of 1,024."""
 
 
 def test_a_job_that_opens_connections_for_ever_leaves_its_users_other_jobs_theirs(
     agent: AgentProcess,
 ) -> None:
-    """Half of them say nothing, half are proved; what is refused or dropped is opened again."""
+    """Half of the connections send nothing and half send a valid proof. Refused or dropped connections are
+    reopened.
+    """
     address = str(agent.folder / "access.sock")
     proofs = []
     for job in (1, 2):
@@ -259,7 +263,7 @@ def test_a_process_that_reads_nothing_and_ends_its_side_keeps_no_descriptor(agen
             agent.link.send_data(opened.stream, bytes(DATA_CHUNK_BYTES))
         agent.link.expect(wire.StreamAck)
         agent.link.send(ReservePort(ask=1, job_id=1, restarts=0))
-        agent.link.expect(PortReserved)  # by now the rest waits for who does not read
+        agent.link.expect(PortReserved)  # by now the rest waits for the process that does not read
         deaf.shutdown(socket.SHUT_WR)
         agent.link.expect(wire.StreamEnd, lambda message: message.stream == opened.stream)
         eventually(lambda: len(os.listdir(folder)) <= before, what="its descriptor is closed")

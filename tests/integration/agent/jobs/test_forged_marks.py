@@ -1,4 +1,6 @@
-"""On a node without cgroups a process counts as a job's only if it is the job's user's and carries the job's secret."""
+"""Job tags on a node without cgroups: a process counts as a job's only if it has the job's user and its
+secret.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,12 @@ os.setuid(1)
 print(2, flush=True)
 signal.pause()
 """
-"""In a user namespace of its own, and there another user than the one who made it, once the names are mapped."""
+"""Enter a new user namespace and, after the ids are mapped, become another user in it."""
 
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[AgentProcess]:
-    """A root agent of a node with the users ada and bob, and without cgroups."""
+    """A root agent on a node without cgroups, with the users ada and bob."""
     with (
         tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder,
         agent_of_root(Path(folder), "sh", "-c", WITHOUT, FORMS["none"]) as made,
@@ -47,7 +49,7 @@ def agent() -> Iterator[AgentProcess]:
 
 
 def begun(agent: AgentProcess, script: str) -> tuple[int, Mark]:
-    """A job of ada's with a limit of its memory, and its mark."""
+    """Start a job of ada with a memory limit; return its id and its tag."""
     job = agent.new_id()
     agent.launch(job, script, user="ada", uid=ADA, mem_bytes=LIMIT)
     agent.link.report(job, "running")
@@ -58,7 +60,7 @@ def begun(agent: AgentProcess, script: str) -> tuple[int, Mark]:
 
 @contextlib.contextmanager
 def hog(uid: int, environ: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of that user with far more memory than a job may have."""
+    """A process of the given user that uses far more memory than a job may use."""
     with subprocess.Popen(
         [PYTHON, "-c", HOG],
         user=uid,
@@ -76,7 +78,7 @@ def hog(uid: int, environ: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def out_of_memory(agent: AgentProcess) -> None:
-    """All that is watched has been looked at, and who is over the limit is ended."""
+    """Wait until the agent has checked memory once: a new job over its limit has been ended."""
     job = agent.new_id()
     said = agent.run(job, f"exec {PYTHON} -c '{HOG}'", user="ada", uid=ADA, mem_bytes=LIMIT)
     assert said.cause == "oom"

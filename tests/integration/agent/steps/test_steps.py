@@ -1,4 +1,6 @@
-"""Steps on a real agent over its wire: tasks, streams, ends, adoption; and the socket of jobs' own processes."""
+"""Steps on a real agent: tasks, streams, ends and adoption over its wire, and the access socket for jobs'
+processes.
+"""
 
 from __future__ import annotations
 
@@ -55,13 +57,15 @@ def ended(agent: AgentProcess, job: int, *, step: int = 0) -> wire.StepReport:
 
 
 def pieces(link: Link, stream: int) -> dict[tuple[int, int], bytes]:
-    """What came on a step's stream, by task and channel."""
+    """Return the data of a step's stream by task and channel."""
     link.expect(StreamEnd, lambda message: message.stream == stream)
     return sort(bytes(link.data.get(stream, b"")))
 
 
 def sort(data: bytes) -> dict[tuple[int, int], bytes]:
-    """Only for pieces that were not longer than a line: the test's link joins frames."""
+    """Split data by task and channel. Each piece must be at most one line, because the test's link joins
+    frames.
+    """
     found: dict[tuple[int, int], bytes] = {}
     while data:
         rank, channel, _ = HEADER.unpack_from(data)
@@ -258,11 +262,11 @@ def test_ctrl_c_reaches_a_program_that_does_nothing_about_signals(agent: AgentPr
     assert [end.signal for end in said.ends] == [2]
 
 
-# ---- the socket of jobs' own processes
+# ---- the access socket for jobs' processes
 
 
 class Caller:
-    """A process that connects to access.sock and says this."""
+    """A process that connects to access.sock and sends a request."""
 
     def __init__(self, agent: AgentProcess, **said: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -281,7 +285,7 @@ class Caller:
 
 @pytest.fixture
 def call(agent: AgentProcess) -> Iterator[Callable[..., Caller]]:
-    """Connects with this proof."""
+    """A function that connects with a given proof."""
     made: list[Caller] = []
 
     def connect(**said: str) -> Caller:
@@ -319,13 +323,13 @@ def test_a_launch_may_call_before_its_start_was_told(
     proofs = agent.folder.parent / "proofs"
     os.mkfifo(proofs)
     jobs = [agent.new_id() for _ in range(6)]
-    for job in jobs:  # so closely that their starts are told later
+    for job in jobs:  # in such quick succession that their starts are reported later
         agent.launch(
             job, 'echo "$WARPDECK_JOB $WARPDECK_TOKEN" >proofs; while [ ! -e end ]; do sleep 0.05; done'
         )
     with os.fdopen(
         os.open(proofs, os.O_RDWR)
-    ) as lines:  # with a writer of its own it does not end between two of them
+    ) as lines:  # the reader has a writer of its own, so it sees no end of file between two lines
         for _ in jobs:
             name, given = lines.readline().split()
             assert call(job=name, token=given).answer()["t"] == "joined"
@@ -382,7 +386,7 @@ def test_who_calls_while_the_controller_is_away_is_told_so(
 
 @pytest.mark.two_cpus
 def test_steps_that_ask_for_so_many_cpus_get_others_each(agent: AgentProcess) -> None:
-    """What an ended one had is free again."""
+    """The CPUs of an ended step are free again."""
     job = agent.new_id()
     agent.launch(job, "exec sleep 600", cpus=2)
     agent.link.report(job, "running")

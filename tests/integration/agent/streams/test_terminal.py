@@ -1,4 +1,4 @@
-"""Terminal jobs: a size, keys, an exit code, and viewers that come and go while it lives."""
+"""Terminal jobs: window size, keys, exit code, and viewers that attach and detach while the job runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SHELL = ["sh", "-i"]
 
 
 def open_terminal(agent: AgentProcess, stream: int = 1, **fields: Any) -> wire.StreamOpened:
-    """Attaches to job 1's terminal; the fields are wire.OpenPty's."""
+    """Attach to job 1's terminal. The fields are the fields of wire.OpenPty."""
     given = {"rows": 24, "cols": 80, **fields}
     agent.link.send(wire.OpenPty(stream=stream, job_id=1, restarts=0, **given))
     return agent.link.expect(wire.StreamOpened, lambda opened: opened.stream == stream)
 
 
 def shell(agent: AgentProcess) -> None:
-    """Job 1, a shell on a terminal, attached on stream 1."""
+    """Start job 1, a shell on a terminal, and attach to it on stream 1."""
     environ = {"PATH": os.environ["PATH"], "PS1": "> "}
     agent.launch(1, role="tasks", argv=SHELL, pty=True, rows=30, cols=90, env=environ)
     agent.link.report(1, "running")
@@ -128,7 +128,7 @@ ASKS = "printf 'asks\\033[6n\\033]11;?\\007end\\n'"
 
 
 def test_what_a_program_asked_of_the_terminal_is_not_asked_again(agent: AgentProcess) -> None:
-    """The answer would be typed into whatever runs now."""
+    """If the query were repeated, the terminal would type its answer into the program that runs now."""
     shell(agent)
     agent.link.send_data(1, f"{ASKS}\n".encode())
     asked = b"asks\x1b[6n\x1b]11;?\x07end"
@@ -257,7 +257,7 @@ def test_a_session_in_which_somebody_types_is_not_idle(agent: AgentProcess) -> N
     agent.link.report(1, "running")
     open_terminal(agent)
     seen = 0
-    for _ in range(3):  # each key puts it off, and the next warning is a new one
+    for _ in range(3):  # each key postpones the limit, and the next warning is a new one
         agent.link.output(1, b"unless a key is typed", after=seen)
         seen = len(agent.link.data[1])
         agent.link.send_data(1, b"\n")
@@ -273,19 +273,19 @@ def test_a_flood_is_bounded_and_its_end_arrives(agent: AgentProcess) -> None:
 
 
 def state_of(pid: int) -> str:
-    """R, S, T ... as the kernel has it; "" of one that has gone."""
+    """Return the kernel's state letter of a process (R, S, T ...), or "" if the process has gone."""
     return read(pid, "stat").rpartition(b")")[2].decode()[1:2]
 
 
 def read_to(agent: AgentProcess, last: bytes) -> bytes:
-    """All that came on stream 1, which ends so."""
+    """Return all data of stream 1, up to and including `last`."""
     while not agent.link.data.get(1, b"").endswith(last):
         agent.link.read()
     return bytes(agent.link.data[1])
 
 
 def test_what_is_pasted_into_a_command_that_answers_comes_back_whole(agent: AgentProcess) -> None:
-    """More than a terminal holds: `cat` reads on only while what it says is read."""
+    """The text is longer than a terminal's buffer. `cat` continues to read only while its output is read."""
     agent.launch(1, role="tasks", argv=["sh", "-c", "stty raw -echo; echo ready; exec cat"], pty=True)
     agent.link.report(1, "running")
     open_terminal(agent)
@@ -311,11 +311,14 @@ LINES = 800_000
 ALL = b"".join(b"%d\r\n" % number for number in range(1, LINES + 1))
 LAST = b"\r\n%d\r\n" % LINES
 FLOOD = f"seq 1 {LINES}; touch over; exec sleep 1000"
-"""Several times what the agent, the terminal and the streams between keep."""
+"""Several times the data that the agent, the terminal and the streams between them can buffer."""
 
 
 def flooded(agent: AgentProcess) -> Path:
-    """Where a flood came as far as it can without anybody who takes it; in the folder is `over` when all was said."""
+    """Start a flood of output on a terminal that nobody reads; return the job's folder.
+
+    The flood creates the file `over` in the folder after it has written everything.
+    """
     folder = agent.folder.parent
     agent.launch(1, role="tasks", argv=["sh", "-c", FLOOD], pty=True, cwd=str(folder))
     agent.link.report(1, "running")
@@ -382,7 +385,7 @@ def test_a_command_that_is_not_there_says_so(agent: AgentProcess) -> None:
 def test_a_user_in_the_place_of_the_terminals_host_is_told_of_and_no_more(
     agent: AgentProcess, said: bytes
 ) -> None:
-    """The folder of its socket is the user's own."""
+    """The user owns the folder of the socket and can therefore replace the socket."""
     shell(agent)
     (address,) = agent.folder.glob("**/pty.sock")
     address.rename(address.with_name("real"))
