@@ -1,4 +1,4 @@
-"""How much memory a test's agent has used."""
+"""Memory usage of a test's agent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.agent import AgentProcess
 
 
 def peak_bytes(agent: AgentProcess) -> int:
-    """The most memory that the agent's process has had in RAM at once."""
+    """Return the agent process's peak resident memory in bytes."""
     assert agent.process is not None
     lines = Path(f"/proc/{agent.process.pid}/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))

@@ -1,4 +1,4 @@
-"""Framing: written frames are read again in any pieces, and invalid frames are rejected before they are
+"""Framing: written frames can be read in arbitrary pieces, and invalid frames are rejected before they are
 buffered.
 """
 

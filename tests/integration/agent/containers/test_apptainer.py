@@ -1,4 +1,4 @@
-"""Containers of ordinary users by a real Apptainer under a root agent."""
+"""Containers of ordinary users: a real Apptainer under a root agent."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ mknod -m 666 "$0/fuse" c 10 229 && mount --bind "$0/fuse" /dev/fuse || exit 1
 shift
 exec "$@"
 """
-"""A machine with Apptainer, on which ada's containers may use a range of ids and FUSE, in the mount namespace of the agent's own."""
+"""Set up a machine with Apptainer in the agent's own mount namespace; ada's containers may use a range of ids
+and FUSE.
+"""
 LOOP = "echo up; while :; do read -r nothing </proc/uptime; done"
 
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A folder with ada's home in it, and an image that she may read: as a folder, and packed."""
+    """A folder with ada's home and an image that she may read, both unpacked and packed."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/srv") as path:
         folder = Path(path)
         folder.chmod(0o711)
@@ -55,7 +57,7 @@ def agent(place: Path) -> Iterator[AgentProcess]:
 
 
 def of_ada(place: Path, *, image: str = "", **asked: Any) -> dict[str, Any]:
-    """What is the same in all launches."""
+    """Return the launch fields that all launches of ada share."""
     env = {"PATH": "/usr/bin:/bin", "HOME": str(place / "home"), "WORD": "a b", "LD_LIBRARY_PATH": "/node's"}
     env["PYTHONPATH"] = "/node's packages"
     container = Container(image=image or ("" if "name" in asked else str(place / "root")), **asked)
@@ -63,7 +65,9 @@ def of_ada(place: Path, *, image: str = "", **asked: Any) -> dict[str, Any]:
 
 
 def run(agent: AgentProcess, place: Path, script: str, **asked: Any) -> list[str]:
-    """The lines that a job in a container has said that has ended well, but for Apptainer's own."""
+    """Run a job in a container, check that it succeeds, and return its output lines without Apptainer's
+    own.
+    """
     job = agent.new_id()
     said = agent.run(job, script, **of_ada(place, **asked))
     assert said.exit_code == 0, agent.text(job)
@@ -165,7 +169,7 @@ def test_a_terminal_in_a_container_is_one(agent: AgentProcess, place: Path) -> N
 
 
 def step(agent: AgentProcess, place: Path, words: str, *, job: int, number: int, **asked: Any) -> list[str]:
-    """What each of the two tasks of a step prints, once both have ended well."""
+    """Run a step with two tasks and return the output of each task, after both have succeeded."""
     given = of_ada(place, **asked)
     tasks = [steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in (0, 1)]
     argv = ["/bin/sh", "-c", words]

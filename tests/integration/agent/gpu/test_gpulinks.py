@@ -1,4 +1,6 @@
-"""What goes over a GPU's PCIe and NVLink: rates from counters, and what cannot be known is unknown, never 0."""
+"""PCIe and NVLink traffic of GPUs: rates from counters. An unknown rate is reported as unknown and never as
+0.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ CARD = Card(0, "GPU-a", object())
 
 
 class Driver:
-    """NVML's words for one card with two links, from plain numbers; what is asked is counted."""
+    """A stand-in for NVML with one card and two links. It returns plain numbers and counts throughput
+    queries.
+    """
 
     NVMLError = pynvml.NVMLError
     NVML_SUCCESS = pynvml.NVML_SUCCESS
@@ -135,7 +139,7 @@ def test_links_and_what_goes_over_them_are_told_with_the_sample(make_agent: Make
 
 
 def rates(gpu: wire.GpuSample) -> tuple[int, int] | tuple[()]:
-    """() while they are not known."""
+    """Return the rates, or () while they are unknown."""
     links = gpu.links
     if links is None or links.nvlink_tx_bytes_s is None or links.nvlink_rx_bytes_s is None:
         return ()

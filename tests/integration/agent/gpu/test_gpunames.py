@@ -1,4 +1,4 @@
-"""How CUDA_VISIBLE_DEVICES names a job's GPUs."""
+"""The names of a job's GPUs in CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warpdeck_agent.gpu.gpu_names import names_of, with_gpu_names
 from warpdeck_agent.wire.messages import GpuInfo
 
 UUIDS = ("GPU-c", "GPU-a", "GPU-d", "GPU-b")
-"""In the order of their indices, which is not that of their names."""
+"""In the order of the GPUs' indices, which differs from the alphabetical order."""
 
 
 def found(*cut: str) -> list[GpuInfo]:

@@ -1,4 +1,6 @@
-"""Jobs that share a GPU: one begins after the other, each is held to its part, and it is said what keeps them apart."""
+"""Jobs that share a GPU start one after the other, each within its share; the agent reports how shares are
+isolated.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ async def test_a_sharer_waits_until_the_one_before_has_its_memory() -> None:
     await comes(lambda: said)
     assert said == ["waits until job 1, which began on the same GPU, has its memory"]
     mem = 0
-    for _ in range(4):  # it grows
+    for _ in range(4):  # its memory grows
         clock.now, mem = clock.now + 3, mem + GIB
         turns.see(reading(1, mem), [CARD], alive=alive)
         assert not turns.is_settled("GPU-0", 30.0)
@@ -129,7 +131,7 @@ def test_a_waiting_sharer_says_so_and_can_be_ended(make_agent: MakeAgent, gpus: 
 
 @pytest.fixture
 def outside() -> Iterator[int]:
-    """A process past the queue."""
+    """The pid of a process outside of the queue."""
     process = subprocess.Popen(["sleep", "1000"])
     yield process.pid
     process.kill()
@@ -158,7 +160,7 @@ def test_of_four_sharers_the_one_that_takes_more_is_ended_alone(
         agent.link.report(job, "running")
         waiting = [each for each in range(job + 1, 5) if agent.link.has_report(each, "running")]
         assert not waiting, f"{waiting} began before {job} had its memory"
-        if job == 2:  # somebody past the queue meanwhile, whose memory is no sharer's
+        if job == 2:  # meanwhile a process outside of the queue uses memory that belongs to no sharer
             show(0, 5)
         show(job, 18)
     show(3, 21)

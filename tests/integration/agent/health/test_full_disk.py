@@ -1,4 +1,4 @@
-"""A node whose disk is full says so, goes on with what runs, and works again when there is space."""
+"""A node with a full disk reports it, keeps its running jobs, and works again when there is space."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab
 SMALL = 'mount -t tmpfs -o size=256k tmpfs "$0" && exec "$@"'
-"""The folder of jobs on a small disk, in a mount namespace of the agent's own."""
+"""Mount a small disk on the folder of jobs in the agent's own mount namespace, then run the command."""
 
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    """An agent whose jobs' folder has room for little."""
+    """An agent whose folder of jobs has little space."""
     jobs = short_tmp / "agent" / "jobs"
     jobs.mkdir(parents=True)
     program = ["unshare", "--mount", "sh", "-c", SMALL, str(jobs), *FROM_SOURCE]

@@ -1,4 +1,4 @@
-"""An agent whose own folder is gone or cannot be written says that it is to blame, not the job."""
+"""An agent whose own folder is missing or read-only reports a fault of the node, not of the job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warpdeck_agent.wire import messages as wire
 
 
 def checked(agent: AgentProcess, number: int) -> wire.Check:
-    """The agent's word on its own folder."""
+    """Return the agent's health check of its own folder."""
     agent.link.send(wire.AskHealth(at_unix=1.0, ask=number))
     told = agent.link.expect(wire.Health, lambda said: said.ask == number)
     (found,) = [check for check in told.checks if check.name == "agent"]
@@ -59,7 +59,7 @@ def test_a_step_without_the_agents_folder_is_the_nodes_fault(make_agent: MakeAge
 def test_what_was_seen_before_a_launch_failed_is_told_to_nobody_after_it(
     make_agent: MakeAgent, short_tmp: Path
 ) -> None:
-    """Else a look that began while all was well would give the node jobs again."""
+    """Otherwise a check that began before the fault would make the node available for jobs again."""
     gate, looks = short_tmp / "gate", short_tmp / "looks"
     program = short_tmp / "check"
     program.write_text(f"#!/bin/sh\necho >> {looks}\nwhile [ ! -e {gate} ]; do sleep 0.05; done\n")

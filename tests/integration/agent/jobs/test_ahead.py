@@ -1,4 +1,6 @@
-"""Launches handed to an agent ahead of time: each begins in the place of the one before it, or is given back and never begins."""
+"""Launches handed to an agent ahead of time: each starts after its predecessor, or is returned and never
+starts.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ HELD = "while [ ! -e {gate} ]; do sleep 0.02; done\n"
 
 
 class Place:
-    """A launch that runs until its gate opens, and a file in which all that begin in its place leave a line."""
+    """A launch that runs until its gate opens, and a file in which each of its successors writes a line."""
 
     def __init__(self, agent: AgentProcess) -> None:
         self.agent = agent
@@ -28,7 +30,7 @@ class Place:
         agent.link.report(self.first, "running")
 
     def hand(self, behind: int, script: str = "") -> int:
-        """The id of a launch that waits behind that one."""
+        """Hand over a launch that waits for the launch `behind`; return its id."""
         job_id = self.agent.new_id()
         script = f"echo {job_id} >>{self.begun}\n{script}"
         self.agent.launch(job_id, script, behind=[behind, 0], behind_s=self.patience_s)
@@ -155,7 +157,7 @@ def test_a_line_goes_on_while_no_controller_is_there(place: Place) -> None:
     line = [place.hand(place.first)]
     line.append(place.hand(line[0]))
     place.agent.link.send(wire.AskHealth(at_unix=0.0, ask=1))
-    place.agent.link.expect(wire.Health)  # what was handed before has come in
+    place.agent.link.expect(wire.Health)  # the agent has received the earlier launches
     place.agent.link.close()
     place.open()
     eventually(lambda: place.lines() == line, what="all of the line have run")

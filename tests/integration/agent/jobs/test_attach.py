@@ -1,4 +1,4 @@
-"""What carries a controller's words to the agent over SSH, when the agent goes."""
+"""The relay between a controller's SSH connection and the agent: its behavior when the agent exits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_it_ends_quietly_with_an_agent_that_was_killed(short_tmp: Path, unread: 
                 relay.stdin.write(unread)
                 relay.stdin.flush()
                 assert not unread or select.select([agent], [], [], ANSWER_S)[0], "they have come"
-            code = relay.wait(ANSWER_S)  # its own input is open still
+            code = relay.wait(ANSWER_S)  # the relay's own input is still open
             said, complaint = relay.communicate()
     assert (code, complaint) == (0, b"")
     assert b'"attached": true' in said

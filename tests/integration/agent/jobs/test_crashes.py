@@ -1,4 +1,6 @@
-"""An agent that is killed at any point of a launch: the job runs once, its end is told, and nothing of it is left."""
+"""An agent killed at any point of a launch: the job runs once, its end is reported, and no part of it is
+left.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ POINTS = [
     ("launch_table.py", "release", "call"),
     ("launch_table.py", "release", "return"),
 ]
-"""Where it is killed, in the order in which a launch comes by. A coroutine's `return` is also where it first waits."""
+"""The points at which the agent is killed, in the order in which a launch reaches them.
+
+A coroutine's `return` event also occurs at its first wait.
+"""
 
 
 @pytest.mark.parametrize(("file", "function", "moment"), POINTS)
@@ -60,7 +65,7 @@ def test_a_launch_outlives_an_agent_killed_at_any_point(
         agent.program = FROM_SOURCE
         known = agent.start().jobs
         if not known and not was_let_go:
-            ask(agent, runs)  # as the controller does with what it had sent and the agent does not know
+            ask(agent, runs)  # a controller sends a launch again if the agent does not know it
         if known or not was_let_go:
             assert agent.link.report(1, "exited").exit_code == 0
         agent.link.send(wire.Forget(job_id=1, restarts=0))
@@ -73,7 +78,7 @@ def test_a_launch_outlives_an_agent_killed_at_any_point(
 
 
 def ask(agent: AgentProcess, runs: Path) -> None:
-    """Job 1: it says that it ran, in a file of its own, leaves one in a folder that it has for itself, and needs a moment."""
+    """Launch job 1, which records its run, leaves a file in a private folder, and takes a moment."""
     own = runs.parent / "own"
     script = f"echo ran >>{runs}; touch {own}/left; sleep 0.2"
     agent.launch(1, script, stdout="/dev/null", private_dirs=[str(own)])

@@ -1,4 +1,4 @@
-"""How often ends are told: each telling waits for the disk, and costs the controller a transaction."""
+"""Frequency of end reports: each report waits for the disk and costs the controller a transaction."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ TASKS = 200
 
 
 class CountedClearing:
-    """Finds nothing left of launches but of some; others have begun in the places of those `followed`. `settled` has how many ends
-    each telling was of."""
+    """A stand-in for the teardown that finds leftovers only of the given launches.
+
+    The launches in `followed` have successors. `settled` holds the number of ends in each report.
+    """
 
     def __init__(self, *leftovers: int, followed: tuple[int, ...] = ()) -> None:
         self.leftovers = leftovers
@@ -35,7 +37,7 @@ class CountedClearing:
         return job.meta.job_id not in self.leftovers
 
     def tidy(self) -> None:
-        """There is nothing to tidy up."""
+        """Do nothing."""
 
     async def settle(self, over: list[LocalLaunch], others: list[LocalLaunch]) -> list[LocalLaunch]:
         self.settled.append(len(over + others))
@@ -100,7 +102,7 @@ async def test_ends_whose_places_others_have_are_told_later_unless_another_waits
     with ThreadPoolExecutor(1) as pool:
         ending = ending_of(
             pool, clearing, told, gather_s=2 * time.monotonic()
-        )  # told once that long ago: time for some, not yet for the others
+        )  # the last report was that long ago: due for launches without a successor, not yet for the others
         for number in (1, 2):
             ending.ended(launch(spool, number))
             await asyncio.sleep(0)

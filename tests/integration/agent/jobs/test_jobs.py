@@ -1,4 +1,4 @@
-"""The agent's jobs over its wire: how they end, are ended, and are found again by an agent that starts anew."""
+"""The agent's jobs over its wire: normal ends, kills, and adoption by an agent that restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT_FOR_GATE = "while [ ! -e {gate} ]; do sleep 0.05; done\n"
 
 
 def gated(agent: AgentProcess, rest: str) -> tuple[Path, str]:
-    """A file, and a script that waits for it."""
+    """Return a gate file and a script that waits for it."""
     gate = agent.folder.parent / "gate"
     return gate, WAIT_FOR_GATE.format(gate=gate) + rest
 
@@ -160,7 +160,7 @@ def test_an_end_is_repeated_in_each_welcome_until_it_is_let_go(agent: AgentProce
 
 
 def has_ended(agent: AgentProcess, job_id: int) -> bool:
-    """Whether its exit status is known on the node."""
+    """Return whether the node has recorded the job's exit status."""
     record = agent.record(job_id)
     return record is not None and record.status() is not None
 
@@ -255,7 +255,9 @@ def test_output_that_only_the_agent_keeps_can_be_read_after_the_job_was_let_go(a
 
 
 def test_of_launches_that_follow_each_other_closely_each_start_and_end_is_told(agent: AgentProcess) -> None:
-    """A start with its end, where that comes at once; alone where the launch goes on."""
+    """If a job ends at once, its start and its end are reported together; otherwise the start is reported
+    alone.
+    """
     short, long = [agent.new_id() for _ in range(8)], agent.new_id()
     for job in short:
         agent.launch(job, "exit 3")

@@ -1,4 +1,4 @@
-"""What the output of a job says of an end that was not its own doing: slurmstepd's lines."""
+"""The termination messages in a job's output, in the format of slurmstepd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that look over the same /proc keep to their own jobs, although job ids are alike."""
+"""Agents that scan the same /proc affect only their own jobs, even if their job ids are equal."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from warpdeck_agent.isolation.job_processes import Mark, job_of, launch_name, sw
 from warpdeck_agent.wire import messages as wire
 
 NO_PID = 2**22
-"""One more than any process has."""
+"""A pid above the kernel's maximum, so no process has it."""
 DAEMON = "setsid sleep 1000 &\nsleep 1001\n"
 
 
 def own_mark(agent: AgentProcess, job: int) -> Mark:
-    """What the job's processes carry."""
+    """Return the job tag that the job's processes carry."""
     agent.begun(job)
     meta = json.loads(agent.meta(job))
     return Mark(launch_name(job, 0, agent=agent.identity), meta["token"], meta["uid"])
 
 
 def all_of(agent: AgentProcess, job: int) -> list[int]:
-    """The shell and its two sleeps, once none of them is still to become what it will be: meanwhile no mark is seen."""
+    """Return the pids of the shell and its two sleeps, or [] while one of them is still before its exec.
+
+    During an exec, the job tag of a process cannot be seen.
+    """
     found = agent.processes(job)
     names = [read(pid, "comm") for pid in found]
     return found if len(found) == 3 and names.count(b"sleep\n") == 2 else []
@@ -71,7 +74,7 @@ def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(a
     assert record is not None
     groups = [Path(path) for path in json.loads(record.meta())["hold"]["groups"]]
     agent.kill()
-    for group in groups:  # a node may have none
+    for group in groups:  # a node may have no groups
         group.with_name("job-99.0").mkdir()
     agent.start()
     for group in groups:
@@ -80,7 +83,7 @@ def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(a
 
 
 def test_who_has_died_before_the_kill_was_there_all_the_same(tmp_path: Path) -> None:
-    """Its groups were closed for it: nobody else may get them."""
+    """The job's cgroups were closed to new processes, so no other process may use them."""
     (tmp_path / "cgroup.procs").write_text(f"{NO_PID}\n")
     (tmp_path / "pids.max").write_text("max\n")
     assert sweep(Mark("1.0@nobody", "", 0), [str(tmp_path)], {}) == 1

@@ -1,4 +1,6 @@
-"""What an agent says of a launch's output: a share that writes none must not have any collected in its name."""
+"""Output paths in a launch's report: a share without output must report none, so that none is collected for
+it.
+"""
 
 from __future__ import annotations
 

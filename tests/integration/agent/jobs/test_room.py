@@ -1,4 +1,4 @@
-"""What a launch gets before it begins and gives back at its end: TMPDIR, the site's hooks, empty GPUs."""
+"""Setup and teardown of a launch: TMPDIR, the site's prolog and epilog, and idle GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def place(short_tmp: Path) -> Path:
-    """Where TMPDIRs are made."""
+    """The folder in which TMPDIRs are created."""
     (short_tmp / "scratch").mkdir()
     return short_tmp / "scratch"
 
@@ -42,7 +42,7 @@ MOUNTED = 'mkdir "$TMPDIR/data" "$TMPDIR/a b" && mount --bind {keep} "$TMPDIR/da
 
 @pytest.fixture
 def apart(short_tmp: Path) -> Iterator[AgentProcess]:
-    """An agent with mounts of its own, and a file system in the place of temporary files."""
+    """An agent with its own mount namespace and a file system mounted on the folder of temporary files."""
     script = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
     program = ["unshare", "--mount", "sh", "-c", script, f"{short_tmp}/scratch", *FROM_SOURCE]
     made = AgentProcess(short_tmp / "agent", program=program)
@@ -150,7 +150,7 @@ def test_a_job_that_fills_its_tmpdir_leaves_room_for_the_next(short_tmp: Path, p
 
 @pytest.fixture
 def hook(short_tmp: Path) -> Iterator[Path]:
-    """A program of the site that notes its environment and does what it is told."""
+    """A program of the site that records its environment and follows instructions from the test."""
     path = short_tmp / "hook"
     path.write_text(f"#!/bin/sh\nenv >>{short_tmp}/seen\n. {short_tmp}/act\n")
     path.chmod(0o755)
@@ -230,12 +230,12 @@ def test_the_epilog_runs_although_the_agent_was_killed_meanwhile(
 
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
-"""Of cgroup v1: what is frozen there does not even die of KILL, as if it hung in the kernel."""
+"""The freezer of cgroup v1. A process that is frozen there survives SIGKILL, as if it hung in the kernel."""
 
 
 def test_a_process_that_does_not_die_of_kill_is_named_as_the_nodes_fault(agent: AgentProcess) -> None:
     if not FREEZER.exists():
-        return  # v2 lets a frozen process be killed: nothing here can stop a KILL
+        return  # v2 kills frozen processes too, so nothing here can withstand SIGKILL
     frozen = FREEZER / f"warpdeck-{agent.identity}"
     frozen.mkdir()
     try:
@@ -302,7 +302,7 @@ def test_the_end_is_told_when_the_gpu_is_empty_and_the_reading_comes_first(
     gpus.show("gpu 0 uuid=GPU-0", "gpu 1 uuid=GPU-1", f"proc 0 pid={pid} mem={GIB} type=C stays=1")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
     eventually(lambda: not agent.processes(1), what="its processes are dead")
-    agent.launch(2, "true", gpus=["GPU-1"])  # the agent goes on with others meanwhile
+    agent.launch(2, "true", gpus=["GPU-1"])  # meanwhile the agent continues with other launches
     agent.link.report(2, "exited")
     assert not agent.link.has_report(1, "exited"), "the driver has not freed its memory"
     gpus.show("gpu 0 uuid=GPU-0", "gpu 1 uuid=GPU-1")

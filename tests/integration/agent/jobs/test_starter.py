@@ -1,4 +1,4 @@
-"""The shell that waits at the gate: what it becomes sees nothing of it."""
+"""The shell that waits at the start gate leaves no trace in the program that it executes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from warpdeck_agent.start.launch_start import DEFAULT_PATH
 from warpdeck_agent.supervisor.starter import SCRIPT, START, LaunchOrder, install, runs_here, start
 
 OWN_WORDS = {"go": "1", "cwd": "2", "in": "3", "out": "4", "err": "5", "mode": "train", "folder": "7"}
-"""Names that a script such as ours would like to use, in the user's environment."""
+"""Variables of the user's environment with names that the start script might use itself."""
 
 
 def ran(folder: Path, script: str, *words: str, here: bool, **fields: object) -> tuple[int, str, str]:
-    """(exit code, output, what was said at the gate) of a script."""
+    """Run a script; return its exit code, its output, and the data that the gate received."""
     install(str(folder / START), SCRIPT)
     path = folder / "script"
     path.write_text(script)

@@ -1,4 +1,4 @@
-"""What a supervisor takes from its agent and tells it: also one that came after it, and of launches that come closely."""
+"""The supervisor's protocol with its agent, also with a later agent and with launches in quick succession."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGE_BYTES = 64 * 1024 * 1024
 
 
 def joined(folder: Path) -> socket.socket:
-    """A link to the supervisor of that folder, as an agent has it."""
+    """Connect to the supervisor of a folder as an agent does."""
 
     def tried() -> socket.socket | None:
         link = socket.socket(socket.AF_UNIX)
@@ -44,7 +44,7 @@ def joined(folder: Path) -> socket.socket:
 
 @contextmanager
 def supervised(folder: Path) -> Iterator[tuple[Spool, subprocess.Popen[bytes], socket.socket]]:
-    """A supervisor of that folder, and a link to it; at the end it goes with its agent and the last job."""
+    """A supervisor of a folder and a link to it. It exits after its agent and the last job have gone."""
     spool = Spool(str(folder))
     install(spool.file(START), SCRIPT)
     process = subprocess.Popen([*FROM_SOURCE, "supervise", "--dir", str(folder)])
@@ -58,7 +58,9 @@ def supervised(folder: Path) -> Iterator[tuple[Spool, subprocess.Popen[bytes], s
 
 
 def ordered(spool: Spool, job_id: int, script: str) -> tuple[LaunchFolder, dict[str, Any]]:
-    """A launch that runs this, and the words of its order."""
+    """Create the folder of a launch that runs `script`; return the folder and the fields of its launch
+    order.
+    """
     folder = spool.launch_folder(job_id, 0)
     folder.create(uid=0, gid=0, terminal=False)
     command, env = ["/bin/sh", "-c", script], {"PATH": DEFAULT_PATH}
@@ -117,7 +119,7 @@ def test_a_launch_is_not_told_to_have_used_the_memory_of_the_supervisor(short_tm
 
 
 def test_who_writes_on_at_the_gate_is_listened_to_no_longer(tmp_path: Path) -> None:
-    """Else he would keep the supervisor from all others."""
+    """Otherwise one process could keep the supervisor from serving all others."""
     _, words = ordered(Spool(str(tmp_path)), 1, "true")
     gate, far = socket.socketpair()
     gate.setblocking(False)

@@ -1,4 +1,6 @@
-"""Warnings before the time limit, suspended jobs, and the time that stands still for them."""
+"""Warnings before the time limit, suspended jobs, and the time limit that does not advance during a
+suspension.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
 LIMIT_S, LEAD_S = 60.0, 56.0
-"""The warning comes 4 s after the start: time enough to set a trap on a busy machine."""
+"""The warning comes 4 s after the start, which is enough time to set a trap on a busy machine."""
 CATCHER = "sh -c 'trap \"echo child >>{log}; exit 0\" USR1; while :; do sleep 0.05; done'"
 CASES = {
     "a shell that does not wait for it is spared": (f"{CATCHER}\necho after >>{{log}}", False, "child after"),
@@ -74,7 +76,7 @@ def test_a_warning_is_sent_once_even_if_the_agent_starts_anew(agent: AgentProces
 
 
 def states(agent: AgentProcess, job_id: int) -> set[str]:
-    """The state letters of the job's processes."""
+    """Return the state letters of the job's processes."""
     found = set()
     for pid in agent.processes(job_id):
         try:
@@ -85,7 +87,10 @@ def states(agent: AgentProcess, job_id: int) -> set[str]:
 
 
 def is_stopped(agent: AgentProcess, job_id: int) -> bool:
-    """A shell that was stopped between vfork and exec waits for its child, which is stopped, in the state D."""
+    """Return whether all processes of the job are stopped.
+
+    A shell that was stopped between vfork and exec is in state D, because it waits for its stopped child.
+    """
     return states(agent, job_id) in ({"T"}, {"T", "D"})
 
 
@@ -97,7 +102,7 @@ def suspend(agent: AgentProcess, job_id: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("agent_lives", [True, False])
 def test_time_stands_still_for_a_suspended_job(agent: AgentProcess, agent_lives: bool) -> None:
-    limit_s = 6.0  # long enough for a busy machine to launch and stop it in
+    limit_s = 6.0  # long enough for a busy machine to launch and stop the job
     agent.launch(1, "while :; do sleep 0.05; done", time_limit_s=limit_s, grace_s=5.0)
     started_at = agent.link.report(1, "running").started_at
     eventually(lambda: agent.processes(1), what="it runs")
@@ -149,6 +154,6 @@ def test_a_limit_that_is_changed_holds_for_a_restarted_agent_too(agent: AgentPro
 
 
 def _limits(agent: AgentProcess) -> dict[int, float]:
-    """Of all launches, as a new link is told."""
+    """Return the time limits of all launches as the agent reports them to a new link."""
     agent.link.close()
     return {said.job_id: said.time_limit_s for said in agent.connect().jobs}

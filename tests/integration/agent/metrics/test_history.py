@@ -1,4 +1,6 @@
-"""What a node and its GPUs were like at a moment: by an agent's memory, by the file that outlives it, and from a real agent."""
+"""History of a node and its GPUs: from the agent's memory, from the file that outlives it, and from a real
+agent.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def history(folder: Path, now: float = BEGIN) -> History:
 
 
 def live(known: History, begin: float, seconds: int) -> None:
-    """So many readings: the first GPU's utilisation is the second of its minute, the other one's is not known."""
+    """Add one reading per second.
+
+    The utilization of the first GPU equals the second of the minute. The second GPU does not answer.
+    """
     for second in range(seconds):
         own = {"cpu_pct": 800.0, "mem_bytes": 5.0 * MIB}
         now = begin + second
@@ -78,11 +83,11 @@ def test_of_a_moment_without_a_measurement_nothing_is_made_up(short_tmp: Path, m
     assert told == wire.Moment(ask=7, since_unix=BEGIN)
 
 
-# ---- who was there and no job
+# ---- GPU processes outside of jobs
 
 
 def see(known: History, now: float, *processes: wire.GpuProcess, unexplained: int = 0) -> None:
-    """One reading; the second GPU does not answer."""
+    """Add one reading in which the second GPU does not answer."""
     first = wire.GpuSample(index=0, util_pct=3, processes=list(processes), unexplained_bytes=unexplained)
     known.take({"cpu_pct": 1.0, "mem_bytes": 1.0}, [first, wire.GpuSample(index=1, error="hangs")], now)
 

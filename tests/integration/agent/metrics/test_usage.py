@@ -1,4 +1,4 @@
-"""What launches use, and what a node did: sums, curves in bounded memory, and the same from a real agent."""
+"""Resource usage of launches and nodes: sums, curves in bounded memory, and the same from a real agent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MIB = 1 << 20
 BEGIN = 1_000_000.0
 
 
-# ---- records and rings
+# ---- records and ring buffers
 
 
 def test_a_short_life_is_kept_by_the_second() -> None:
@@ -162,7 +162,7 @@ def test_a_meter_goes_on_where_an_earlier_agents_ended(short_tmp: Path) -> None:
     meter, folder = Meter(begin_unix=BEGIN), Folder(str(short_tmp))
     for second in range(1, 100):
         meter.take([sample(60)], job_id=1, more={"cpu_pct": 10.0}, now=BEGIN + second)
-    meter._written = time.monotonic() - 3600  # long ago
+    meter._written = time.monotonic() - 3600  # a long time ago
     meter.keep(folder)
     again = Meter(begin_unix=BEGIN)
     again.restore(folder)
@@ -239,7 +239,7 @@ def test_a_step_is_measured_while_it_runs_and_its_curve_is_told_at_its_end(
 
 
 def test_who_has_ended_tells_the_cpu_time_of_all_that_it_waited_for_until_it_is_reaped() -> None:
-    """What is left of a launch without a group."""
+    """For a launch without a cgroup, this is the only record of its CPU time."""
     ended = subprocess.Popen(["sh", "-c", "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait"])
     try:
         eventually(lambda: job_processes.stat_fields(ended.pid)[0] == "Z", what="it has ended")
@@ -311,7 +311,9 @@ def test_each_task_of_a_step_is_measured_and_the_job_without_its_steps(
 
 
 def test_the_memory_of_a_step_that_is_over_at_once_is_known(agent: AgentProcess) -> None:
-    """Nobody has looked at its processes while they ran: the kernel tells what the largest of them had."""
+    """The agent has not sampled the processes while they ran; the kernel reports the peak of the largest
+    one.
+    """
     agent.launch(1, "sleep 1000")
     agent.link.report(1, "running")
     command = "exec python3 -c 'import os; bytearray((200 + 100 * int(os.environ[\"SLURM_PROCID\"])) << 20)'"
@@ -348,7 +350,7 @@ def test_what_is_no_answer_of_times_counts_as_nothing(words: str) -> None:
 def test_what_a_task_wrote_into_the_file_of_its_use_cannot_spoil_the_report(
     tmp_path: Path, digits: int
 ) -> None:
-    """The file is the user's; a message with what is no number would cost the node its link."""
+    """The user owns the file. A message with an invalid number would end the node's connection."""
     launch = stepwire.StepLaunch(job_id=1, restarts=0, step=0, env={}, cwd="/")
     user = {"uid": os.getuid(), "gid": os.getgid()}
     task = make_folder(str(tmp_path / "task"), stepwire.StepTask(rank=0), request=launch, **user)

@@ -1,4 +1,6 @@
-"""A root agent looks for folders with the rights of the user who asks, and users whose folders hang hold up nobody else."""
+"""A root agent looks up folders with the rights of the requesting user, and a user's blocked folder delays no
+other user.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What keeps an agent alive after a logout is tried where it can be had, and told as it is."""
+"""Survival of an agent after a logout: a systemd scope is used where systemd can make one, and the agent
+reports it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from warpdeck_agent.linux.linger import keeper, scope_command
 
 
 def system(folder: Path, *, status: int, booted: bool = True) -> list[str]:
-    """What would be used on a system whose systemd-run ends with that status."""
+    """Return the scope command on a system whose systemd-run exits with `status`."""
     (folder / "bin").mkdir()
     program = folder / "bin" / "systemd-run"
     program.write_text(f"#!/bin/sh\nexit {status}\n")

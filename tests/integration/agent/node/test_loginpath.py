@@ -1,4 +1,4 @@
-"""What a login shell of a job makes of its PATH."""
+"""The PATH in a login shell of a job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from warpdeck_agent.users.login_path import PROFILE, install, variables
 
 SITE = "PATH=/usr/bin:/bin\n"
-"""What /etc/profile of Debian does."""
+"""The assignment in Debian's /etc/profile."""
 
 
 def path_after(profile: Path, **environ: str) -> str:

@@ -1,4 +1,6 @@
-"""What is taken of a user's start files, and that no start file harms the agent, other users, or what follows the job."""
+"""Start files of a user's login shell: the variables taken from them, and no harm to the agent, other users
+or later work.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ MIB = 1 << 20
 
 
 def asked(home: Path, text: str) -> dict[str, str]:
-    """The variables that these start files set."""
+    """Return the variables that the given start files set."""
     for name in (".bash_profile", ".profile", ".zprofile"):
         (home / name).write_text(text)
     child = login_shell(
@@ -64,19 +66,19 @@ def home(short_tmp: Path) -> Path:
 
 
 def launch(agent: AgentProcess, job: int, home: Path, script: str = "true") -> None:
-    """Asks for a job of ada's with the variables of her login shell."""
+    """Launch a job of ada that takes the variables of her login shell."""
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(home)}
     agent.launch(job, script, user="ada", uid=ADA, login=True, env=environ)
 
 
 def pids(home: Path) -> list[int]:
-    """The processes whose pids the start file has written down, one a line."""
+    """Return the pids that the start file has recorded, one per line."""
     path = home / "pids"
     return [int(word) for word in path.read_text().split()] if path.exists() else []
 
 
 def lives(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """Return whether the process runs and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -153,7 +155,7 @@ def test_lines_for_a_file_that_takes_none_hold_up_no_other_user(agent: AgentProc
 
 
 def writers() -> list[int]:
-    """Processes of ada's that write a line for the agent."""
+    """Return ada's processes that write a line for the agent."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,6 @@
-"""One agent manages a machine. Each test has a network namespace, and so a machine's names, of its own."""
+"""One agent manages a machine. Each test has its own network namespace and therefore its own abstract socket
+names.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ held = socket.socket(socket.AF_UNIX); held.bind("\\0" + sys.argv[1]); held.liste
 
 
 class Machine:
-    """A network namespace of its own."""
+    """A stand-in for a machine: a network namespace."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,7 +42,7 @@ class Machine:
         self._squatters: list[subprocess.Popen[str]] = []
 
     def start(self, name: str, *, share: str = "", program: Sequence[str] = FROM_SOURCE) -> str:
-        """What keeps an agent from starting for that folder, "" if it runs."""
+        """Start an agent for a folder; return the error message, or "" if the agent runs."""
         done = subprocess.run(
             [*self.enter, *program, "start", "--dir", str(self.folder / name)],
             env={**os.environ, "WARPDECK_SHARE_MACHINE": share},
@@ -57,7 +59,7 @@ class Machine:
         return found
 
     def squat(self, name: str) -> None:
-        """A user without rights sits on that name."""
+        """Let an unprivileged user occupy a socket name."""
         squatter = subprocess.Popen(
             [*self.enter, "setpriv", f"--reuid={NOBODY}", "--clear-groups", PYTHON, "-c", SQUAT, name],
             stdin=subprocess.PIPE,

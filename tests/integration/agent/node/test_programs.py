@@ -1,4 +1,6 @@
-"""The commands that jobs find on their PATH run from copies of a few modules, which need no other module of ours."""
+"""The commands on the PATH of jobs run from copies of a few modules, which import no other module of the
+project.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ PACKAGE = Path(warpdeck_agent.__file__).parent
 
 
 def imported(name: str) -> set[str]:
-    """The modules of ours that this one imports, as MODULES names them."""
+    """Return the project's modules that a module imports, named as in MODULES."""
     found = set()
     for node in ast.walk(ast.parse((PACKAGE / name).read_text())):
         if not isinstance(node, ast.ImportFrom) or not node.level:

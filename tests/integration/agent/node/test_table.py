@@ -1,4 +1,6 @@
-"""The records of launches: what a new one finds in the record of one before it, and what is read of its end."""
+"""Records of launches: values that a record inherits from an earlier launch, and the end that is read from
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a node's CPUs lie, as the kernel tells it."""
+"""The topology of a node's CPUs as the kernel reports it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from warpdeck_agent.health.inventory import Topology, find_topology, temporary_bytes
 
 TWO_BY_TWO_BY_TWO = {cpu: (cpu // 4, cpu // 2 % 2) for cpu in range(8)}
-"""CPU -> (socket, core of it)."""
+"""CPU -> (socket, core within the socket)."""
 
 
 def kernel(folder: Path, cpus: dict[int, tuple[int, int]]) -> str:

@@ -1,4 +1,4 @@
-"""Packed trees: they arrive whole or not at all, and unpack nowhere but into their work folder."""
+"""Packed code trees: they arrive whole or not at all, and are unpacked only inside their work folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.agent import AgentProcess
 from warpdeck_agent.wire import messages as wire
 
 Entry = tuple[str, bytes, dict[str, object]]
-"""A name, its content, and what else its tar header says."""
+"""A name, its content, and further fields of its tar header."""
 
 
 def file(name: str, content: bytes = b"x") -> Entry:
@@ -25,7 +25,7 @@ def special(name: str, kind: bytes, target: str = "") -> Entry:
 
 
 def pack(*entries: Entry) -> bytes:
-    """A tar.gz of these entries."""
+    """Return a tar.gz file with the given entries."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name, content, fields in entries:
@@ -40,7 +40,7 @@ def pack(*entries: Entry) -> bytes:
 def launch(
     agent: AgentProcess, packed: bytes, *, job_id: int = 1, sha256: str = "", workspace: str = "w1"
 ) -> str:
-    """Asks for a job that prints the file `code` of this tree; the tree's digest."""
+    """Launch a job that prints the file `code` of this tree; return the tree's digest."""
     digest = sha256 or hashlib.sha256(packed).hexdigest()
     tree = wire.TreeRef(tree="t" * 40, sha256=digest, size_bytes=len(packed), root="/nowhere")
     agent.launch(job_id, "cat code", tree=tree, workspace=workspace, cwd_visible=False)
@@ -48,7 +48,7 @@ def launch(
 
 
 def send(agent: AgentProcess, packed: bytes, digest: str, *, stream: int = 9) -> None:
-    """The upload, in small pieces."""
+    """Upload the tree in small pieces."""
     agent.link.expect(wire.NeedTree)
     agent.link.send(wire.PutTree(tree="t" * 40, sha256=digest, size_bytes=len(packed), stream=stream))
     for start in range(0, len(packed), 1000):
@@ -57,13 +57,13 @@ def send(agent: AgentProcess, packed: bytes, digest: str, *, stream: int = 9) ->
 
 
 def refused(agent: AgentProcess, packed: bytes) -> str:
-    """Why a job with this tree does not start."""
+    """Return the reason why a job with this tree does not start."""
     send(agent, packed, launch(agent, packed))
     return agent.link.expect(wire.LaunchFailed).message
 
 
 def left(agent: AgentProcess) -> list[str]:
-    """What is in the folder of trees."""
+    """Return the content of the folder of trees."""
     return sorted(path.name for path in (agent.folder / "trees").iterdir())
 
 
@@ -139,7 +139,7 @@ def test_a_tree_that_is_no_archive_is_refused(agent: AgentProcess) -> None:
 
 
 def refused_again(agent: AgentProcess, packed: bytes) -> str:
-    """The same for a second job."""
+    """Return the reason why a second job with this tree does not start."""
     send(agent, packed, launch(agent, packed, job_id=2, workspace="w2"), stream=10)
     return agent.link.expect(wire.LaunchFailed).message
 

@@ -1,4 +1,7 @@
-"""A tree is unpacked by a process that is the job's user, with limits: no archive harms the agent or reaches what the user may not."""
+"""Unpacking of code trees by a process that runs as the job's user and has limits.
+
+No archive can harm the agent or reach files that the user may not reach.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,14 @@ def agent(short_tmp: Path) -> Iterator[AgentProcess]:
 
 
 def header(name: str, kind: bytes, size: int = 0) -> bytes:
-    """A member's header, whatever it claims."""
+    """Return the tar header of a member, without any check of its fields."""
     info = tarfile.TarInfo(name)
     info.type, info.size = kind, size
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
 def packed(*parts: bytes) -> bytes:
-    """These bytes as an archive."""
+    """Return the given bytes as an archive."""
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=1) as stream:
         for part in (*parts, bytes(2 * BLOCK)):
@@ -51,7 +54,10 @@ def packed(*parts: bytes) -> bytes:
 def launch(
     agent: AgentProcess, job: int, data: bytes, script: str = "true", *, workspace: str = "", **tree: Any
 ) -> None:
-    """Sends a job of ada's with this tree, in a workspace of its own unless one is named; `tree` are more of TreeRef's fields."""
+    """Launch a job of ada with this tree.
+
+    The job gets its own workspace unless `workspace` names one. `tree` holds further fields of TreeRef.
+    """
     restarts = tree.pop("restarts", 0)
     digest = hashlib.sha256(data).hexdigest()
     given = {"root": "/nowhere", **tree}
@@ -70,13 +76,13 @@ def launch(
 
 
 def refused(agent: AgentProcess, job: int, data: bytes) -> str:
-    """Why a job with this tree does not start."""
+    """Return the reason why a job with this tree does not start."""
     launch(agent, job, data)
     return agent.link.expect(wire.LaunchFailed, lambda said: said.job_id == job).message
 
 
 def work(agent: AgentProcess, job: int) -> Path:
-    """The job's checkout."""
+    """Return the job's checkout folder."""
     return agent.folder / "work" / f"w{job}"
 
 

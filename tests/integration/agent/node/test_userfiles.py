@@ -1,4 +1,6 @@
-"""Output files that users named: they are read by a child that is the user, and nobody else waits for it."""
+"""Output files named by users: a child process that runs as the user reads them, and no other user waits for
+it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def test_a_log_behind_a_hanging_mount_holds_up_no_job_and_is_told(
         agent.link.send(wire.OpenLog(stream=3, job_id=99, restarts=0, path=paths[0], uid=0))
         assert "does not answer" in agent.link.expect(wire.StreamEnd).error, "it is not asked again"
         agent.kill()
-        agent.start()  # the lock is free
+        agent.start()  # the agent's lock was released
 
 
 async def test_a_child_reads_what_the_agent_would(short_tmp: Path) -> None:

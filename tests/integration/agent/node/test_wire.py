@@ -1,4 +1,4 @@
-"""What is no message ends its own connection only; the newest controller is the one that is heard."""
+"""An invalid message ends only its own connection, and the agent obeys the newest controller."""
 
 from __future__ import annotations
 

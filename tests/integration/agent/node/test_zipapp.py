@@ -1,4 +1,4 @@
-"""The agent as it is shipped: one small file that any Python from 3.9 on runs."""
+"""The shipped agent: one small file that runs on any Python from 3.9 on."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from warpdeck_agent.wire import messages as wire
 VERSIONS = tuple(f"3.{minor}" for minor in range(9, 15))
 SOURCES = Path(warpdeck_agent.__file__).parent
 VERMIN = (sys.executable, "-c", "import vermin; vermin.main()", "-t=3.9-", "--violations", "--no-tips")
-"""Finds syntax and calls that Python 3.9 does not have, on whatever Python the tests run."""
+"""Finds syntax and calls that Python 3.9 lacks, whatever Python runs the tests."""
 
 
 def interpreters() -> dict[str, str]:
-    """The Pythons of this machine, by version: this one, the system's, and pyenv's."""
+    """Return the Pythons of this machine by version: the current one, the system's, and pyenv's."""
     found = {f"3.{sys.version_info.minor}": sys.executable}
     for version in VERSIONS:
         places = [f"/usr/bin/python{version}", f"/usr/local/bin/python{version}"]
@@ -84,7 +84,7 @@ def test_every_python_hosts_terminals(shipped: AgentProcess) -> None:
 
 
 def newer_than_3_9(folder: Path) -> str:
-    """What vermin complains of in these sources."""
+    """Return vermin's complaints about the sources in a folder."""
     done = subprocess.run([*VERMIN, str(folder)], capture_output=True, text=True, check=False)
     assert done.stderr == "" and "Minimum required versions" in done.stdout, done.stderr
     return "" if done.returncode == 0 else done.stdout

@@ -1,4 +1,6 @@
-"""PMI for the tasks of a step, on a real agent: Slurm's own client library for PMI-2, PMI-1 by its words, and nonsense."""
+"""PMI for the tasks of a step on a real agent: Slurm's own PMI-2 client library, raw PMI-1 commands and
+invalid input.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ pmi.PMI2_Finalize()
 
 
 def start(agent: AgentProcess, program: str, *words: str, tasks: int = 1, nodes: int = 1) -> int:
-    """The job in which a step of these ranks begins."""
+    """Launch a job, start a step with the given number of ranks in it, and return the job's id."""
     job = agent.new_id()
     agent.launch(job, "exec sleep 600")
     agent.link.report(job, "running")
@@ -87,7 +89,7 @@ def ended(agent: AgentProcess, job: int) -> wire.StepReport:
 
 
 def said(agent: AgentProcess, program: str, *, tasks: int = 1) -> list[str]:
-    """What rank 0 has written when all have ended well."""
+    """Return the output of rank 0 after all ranks have succeeded."""
     job = start(agent, START + program, tasks=tasks)
     found = ended(agent, job)
     errors = agent.text(job, "steps/0/0/err")
@@ -233,19 +235,19 @@ ask("cmd=finalize")
     fence = agent.link.expect(wire.StepFence)
     assert (fence.job_id, fence.number, fence.last) == (job, 0, True)
     assert fence.values == {"k0": "v0", "k1": "v1"}
-    agent.connect()  # a controller that has heard nothing of it is told again
+    agent.connect()  # a controller that reconnects gets the pending fence again
     assert agent.link.expect(wire.StepFence) == fence
     fields = {"job_id": job, "restarts": 0, "step": 0}
     agent.link.send(wire.StepFenced(number=0, values={"far": "away"}, last=False, **fields))
     agent.link.send(wire.StepFenced(number=0, values=fence.values, last=True, **fields))
     agent.link.expect(wire.StepFence, lambda said: said.number == 1)
-    agent.link.send(wire.StepFenced(number=0, values={"far": "changed"}, last=True, **fields))  # once more
+    agent.link.send(wire.StepFenced(number=0, values={"far": "changed"}, last=True, **fields))  # a duplicate
     agent.link.send(wire.StepFenced(number=1, values={}, last=True, **fields))
     assert [end.code for end in ended(agent, job).ends] == [0, 0]
     assert agent.text(job, "steps/0/0/out").endswith("value=away")
 
 
-# ---- an agent that is killed under them
+# ---- an agent that is killed while ranks run
 
 
 WAITS = """
@@ -263,7 +265,9 @@ def begin_anew(agent: AgentProcess) -> None:
 def test_ranks_go_on_with_the_agent_that_follows_one_that_was_killed(
     agent: AgentProcess, short_tmp: Path
 ) -> None:
-    """One waits in a fence, one has still to come to it; what was put before is known."""
+    """One rank waits in a fence and the other has not reached it. Values that were put before the kill are
+    still known.
+    """
     program = f"""{WAITS}
 ask(f"cmd=put key=k{{rank}} value=v{{rank}}")
 if rank == 1:
@@ -332,7 +336,7 @@ def test_a_rank_that_dies_while_there_is_no_agent_ends_the_step(agent: AgentProc
 
 
 def test_ranks_whose_lines_nobody_kept_end_with_a_word(agent: AgentProcess) -> None:
-    """The supervisor was killed first."""
+    """The supervisor, which keeps the connections of the ranks, is killed before the agent."""
     start(agent, START + 'ask("cmd=barrier_in")\nsignal.pause()', tasks=2, nodes=2)
     agent.link.expect(wire.StepFence)
     os.kill(agent.supervisor(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What a step's task on a terminal does with keys that nobody reads yet."""
+"""A step's task on a terminal: handling of keys that no process reads yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpdeck_agent.client.keys import keys_frame, size_frame
 
 
 def test_what_is_pasted_into_a_command_that_answers_comes_back_whole() -> None:
-    """More than a terminal holds: `cat` reads on only while what it says is read."""
+    """The text is longer than a terminal's buffer. `cat` continues to read only while its output is read."""
     pasted = b"".join(b"%06d pasted\n" % number for number in range(40_000))
     frames = [keys_frame(pasted[start : start + 60_000]) for start in range(0, len(pasted), 60_000)]
     command = ["sh", "-c", f"stty raw -echo; echo ready; exec head -c {len(pasted)}"]

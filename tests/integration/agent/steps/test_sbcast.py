@@ -12,7 +12,7 @@ JOB = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "9", "SRUN_OUTPUT": "x", "WARPDECK_T
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file, and a standard input that may be replaced."""
+    """A file, and a standard input that the test may replace."""
     path = tmp_path / "data"
     path.write_bytes(b"bytes")
     path.chmod(0o640)
@@ -25,7 +25,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class Step:
-    """Keeps what was asked of srun, and what its standard input held."""
+    """A stand-in for srun that records its arguments and its standard input."""
 
     def __call__(self, words: list[str], environ: dict[str, str]) -> int:
         self.words, self.environ, self.read = words, environ, os.read(0, 100)

@@ -1,4 +1,7 @@
-"""A job that writes as fast as the disk takes it: the agent does not grow, whoever follows or does not, and others go on."""
+"""A job that writes as fast as the disk allows: the agent's memory does not grow, and other jobs continue.
+
+This holds both with and without a follower of the output.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 MIB = 1 << 20
 FLOOD = 256 * MIB
 GROWTH = 48 * MIB
-"""Far below the flood, far above the windows of a stream and what Python keeps for later."""
+"""Far below the flood, and far above the windows of a stream and the memory that Python keeps for reuse."""
 FOR_EVER = "while [ ! -e {gate} ]; do head -c 33554432 /dev/zero; : >{output}; done"
-"""32 MiB again and again, over what is there: the disk is spared."""
+"""Overwrite the same 32 MiB again and again, so that the disk does not fill."""
 
 
 def peak_bytes(agent: AgentProcess) -> int:
-    """The most memory that the agent has ever had."""
+    """Return the agent's peak memory in bytes."""
     assert agent.process is not None
     return number(table(f"/proc/{agent.process.pid}/status")["VmHWM"]) * 1024
 

@@ -1,4 +1,4 @@
-"""When a session counts as idle: by its terminal, its processes and its GPUs; the agent's own start counts as use."""
+"""Idle sessions: detection by terminal, processes and GPUs. The start of the agent counts as use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from warpdeck_agent.wire.messages import GpuProcess, GpuSample
 
 
 class Running:
-    """warpdeck_agent.registry.launches.Launches, as far as idleness asks: one terminal's job."""
+    """A stand-in for warpdeck_agent.registry.launches.Launches with the one terminal job that Idleness
+    reads.
+    """
 
     def __init__(self, folder: Path) -> None:
         meta = Meta(
@@ -42,7 +44,7 @@ class Running:
 
 
 def end_nothing(launch: LocalLaunch, words: str, *, cause: str) -> None:
-    """No session of these tests comes to its limit."""
+    """Do nothing, because no session of these tests reaches its limit."""
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def session(tmp_path: Path) -> Running:
 
 
 def idle(session: Running) -> Idleness:
-    """One that has seen the session a long time ago, when it was last used."""
+    """Return an Idleness that saw the session used only a long time ago."""
     made = Idleness(session, end_nothing)  # type: ignore[arg-type]
     made.take([])
     ago = time.time() - 2 * QUIET_S

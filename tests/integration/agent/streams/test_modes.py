@@ -1,4 +1,4 @@
-"""What a terminal is left with, and how that is undone."""
+"""Terminal modes that a program leaves set, and the sequences that reset them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tunnels to a job: bytes both ways to a port of the loopback or to a process inside, with windows, and gone with the job."""
+"""Tunnels to a job: bytes in both directions to a loopback port or a process inside the job.
+
+Tunnels use flow-control windows and are closed when the job ends.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def open_tunnel(agent: AgentProcess, stream: int = 1, *, job_id: int = 1, **fiel
 
 
 def run_inside(agent: AgentProcess, *argv: str, stream: int = 1) -> bytes:
-    """What a command prints that is run inside job 1."""
+    """Run a command inside job 1 and return its output."""
     open_tunnel(agent, stream, argv=list(argv))
     agent.link.send_data(stream, b"")
     ended = end_of(agent.link, stream)
