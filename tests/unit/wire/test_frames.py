@@ -1,4 +1,4 @@
-"""Framing: written frames can be read in arbitrary pieces, and invalid frames are rejected before they are
+"""Framing: frames can be read in arbitrary pieces, and invalid frames are rejected before they are
 buffered.
 """
 

@@ -29,8 +29,9 @@ mknod -m 666 "$0/fuse" c 10 229 && mount --bind "$0/fuse" /dev/fuse || exit 1
 shift
 exec "$@"
 """
-"""Set up a machine with Apptainer in the agent's own mount namespace; ada's containers may use a range of ids
-and FUSE.
+"""Set up a machine with Apptainer in the agent's own mount namespace.
+
+ada's containers may use a range of ids and FUSE.
 """
 LOOP = "echo up; while :; do read -r nothing </proc/uptime; done"
 
@@ -65,9 +66,7 @@ def of_ada(place: Path, *, image: str = "", **asked: Any) -> dict[str, Any]:
 
 
 def run(agent: AgentProcess, place: Path, script: str, **asked: Any) -> list[str]:
-    """Run a job in a container, check that it succeeds, and return its output lines without Apptainer's
-    own.
-    """
+    """Run a job in a container, check that it succeeds, and return its lines without Apptainer's own."""
     job = agent.new_id()
     said = agent.run(job, script, **of_ada(place, **asked))
     assert said.exit_code == 0, agent.text(job)

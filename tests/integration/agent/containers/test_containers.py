@@ -254,9 +254,7 @@ def test_a_container_is_held_by_the_jobs_groups_and_ends_with_the_job(
 
 
 def pack_image(root: Path, folder: Path) -> dict[str, str]:
-    """Import the image into Podman's store under a name; return the environment of jobs that use that
-    store.
-    """
+    """Import the image into Podman's store; return the environment of jobs that use that store."""
     env, packed = environment(folder), folder / "root.tar"
     subprocess.run(["tar", "-C", str(root), "-cf", str(packed), "."], check=True, timeout=60)
     words = ["podman", "--cgroup-manager=cgroupfs", "import", "-q", str(packed), "localhost/wdtest"]

@@ -1,6 +1,4 @@
-"""PCIe and NVLink traffic of GPUs: rates from counters. An unknown rate is reported as unknown and never as
-0.
-"""
+"""PCIe and NVLink traffic of GPUs: rates from counters. An unknown rate is never reported as 0."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ CARD = Card(0, "GPU-a", object())
 
 
 class Driver:
-    """A stand-in for NVML with one card and two links. It returns plain numbers and counts throughput
-    queries.
-    """
+    """A stand-in for NVML with one card and two links. It counts the throughput queries."""
 
     NVMLError = pynvml.NVMLError
     NVML_SUCCESS = pynvml.NVML_SUCCESS

@@ -1,5 +1,6 @@
-"""Jobs that share a GPU start one after the other, each within its share; the agent reports how shares are
-isolated.
+"""Jobs that share a GPU start one after the other, and each is held to its share.
+
+The inventory states how the jobs on a GPU are isolated from each other.
 """
 
 from __future__ import annotations

@@ -269,9 +269,7 @@ async def test_a_mount_that_hangs_fails_alone_and_is_well_when_it_is_back(short_
     os.mkfifo(fifo)
 
     def probe(path: str) -> object:
-        """Stand in for a mount whose server is dead: opening a pipe without a writer blocks in the same
-        way.
-        """
+        """Stand in for a mount with a dead server: opening a pipe without a writer blocks in the same way."""
         if path == "/nfs":
             with fifo.open("rb"):
                 return os.statvfs("/")
@@ -307,8 +305,9 @@ signal.pause()
 
 @pytest.mark.lab
 def test_a_mount_that_hangs_keeps_nobody_from_ending_who_looks_at_it(short_tmp: Path) -> None:
-    """A process that blocks on the mount cannot be killed. An agent that did so itself would keep its lock
-    after a kill.
+    """A process that blocks on the mount cannot be killed.
+
+    If the agent itself accessed the mount, it would keep its lock after a kill.
     """
     with hanging_mount(short_tmp / "hangs") as mount:
         looks = LOOKS.replace("@ANSWER_S@", str(ANSWER_S))

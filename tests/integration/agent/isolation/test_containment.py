@@ -25,16 +25,18 @@ for kind in $0; do
 done
 exec "$@"
 """
-"""Unmount file systems of the given kinds, then run the command. The agent cannot use a cgroup hierarchy that
-is not mounted.
+"""Unmount file systems of the given kinds, then run the command.
+
+The agent cannot use a cgroup hierarchy that is not mounted.
 """
 FORMS = {"all": "", "v1": "cgroup2", "v2": "cgroup", "none": "cgroup cgroup2"}
 
 
 @pytest.fixture(scope="module", params=FORMS)
 def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """An agent that finds only the given cgroup hierarchies. Tests use new job ids and leave the agent
-    unchanged.
+    """An agent that finds only the given cgroup hierarchies.
+
+    Tests use new job ids and leave the agent unchanged.
     """
     folder = tmp_path_factory.mktemp("wd")
     program = ["unshare", "--mount", "sh", "-c", WITHOUT, FORMS[request.param], *FROM_SOURCE]
@@ -100,8 +102,9 @@ int main(int argc, char **argv) {
     }
 }
 """
-"""A program in which each process starts the next one and exits. With an argument, each process gets its own
-session.
+"""A program in which each process starts the next one and exits.
+
+With an argument, each process gets its own session.
 """
 
 
@@ -245,9 +248,7 @@ def test_files_that_the_kernel_keeps_in_memory_are_no_use_of_memory(
 
 
 def test_a_launch_inherits_nothing_from_the_one_before_it_in_its_group(agent: AgentProcess) -> None:
-    """The peak memory and the CPU time start at zero, forks succeed, and no earlier out-of-memory kill is
-    reported.
-    """
+    """Peak memory and CPU time start at zero, forks succeed, and no earlier out-of-memory kill counts."""
     work = "import os, time; held = bytearray(60 << 20); end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
     limits = {"mem_bytes": 100 * MIB, "max_processes": 500, "env": {"PATH": "/usr/bin:/bin"}}
     before = agent.run(agent.new_id(), f"exec python3 -c '{work}'", **limits)

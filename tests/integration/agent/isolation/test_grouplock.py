@@ -1,5 +1,6 @@
-"""Early acquisition of the kernel's cgroup lock: the agent moves itself into its current group and moves
-nothing else.
+"""Early acquisition of the kernel's cgroup lock.
+
+The agent moves itself into the group that it is already in, and moves no other process.
 """
 
 from __future__ import annotations

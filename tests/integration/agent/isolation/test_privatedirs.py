@@ -1,5 +1,6 @@
-"""Private folders of a job: all of its processes share one content, nobody else sees it, and it is removed at
-the end.
+"""Private folders of a job: all of its processes share one content, which no other job sees.
+
+The folders are removed when the job ends.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Cleanup of shared memory: files of a user's jobs are removed with the user's last job, and nothing else is
-removed.
+"""Cleanup of shared memory: the files of a user's jobs are removed with the user's last job.
+
+Nothing else is removed.
 """
 
 from __future__ import annotations

@@ -13,9 +13,7 @@ GATE = "read -r go; ulimit -S -s; ulimit -S -n"
 
 
 def at_gate(limits: Mapping[str, int]) -> list[str]:
-    """Start a shell, set `limits` while it waits, and return its stack size in KiB and its descriptor
-    limit.
-    """
+    """Start a shell, limit it while it waits, and return its stack size in KiB and its descriptor limit."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         streams = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
@@ -31,9 +29,7 @@ def at_gate(limits: Mapping[str, int]) -> list[str]:
 
 
 def test_a_stack_is_as_it_was_asked_for_though_the_program_is_only_being_loaded() -> None:
-    """The kernel restores the stack limit at the end of an exec, nearly always after the spawn has
-    returned.
-    """
+    """The kernel restores the stack limit at the end of an exec, mostly after the spawn has returned."""
     asked = {"STACK": 4096 * 1024, "NOFILE": 77}
     assert [at_gate(asked) for _ in range(40)] == [["4096", "77"]] * 40
 

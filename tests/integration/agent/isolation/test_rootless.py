@@ -45,8 +45,9 @@ END
 mount --rbind "$dev" /dev || exit 1
 mkdir -p /run/cdi && mount --bind "$0/cdi" /run/cdi && exec "$@"
 """
-"""Set up a machine with two GPUs in the agent's own mount namespace; ada's containers may use a range of
-ids.
+"""Set up a machine with two GPUs in the agent's own mount namespace.
+
+ada's containers may use a range of ids.
 """
 CDI = {
     "cdiVersion": "0.5.0",
@@ -147,9 +148,7 @@ def test_a_user_is_herself_in_her_container(agent: AgentProcess, place: Path) ->
 
 
 def test_a_container_reaches_the_gpus_of_its_job_only(agent: AgentProcess, place: Path) -> None:
-    """The CDI file describes all GPUs of the node to Podman. The job's cgroup denies access to the other
-    GPUs.
-    """
+    """The CDI file describes all GPUs of the node to Podman. The job's cgroup closes the others."""
     words = "for name in nvidia0 nvidia1 nvidiactl; do (exec 3<>/dev/$name) 2>&1; done; echo $CUDA_VISIBLE_DEVICES; :"
     said = run(agent, place, words, gpus=["GPU-1"], CUDA_VISIBLE_DEVICES="GPU-1")
     refused = [line for line in said.splitlines() if "not permitted" in line]
@@ -162,9 +161,7 @@ def test_a_container_reaches_the_gpus_of_its_job_only(agent: AgentProcess, place
 def test_a_container_ends_with_its_job_and_another_of_the_user_goes_on(
     agent: AgentProcess, place: Path
 ) -> None:
-    """Podman's helper processes of a user serve all containers of that user and belong to the user's first
-    job.
-    """
+    """Podman's helper processes serve all containers of a user and belong to the user's first job."""
     jobs = [agent.new_id() for _ in range(2)]
     for job in jobs:
         agent.launch(job, "echo up; while :; do read -r nothing </proc/uptime; done", **of_ada(place))
@@ -217,8 +214,9 @@ def begin_step(agent: AgentProcess, place: Path, *, job: int, words: str) -> Non
 
 
 def test_the_tasks_of_a_step_share_the_nodes_memory(agent: AgentProcess, place: Path) -> None:
-    """NCCL and PyTorch's data loaders need the node's shared memory, also between steps and containers of the
-    job.
+    """NCCL and PyTorch's data loaders need the node's shared memory.
+
+    It is shared with the job's other steps and containers, too.
     """
     job = agent.new_id()
     given = of_ada(place)

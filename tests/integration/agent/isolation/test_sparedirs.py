@@ -1,6 +1,4 @@
-"""Folders that are reused by a later launch: only if they are as good as new, for the same user, and for a
-short time.
-"""
+"""Folders that a later launch reuses: only if they are as good as new, by the same user, and soon."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The table in docs/explanation/threat-model.md lists exactly the privileged functions that use the file
-system.
-"""
+"""The table in docs/explanation/threat-model.md lists exactly the privileged functions that use files."""
 
 from __future__ import annotations
 

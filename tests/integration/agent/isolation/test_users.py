@@ -1,5 +1,6 @@
-"""Jobs of a root agent run as their users from the first instruction on and cannot reach the agent or other
-jobs.
+"""Jobs of a root agent run as their users from the first instruction on.
+
+They cannot reach the agent or other jobs.
 """
 
 from __future__ import annotations
@@ -221,9 +222,7 @@ MAX_DESCRIPTORS = MAX_CALLS + 100
 def test_a_job_that_opens_connections_for_ever_leaves_its_users_other_jobs_theirs(
     agent: AgentProcess,
 ) -> None:
-    """Half of the connections send nothing and half send a valid proof. Refused or dropped connections are
-    reopened.
-    """
+    """Half of the connections send nothing and half a valid proof. Refused or dropped ones are reopened."""
     address = str(agent.folder / "access.sock")
     proofs = []
     for job in (1, 2):

@@ -1,5 +1,6 @@
-"""Launches handed to an agent ahead of time: each starts after its predecessor, or is returned and never
-starts.
+"""Launches handed to an agent ahead of time.
+
+Each starts after its predecessor, or is returned and never starts.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""An agent killed at any point of a launch: the job runs once, its end is reported, and no part of it is
-left.
+"""An agent killed at any point of a launch.
+
+The job runs once, its end is reported, and no part of it is left.
 """
 
 from __future__ import annotations

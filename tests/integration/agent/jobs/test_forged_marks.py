@@ -1,5 +1,6 @@
-"""Job tags on a node without cgroups: a process counts as a job's only if it has the job's user and its
-secret.
+"""Job tags on a node without cgroups.
+
+A process counts as a job's only if it runs as the job's user and carries the job's secret.
 """
 
 from __future__ import annotations

@@ -255,9 +255,7 @@ def test_output_that_only_the_agent_keeps_can_be_read_after_the_job_was_let_go(a
 
 
 def test_of_launches_that_follow_each_other_closely_each_start_and_end_is_told(agent: AgentProcess) -> None:
-    """If a job ends at once, its start and its end are reported together; otherwise the start is reported
-    alone.
-    """
+    """A job that ends at once has its start and end reported together. Otherwise the start comes alone."""
     short, long = [agent.new_id() for _ in range(8)], agent.new_id()
     for job in short:
         agent.launch(job, "exit 3")

@@ -1,6 +1,4 @@
-"""Output paths in a launch's report: a share without output must report none, so that none is collected for
-it.
-"""
+"""Output paths in a launch's report: a share without output reports none, so none is collected for it."""
 
 from __future__ import annotations
 

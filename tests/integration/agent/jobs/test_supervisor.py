@@ -58,9 +58,7 @@ def supervised(folder: Path) -> Iterator[tuple[Spool, subprocess.Popen[bytes], s
 
 
 def ordered(spool: Spool, job_id: int, script: str) -> tuple[LaunchFolder, dict[str, Any]]:
-    """Create the folder of a launch that runs `script`; return the folder and the fields of its launch
-    order.
-    """
+    """Create the folder of a launch that runs `script`; return it and the fields of the launch order."""
     folder = spool.launch_folder(job_id, 0)
     folder.create(uid=0, gid=0, terminal=False)
     command, env = ["/bin/sh", "-c", script], {"PATH": DEFAULT_PATH}

@@ -1,6 +1,4 @@
-"""Warnings before the time limit, suspended jobs, and the time limit that does not advance during a
-suspension.
-"""
+"""Warnings before the time limit, and suspended jobs, whose suspension does not count towards the limit."""
 
 from __future__ import annotations
 

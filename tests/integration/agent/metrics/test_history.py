@@ -1,6 +1,4 @@
-"""History of a node and its GPUs: from the agent's memory, from the file that outlives it, and from a real
-agent.
-"""
+"""History of a node and its GPUs: in the agent's memory, in the file that outlives it, and end to end."""
 
 from __future__ import annotations
 

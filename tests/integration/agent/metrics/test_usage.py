@@ -311,9 +311,7 @@ def test_each_task_of_a_step_is_measured_and_the_job_without_its_steps(
 
 
 def test_the_memory_of_a_step_that_is_over_at_once_is_known(agent: AgentProcess) -> None:
-    """The agent has not sampled the processes while they ran; the kernel reports the peak of the largest
-    one.
-    """
+    """The agent takes no sample of these short processes; the kernel reports the peak of the largest one."""
     agent.launch(1, "sleep 1000")
     agent.link.report(1, "running")
     command = "exec python3 -c 'import os; bytearray((200 + 100 * int(os.environ[\"SLURM_PROCID\"])) << 20)'"

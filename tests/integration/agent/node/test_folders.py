@@ -1,5 +1,6 @@
-"""A root agent looks up folders with the rights of the requesting user, and a user's blocked folder delays no
-other user.
+"""Folder lookups by a root agent: they use the rights of the requesting user.
+
+A user's hanging folder delays no other user.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Survival of an agent after a logout: a systemd scope is used where systemd can make one, and the agent
-reports it.
-"""
+"""Survival of an agent after a logout: it uses a systemd scope if it can, and reports which one it has."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Start files of a user's login shell: the variables taken from them, and no harm to the agent, other users
-or later work.
+"""Start files of a user's login shell: the variables that the agent takes from them.
+
+No start file can harm the agent, other users, or work after the job.
 """
 
 from __future__ import annotations

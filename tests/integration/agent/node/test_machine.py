@@ -1,5 +1,6 @@
-"""One agent manages a machine. Each test has its own network namespace and therefore its own abstract socket
-names.
+"""One agent manages a machine.
+
+Each test has its own network namespace and therefore its own abstract socket names.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The commands on the PATH of jobs run from copies of a few modules, which import no other module of the
-project.
+"""The commands on the PATH of jobs run from copies of a few modules.
+
+These modules import no other module of the project.
 """
 
 from __future__ import annotations

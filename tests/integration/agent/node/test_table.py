@@ -1,6 +1,4 @@
-"""Records of launches: values that a record inherits from an earlier launch, and the end that is read from
-it.
-"""
+"""Records of launches: a reused record inherits nothing, and an incomplete exit status counts as none."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Output files named by users: a child process that runs as the user reads them, and no other user waits for
-it.
-"""
+"""Output files named by users: a child process with the user's rights reads them and delays no other user."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""PMI for the tasks of a step on a real agent: Slurm's own PMI-2 client library, raw PMI-1 commands and
-invalid input.
+"""PMI for the tasks of a step on a real agent.
+
+The tests use Slurm's own client library for PMI-2, raw commands for PMI-1, and invalid input.
 """
 
 from __future__ import annotations
@@ -265,8 +266,8 @@ def begin_anew(agent: AgentProcess) -> None:
 def test_ranks_go_on_with_the_agent_that_follows_one_that_was_killed(
     agent: AgentProcess, short_tmp: Path
 ) -> None:
-    """One rank waits in a fence and the other has not reached it. Values that were put before the kill are
-    still known.
+    """One rank waits in a fence and the other has not reached it. Values put before the kill are still
+    known.
     """
     program = f"""{WAITS}
 ask(f"cmd=put key=k{{rank}} value=v{{rank}}")

@@ -1,5 +1,6 @@
-"""Steps on a real agent: tasks, streams, ends and adoption over its wire, and the access socket for jobs'
-processes.
+"""Steps on a real agent over its wire: tasks, streams, ends and adoption.
+
+The tests also cover the access socket for the processes of jobs.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ def pieces(link: Link, stream: int) -> dict[tuple[int, int], bytes]:
 
 
 def sort(data: bytes) -> dict[tuple[int, int], bytes]:
-    """Split data by task and channel. Each piece must be at most one line, because the test's link joins
-    frames.
+    """Split data by task and channel.
+
+    Each piece must be at most one line, because the test's link joins frames.
     """
     found: dict[tuple[int, int], bytes] = {}
     while data:

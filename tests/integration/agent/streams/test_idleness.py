@@ -16,9 +16,7 @@ from warpdeck_agent.wire.messages import GpuProcess, GpuSample
 
 
 class Running:
-    """A stand-in for warpdeck_agent.registry.launches.Launches with the one terminal job that Idleness
-    reads.
-    """
+    """A stand-in for warpdeck_agent.registry.launches.Launches with the one terminal job of a session."""
 
     def __init__(self, folder: Path) -> None:
         meta = Meta(
