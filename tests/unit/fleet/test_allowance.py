@@ -1,6 +1,4 @@
-"""The rate limit of an agent's messages: always enough for answers to its requests, and little beyond
-that.
-"""
+"""The rate limit of an agent's messages: it always admits answers to our requests, and little beyond them."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ SHORT = 100
 
 
 class Clock:
-    """A clock that stands still."""
+    """A clock that advances only when the test sets it."""
 
     now = 0.0
 

@@ -47,8 +47,9 @@ class Sink:
 
 
 class Ends:
-    """A channel, and the agent's end of it. `told` are the messages for the controller, which processes them
-    when allowed.
+    """A channel, and the agent's end of it.
+
+    `told` holds the messages for the controller, which processes them only when the test allows it.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, agent: Any) -> None:
@@ -157,7 +158,7 @@ async def test_an_agent_is_read_no_further_than_what_it_said_is_dealt_with(ends:
     await comes(lambda: ends.is_waited_for, what="the channel waits")
     read = len(ends.told)
     assert 0 < read < most
-    for _ in range(100):  # iterations of the loop, in which a reader that does not wait would continue
+    for _ in range(100):  # iterations of the event loop, in which a reader that does not wait would continue
         await asyncio.sleep(0)
     assert len(ends.told) == read
     ends.may_deal.set()

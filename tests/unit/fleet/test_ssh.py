@@ -1,5 +1,6 @@
-"""SSH targets, the message for each failure, the agent's greeting in noisy output, and the pauses between
-attempts.
+"""SSH targets, the message for each failure, the agent's greeting, and the pauses between attempts.
+
+The greeting must be found in noisy output.
 """
 
 from __future__ import annotations

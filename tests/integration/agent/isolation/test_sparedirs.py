@@ -1,4 +1,7 @@
-"""Folders that a later launch reuses: only if they are as good as new, by the same user, and soon."""
+"""Reuse of a launch's folders by later launches.
+
+A folder is reused only if it is as good as new, only for the same user, and only for a short time.
+"""
 
 from __future__ import annotations
 

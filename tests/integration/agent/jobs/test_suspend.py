@@ -1,4 +1,4 @@
-"""Warnings before the time limit, and suspended jobs, whose suspension does not count towards the limit."""
+"""Warnings before the time limit, and suspended jobs: suspended time does not count toward the limit."""
 
 from __future__ import annotations
 

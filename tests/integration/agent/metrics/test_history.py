@@ -1,4 +1,7 @@
-"""History of a node and its GPUs: in the agent's memory, in the file that outlives it, and end to end."""
+"""History of a node and its GPUs.
+
+The tests read it from the agent's memory, from the file that outlives the agent, and from a real agent.
+"""
 
 from __future__ import annotations
 
