@@ -109,7 +109,7 @@ def _is_empty(path: str) -> bool:
 
 
 def _is_as_new(path: str, used: Usage) -> bool:
-    """Reset the cgroup's counters. Returns whether it is as good as new."""
+    """Reset the counters of the cgroup. Return False if the kernel did not allow it."""
     try:
         return _reset_memory(path, used) and _reset_cpu(path)
     except OSError:

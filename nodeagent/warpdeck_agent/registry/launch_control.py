@@ -58,7 +58,7 @@ class LaunchControl:
             )
 
     def end(self, launch: LocalLaunch, words: str, *, cause: str) -> None:
-        """End a launch for a reason on the node's side. `words` describe the reason."""
+        """End a launch because of an event on this node. `words` describe the event to the user."""
         launch.end.message = words
         self._killing.kill(launch, cause=cause, grace_s=launch.meta.grace_s)
 

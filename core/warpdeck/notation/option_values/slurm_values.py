@@ -63,7 +63,7 @@ def constant(field: str, value: str) -> SlurmValue:
 
 
 def stored(word: str) -> SlurmValue:
-    """Return the value of an option that is shown as this word if it was given."""
+    """Return a reader that accepts any value of its option. If the option was given, it is shown as `word`."""
     return SlurmValue(lambda fields, value: fields.texts.update({value.option: word}))
 
 

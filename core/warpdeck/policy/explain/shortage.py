@@ -34,9 +34,7 @@ class Shortages:
         field.look_again()
         self._usable: dict[int, Mask] = {}
         self._there: dict[int, set[int]] = {}
-        """By number of the request class for all users: the users that are on the nodes with enough free
-        resources.
-        """
+        """Number of a request class -> the users that have jobs on the nodes with enough free resources."""
         self._stranger: dict[int, RequestClass] = {}
         """By the same number: the request class of a user that is on none of these nodes."""
         self._freest: dict[tuple[int, int, bool], int] = {}
