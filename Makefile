@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 LIGHTNING := lightning-fabric==2.0.9.post0 pytorch-lightning==2.0.9.post0 lightning-utilities==0.10.1 torchmetrics==1.2.1 \
 	fsspec packaging typing-extensions tqdm PyYAML
 SOURCES := core tui nodeagent tests docs
-# Two processes: most tests wait most of the time. A module's tests stay together, for what they share; the modules that take
-# longest come first.
-TESTS := -n 2 --dist loadscope --no-loadscope-reorder
+# Four processes on two CPUs, because many tests wait for processes most of the time. The tests of a module stay together and share
+# what is slow to start.
+TESTS := -n 4 --dist loadscope --no-loadscope-reorder
 
 # Else every command that a test starts would compile all of us anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,11 @@ settings.load_profile("warpdeck")
 # inherit it.
 for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
+
+# A shell starts its background commands with these signals ignored, and every process of a test would inherit that.
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 CONTAINED: list[str] = []
 """Bugs that the controller caught and survived since the test began (see controller/state/bug_reports)."""
@@ -76,13 +82,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     part = config.getoption("part")
     if part != "all":
-        others = [item for item in items if _needs_system(item) != (part == "system")]
+        chosen, others = [], []
+        for item in items:
+            (chosen if _needs_system(item) == (part == "system") else others).append(item)
         if part == "local":
             config.stash[NOT_LOCAL] = len(others)
         config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in set(others)]
+        items[:] = chosen
     left: list[pytest.Item] = []
-    for item in list(items):
+    for item in items:
         for marker, programs in NEEDS.items():
             if item.get_closest_marker(marker) is None:
                 continue
@@ -91,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 missing.append("root")
             if marker == "two_cpus" and len(os.sched_getaffinity(0)) < 2:
                 missing.append("a second CPU")
-            if missing and item not in left:
+            if missing and (not left or left[-1] is not item):
                 left.append(item)
                 config.stash.setdefault(LEFT_OUT, {})[marker] = ", ".join(missing)
     if hasattr(config, "workeroutput"):
@@ -101,7 +109,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif left and os.environ.get("CI"):
         raise pytest.UsageError(f"tests would be left out: {config.stash[LEFT_OUT]}")
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    left_out = set(left)
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(wrapper=True)

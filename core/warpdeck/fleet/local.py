@@ -11,7 +11,7 @@ from pathlib import Path
 from warpdeck.base.errors import RemoteError
 from warpdeck.base.paths import Paths
 
-from .build import build_zipapp
+from .build import build_local_zipapp
 from .openfiles import restore_limit
 from .transport import Claim, Transport, machine_name, start_result
 
@@ -22,7 +22,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 async def connect_local(paths: Paths, *, claim: Claim) -> Transport:
     """Start this machine's agent if needed, and connect to it. Raises UserError or RemoteError."""
     claim(machine_name(Path(BOOT_ID).read_text(encoding="ascii"), socket.gethostname()))
-    program, build = build_zipapp(paths.agent)
+    program, build = build_local_zipapp(paths.agent)
     await start_local(paths, program)
     folder = os.open(paths.agent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -65,7 +65,8 @@ def serve(folder: str) -> int:
 def _unpack_library(folder: str) -> None:
     """Unpack pynvml's module and compile its bytecode for `serve`.
 
-    An agent that compiled the module itself would permanently use 15 MB more memory.
+    An agent that compiled the module itself would permanently use 15 MB more memory. An archive that contains
+    bytecode needs no unpacked module; one that an earlier archive left is removed.
     """
     import py_compile  # Imported here because otherwise every attach would load both modules.
     import zipfile
@@ -73,9 +74,13 @@ def _unpack_library(folder: str) -> None:
     archive = os.path.abspath(sys.argv[0])
     if not archive.endswith(".pyz"):
         return
-    with zipfile.ZipFile(archive) as packed:
-        source = packed.read("pynvml.py")
     path = os.path.join(folder, LIBRARY, "pynvml.py")
+    with zipfile.ZipFile(archive) as packed:
+        if "pynvml.pyc" in packed.namelist():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            return
+        source = packed.read("pynvml.py")
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         if file.read() == source and os.path.exists(importlib.util.cache_from_source(path)):

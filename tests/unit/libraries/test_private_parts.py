@@ -8,6 +8,7 @@ pinned release; the reason says why it is needed.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -115,13 +116,15 @@ def test_only_one_module_of_the_app_uses_private_parts_of_textual(path: Path) ->
         and ("._" in (each.module or "") or any(name.name.startswith("_") for name in each.names))
     ]
     used = {each.attr for each in ast.walk(tree) if isinstance(each, ast.Attribute) and is_private(each.attr)}
-    assert not (used & TEXTUAL_NAMES) - OWN_NAMES
+    of_textual, own = names_defined_in(Path(textual.__file__).parent), names_defined_in(ROOT / "tui")
+    assert not (used & of_textual) - own - {"_exit"}  # os._exit is public
 
 
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
+@functools.cache
 def names_defined_in(folder: Path) -> set[str]:
     """Private names that modules define as functions, attributes of `self`, or variables."""
     found = set()
@@ -136,7 +139,3 @@ def names_defined_in(folder: Path) -> set[str]:
             elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
                 found.add(each.id)
     return {name for name in found if is_private(name)}
-
-
-TEXTUAL_NAMES = names_defined_in(Path(textual.__file__).parent)
-OWN_NAMES = names_defined_in(ROOT / "tui") | {"_exit"}  # os._exit is public

@@ -14,7 +14,7 @@ from tests.support.agent import AgentProcess
 from tests.support.waiting import eventually
 
 import warpdeck_agent
-from warpdeck.fleet.build import MAX_BYTES, build_zipapp, zipapp_bytes
+from warpdeck.fleet.build import MAX_BYTES, build_local_zipapp, build_zipapp, zipapp_bytes
 from warpdeck_agent.wire import messages as wire
 
 VERSIONS = tuple(f"3.{minor}" for minor in range(9, 15))
@@ -106,3 +106,24 @@ def test_the_agents_sources_need_no_more_than_python_3_9() -> None:
 def test_what_python_3_9_lacks_is_found(tmp_path: Path, line: str) -> None:
     (tmp_path / "newer.py").write_text(line + "\n")
     assert "newer.py" in newer_than_3_9(tmp_path)
+
+
+def test_the_zipapp_of_this_machine_compiles_nothing(short_tmp: Path) -> None:
+    """Its modules come from the bytecode in the archive. The archive and its build are the same in a second build."""
+    zipapp, build = build_local_zipapp(str(short_tmp))
+    listed = (
+        f"import sys; sys.path.insert(0, {zipapp!r}); import warpdeck_agent.daemon.server, pynvml; "
+        "files = [getattr(module, '__file__', None) or '' for module in list(sys.modules.values())]; "
+        "print({file[-4:] for file in files if file.startswith(sys.path[0])})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", listed], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "{'.pyc'}\n"
+    assert build_local_zipapp(str(short_tmp)) == (zipapp, build)
+    made = AgentProcess(short_tmp / "agent", program=[sys.executable, "-I", zipapp])
+    try:
+        assert made.start().build == build
+        assert made.run(1, "exit 3").exit_code == 3
+    finally:
+        made.close()
