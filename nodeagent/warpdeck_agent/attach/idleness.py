@@ -91,7 +91,7 @@ class Idleness:
     def _hold_to(self, launch: LocalLaunch, limit_s: float, *, since: float, now: float) -> None:
         left_s = since + limit_s - now
         if left_s <= 0:
-            words = f"it was idle for {_words(limit_s)}, the limit of interactive sessions here"
+            words = f"the session was idle for {_words(limit_s)}, the limit of interactive sessions on this cluster"
             self._end(launch, words, cause="idle")
         elif left_s <= launch.meta.idle_warning_s and self._sessions[launch.key].warned_at != since:
             self._sessions[launch.key].warned_at = since

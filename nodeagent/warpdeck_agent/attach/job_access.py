@@ -140,7 +140,11 @@ class Access:
     ) -> Optional[LocalLaunch]:
         """Return the launch of the process at the other end, or None if the process was refused."""
         if sum(self._of_users.values()) + len(self._unproven) >= MAX_CALLS:
-            _refuse(writer, "too many programs of this node's jobs talk to the controller", "busy")
+            _refuse(
+                writer,
+                "too many programs of jobs on this node are connected to the controller; try again later",
+                "busy",
+            )
             return None
         others = [other for other, of_uid in self._unproven.items() if of_uid == uid]
         if len(others) >= MAX_UNPROVEN_OF_USER:
@@ -152,15 +156,19 @@ class Access:
         finally:
             self._unproven.pop(writer, None)
         if launch is None:
-            _refuse(writer, "this is no process of a job that runs on this node", "no_job")
+            _refuse(writer, "this process does not belong to a job that runs on this node", "no_job")
         return launch
 
     def _may_call(self, launch: LocalLaunch, writer: asyncio.StreamWriter) -> bool:
         """Return whether one more connection of the launch is allowed. If not, send the reason."""
         if self._of_jobs[launch.key] >= MAX_CALLS_OF_JOB:
-            _refuse(writer, f"{MAX_CALLS_OF_JOB} programs of this job talk to the controller already", "busy")
+            _refuse(
+                writer,
+                f"{MAX_CALLS_OF_JOB} programs of this job are connected to the controller; try again later",
+                "busy",
+            )
         elif self._of_users[launch.meta.uid] >= MAX_CALLS_OF_USER:
-            said = f"{MAX_CALLS_OF_USER} programs of this user's jobs talk to the controller already"
+            said = f"{MAX_CALLS_OF_USER} programs of this user's jobs are connected to the controller; try again later"
             _refuse(writer, said, "busy")
         else:
             return True
@@ -172,7 +180,7 @@ class Access:
         """Relay the connection until it ends, and give the process time to read the remaining data."""
         link = self._link()
         if link is None:
-            _refuse(writer, "the controller has no link to this node now", "away")
+            _refuse(writer, "the controller is not connected to this node", "away")
             return
         launch.processes.call_begins(pid)
         with _counted(self._of_users, launch.meta.uid), _counted(self._of_jobs, launch.key):

@@ -55,13 +55,13 @@ class Tunnel:
         """Queue bytes from the controller. Raises WireError if they exceed the window."""
         self._held += len(data)
         if self._held > STREAM_WINDOW_BYTES:
-            raise WireError("more bytes in a tunnel than its window")
+            raise WireError("the tunnel received more bytes than its window allows")
         self._incoming.put_nowait(data)
 
     async def serve(self, asked: OpenTunnel, launch: Optional[LocalLaunch]) -> None:
         """Open the tunnel and relay its data. Raises TunnelError."""
         if launch is None or launch.phase != "running" or launch.end.cause:
-            raise TunnelError("the job does not run here")
+            raise TunnelError("the job does not run on this node")
         ended = asyncio.get_running_loop().create_task(launch.end.reported.wait())
         work = asyncio.get_running_loop().create_task(
             self._to_port(asked.port, launch) if asked.port else self._to_process(asked, launch)
@@ -84,12 +84,12 @@ class Tunnel:
 
     async def _to_process(self, asked: OpenTunnel, launch: LocalLaunch) -> None:
         if launch.limit is not None and launch.limit.suspended:
-            raise TunnelError("the job is suspended")
+            raise TunnelError("the job is suspended; resume it first")
         loop = asyncio.get_running_loop()
         try:
             process = await self._entrance.start(launch, asked.argv, asked.env)
         except (OSError, ValueError, LaunchError) as error:
-            raise TunnelError(f"nothing can be started in the job: {error}") from error
+            raise TunnelError(f"cannot start a process in the job: {error}") from error
         listening = loop.create_task(process.listen())
         try:
             if launch.phase != "running":
@@ -169,7 +169,7 @@ async def _connect(port: int, uid: int) -> socket.socket:
             return link
         except asyncio.TimeoutError as error:
             link.close()
-            raise TunnelError(f"port {port} does not answer within {CONNECT_S:.0f} s") from error
+            raise TunnelError(f"port {port} did not accept a connection within {CONNECT_S:.0f} s") from error
         except OSError as error:
             link.close()
             refused = refused or error
@@ -177,7 +177,7 @@ async def _connect(port: int, uid: int) -> socket.socket:
             link.close()
             raise
     if isinstance(refused, ConnectionRefusedError):
-        raise TunnelError(f"nothing listens on port {port} of the node's loopback")
+        raise TunnelError(f"nothing listens on port {port} of the node's loopback interface")
     raise TunnelError(f"port {port} cannot be reached: {refused}")
 
 

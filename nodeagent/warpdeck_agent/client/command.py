@@ -31,7 +31,7 @@ CREATING = ("sbatch",)
 """Commands whose single request creates an object. The request carries a nonce."""
 AGAIN_S = 120.0
 RECEIVE_BYTES = 1 << 18
-UNWRITTEN = "what was asked for may have been done"
+UNWRITTEN = "the command may have taken effect; check before you repeat it"
 RAW = "sattach"
 """This command shows a job's output unchanged."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -103,10 +103,10 @@ def _follow(link: Link, asked: Dict[str, Any], record: Optional[Record], shown: 
                 if message["t"] == "awaits":
                     asked["awaited"] = int(message["job"])
                 if message["t"] == "again":
-                    raise Away("the controller went away")
+                    raise Away("the controller was stopped")
                 _answer(link, message, record)
         except WireError as error:
-            raise Refused(f"the controller said something strange: {error}") from error
+            raise Refused(f"the controller sent invalid data: {error}") from error
 
 
 def _send(link: Link, message: Dict[str, Any]) -> None:

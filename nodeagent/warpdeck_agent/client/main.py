@@ -26,7 +26,9 @@ def main(name: str, words: List[str]) -> int:
         if hostnames.entity(words[1]):
             return hostnames.show(words[1:], os.environ, sys.stdout, sys.stderr)
     if "WARPDECK_TOKEN" not in os.environ:
-        sys.stderr.write(f"{name}: error: this is no process of a warpdeck job: its variables are not set\n")
+        sys.stderr.write(
+            f"{name}: error: this command works only in a warpdeck job: the job's variables are not set\n"
+        )
         return OUTSIDE_EXIT
     return ended(name, lambda: _ask(name, words))
 
@@ -41,7 +43,7 @@ def ended(name: str, command: Callable[[], int]) -> int:
         sys.stderr.write(text)
         return refused.exit_code
     except Away as away:
-        sys.stderr.write(f"{name}: error: {away}; what was asked for may have been done\n")
+        sys.stderr.write(f"{name}: error: {away}; the command may have taken effect\n")
         return LOST_EXIT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:  # Not imported from typing: the import takes 3 ms.
 
 USAGE = "Usage: sbcast [-CfFjpstvV] SOURCE DEST"
 HELP = """\
-Copies a file of this node to all nodes of the job: sbcast [OPTIONS] SOURCE DEST
-  -f, --force        replace DEST where it is there already
-  -p, --preserve     the copies' times are the file's
-  -j, --jobid=JOB    of that job, not this one's
-  -C -F -s -t        --compress, --fanout, --size, --timeout: accepted, and change nothing here
+Copies a file from this node to all nodes of a job: sbcast [OPTIONS] SOURCE DEST
+  -f, --force        replace DEST if it exists
+  -p, --preserve     keep the modification time of SOURCE
+  -j, --jobid=JOB    copy to the nodes of JOB; without it, to those of the job in which sbcast runs
+  -C -F -s -t        --compress, --fanout, --size, --timeout: accepted without effect
 
   sbcast my.prog /tmp/my.prog
   srun /tmp/my.prog
@@ -78,7 +78,7 @@ def main(
         raise Refused(f"Need two file names, have {len(rest)} names", USAGE)
     job = given.get("jobid", "").partition(".")[0] or environ.get("SLURM_JOB_ID", "")
     if not job:
-        raise Refused("Need a job id to run this command.", "run it in a job, or name one: --jobid=JOB")
+        raise Refused("Need a job id to run this command.", "run it in a job, or name a job with --jobid=JOB")
     return _send(rest[0], os.path.abspath(rest[1]), job, given, environ, step)
 
 
@@ -109,7 +109,9 @@ def _send(
         raise Refused(f"Can't open `{source}`: {error.strerror}") from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise Refused(f"`{source}` is no file", "an archive takes a whole folder: tar -cf FILE FOLDER")
+        raise Refused(
+            f"`{source}` is not a regular file", "pack a folder into an archive first: tar -cf FILE FOLDER"
+        )
     os.dup2(descriptor, 0)
     force = given.keys() & {"force"} or environ.get("SBCAST_FORCE")
     keeps = given.keys() & {"preserve"} or environ.get("SBCAST_PRESERVE")

@@ -133,7 +133,7 @@ class StepClient:
             try:
                 return self._relay()
             except Away:
-                self._say("the connection was lost; trying to come back to the step")
+                self._say("the connection was lost; reconnecting to the step")
                 self._rejoin()
 
     def _rejoin(self) -> None:
@@ -184,7 +184,7 @@ class StepClient:
                 if ended is not None:
                     return ended
         except WireError as error:
-            raise Refused(f"the controller said something strange: {error}") from error
+            raise Refused(f"the controller sent invalid data: {error}") from error
         return None
 
     def _take(self, message: Dict[str, Any]) -> Optional[int]:
@@ -276,7 +276,7 @@ class StepClient:
         except OSError as error:
             if sink not in self._unwritten:
                 self._unwritten.add(sink)
-                self._say(f"error: output is lost, for it cannot be written: {error.strerror}")
+                self._say(f"error: output is lost, because it cannot be written: {error.strerror}")
         finally:
             self._writing = before
 

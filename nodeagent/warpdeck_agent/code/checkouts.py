@@ -51,7 +51,7 @@ class Checkouts:
             target = self._trees.empty(request.workspace, uid=who.uid, gid=who.gid)
             folder = os.path.normpath(os.path.join(target, request.tree.subdir))
             if folder != target and not folder.startswith(target + os.sep):
-                raise TreeError("a submit folder outside its snapshot")
+                raise TreeError("the submit folder is outside of the snapshot")
             words = "" if request.restarts else _read(target + ".ready")
             if not words:
                 words = await self._unpack(request, who, hold, target=target, folder=folder)
@@ -90,7 +90,7 @@ class Checkouts:
             )
             said = await self._children.prepare(child, key=(request.job_id, request.restarts), uid=who.uid)
         except ChildFailed as error:
-            raise TreeError(f"the snapshot cannot be unpacked: the process that does it {error}") from error
+            raise TreeError(f"cannot unpack the snapshot: the process that unpacks it {error}") from error
         finally:
             os.close(packed)
         answer = _parsed(said)
@@ -108,7 +108,7 @@ def _parsed(said: bytes) -> Dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise TreeError("the snapshot cannot be unpacked: the process that does it gave no answer")
+        raise TreeError("cannot unpack the snapshot: the process that unpacks it sent no answer")
     return found
 
 

@@ -80,7 +80,9 @@ def _hanging(path: str) -> LaunchError:
 
     It blames the node and names the check, so that the job is not sent to the same node again and again.
     """
-    return LaunchError(f"the folder {path} does not answer on this node", again=True, check="mount")
+    return LaunchError(
+        f"the file server of the folder {path} does not answer on this node", again=True, check="mount"
+    )
 
 
 def _holds(asked: Question) -> bool:

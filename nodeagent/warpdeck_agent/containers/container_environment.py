@@ -62,7 +62,7 @@ def mounts(asked: Container, setting: Setting, *, flags: str = "") -> List[str]:
     for mount in given:
         source = os.path.normpath(os.path.join(setting.work_dir, mount.source))
         if ":" in source or ":" in mount.target:
-            raise LaunchError(f"the path {source} with a colon cannot be mounted in a container")
+            raise LaunchError(f"cannot mount {source} in a container: the path contains a colon")
         options = [*mount.flags, *([flags] if flags else [])]
         made.append(f"{source}:{mount.target}" + (":" + ",".join(options) if options else ""))
     return made

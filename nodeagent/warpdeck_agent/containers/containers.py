@@ -105,7 +105,7 @@ def contained(command: List[str], asked: Container, setting: Setting, *, path: s
     """Return the command that runs `command` in the container. Raises LaunchError."""
     there = find_runtimes(path)
     if not there:
-        raise LaunchError("this node has no container runtime: neither Enroot, Apptainer nor Podman")
+        raise LaunchError("this node has no container runtime: install Enroot, Apptainer or Podman")
     image = parse_image(asked.image, work_dir=setting.work_dir) if asked.image else None
     fitting = [name for name in there if image is None or image.kind in TAKES[name]]
     if image is not None and not fitting:

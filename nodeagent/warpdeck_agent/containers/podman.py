@@ -42,7 +42,10 @@ run=${XDG_RUNTIME_DIR:-/run/user/$uid}
 if [ ! -d "$run" ] || [ ! -O "$run" ]; then
     run=/tmp/podman-run-$uid
     mkdir -m 700 "$run" 2>/dev/null
-    if [ ! -O "$run" ] || [ -L "$run" ]; then echo "$run is somebody else's, and Podman's state must lie there" >&2; exit 125; fi
+    if [ ! -O "$run" ] || [ -L "$run" ]; then
+        echo "Podman cannot keep its state in $run: it belongs to another user or is a link" >&2
+        exit 125
+    fi
 fi
 export XDG_RUNTIME_DIR="$run"
 runs_one() {
@@ -151,7 +154,7 @@ def podman(
     """Return the command that runs `command` in the requested container. Raises LaunchError."""
     if "PMI_FD" in setting.env:
         raise LaunchError(
-            "podman on this node does not pass on what --mpi=pmi2 needs: start the program with mpiexec in it, or use Apptainer"
+            "Podman, this node's container runtime, does not support --mpi=pmi2: run mpiexec inside the container, or use Apptainer"
         )
     ready = [] if setting.as_root else ["/bin/sh", "-c", PODMAN_READY, "podman"]
     ready += ["/bin/sh", "-c", STALE, "podman", engine, STALE_AFTER]
@@ -161,10 +164,12 @@ def podman(
         own = [*words, *_process(asked, setting), "--rm"]
         return [*ready, engine, *own, *for_podman(image), *command]
     if image is not None and image.kind == "folder" and asked.name:
-        raise LaunchError("a folder as image cannot have a --container-name: it keeps its changes itself")
+        raise LaunchError(
+            "--container-name cannot be used with a folder as the image: changes are kept in the folder itself"
+        )
     if asked.entrypoint:
         raise LaunchError(
-            "with podman, which this node has, a container that has a --container-name cannot run its image's entrypoint"
+            "Podman, this node's container runtime, cannot run the image's entrypoint in a container with a --container-name"
         )
     name, mark = NAMED + (asked.name or setting.launch), "image of " + setting.launch
     source = for_podman(image) if image is not None else [""]
@@ -221,5 +226,5 @@ def _check_cdi() -> None:
         if os.path.isdir(folder) and any("nvidia" in name for name in os.listdir(folder)):
             return
     raise LaunchError(
-        "podman on this node knows no GPUs: its administrator may run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
+        "Podman on this node does not know its GPUs: an administrator can run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
     )

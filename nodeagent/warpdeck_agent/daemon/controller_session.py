@@ -28,6 +28,7 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.fields import sayable
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES, parse_json
 from warpdeck_agent.wire.messages import PROTOCOL_VERSION, decode, encode
+from warpdeck_agent.wire.opening import NOT_KEPT
 from warpdeck_agent.wire.outbox import Outbox
 from warpdeck_agent.wire.steps import OpenStep
 
@@ -89,7 +90,7 @@ class ControllerSession:
         try:
             hello = decode(parse_json((await read_frame(self._reader))[1]))
             if not isinstance(hello, wire.Hello):
-                raise WireError("a conversation begins with hello")
+                raise WireError("the first message must be hello")
             if hello.version != PROTOCOL_VERSION:
                 await self._meet_stranger()
                 return
@@ -207,7 +208,10 @@ class ControllerSession:
     def _open_tunnel(self, asked: wire.OpenTunnel) -> None:
         if len(self._tunnels) >= MAX_TUNNELS:
             self.tell(
-                wire.StreamEnd(stream=asked.stream, error=f"{MAX_TUNNELS} tunnels to the node are open")
+                wire.StreamEnd(
+                    stream=asked.stream,
+                    error=f"{MAX_TUNNELS} tunnels to the node are open, the limit; close one first",
+                )
             )
             return
         out = self._out_stream(asked.stream)
@@ -233,13 +237,15 @@ class ControllerSession:
         self._stream_tasks[stream] = asyncio.get_running_loop().create_task(self._run_stream(stream, work))
 
     async def _run_stream(self, stream: int, work: Any) -> None:
-        error = ""
+        error = code = ""
         try:
             await work
-        except (LogError, TunnelError, WireError, OSError) as problem:
+        except LogError as problem:
+            error, code = str(problem), problem.code
+        except (TunnelError, WireError, OSError) as problem:
             error = str(problem)
         except Exception:
-            error = "an error inside the agent, which is in its log"
+            error = "an internal error of the agent; see agent.log in its folder"
             traceback.print_exc()
         finally:
             out = self._out.pop(stream, None)
@@ -249,7 +255,7 @@ class ControllerSession:
             if terminal is not None:
                 terminal.close()
         if out is not None:
-            out.end(error)
+            out.end(error, code)
 
     async def _send_log(self, asked: wire.OpenLog) -> None:
         out = self._out[asked.stream]
@@ -263,7 +269,7 @@ class ControllerSession:
         over = _long_ago() if launch is None else launch.end.reported
         ended = over if asked.follow else _long_ago()
         if not path or path.startswith("spool:"):
-            raise LogError("the output is not kept any more")
+            raise LogError("the output was not kept on this node", code=NOT_KEPT)
         file = OwnFile(path) if is_own else UserFile(path, uid)
         await follow(out, self.tell, file, path=path, offset=asked.offset, ended=ended, over=over)
 
@@ -308,7 +314,7 @@ class ControllerSession:
         if upload is not None:
             upload.abandon()
         self.tell(wire.StreamEnd(stream=stream, error=error))
-        self._agent.tree_arrived(self._upload_names.pop(stream), f"the code did not arrive: {error}")
+        self._agent.tree_arrived(self._upload_names.pop(stream), f"the job's code did not arrive: {error}")
 
     def _end_stream(self, message: wire.StreamEnd) -> None:
         if self.steps.ends_call(message.stream):

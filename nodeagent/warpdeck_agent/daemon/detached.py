@@ -45,7 +45,7 @@ def serve(folder: str) -> int:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(folder, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not _lock(lock):
-        print("an agent runs here already", file=sys.stderr)
+        print("an agent already runs in this folder", file=sys.stderr)
         return 1
     try:
         held = claim()

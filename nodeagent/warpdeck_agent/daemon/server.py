@@ -105,7 +105,7 @@ class Agent:
         """Return the first message to a new controller."""
         gpus, gpu_error = await self.monitor.discover()
         self._welcomed_without_gpus = gpu_error == SILENT
-        containment = f"{self.jobs.node.containment.words}; the agent has {keeper()}"
+        containment = f"{self.jobs.node.containment.words}; the agent runs in {keeper()}"
         inventory = take_inventory(
             gpus,
             driver=self.monitor.driver,

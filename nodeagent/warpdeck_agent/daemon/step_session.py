@@ -105,7 +105,7 @@ class StepSession:
 
     async def _relay(self, asked: OpenStep, step: Optional[Step], out: OutStream) -> None:
         if step is None:
-            raise LogError("the step is not known on this node any more")
+            raise LogError("the step no longer exists on this node")
         reading: Optional[asyncio.Task[None]] = None
         try:
             await step.progress.started.wait()  # before that, not all tasks and files exist

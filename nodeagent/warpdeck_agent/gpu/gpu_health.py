@@ -17,8 +17,8 @@ THERMAL = 0x20 | 0x40
 XIDS = {
     13: "graphics engine exception",
     31: "GPU memory page fault",
-    43: "the GPU stopped a program's work",
-    45: "a program's work was cleaned up",
+    43: "the GPU stopped processing for a program",
+    45: "a program was cleaned up after earlier errors",
     48: "double-bit ECC error",
     61: "internal microcontroller breakpoint",
     62: "internal microcontroller halt",
@@ -31,9 +31,9 @@ XIDS = {
     95: "uncontained memory error",
     109: "context switch time-out",
     110: "security fault",
-    119: "the GPU's system processor does not answer",
-    120: "the GPU's system processor failed",
-    140: "ECC error that was not recovered",
+    119: "the GPU system processor (GSP) does not answer",
+    120: "the GPU system processor (GSP) failed",
+    140: "unrecovered ECC error",
 }
 """Descriptions of the most common Xids (NVIDIA's Xid catalog)."""
 

@@ -92,9 +92,11 @@ def _foreign_processes(gpus: List[GpuSample], allowed: Container[int]) -> Iterat
 
 
 def _unexplained(gpu: GpuSample) -> str:
-    return f"{gpu.unexplained_bytes / GIB:.1f} GiB of GPU {gpu.index} are used, and no process is seen"
+    return f"{gpu.unexplained_bytes / GIB:.1f} GiB of GPU {gpu.index} are in use, but no process is visible"
 
 
 def _describe(process: GpuProcess) -> str:
-    owner = f"job {process.job_id}" if process.job_id else process.user or "an unknown user"
-    return f"{owner} outside the queue (pid {process.pid}, {process.mem_bytes / GIB:.1f} GiB)"
+    owner = f"{process.user or 'an unknown user'} outside the queue"
+    if process.job_id:
+        owner = f"job {process.job_id}, which does not have this GPU"
+    return f"{owner} (pid {process.pid}, {process.mem_bytes / GIB:.1f} GiB)"

@@ -95,7 +95,7 @@ class Disks:
                 bad += [Check("disk", "fail", message)] if message else []
             elif not isinstance(state, BaseException):
                 bad.append(Check("mount", "fail", f"{path} does not answer"))
-        checks = bad or [Check("disk", "ok", f"room in {', '.join(self._folders)}")]
+        checks = bad or [Check("disk", "ok", f"free space in {', '.join(self._folders)}")]
         return [*checks, *self._judge_mounts([path for path in mounts if path not in self._folders], found)]
 
     def _judge_mounts(self, mounts: List[str], found: Dict[str, Any]) -> List[Check]:
@@ -114,10 +114,10 @@ class Disks:
         no_files = state.f_files > 0 and state.f_favail == 0
         self._full[path] = full or no_files
         if is_read_only(path):
-            return f"{path} may not be written: its file system is read-only"
+            return f"cannot write to {path}: its file system is read-only"
         if full:
             return f"{path} is full: {free // MIB} MiB are free"
-        return f"{path} can hold no more files" if no_files else ""
+        return f"cannot create more files in {path}: its file system has no free inodes" if no_files else ""
 
 
 def _is_private(error: OSError) -> bool:

@@ -69,7 +69,7 @@ class Unexplained:
             self._since.pop(uuid, None)
             return None
         lasts = now - self._since.setdefault(uuid, now) >= HELD_S
-        words = f"{state.unexplained_bytes / GIB:.1f} GiB of its memory are used, and no process is seen"
+        words = f"{state.unexplained_bytes / GIB:.1f} GiB of GPU memory are in use, but no process is visible"
         return _of(state, "gpu_memory", "fail" if lasts else "warn", words)
 
 
@@ -200,19 +200,19 @@ def judge_gpus(states: List[GpuState], heat: Heat, unexplained: Unexplained, *, 
     ]
     there = [state for state in states if not state.lost]
     rows = [
-        _of(state, "row_remap", "fail", "a row of its memory could not be remapped")
+        _of(state, "row_remap", "fail", "a memory row could not be remapped")
         if state.remap_failed
-        else _of(state, "row_remap", "warn", "rows are remapped at the GPU's next reset")
+        else _of(state, "row_remap", "warn", "memory rows will be remapped at the next reset of the GPU")
         for state in there
         if state.remap_failed or state.remap_pending
     ]
     hot = [
-        _of(state, "thermal", "fail", f"throttled by heat for over {HOT_S:.0f} s")
+        _of(state, "thermal", "fail", f"throttled because of heat for over {HOT_S:.0f} s")
         for state in there
         if state.throttled is not None and heat.is_hot(state.card.uuid, state.throttled, now=now)
     ]
     ecc = [
-        _of(state, "ecc", "warn", f"{state.ecc_uncorrected} uncorrectable since its driver began")
+        _of(state, "ecc", "warn", f"{state.ecc_uncorrected} uncorrectable errors since the driver was loaded")
         for state in there
         if state.ecc_uncorrected
     ]

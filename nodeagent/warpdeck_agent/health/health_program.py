@@ -42,7 +42,7 @@ class HealthProgram:
     def run(self, path: str, *, timeout_s: float) -> Check:
         """Run it to its end, or kill it after `timeout_s`. Blocks."""
         if self._stuck is not None and self._stuck.poll() is None:
-            return Check(NAME, "fail", f"{path} was killed and does not die (pid {self._stuck.pid})")
+            return Check(NAME, "fail", f"{path} was killed but has not exited (pid {self._stuck.pid})")
         mark = own_mark()
         try:
             process = subprocess.Popen(
@@ -56,13 +56,13 @@ class HealthProgram:
             )
         except (OSError, ValueError) as error:
             words = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
-            return Check(NAME, "warn", f"{path} cannot be run: {words}")
+            return Check(NAME, "warn", f"cannot run {path}: {words}")
         assert process.stdout is not None
         with process.stdout:
             ended, said = _follow(process, timeout_s)
         if not ended:
             self._stuck = None if end_tree(process, mark) else process
-            return Check(NAME, "fail", f"{path} was not done after {timeout_s:g} s")
+            return Check(NAME, "fail", f"{path} did not finish within {timeout_s:g} s")
         return _judge(path, process.returncode, said)
 
 
@@ -70,7 +70,7 @@ def _judge(path: str, code: int, said: str) -> Check:
     line = next((line.strip() for line in said.splitlines() if line.strip()), "")[:LINE_CHARS]
     line = visible_word(line)
     if code == 0:
-        return Check(NAME, "ok", line or f"{path} found nothing")
+        return Check(NAME, "ok", line or f"{path} reported no problem")
     how = f"exit {code}" if code > 0 else f"signal {-code}"
     return Check(NAME, "fail", line or f"{path} failed ({how})")
 

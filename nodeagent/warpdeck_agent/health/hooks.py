@@ -49,7 +49,7 @@ def run_hook(kind: str, program: str, *, env: Dict[str, str], timeout_s: float) 
                 start_new_session=True,
             )
         except OSError as error:
-            raise HookError(f"the {kind} {program} cannot be run: {os.strerror(error.errno or 0)}") from error
+            raise HookError(f"cannot run the {kind} {program}: {os.strerror(error.errno or 0)}") from error
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -69,11 +69,11 @@ def _check(kind: str, program: str) -> None:
     try:
         status = os.stat(program)
     except OSError as error:
-        raise HookError(f"the {kind} {program} cannot be run: {os.strerror(error.errno or 0)}") from error
+        raise HookError(f"cannot run the {kind} {program}: {os.strerror(error.errno or 0)}") from error
     foreign = status.st_uid not in (0, os.geteuid())
     if not program.startswith("/") or foreign or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise HookError(
-            f"the {kind} {program} is not run: others than its owner, or not only root, may change it"
+            f"the {kind} {program} is not run, because other users may change it: use a file that only its owner can write"
         )
 
 

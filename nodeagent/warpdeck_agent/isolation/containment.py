@@ -189,21 +189,21 @@ class Containment:
             else Facility(
                 "end",
                 WATCHED,
-                "by environment mark; daemons that clear it when the last job of their user ends",
+                "by an environment variable; a daemon that clears it is killed with the last job of its user",
             ),
             self._facility(
                 "memory", "memory", WATCHED, "a job or step over its limit is killed within seconds"
             ),
-            self._facility("cpus", "cpuset", ADVISED, "CPU affinity, which a job may change"),
+            self._facility("cpus", "cpuset", ADVISED, "CPU affinity, which a job can change"),
             self._facility(
                 "processes", "pids", ADVISED, "RLIMIT_NPROC, counted over all of the user's processes"
             ),
-            Facility("folders", KERNEL, "mounts of each job's own")
+            Facility("folders", KERNEL, "separate mounts for each job")
             if self.can_cover
-            else Facility("folders", MISSING, "private_dirs need a root agent that may mount"),
+            else Facility("folders", MISSING, "private_dirs needs an agent of root that may mount"),
             Facility("devices", KERNEL, self._gate.how)
             if self._gate.how
-            else Facility("devices", ADVISED, "CUDA_VISIBLE_DEVICES, which a job may change"),
+            else Facility("devices", ADVISED, "CUDA_VISIBLE_DEVICES, which a job can change"),
         ]
 
     def _facility(self, name: str, controller: str, otherwise: str, words: str) -> Facility:
@@ -214,13 +214,13 @@ class Containment:
 
     def _sentence(self) -> str:
         if not self._used:
-            return "no cgroup: jobs are watched, and ended by environment mark and descent"
+            return "no cgroups: the agent watches jobs, and finds their processes by an environment variable and by ancestry"
         versions = " and ".join(sorted({f"v{each.version}" for each in self._used}, reverse=True))
         enforced = [
             each.name for each in self.facilities if each.strength == KERNEL and each.name not in NO_LIMIT
         ]
-        return f"cgroup {versions}: jobs are ended as a whole" + (
-            f", and held to their {', '.join(enforced)}" if enforced else ""
+        return f"cgroup {versions}: all processes of a job are ended together" + (
+            f"; enforced limits: {', '.join(enforced)}" if enforced else ""
         )
 
 

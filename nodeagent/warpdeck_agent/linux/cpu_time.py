@@ -46,5 +46,5 @@ def _seconds(word: str) -> float:
     minutes, _, seconds = word.strip("s").partition("m")
     spent_s = 60.0 * float(minutes) + float(seconds.replace(",", "."))
     if not 0.0 <= spent_s < MOST_S:  # also refuses a NaN, which cannot be sent in a message
-        raise ValueError(f"{word} is no time")
+        raise ValueError(f"{word} is not a time")
     return spent_s

@@ -24,7 +24,14 @@ NO_FILE, REFUSED = -1, -2
 
 
 class LogError(Exception):
-    """An output file that may not or cannot be read, described in one sentence."""
+    """Output of a job that cannot be read, described in one sentence.
+
+    `code` is the code with which the stream of the output ends.
+    """
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def open_output(path: str, *, flags: int = 0) -> Optional[int]:
@@ -40,7 +47,7 @@ def open_output(path: str, *, flags: int = 0) -> Optional[int]:
         raise LogError(f"cannot read {path}: {os.strerror(error.errno or errno.EIO)}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise LogError(f"{path} is not a plain file")
+        raise LogError(f"{path} is not a regular file")
     return descriptor
 
 
@@ -98,7 +105,7 @@ def become(uid: int) -> None:
     if os.geteuid() != 0 or uid == 0:
         return
     if uid < 0:
-        raise PermissionError(errno.EPERM, "whose file it is was not said")
+        raise PermissionError(errno.EPERM, "the owner of the file was not given")
     try:
         found = pwd.getpwuid(uid)
         os.initgroups(found.pw_name, found.pw_gid)

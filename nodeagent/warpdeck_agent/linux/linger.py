@@ -47,8 +47,8 @@ def scope_command(unit: str, *, root: str = "/", path: str = SYSTEM_PATH) -> Lis
 def keeper(cgroups: str = "/proc/self/cgroup") -> str:
     """Describe the session or scope in which this process runs."""
     if any(in_own_scope(line) for line in text(cgroups).splitlines()):
-        return "a systemd scope of its own"
-    return "a session of its own"
+        return "its own systemd scope"
+    return "its own session"
 
 
 def in_own_scope(group: str) -> bool:

@@ -132,10 +132,12 @@ class Ending:
             )
         elif not launch.folder.pid():
             launch.phase, launch.end.status = "exited", (1, 0)
-            launch.end.cause, launch.end.message = "launch_failed", "its first process could not begin"
+            launch.end.cause, launch.end.message = "launch_failed", "the job's first process did not start"
         else:
             launch.phase, launch.end.status = "lost", (1, 0)
-            launch.end.message = launch.end.message or "its supervisor was killed; how it ended is not known"
+            launch.end.message = (
+                launch.end.message or "the supervisor was killed, so the job's exit status is not known"
+            )
         self._tell_end(launch)
 
     async def _clear(self, launch: LocalLaunch) -> None:

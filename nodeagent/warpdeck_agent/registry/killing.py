@@ -114,6 +114,7 @@ class Killing:
             wait_s = KILL_AGAIN_S
             if time.monotonic() > give_up and launch.phase == "running":
                 launch.end.message = (
-                    launch.end.message or f"it did not die of KILL within {launch.meta.unkillable_s:g} s"
+                    launch.end.message
+                    or f"processes of the job survived KILL for {launch.meta.unkillable_s:g} s"
                 )
                 self.first_process_ended(launch)

@@ -74,6 +74,6 @@ class LimitEnforcement:
             return
         limit = launch.meta.hold.watch_mem_bytes
         launch.end.message = (
-            f"out of memory: it used {mem_bytes / GIB:.2f} GiB, and its limit is {limit / GIB:.2f} GiB"
+            f"out of memory: the job used {mem_bytes / GIB:.2f} GiB; its limit is {limit / GIB:.2f} GiB"
         )
         self._end(launch, cause="oom", grace_s=0.0)

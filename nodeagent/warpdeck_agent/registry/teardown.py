@@ -139,7 +139,7 @@ class Teardown:
             removing = {loop.run_in_executor(None, remove_tree, folder): folder for folder in folders}
             done, _ = await asyncio.wait(removing, timeout=TMP_S)
             if stays := [removing[each] for each in done if not each.result()]:
-                self._remark(launch.key, f"what it left in {', '.join(sorted(stays))} cannot be removed")
+                self._remark(launch.key, f"cannot remove the job's files in {', '.join(sorted(stays))}")
         if self._leaves_ipc(launch):
             await self._clear_ipc(launch)
         if launch.meta.gpus:
@@ -175,7 +175,7 @@ class Teardown:
         named = [
             f"{text(f'/proc/{pid}/comm') or '?'} (pid {pid}, {job_processes.owner_of(pid)})" for pid in left
         ]
-        return f"job {launch.meta.job_id}: " + (", ".join(named) or "its group does not become empty")
+        return f"job {launch.meta.job_id}: " + (", ".join(named) or "its cgroup does not become empty")
 
     def _release(self, launch: LocalLaunch, used: Optional[launch_cgroups.Usage] = None) -> bool:
         return self._node.containment.release(hold_name(*launch.key), launch.meta.hold.groups, used)
@@ -192,7 +192,9 @@ def _take_usage(launch: LocalLaunch) -> launch_cgroups.Usage:
         launch.end.cause = "oom"
         own = used.limit_bytes and not 0 < used.peak_mem_bytes < NEAR * used.limit_bytes
         what = f"its limit of {used.limit_bytes / GIB:.2f} GiB" if own else "the node's memory"
-        launch.end.message = f"out of memory: it used up {what} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
+        launch.end.message = (
+            f"out of memory: the job used up {what} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
+        )
     return used
 
 

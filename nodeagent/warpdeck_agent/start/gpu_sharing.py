@@ -99,10 +99,10 @@ class StartGate:
         told = False
         while not self.is_settled(uuid, request.share_start_s):
             if key in self._given_up:
-                raise LaunchError("it was ended before its turn on the GPU came")
+                raise LaunchError("the job was ended while it waited for the shared GPU")
             if not told:
                 before = self._last[uuid].key[0]
-                self._say(request, f"waits until job {before}, which began on the same GPU, has its memory")
+                self._say(request, f"waits until job {before} has allocated its memory on the shared GPU")
                 told = True
             await asyncio.sleep(LOOK_S)
 
@@ -137,13 +137,15 @@ class GpuShareLimits:
     def _judge(self, launch: LocalLaunch, words: str, since: float) -> None:
         left_s = launch.meta.share_grace_s - (self._clock() - since)
         if left_s <= 0:
-            self._end(launch, f"it used {words}")
+            self._end(launch, f"the job used {words}")
         elif launch.key not in self._over:
-            self._warn(launch, f"it uses {words}: it is ended in {left_s:.0f} s unless it frees the rest")
+            self._warn(
+                launch, f"the job uses {words}; it will be ended in {left_s:.0f} s unless it frees memory"
+            )
 
 
 def _excess(launch: LocalLaunch, gpus: Sequence[GpuSample], sizes: Dict[int, int]) -> str:
-    """Return a text like "30.0 GiB of GPU 0, and its part is 20.0 GiB".
+    """Return a text like "30.0 GiB of GPU 0, but its share is 20.0 GiB".
 
     Returns "" if the job is within its share.
     """
@@ -151,5 +153,5 @@ def _excess(launch: LocalLaunch, gpus: Sequence[GpuSample], sizes: Dict[int, int
         used = sum(each.mem_bytes for each in gpu.processes if each.job_id == launch.meta.job_id)
         part = sizes.get(gpu.index, 0) * launch.meta.gpu_share_pct // 100
         if used > part > 0:
-            return f"{used / GIB:.1f} GiB of GPU {gpu.index}, and its part is {part / GIB:.1f} GiB"
+            return f"{used / GIB:.1f} GiB of GPU {gpu.index}, but its share is {part / GIB:.1f} GiB"
     return ""

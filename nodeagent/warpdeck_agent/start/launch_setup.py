@@ -141,5 +141,5 @@ def _no_folder(error: OSError, where: str) -> LaunchError:
         return full_disk(where)
     reason = os.strerror(error.errno or 0)
     if error.errno == errno.EROFS:
-        return LaunchError(f"{where} may not be written on this node: {reason}", check="disk")
-    return LaunchError(f"no folder for temporary files can be made in {where}: {reason}")
+        return LaunchError(f"cannot write to {where} on this node: {reason}", check="disk")
+    return LaunchError(f"cannot create a folder for temporary files in {where}: {reason}")

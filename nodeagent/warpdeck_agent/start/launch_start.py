@@ -246,7 +246,7 @@ class Launcher:
             env.update({"RANK": str(request.first_rank), "LOCAL_RANK": "0"})
         argv = self._command(request, launch, env=env, program=program)
         if "\0" in "".join((*argv, *env, *env.values())):
-            raise ValueError("a zero byte in it")
+            raise ValueError("it contains a zero byte")
         if request.container is None:
             argv = carrying(argv, env)
         return LaunchOrder(
@@ -307,7 +307,7 @@ class Launcher:
         found = await self._interpreters.command(who.uid, drop)
         if not found:
             raise LaunchError(
-                f"{request.user} may run no Python 3.9 or newer on this node, which terminals need: install python3"
+                f"terminals need Python 3.9 or newer, but {request.user} can run none on this node: install python3"
             )
         return found
 

@@ -117,5 +117,5 @@ class StepMonitor:
         task.oom = True
 
     def _time_is_over(self, step: Step) -> None:
-        step.failure.message = "its time limit is over"
+        step.failure.message = "the step reached its time limit"
         self._background.start(end_step(step, grace_s=step.launch.meta.grace_s, pool=self._pool))

@@ -60,7 +60,7 @@ class StepPmi:
                 step.exchange.ended(rank, *ended)
         if lost:
             self._abort(
-                step, lost[0], 1, "its ranks' lines to the agent (PMI) were lost when that began anew"
+                step, lost[0], 1, "the PMI connections of the ranks were lost when the agent restarted"
             )
 
     def fenced(self, step: Step, said: StepFenced) -> None:

@@ -80,7 +80,7 @@ class StepRegistry:
             return
         launch = self._find(request.job_id, request.restarts)
         if launch is None or launch.phase != "running" or launch.end.cause:
-            self._refuse(key, "the job does not run on this node any more")
+            self._refuse(key, "the job no longer runs on this node")
             return
         self._expect_move()
         gpus = [uuid for uuid in request.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]

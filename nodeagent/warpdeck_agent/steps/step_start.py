@@ -162,7 +162,7 @@ class StepStarter:
         loop = asyncio.get_running_loop()
         ours = await loop.run_in_executor(self._pool, self._own.refusal, error)
         text = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
-        step.failure.message = f"the step's tasks cannot be started on this node: {ours or text}"
+        step.failure.message = f"cannot start the step's tasks on this node: {ours or text}"
         step.failure.check = "" if ours is None else ours.check
         step.progress.started.set()
         await end_step(step, grace_s=0.0, pool=self._pool)

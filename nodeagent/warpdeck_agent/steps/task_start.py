@@ -125,7 +125,9 @@ class TaskStarter:
         drop = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
         found = await self._interpreters.command(meta.uid, drop)
         if not found:
-            raise LaunchError(f"{meta.user} may run no Python 3.9 or newer on this node, which --pty needs")
+            raise LaunchError(
+                f"--pty needs Python 3.9 or newer, but {meta.user} can run none on this node: install python3"
+            )
         return found
 
 

@@ -119,7 +119,7 @@ class Record:
         """
         data = meta.encode("utf-8", "surrogateescape") + b"\n"
         if len(data) > META.size:
-            raise ValueError("the paths of its files are too long")
+            raise ValueError("the paths of the job's files are too long")
         blanks = b" " * HEAD_BYTES  # later writes of agent, child and supervisor overwrite these blanks
         self._write(0, blanks + data)
         self.put(KEY, f"{key[0]} {key[1]}")

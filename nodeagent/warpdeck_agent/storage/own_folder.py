@@ -37,7 +37,7 @@ class OwnFolder:
         """
         try:
             if self._identity() != self._began:
-                return f"the agent's folder {self._path} is not the one that it began with. {self._remedy()}"
+                return f"the agent's folder {self._path} was replaced while the agent ran. {self._remedy()}"
             for name in self._below:
                 os.stat(f"{self._path}/{name}")
             self._write()
@@ -61,7 +61,7 @@ class OwnFolder:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             return full_disk(self._path)
         if isinstance(error, OSError) and error.errno in _NODES_OWN:
-            words = f"the agent cannot start a launch: {os.strerror(error.errno)}"
+            words = f"the agent cannot start processes: {os.strerror(error.errno)}"
             return LaunchError(words, check=NAME)
         fault = self.fault()
         return LaunchError(fault, check=NAME) if fault else None
@@ -82,4 +82,4 @@ class OwnFolder:
             os.unlink(path)
 
     def _remedy(self) -> str:
-        return f"End the agent (process {os.getpid()}): the controller starts it anew"
+        return f"Stop the agent (process {os.getpid()}); the controller then starts it again"

@@ -54,7 +54,7 @@ async def follow(
                 await out.send(found.data)
             if last and not moved:
                 if found is None and over.is_set():
-                    raise LogError(f"there is no {path}: it was removed or moved, or could not be written")
+                    raise LogError(f"{path} does not exist: it was removed or moved, or could not be written")
                 return
             quiet = 0 if moved else quiet + 1
             if not moved:

@@ -347,7 +347,7 @@ class PtyHost:
         room = MAX_TYPED_BYTES - len(self._typed)
         self._typed += data[:room]
         if 0 < room < len(data):  # shown once until there is space again
-            self._show(b"\r\n[warpdeck: too much is typed ahead, the rest is thrown away]\r\n")
+            self._show(b"\r\n[warpdeck: the command does not read its input; further input is discarded]\r\n")
         terminal_input.give(self._master, self._typed)
 
     def _resize(self, rows: int, cols: int) -> None:

@@ -69,8 +69,8 @@ class OutStream:
         self._window += size
         self._room.set()
 
-    def end(self, error: str = "") -> None:
+    def end(self, error: str = "", code: str = "") -> None:
         """End the stream. Only the first call has an effect."""
         if not self._ended:
             self._ended = True
-            self._tell(StreamEnd(stream=self.stream, error=error))
+            self._tell(StreamEnd(stream=self.stream, error=error, code=code))

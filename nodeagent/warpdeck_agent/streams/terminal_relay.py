@@ -10,6 +10,7 @@ import stat
 import struct
 from typing import Iterator, Tuple
 
+from warpdeck_agent.linux.file_reading import LogError
 from warpdeck_agent.linux.mounts import mount_of
 from warpdeck_agent.linux.safe_paths import FOLDER
 from warpdeck_agent.wire.frames import (
@@ -46,7 +47,7 @@ async def connect(folder: str, uid: int) -> Tuple[asyncio.StreamReader, asyncio.
                 reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}")
             if _listener(writer) != uid:
                 writer.close()
-                raise PermissionError("the terminal's socket is not its user's")
+                raise PermissionError("the terminal's socket does not belong to the job's user")
             return reader, writer
         except (FileNotFoundError, ConnectionRefusedError):
             if asyncio.get_running_loop().time() > deadline:
@@ -67,9 +68,9 @@ def _socket_in(folder: str) -> Iterator[int]:
             at.append(os.open(name, flags, dir_fd=at[-1]))
             closing.callback(os.close, at[-1])
             if mount_of(at[-1]) != mount_of(at[0]):
-                raise PermissionError("something is mounted over the terminal's socket")
+                raise PermissionError("a file system is mounted over the terminal's socket")
         if not stat.S_ISSOCK(os.fstat(at[-1]).st_mode):
-            raise PermissionError("the terminal's socket is not its user's")
+            raise PermissionError("the terminal's socket does not belong to the job's user")
         yield at[-1]
 
 
@@ -133,7 +134,7 @@ async def attach(
     offset, total = said.get("offset"), said.get("total")
     if not (isinstance(offset, int) and isinstance(total, int) and min(offset, total) >= 0):
         # a user's process may have answered, so check the answer
-        raise WireError("the terminal's host said something strange")
+        raise WireError("the terminal's host sent an invalid answer")
     opened = StreamOpened(stream=asked.stream, offset=offset, size_bytes=total)
     return Terminal(writer, watches=asked.watch), reader, opened
 
@@ -141,13 +142,14 @@ async def attach(
 async def pump(out: OutStream, reader: asyncio.StreamReader) -> None:
     """Copy terminal output to the controller until the terminal ends.
 
-    Raises ConnectionError if it ends without an exit message.
+    Raises LogError if it ends without an exit message.
     """
     while True:
         try:
             kind, payload = await read_frame(reader)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise ConnectionError(FELL_BEHIND) from error
+            words = "the viewer read too slowly and was disconnected; attach again"
+            raise LogError(words, code=FELL_BEHIND) from error
         if kind == BINARY:
             await out.send(split_data(payload)[1])
         elif parse_json(payload)["t"] == "exit":

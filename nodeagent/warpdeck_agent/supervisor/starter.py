@@ -40,7 +40,7 @@ fail() {
     exit 1
 }
 ready() {
-    [ -d "${1%/*}/" ] || PATH=@PATH@ mkdir -p "${1%/*}/" || fail "cannot make the folder ${1%/*}/ for the output"
+    [ -d "${1%/*}/" ] || PATH=@PATH@ mkdir -p "${1%/*}/" || fail "cannot create the folder ${1%/*}/ for the output"
     if [ "$2" = append ]; then
         true >>"$1" || fail "cannot write the output file $1"
     else
@@ -231,6 +231,6 @@ def _fork(order: LaunchOrder, argv: List[str], gate: int, *, cover: Callable[[],
             os.setresuid(uid, uid, uid)
         os.execve(argv[0], argv, order.env)
     except OSError as error:
-        os.write(2, f"its first process cannot be started: {error.strerror} ({error.filename})\n".encode())
+        os.write(2, f"cannot start the job's first process: {error.strerror} ({error.filename})\n".encode())
     finally:
         os._exit(1)

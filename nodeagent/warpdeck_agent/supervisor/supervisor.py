@@ -196,7 +196,7 @@ class Supervisor:
         except (
             OSError
         ) as error:  # too many processes, too little memory, or arguments longer than the kernel accepts
-            record.put(MESSAGE, f"its first process cannot be started: {os.strerror(error.errno or 0)}")
+            record.put(MESSAGE, f"cannot start the job's first process: {os.strerror(error.errno or 0)}")
             record.put(STATUS, "1 0 end")
             is_nodes = error.errno in (errno.EAGAIN, errno.ENOMEM)  # true unless the arguments are too long
             self._tell("started", order, pid=0, errno=error.errno if is_nodes else 0)
@@ -208,7 +208,7 @@ class Supervisor:
             record.put(PROCESS, f"{pid} {int(grouped)}")
             gate.send(b"go\n")
         except OSError as error:
-            launch.note = f"its first process cannot be held: {os.strerror(error.errno or 0)}".encode()
+            launch.note = f"cannot apply the job's limits to its first process: {os.strerror(error.errno or 0)}".encode()
             os.kill(pid, signal.SIGKILL)
         now = time.monotonic()
         self._gates.append(launch)

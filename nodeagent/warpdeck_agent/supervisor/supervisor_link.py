@@ -89,7 +89,7 @@ class SupervisorConnection(asyncio.Protocol):
     def connection_lost(self, exc: Optional[Exception]) -> None:
         self._is_lost = True
         if not self.first.done():
-            self.first.set_exception(ConnectionResetError("it is just ending"))
+            self.first.set_exception(ConnectionResetError("the supervisor is exiting"))
         elif self._on_loss is not None:
             self._on_loss()
 
@@ -157,7 +157,9 @@ class Supervision:
                 return
             except OSError as error:
                 if asyncio.get_running_loop().time() > deadline:
-                    raise SupervisorLost("the supervisor of jobs does not start") from error
+                    raise SupervisorLost(
+                        "the supervisor of jobs does not start; see agent.log in the agent's folder"
+                    ) from error
             await asyncio.sleep(pause_s)
 
     def _run(self) -> None:

@@ -80,7 +80,7 @@ class Conversation:
             if found is not None:
                 yield found
         if len(self._received) > MAX_MESSAGE_BYTES:
-            raise PmiError("a message that does not end")
+            raise PmiError("a message is too long")
 
     def _next(self) -> Optional[str]:
         """Remove and return one message from the received bytes, or None if none is complete."""
@@ -94,7 +94,7 @@ class Conversation:
             return None
         words = self._received[:LENGTH_LETTERS].strip()
         if not words.isdigit() or int(words) > MAX_MESSAGE_BYTES:
-            raise PmiError("a message without its length")
+            raise PmiError("a message has no valid length")
         end = LENGTH_LETTERS + int(words)
         if len(self._received) < end:
             return None
@@ -129,14 +129,14 @@ def _read_one(text: str) -> Request:
         pairs["value"] = value.strip()
     command = pairs.pop("cmd", "")
     if command not in ONE_TO_TWO:
-        raise PmiError(f"an unknown command {command[:MAX_KEY_BYTES]!r}")
+        raise PmiError(f"the command {command[:MAX_KEY_BYTES]!r} is unknown")
     return Request(ONE_TO_TWO[command], pairs)
 
 
 def _pair(word: str) -> Tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals:
-        raise PmiError(f"{word[:MAX_KEY_BYTES]!r} is no NAME=VALUE")
+        raise PmiError(f"{word[:MAX_KEY_BYTES]!r} is not NAME=VALUE")
     return name, value
 
 
@@ -154,7 +154,7 @@ def _read_two(text: str) -> Request:
     pairs = dict(_pair(part) for part in _split(text))
     command = pairs.pop("cmd", "")
     if not command:
-        raise PmiError("a message without a command")
+        raise PmiError("a message has no command")
     return Request(command, pairs)
 
 

@@ -150,11 +150,11 @@ class Exchange:
         joined = found.has_joined
         self._hang_up(found)
         if joined:
-            how = f"was ended by signal {signal}" if signal else f"has exited with code {code}"
+            how = f"was ended by signal {signal}" if signal else f"exited with code {code}"
             self._lost(
                 rank,
                 128 + signal if signal else code,
-                f"rank {rank} {how} without MPI_Finalize; the others wait",
+                f"rank {rank} {how} before MPI_Finalize, so the other ranks would wait forever",
             )
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ class Exchange:
             for request in found.conversation.feed(data):
                 self._take(found, request)
         except PmiError as error:
-            self._refuse(found, f"rank {found.rank} said what is no PMI: {error}")
+            self._refuse(found, f"rank {found.rank} sent invalid PMI data: {error}")
 
     def _refuse(self, found: _Rank, why: str) -> None:
         self._hang_up(found)
@@ -208,7 +208,7 @@ class Exchange:
         except OSError:
             return  # it is just ending, which is reported separately
         if sent < len(data):
-            self._refuse(found, f"rank {found.rank} asks and does not listen")
+            self._refuse(found, f"rank {found.rank} sends PMI requests but does not read the answers")
 
     def _take(self, found: _Rank, request: Request) -> None:
         command = request.command
@@ -222,7 +222,7 @@ class Exchange:
         elif found.conversation.dialect == 2:
             self._answer(found, request, error=f"{command[:MAX_KEY_BYTES]} is not known here")
         else:
-            raise PmiError(f"{command} does not belong to its dialect")
+            raise PmiError(f"the command {command!r} does not exist in PMI-1")
 
     def _init(self, found: _Rank, request: Request) -> None:
         found.has_joined = True
@@ -255,7 +255,9 @@ class Exchange:
         size = len(key) + len(value)
         if not _fits(key, value):
             self._answer(
-                found, request, error=f"a key has 1 to {MAX_KEY_BYTES} letters, a value {MAX_VALUE_BYTES}"
+                found,
+                request,
+                error=f"a key may have 1 to {MAX_KEY_BYTES} characters, a value at most {MAX_VALUE_BYTES}",
             )
         elif self._put_bytes + size > MAX_PUT_BYTES:
             self._answer(found, request, error=f"more than {MAX_PUT_BYTES} bytes between two fences")
@@ -285,7 +287,9 @@ class Exchange:
     def _put_attribute(self, found: _Rank, request: Request) -> None:
         key, value = request.pairs.get("key", ""), request.pairs.get("value", "")
         if not _fits(key, value) or len(self._attributes) >= MAX_ATTRIBUTES:
-            self._answer(found, request, error="it is too long, or the node has too many")
+            self._answer(
+                found, request, error="the attribute is too long, or the node has too many attributes"
+            )
             return
         self._attributes[key] = value
         self._answer(found, request)
@@ -350,7 +354,7 @@ class Exchange:
         self._lost(
             found.rank,
             code,
-            f"rank {found.rank} has called MPI_Abort" + (f": {why}" if why else ""),
+            f"rank {found.rank} called MPI_Abort" + (f": {why}" if why else ""),
         )
 
 

@@ -50,11 +50,11 @@ def _account_of(user: str, uid: int) -> Account:
         found = _by_name(user, _moment())
     except KeyError as error:
         raise LaunchError(
-            f"there is no user {user} on this node, and the job is of {user} with uid {uid}: add the account to the node"
+            f"the job's user {user} (uid {uid}) does not exist on this node: add the account to the node"
         ) from error
     if found.pw_uid != uid:
         raise LaunchError(
-            f"user {user} has uid {found.pw_uid} on this node, and the job is of {user} with uid {uid}:"
+            f"user {user} has uid {found.pw_uid} on this node, but the job belongs to {user} with uid {uid}:"
             " give the account the same uid on all machines, or submit the job again as the new user"
         )
     return Account(found.pw_uid, found.pw_gid)

@@ -237,9 +237,11 @@ def _named(found: File) -> str:
 def _sentence(gone: List[str], left: List[str]) -> str:
     words = []
     if gone:
-        words.append("removed what was left in the node's shared memory: " + _list(gone))
+        words.append("removed from the node's shared memory: " + _list(gone))
     if left:
-        words.append("left, because its user is logged in on the node: " + _list(left))
+        words.append(
+            "not removed from shared memory, because the user is logged in on the node: " + _list(left)
+        )
     return "; ".join(words)
 
 

@@ -60,7 +60,7 @@ SCRIPT = """#!/bin/sh
 for python in {python} /usr/bin/python3 /usr/local/bin/python3 python3; do
     command -v "$python" >/dev/null 2>&1 && exec "$python" -I -S {main} {library} {name} "$@"
 done
-echo "{name}: no Python that this user may run is on this node" >&2
+echo "{name}: this user can run no Python on this node; install python3" >&2
 exit 127
 """
 

@@ -41,7 +41,7 @@ class UserFile:
     async def look(self, at: Optional[int]) -> Optional[Look]:
         """Like `OwnFile.look`."""
         if os.geteuid() == 0 and self._uid < 0:
-            raise LogError(f"it was not said whose file {self._path} is")
+            raise LogError(f"the owner of {self._path} was not given")
         left = self._left.get(self._key)
         if left is not None and left.returncode is None:
             raise self._hangs()
@@ -51,7 +51,7 @@ class UserFile:
             others -= {each for each in others if each.returncode is not None}
             if len(others) >= MOST_OF_USER:
                 raise LogError(
-                    f"{MOST_OF_USER} output files of this user are being read on this node: close some"
+                    f"{MOST_OF_USER} output files of this user are being read on this node, the limit; close some first"
                 )
             self._child = await asyncio.create_subprocess_exec(
                 *own_command(),
@@ -70,7 +70,7 @@ class UserFile:
             self._left[self._key] = self._child
             raise self._hangs() from None
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise LogError(f"cannot read {self._path}: who reads it was killed") from error
+            raise LogError(f"cannot read {self._path}: the process that reads it was killed") from error
 
     async def _ask(self, child: asyncio.subprocess.Process, at: Optional[int]) -> Optional[Look]:
         assert child.stdin is not None and child.stdout is not None
@@ -83,7 +83,7 @@ class UserFile:
 
     def _hangs(self) -> LogError:
         return LogError(
-            f"{self._path} does not answer on this node: its file server hangs; read it once that is back"
+            f"cannot read {self._path} on this node: its file server does not answer; try again later"
         )
 
     @property

@@ -147,9 +147,9 @@ def test_podman_gets_no_value_of_a_variable_and_makes_no_group(tools: Path) -> N
     ("asked", "gpus", "words"),
     [
         (Container(image="./x.sqsh"), False, "podman on this node cannot run an image of the kind squashfs"),
-        (Container(image="/root", name="n"), False, "a folder as image cannot have a --container-name"),
-        (Container(image="a", mounts=[Mount("/a:b", "/c")]), False, "with a colon cannot be mounted"),
-        (Container(image="a"), True, "podman on this node knows no GPUs"),
+        (Container(image="/root", name="n"), False, "cannot be used with a folder as the image"),
+        (Container(image="a", mounts=[Mount("/a:b", "/c")]), False, "the path contains a colon"),
+        (Container(image="a"), True, "Podman on this node does not know its GPUs"),
     ],
 )
 def test_what_a_runtime_cannot_do_is_one_clear_sentence(
@@ -163,7 +163,7 @@ def test_what_a_runtime_cannot_do_is_one_clear_sentence(
 
 def test_a_node_without_any_runtime_says_so(short_tmp: Path) -> None:
     assert find_runtimes(str(short_tmp)) == []
-    with pytest.raises(LaunchError, match="no container runtime: neither Enroot, Apptainer nor Podman"):
+    with pytest.raises(LaunchError, match="no container runtime: install Enroot, Apptainer or Podman"):
         contained(["true"], Container(image="a"), SETTING, path=str(short_tmp))
 
 

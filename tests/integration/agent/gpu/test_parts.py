@@ -58,7 +58,7 @@ async def test_a_sharer_waits_until_the_one_before_has_its_memory() -> None:
     await turns.wait(launch(1))
     second = asyncio.ensure_future(turns.wait(launch(2)))
     await comes(lambda: said)
-    assert said == ["waits until job 1, which began on the same GPU, has its memory"]
+    assert said == ["waits until job 1 has allocated its memory on the shared GPU"]
     mem = 0
     for _ in range(4):  # its memory grows
         clock.now, mem = clock.now + 3, mem + GIB
@@ -102,7 +102,7 @@ async def test_one_that_is_given_up_while_it_waits_never_begins() -> None:
     await comes(lambda: turns._waiting == {(2, 0), (3, 0)})
     turns.give_up((2, 0))
     turns.give_up((77, 0))
-    with pytest.raises(LaunchError, match="before its turn"):
+    with pytest.raises(LaunchError, match="while it waited for the shared GPU"):
         await second
     turns.give_up((3, 0))
     with pytest.raises(LaunchError):
@@ -122,7 +122,7 @@ def test_a_waiting_sharer_says_so_and_can_be_ended(make_agent: MakeAgent, gpus: 
     for job in (2, 3):
         agent.launch(job, "exit 4", **share)
     told = agent.link.expect(wire.Remark)
-    assert told == wire.Remark(2, 0, "waits until job 1, which began on the same GPU, has its memory")
+    assert told == wire.Remark(2, 0, "waits until job 1 has allocated its memory on the shared GPU")
     agent.link.send(wire.Kill(job_id=2, restarts=0))
     assert agent.link.expect(wire.LaunchFailed).job_id == 2
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
@@ -166,7 +166,7 @@ def test_of_four_sharers_the_one_that_takes_more_is_ended_alone(
         show(job, 18)
     show(3, 21)
     told = agent.link.expect(wire.Remark, lambda said: "it uses 21.0 GiB" in said.text)
-    assert told.job_id == 3 and "its part is 19.2 GiB: it is ended in 1 s" in told.text
+    assert told.job_id == 3 and "its share is 19.2 GiB; it will be ended in 1 s" in told.text
     ended = agent.link.report(3, "exited")
     assert "it used 21.0 GiB of GPU 0" in ended.message
     (short_tmp / "go").touch()

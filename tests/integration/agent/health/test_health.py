@@ -129,7 +129,7 @@ def test_memory_that_no_process_holds_is_told_but_on_the_gpu_of_a_job(
     assert [gpu.unexplained_bytes // GIB for gpu in sample.gpus] == [30, 0, 9]
     found = [check for check in asked(agent).checks if check.name == "gpu_memory"]
     assert [(check.state, check.gpu) for check in found] == [("warn", 0)]
-    assert found[0].message == "30.0 GiB of its memory are used, and no process is seen"
+    assert found[0].message == "30.0 GiB of GPU memory are in use, but no process is visible"
     gpus.show(*cards, f"proc 0 pid={os.getpid()} mem={30 * GIB}")
     agent.link.expect(wire.Health, lambda said: states(said).get(("gpu_memory", -1)) == "ok")
 
@@ -196,7 +196,7 @@ def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(short_tmp
     one, two, three, four = (f"{1000 + number}.{os.getpid()}" for number in range(4))
     text = f"echo $$ >{short_tmp}/pid; sleep {one} & setsid sh -c 'sleep {two} & exec sleep {three}' & sleep {four}"
     found = HealthProgram().run(script(short_tmp, text), timeout_s=2.0)
-    assert found.state == "fail" and "was not done after 2 s" in found.message
+    assert found.state == "fail" and "did not finish within 2 s" in found.message
     pid = int((short_tmp / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists()
     words = [f"sleep\0{number}\0".encode() for number in (one, two, three, four)]
@@ -212,7 +212,7 @@ def test_a_program_that_no_signal_ends_is_left_and_not_started_twice(short_tmp: 
     runs, program = short_tmp / "runs", HealthProgram()
     with hanging_mount(short_tmp / "hangs") as mount:
         path = script(short_tmp, f"echo one >>{runs}; exec {' '.join(mount.inside)} stat -f {mount.path}")
-        for words in ("was not done after 2 s", "was killed and does not die"):
+        for words in ("did not finish within 2 s", "was killed but has not exited"):
             assert words in program.run(path, timeout_s=2.0).message
         assert runs.read_text() == "one\n"
     eventually(lambda: "nsenter" in program.run(path, timeout_s=30.0).message, what="it is started again")
@@ -261,7 +261,9 @@ def test_a_full_disk_fails_and_has_room_again_only_with_some_to_spare(short_tmp:
 def test_a_disk_without_room_for_another_file_is_full() -> None:
     probe = lambda path: os.statvfs_result((4096, 4096, 25600, 9000, 9000, 100, 0, 0, 0, 255))  # noqa: E731
     found = asyncio.run(Disks(("/data",), probe=probe, mounts=lambda: []).look(MIB))
-    assert [check.message for check in found] == ["/data can hold no more files"]
+    assert [check.message for check in found] == [
+        "cannot create more files in /data: its file system has no free inodes"
+    ]
 
 
 async def test_a_mount_that_hangs_fails_alone_and_is_well_when_it_is_back(short_tmp: Path) -> None:
@@ -315,8 +317,8 @@ def test_a_mount_that_hangs_keeps_nobody_from_ending_who_looks_at_it(short_tmp: 
         looking = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert looking.stdout is not None
         with looking.stdout:
-            assert looking.stdout.readline().strip() == str(["room in /", f"{mount.path} does not answer"])
-            words = f"the folder {mount.path}/below does not answer on this node"
+            assert looking.stdout.readline().strip() == str(["free space in /", f"{mount.path} does not answer"])
+            words = f"the file server of the folder {mount.path}/below does not answer on this node"
             assert looking.stdout.readline().strip() == words
         looking.kill()
         assert looking.wait(WAIT_S) == -signal.SIGKILL

@@ -36,7 +36,7 @@ def test_without_systemd_the_session_must_do(short_tmp: Path, status: int, boote
 def test_it_is_told_which_one_it_is(short_tmp: Path, agent: AgentProcess) -> None:
     scope = short_tmp / "cgroup"
     scope.write_text("0::/user.slice/user-1.slice/user@1.service/app.slice/warpdeck-agent-5f.scope\n")
-    assert keeper(str(scope)) == "a systemd scope of its own"
+    assert keeper(str(scope)) == "its own systemd scope"
     scope.write_text("0::/user.slice/user-1.slice/session-3.scope\n")
-    assert keeper(str(scope)) == "a session of its own"
+    assert keeper(str(scope)) == "its own session"
     assert "; the agent has a s" in agent.connect().inventory.containment

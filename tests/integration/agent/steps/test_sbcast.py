@@ -63,7 +63,7 @@ def test_options_and_variables_say_the_same(source: Path) -> None:
         (["data", "b", "c"], JOB, "Need two file names, have 3 names"),
         (["data", "b"], {}, "Need a job id to run this command."),
         (["none", "b"], JOB, "Can't open `none`: No such file or directory"),
-        ([".", "b"], JOB, "`.` is no file"),
+        ([".", "b"], JOB, "`.` is not a regular file"),
         (["--nosuch", "data", "b"], JOB, "option --nosuch not recognized"),
     ],
 )

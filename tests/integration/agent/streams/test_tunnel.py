@@ -189,7 +189,7 @@ def test_no_tunnel_leads_to_a_job_that_does_not_run_here(agent: AgentProcess, jo
         if job_id == 2:
             agent.run(2, "true")
         open_tunnel(agent, stream, job_id=job_id, argv=["true"])
-        assert end_of(agent.link, stream).error == "the job does not run here"
+        assert end_of(agent.link, stream).error == "the job does not run on this node"
 
 
 def test_a_suspended_job_starts_no_process(agent: AgentProcess, job: int) -> None:
