@@ -39,8 +39,8 @@ def main() -> int:
         order = _read_order(link)
         if order is None:
             return 1
-        _become(order["account"])
-        error = _obey(order, link)
+        _become_user(order["account"])
+        error = _unpack_order(order, link)
         answer = {"error": error, "full": error == _FULL, "has_folder": os.path.isdir(order["folder"])}
         link.sendall(dumps(answer).encode() + b"\n")
     return 0
@@ -59,7 +59,7 @@ def _read_order(link: socket.socket) -> Optional[Dict[str, Any]]:
     return found
 
 
-def _become(account: Optional[List[Any]]) -> None:
+def _become_user(account: Optional[List[Any]]) -> None:
     """Set resource limits, and the user's ids and groups.
 
     `account` is null if the agent runs everything as itself.
@@ -74,7 +74,7 @@ def _become(account: Optional[List[Any]]) -> None:
         os.setresuid(uid, uid, uid)
 
 
-def _obey(order: Dict[str, Any], link: socket.socket) -> str:
+def _unpack_order(order: Dict[str, Any], link: socket.socket) -> str:
     """Unpack the tree. Returns why it cannot be used, "" if it can."""
     try:
         top = os.open(order["target"], _FOLDER)

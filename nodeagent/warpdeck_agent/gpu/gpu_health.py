@@ -81,7 +81,7 @@ class GpuHealth:
 
     def _listen(self) -> Any:
         """Return an event set with the Xids of all cards that report them; None if no card does."""
-        heard = False
+        any_registered = False
         try:
             events = self._nvml.nvmlEventSetCreate()
         except self._nvml.NVMLError:
@@ -90,29 +90,29 @@ class GpuHealth:
             try:
                 kind = self._nvml.nvmlEventTypeXidCriticalError
                 self._nvml.nvmlDeviceRegisterEvents(card.handle, kind, events)
-                heard = True
+                any_registered = True
             except self._nvml.NVMLError:
                 continue
-        return events if heard else None
+        return events if any_registered else None
 
     def xids(self) -> List[Xid]:
         """Return the Xid errors since the last call, without waiting."""
         found: List[Xid] = []
         while self._events is not None and len(found) < MAX_XIDS:
             try:
-                told = self._nvml.nvmlEventSetWait_v2(self._events, 0)
+                event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
             except self._nvml.NVMLError:  # timeout: there is no event; any other error: there will be none
                 break
-            card = self._by_address.get(_address(told.device))
+            card = self._by_address.get(_address(event.device))
             if card is not None:
-                found.append(Xid(card, int(told.eventData)))
+                found.append(Xid(card, int(event.eventData)))
         return found
 
-    def look(self) -> List[GpuState]:
+    def read_states(self) -> List[GpuState]:
         """Return the states of all cards."""
-        return [self._look(card) for card in self._cards]
+        return [self._read_state(card) for card in self._cards]
 
-    def _look(self, card: Card) -> GpuState:
+    def _read_state(self, card: Card) -> GpuState:
         nvml, handle = self._nvml, card.handle
         try:
             self._nvml.nvmlDeviceGetTemperature(handle, 0)

@@ -16,7 +16,7 @@ from typing import Dict
 
 from warpdeck_agent.linux.own_program import OWN, SYSTEM_PATH
 
-from .site_program import end_group, end_tree, own_mark
+from .site_program import end_group, end_tree, new_run_id
 
 MAX_REASON_BYTES = 400
 """The most bytes of a failing hook's last line that are used in the node's drain reason."""
@@ -34,7 +34,7 @@ def run_hook(kind: str, program: str, *, env: Dict[str, str], timeout_s: float) 
         "PATH": SYSTEM_PATH,
         "HOME": "/",
         **env,
-        OWN: own_mark(),
+        OWN: new_run_id(),
         "SLURM_SCRIPT_CONTEXT": f"{kind}_slurmd",
     }
     with tempfile.TemporaryFile() as errors:

@@ -146,8 +146,8 @@ class Ending:
 
     async def _close_after_message(self, launch: LocalLaunch) -> None:
         if launch.end.cause == "oom":  # An out-of-memory kill by the kernel is noticed only now.
-            self._notices.say_why_it_ends(launch)
-        await self._notices.said_why(launch)
+            self._notices.write_termination_message(launch)
+        await self._notices.wait_for_termination_message(launch)
         self._close(launch)
 
     async def _sweep_hold(self, launch: LocalLaunch) -> None:

@@ -58,7 +58,7 @@ class Killing:
         if launch.meta.role == "hold":
             self._background.start(self._end_steps(launch, grace_s))
             return
-        self._notices.say_why_it_ends(launch)
+        self._notices.write_termination_message(launch)
         launch.end.grace_until = time.monotonic() + grace_s
         task = self._background.start(self._end(launch, grace_s))
         if grace_s <= 0:

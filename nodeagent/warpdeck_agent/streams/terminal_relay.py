@@ -103,40 +103,40 @@ class Terminal:
         self._writer.close()
 
 
-async def show(folder: str, words: str, *, uid: int) -> None:
+async def show(folder: str, message: str, *, uid: int) -> None:
     """Show a line to all viewers of the terminal. Raises OSError."""
     _, writer = await connect(folder, uid)
-    writer.write(json_frame({"t": "notice", "text": f"[warpdeck: {words}]"}))
+    writer.write(json_frame({"t": "notice", "text": f"[warpdeck: {message}]"}))
     await writer.drain()
     writer.close()
 
 
 async def attach(
-    folder: str, asked: OpenPty, *, uid: int
+    folder: str, request: OpenPty, *, uid: int
 ) -> Tuple[Terminal, asyncio.StreamReader, StreamOpened]:
     """Attach a viewer.
 
     Returns it, the reader of its output, and the message with the start of its scrollback.
     """
-    if asked.watcher:
-        await show(folder, f"{asked.watcher} watches", uid=uid)
+    if request.watcher:
+        await show(folder, f"{request.watcher} watches", uid=uid)
     reader, writer = await connect(folder, uid)
     hello = {
         "t": "attach",
-        "offset": asked.offset,
-        "rows": asked.rows,
-        "cols": asked.cols,
-        "watch": asked.watch,
+        "offset": request.offset,
+        "rows": request.rows,
+        "cols": request.cols,
+        "watch": request.watch,
     }
     writer.write(json_frame(hello))
     _, payload = await read_frame(reader)
-    said = parse_json(payload)
-    offset, total = said.get("offset"), said.get("total")
+    answer = parse_json(payload)
+    offset, total = answer.get("offset"), answer.get("total")
     if not (isinstance(offset, int) and isinstance(total, int) and min(offset, total) >= 0):
         # a user's process may have answered, so check the answer
         raise WireError("the terminal's host sent an invalid answer")
-    opened = StreamOpened(stream=asked.stream, offset=offset, size_bytes=total)
-    return Terminal(writer, watches=asked.watch), reader, opened
+    opened = StreamOpened(stream=request.stream, offset=offset, size_bytes=total)
+    return Terminal(writer, watches=request.watch), reader, opened
 
 
 async def pump(out: OutStream, reader: asyncio.StreamReader) -> None:
@@ -148,8 +148,8 @@ async def pump(out: OutStream, reader: asyncio.StreamReader) -> None:
         try:
             kind, payload = await read_frame(reader)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            words = "the viewer read too slowly and was disconnected; attach again"
-            raise LogError(words, code=FELL_BEHIND) from error
+            message = "the viewer read too slowly and was disconnected; attach again"
+            raise LogError(message, code=FELL_BEHIND) from error
         if kind == BINARY:
             await out.send(split_data(payload)[1])
         elif parse_json(payload)["t"] == "exit":

@@ -89,8 +89,8 @@ def _script(name: str, python: str, main: str, library: str) -> str:
     """
     if python and " " not in python and len(python) <= LONGEST_INTERPRETER:
         return DIRECT.format(name=name, python=python, library=library)
-    words = {"python": sys.executable, "main": main, "library": library}
-    return SCRIPT.format(name=name, **{key: shlex.quote(value) for key, value in words.items()})
+    values = {"python": sys.executable, "main": main, "library": library}
+    return SCRIPT.format(name=name, **{key: shlex.quote(value) for key, value in values.items()})
 
 
 def write(path: str, data: bytes, *, mode: int) -> bool:

@@ -17,11 +17,11 @@ from tests.support.agent import AgentProcess
 from tests.support.processes import command_lines
 from tests.support.waiting import WAIT_S, eventually
 
-from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.code.work_folders import FolderChecks
 from warpdeck_agent.gpu.gpu_health import Card, GpuState
 from warpdeck_agent.health.disks import Disks, ask_disk
-from warpdeck_agent.health.gpu_faults import KEPT, Faults
-from warpdeck_agent.health.health import COOL_S, HELD_S, HOT_S, Heat, Unexplained, judge_gpus
+from warpdeck_agent.health.gpu_checks import COOL_S, HELD_S, HOT_S, HeatTracker, UnexplainedMemory, judge_gpus
+from warpdeck_agent.health.gpu_faults import KEPT, FaultLog
 from warpdeck_agent.health.health_program import HealthProgram
 from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire import messages as wire
@@ -248,19 +248,19 @@ def test_a_full_disk_fails_and_has_room_again_only_with_some_to_spare(short_tmp:
         return os.statvfs_result((4096, 4096, 25600, blocks, blocks, 100, 100, 100, 0, 255))
 
     disks = Disks(("/data",), probe=probe, mounts=lambda: [])
-    look = lambda: asyncio.run(disks.look(256 * MIB))[0]  # noqa: E731
-    assert look().state == "ok", "3 of 100 MiB: more than a hundredth"
+    check = lambda: asyncio.run(disks.check(256 * MIB))[0]  # noqa: E731
+    assert check().state == "ok", "3 of 100 MiB: more than a hundredth"
     free = MIB // 2
-    assert (look().state, look().message) == ("fail", "/data is full: 0 MiB are free")
+    assert (check().state, check().message) == ("fail", "/data is full: 0 MiB are free")
     free = MIB + MIB // 2
-    assert look().state == "fail"
+    assert check().state == "fail"
     free = 3 * MIB
-    assert look().state == "ok"
+    assert check().state == "ok"
 
 
 def test_a_disk_without_room_for_another_file_is_full() -> None:
     probe = lambda path: os.statvfs_result((4096, 4096, 25600, 9000, 9000, 100, 0, 0, 0, 255))  # noqa: E731
-    found = asyncio.run(Disks(("/data",), probe=probe, mounts=lambda: []).look(MIB))
+    found = asyncio.run(Disks(("/data",), probe=probe, mounts=lambda: []).check(MIB))
     assert [check.message for check in found] == [
         "cannot create more files in /data: its file system has no free inodes"
     ]
@@ -279,13 +279,13 @@ async def test_a_mount_that_hangs_fails_alone_and_is_well_when_it_is_back(short_
 
     disks = Disks(("/",), probe=probe, mounts=lambda: ["/nfs", "/tmp"], answer_s=ANSWER_S)
     for _ in range(2):  # the blocked thread is not asked a second time
-        found = await disks.look(1)
+        found = await disks.check(1)
         assert [(check.name, check.state) for check in found] == [("disk", "ok"), ("mount", "fail")]
         assert found[1].message == "/nfs does not answer"
     server = os.open(fifo, os.O_RDWR)  # the mount answers from now on
     try:
         async with asyncio.timeout(WAIT_S):
-            while [check.state for check in await disks.look(1)] != ["ok", "ok"]:
+            while [check.state for check in await disks.check(1)] != ["ok", "ok"]:
                 continue
     finally:
         os.close(server)
@@ -317,7 +317,9 @@ def test_a_mount_that_hangs_keeps_nobody_from_ending_who_looks_at_it(short_tmp: 
         looking = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert looking.stdout is not None
         with looking.stdout:
-            assert looking.stdout.readline().strip() == str(["free space in /", f"{mount.path} does not answer"])
+            assert looking.stdout.readline().strip() == str(
+                ["free space in /", f"{mount.path} does not answer"]
+            )
             words = f"the file server of the folder {mount.path}/below does not answer on this node"
             assert looking.stdout.readline().strip() == words
         looking.kill()
@@ -360,7 +362,7 @@ def test_a_submit_folder_that_hangs_holds_up_nobody_and_is_told(
 
 
 async def test_a_folder_that_was_not_there_is_looked_for_again(short_tmp: Path) -> None:
-    folders, path = Folders(), short_tmp / "late"
+    folders, path = FolderChecks(), short_tmp / "late"
     assert not await folders.is_there(str(path), uid=os.getuid())
     path.mkdir()
     assert await folders.is_there(str(path), uid=os.getuid())
@@ -382,7 +384,7 @@ async def test_a_stale_mount_is_named_and_a_private_one_is_not() -> None:
             raise PermissionError(13, "Permission denied")
         return os.statvfs("/")
 
-    found = await Disks(("/",), probe=probe, mounts=lambda: ["/stale", "/private"]).look(1)
+    found = await Disks(("/",), probe=probe, mounts=lambda: ["/stale", "/private"]).check(1)
     assert [(check.name, check.message) for check in found if check.state == "fail"] == [
         ("mount", "/stale: Stale file handle")
     ]
@@ -405,35 +407,35 @@ def clock() -> Clock:
 
 
 def test_numbers_of_faults_ascend_even_where_the_folder_was_lost(short_tmp: Path, clock: Clock) -> None:
-    first = Faults(Folder(str(short_tmp)), clock)
+    first = FaultLog(Folder(str(short_tmp)), clock)
     assert first.add_xid(CARD, 79) and not first.add_xid(CARD, 79), "the same within a minute"
     assert first.add_xid(CARD, 48)
     (short_tmp / "faults.json").unlink()
     clock.now += 5
-    anew = Faults(Folder(str(short_tmp)), clock)
+    anew = FaultLog(Folder(str(short_tmp)), clock)
     assert anew.all() == [] and anew.add_xid(CARD, 79)
     assert anew.all()[0].number > first.all()[-1].number
 
 
 def test_only_the_last_faults_are_kept(short_tmp: Path, clock: Clock) -> None:
-    faults = Faults(Folder(str(short_tmp)), clock)
+    faults = FaultLog(Folder(str(short_tmp)), clock)
     for _ in range(KEPT + 5):
         clock.now += 100
         assert faults.add_xid(CARD, 79)
-    assert len(faults.all()) == KEPT == len(Faults(Folder(str(short_tmp))).all())
+    assert len(faults.all()) == KEPT == len(FaultLog(Folder(str(short_tmp))).all())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"faults": [{"x": 1}]}'])
 def test_a_torn_file_of_faults_is_none(short_tmp: Path, text: str) -> None:
     (short_tmp / "faults.json").write_text(text)
-    assert Faults(Folder(str(short_tmp))).all() == []
+    assert FaultLog(Folder(str(short_tmp))).all() == []
 
 
 def test_errors_that_a_driver_counts_anew_are_new(short_tmp: Path, clock: Clock) -> None:
-    faults = Faults(Folder(str(short_tmp)), clock)
+    faults = FaultLog(Folder(str(short_tmp)), clock)
     assert faults.count_ecc(CARD, 5) and not faults.count_ecc(CARD, 5)
     assert not faults.count_ecc(CARD, 0), "the driver was loaded anew"
-    again = Faults(Folder(str(short_tmp)), clock)
+    again = FaultLog(Folder(str(short_tmp)), clock)
     assert again.count_ecc(CARD, 2)
     assert [fault.message for fault in again.all()] == [
         "5 uncorrectable ECC errors",
@@ -442,7 +444,7 @@ def test_errors_that_a_driver_counts_anew_are_new(short_tmp: Path, clock: Clock)
 
 
 def test_heat_fails_after_a_while_and_is_over_after_a_longer_one() -> None:
-    heat = Heat()
+    heat = HeatTracker()
     hot: Callable[[float, bool], bool] = lambda now, throttled: heat.is_hot("a", throttled, now=now)  # noqa: E731
     assert not hot(0.0, True) and not hot(HOT_S - 1, True)
     assert not hot(HOT_S, False) and not hot(HOT_S + 1, True), "a break begins anew"
@@ -452,7 +454,7 @@ def test_heat_fails_after_a_while_and_is_over_after_a_longer_one() -> None:
 
 
 def test_memory_that_nobody_holds_fails_after_a_while_and_is_well_when_it_is_gone() -> None:
-    cards = Unexplained()
+    cards = UnexplainedMemory()
     held = GpuState(CARD, unexplained_bytes=3 * GIB)
     verdicts = [cards.check(held, now=now) for now in (0.0, HELD_S - 1, HELD_S)]
     assert [check.state for check in verdicts if check] == ["warn", "warn", "fail"]
@@ -462,8 +464,8 @@ def test_memory_that_nobody_holds_fails_after_a_while_and_is_well_when_it_is_gon
 
 
 def test_a_throttled_card_is_judged_alone() -> None:
-    heat = Heat()
-    look = [GpuState(Card(0, "a", None), throttled=False), GpuState(CARD, throttled=True)]
-    judge_gpus(look, heat, Unexplained(), now=0.0)
-    found = judge_gpus(look, heat, Unexplained(), now=HOT_S)
+    heat = HeatTracker()
+    check = [GpuState(Card(0, "a", None), throttled=False), GpuState(CARD, throttled=True)]
+    judge_gpus(check, heat, UnexplainedMemory(), now=0.0)
+    found = judge_gpus(check, heat, UnexplainedMemory(), now=HOT_S)
     assert [(check.name, check.gpu) for check in found if check.state == "fail"] == [("thermal", 3)]

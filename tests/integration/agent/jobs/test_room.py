@@ -214,7 +214,7 @@ def test_a_hook_that_cannot_or_must_not_run_is_told(agent: AgentProcess, hook: P
     agent.launch(1, "true", hooks=hooks(hook))
     said = agent.link.expect(wire.LaunchFailed)
     assert f"the prolog {hook}" in said.drain
-    assert ("may change it" if flaw == "writable" else "cannot be run") in said.drain
+    assert ("may change it" if flaw == "writable" else "cannot run the prolog") in said.drain
 
 
 def test_the_epilog_runs_although_the_agent_was_killed_meanwhile(
