@@ -21,8 +21,8 @@ from tests.support.processes import kill
 from tests.support.waiting import eventually
 
 from warpdeck_agent.isolation import launch_cgroups
-from warpdeck_agent.isolation.containment import Containment
-from warpdeck_agent.storage.launch_table import LaunchTable, Record
+from warpdeck_agent.isolation.containment import NodeContainment
+from warpdeck_agent.storage.launch_table import LaunchRecord, LaunchTable
 from warpdeck_agent.storage.spool import TABLE, Spool
 from warpdeck_agent.storage.tmpdirs import TempDirs
 from warpdeck_agent.wire import messages as wire
@@ -242,12 +242,12 @@ class AgentProcess:
         """Return the content of a file in the launch's folder, or "" if it does not exist yet."""
         return _text(self.job(job_id, name))
 
-    def records(self) -> dict[int, Record]:
+    def records(self) -> dict[int, LaunchRecord]:
         """Return the launches in the agent's table by job id."""
         found = LaunchTable(str(self.folder / TABLE)).records()
         return {key[0]: record for record in found if (key := record.key()) is not None}
 
-    def record(self, job_id: int) -> Record | None:
+    def record(self, job_id: int) -> LaunchRecord | None:
         """Return the launch's record in the agent's table."""
         return self.records().get(job_id)
 
@@ -301,7 +301,7 @@ class AgentProcess:
 
     def _end_jobs(self) -> None:
         eventually(self._no_job_lives, what="the agent's jobs are gone")
-        spool, containment = Spool(str(self.folder)), Containment(self.identity)
+        spool, containment = Spool(str(self.folder)), NodeContainment(self.identity)
         for meta in [folder.meta() for folder in spool.launch_folders()]:
             launch_cgroups.kill(meta.hold.groups)
         eventually(lambda: containment.clear(keep=()), what="its groups are empty")

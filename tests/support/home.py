@@ -22,7 +22,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.base.submitter_address import folder_of
 from warpdeck.client.blocking_client import GONE, SyncClient
-from warpdeck_agent.isolation.containment import Containment
+from warpdeck_agent.isolation.containment import NodeContainment
 from warpdeck_agent.storage.tmpdirs import prefix_of
 
 VERB_S = 180.0
@@ -139,7 +139,7 @@ class Home:
         for identity in self.path.glob("agent/identity"):  # of killed agents, which did not clean up
             for folder in Path("/tmp").glob(prefix_of(identity.read_text()) + "*"):
                 shutil.rmtree(folder, ignore_errors=True)
-            containment = Containment(identity.read_text())
+            containment = NodeContainment(identity.read_text())
             eventually(partial(containment.clear, keep=()), what="the groups of its jobs are empty")
             containment.close()
 

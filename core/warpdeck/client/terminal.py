@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck_agent.client.modes import Modes
+from warpdeck_agent.client.modes import TerminalModes
 
 from .blocking_client import ENDED, GONE, LOST, SyncClient
 
@@ -151,7 +151,7 @@ class _Session:
         self._shown = 0
         self._sources: list[Any] = [stdin_fd]
         self._escapes = Escapes()
-        self._modes = Modes()
+        self._modes = TerminalModes()
 
     def attach(
         self, progress: Callable[[str], None] | None = None, *, timeout_s: float | None = None

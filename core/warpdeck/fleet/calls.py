@@ -42,7 +42,7 @@ class _Sink:
         writer.write(chunk)
         await writer.drain()
 
-    async def ended(self, error: str) -> None:
+    async def ended(self, error: str, code: str = "") -> None:
         """Close the connection.
 
         An error means that the link broke; otherwise the process has disconnected.

@@ -20,6 +20,7 @@ import msgspec
 from warpdeck.base.errors import RemoteError
 from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.opening import NOT_KEPT
 
 from .fleet import AgentFleet
 from .ledger import Ledger
@@ -159,7 +160,7 @@ class Outputs:
                 error = await self._stream(source, FileSink(file, ledger, lock))
             finally:
                 await file.close()
-            if error and "not kept" not in error:
+            if error:
                 log.info("output of job %s: %s", source.job_id, error)
                 return False
             ledger.finish()
@@ -249,6 +250,7 @@ class FileSink:
             self.ledger.settle(length + written)
             chunk = chunk[written:]
 
-    async def ended(self, error: str) -> None:
+    async def ended(self, error: str, code: str = "") -> None:
+        """End the copy. If the node has not kept the output, the copy is as complete as it can be."""
         if not self.end.done():
-            self.end.set_result(error)
+            self.end.set_result("" if code == NOT_KEPT else error)

@@ -261,12 +261,12 @@ class StreamSink(Protocol):
     """Receiver of the bytes of a node stream.
 
     `data` may wait, for flow control. For a tunnel, an empty chunk marks the end of the data. `ended` is
-    called once.
+    called once, with the code of StreamEnd.
     """
 
     async def opened(self, offset: int, size_bytes: int, path: str) -> None: ...
     async def data(self, chunk: bytes) -> None: ...
-    async def ended(self, error: str) -> None: ...
+    async def ended(self, error: str, code: str = "") -> None: ...
 
 
 class NodeStream(Protocol):

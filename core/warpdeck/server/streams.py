@@ -98,7 +98,7 @@ class NodeBytes(ClientStream):
     async def data(self, chunk: bytes) -> None:
         await self.send(chunk)
 
-    async def ended(self, error: str) -> None:
+    async def ended(self, error: str, code: str = "") -> None:
         """Report the end of the node's stream, unless the client has disconnected.
 
         If the stream follows the job, the report waits for the job's end, which comes a moment later.
@@ -108,8 +108,8 @@ class NodeBytes(ClientStream):
         if self._follow and not error:
             self._waiting = asyncio.get_running_loop().create_task(self._end_with_exit())
         else:
-            code = ask.LOST if error in (LINK_BROKE, FELL_BEHIND) else ""
-            self.say_end(error, exit_of(self.connection, self._job), code=code)
+            lost = error == LINK_BROKE or code == FELL_BEHIND
+            self.say_end(error, exit_of(self.connection, self._job), code=ask.LOST if lost else "")
 
     async def _end_with_exit(self) -> None:
         job = await wait_for(

@@ -28,7 +28,7 @@ CPU_EVERY_S = 15.0
 """Interval in seconds over which the processes' CPU time is compared. It is measured every ten seconds."""
 
 
-class _Session:
+class _SessionActivity:
     """The last known state of one terminal job."""
 
     def __init__(self, launch: LocalLaunch, now: float) -> None:
@@ -39,9 +39,9 @@ class _Session:
 
 
 class EndSession(Protocol):
-    """Ends a launch for the reason that `words` describe."""
+    """Ends a launch for the reason that `reason` describe."""
 
-    def __call__(self, launch: LocalLaunch, words: str, *, cause: str) -> None: ...
+    def __call__(self, launch: LocalLaunch, reason: str, *, cause: str) -> None: ...
 
 
 class Idleness:
@@ -50,16 +50,17 @@ class Idleness:
     def __init__(self, launches: Launches, end: EndSession) -> None:
         self._launches = launches
         self._end = end
-        self._sessions: Dict[Key, _Session] = {}
+        self._activities: Dict[Key, _SessionActivity] = {}
         self._idle: List[IdleSession] = []
         self._background = BackgroundTasks()
 
-    def take(self, gpus: Sequence[GpuSample]) -> None:
+    def add_reading(self, gpus: Sequence[GpuSample]) -> None:
         """Check every session, given the last reading of the GPUs."""
         now = time.time()
         running = [launch for launch in self._launches.running() if launch.meta.pty and not launch.end.cause]
-        self._sessions = {
-            launch.key: self._sessions.get(launch.key) or _Session(launch, now) for launch in running
+        self._activities = {
+            launch.key: self._activities.get(launch.key) or _SessionActivity(launch, now)
+            for launch in running
         }
         self._idle = []
         for launch in running:
@@ -67,7 +68,7 @@ class Idleness:
             if now - since >= QUIET_S:
                 self._idle.append(IdleSession(job_id=launch.meta.job_id, since_unix=since))
             if launch.meta.idle_limit_s:
-                self._hold_to(launch, launch.meta.idle_limit_s, since=since, now=now)
+                self._enforce_limit(launch, launch.meta.idle_limit_s, since=since, now=now)
 
     def sessions(self) -> List[IdleSession]:
         """Return the sessions that are idle now."""
@@ -75,7 +76,7 @@ class Idleness:
 
     def _used_at(self, launch: LocalLaunch, gpus: Sequence[GpuSample], now: float) -> float:
         """Return when the session was last used, in unix seconds."""
-        seen = self._sessions[launch.key]
+        seen = self._activities[launch.key]
         if now - seen.cpu_at >= CPU_EVERY_S:
             if launch.usage.cpu.total_s - seen.cpu_s > BUSY_SHARE * (now - seen.cpu_at):
                 seen.used_at = now
@@ -88,23 +89,21 @@ class Idleness:
         seen.used_at = max(seen.used_at, min(touched, now))
         return seen.used_at
 
-    def _hold_to(self, launch: LocalLaunch, limit_s: float, *, since: float, now: float) -> None:
+    def _enforce_limit(self, launch: LocalLaunch, limit_s: float, *, since: float, now: float) -> None:
         left_s = since + limit_s - now
         if left_s <= 0:
-            words = f"it was idle for {_words(limit_s)}, the limit of interactive sessions here"
-            self._end(launch, words, cause="idle")
-        elif left_s <= launch.meta.idle_warning_s and self._sessions[launch.key].warned_at != since:
-            self._sessions[launch.key].warned_at = since
-            words = (
-                f"idle for {_words(now - since)}; this session ends in {_words(left_s)} unless a key is typed"
-            )
-            self._background.start(_warn(launch, words))
+            text = f"the session was idle for {_duration(limit_s)}, the limit of interactive sessions on this cluster"
+            self._end(launch, text, cause="idle")
+        elif left_s <= launch.meta.idle_warning_s and self._activities[launch.key].warned_at != since:
+            self._activities[launch.key].warned_at = since
+            text = f"idle for {_duration(now - since)}; this session ends in {_duration(left_s)} unless a key is typed"
+            self._background.start(_warn(launch, text))
 
 
-async def _warn(launch: LocalLaunch, words: str) -> None:
+async def _warn(launch: LocalLaunch, text: str) -> None:
     """Show a warning on the job's terminal. If the terminal is gone, no warning is needed."""
     try:
-        await terminal_relay.show(launch.folder.path, words, uid=launch.meta.uid)
+        await terminal_relay.show(launch.folder.path, text, uid=launch.meta.uid)
     except OSError:
         return
 
@@ -115,7 +114,7 @@ def _computes(gpu: GpuSample, job_id: int) -> bool:
     return busy and any(process.job_id == job_id for process in gpu.processes)
 
 
-def _words(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     """Return a duration in words, like "2 h 5 min" or "40 s"."""
     whole = max(1, round(seconds))
     hours, minutes = whole // 3600, whole % 3600 // 60

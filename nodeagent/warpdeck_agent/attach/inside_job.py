@@ -17,11 +17,11 @@ import subprocess
 from typing import Dict, List
 
 from warpdeck_agent.gpu.gpu_names import with_gpu_names
-from warpdeck_agent.isolation.hold import contain
+from warpdeck_agent.isolation.containment_handle import contain
 from warpdeck_agent.isolation.private_folders import within
 from warpdeck_agent.launch.background_tasks import BackgroundTasks
 from warpdeck_agent.launch.launch import LocalLaunch
-from warpdeck_agent.linux.env_passthrough import carrying
+from warpdeck_agent.linux.env_passthrough import with_all_variables
 from warpdeck_agent.start.launch_start import job_variables, with_programs
 from warpdeck_agent.storage.spool import Spool
 from warpdeck_agent.users.accounts import account_environment, as_user, group_of
@@ -33,14 +33,14 @@ REAP_FIRST_S, REAP_LAST_S = 0.02, 2.0
 """First and longest interval in seconds between checks whether a process with finished output has exited."""
 
 
-class Inside:
+class JobProcess:
     """A process inside a job. `link` is its standard input and output."""
 
     def __init__(self, process: subprocess.Popen[bytes], link: socket.socket, errors: socket.socket) -> None:
         self._process = process
         self.link = link
         self._errors = errors
-        self._said = bytearray()
+        self._error_output = bytearray()
 
     async def listen(self) -> None:
         """Read its standard error until it is closed, and keep the end of it."""
@@ -50,8 +50,8 @@ class Inside:
                 data = await loop.sock_recv(self._errors, ERROR_TAIL_BYTES)
                 if not data:
                     return
-                self._said += data
-                del self._said[:-ERROR_TAIL_BYTES]
+                self._error_output += data
+                del self._error_output[:-ERROR_TAIL_BYTES]
         except OSError:
             return
 
@@ -63,9 +63,9 @@ class Inside:
             pause_s = min(2 * pause_s, REAP_LAST_S)
         return int(self._process.returncode)
 
-    def last_words(self) -> str:
+    def last_error_line(self) -> str:
         """Return the last line of its standard error."""
-        lines = self._said.decode("utf-8", "replace").strip().splitlines()
+        lines = self._error_output.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
 
     def hang_up(self) -> None:
@@ -83,7 +83,7 @@ class Inside:
         self._errors.close()
 
 
-class Entrance:
+class ProcessStarter:
     """Starts processes inside jobs.
 
     It also waits for processes that outlive their stream, so that none stays a zombie.
@@ -93,7 +93,7 @@ class Entrance:
         self._spool = spool
         self._background = BackgroundTasks()
 
-    async def start(self, launch: LocalLaunch, argv: List[str], env: Dict[str, str]) -> Inside:
+    async def start(self, launch: LocalLaunch, argv: List[str], env: Dict[str, str]) -> JobProcess:
         """Start a process in the job.
 
         Raises OSError, LaunchError, or ValueError for arguments that cannot be passed on.
@@ -101,14 +101,14 @@ class Entrance:
         made = environment(launch, env, spool=self._spool)
         return await asyncio.get_running_loop().run_in_executor(None, lambda: _start(launch, argv, made))
 
-    def let_go(self, process: Inside) -> None:
+    def release(self, process: JobProcess) -> None:
         """Release a process whose stream has ended."""
         process.hang_up()
         process.close()
         self._background.start(process.reap())
 
 
-def _start(launch: LocalLaunch, argv: List[str], env: Dict[str, str]) -> Inside:
+def _start(launch: LocalLaunch, argv: List[str], env: Dict[str, str]) -> JobProcess:
     """Start the process, in a thread because Popen blocks."""
     meta = launch.meta
     ours, theirs = socket.socketpair()
@@ -117,7 +117,7 @@ def _start(launch: LocalLaunch, argv: List[str], env: Dict[str, str]) -> Inside:
         process = within(
             meta.private,
             lambda: subprocess.Popen(
-                ["/bin/sh", "-c", GATE, "inside", meta.work_dir, *carrying(argv, env)],
+                ["/bin/sh", "-c", GATE, "inside", meta.work_dir, *with_all_variables(argv, env)],
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=gate.fileno(),
@@ -138,7 +138,7 @@ def _start(launch: LocalLaunch, argv: List[str], env: Dict[str, str]) -> Inside:
     errors.sendall(b"go\n")
     for link in (ours, errors):
         link.setblocking(False)
-    return Inside(process, ours, errors)
+    return JobProcess(process, ours, errors)
 
 
 def environment(launch: LocalLaunch, env: Dict[str, str], *, spool: Spool) -> Dict[str, str]:

@@ -24,7 +24,7 @@ from warpdeck_agent.wire.messages import Key, StreamAck
 from warpdeck_agent.wire.steps import FIRST_CALL, MAX_ACCESS_BYTES, CallOpened
 
 _Key = TypeVar("_Key")
-PROVE_S = 10.0
+AUTHENTICATE_S = 10.0
 """How long a process may take to authenticate, in seconds."""
 LINGER_S = 0.5
 """Signals to the job skip a process for this many seconds after its last answer. So a scontrol that has
@@ -52,7 +52,7 @@ MAX_DIGITS = 18
 """The most digits of a job id."""
 
 
-class Call:
+class JobCall:
     """A connection of a job's process, relayed over a stream of the controller's link."""
 
     def __init__(self, out: OutStream, writer: asyncio.StreamWriter, tell: Callable[[Any], None]) -> None:
@@ -61,11 +61,11 @@ class Call:
         self._tell = tell
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by CALL_WINDOW_BYTES
 
-    def take(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Queue bytes from the controller."""
         self._waiting.put_nowait(data)
 
-    async def write_for_ever(self) -> None:
+    async def write_queued(self) -> None:
         """Write the queued bytes to the process, and acknowledge them when the process has read them.
 
         Runs until canceled.
@@ -84,12 +84,12 @@ class Call:
 class CallLink(Protocol):
     """The methods of the link to the controller that calls need."""
 
-    def open_call(self, stream: int, writer: asyncio.StreamWriter) -> Call: ...
+    def open_call(self, stream: int, writer: asyncio.StreamWriter) -> JobCall: ...
     def end_call(self, stream: int) -> None: ...
     def tell(self, message: Any) -> None: ...
 
 
-class Access:
+class JobAccess:
     """The socket. `link` returns the controller's link, or None while there is none."""
 
     def __init__(
@@ -102,9 +102,9 @@ class Access:
         self._find = find
         self._link = link
         self._next = FIRST_CALL
-        self._of_users: Counter[int] = Counter()
+        self._calls_of_user: Counter[int] = Counter()
         """Number of authenticated connections of each user."""
-        self._of_jobs: Counter[Key] = Counter()
+        self._calls_of_launch: Counter[Key] = Counter()
         """Number of authenticated connections of each launch."""
         self._unproven: Dict[asyncio.StreamWriter, int] = {}
         """The unauthenticated connections, oldest first, each with the uid of its process."""
@@ -127,7 +127,7 @@ class Access:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pid, uid = _peer(writer)
         try:
-            launch = await self._proven(reader, writer, uid)
+            launch = await self._authenticate(reader, writer, uid)
             if launch is not None and self._may_call(launch, writer):
                 await self._call(launch, pid, reader, writer)
         except (asyncio.IncompleteReadError, asyncio.TimeoutError, ConnectionError, WireError):
@@ -135,12 +135,16 @@ class Access:
         finally:
             writer.close()
 
-    async def _proven(
+    async def _authenticate(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int
     ) -> Optional[LocalLaunch]:
         """Return the launch of the process at the other end, or None if the process was refused."""
-        if sum(self._of_users.values()) + len(self._unproven) >= MAX_CALLS:
-            _refuse(writer, "too many programs of this node's jobs talk to the controller", "busy")
+        if sum(self._calls_of_user.values()) + len(self._unproven) >= MAX_CALLS:
+            _refuse(
+                writer,
+                "too many programs of jobs on this node are connected to the controller; try again later",
+                "busy",
+            )
             return None
         others = [other for other, of_uid in self._unproven.items() if of_uid == uid]
         if len(others) >= MAX_UNPROVEN_OF_USER:
@@ -152,16 +156,20 @@ class Access:
         finally:
             self._unproven.pop(writer, None)
         if launch is None:
-            _refuse(writer, "this is no process of a job that runs on this node", "no_job")
+            _refuse(writer, "this process does not belong to a job that runs on this node", "no_job")
         return launch
 
     def _may_call(self, launch: LocalLaunch, writer: asyncio.StreamWriter) -> bool:
         """Return whether one more connection of the launch is allowed. If not, send the reason."""
-        if self._of_jobs[launch.key] >= MAX_CALLS_OF_JOB:
-            _refuse(writer, f"{MAX_CALLS_OF_JOB} programs of this job talk to the controller already", "busy")
-        elif self._of_users[launch.meta.uid] >= MAX_CALLS_OF_USER:
-            said = f"{MAX_CALLS_OF_USER} programs of this user's jobs talk to the controller already"
-            _refuse(writer, said, "busy")
+        if self._calls_of_launch[launch.key] >= MAX_CALLS_OF_JOB:
+            _refuse(
+                writer,
+                f"{MAX_CALLS_OF_JOB} programs of this job are connected to the controller; try again later",
+                "busy",
+            )
+        elif self._calls_of_user[launch.meta.uid] >= MAX_CALLS_OF_USER:
+            message = f"{MAX_CALLS_OF_USER} programs of this user's jobs are connected to the controller; try again later"
+            _refuse(writer, message, "busy")
         else:
             return True
         return False
@@ -172,10 +180,10 @@ class Access:
         """Relay the connection until it ends, and give the process time to read the remaining data."""
         link = self._link()
         if link is None:
-            _refuse(writer, "the controller has no link to this node now", "away")
+            _refuse(writer, "the controller is not connected to this node", "away")
             return
         launch.processes.call_begins(pid)
-        with _counted(self._of_users, launch.meta.uid), _counted(self._of_jobs, launch.key):
+        with _counted(self._calls_of_user, launch.meta.uid), _counted(self._calls_of_launch, launch.key):
             try:
                 await self._join(launch, link, reader, writer)
             finally:
@@ -184,17 +192,17 @@ class Access:
 
     async def _identify(self, reader: asyncio.StreamReader, uid: int) -> Optional[LocalLaunch]:
         """Return the launch of the process, if the process proves that it belongs to it, else None."""
-        _, payload = await asyncio.wait_for(read_frame(reader, MAX_ACCESS_BYTES), PROVE_S)
-        said = parse_json(payload)
-        name, _, _ = str(said.get("job", "")).partition("@")
+        _, payload = await asyncio.wait_for(read_frame(reader, MAX_ACCESS_BYTES), AUTHENTICATE_S)
+        message = parse_json(payload)
+        name, _, _ = str(message.get("job", "")).partition("@")
         number, _, restarts = name.partition(".")
-        if said["t"] != "access" or not (_is_number(number) and _is_number(restarts)):
+        if message["t"] != "access" or not (_is_number(number) and _is_number(restarts)):
             return None
         launch = await self._find(int(number), int(restarts))
         if launch is None or launch.phase != "running" or not launch.meta.token:
             return None
         if not hmac.compare_digest(
-            launch.meta.token.encode(), str(said.get("token", "")).encode("utf-8", "replace")
+            launch.meta.token.encode(), str(message.get("token", "")).encode("utf-8", "replace")
         ):
             return None
         return launch if uid in (launch.meta.uid, 0) else None
@@ -208,8 +216,8 @@ class Access:
         writer.write(json_frame({"t": "joined"}))
         loop = asyncio.get_running_loop()
         parts = [
-            loop.create_task(_pass_on(reader, call.out)),
-            loop.create_task(call.write_for_ever()),
+            loop.create_task(_copy(reader, call.out)),
+            loop.create_task(call.write_queued()),
             loop.create_task(launch.end.reported.wait()),
         ]
         try:
@@ -222,7 +230,7 @@ class Access:
             call.out.end()
 
 
-async def _pass_on(reader: asyncio.StreamReader, out: OutStream) -> None:
+async def _copy(reader: asyncio.StreamReader, out: OutStream) -> None:
     while True:
         data = await reader.read(DATA_CHUNK_BYTES)
         if not data:
@@ -249,8 +257,8 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def _is_number(words: str) -> bool:
-    return words.isdecimal() and len(words) <= MAX_DIGITS
+def _is_number(digits: str) -> bool:
+    return digits.isdecimal() and len(digits) <= MAX_DIGITS
 
 
 def _peer(writer: asyncio.StreamWriter) -> Tuple[int, int]:

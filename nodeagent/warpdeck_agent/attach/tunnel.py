@@ -21,11 +21,11 @@ from warpdeck_agent.wire import WireError
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.messages import OpenTunnel, StreamAck, StreamOpened
 
-from .inside_job import Entrance, Inside
+from .inside_job import JobProcess, ProcessStarter
 
 CONNECT_S = 10.0
 """Connection timeout in seconds. A local port that does not answer in this time has a full backlog."""
-FAREWELL_S = 2.0
+EXIT_S = 2.0
 """How long a process whose output has ended may take to exit, in seconds, before it is left running in the
 job.
 """
@@ -38,13 +38,13 @@ class TunnelError(Exception):
     """A tunnel that cannot be opened, described in one sentence."""
 
 
-class Tunnel:
+class TunnelRelay:
     """One tunnel.
 
     `feed` accepts data from the controller from the start. `serve` runs the tunnel to its end.
     """
 
-    def __init__(self, out: OutStream, tell: Callable[[Any], None], *, entrance: Entrance) -> None:
+    def __init__(self, out: OutStream, tell: Callable[[Any], None], *, entrance: ProcessStarter) -> None:
         self._out = out
         self._tell = tell
         self._entrance = entrance
@@ -55,16 +55,16 @@ class Tunnel:
         """Queue bytes from the controller. Raises WireError if they exceed the window."""
         self._held += len(data)
         if self._held > STREAM_WINDOW_BYTES:
-            raise WireError("more bytes in a tunnel than its window")
+            raise WireError("the tunnel received more bytes than its window allows")
         self._incoming.put_nowait(data)
 
-    async def serve(self, asked: OpenTunnel, launch: Optional[LocalLaunch]) -> None:
+    async def serve(self, request: OpenTunnel, launch: Optional[LocalLaunch]) -> None:
         """Open the tunnel and relay its data. Raises TunnelError."""
         if launch is None or launch.phase != "running" or launch.end.cause:
-            raise TunnelError("the job does not run here")
+            raise TunnelError("the job does not run on this node")
         ended = asyncio.get_running_loop().create_task(launch.end.reported.wait())
         work = asyncio.get_running_loop().create_task(
-            self._to_port(asked.port, launch) if asked.port else self._to_process(asked, launch)
+            self._to_port(request.port, launch) if request.port else self._to_process(request, launch)
         )
         try:
             await asyncio.wait([ended, work], return_when=asyncio.FIRST_COMPLETED)
@@ -82,14 +82,14 @@ class Tunnel:
             self._tell(StreamOpened(stream=self._out.stream))
             await self._relay(link, until_both=True)
 
-    async def _to_process(self, asked: OpenTunnel, launch: LocalLaunch) -> None:
+    async def _to_process(self, request: OpenTunnel, launch: LocalLaunch) -> None:
         if launch.limit is not None and launch.limit.suspended:
-            raise TunnelError("the job is suspended")
+            raise TunnelError("the job is suspended; resume it first")
         loop = asyncio.get_running_loop()
         try:
-            process = await self._entrance.start(launch, asked.argv, asked.env)
+            process = await self._entrance.start(launch, request.argv, request.env)
         except (OSError, ValueError, LaunchError) as error:
-            raise TunnelError(f"nothing can be started in the job: {error}") from error
+            raise TunnelError(f"cannot start a process in the job: {error}") from error
         listening = loop.create_task(process.listen())
         try:
             if launch.phase != "running":
@@ -98,10 +98,10 @@ class Tunnel:
             await self._relay(process.link, until_both=False)
             if launch.end.cause or launch.phase != "running":
                 raise TunnelError("the job has ended")
-            await _say_failure(process)
+            await _raise_if_failed(process)
         finally:
             listening.cancel()
-            self._entrance.let_go(process)
+            self._entrance.release(process)
 
     async def _relay(self, link: socket.socket, *, until_both: bool) -> None:
         """Relay data until the job's side has ended; with `until_both`, until both sides have."""
@@ -138,15 +138,15 @@ class Tunnel:
             self._tell(StreamAck(stream=self._out.stream, size=len(data)))
 
 
-async def _say_failure(process: Inside) -> None:
+async def _raise_if_failed(process: JobProcess) -> None:
     """Raise TunnelError with the last line of its standard error if the process failed."""
     try:
-        code = await asyncio.wait_for(process.reap(), FAREWELL_S)
+        code = await asyncio.wait_for(process.reap(), EXIT_S)
     except asyncio.TimeoutError:
         return
     if code:
-        words = process.last_words() or (f"exit code {code}" if code > 0 else f"signal {-code}")
-        raise TunnelError(words)
+        reason = process.last_error_line() or (f"exit code {code}" if code > 0 else f"signal {-code}")
+        raise TunnelError(reason)
 
 
 async def _connect(port: int, uid: int) -> socket.socket:
@@ -169,7 +169,7 @@ async def _connect(port: int, uid: int) -> socket.socket:
             return link
         except asyncio.TimeoutError as error:
             link.close()
-            raise TunnelError(f"port {port} does not answer within {CONNECT_S:.0f} s") from error
+            raise TunnelError(f"port {port} did not accept a connection within {CONNECT_S:.0f} s") from error
         except OSError as error:
             link.close()
             refused = refused or error
@@ -177,7 +177,7 @@ async def _connect(port: int, uid: int) -> socket.socket:
             link.close()
             raise
     if isinstance(refused, ConnectionRefusedError):
-        raise TunnelError(f"nothing listens on port {port} of the node's loopback")
+        raise TunnelError(f"nothing listens on port {port} of the node's loopback interface")
     raise TunnelError(f"port {port} cannot be reached: {refused}")
 
 

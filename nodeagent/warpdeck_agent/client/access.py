@@ -31,7 +31,7 @@ SAID = "said"
 """The code of an error whose message consists of Slurm's own lines."""
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """The request was refused with a reason."""
 
     def __init__(
@@ -42,21 +42,21 @@ class Refused(Exception):
         *,
         file: str = "",
         writes: str = "",
-        said: bool = False,
+        is_complete: bool = False,
     ) -> None:
         super().__init__(message)
         self.file = file
         """A file whose text the controller asks for."""
         self.writes = writes
         """A file or folder for which the controller asks whether it can be written."""
-        self.said = said
+        self.is_complete = is_complete
         """Whether the message is complete, including prefixes."""
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
 
 
-class Link:
+class ControllerLink:
     """A connection to the controller after the handshake, with frames in both directions."""
 
     def __init__(self, sock: socket.socket, decoder: Optional[FrameDecoder] = None) -> None:
@@ -78,13 +78,13 @@ class Link:
         if message["t"] == "error":
             if message.get("code") == "away":
                 raise Away(str(message["message"]))
-            raise Refused(
+            raise CommandRefused(
                 str(message["message"]), str(message.get("hint", "")), int(message.get("exit_code", 1))
             )
         return message
 
 
-def connect(environ: Mapping[str, str]) -> Link:
+def connect(environ: Mapping[str, str]) -> ControllerLink:
     """Connect to the controller and do the handshake. Raises Away or Refused."""
     path = environ.get("WARPDECK_ACCESS", "")
     try:
@@ -92,7 +92,7 @@ def connect(environ: Mapping[str, str]) -> Link:
     except OSError as error:
         raise Away(f"the agent does not answer: {error.strerror}") from error
     sock.settimeout(ANSWER_S)
-    link = Link(sock)
+    link = ControllerLink(sock)
     proof = {
         "t": "access",
         "job": environ.get("WARPDECK_JOB", ""),
@@ -107,20 +107,20 @@ def connect(environ: Mapping[str, str]) -> Link:
     return link
 
 
-def patiently(connect: Callable[[], Link], name: str) -> Link:
+def wait_for_link(connect: Callable[[], ControllerLink], name: str) -> ControllerLink:
     """Return a link. Wait while the controller or agent is away, and print that once."""
-    told = False
+    is_reported = False
     while True:
         try:
             return connect()
         except Away as away:
-            if not told:
+            if not is_reported:
                 sys.stderr.write(f"{name}: waiting: {away}\n")
-                told = True
+                is_reported = True
             time.sleep(RETRY_S)
 
 
-def greeting(sock: socket.socket) -> Link:
+def send_hello(sock: socket.socket) -> ControllerLink:
     """Send the hello on a connection to the controller's own socket.
 
     The answer must be read first. Raises Away.
@@ -130,12 +130,12 @@ def greeting(sock: socket.socket) -> Link:
         sock.sendall(json_frame({"t": "hello", "version": VERSION, "client": "cli"}))
     except OSError as error:
         raise Away(str(error)) from error
-    return Link(sock)
+    return ControllerLink(sock)
 
 
-def greeted(sock: socket.socket) -> Link:
+def handshake(sock: socket.socket) -> ControllerLink:
     """Do the whole handshake on a connection to the controller's own socket. Raises Away or Refused."""
-    link = greeting(sock)
+    link = send_hello(sock)
     link.expect()
     return link
 

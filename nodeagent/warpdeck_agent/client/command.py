@@ -12,9 +12,9 @@ import time
 
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
-from .access import Away, Link, Refused
+from .access import Away, CommandRefused, ControllerLink
 from .lines import write_all
-from .process import by_name, check_words, folder, with_process
+from .process import by_name, check_arguments, folder, with_process
 from .visible import Visible
 
 TYPE_CHECKING = False
@@ -25,13 +25,13 @@ if TYPE_CHECKING:  # Not imported from typing: the import takes longer than the 
 
 REQUEST = 1
 """The id of the command's request, and of its stream."""
-AFTERWARDS = 2
+RECORD_REQUEST = 2
 """The id of the connection's other request, which reports that a job need not wait for its record."""
 CREATING = ("sbatch",)
 """Commands whose single request creates an object. The request carries a nonce."""
-AGAIN_S = 120.0
+RETRY_S = 120.0
 RECEIVE_BYTES = 1 << 18
-UNWRITTEN = "what was asked for may have been done"
+UNWRITTEN = "the command may have taken effect; check before you repeat it"
 RAW = "sattach"
 """This command shows a job's output unchanged."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -39,12 +39,12 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 def run(
-    connect: Callable[[], Link],
+    connect: Callable[[], ControllerLink],
     name: str,
-    words: List[str],
+    argv: List[str],
     *,
     record: Optional[Record] = None,
-    again: Optional[Callable[[], Link]] = None,
+    reconnect: Optional[Callable[[], ControllerLink]] = None,
 ) -> int:
     """Run the command and return its exit code.
 
@@ -53,17 +53,17 @@ def run(
     `record` records the code in a folder for a job, and returns the reason if that fails. A command that
     creates an object is sent again if its answer was lost; the nonce prevents a second creation. A command
     whose connection breaks while it only waits for the end of a job continues to wait over a new link from
-    `again` (by default `connect`).
+    `reconnect` (by default `connect`).
     """
-    here = by_name(folder(), os.environ)
-    check_words((here, *words))
-    asked: Dict[str, Any] = {
+    cwd = by_name(folder(), os.environ)
+    check_arguments((cwd, *argv))
+    request: Dict[str, Any] = {
         "t": "command",
         "id": REQUEST,
         "name": name,
-        "words": words,
+        "words": argv,
         "env": with_process(os.environ),
-        "cwd": here,
+        "cwd": cwd,
         "host": os.uname().nodename,
         "nonce": os.urandom(16).hex(),
         "columns": os.get_terminal_size().columns or 80 if os.isatty(1) else 0,
@@ -73,23 +73,25 @@ def run(
     until = 0.0
     while True:
         try:
-            return _follow(link, asked, record, shown)
+            return _follow(link, request, record, shown)
         except Away:
-            until = until or time.monotonic() + AGAIN_S
-            if not asked.get("awaited") and (name not in CREATING or time.monotonic() > until):
+            until = until or time.monotonic() + RETRY_S
+            if not request.get("awaited") and (name not in CREATING or time.monotonic() > until):
                 raise
         link.socket.close()
-        link = (again or connect)()
+        link = (reconnect or connect)()
 
 
-def _follow(link: Link, asked: Dict[str, Any], record: Optional[Record], shown: Dict[int, Visible]) -> int:
+def _follow(
+    link: ControllerLink, request: Dict[str, Any], record: Optional[Record], shown: Dict[int, Visible]
+) -> int:
     """Send the command and serve its requests until it has ended.
 
-    Returns its exit code. A job for which the command only waits is noted in `asked`. `shown` are the
+    Returns its exit code. A job for which the command only waits is noted in `request`. `shown` are the
     descriptors that are terminals.
     """
     link.socket.settimeout(None)
-    _send(link, asked)
+    _send(link, request)
     while True:
         data = _receive(link)
         try:
@@ -101,15 +103,15 @@ def _follow(link: Link, asked: Dict[str, Any], record: Optional[Record], shown: 
                 if message["t"] == "end":
                     return int((message.get("exit") or {}).get("code", 1))
                 if message["t"] == "awaits":
-                    asked["awaited"] = int(message["job"])
+                    request["awaited"] = int(message["job"])
                 if message["t"] == "again":
-                    raise Away("the controller went away")
+                    raise Away("the controller was stopped")
                 _answer(link, message, record)
         except WireError as error:
-            raise Refused(f"the controller said something strange: {error}") from error
+            raise CommandRefused(f"the controller sent invalid data: {error}") from error
 
 
-def _send(link: Link, message: Dict[str, Any]) -> None:
+def _send(link: ControllerLink, message: Dict[str, Any]) -> None:
     try:
         link.socket.sendall(json_frame(message))
     # Includes a broken pipe, which in other places means that the reader of the output has ended.
@@ -117,7 +119,7 @@ def _send(link: Link, message: Dict[str, Any]) -> None:
         raise Away(str(error)) from error
 
 
-def _receive(link: Link) -> bytes:
+def _receive(link: ControllerLink) -> bytes:
     try:
         data = link.socket.recv(RECEIVE_BYTES)
     except OSError as error:
@@ -127,7 +129,7 @@ def _receive(link: Link) -> bytes:
     return data
 
 
-def _print(link: Link, piece: bytes, shown: Dict[int, Visible]) -> None:
+def _print(link: ControllerLink, piece: bytes, shown: Dict[int, Visible]) -> None:
     """Write output bytes, which follow the number of their descriptor."""
     number = 2 if piece[:1] == b"\2" else 1
     try:
@@ -135,33 +137,40 @@ def _print(link: Link, piece: bytes, shown: Dict[int, Visible]) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Refused("the answer cannot be written", UNWRITTEN) from error
+        raise CommandRefused("the answer cannot be written", UNWRITTEN) from error
     _send(link, {"t": "ack", "stream": REQUEST, "size": len(piece)})
 
 
-def _answer(link: Link, message: Dict[str, Any], record: Optional[Record]) -> None:
-    if message["t"] == "error" and message.get("id") != AFTERWARDS:
-        raise Refused(str(message["message"]), str(message.get("hint", "")), int(message.get("exit_code", 1)))
+def _answer(link: ControllerLink, message: Dict[str, Any], record: Optional[Record]) -> None:
+    if message["t"] == "error" and message.get("id") != RECORD_REQUEST:
+        raise CommandRefused(
+            str(message["message"]), str(message.get("hint", "")), int(message.get("exit_code", 1))
+        )
     if message["t"] == "record" and record is not None:
         note = record(int(message["job"]), str(message["folder"]))
         if note:
-            asked = {"t": "code_recorded", "id": AFTERWARDS, "jobs": [str(message["job"])], "note": note}
-            _send(link, asked)
+            request = {
+                "t": "code_recorded",
+                "id": RECORD_REQUEST,
+                "jobs": [str(message["job"])],
+                "note": note,
+            }
+            _send(link, request)
     if message["t"] != "read":
         return
-    said: Dict[str, Any] = {"t": "file", "stream": REQUEST, "data": "", "error": 0}
+    answer: Dict[str, Any] = {"t": "file", "stream": REQUEST, "data": "", "error": 0}
     try:
-        said["data"] = _read(message).decode("latin-1")
+        answer["data"] = _read(message).decode("latin-1")
     except OSError as error:
-        said["error"] = error.errno or 5
-    _send(link, said)
+        answer["error"] = error.errno or 5
+    _send(link, answer)
 
 
-def _read(asked: Dict[str, Any]) -> bytes:
+def _read(request: Dict[str, Any]) -> bytes:
     """Return a part of the requested file, or the next line of standard input. Raises OSError."""
-    size = min(int(asked["size"]), MAX_FILE_BYTES)
-    if asked["path"] == "-":
+    size = min(int(request["size"]), MAX_FILE_BYTES)
+    if request["path"] == "-":
         source = sys.stdin.buffer
-        return source.readline(size) if asked["line"] else source.read(size)
-    with open(os.path.join(os.getcwd(), str(asked["path"])), "rb") as file:
+        return source.readline(size) if request["line"] else source.read(size)
+    with open(os.path.join(os.getcwd(), str(request["path"])), "rb") as file:
         return file.read(size)

@@ -18,7 +18,7 @@ SIZE, KEYS = 0, 1
 USUAL = (24, 80)
 
 
-class Keyboard:
+class RawInput:
     """Standard input. If it is a terminal, it is in raw mode from `start` to `stop`."""
 
     def __init__(self) -> None:

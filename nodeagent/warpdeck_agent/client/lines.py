@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Tuple, Union
 
 
-class Lines:
+class LabeledOutput:
     """Writes tasks' output to descriptors.
 
     `label`: whether lines are labeled, or the ranks whose lines are.

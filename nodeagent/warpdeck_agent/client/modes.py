@@ -24,7 +24,7 @@ _KNOWN = _ON_AT_FIRST | {
 _KEYPAD, _KEYBOARD = b"keypad", b"keyboard"
 
 
-class Modes:
+class TerminalModes:
     """The modes of one terminal. `feed` gets all its output."""
 
     def __init__(self) -> None:

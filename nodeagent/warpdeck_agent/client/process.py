@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from .access import Refused
+from .access import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Not imported from typing: the import takes 3 ms.
@@ -37,25 +37,29 @@ def folder() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError as error:
-        raise Refused("the current folder does not exist any more", "change to one that does") from error
+        raise CommandRefused(
+            "the current folder does not exist any more", "change to one that does"
+        ) from error
 
 
-def by_name(here: str, environ: Mapping[str, str]) -> str:
+def by_name(current: str, environ: Mapping[str, str]) -> str:
     """Return the folder by the name that the shell uses for it."""
     named = environ.get("PWD", "")
-    return named if os.path.isabs(named) and os.path.realpath(named) == here else here
+    return named if os.path.isabs(named) and os.path.realpath(named) == current else current
 
 
-def check_words(words: Iterable[str]) -> None:
+def check_arguments(arguments: Iterable[str]) -> None:
     """Raise Refused if an argument cannot be sent."""
-    if not all(map(is_text, words)):
-        raise Refused("a name or an argument is not UTF-8 text", "rename the file or folder, or leave it out")
+    if not all(map(is_text, arguments)):
+        raise CommandRefused(
+            "a name or an argument is not UTF-8 text", "rename the file or folder, or leave it out"
+        )
 
 
-def is_text(word: str) -> bool:
+def is_text(text: str) -> bool:
     """Return whether the text can be sent. Bytes that are not UTF-8 appear as lone surrogates."""
     try:
-        word.encode()
+        text.encode()
     except UnicodeEncodeError:
         return False
     return True

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
-from .access import Refused
+from .access import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Not imported from typing: the import takes 3 ms.
@@ -19,11 +19,11 @@ if TYPE_CHECKING:  # Not imported from typing: the import takes 3 ms.
 
 USAGE = "Usage: sbcast [-CfFjpstvV] SOURCE DEST"
 HELP = """\
-Copies a file of this node to all nodes of the job: sbcast [OPTIONS] SOURCE DEST
-  -f, --force        replace DEST where it is there already
-  -p, --preserve     the copies' times are the file's
-  -j, --jobid=JOB    of that job, not this one's
-  -C -F -s -t        --compress, --fanout, --size, --timeout: accepted, and change nothing here
+Copies a file from this node to all nodes of a job: sbcast [OPTIONS] SOURCE DEST
+  -f, --force        replace DEST if it exists
+  -p, --preserve     keep the modification time of SOURCE
+  -j, --jobid=JOB    copy to the nodes of JOB; without it, to those of the job in which sbcast runs
+  -C -F -s -t        --compress, --fanout, --size, --timeout: accepted without effect
 
   sbcast my.prog /tmp/my.prog
   srun /tmp/my.prog
@@ -64,34 +64,38 @@ SRUN = ["--overlap", "--ntasks-per-node=1", "--job-name=sbcast", "--mem=0", "--q
 
 
 def main(
-    words: List[str], environ: Mapping[str, str], step: Callable[[List[str], Dict[str, str]], int]
+    argv: List[str], environ: Mapping[str, str], step: Callable[[List[str], Dict[str, str]], int]
 ) -> int:
     """Copy the file and return the exit code.
 
     `step` runs srun with the given arguments and environment. Raises Refused.
     """
-    given, rest = read(words)
+    given, rest = read(argv)
     if given.keys() & {"help", "usage", "version"}:
         print("slurm 22.05.8" if "version" in given else USAGE if "usage" in given else HELP, end="\n")
         return 0
     if len(rest) != 2:
-        raise Refused(f"Need two file names, have {len(rest)} names", USAGE)
+        raise CommandRefused(f"Need two file names, have {len(rest)} names", USAGE)
     job = given.get("jobid", "").partition(".")[0] or environ.get("SLURM_JOB_ID", "")
     if not job:
-        raise Refused("Need a job id to run this command.", "run it in a job, or name one: --jobid=JOB")
+        raise CommandRefused(
+            "Need a job id to run this command.", "run it in a job, or name a job with --jobid=JOB"
+        )
     return _send(rest[0], os.path.abspath(rest[1]), job, given, environ, step)
 
 
-def read(words: List[str]) -> Tuple[Dict[str, str], List[str]]:
+def read(argv: List[str]) -> Tuple[Dict[str, str], List[str]]:
     """Return ({long option: value}, the other arguments). Raises Refused."""
     import getopt
 
     long_of = {"C": "compress", "F": "fanout", "f": "force", "j": "jobid", "p": "preserve", "s": "size"}
     long_of.update(t="timeout", v="verbose", V="version", h="help")
     try:
-        found, rest = getopt.gnu_getopt([BARE.get(word, word) for word in words], LETTERS, list(NAMES))
+        found, rest = getopt.gnu_getopt(
+            [BARE.get(argument, argument) for argument in argv], LETTERS, list(NAMES)
+        )
     except getopt.GetoptError as error:
-        raise Refused(str(error), USAGE) from None
+        raise CommandRefused(str(error), USAGE) from None
     return {long_of.get(name.lstrip("-"), name.lstrip("-")): value for name, value in found}, rest
 
 
@@ -106,19 +110,21 @@ def _send(
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise Refused(f"Can't open `{source}`: {error.strerror}") from error
+        raise CommandRefused(f"Can't open `{source}`: {error.strerror}") from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise Refused(f"`{source}` is no file", "an archive takes a whole folder: tar -cf FILE FOLDER")
+        raise CommandRefused(
+            f"`{source}` is not a regular file", "pack a folder into an archive first: tar -cf FILE FOLDER"
+        )
     os.dup2(descriptor, 0)
     force = given.keys() & {"force"} or environ.get("SBCAST_FORCE")
     keeps = given.keys() & {"preserve"} or environ.get("SBCAST_PRESERVE")
-    told = [
+    options = [
         f"{stat.S_IMODE(status.st_mode) & 0o777:o}",
         "1" if force else "",
         str(int(status.st_mtime)) if keeps else "",
     ]
-    program = ["/bin/sh", "-c", COPY, "sbcast", target, *told, os.path.basename(source)]
+    program = ["/bin/sh", "-c", COPY, "sbcast", target, *options, os.path.basename(source)]
     return step([f"--jobid={job}", *SRUN, *program], without_steps(environ))
 
 

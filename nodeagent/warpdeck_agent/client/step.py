@@ -15,9 +15,9 @@ import time
 
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
-from .access import SAID, Away, Link, Refused
-from .lines import Lines, write_all
-from .process import check_words
+from .access import SAID, Away, CommandRefused, ControllerLink
+from .lines import LabeledOutput, write_all
+from .process import check_arguments
 from .stepfiles import ERR, OUT, StepFiles, try_to_write
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ REQUEST = 1
 HEADER_SIZE = 13
 LIMITS_FILE = "/proc/self/limits"
 READ_BYTES = 32 * 1024
-TWICE_S = 1.0
+SECOND_INTERRUPT_S = 1.0
 FORWARDED = (
     signal.SIGTERM,
     signal.SIGHUP,
@@ -48,37 +48,37 @@ FORWARDED = (
 class StepClient:
     """One srun. `connect` returns a link after the handshake, however long that takes."""
 
-    def __init__(self, connect: Callable[[], Link], *, name: str = "srun") -> None:
+    def __init__(self, connect: Callable[[], ControllerLink], *, name: str = "srun") -> None:
         self._connect = connect
         self._name = name
-        self._link: Optional[Link] = None
+        self._link: Optional[ControllerLink] = None
         self._step: Dict[str, Any] = {}
         self._have: Dict[str, int] = {}
         self._files: Optional[StepFiles] = None
-        self._lines = Lines(label=False, tasks=1)
+        self._lines = LabeledOutput(label=False, tasks=1)
         self._wake_r, self._wake_w = os.pipe()
         self._interrupts: List[float] = []
         self._broken_pipe = False
         self._unwritten: Set[int] = set()
         self._writing = False
 
-    def run(self, words: List[str], env: Dict[str, str], cwd: str) -> int:
+    def run(self, argv: List[str], env: Dict[str, str], cwd: str) -> int:
         """Run srun and return its exit code. Raises Refused."""
-        check_words((cwd, *words))
+        check_arguments((cwd, *argv))
         self._catch_signals()
-        asked = {"words": words, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
+        request = {"words": argv, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
         # a repeated request after a lost connection refers to the same step
-        asked["nonce"] = os.urandom(16).hex()
+        request["nonce"] = os.urandom(16).hex()
         texts = _limits()
         tried: List[str] = []
         while True:
-            self._open("srun", files=texts, writes=tried, **asked)
+            self._open("srun", files=texts, writes=tried, **request)
             try:
                 ended = self._wait_for_start()
                 if ended is not None:
                     return ended
                 break
-            except Refused as refused:
+            except CommandRefused as refused:
                 if refused.writes and refused.writes not in tried:
                     try_to_write(refused.writes)
                     tried.append(refused.writes)
@@ -93,9 +93,9 @@ class StepClient:
 
     def _relay_keys(self, files: StepFiles) -> int:
         """Relay the streams of a task on a terminal of its own."""
-        from .keys import Keyboard  # Imported here because only the few steps with a terminal need it.
+        from .keys import RawInput  # Imported here because only the few steps with a terminal need it.
 
-        keyboard = Keyboard()
+        keyboard = RawInput()
         keyboard.start()
         try:
             self._send_raw(files.size_frames())
@@ -119,7 +119,7 @@ class StepClient:
             assert self._link is not None
             sources: List[Any] = [self._link.socket, self._wake_r]
             ready, _, _ = select.select(sources, [], [])
-            if self._wake_r in ready and set(self._signals_that_came()) - {signal.SIGWINCH}:
+            if self._wake_r in ready and set(self._pending_signals()) - {signal.SIGWINCH}:
                 self._link.socket.close()
                 raise KeyboardInterrupt
             if self._link.socket in ready:
@@ -133,7 +133,7 @@ class StepClient:
             try:
                 return self._relay()
             except Away:
-                self._say("the connection was lost; trying to come back to the step")
+                self._say("the connection was lost; reconnecting to the step")
                 self._rejoin()
 
     def _rejoin(self) -> None:
@@ -154,7 +154,7 @@ class StepClient:
                 sources.append(reading)
             ready, _, _ = select.select(sources, [], [])
             if self._wake_r in ready:
-                for number in self._signals_that_came():
+                for number in self._pending_signals():
                     self._signal(number)
             if reading >= 0 and reading in ready:
                 self._send_raw(files.read_frames(READ_BYTES))
@@ -178,35 +178,35 @@ class StepClient:
         try:
             for kind, payload in self._link.decoder.feed(data):
                 if kind != JSON:
-                    self._take_piece(split_data(payload)[1])
+                    self._write_output(split_data(payload)[1])
                     continue
-                ended = self._take(parse_json(payload))
+                ended = self._handle(parse_json(payload))
                 if ended is not None:
                     return ended
         except WireError as error:
-            raise Refused(f"the controller said something strange: {error}") from error
+            raise CommandRefused(f"the controller sent invalid data: {error}") from error
         return None
 
-    def _take(self, message: Dict[str, Any]) -> Optional[int]:
-        word = message["t"]
-        if word == "ok":
+    def _handle(self, message: Dict[str, Any]) -> Optional[int]:
+        kind = message["t"]
+        if kind == "ok":
             self._begin(message["result"])
-        elif word in ("progress", "note"):
+        elif kind in ("progress", "note"):
             self._say(str(message["line"]))
-        elif word == "ack" and self._files is not None:
+        elif kind == "ack" and self._files is not None:
             self._files.acknowledge(int(message["size"]))
-        elif word == "error":
-            raise Refused(
+        elif kind == "error":
+            raise CommandRefused(
                 str(message["message"]),
                 str(message.get("hint", "")),
                 int(message.get("exit_code", 1)),
                 file=str((message.get("details") or {}).get("file", "")),
                 writes=str((message.get("details") or {}).get("writes", "")),
-                said=message.get("code") == SAID,
+                is_complete=message.get("code") == SAID,
             )
-        elif word == "end":
+        elif kind == "end":
             return self._end(message)
-        elif word == "told":
+        elif kind == "told":
             write_all(1, str(message["text"]).encode())
             return int(message.get("code", 0))
         return None
@@ -215,10 +215,10 @@ class StepClient:
         if self._files is not None:
             return  # reconnected to the step
         self._step = result
-        self._lines = Lines(label=result["label"], tasks=int(result["tasks"]))
+        self._lines = LabeledOutput(label=result["label"], tasks=int(result["tasks"]))
         self._files = StepFiles(result, REQUEST)
 
-    def _take_piece(self, piece: bytes) -> None:
+    def _write_output(self, piece: bytes) -> None:
         """Write output bytes of one task, which follow a header with their rank, channel and offset."""
         rank, channel = int.from_bytes(piece[:4], "big"), piece[4]
         offset, data = int.from_bytes(piece[5:HEADER_SIZE], "big"), piece[HEADER_SIZE:]
@@ -250,7 +250,7 @@ class StepClient:
             self._tell("step_order", what="signal", signal=number)
             return
         now = time.monotonic()
-        self._interrupts = [at for at in self._interrupts if now - at < TWICE_S] + [now]
+        self._interrupts = [at for at in self._interrupts if now - at < SECOND_INTERRUPT_S] + [now]
         if self._step.get("quits") or len(self._interrupts) == 2:
             self._tell("step_order", what="signal", signal=int(signal.SIGINT))
             self._tell("step_order", what="end")
@@ -276,7 +276,7 @@ class StepClient:
         except OSError as error:
             if sink not in self._unwritten:
                 self._unwritten.add(sink)
-                self._say(f"error: output is lost, for it cannot be written: {error.strerror}")
+                self._say(f"error: output is lost, because it cannot be written: {error.strerror}")
         finally:
             self._writing = before
 
@@ -312,10 +312,10 @@ class StepClient:
         os.set_blocking(self._wake_w, False)
         os.set_blocking(self._wake_r, False)
         for number in (signal.SIGINT, *FORWARDED):
-            signal.signal(number, lambda number, _: self._signalled(number))
+            signal.signal(number, lambda number, _: self._on_signal(number))
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
-    def _signalled(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if not self._writing or not self._step:
             os.write(self._wake_w, bytes([number]))
             return
@@ -327,7 +327,7 @@ class StepClient:
         finally:
             self._writing = True
 
-    def _signals_that_came(self) -> List[int]:
+    def _pending_signals(self) -> List[int]:
         try:
             return list(os.read(self._wake_r, 64))
         except BlockingIOError:
@@ -361,4 +361,4 @@ def _text(path: str, cwd: str) -> str:
         with open(os.path.join(cwd, path), encoding="utf-8", errors="surrogateescape") as file:
             return file.read(1 << 20)
     except OSError as error:
-        raise Refused(f"cannot read {path}: {error.strerror}", "check its path") from error
+        raise CommandRefused(f"cannot read {path}: {error.strerror}", "check its path") from error

@@ -12,7 +12,7 @@ import os
 
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES, data_frame
 
-from .access import Refused
+from .access import CommandRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Not imported from typing: the import takes longer than the start of a step.
@@ -74,7 +74,7 @@ class StepFiles:
             try:
                 sources.append((int(rank), os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
             except OSError as error:
-                raise Refused(f"cannot read {path}: {error.strerror}", "check --input") from error
+                raise CommandRefused(f"cannot read {path}: {error.strerror}", "check --input") from error
         return sources
 
     def source(self) -> int:
@@ -83,11 +83,11 @@ class StepFiles:
             return NOTHING
         return self._sources[-1][1]
 
-    def read_frames(self, most: int) -> bytes:
+    def read_frames(self, max_bytes: int) -> bytes:
         """Return the next piece of input in a frame. An empty piece is the end."""
         rank, descriptor = self._sources[-1]
         try:
-            data = os.read(descriptor, most)
+            data = os.read(descriptor, max_bytes)
         except OSError:
             data = b""
         if not data:
@@ -157,5 +157,7 @@ def try_to_write(path: str) -> None:
         raise _unwritable(path, errno.EROFS if read_only else errno.EACCES)
 
 
-def _unwritable(path: str, number: Optional[int]) -> Refused:
-    return Refused(f"cannot write {path}: {os.strerror(number or errno.EIO)}", "choose another --output")
+def _unwritable(path: str, number: Optional[int]) -> CommandRefused:
+    return CommandRefused(
+        f"cannot write {path}: {os.strerror(number or errno.EIO)}", "choose another --output"
+    )

@@ -10,10 +10,10 @@ import asyncio
 import os
 from typing import Any, Dict
 
-from warpdeck_agent.isolation.hold import ContainmentHandle
+from warpdeck_agent.isolation.containment_handle import ContainmentHandle
 from warpdeck_agent.linux.own_program import OWN, SYSTEM_PATH, own_command
 from warpdeck_agent.linux.refusals import full_disk
-from warpdeck_agent.users.accounts import Account, groups_of
+from warpdeck_agent.users.accounts import UserIds, groups_of
 from warpdeck_agent.users.user_children import ChildFailed, UserChild, UserChildren
 from warpdeck_agent.wire.jsontext import dumps, loads
 from warpdeck_agent.wire.messages import Launch
@@ -36,11 +36,11 @@ class Checkouts:
         self._identity = identity
         self._unpacking: Dict[str, asyncio.Lock] = {}
 
-    def empty(self, request: Launch, who: Account) -> str:
+    def empty(self, request: Launch, user_ids: UserIds) -> str:
         """Return a new folder for a launch that has no tree."""
-        return self._trees.empty(f"{request.workspace}-{request.job_id}", uid=who.uid, gid=who.gid)
+        return self._trees.empty(f"{request.workspace}-{request.job_id}", uid=user_ids.uid, gid=user_ids.gid)
 
-    async def folder(self, request: Launch, who: Account, hold: ContainmentHandle) -> str:
+    async def folder(self, request: Launch, user_ids: UserIds, containment: ContainmentHandle) -> str:
         """Return the submit folder in the checkout.
 
         If the tree does not contain that folder, return the checkout itself. The tree is unpacked unless an
@@ -48,19 +48,19 @@ class Checkouts:
         """
         assert request.tree is not None
         async with self._unpacking.setdefault(request.workspace, asyncio.Lock()):
-            target = self._trees.empty(request.workspace, uid=who.uid, gid=who.gid)
+            target = self._trees.empty(request.workspace, uid=user_ids.uid, gid=user_ids.gid)
             folder = os.path.normpath(os.path.join(target, request.tree.subdir))
             if folder != target and not folder.startswith(target + os.sep):
-                raise TreeError("a submit folder outside its snapshot")
-            words = "" if request.restarts else _read(target + ".ready")
-            if not words:
-                words = await self._unpack(request, who, hold, target=target, folder=folder)
+                raise TreeError("the submit folder is outside of the snapshot")
+            state = "" if request.restarts else _read(target + ".ready")
+            if not state:
+                state = await self._unpack(request, user_ids, containment, target=target, folder=folder)
                 with open(target + ".ready", "w", encoding="ascii") as file:
-                    file.write(words)
-        return target if words == NO_FOLDER else folder
+                    file.write(state)
+        return target if state == NO_FOLDER else folder
 
     async def _unpack(
-        self, request: Launch, who: Account, hold: ContainmentHandle, *, target: str, folder: str
+        self, request: Launch, user_ids: UserIds, containment: ContainmentHandle, *, target: str, folder: str
     ) -> str:
         """Unpack the tree and return the content of the ".ready" file.
 
@@ -74,8 +74,8 @@ class Checkouts:
             "root": tree.root,
             "links": tree.links if request.cwd_visible else [],
             "account": None
-            if who.uid == os.geteuid()
-            else [who.uid, who.gid, groups_of(request.user, gid=who.gid)],
+            if user_ids.uid == os.geteuid()
+            else [user_ids.uid, user_ids.gid, groups_of(request.user, gid=user_ids.gid)],
         }
         packed = os.open(self._trees.path(tree.sha256), os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -83,17 +83,19 @@ class Checkouts:
                 argv=[*own_command(), "unpack"],
                 env={"PATH": SYSTEM_PATH, OWN: self._identity},
                 order=dumps(order).encode("utf-8", "surrogatepass") + b"\n",
-                hold=hold,
+                containment=containment,
                 limit_s=UNPACK_S,
                 most_bytes=MAX_ANSWER_BYTES,
                 stdin=packed,
             )
-            said = await self._children.prepare(child, key=(request.job_id, request.restarts), uid=who.uid)
+            output = await self._children.prepare(
+                child, key=(request.job_id, request.restarts), uid=user_ids.uid
+            )
         except ChildFailed as error:
-            raise TreeError(f"the snapshot cannot be unpacked: the process that does it {error}") from error
+            raise TreeError(f"cannot unpack the snapshot: the process that unpacks it {error}") from error
         finally:
             os.close(packed)
-        answer = _parsed(said)
+        answer = _parsed(output)
         if answer.get("full"):
             raise full_disk(os.path.dirname(target))
         if answer.get("error"):
@@ -101,14 +103,14 @@ class Checkouts:
         return "folder" if answer.get("has_folder") else NO_FOLDER
 
 
-def _parsed(said: bytes) -> Dict[str, Any]:
+def _parsed(output: bytes) -> Dict[str, Any]:
     """Return the child's answer. Raises TreeError if the child gave no valid one."""
     try:
-        found = loads(said.decode())
+        found = loads(output.decode())
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise TreeError("the snapshot cannot be unpacked: the process that does it gave no answer")
+        raise TreeError("cannot unpack the snapshot: the process that unpacks it sent no answer")
     return found
 
 

@@ -17,7 +17,7 @@ MAX_MEMBERS = 200_000
 """The most headers of all kinds in one archive."""
 MAX_TOTAL_BYTES = 4 << 30
 """The largest archive after decompression, with contents, headers and padding."""
-_TOO_MUCH = f"it holds more than {MAX_TOTAL_BYTES >> 30} GiB"
+_TOO_MUCH = f"its content is larger than {MAX_TOTAL_BYTES >> 30} GiB"
 _DATA_BYTES = 1 << 20
 """The most that one read of a file's content returns."""
 _KINDS = {b"0": "file", b"\0": "file", b"7": "file", b"5": "folder", b"2": "link"}
@@ -94,7 +94,7 @@ class TarStream:
 
     def _header(self, size_bytes: int) -> bytes:
         if size_bytes > MAX_HEADER_BYTES:
-            raise TarError(f"it has a header of {size_bytes} bytes; the limit is {MAX_HEADER_BYTES}")
+            raise TarError(f"it has a header with {size_bytes} bytes; the limit is {MAX_HEADER_BYTES}")
         self._expect(size_bytes)
         return b"".join(self.content())
 
@@ -105,7 +105,7 @@ class TarStream:
     def _exactly(self, size_bytes: int) -> bytes:
         data = self._read(size_bytes)
         if not data:
-            raise TarError("it is cut off")
+            raise TarError("it is incomplete")
         return data
 
     def _read(self, size_bytes: int) -> bytes:
@@ -120,7 +120,7 @@ class TarStream:
 def _checked_size(block: bytes) -> int:
     """Return the content's size from the plain header. Raises TarError if the block is not a header."""
     if len(block) < BLOCK_BYTES:
-        raise TarError("it is cut off")
+        raise TarError("it is incomplete")
     if _number(block[148:156]) != sum(block) - sum(block[148:156]) + 8 * ord(" "):
         raise TarError("it has a damaged header")
     return _number(block[124:136])

@@ -29,7 +29,7 @@ class TreeStore:
     def path(self, sha256: str) -> str:
         """Return the path of a packed tree. Raises TreeError for an invalid digest."""
         if not sha256.isalnum():
-            raise TreeError("a snapshot digest with strange characters")
+            raise TreeError("the snapshot's digest has invalid characters")
         return os.path.join(self._trees, sha256 + ".tar.gz")
 
     def has(self, sha256: str) -> bool:
@@ -38,7 +38,7 @@ class TreeStore:
     def work_dir(self, workspace: str) -> str:
         """Return the folder of a workspace. Raises TreeError for an invalid name."""
         if not workspace or not workspace.replace("-", "").isalnum():
-            raise TreeError("a workspace name with strange characters")
+            raise TreeError("the name of the workspace has invalid characters")
         return os.path.join(self._work, workspace)
 
     def empty(self, workspace: str, *, uid: int, gid: int) -> str:
@@ -58,7 +58,7 @@ class Upload:
 
     def __init__(self, store: TreeStore, sha256: str, size_bytes: int) -> None:
         if size_bytes > MAX_TREE_BYTES:
-            raise TreeError(f"a snapshot of {size_bytes} bytes is over the limit of {MAX_TREE_BYTES}")
+            raise TreeError(f"the snapshot has {size_bytes} bytes; the limit is {MAX_TREE_BYTES}")
         self._final = store.path(sha256)
         self._sha256 = sha256
         self._size_bytes = size_bytes
@@ -73,7 +73,7 @@ class Upload:
         """
         self._received += len(data)
         if self._received > self._size_bytes:
-            raise TreeError("a snapshot longer than announced")
+            raise TreeError("the snapshot is longer than announced")
         self._digest.update(data)
         write_all(self._descriptor, data)
 
@@ -81,7 +81,7 @@ class Upload:
         """Verify and keep the tree. Raises TreeError if it is damaged."""
         if self._received != self._size_bytes or self._digest.hexdigest() != self._sha256:
             self.abandon()
-            raise TreeError("the snapshot arrived damaged")
+            raise TreeError("the snapshot was damaged on its way to the node")
         os.close(self._descriptor)
         os.replace(self._part, self._final)
 

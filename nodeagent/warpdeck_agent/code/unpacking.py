@@ -28,7 +28,7 @@ MAX_ADDRESS_BYTES = 512 << 20
 MAX_ORDER_BYTES = 8 << 20
 """The largest order, which can name some thousands of links."""
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FULL = "the snapshot cannot be unpacked: the disk is full"
+_FULL = "cannot unpack the snapshot: the disk is full"
 _NAME_CHARS = 200
 """The most characters of a member's name in an error message."""
 
@@ -39,8 +39,8 @@ def main() -> int:
         order = _read_order(link)
         if order is None:
             return 1
-        _become(order["account"])
-        error = _obey(order, link)
+        _become_user(order["account"])
+        error = _unpack_order(order, link)
         answer = {"error": error, "full": error == _FULL, "has_folder": os.path.isdir(order["folder"])}
         link.sendall(dumps(answer).encode() + b"\n")
     return 0
@@ -59,7 +59,7 @@ def _read_order(link: socket.socket) -> Optional[Dict[str, Any]]:
     return found
 
 
-def _become(account: Optional[List[Any]]) -> None:
+def _become_user(account: Optional[List[Any]]) -> None:
     """Set resource limits, and the user's ids and groups.
 
     `account` is null if the agent runs everything as itself.
@@ -74,7 +74,7 @@ def _become(account: Optional[List[Any]]) -> None:
         os.setresuid(uid, uid, uid)
 
 
-def _obey(order: Dict[str, Any], link: socket.socket) -> str:
+def _unpack_order(order: Dict[str, Any], link: socket.socket) -> str:
     """Unpack the tree. Returns why it cannot be used, "" if it can."""
     try:
         top = os.open(order["target"], _FOLDER)
@@ -85,17 +85,17 @@ def _obey(order: Dict[str, Any], link: socket.socket) -> str:
     except _Refused as error:
         return str(error)
     except (TarError, EOFError, zlib.error) as error:
-        return f"the snapshot cannot be unpacked: {error}"
+        return f"cannot unpack the snapshot: {error}"
     except MemoryError:
-        return "the snapshot cannot be unpacked: it needs too much memory"
+        return "cannot unpack the snapshot: it needs too much memory"
     except ValueError as error:
-        return f"the snapshot cannot be unpacked: a name in it is not allowed ({error})"
+        return f"cannot unpack the snapshot: a name in it is not allowed ({error})"
     except OSError as error:
         if error.errno == errno.ENOSPC:
             return _FULL
         where = f" ({_shown(error.filename)})" if error.filename else ""
         reason = os.strerror(error.errno) if error.errno else str(error)
-        return f"the snapshot cannot be unpacked: {reason}{where}"
+        return f"cannot unpack the snapshot: {reason}{where}"
     return ""
 
 
@@ -131,11 +131,11 @@ class _Checkout:
         parts = [part for part in member.name.split(b"/") if part not in (b"", b".")]
         shown = _shown(member.name)
         if member.name.startswith(b"/") or b".." in parts:
-            raise _Refused(f"the snapshot holds a path that leads outside: {shown}")
+            raise _Refused(f"the snapshot contains a path that leads outside: {shown}")
         if b"\0" in member.name + member.target:
-            raise _Refused(f"the snapshot holds a name with a zero byte: {shown}")
+            raise _Refused(f"the snapshot contains a name with a zero byte: {shown}")
         if member.kind == "other":
-            raise _Refused(f"the snapshot holds something that is no file, folder or link: {shown}")
+            raise _Refused(f"the snapshot contains an entry that is not a file, folder or link: {shown}")
         if not parts:
             return
         folder = self._enter(parts[:-1], shown)
@@ -158,7 +158,7 @@ class _Checkout:
                 below = _open_folder(part, folder)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                    raise _Refused(f"the snapshot leads through a link: {shown}") from error
+                    raise _Refused(f"a path in the snapshot leads through a link: {shown}") from error
                 raise
             finally:
                 os.close(folder)

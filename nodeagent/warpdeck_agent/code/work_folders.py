@@ -29,12 +29,12 @@ Question = Tuple[int, str, str]
 """(uid, test, path)"""
 
 
-class Folders:
+class FolderChecks:
     """Checks folders, and caches found ones for a moment."""
 
     def __init__(self, *, answer_s: float = ANSWER_S) -> None:
         self._answer_s = answer_s
-        self._probes = Probes(_holds, answer_s=answer_s)
+        self._probes = Probes(_test, answer_s=answer_s)
         self._seen: Dict[Tuple[int, str], float] = {}
 
     async def is_there(self, path: str, *, uid: int) -> bool:
@@ -62,17 +62,17 @@ class Folders:
             (uid, _IS_ENTRY, os.path.join(path, name)), path
         )
 
-    async def _ask(self, asked: Question, path: str) -> bool:
+    async def _ask(self, question: Question, path: str) -> bool:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._answer_s
-        while len(others := self._probes.waiting(lambda each: bool(each[0] == asked[0]))) >= MOST_WAITING:
+        while len(others := self._probes.waiting(lambda each: bool(each[0] == question[0]))) >= MOST_WAITING:
             if loop.time() >= until:
                 raise _hanging(path)
             await asyncio.wait(others, timeout=until - loop.time(), return_when=asyncio.FIRST_COMPLETED)
-        said = (await self._probes.ask([asked]))[asked]
-        if said is None:
+        answer = (await self._probes.ask([question]))[question]
+        if answer is None:
             raise _hanging(path)
-        return said is True
+        return answer is True
 
 
 def _hanging(path: str) -> LaunchError:
@@ -80,14 +80,16 @@ def _hanging(path: str) -> LaunchError:
 
     It blames the node and names the check, so that the job is not sent to the same node again and again.
     """
-    return LaunchError(f"the folder {path} does not answer on this node", again=True, check="mount")
+    return LaunchError(
+        f"the file server of the folder {path} does not answer on this node", again=True, check="mount"
+    )
 
 
-def _holds(asked: Question) -> bool:
-    uid, test, path = asked
+def _test(question: Question) -> bool:
+    uid, test, path = question
     null = subprocess.DEVNULL
-    words = ["/bin/sh", "-c", test, path]
+    argv = ["/bin/sh", "-c", test, path]
     done = subprocess.run(
-        words, stdin=null, stdout=null, stderr=null, env={OWN: "1"}, cwd="/", check=False, **rights_of(uid)
+        argv, stdin=null, stdout=null, stderr=null, env={OWN: "1"}, cwd="/", check=False, **rights_of(uid)
     )
     return done.returncode == 0

@@ -9,7 +9,7 @@ from typing import List, Sequence
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.wire.messages import Container, Mount
 
-NAMED = "warpdeck-"
+NAME_PREFIX = "warpdeck-"
 """Prefix of the names of kept containers in the runtime's own list."""
 HOST_ONLY = frozenset(
     [
@@ -25,13 +25,13 @@ HOST_ONLY = frozenset(
     ]
 )
 """Variables that refer to the node's file system."""
-OF_TASKS = ("SLURM_PROCID", "SLURM_LOCALID")
-OF_RANKS = ("RANK", "LOCAL_RANK")
+TASK_VARIABLES = ("SLURM_PROCID", "SLURM_LOCALID")
+RANK_VARIABLES = ("RANK", "LOCAL_RANK")
 """Variables that the supervisor adds."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class ContainerContext:
     """The context in which a container runs.
 
     `paths` are the files and folders that it needs under their own names.
@@ -51,26 +51,26 @@ class Setting:
     """Number of containers like this that start at once on this node."""
 
 
-def mounts(asked: Container, setting: Setting, *, flags: str = "") -> List[str]:
+def mounts(spec: Container, context: ContainerContext, *, flags: str = "") -> List[str]:
     """Return the mounts as SRC:DST[:FLAGS] with comma-separated flags, which all three runtimes accept.
 
     Raises LaunchError.
     """
-    own = [*setting.paths, *([setting.home] if asked.mount_home and setting.home else [])]
-    given = [Mount(each, each) for each in own] + list(asked.mounts)
+    own = [*context.paths, *([context.home] if spec.mount_home and context.home else [])]
+    given = [Mount(each, each) for each in own] + list(spec.mounts)
     made = []
     for mount in given:
-        source = os.path.normpath(os.path.join(setting.work_dir, mount.source))
+        source = os.path.normpath(os.path.join(context.work_dir, mount.source))
         if ":" in source or ":" in mount.target:
-            raise LaunchError(f"the path {source} with a colon cannot be mounted in a container")
+            raise LaunchError(f"cannot mount {source} in a container: the path contains a colon")
         options = [*mount.flags, *([flags] if flags else [])]
         made.append(f"{source}:{mount.target}" + (":" + ",".join(options) if options else ""))
     return made
 
 
-def passed(asked: Container, setting: Setting) -> List[str]:
+def passed_variables(spec: Container, context: ContainerContext) -> List[str]:
     """Return the names of the variables that are passed into the container."""
-    hidden = HOST_ONLY if asked.mount_home else HOST_ONLY | {"HOME"}
-    wanted = {name for name in setting.env if name not in hidden and name.isidentifier()}
-    ranks = OF_RANKS if "WORLD_SIZE" in wanted else ()
-    return sorted(wanted.union(asked.env, OF_TASKS, ranks))
+    hidden = HOST_ONLY if spec.mount_home else HOST_ONLY | {"HOME"}
+    wanted = {name for name in context.env if name not in hidden and name.isidentifier()}
+    ranks = RANK_VARIABLES if "WORLD_SIZE" in wanted else ()
+    return sorted(wanted.union(spec.env, TASK_VARIABLES, ranks))

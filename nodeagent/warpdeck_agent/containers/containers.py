@@ -20,12 +20,12 @@ from warpdeck_agent.linux.own_program import SYSTEM_PATH
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.wire.messages import Container
 
-from .container_environment import HOST_ONLY, NAMED, Setting, mounts, passed
+from .container_environment import HOST_ONLY, NAME_PREFIX, ContainerContext, mounts, passed_variables
 from .images import Image, for_apptainer, for_enroot, parse_image
 from .podman import podman
 
-PLACES = SYSTEM_PATH + ":/usr/local/bin"
-TAKES = {
+SEARCH_PATH = SYSTEM_PATH + ":/usr/local/bin"
+IMAGE_KINDS = {
     "enroot": ("registry", "docker", "podman", "squashfs"),
     "apptainer": ("registry", "docker", "squashfs", "sif", "archive", "folder"),
     "singularity": ("registry", "docker", "squashfs", "sif", "archive", "folder"),
@@ -96,47 +96,49 @@ FSTAB = {ord(each): f"\\{ord(each):03o}" for each in "\\ \t\n"}
 """Escapes of fstab(5) for characters that would end a field, as Enroot reads its mounts."""
 
 
-def find_runtimes(path: str = PLACES) -> List[str]:
+def find_runtimes(path: str = SEARCH_PATH) -> List[str]:
     """Return the runtimes that this node has."""
-    return [name for name in TAKES if shutil.which(name, path=path)]
+    return [name for name in IMAGE_KINDS if shutil.which(name, path=path)]
 
 
-def contained(command: List[str], asked: Container, setting: Setting, *, path: str = PLACES) -> List[str]:
+def container_command(
+    command: List[str], spec: Container, context: ContainerContext, *, path: str = SEARCH_PATH
+) -> List[str]:
     """Return the command that runs `command` in the container. Raises LaunchError."""
     there = find_runtimes(path)
     if not there:
-        raise LaunchError("this node has no container runtime: neither Enroot, Apptainer nor Podman")
-    image = parse_image(asked.image, work_dir=setting.work_dir) if asked.image else None
-    fitting = [name for name in there if image is None or image.kind in TAKES[name]]
+        raise LaunchError("this node has no container runtime: install Enroot, Apptainer or Podman")
+    image = parse_image(spec.image, work_dir=context.work_dir) if spec.image else None
+    fitting = [name for name in there if image is None or image.kind in IMAGE_KINDS[name]]
     if image is not None and not fitting:
         raise LaunchError(
-            f"{' and '.join(there)} on this node cannot run an image of the kind {image.kind}: {asked.image}"
+            f"{' and '.join(there)} on this node cannot run an image of the kind {image.kind}: {spec.image}"
         )
     engine = shutil.which(fitting[0], path=path) or fitting[0]
-    return _BUILD[fitting[0]](engine, command, asked, setting, image)
+    return _BUILD[fitting[0]](engine, command, spec, context, image)
 
 
 def _apptainer(
-    engine: str, command: List[str], asked: Container, setting: Setting, image: Optional[Image]
+    engine: str, command: List[str], spec: Container, context: ContainerContext, image: Optional[Image]
 ) -> List[str]:
-    words = ["run" if asked.entrypoint else "exec", f"--pwd={asked.workdir or setting.work_dir}"]
-    words += [f"--bind={mount}" for mount in mounts(asked, setting)]
-    words += [] if asked.mount_home else ["--no-home"]
-    words += ["--fakeroot"] if asked.remap_root and not setting.as_root else []
-    words += ["--nv"] if setting.gpus else []
+    options = ["run" if spec.entrypoint else "exec", f"--pwd={spec.workdir or context.work_dir}"]
+    options += [f"--bind={mount}" for mount in mounts(spec, context)]
+    options += [] if spec.mount_home else ["--no-home"]
+    options += ["--fakeroot"] if spec.remap_root and not context.as_root else []
+    options += ["--nv"] if context.gpus else []
     source = for_apptainer(image) if image is not None else ""
     shell = ["/bin/sh", "-c"]
-    variables = _search_paths(os.path.basename(engine), asked)
-    if not asked.name:
-        words += ["--writable-tmpfs"] if asked.writable else []
-        return [*shell, variables + APPTAINER, "apptainer", engine, *words, source, *command]
-    folder = os.path.join(setting.home, ".local/share/warpdeck/containers", asked.name)
-    words += ["--writable"] if asked.writable else []
+    variables = _search_paths(os.path.basename(engine), spec)
+    if not spec.name:
+        options += ["--writable-tmpfs"] if spec.writable else []
+        return [*shell, variables + APPTAINER, "apptainer", engine, *options, source, *command]
+    folder = os.path.join(context.home, ".local/share/warpdeck/containers", spec.name)
+    options += ["--writable"] if spec.writable else []
     script = [*shell, variables + APPTAINER_NAMED, "apptainer", engine, folder, source]
-    return [*script, *words, folder, *command]
+    return [*script, *options, folder, *command]
 
 
-def _search_paths(engine: str, asked: Container) -> str:
+def _search_paths(engine: str, spec: Container) -> str:
     """Return shell lines that handle the search paths and other variables in HOST_ONLY.
 
     Apptainer passes on all variables except PATH and LD_LIBRARY_PATH, which it takes from APPTAINERENV_*
@@ -144,7 +146,7 @@ def _search_paths(engine: str, asked: Container) -> str:
     """
     lines = []
     for name in sorted(HOST_ONLY):
-        if name in asked.env:
+        if name in spec.env:
             lines.append(f'[ -z "${{{name}+x}}" ] || export {engine.upper()}ENV_{name}="${name}"\n')
         if name != "PATH":  # Apptainer needs PATH to find its own helpers
             lines.append(f"unset {name}\n")
@@ -152,21 +154,21 @@ def _search_paths(engine: str, asked: Container) -> str:
 
 
 def _enroot(
-    engine: str, command: List[str], asked: Container, setting: Setting, image: Optional[Image]
+    engine: str, command: List[str], spec: Container, context: ContainerContext, image: Optional[Image]
 ) -> List[str]:
-    name = NAMED + (asked.name or setting.launch)
-    words = ["--rw"] if asked.writable else []
-    words += ["--root"] if asked.remap_root and not setting.as_root else []
-    for mount in mounts(asked, setting, flags="rbind,x-create=auto"):
-        words += ["--mount", mount.translate(FSTAB)]
-    words += [part for each in passed(asked, setting) for part in ("--env", each)]
+    name = NAME_PREFIX + (spec.name or context.launch)
+    options = ["--rw"] if spec.writable else []
+    options += ["--root"] if spec.remap_root and not context.as_root else []
+    for mount in mounts(spec, context, flags="rbind,x-create=auto"):
+        options += ["--mount", mount.translate(FSTAB)]
+    options += [part for each in passed_variables(spec, context) for part in ("--env", each)]
     source = for_enroot(image) if image is not None else ""
-    keep = "keep" if asked.name else "drop"
-    inside = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', asked.workdir or setting.work_dir, *command]
-    return ["/bin/sh", "-c", ENROOT, "enroot", engine, name, source, keep, *words, name, *inside]
+    keep = "keep" if spec.name else "drop"
+    inside = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', spec.workdir or context.work_dir, *command]
+    return ["/bin/sh", "-c", ENROOT, "enroot", engine, name, source, keep, *options, name, *inside]
 
 
-_BUILD: Dict[str, Callable[[str, List[str], Container, Setting, Optional[Image]], List[str]]] = {
+_BUILD: Dict[str, Callable[[str, List[str], Container, ContainerContext, Optional[Image]], List[str]]] = {
     "podman": podman,
     "apptainer": _apptainer,
     "singularity": _apptainer,

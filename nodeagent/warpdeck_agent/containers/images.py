@@ -50,8 +50,8 @@ def parse_image(text: str, *, work_dir: str) -> Image:
         rest = after
     else:
         user = ""
-    registry, hash_mark, name = rest.partition("#")
-    return Image("registry", name, registry, user) if hash_mark else Image("registry", rest, "", user)
+    registry, has_hash, name = rest.partition("#")
+    return Image("registry", name, registry, user) if has_hash else Image("registry", rest, "", user)
 
 
 def _file(path: str) -> Image:

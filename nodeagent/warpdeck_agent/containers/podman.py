@@ -19,13 +19,13 @@ from typing import List, Optional
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.wire.messages import Container
 
-from .container_environment import NAMED, Setting, mounts, passed
+from .container_environment import NAME_PREFIX, ContainerContext, mounts, passed_variables
 from .images import Image, for_podman
 
 MAX_PROCESSES = 32_768
 """Podman's maximum number of processes if it may not raise limits."""
 CDI = ("/etc/cdi", "/var/run/cdi")
-OF_HOLDER = ("WARPDECK_JOB", "WARPDECK_TOKEN", "WARPDECK_STEP")
+HOLDER_VARIABLES = ("WARPDECK_JOB", "WARPDECK_TOKEN", "WARPDECK_STEP")
 """Variables of the waiting shell. They allow it to be found, and ended, as a process of the job."""
 
 LIVES = r"""lives() {
@@ -42,7 +42,10 @@ run=${XDG_RUNTIME_DIR:-/run/user/$uid}
 if [ ! -d "$run" ] || [ ! -O "$run" ]; then
     run=/tmp/podman-run-$uid
     mkdir -m 700 "$run" 2>/dev/null
-    if [ ! -O "$run" ] || [ -L "$run" ]; then echo "$run is somebody else's, and Podman's state must lie there" >&2; exit 125; fi
+    if [ ! -O "$run" ] || [ -L "$run" ]; then
+        echo "Podman cannot keep its state in $run: it belongs to another user or is a link" >&2
+        exit 125
+    fi
 fi
 export XDG_RUNTIME_DIR="$run"
 runs_one() {
@@ -138,7 +141,7 @@ exit "$code"
 )
 """Shell script of each task in a shared container.
 
-Its arguments are `count` arguments of `podman run`, in which `mark` is replaced by the image, then those of
+Its arguments are `count` arguments of `podman run`, in which `placeholder` is replaced by the image, then those of
 `podman exec`. Signals reach the processes inside directly, because they are processes of the job. `podman
 exec` does not forward signals. A signal would only end it, and the task with it, so it has the variable
 processes.DEAF.
@@ -146,63 +149,65 @@ processes.DEAF.
 
 
 def podman(
-    engine: str, command: List[str], asked: Container, setting: Setting, image: Optional[Image]
+    engine: str, command: List[str], spec: Container, context: ContainerContext, image: Optional[Image]
 ) -> List[str]:
     """Return the command that runs `command` in the requested container. Raises LaunchError."""
-    if "PMI_FD" in setting.env:
+    if "PMI_FD" in context.env:
         raise LaunchError(
-            "podman on this node does not pass on what --mpi=pmi2 needs: start the program with mpiexec in it, or use Apptainer"
+            "Podman, this node's container runtime, does not support --mpi=pmi2: run mpiexec inside the container, or use Apptainer"
         )
-    ready = [] if setting.as_root else ["/bin/sh", "-c", PODMAN_READY, "podman"]
+    ready = [] if context.as_root else ["/bin/sh", "-c", PODMAN_READY, "podman"]
     ready += ["/bin/sh", "-c", STALE, "podman", engine, STALE_AFTER]
-    words = [*_run(asked, setting), *([] if asked.entrypoint else ["--entrypoint="])]
-    if not asked.name and (setting.tasks == 1 or asked.entrypoint):
+    options = [*_run(spec, context), *([] if spec.entrypoint else ["--entrypoint="])]
+    if not spec.name and (context.tasks == 1 or spec.entrypoint):
         assert image is not None
-        own = [*words, *_process(asked, setting), "--rm"]
-        return [*ready, engine, *own, *for_podman(image), *command]
-    if image is not None and image.kind == "folder" and asked.name:
-        raise LaunchError("a folder as image cannot have a --container-name: it keeps its changes itself")
-    if asked.entrypoint:
+        run = [*options, *_process(spec, context), "--rm"]
+        return [*ready, engine, *run, *for_podman(image), *command]
+    if image is not None and image.kind == "folder" and spec.name:
         raise LaunchError(
-            "with podman, which this node has, a container that has a --container-name cannot run its image's entrypoint"
+            "--container-name cannot be used with a folder as the image: changes are kept in the folder itself"
         )
-    name, mark = NAMED + (asked.name or setting.launch), "image of " + setting.launch
+    if spec.entrypoint:
+        raise LaunchError(
+            "Podman, this node's container runtime, cannot run the image's entrypoint in a container with a --container-name"
+        )
+    name, placeholder = NAME_PREFIX + (spec.name or context.launch), "image of " + context.launch
     source = for_podman(image) if image is not None else [""]
     made = [
-        *words,
-        *(f"--env={each}" for each in OF_HOLDER),
+        *options,
+        *(f"--env={each}" for each in HOLDER_VARIABLES),
         "--detach",
         f"--name={name}",
         *source[:-1],
-        mark,
+        placeholder,
     ]
-    entered = [*_GROUPS, "exec", *_process(asked, setting), name, *command]
-    shared = ["/bin/sh", "-c", SHARED, "podman", engine, name, source[-1], mark, asked.name]
+    entered = [*_GROUPS, "exec", *_process(spec, context), name, *command]
+    shared = ["/bin/sh", "-c", SHARED, "podman", engine, name, source[-1], placeholder, spec.name]
     return [*ready, *shared, str(len(made)), *made, *entered]
 
 
 _GROUPS = ["--cgroup-manager=cgroupfs"]
 
 
-def _run(asked: Container, setting: Setting) -> List[str]:
+def _run(spec: Container, context: ContainerContext) -> List[str]:
     """Return the arguments for creating the container."""
-    words = [*_GROUPS, "run", "--cgroups=disabled", "--network=host", "--uts=host"]
-    words += ["--ipc=host"] if os.path.isdir("/dev/mqueue") else ["--volume=/dev/shm:/dev/shm"]
-    words += [*_limits(), *(f"--volume={mount}" for mount in mounts(asked, setting))]
-    words += [] if asked.writable else ["--read-only"]
-    if not setting.as_root:
-        words += [] if asked.remap_root else ["--userns=keep-id"]
-    if setting.gpus:
+    options = [*_GROUPS, "run", "--cgroups=disabled", "--network=host", "--uts=host"]
+    options += ["--ipc=host"] if os.path.isdir("/dev/mqueue") else ["--volume=/dev/shm:/dev/shm"]
+    options += [*_limits(), *(f"--volume={mount}" for mount in mounts(spec, context))]
+    options += [] if spec.writable else ["--read-only"]
+    if not context.as_root:
+        options += [] if spec.remap_root else ["--userns=keep-id"]
+    if context.gpus:
         _check_cdi()
-        words += ["--device=nvidia.com/gpu=all"]  # GPUs of other jobs stay closed to it nevertheless
-    return words + ([] if asked.name else ["--label=warpdeck=unnamed"])
+        options += ["--device=nvidia.com/gpu=all"]  # GPUs of other jobs stay closed to it nevertheless
+    return options + ([] if spec.name else ["--label=warpdeck=unnamed"])
 
 
-def _process(asked: Container, setting: Setting) -> List[str]:
+def _process(spec: Container, context: ContainerContext) -> List[str]:
     """Return the arguments for one process in the container."""
-    words = [f"--workdir={asked.workdir or setting.work_dir}", "--interactive"]
-    words += [f"--env={name}" for name in passed(asked, setting)]
-    return words + (["--tty"] if setting.pty else [])
+    options = [f"--workdir={spec.workdir or context.work_dir}", "--interactive"]
+    options += [f"--env={name}" for name in passed_variables(spec, context)]
+    return options + (["--tty"] if context.pty else [])
 
 
 def _limits() -> List[str]:
@@ -221,5 +226,5 @@ def _check_cdi() -> None:
         if os.path.isdir(folder) and any("nvidia" in name for name in os.listdir(folder)):
             return
     raise LaunchError(
-        "podman on this node knows no GPUs: its administrator may run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
+        "Podman on this node does not know its GPUs: an administrator can run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
     )

@@ -10,24 +10,25 @@ import os
 import traceback
 from typing import Any, Callable, Dict, Protocol
 
-from warpdeck_agent.attach.inside_job import Entrance
-from warpdeck_agent.attach.tunnel import MAX_TUNNELS, Tunnel, TunnelError
+from warpdeck_agent.attach.inside_job import ProcessStarter
+from warpdeck_agent.attach.tunnel import MAX_TUNNELS, TunnelError, TunnelRelay
 from warpdeck_agent.code.trees import TreeError, Upload
-from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.code.work_folders import FolderChecks
 from warpdeck_agent.launch.background_tasks import BackgroundTasks
 from warpdeck_agent.linux.file_reading import LogError, OwnFile
 from warpdeck_agent.linux.refusals import LaunchError
-from warpdeck_agent.monitor.node_monitor import Monitor
+from warpdeck_agent.monitor.node_monitor import NodeMonitor
 from warpdeck_agent.registry.launch_registry import LaunchRegistry
 from warpdeck_agent.streams.log_following import follow
 from warpdeck_agent.streams.streams import OutStream
 from warpdeck_agent.streams.terminal_relay import Terminal, attach, pump
-from warpdeck_agent.users.user_files import UserFile
+from warpdeck_agent.users.user_files import UserFileReader
 from warpdeck_agent.wire import JSON, WireError, json_frame, read_frame, split_data
 from warpdeck_agent.wire import messages as wire
-from warpdeck_agent.wire.fields import sayable
+from warpdeck_agent.wire.fields import limit_sizes
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES, parse_json
 from warpdeck_agent.wire.messages import PROTOCOL_VERSION, decode, encode
+from warpdeck_agent.wire.opening import NOT_KEPT
 from warpdeck_agent.wire.outbox import Outbox
 from warpdeck_agent.wire.steps import OpenStep
 
@@ -45,9 +46,9 @@ class SessionHost(Protocol):
     """The parts of the agent that a session uses."""
 
     jobs: LaunchRegistry
-    monitor: Monitor
-    folders: Folders
-    entrance: Entrance
+    monitor: NodeMonitor
+    folders: FolderChecks
+    entrance: ProcessStarter
 
     async def welcome(self) -> wire.Welcome: ...
     def quit(self) -> None: ...
@@ -69,7 +70,7 @@ class ControllerSession:
         self._out: Dict[int, OutStream] = {}
         self._stream_tasks: Dict[int, asyncio.Task[None]] = {}
         self._terminals: Dict[int, Terminal] = {}
-        self._tunnels: Dict[int, Tunnel] = {}
+        self._tunnels: Dict[int, TunnelRelay] = {}
         self._draining = asyncio.Lock()
         writer.transport.set_write_buffer_limits(high=STREAM_BUFFER_BYTES)
         self._uploads: Dict[int, Upload] = {}
@@ -89,9 +90,9 @@ class ControllerSession:
         try:
             hello = decode(parse_json((await read_frame(self._reader))[1]))
             if not isinstance(hello, wire.Hello):
-                raise WireError("a conversation begins with hello")
+                raise WireError("the first message must be hello")
             if hello.version != PROTOCOL_VERSION:
-                await self._meet_stranger()
+                await self._answer_other_version()
                 return
             welcome = await self._agent.welcome()
             take_over(self)
@@ -103,12 +104,12 @@ class ControllerSession:
                 if kind == JSON:
                     self._dispatch(decode(parse_json(payload)))
                 else:
-                    self._take_data(*split_data(payload))
+                    self._handle_data(*split_data(payload))
         except (asyncio.IncompleteReadError, ConnectionError, WireError) as error:
             if isinstance(error, WireError):
                 self._write(json_frame({"t": "stream_end", "stream": 0, "error": str(error)}))
 
-    async def _meet_stranger(self) -> None:
+    async def _answer_other_version(self) -> None:
         """Handle a controller with another protocol version.
 
         It gets our Welcome, which shows the agent's version. The only message accepted from it is Quit.
@@ -120,7 +121,7 @@ class ControllerSession:
 
     def tell(self, message: Any) -> None:
         """Send a message."""
-        self._write(json_frame(sayable(encode(message))))
+        self._write(json_frame(limit_sizes(encode(message))))
 
     def close(self) -> None:
         """Close the connection and its streams."""
@@ -146,7 +147,7 @@ class ControllerSession:
         self._frames.add(frame)
 
     def _dispatch(self, message: Any) -> None:
-        if not self.steps.takes(message):
+        if not self.steps.handle(message):
             handler = self._handlers.get(type(message))
             if handler is not None:
                 handler(message)
@@ -160,60 +161,63 @@ class ControllerSession:
             wire.TakeBack: jobs.queue.revoke,
             wire.Forget: jobs.forgetting.forget,
             wire.StreamAck: self._acknowledge,
-            wire.OpenLog: lambda asked: self._open_out(asked, self._send_log),
-            wire.OpenPty: lambda asked: self._open_out(asked, self._send_terminal),
+            wire.OpenLog: lambda request: self._open_out(request, self._send_log),
+            wire.OpenPty: lambda request: self._open_out(request, self._send_terminal),
             wire.OpenTunnel: self._open_tunnel,
             OpenStep: self._join_step,
             wire.ResizePty: self._resize,
             wire.PutTree: self._begin_upload,
             wire.StreamEnd: self._end_stream,
-            wire.ProbePath: lambda asked: self._background.start(self._probe(asked)),
-            wire.AskHealth: lambda asked: self._background.start(self._tell_health(asked)),
-            wire.AskCurves: lambda asked: self.tell(agent.monitor.usage.answer(asked)),
-            wire.AskMoment: lambda asked: self.tell(agent.monitor.usage.moment(asked)),
-            wire.SampleEvery: lambda asked: agent.monitor.sample_every(asked.interval_s),
+            wire.ProbePath: lambda request: self._background.start(self._probe(request)),
+            wire.AskHealth: lambda request: self._background.start(self._send_health(request)),
+            wire.AskCurves: lambda request: self.tell(agent.monitor.usage.answer(request)),
+            wire.AskMoment: lambda request: self.tell(agent.monitor.usage.moment(request)),
+            wire.SampleEvery: lambda request: agent.monitor.sample_every(request.interval_s),
             wire.Notice: jobs.control.notify,
             wire.SetLimit: jobs.control.set_limit,
-            wire.Quit: lambda asked: agent.quit(),
+            wire.Quit: lambda request: agent.quit(),
         }
 
     def _acknowledge(self, message: wire.StreamAck) -> None:
         if message.stream in self._out:
             self._out[message.stream].acknowledge(message.size)
 
-    def _open_out(self, asked: Any, send: Callable[[Any], Any]) -> None:
-        self._out_stream(asked.stream)
-        self._open_stream(asked.stream, send(asked))
+    def _open_out(self, request: Any, send: Callable[[Any], Any]) -> None:
+        self._out_stream(request.stream)
+        self._open_stream(request.stream, send(request))
 
-    def _join_step(self, asked: OpenStep) -> None:
-        out = self._out_stream(asked.stream)
-        self._open_stream(asked.stream, self.steps.join_step(asked, out))
+    def _join_step(self, request: OpenStep) -> None:
+        out = self._out_stream(request.stream)
+        self._open_stream(request.stream, self.steps.join_step(request, out))
 
-    def _resize(self, asked: wire.ResizePty) -> None:
-        if asked.stream in self._terminals:
-            self._terminals[asked.stream].resize(asked.rows, asked.cols)
+    def _resize(self, request: wire.ResizePty) -> None:
+        if request.stream in self._terminals:
+            self._terminals[request.stream].resize(request.rows, request.cols)
 
-    async def _probe(self, asked: wire.ProbePath) -> None:
+    async def _probe(self, request: wire.ProbePath) -> None:
         try:
-            found = await self._agent.folders.holds(asked.path, asked.name, uid=asked.uid)
+            found = await self._agent.folders.holds(request.path, request.name, uid=request.uid)
         except LaunchError:
-            self.tell(wire.PathProbed(probe=asked.probe, found=False, hangs=True))
+            self.tell(wire.PathProbed(probe=request.probe, found=False, hangs=True))
             return
-        self.tell(wire.PathProbed(probe=asked.probe, found=found))
+        self.tell(wire.PathProbed(probe=request.probe, found=found))
 
-    async def _tell_health(self, asked: wire.AskHealth) -> None:
-        self.tell(await self._agent.monitor.health.asked(asked))
+    async def _send_health(self, request: wire.AskHealth) -> None:
+        self.tell(await self._agent.monitor.health.answer(request))
 
-    def _open_tunnel(self, asked: wire.OpenTunnel) -> None:
+    def _open_tunnel(self, request: wire.OpenTunnel) -> None:
         if len(self._tunnels) >= MAX_TUNNELS:
             self.tell(
-                wire.StreamEnd(stream=asked.stream, error=f"{MAX_TUNNELS} tunnels to the node are open")
+                wire.StreamEnd(
+                    stream=request.stream,
+                    error=f"{MAX_TUNNELS} tunnels to the node are open, the limit; close one first",
+                )
             )
             return
-        out = self._out_stream(asked.stream)
-        tunnel = self._tunnels[asked.stream] = Tunnel(out, self.tell, entrance=self._agent.entrance)
-        launch = self._agent.jobs.launches.find(asked.job_id, asked.restarts)
-        self._open_stream(asked.stream, tunnel.serve(asked, launch))
+        out = self._out_stream(request.stream)
+        tunnel = self._tunnels[request.stream] = TunnelRelay(out, self.tell, entrance=self._agent.entrance)
+        launch = self._agent.jobs.launches.find(request.job_id, request.restarts)
+        self._open_stream(request.stream, tunnel.serve(request, launch))
 
     def _out_stream(self, stream: int, window_bytes: int = STREAM_WINDOW_BYTES) -> OutStream:
         out = self._out[stream] = OutStream(
@@ -233,13 +237,15 @@ class ControllerSession:
         self._stream_tasks[stream] = asyncio.get_running_loop().create_task(self._run_stream(stream, work))
 
     async def _run_stream(self, stream: int, work: Any) -> None:
-        error = ""
+        error = code = ""
         try:
             await work
-        except (LogError, TunnelError, WireError, OSError) as problem:
+        except LogError as problem:
+            error, code = str(problem), problem.code
+        except (TunnelError, WireError, OSError) as problem:
             error = str(problem)
         except Exception:
-            error = "an error inside the agent, which is in its log"
+            error = "an internal error of the agent; see agent.log in its folder"
             traceback.print_exc()
         finally:
             out = self._out.pop(stream, None)
@@ -249,35 +255,35 @@ class ControllerSession:
             if terminal is not None:
                 terminal.close()
         if out is not None:
-            out.end(error)
+            out.end(error, code)
 
-    async def _send_log(self, asked: wire.OpenLog) -> None:
-        out = self._out[asked.stream]
-        launch = self._agent.jobs.launches.find(asked.job_id, asked.restarts)
+    async def _send_log(self, request: wire.OpenLog) -> None:
+        out = self._out[request.stream]
+        launch = self._agent.jobs.launches.find(request.job_id, request.restarts)
         if launch is not None:
-            path, uid = launch.output(asked.channel), launch.meta.uid
+            path, uid = launch.output(request.channel), launch.meta.uid
             is_own = os.path.dirname(path) == launch.folder.path
         else:
-            kept = self._agent.jobs.forgetting.kept_output(asked.job_id, asked.restarts, asked.channel)
-            path, uid, is_own = kept or asked.path, asked.uid, bool(kept)
+            kept = self._agent.jobs.forgetting.kept_output(request.job_id, request.restarts, request.channel)
+            path, uid, is_own = kept or request.path, request.uid, bool(kept)
         over = _long_ago() if launch is None else launch.end.reported
-        ended = over if asked.follow else _long_ago()
+        ended = over if request.follow else _long_ago()
         if not path or path.startswith("spool:"):
-            raise LogError("the output is not kept any more")
-        file = OwnFile(path) if is_own else UserFile(path, uid)
-        await follow(out, self.tell, file, path=path, offset=asked.offset, ended=ended, over=over)
+            raise LogError("the output was not kept on this node", code=NOT_KEPT)
+        file = OwnFile(path) if is_own else UserFileReader(path, uid)
+        await follow(out, self.tell, file, path=path, offset=request.offset, ended=ended, over=over)
 
-    async def _send_terminal(self, asked: wire.OpenPty) -> None:
-        out = self._out[asked.stream]
-        launch = self._agent.jobs.launches.find(asked.job_id, asked.restarts)
+    async def _send_terminal(self, request: wire.OpenPty) -> None:
+        out = self._out[request.stream]
+        launch = self._agent.jobs.launches.find(request.job_id, request.restarts)
         if launch is None or not launch.meta.pty or launch.phase != "running":
             raise LogError("the terminal has ended")
-        terminal, reader, opened = await attach(launch.folder.path, asked, uid=launch.meta.uid)
-        self._terminals[asked.stream] = terminal
+        terminal, reader, opened = await attach(launch.folder.path, request, uid=launch.meta.uid)
+        self._terminals[request.stream] = terminal
         self.tell(opened)
         await pump(out, reader)
 
-    def _take_data(self, stream: int, data: bytes) -> None:
+    def _handle_data(self, stream: int, data: bytes) -> None:
         terminal = self._terminals.get(stream)
         if terminal is not None:
             terminal.type(data)
@@ -285,7 +291,7 @@ class ControllerSession:
         if stream in self._tunnels:
             self._tunnels[stream].feed(data)
             return
-        if self.steps.takes_data(stream, data):
+        if self.steps.handle_data(stream, data):
             return
         upload = self._uploads.get(stream)
         if upload is None:
@@ -308,10 +314,10 @@ class ControllerSession:
         if upload is not None:
             upload.abandon()
         self.tell(wire.StreamEnd(stream=stream, error=error))
-        self._agent.tree_arrived(self._upload_names.pop(stream), f"the code did not arrive: {error}")
+        self._agent.tree_arrived(self._upload_names.pop(stream), f"the job's code did not arrive: {error}")
 
     def _end_stream(self, message: wire.StreamEnd) -> None:
-        if self.steps.ends_call(message.stream):
+        if self.steps.close_call(message.stream):
             return
         task = self._stream_tasks.get(message.stream)
         if task is not None:

@@ -45,7 +45,7 @@ def serve(folder: str) -> int:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(folder, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not _lock(lock):
-        print("an agent runs here already", file=sys.stderr)
+        print("an agent already runs in this folder", file=sys.stderr)
         return 1
     try:
         held = claim()
@@ -111,10 +111,10 @@ def start(folder: str) -> int:
     """Start the agent in the background unless one answers, wait until it answers, and print the result."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if answers(folder):
-        return _say({"ok": True, "running": True})
+        return _print_result({"ok": True, "running": True})
     taken = refusal(folder)
     if taken:
-        return _say({"ok": False, "error": taken})
+        return _print_result({"ok": False, "error": taken})
     # On a full disk the agent compiles the module from the archive instead.
     with contextlib.suppress(OSError):
         _unpack_library(folder)
@@ -123,9 +123,9 @@ def start(folder: str) -> int:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         if answers(folder):
-            return _say({"ok": True, "running": False})
+            return _print_result({"ok": True, "running": False})
         time.sleep(0.01)
-    return _say({"ok": False, "error": f"the agent did not start; see {folder}/agent.log"})
+    return _print_result({"ok": False, "error": f"the agent did not start; see {folder}/agent.log"})
 
 
 def attach(folder: str) -> int:
@@ -136,8 +136,8 @@ def attach(folder: str) -> int:
     try:
         link = _connect(folder)
     except OSError as error:
-        return _say({"ok": False, "error": f"no agent answers in {folder}: {error.strerror}"})
-    _say({"ok": True, "attached": True})
+        return _print_result({"ok": False, "error": f"no agent answers in {folder}: {error.strerror}"})
+    _print_result({"ok": True, "attached": True})
     with contextlib.suppress(ConnectionError):
         _relay(link)
     return 0
@@ -206,9 +206,9 @@ def _detach(argv: List[str], log: str) -> None:
     os.execve(argv[0], argv, {**os.environ, OWN: "1"})
 
 
-def _say(words: Dict[str, Any]) -> int:
-    _write_all(1, (SENTINEL + json.dumps(words) + "\n").encode())
-    return 0 if words.get("ok") else 1
+def _print_result(result: Dict[str, Any]) -> int:
+    _write_all(1, (SENTINEL + json.dumps(result) + "\n").encode())
+    return 0 if result.get("ok") else 1
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -13,14 +13,14 @@ import signal
 import traceback
 from typing import Any, Awaitable, Callable, Dict, Optional
 
-from warpdeck_agent.attach.inside_job import Entrance
-from warpdeck_agent.attach.job_access import Access
+from warpdeck_agent.attach.inside_job import ProcessStarter
+from warpdeck_agent.attach.job_access import JobAccess
 from warpdeck_agent.code.trees import TreeStore, Upload
-from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.code.work_folders import FolderChecks
 from warpdeck_agent.gpu.gpus import SILENT, GpuReader, GpuWatch
 from warpdeck_agent.health.inventory import take_inventory
-from warpdeck_agent.linux.linger import keeper
-from warpdeck_agent.monitor.node_monitor import Monitor
+from warpdeck_agent.linux.linger import describe_session
+from warpdeck_agent.monitor.node_monitor import NodeMonitor
 from warpdeck_agent.registry.launch_registry import LaunchRegistry
 from warpdeck_agent.storage.spool import Spool
 from warpdeck_agent.users import job_programs, login_path
@@ -54,10 +54,10 @@ class Agent:
         self.jobs = LaunchRegistry(
             self._spool, self._trees, self._tell, gpus=gpus, show_gpus=lambda read: self.monitor.show(read)
         )
-        self.monitor = Monitor(self._spool, self.jobs, gpus, self._tell)
-        self.folders = Folders(answer_s=PROBE_S)
-        self.entrance = Entrance(self._spool)
-        self._access = Access(self._spool, self.jobs.find_begun, self._call_link)
+        self.monitor = NodeMonitor(self._spool, self.jobs, gpus, self._tell)
+        self.folders = FolderChecks(answer_s=PROBE_S)
+        self.entrance = ProcessStarter(self._spool)
+        self._access = JobAccess(self._spool, self.jobs.find_begun, self._call_link)
         self._session: Optional[ControllerSession] = None
         self._connections: Dict[asyncio.Task[Any], ControllerSession] = {}
         self._stop = asyncio.Event()
@@ -83,8 +83,8 @@ class Agent:
             os.umask(old)
         await self._access.start()
         background = [
-            loop.create_task(_lasting(work))
-            for work in (self._clean_for_ever, self.monitor.run, self._tell_late_gpus)
+            loop.create_task(_restart_on_error(work))
+            for work in (self._clean_regularly, self.monitor.run, self._tell_late_gpus)
         ]
         await self._stop.wait()
         await self.jobs.control.finish_kills()
@@ -105,7 +105,7 @@ class Agent:
         """Return the first message to a new controller."""
         gpus, gpu_error = await self.monitor.discover()
         self._welcomed_without_gpus = gpu_error == SILENT
-        containment = f"{self.jobs.node.containment.words}; the agent has {keeper()}"
+        containment = f"{self.jobs.node.containment.summary}; the agent runs in {describe_session()}"
         inventory = take_inventory(
             gpus,
             driver=self.monitor.driver,
@@ -153,7 +153,7 @@ class Agent:
 
     def _tell(self, message: Any) -> None:
         if isinstance(message, (wire.LaunchFailed, StepReport)) and message.check:
-            self.monitor.health.doubt()
+            self.monitor.health.discard_node_checks()
         if self._session is not None:
             self._session.tell(message)
 
@@ -178,17 +178,17 @@ class Agent:
 
     async def _tell_late_gpus(self) -> None:
         """Send a new Welcome to a controller that connected while the GPU driver was still starting."""
-        await self.monitor.found()
+        await self.monitor.wait_for_gpus()
         if self._welcomed_without_gpus:
             self._tell(await self.welcome())
 
-    async def _clean_for_ever(self) -> None:
+    async def _clean_regularly(self) -> None:
         while True:
             await asyncio.sleep(CLEAN_S)
             self.jobs.forgetting.clean()
 
 
-async def _lasting(work: Callable[[], Awaitable[None]]) -> None:
+async def _restart_on_error(work: Callable[[], Awaitable[None]]) -> None:
     """Run `work` to its end. If it fails because of a bug, log the error and start it again."""
     while True:
         try:

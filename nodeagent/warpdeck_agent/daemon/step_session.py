@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Callable, Coroutine, Dict, Optional
 
-from warpdeck_agent.attach.job_access import Call
-from warpdeck_agent.launch.launch import Step
+from warpdeck_agent.attach.job_access import JobCall
+from warpdeck_agent.launch.launch import LocalStep
 from warpdeck_agent.linux.file_reading import LogError
 from warpdeck_agent.steps.step_registry import StepRegistry
 from warpdeck_agent.steps.step_streams import StepInput, StepOutput
@@ -44,7 +44,7 @@ class StepSession:
         self.tell = tell
         self._make_out = make_out
         self._drop_out = drop_out
-        self.calls: Dict[int, Call] = {}
+        self.calls: Dict[int, JobCall] = {}
         self._inputs: Dict[int, StepInput] = {}
         self._handlers: Dict[type, Callable[[Any], None]] = {
             StepLaunch: steps.start,
@@ -54,7 +54,7 @@ class StepSession:
             ReservePort: self._reserve_port,
         }
 
-    def takes(self, message: Any) -> bool:
+    def handle(self, message: Any) -> bool:
         """Handle a message if it is about steps. Returns whether it is."""
         handler = self._handlers.get(type(message))
         if handler is not None:
@@ -65,17 +65,17 @@ class StepSession:
         port = self._ports.reserve((request.job_id, request.restarts))
         self.tell(PortReserved(ask=request.ask, port=port))
 
-    def takes_data(self, stream: int, data: bytes) -> bool:
+    def handle_data(self, stream: int, data: bytes) -> bool:
         """Pass data on if its stream belongs to a step or a call. Returns whether it does."""
         if stream in self._inputs:
-            self._inputs[stream].take(data)
+            self._inputs[stream].feed(data)
         elif stream in self.calls:
-            self.calls[stream].take(data)
+            self.calls[stream].feed(data)
         else:
             return False
         return True
 
-    def ends_call(self, stream: int) -> bool:
+    def close_call(self, stream: int) -> bool:
         """Close the call `stream` at the controller's request. Returns whether there is one."""
         call = self.calls.get(stream)
         if call is not None:
@@ -87,34 +87,34 @@ class StepSession:
         if self.calls.pop(stream, None) is not None:
             self._drop_out(stream)
 
-    def open_call(self, stream: int, writer: asyncio.StreamWriter) -> Call:
+    def open_call(self, stream: int, writer: asyncio.StreamWriter) -> JobCall:
         """Add a new call on this link."""
-        call = self.calls[stream] = Call(self._make_out(stream, CALL_WINDOW_BYTES), writer, self.tell)
+        call = self.calls[stream] = JobCall(self._make_out(stream, CALL_WINDOW_BYTES), writer, self.tell)
         return call
 
-    def join_step(self, asked: OpenStep, out: OutStream) -> Coroutine[Any, Any, None]:
+    def join_step(self, request: OpenStep, out: OutStream) -> Coroutine[Any, Any, None]:
         """Connect the stream of a step in both directions.
 
         Its input is accepted from now on. The returned coroutine sends its output, and raises LogError if
         there is no such step.
         """
-        step = self._steps.get(asked.job_id, asked.restarts, asked.step)
+        step = self._steps.get(request.job_id, request.restarts, request.step)
         if step is not None:
-            self._inputs[asked.stream] = StepInput(step, asked.stream, self.tell)
-        return self._relay(asked, step, out)
+            self._inputs[request.stream] = StepInput(step, request.stream, self.tell)
+        return self._relay(request, step, out)
 
-    async def _relay(self, asked: OpenStep, step: Optional[Step], out: OutStream) -> None:
+    async def _relay(self, request: OpenStep, step: Optional[LocalStep], out: OutStream) -> None:
         if step is None:
-            raise LogError("the step is not known on this node any more")
+            raise LogError("the step no longer exists on this node")
         reading: Optional[asyncio.Task[None]] = None
         try:
             await step.progress.started.wait()  # before that, not all tasks and files exist
-            reading = asyncio.get_running_loop().create_task(self._inputs[asked.stream].run())
-            await StepOutput(step, out, asked).run(self.tell)
+            reading = asyncio.get_running_loop().create_task(self._inputs[request.stream].run())
+            await StepOutput(step, out, request).run(self.tell)
         finally:
             if reading is not None:
                 reading.cancel()
-            del self._inputs[asked.stream]
+            del self._inputs[request.stream]
 
     def close(self) -> None:
         """Close all calls, because the link has ended."""

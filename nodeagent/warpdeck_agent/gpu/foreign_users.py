@@ -24,7 +24,7 @@ class ForeignUse(NamedTuple):
     """(user, bytes), the largest first."""
     unexplained_bytes: int = 0
 
-    def told(self, index: int) -> Strangers:
+    def to_wire(self, index: int) -> Strangers:
         """Return the message for the wire."""
         return Strangers(index=index, mem_bytes=dict(self.users), unexplained_bytes=self.unexplained_bytes)
 
@@ -34,13 +34,13 @@ Minute = Dict[str, ForeignUse]
 """Values by the GPU's uuid. A GPU that could not be read is absent."""
 
 
-class StrangersSeen:
+class ForeignUseHistory:
     """The history of foreign GPU memory. It is fed with every reading."""
 
     def __init__(self) -> None:
         self._minutes: Dict[int, Minute] = {}
 
-    def take(self, uuid: str, gpu: GpuSample, now: float) -> None:
+    def add_reading(self, uuid: str, gpu: GpuSample, now: float) -> None:
         """Add a reading of one GPU."""
         if gpu.error:
             return

@@ -17,8 +17,8 @@ THERMAL = 0x20 | 0x40
 XIDS = {
     13: "graphics engine exception",
     31: "GPU memory page fault",
-    43: "the GPU stopped a program's work",
-    45: "a program's work was cleaned up",
+    43: "the GPU stopped processing for a program",
+    45: "a program was cleaned up after earlier errors",
     48: "double-bit ECC error",
     61: "internal microcontroller breakpoint",
     62: "internal microcontroller halt",
@@ -31,9 +31,9 @@ XIDS = {
     95: "uncontained memory error",
     109: "context switch time-out",
     110: "security fault",
-    119: "the GPU's system processor does not answer",
-    120: "the GPU's system processor failed",
-    140: "ECC error that was not recovered",
+    119: "the GPU system processor (GSP) does not answer",
+    120: "the GPU system processor (GSP) failed",
+    140: "unrecovered ECC error",
 }
 """Descriptions of the most common Xids (NVIDIA's Xid catalog)."""
 
@@ -81,7 +81,7 @@ class GpuHealth:
 
     def _listen(self) -> Any:
         """Return an event set with the Xids of all cards that report them; None if no card does."""
-        heard = False
+        any_registered = False
         try:
             events = self._nvml.nvmlEventSetCreate()
         except self._nvml.NVMLError:
@@ -90,29 +90,29 @@ class GpuHealth:
             try:
                 kind = self._nvml.nvmlEventTypeXidCriticalError
                 self._nvml.nvmlDeviceRegisterEvents(card.handle, kind, events)
-                heard = True
+                any_registered = True
             except self._nvml.NVMLError:
                 continue
-        return events if heard else None
+        return events if any_registered else None
 
     def xids(self) -> List[Xid]:
         """Return the Xid errors since the last call, without waiting."""
         found: List[Xid] = []
         while self._events is not None and len(found) < MAX_XIDS:
             try:
-                told = self._nvml.nvmlEventSetWait_v2(self._events, 0)
+                event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
             except self._nvml.NVMLError:  # timeout: there is no event; any other error: there will be none
                 break
-            card = self._by_address.get(_address(told.device))
+            card = self._by_address.get(_address(event.device))
             if card is not None:
-                found.append(Xid(card, int(told.eventData)))
+                found.append(Xid(card, int(event.eventData)))
         return found
 
-    def look(self) -> List[GpuState]:
+    def read_states(self) -> List[GpuState]:
         """Return the states of all cards."""
-        return [self._look(card) for card in self._cards]
+        return [self._read_state(card) for card in self._cards]
 
-    def _look(self, card: Card) -> GpuState:
+    def _read_state(self, card: Card) -> GpuState:
         nvml, handle = self._nvml, card.handle
         try:
             self._nvml.nvmlDeviceGetTemperature(handle, 0)

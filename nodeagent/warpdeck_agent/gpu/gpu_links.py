@@ -31,7 +31,7 @@ UNKNOWN: Rates = (None, None)
 
 
 @dataclass
-class _Seen:
+class _LinkReading:
     links: GpuLinks
     pcie_due: float
     counters: Optional[Counters] = None
@@ -45,25 +45,25 @@ class GpuTraffic:
         self._nvml = nvml
         self._clock = clock
         begin, apart = clock(), PCIE_EVERY_S / max(1, len(cards))
-        self._seen: Dict[int, _Seen] = {
-            card.index: _Seen(self._look(card.handle), pcie_due=begin + place * apart)
+        self._last: Dict[int, _LinkReading] = {
+            card.index: _LinkReading(self._read_state(card.handle), pcie_due=begin + place * apart)
             for place, card in enumerate(cards)
         }
 
     def read(self, card: Card) -> Optional[GpuLinks]:
         """Return the present state of the card's connections; None if nothing is known."""
-        seen, now = self._seen[card.index], self._clock()
-        if now >= seen.pcie_due:
-            seen.pcie_due = now + PCIE_EVERY_S
+        last, now = self._last[card.index], self._clock()
+        if now >= last.pcie_due:
+            last.pcie_due = now + PCIE_EVERY_S
             sent, received = self._pcie(card.handle)
-            seen.links = dataclasses.replace(
-                self._look(card.handle), pcie_tx_bytes_s=sent, pcie_rx_bytes_s=received
+            last.links = dataclasses.replace(
+                self._read_state(card.handle), pcie_tx_bytes_s=sent, pcie_rx_bytes_s=received
             )
-        sent, received = self._nvlink(card.handle, seen) if seen.links.nvlinks_up else UNKNOWN
-        found = dataclasses.replace(seen.links, nvlink_tx_bytes_s=sent, nvlink_rx_bytes_s=received)
+        sent, received = self._nvlink(card.handle, last) if last.links.nvlinks_up else UNKNOWN
+        found = dataclasses.replace(last.links, nvlink_tx_bytes_s=sent, nvlink_rx_bytes_s=received)
         return None if found == GpuLinks() else found
 
-    def _look(self, handle: Any) -> GpuLinks:
+    def _read_state(self, handle: Any) -> GpuLinks:
         """Return the state of the connections without traffic."""
         states = link_states(self._nvml, handle)
         return GpuLinks(
@@ -83,14 +83,14 @@ class GpuTraffic:
         )
         return _times(sent, PCIE_UNIT_BYTES), _times(received, PCIE_UNIT_BYTES)
 
-    def _nvlink(self, handle: Any, seen: _Seen) -> Rates:
+    def _nvlink(self, handle: Any, last: _LinkReading) -> Rates:
         """Return the NVLink traffic in bytes per second since the last reading.
 
         It is unknown at first, and after the counters were reset.
         """
-        now, counted = self._clock(), self._counters(handle, seen.links.nvlinks)
-        before, since_s = seen.counters, now - seen.counted_at
-        seen.counters, seen.counted_at = counted, now
+        now, counted = self._clock(), self._counters(handle, last.links.nvlinks)
+        before, since_s = last.counters, now - last.counted_at
+        last.counters, last.counted_at = counted, now
         if (
             counted is None
             or before is None
@@ -117,10 +117,10 @@ class GpuTraffic:
 
     def _fields(self, handle: Any, wanted: List[Tuple[int, int]]) -> Optional[List[int]]:
         """Return the values of these fields, each with its scope; None if one of them is not available."""
-        told = self._ask("nvmlDeviceGetFieldValues", handle, wanted)
-        if told is None or any(each.nvmlReturn != self._nvml.NVML_SUCCESS for each in told):
+        answers = self._ask("nvmlDeviceGetFieldValues", handle, wanted)
+        if answers is None or any(each.nvmlReturn != self._nvml.NVML_SUCCESS for each in answers):
             return None
-        return [int(each.value.ullVal) for each in told]
+        return [int(each.value.ullVal) for each in answers]
 
     def _ask(self, call: str, *args: Any) -> Any:
         try:

@@ -38,5 +38,5 @@ def with_gpu_names(env: Mapping[str, str], names: Mapping[str, str]) -> Dict[str
     uuids = env.get(VISIBLE, "").split(",")
     if not names or not all(uuid in names for uuid in uuids):
         return dict(env)
-    words = ",".join(names[uuid] for uuid in uuids)
-    return {**env, VISIBLE: words, ORDINAL: words}
+    value = ",".join(names[uuid] for uuid in uuids)
+    return {**env, VISIBLE: value, ORDINAL: value}

@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from warpdeck_agent.isolation.job_processes import Mark, job_of, owner_of, runs
+from warpdeck_agent.isolation.job_processes import JobTag, is_running, job_of, owner_of
 from warpdeck_agent.linux.procfs import text
 from warpdeck_agent.wire.messages import GpuInfo, GpuProcess, GpuSample
 
@@ -50,7 +50,7 @@ class GpuReader:
     """
 
     def __init__(
-        self, jobs: Callable[[], Mapping[Mark, int]], clock: Callable[[], float] = time.monotonic
+        self, jobs: Callable[[], Mapping[JobTag, int]], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._jobs = jobs
         self._clock = clock
@@ -79,7 +79,7 @@ class GpuReader:
         try:
             pynvml.nvmlInit()
             self._nvml = pynvml
-            self.driver = _words(pynvml.nvmlSystemGetDriverVersion())
+            self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
             for index in range(pynvml.nvmlDeviceGetCount()):
                 self._add(pynvml, index)
             joined = islands(pynvml, [card.handle for card in self._cards])
@@ -95,7 +95,7 @@ class GpuReader:
     def _add(self, pynvml: Any, index: int) -> None:
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = _words(pynvml.nvmlDeviceGetUUID(handle))
+            uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
         except pynvml.NVMLError as error:  # one dead GPU must not hide the others
             self.error = f"{self.error}, GPU {index}: {error}" if self.error else f"GPU {index}: {error}"
             return
@@ -104,10 +104,10 @@ class GpuReader:
             GpuInfo(
                 index=index,
                 uuid=uuid,
-                name=_words(self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"),
+                name=_text(self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"),
                 mem_bytes=self._memory(handle)[0] or 0,
                 minor=self._ask("nvmlDeviceGetMinorNumber", handle) or 0,
-                bus_id=_words(getattr(self._ask("nvmlDeviceGetPciInfo", handle), "busId", "")),
+                bus_id=_text(getattr(self._ask("nvmlDeviceGetPciInfo", handle), "busId", "")),
                 numa_node=_number(self._ask("nvmlDeviceGetNumaNodeId", handle), -1),
                 isolation=self._isolation(handle),
             )
@@ -123,7 +123,7 @@ class GpuReader:
         if mode is not None and mode[0]:
             return "mig"
         exclusive = self._nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
-        if self._ask("nvmlDeviceGetComputeMode", handle) == exclusive and runs(MPS):
+        if self._ask("nvmlDeviceGetComputeMode", handle) == exclusive and is_running(MPS):
             return "mps"
         return ""
 
@@ -143,12 +143,12 @@ class GpuReader:
         found, self._xids = self._xids, []
         return found
 
-    def look(self) -> List[GpuState]:
+    def read_states(self) -> List[GpuState]:
         """Return slowly changing states: lost cards, memory errors, heat.
 
         Blocks as long as the driver does.
         """
-        states = self._health.look() if self._health is not None else []
+        states = self._health.read_states() if self._health is not None else []
         return [
             dataclasses.replace(state, unexplained_bytes=self._unexplained.get(state.card.index, 0))
             for state in states
@@ -201,8 +201,8 @@ class GpuReader:
         Useful if several processes share the GPU.
         """
         since_us = int((time.time() - UTILISATION_S) * 1e6)
-        told = self._ask("nvmlDeviceGetProcessUtilization", handle, since_us) or ()
-        return {each.pid: int(each.smUtil) for each in told if each.smUtil <= 100}
+        rates = self._ask("nvmlDeviceGetProcessUtilization", handle, since_us) or ()
+        return {each.pid: int(each.smUtil) for each in rates if each.smUtil <= 100}
 
     def _describe(self, pid: int, mem_bytes: int, util_pct: Optional[int]) -> GpuProcess:
         return GpuProcess(
@@ -221,7 +221,7 @@ class GpuReader:
             return None
 
 
-def _words(value: Any) -> str:
+def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
@@ -237,7 +237,7 @@ class GpuWatch:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="nvml")
         self._opening: Optional[asyncio.Future[List[GpuInfo]]] = None
         self._reading: Optional[asyncio.Future[List[GpuSample]]] = None
-        self._looking: Optional[asyncio.Future[List[GpuState]]] = None
+        self._reading_states: Optional[asyncio.Future[List[GpuState]]] = None
 
     @property
     def driver(self) -> str:
@@ -250,7 +250,7 @@ class GpuWatch:
         done, _ = await asyncio.wait([self._opening], timeout=OPEN_S)
         return (self._opening.result(), self._reader.error) if done else ([], SILENT)
 
-    async def found(self) -> List[GpuInfo]:
+    async def wait_for_gpus(self) -> List[GpuInfo]:
         """Return the GPUs, however long the driver takes."""
         await self.discover()
         assert self._opening is not None
@@ -280,14 +280,16 @@ class GpuWatch:
         found, self._reading = self._reading.result(), None
         return found
 
-    async def look(self) -> Optional[List[GpuState]]:
+    async def read_states(self) -> Optional[List[GpuState]]:
         """Return the states of the cards, None while the driver does not answer."""
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.look)
-        done, _ = await asyncio.wait([self._looking], timeout=DEADLINE_S)
+        if self._reading_states is None:
+            self._reading_states = asyncio.get_running_loop().run_in_executor(
+                self._thread, self._reader.read_states
+            )
+        done, _ = await asyncio.wait([self._reading_states], timeout=DEADLINE_S)
         if not done:
             return None
-        found, self._looking = self._looking.result(), None
+        found, self._reading_states = self._reading_states.result(), None
         return found
 
     def take_xids(self) -> List[Xid]:

@@ -17,11 +17,11 @@ from warpdeck_agent.wire.messages import GpuProcess, GpuSample
 
 from .gpus import GpuWatch
 
-LEAVE_S = 10.0
+RELEASE_S = 10.0
 """How long a driver may take to free the memory of dead processes, in seconds. A large context takes a second
 or two.
 """
-LOOK_S = 0.1
+CHECK_S = 0.1
 """Interval in seconds between readings of the GPUs of an ended job."""
 MIN_BYTES = 64 * 1024 * 1024
 """Memory below this is ignored (a display server, a monitor)."""
@@ -42,14 +42,17 @@ class ResidualProcesses:
 
         The last reading is reported.
         """
-        deadline = time.monotonic() + LEAVE_S
+        deadline = time.monotonic() + RELEASE_S
         while True:
             reading = await self._gpus.read_afresh()
             own = await self._of(reading, uuids)
-            if not any(gpu.error or _any_leaves(gpu, job_id) for gpu in own) or time.monotonic() > deadline:
+            if (
+                not any(gpu.error or _is_being_released(gpu, job_id) for gpu in own)
+                or time.monotonic() > deadline
+            ):
                 self._report(reading)
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
 
     async def foreign_processes(self, uuids: Sequence[str], *, allowed: Container[int]) -> str:
         """Return a description of the foreign processes that hold memory on these GPUs; "" if there are none.
@@ -74,7 +77,7 @@ class ResidualProcesses:
         return [gpu for gpu in reading if gpu.index in indices]
 
 
-def _any_leaves(gpu: GpuSample, job_id: int) -> bool:
+def _is_being_released(gpu: GpuSample, job_id: int) -> bool:
     """Return whether a process of the ended job, or a dead process, is still listed.
 
     Other processes would not leave by waiting.
@@ -92,9 +95,11 @@ def _foreign_processes(gpus: List[GpuSample], allowed: Container[int]) -> Iterat
 
 
 def _unexplained(gpu: GpuSample) -> str:
-    return f"{gpu.unexplained_bytes / GIB:.1f} GiB of GPU {gpu.index} are used, and no process is seen"
+    return f"{gpu.unexplained_bytes / GIB:.1f} GiB of GPU {gpu.index} are in use, but no process is visible"
 
 
 def _describe(process: GpuProcess) -> str:
-    owner = f"job {process.job_id}" if process.job_id else process.user or "an unknown user"
-    return f"{owner} outside the queue (pid {process.pid}, {process.mem_bytes / GIB:.1f} GiB)"
+    owner = f"{process.user or 'an unknown user'} outside the queue"
+    if process.job_id:
+        owner = f"job {process.job_id}, which does not have this GPU"
+    return f"{owner} (pid {process.pid}, {process.mem_bytes / GIB:.1f} GiB)"

@@ -34,7 +34,7 @@ NETWORK = (
 )
 NETWORK_FUSE = "fuse."
 """Prefix of sshfs, glusterfs, and other file systems in user space."""
-ROOM_AGAIN = 2
+FREE_AGAIN_FACTOR = 2
 """A full disk counts as free again when it has this many times the minimum. Otherwise it would change with
 every file.
 """
@@ -61,9 +61,9 @@ def ask_disk(path: str) -> os.statvfs_result:
         check=False,
     )
     if done.returncode:
-        words = done.stderr.strip().rpartition(": ")[2]
-        raise OSError(_ERRORS.get(words, errno.EIO), words, path)
-    size, unit, blocks, free, available, files, more = (int(word) for word in done.stdout.split())
+        reason = done.stderr.strip().rpartition(": ")[2]
+        raise OSError(_ERRORS.get(reason, errno.EIO), reason, path)
+    size, unit, blocks, free, available, files, more = (int(field) for field in done.stdout.split())
     return os.statvfs_result((size, unit, blocks, free, available, files, more, more, 0, 255))
 
 
@@ -83,7 +83,7 @@ class Disks:
         self._probes = Probes(probe, answer_s=answer_s)
         self._full: Dict[str, bool] = {}
 
-    async def look(self, min_free_bytes: int) -> List[Check]:
+    async def check(self, min_free_bytes: int) -> List[Check]:
         """Return one check for all healthy folders and one for each faulty folder; the same for mounts."""
         mounts = self._mounts()
         found = await self._probes.ask(list(dict.fromkeys((*self._folders, *mounts))))
@@ -91,11 +91,11 @@ class Disks:
         for path in self._folders:
             state = found[path]
             if isinstance(state, os.statvfs_result):
-                message = self._lacks_room(path, state, min_free_bytes)
+                message = self._space_problem(path, state, min_free_bytes)
                 bad += [Check("disk", "fail", message)] if message else []
             elif not isinstance(state, BaseException):
                 bad.append(Check("mount", "fail", f"{path} does not answer"))
-        checks = bad or [Check("disk", "ok", f"room in {', '.join(self._folders)}")]
+        checks = bad or [Check("disk", "ok", f"free space in {', '.join(self._folders)}")]
         return [*checks, *self._judge_mounts([path for path in mounts if path not in self._folders], found)]
 
     def _judge_mounts(self, mounts: List[str], found: Dict[str, Any]) -> List[Check]:
@@ -107,17 +107,17 @@ class Disks:
             ]
         return [Check("mount", "ok", f"{len(mounts)} network mounts answer")] if mounts else []
 
-    def _lacks_room(self, path: str, state: os.statvfs_result, min_free_bytes: int) -> str:
+    def _space_problem(self, path: str, state: os.statvfs_result, min_free_bytes: int) -> str:
         least = min(min_free_bytes, state.f_blocks * state.f_frsize // 100)
         free = state.f_bavail * state.f_frsize
-        full = free < least * (ROOM_AGAIN if self._full.get(path) else 1)
+        full = free < least * (FREE_AGAIN_FACTOR if self._full.get(path) else 1)
         no_files = state.f_files > 0 and state.f_favail == 0
         self._full[path] = full or no_files
         if is_read_only(path):
-            return f"{path} may not be written: its file system is read-only"
+            return f"cannot write to {path}: its file system is read-only"
         if full:
             return f"{path} is full: {free // MIB} MiB are free"
-        return f"{path} can hold no more files" if no_files else ""
+        return f"cannot create more files in {path}: its file system has no free inodes" if no_files else ""
 
 
 def _is_private(error: OSError) -> bool:

@@ -24,7 +24,7 @@ REPEAT_S = 60.0
 FILE = "faults.json"
 
 
-class Faults:
+class FaultLog:
     """The last faults, oldest first."""
 
     def __init__(self, folder: Folder, clock: Callable[[], float] = time.time) -> None:

@@ -21,7 +21,7 @@ from warpdeck_agent.client.visible import visible_word
 from warpdeck_agent.linux.own_program import OWN, SYSTEM_PATH
 from warpdeck_agent.wire.messages import Check
 
-from .site_program import end_tree, own_mark
+from .site_program import end_tree, new_run_id
 
 NAME = "program"
 KEPT_BYTES = 4096
@@ -42,8 +42,8 @@ class HealthProgram:
     def run(self, path: str, *, timeout_s: float) -> Check:
         """Run it to its end, or kill it after `timeout_s`. Blocks."""
         if self._stuck is not None and self._stuck.poll() is None:
-            return Check(NAME, "fail", f"{path} was killed and does not die (pid {self._stuck.pid})")
-        mark = own_mark()
+            return Check(NAME, "fail", f"{path} was killed but has not exited (pid {self._stuck.pid})")
+        run_id = new_run_id()
         try:
             process = subprocess.Popen(
                 [path],
@@ -51,26 +51,26 @@ class HealthProgram:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 cwd="/",
-                env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8", OWN: mark},
+                env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8", OWN: run_id},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            words = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
-            return Check(NAME, "warn", f"{path} cannot be run: {words}")
+            reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
+            return Check(NAME, "warn", f"cannot run {path}: {reason}")
         assert process.stdout is not None
         with process.stdout:
-            ended, said = _follow(process, timeout_s)
+            ended, output = _follow(process, timeout_s)
         if not ended:
-            self._stuck = None if end_tree(process, mark) else process
-            return Check(NAME, "fail", f"{path} was not done after {timeout_s:g} s")
-        return _judge(path, process.returncode, said)
+            self._stuck = None if end_tree(process, run_id) else process
+            return Check(NAME, "fail", f"{path} did not finish within {timeout_s:g} s")
+        return _judge(path, process.returncode, output)
 
 
-def _judge(path: str, code: int, said: str) -> Check:
-    line = next((line.strip() for line in said.splitlines() if line.strip()), "")[:LINE_CHARS]
+def _judge(path: str, code: int, output: str) -> Check:
+    line = next((line.strip() for line in output.splitlines() if line.strip()), "")[:LINE_CHARS]
     line = visible_word(line)
     if code == 0:
-        return Check(NAME, "ok", line or f"{path} found nothing")
+        return Check(NAME, "ok", line or f"{path} reported no problem")
     how = f"exit {code}" if code > 0 else f"signal {-code}"
     return Check(NAME, "fail", line or f"{path} failed ({how})")
 
@@ -81,7 +81,7 @@ def _follow(process: subprocess.Popen[bytes], timeout_s: float) -> Tuple[bool, s
     Processes that it left in the background are not awaited.
     """
     assert process.stdout is not None
-    said, deadline = b"", time.monotonic() + timeout_s
+    output, deadline = b"", time.monotonic() + timeout_s
     source, is_open = process.stdout.fileno(), True
     while process.poll() is None or is_open:
         left_s = deadline - time.monotonic()
@@ -93,7 +93,7 @@ def _follow(process: subprocess.Popen[bytes], timeout_s: float) -> Tuple[bool, s
         elif select.select([source], [], [], min(SLICE_S, left_s))[0]:
             data = os.read(source, KEPT_BYTES)
             is_open = bool(data)
-            said = (said + data)[:KEPT_BYTES]
+            output = (output + data)[:KEPT_BYTES]
         elif process.poll() is not None:
             break
-    return process.poll() is not None, said.decode("utf-8", "replace")
+    return process.poll() is not None, output.decode("utf-8", "replace")

@@ -16,7 +16,7 @@ from typing import Dict
 
 from warpdeck_agent.linux.own_program import OWN, SYSTEM_PATH
 
-from .site_program import end_group, end_tree, own_mark
+from .site_program import end_group, end_tree, new_run_id
 
 MAX_REASON_BYTES = 400
 """The most bytes of a failing hook's last line that are used in the node's drain reason."""
@@ -34,7 +34,7 @@ def run_hook(kind: str, program: str, *, env: Dict[str, str], timeout_s: float) 
         "PATH": SYSTEM_PATH,
         "HOME": "/",
         **env,
-        OWN: own_mark(),
+        OWN: new_run_id(),
         "SLURM_SCRIPT_CONTEXT": f"{kind}_slurmd",
     }
     with tempfile.TemporaryFile() as errors:
@@ -49,7 +49,7 @@ def run_hook(kind: str, program: str, *, env: Dict[str, str], timeout_s: float) 
                 start_new_session=True,
             )
         except OSError as error:
-            raise HookError(f"the {kind} {program} cannot be run: {os.strerror(error.errno or 0)}") from error
+            raise HookError(f"cannot run the {kind} {program}: {os.strerror(error.errno or 0)}") from error
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -69,11 +69,11 @@ def _check(kind: str, program: str) -> None:
     try:
         status = os.stat(program)
     except OSError as error:
-        raise HookError(f"the {kind} {program} cannot be run: {os.strerror(error.errno or 0)}") from error
+        raise HookError(f"cannot run the {kind} {program}: {os.strerror(error.errno or 0)}") from error
     foreign = status.st_uid not in (0, os.geteuid())
     if not program.startswith("/") or foreign or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise HookError(
-            f"the {kind} {program} is not run: others than its owner, or not only root, may change it"
+            f"the {kind} {program} is not run, because other users may change it: use a file that only its owner can write"
         )
 
 

@@ -13,14 +13,14 @@ from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
 from warpdeck_agent.containers.containers import find_runtimes
 from warpdeck_agent.linux.procfs import number, table, text
-from warpdeck_agent.storage.tmpdirs import DEFAULT_PLACE
+from warpdeck_agent.storage.tmpdirs import DEFAULT_PARENT
 from warpdeck_agent.wire.messages import Facility, GpuInfo, Inventory
 
 STARTED_UNIX = time.time()
 CPUS = "/sys/devices/system/cpu"
 
 
-class Topology(NamedTuple):
+class CpuTopology(NamedTuple):
     """Number of sockets, cores per socket and threads per core.
 
     All are 0 if the usable CPUs do not form a regular block.
@@ -84,42 +84,42 @@ class CpuMeter:
 
     @staticmethod
     def _ticks() -> Tuple[int, int]:
-        fields = [int(word) for word in text("/proc/stat").splitlines()[0].split()[1:9]]
+        fields = [int(field) for field in text("/proc/stat").splitlines()[0].split()[1:9]]
         total = sum(fields)
         return total - fields[3] - fields[4], total
 
 
-def find_topology(allowed: Iterable[int], *, folder: str = CPUS) -> Topology:
+def find_topology(allowed: Iterable[int], *, folder: str = CPUS) -> CpuTopology:
     """Return the topology of these CPUs, read from the kernel."""
     cores: Dict[Tuple[str, str], int] = {}
     try:
         for cpu in allowed:
-            core = (_word(folder, cpu, "physical_package_id"), _word(folder, cpu, "core_id"))
+            core = (_topology_id(folder, cpu, "physical_package_id"), _topology_id(folder, cpu, "core_id"))
             cores[core] = cores.get(core, 0) + 1
     except OSError:
-        return Topology()
+        return CpuTopology()
     sockets: Dict[str, int] = {}
     for package, _ in cores:
         sockets[package] = sockets.get(package, 0) + 1
     shapes: Set[int] = {*sockets.values()}
     threads: Set[int] = {*cores.values()}
     if len(shapes) != 1 or len(threads) != 1:
-        return Topology()
-    return Topology(len(sockets), shapes.pop(), threads.pop())
+        return CpuTopology()
+    return CpuTopology(len(sockets), shapes.pop(), threads.pop())
 
 
-def _word(folder: str, cpu: int, name: str) -> str:
+def _topology_id(folder: str, cpu: int, name: str) -> str:
     with open(f"{folder}/cpu{cpu}/topology/{name}", encoding="ascii") as file:
         return file.read().strip()
 
 
-def temporary_bytes(place: str = DEFAULT_PLACE) -> int:
+def temporary_bytes(folder: str = DEFAULT_PARENT) -> int:
     """Return the size in bytes of the file system for jobs' temporary files (Slurm's TmpDisk).
 
     Returns 0 if it is not known.
     """
     try:
-        found = os.statvfs(place)
+        found = os.statvfs(folder)
     except OSError:
         return 0
     return found.f_frsize * found.f_blocks

@@ -19,7 +19,7 @@ DIE_S = 2.0
 """How long to wait for a killed program, in seconds."""
 
 
-def own_mark() -> str:
+def new_run_id() -> str:
     """Return a unique value of the variable OWN for one run."""
     return secrets.token_hex(8)
 
@@ -33,11 +33,11 @@ def end_group(process: subprocess.Popen[bytes]) -> bool:
     return process.returncode is not None
 
 
-def end_tree(process: subprocess.Popen[bytes], mark: str) -> bool:
-    """Kill the program and all processes with the value `mark` of the variable OWN.
+def end_tree(process: subprocess.Popen[bytes], run_id: str) -> bool:
+    """Kill the program and all processes with the value `run_id` of the variable OWN.
 
     Returns whether it is dead.
     """
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-    job_processes.send([pid for pid in pids if job_processes.variable(pid, OWN) == mark], signal.SIGKILL)
+    job_processes.send([pid for pid in pids if job_processes.variable(pid, OWN) == run_id], signal.SIGKILL)
     return end_group(process)

@@ -22,7 +22,7 @@ ms after that.
 """
 
 
-class GroupLock:
+class CgroupMoveLock:
     """The lock as used by this agent. `bases` are the parent folders of its jobs' cgroups."""
 
     def __init__(self, bases: Sequence[str]) -> None:
@@ -41,10 +41,10 @@ class GroupLock:
         now = time.monotonic()
         before, self._moved_at = self._moved_at, now
         if self._own and now - before > WARM_S:
-            return self._thread.submit(self._take)
+            return self._thread.submit(self._warm_up)
         return None
 
-    def _take(self) -> None:
+    def _warm_up(self) -> None:
         try:
             write(self._own, str(os.getpid()))
         except OSError:

@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 
 from warpdeck_agent.linux.procfs import text, write
 
-from .launch_cgroups import Usage, has
+from .launch_cgroups import CgroupUsage, has
 
 Settings = Tuple[object, ...]
 """The settings of a cgroup and its hierarchy. Cgroups with equal settings are interchangeable."""
@@ -30,27 +30,27 @@ NEW_LINKS = 2
 """Number of links of the folder of a cgroup without children."""
 
 
-class Spares:
+class CgroupPool:
     """The pool of one node."""
 
     def __init__(self) -> None:
-        self._settings: Dict[str, Settings] = {}
+        self._settings_of: Dict[str, Settings] = {}
         self._kept: Dict[Settings, List[str]] = {}
         self._size = 0
         self._entered: List[str] = []
         """Cgroups that a process entered after their launch had ended."""
 
-    def made(self, path: str, settings: Settings) -> None:
+    def register(self, path: str, settings: Settings) -> None:
         """Record a new cgroup with its settings."""
-        self._settings[path] = settings
+        self._settings_of[path] = settings
 
     def knows(self, path: str) -> bool:
         """Return whether the cgroup may be kept."""
-        return path in self._settings
+        return path in self._settings_of
 
     def forget(self, path: str) -> None:
         """Forget a cgroup that is removed with its launch."""
-        self._settings.pop(path, None)
+        self._settings_of.pop(path, None)
 
     def take(self, path: str, settings: Settings) -> bool:
         """Rename a kept cgroup to `path`. Returns False if there is none."""
@@ -61,18 +61,18 @@ class Spares:
             if not renamed(before, path):
                 continue
             if _is_empty(path):
-                self._settings[path] = settings
+                self._settings_of[path] = settings
                 return True
             renamed(path, before)  # A process that entered it late stays there alone.
             self._entered.append(before)
         return False
 
-    def keep(self, path: str, used: Usage) -> bool:
+    def keep(self, path: str, used: CgroupUsage) -> bool:
         """Take back the cgroup of an ended launch if it is as good as new.
 
         No process may run in it. `used` is the usage in it. Returns whether it was taken.
         """
-        settings = self._settings.pop(path, None)
+        settings = self._settings_of.pop(path, None)
         if settings is None or self._size >= MOST or not _is_as_new(path, used):
             return False
         self._kept.setdefault(settings, []).append(path)
@@ -108,7 +108,7 @@ def _is_empty(path: str) -> bool:
         return False
 
 
-def _is_as_new(path: str, used: Usage) -> bool:
+def _is_as_new(path: str, used: CgroupUsage) -> bool:
     """Reset the counters of the cgroup. Return False if the kernel did not allow it."""
     try:
         return _reset_memory(path, used) and _reset_cpu(path)
@@ -116,7 +116,7 @@ def _is_as_new(path: str, used: Usage) -> bool:
         return False
 
 
-def _reset_memory(path: str, used: Usage) -> bool:
+def _reset_memory(path: str, used: CgroupUsage) -> bool:
     if not has(path, "memory.usage_in_bytes"):
         return True  # the cgroup of another controller
     if used.oom_kills or used.left_mem_bytes > CHARGED_BYTES:

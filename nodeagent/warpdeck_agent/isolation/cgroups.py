@@ -52,12 +52,12 @@ def _candidates(mounts: str, membership: str) -> Iterator[Tuple[int, str, Frozen
     own = dict(_memberships(membership))
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
-        fields, words = left.split(), right.split()
-        if len(fields) < 6 or len(words) < 3 or words[0] not in ("cgroup", "cgroup2"):
+        fields, filesystem = left.split(), right.split()
+        if len(fields) < 6 or len(filesystem) < 3 or filesystem[0] not in ("cgroup", "cgroup2"):
             continue
         root, mount = fields[3], fields[4]
-        options = words[2].split(",")
-        if words[0] == "cgroup2":
+        options = filesystem[2].split(",")
+        if filesystem[0] == "cgroup2":
             path = _below(mount, root, own.get("", "/"))
             yield 2, path, frozenset(text(os.path.join(path, "cgroup.controllers")).split())
             continue
@@ -102,11 +102,11 @@ def _prepare(candidate: Tuple[int, str, FrozenSet[str]], name: str) -> Optional[
 
 
 def _prepare_unified(own: str, base: str, controllers: FrozenSet[str]) -> Hierarchy:
-    handed = [each for each in CONTROLLERS if each in controllers and _hand_down(own, base, each)]
-    return Hierarchy(2, base, frozenset(handed))
+    enabled = [each for each in CONTROLLERS if each in controllers and _enable_for_jobs(own, base, each)]
+    return Hierarchy(2, base, frozenset(enabled))
 
 
-def _hand_down(own: str, base: str, controller: str) -> bool:
+def _enable_for_jobs(own: str, base: str, controller: str) -> bool:
     """Enable the controller for the cgroups of jobs. Returns False if that is not possible."""
     try:
         if controller not in text(os.path.join(base, "cgroup.controllers")).split():

@@ -29,14 +29,14 @@ class CpuTable:
         cores = [cpu for index, cpu in enumerate(order) if index == 0 or _core(system, cpu) == cpu]
         first = order.index(cores[start % len(cores)])
         self._order = order[first:] + order[:first]
-        self._held: Dict[str, Cpus] = {}
+        self._taken: Dict[str, Cpus] = {}
 
     def take(self, name: str, count: int) -> Cpus:
         """Return CPUs for a launch, reserved until `release`.
 
         Returns () if it gets the whole node, or cannot be pinned.
         """
-        taken = {cpu for cpus in self._held.values() for cpu in cpus}
+        taken = {cpu for cpus in self._taken.values() for cpu in cpus}
         free = [cpu for cpu in self._order if cpu not in taken]
         if not 0 < count < len(self._order) or count > len(free):
             return ()
@@ -45,23 +45,23 @@ class CpuTable:
             nodes.setdefault(self._node_of.get(cpu, 0), []).append(cpu)
         fitting = [cpus for cpus in nodes.values() if len(cpus) >= count]
         chosen = min(fitting, key=len) if fitting else free
-        return self.hold(name, tuple(sorted(chosen[:count])))
+        return self.record(name, tuple(sorted(chosen[:count])))
 
-    def hold(self, name: str, cpus: Cpus) -> Cpus:
+    def record(self, name: str, cpus: Cpus) -> Cpus:
         """Record the CPUs of a launch that an earlier agent started."""
         if cpus:
-            self._held[name] = cpus
+            self._taken[name] = cpus
         return cpus
 
     def release(self, name: str) -> None:
         """Free the CPUs of an ended launch."""
-        self._held.pop(name, None)
+        self._taken.pop(name, None)
 
 
-def parse_list(words: str) -> List[int]:
+def parse_list(ranges: str) -> List[int]:
     """Parse the kernel's list format: "0-3,8" -> [0, 1, 2, 3, 8]."""
     found: List[int] = []
-    for part in words.split(","):
+    for part in ranges.split(","):
         first, _, last = part.strip().partition("-")
         if first.isdecimal():
             found += range(int(first), int(last or first) + 1)

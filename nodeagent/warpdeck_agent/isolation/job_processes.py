@@ -22,11 +22,11 @@ from warpdeck_agent.linux.procfs import content, table, text
 
 from . import launch_cgroups
 
-MARK, SECRET = "WARPDECK_JOB", "WARPDECK_TOKEN"
+JOB_VARIABLE, TOKEN_VARIABLE = "WARPDECK_JOB", "WARPDECK_TOKEN"
 DEAF = "WARPDECK_DEAF"
 """A variable of processes that only wait for another process, which gets the job's signals itself."""
 FOR_ALL = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
-LOOKS, LOOK_S = 5, 0.002
+EXECVE_CHECKS, EXECVE_CHECK_S = 5, 0.002
 """Number and interval of checks of a process with an empty environment. The environment is empty for a moment
 while the kernel replaces one program by another.
 """
@@ -40,7 +40,7 @@ MAX_DIGITS = 9
 """The most digits of a step number or a rank."""
 
 
-class Mark(NamedTuple):
+class JobTag(NamedTuple):
     """The job tag that identifies the processes of a launch.
 
     `launch`: "12.0@5f3a...", see launch_name. `secret`: the launch's own, "" for one that was started without
@@ -53,7 +53,7 @@ class Mark(NamedTuple):
 
     def variables(self) -> Dict[str, str]:
         """Return the part of the job tag that is in the processes' environment."""
-        return {MARK: self.launch, SECRET: self.secret}
+        return {JOB_VARIABLE: self.launch, TOKEN_VARIABLE: self.secret}
 
 
 def launch_name(job_id: int, restarts: int, *, agent: str) -> str:
@@ -61,23 +61,23 @@ def launch_name(job_id: int, restarts: int, *, agent: str) -> str:
     return f"{job_id}.{restarts}@{agent}"
 
 
-def mark_of(pid: int) -> Optional[Mark]:
+def job_tag_of(pid: int) -> Optional[JobTag]:
     """Return the job tag of a process, of any agent.
 
     Returns None if it has none, or if its environment cannot be read.
     """
-    return mark_in(_environ(pid) or b"", pid)
+    return job_tag_in(_environ(pid) or b"", pid)
 
 
-def mark_in(environ: bytes, pid: int) -> Optional[Mark]:
+def job_tag_in(environ: bytes, pid: int) -> Optional[JobTag]:
     """Return the job tag of the process `pid` with that environment, or None."""
-    launch = value(environ, MARK)
-    return Mark(launch, value(environ, SECRET), user_of(pid)) if launch else None
+    launch = value_in(environ, JOB_VARIABLE)
+    return JobTag(launch, value_in(environ, TOKEN_VARIABLE), user_of(pid)) if launch else None
 
 
-def carries(environ: bytes, pid: int, mark: Mark) -> bool:
+def has_job_tag(environ: bytes, pid: int, tag: JobTag) -> bool:
     """Return whether the process with that environment has this job tag."""
-    return value(environ, MARK) == mark.launch and mark_in(environ, pid) == mark
+    return value_in(environ, JOB_VARIABLE) == tag.launch and job_tag_in(environ, pid) == tag
 
 
 def variable(pid: int, name: str) -> str:
@@ -85,16 +85,16 @@ def variable(pid: int, name: str) -> str:
 
     Returns "" if it is not set, or if the environment cannot be read.
     """
-    return value(_environ(pid) or b"", name)
+    return value_in(_environ(pid) or b"", name)
 
 
-def numbered(pid: int, name: str) -> str:
+def numeric_variable(pid: int, name: str) -> str:
     """Return a variable whose value is a number, as text.
 
     Returns "" for any other value, because users choose the environment.
     """
-    words = variable(pid, name)
-    return words if words.isdecimal() and len(words) <= MAX_DIGITS else ""
+    digits = variable(pid, name)
+    return digits if digits.isdecimal() and len(digits) <= MAX_DIGITS else ""
 
 
 def _environ(pid: int) -> Optional[bytes]:
@@ -102,7 +102,7 @@ def _environ(pid: int) -> Optional[bytes]:
     return content(f"/proc/{pid}/environ", most_bytes=MAX_ENVIRON_BYTES)
 
 
-def value(environ: bytes, name: str) -> str:
+def value_in(environ: bytes, name: str) -> str:
     """Return a variable of an environment in the kernel's format, "" if it is not set.
 
     It uses bytes.find, because all environments of the machine are searched in every second in which jobs
@@ -117,22 +117,22 @@ def value(environ: bytes, name: str) -> str:
     return environ[begin : end if end >= 0 else len(environ)].decode("ascii", "replace")
 
 
-def marked() -> Dict[Mark, List[int]]:
+def pids_by_job_tag() -> Dict[JobTag, List[int]]:
     """Return the pids of all launches' processes by job tag, with one walk over /proc.
 
     Processes that are in the middle of an execve are checked again. May sleep LOOKS * LOOK_S seconds.
     """
-    found: Dict[Mark, List[int]] = {}
+    found: Dict[JobTag, List[int]] = {}
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    for look in range(LOOKS):
-        if look:
-            time.sleep(LOOK_S)
+    for check in range(EXECVE_CHECKS):
+        if check:
+            time.sleep(EXECVE_CHECK_S)
         unclear = []
         for pid in pids:
             environ = _environ(pid)
-            mark = mark_in(environ or b"", pid)
-            if mark is not None:
-                found.setdefault(mark, []).append(pid)
+            tag = job_tag_in(environ or b"", pid)
+            if tag is not None:
+                found.setdefault(tag, []).append(pid)
             elif environ == b"" and _may_get_one(pid):
                 unclear.append(pid)
         pids = unclear
@@ -150,7 +150,7 @@ def _may_get_one(pid: int) -> bool:
     return bool(fields) and fields[0] not in "ZX" and not int(fields[6]) & _PF_KTHREAD
 
 
-def job_of(pid: int, jobs: Mapping[Mark, int]) -> int:
+def job_of(pid: int, jobs: Mapping[JobTag, int]) -> int:
     """Return the job in `jobs` to which a process belongs, 0 if none.
 
     The job tag of the process decides, or else the job tag of its nearest ancestor with a known one.
@@ -158,9 +158,9 @@ def job_of(pid: int, jobs: Mapping[Mark, int]) -> int:
     for _ in range(MAX_PARENTS):
         if pid <= 1:
             return 0
-        mark = mark_of(pid)
-        if mark is not None and mark in jobs:
-            return jobs[mark]
+        tag = job_tag_of(pid)
+        if tag is not None and tag in jobs:
+            return jobs[tag]
         pid = parent_of(pid)
     return 0
 
@@ -195,7 +195,7 @@ def resident_bytes(pid: int) -> int:
     return int(fields[21]) * _PAGE_BYTES if len(fields) > 21 else 0
 
 
-def runs(comm: str) -> bool:
+def is_running(comm: str) -> bool:
     """Return whether a process of that name runs on this machine."""
     return any(text(f"/proc/{name}/comm") == comm for name in os.listdir("/proc") if name.isdigit())
 
@@ -225,27 +225,27 @@ def send(pids: Iterable[int], number: int) -> int:
 
     Processes with the variable DEAF are skipped, except for the signals in FOR_ALL.
     """
-    taken = 0
+    received = 0
     for pid in pids:
         if pid == os.getpid() or (number not in FOR_ALL and variable(pid, DEAF)):
             continue
         try:
             os.kill(pid, number)
-            taken += 1
+            received += 1
         except (ProcessLookupError, PermissionError):
             continue
-    return taken
+    return received
 
 
-def sweep(mark: Mark, held: Sequence[str], known: Optional[Dict[Mark, List[int]]] = None) -> int:
+def sweep(tag: JobTag, groups: Sequence[str], known: Optional[Dict[JobTag, List[int]]] = None) -> int:
     """Kill all remaining processes of an ended launch and return their number.
 
     The number is above zero if its cgroups had to be killed; those cannot be reused for another launch.
     `known` is the result of a walk that was made for several launches.
     """
-    left = set((known if known is not None else marked()).get(mark, ()))
-    grouped = launch_cgroups.pids(held)
+    left = set((known if known is not None else pids_by_job_tag()).get(tag, ()))
+    grouped = launch_cgroups.pids(groups)
     if grouped:
         left.update(grouped)
-        launch_cgroups.kill(held)
+        launch_cgroups.kill(groups)
     return max(len(grouped), send(sorted(left), signal.SIGKILL))

@@ -58,7 +58,7 @@ NO_GROUPS_BELOW = 2
 """Number of links of the folder of a cgroup without children."""
 
 
-class Usage(NamedTuple):
+class CgroupUsage(NamedTuple):
     """The usage of a launch; zeros where the kernel does not report a value.
 
     `oom_kills`: number of processes killed for lack of memory. If it is 0, the limit is not read. The peak
@@ -163,12 +163,12 @@ _FILES: Dict[str, FrozenSet[str]] = {}
 """File names by parent folder: all cgroups of a hierarchy have the same files, except its root."""
 
 
-def usage(groups: Sequence[str]) -> Usage:
+def usage(groups: Sequence[str]) -> CgroupUsage:
     """Return the usage that the kernel has counted.
 
     It reads only existing files, because it is called at every end.
     """
-    cpu, memory = CpuTime(), Usage()
+    cpu, memory = CpuTime(), CgroupUsage()
     for group in groups:
         files = _files(group)
         if "cgroup.controllers" in files:  # v2
@@ -213,7 +213,7 @@ def _cpu_v1(group: str) -> CpuTime:
     )
 
 
-def _memory(group: str, names: MemoryFiles) -> Usage:
+def _memory(group: str, names: MemoryFiles) -> CgroupUsage:
     """Read the memory controller's values. v2 has no peak before Linux 5.19.
 
     The limit is only read if a process was killed.
@@ -224,9 +224,9 @@ def _memory(group: str, names: MemoryFiles) -> Usage:
     oom_kills = _oom_kills(group, names)
     if not oom_kills:
         kept_bytes = _file_bytes(group) if now_bytes >= FEW_BYTES else 0
-        return Usage(max(0, peak_bytes - kept_bytes), left_mem_bytes=now_bytes)
+        return CgroupUsage(max(0, peak_bytes - kept_bytes), left_mem_bytes=now_bytes)
     limit_bytes = number(piece(f"{group}/{names.limit}"))
-    return Usage(
+    return CgroupUsage(
         peak_mem_bytes=peak_bytes,
         oom_kills=oom_kills,
         limit_bytes=limit_bytes if limit_bytes < NO_LIMIT_BYTES else 0,
@@ -262,9 +262,9 @@ def remove_whole(groups: Sequence[str]) -> bool:
     return all(gone)
 
 
-def _written(path: str, words: str) -> bool:
+def _written(path: str, value: str) -> bool:
     try:
-        write(path, words)
+        write(path, value)
     except OSError:
         return False
     return True

@@ -26,20 +26,20 @@ from warpdeck_agent.linux.system_calls import adopt_orphans
 
 from . import job_processes
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 YOUNG_S = 4.0
 """A child of the agent that is younger than this, in seconds, may be one of its own helpers that has not
 begun yet.
 """
-BURY_S = 2.0
+REAP_S = 2.0
 """Time in seconds after which a dead child is reaped. A process of ours is reaped at once by the code that
 started it.
 """
-HUNT_S = 0.3
+SWEEP_S = 0.3
 """How long one sweep chases processes that fork faster than they are found, in seconds. The caller repeats
 the sweep.
 """
-QUIET_LOOKS = 2
+QUIET_SEARCHES = 2
 """Number of consecutive searches without a new process. The kernel's list of children may omit one while
 others exit.
 """
@@ -48,7 +48,7 @@ MANY = 64
 TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
-class Child(NamedTuple):
+class AgentChild(NamedTuple):
     """A child of the agent or of the supervisor."""
 
     pid: int
@@ -61,7 +61,7 @@ class Child(NamedTuple):
 class Orphans:
     """The watcher of orphaned processes.
 
-    `busy` returns the uids with a running launch, `marks` the job tags of all launches, `begins` whether any
+    `busy` returns the uids with a running launch, `job_tags` the job tags of all launches, `begins` whether any
     launch is just beginning and is not among them yet, and `helpers` the pids of our long-running helpers
     that run as a user. All are called from threads. `supervisor` returns the supervisor's pid.
     """
@@ -71,18 +71,18 @@ class Orphans:
         identity: str,
         busy: Callable[[], Collection[int]],
         *,
-        marks: Callable[[], Container[job_processes.Mark]],
+        job_tags: Callable[[], Container[job_processes.JobTag]],
         supervisor: Callable[[], int],
         begins: Callable[[], bool],
         helpers: Callable[[], Container[int]] = frozenset,
     ) -> None:
         self._busy = busy
-        self._marks = marks
+        self._job_tags = job_tags
         self._supervisor = supervisor
         self._begins = begins
         self._helpers = helpers
         self._ended: Dict[int, float] = {}
-        self._says_own = bool(job_processes.variable(os.getpid(), OWN))
+        self._has_own_variable = bool(job_processes.variable(os.getpid(), OWN))
         os.environ[OWN] = os.environ[SUBREAPER] = identity
         adopt_orphans()
 
@@ -90,19 +90,19 @@ class Orphans:
         """End strays and reap dead children, forever."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             children = await loop.run_in_executor(None, _children, os.getpid())
-            self._bury([child.pid for child in children if child.ended])
+            self._reap([child.pid for child in children if child.ended])
             await loop.run_in_executor(None, self._end_idle)
 
     def _end_idle(self) -> None:
         job_processes.send([each.pid for each in self._strays()], signal.SIGKILL)
 
-    def _bury(self, ended: List[int]) -> None:
+    def _reap(self, ended: List[int]) -> None:
         now = time.monotonic()
         self._ended = {pid: self._ended.get(pid, now) for pid in ended}
         for pid, since in self._ended.items():
-            if now - since > BURY_S:
+            if now - since > REAP_S:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
 
@@ -112,7 +112,7 @@ class Orphans:
             return []
         return [each.pid for each in self._strays() if each.uid == uid]
 
-    def _strays(self) -> List[Child]:
+    def _strays(self) -> List[AgentChild]:
         found = []
         for parent in (os.getpid(), self._supervisor()):
             for child in _children(parent) if parent else ():
@@ -121,22 +121,26 @@ class Orphans:
                     found.append(child)
         return found
 
-    def _is_stray(self, child: Child, environ: bytes) -> bool:
+    def _is_stray(self, child: AgentChild, environ: bytes) -> bool:
         """Return whether a child belongs to no launch and is not ours.
 
         A process with an empty environment may be in the middle of an execve, as a launch's first process is.
         Whether any launch is beginning is checked last, so that a launch that began meanwhile is not taken
         for a stray.
         """
-        if self._is_launchs(child, environ):
+        if self._belongs_to_launch(child, environ):
             return False
-        if job_processes.value(environ, OWN) and not self._only_says_own(child):
+        if job_processes.value_in(environ, OWN) and not self._only_claims_to_be_ours(child):
             return False
-        if child.parent == os.getpid() and child.age_s < YOUNG_S and not self._is_no_helper(child, environ):
+        if (
+            child.parent == os.getpid()
+            and child.age_s < YOUNG_S
+            and not self._cannot_be_helper(child, environ)
+        ):
             return False
         return bool(environ or not self._begins()) and child.uid not in self._busy()
 
-    def _only_says_own(self, child: Child) -> bool:
+    def _only_claims_to_be_ours(self, child: AgentChild) -> bool:
         """Return whether a process runs as a user with our variable but is not one of ours.
 
         Our processes that run as a user are young, or known as helpers.
@@ -145,73 +149,77 @@ class Orphans:
             return False
         return child.pid not in self._helpers()
 
-    def _is_launchs(self, child: Child, environ: bytes) -> bool:
+    def _belongs_to_launch(self, child: AgentChild, environ: bytes) -> bool:
         """Return whether it has the job tag of a launch, or any job tag while a launch is beginning."""
-        if not job_processes.value(environ, job_processes.MARK):
+        if not job_processes.value_in(environ, job_processes.JOB_VARIABLE):
             return False
-        return self._begins() or job_processes.mark_in(environ, child.pid) in self._marks()
+        return self._begins() or job_processes.job_tag_in(environ, child.pid) in self._job_tags()
 
-    def _is_no_helper(self, child: Child, environ: bytes) -> bool:
+    def _cannot_be_helper(self, child: AgentChild, environ: bytes) -> bool:
         """Return whether it cannot be a process that the agent started for itself.
 
         If the agent itself has the variable OWN, its processes have it from the start.
         """
-        if not self._says_own or self._begins():
+        if not self._has_own_variable or self._begins():
             return False
         return bool(environ) or _stays_empty(child.pid)
 
-    def sweep(self, mark: job_processes.Mark, known: Collection[int]) -> int:
+    def sweep(self, tag: job_processes.JobTag, known: Collection[int]) -> int:
         """Kill all processes of an ended launch and return their number.
 
         These are `known`, which have its job tag, and the user's strays, each with all its descendants. The
         caller checks again. Blocks for little more than HUNT_S.
         """
-        deadline = time.monotonic() + HUNT_S
+        deadline = time.monotonic() + SWEEP_S
         found: Set[int] = set()
         dead: Set[int] = set()
         left: Collection[int] = known
-        quiet = 0
-        while quiet < QUIET_LOOKS and time.monotonic() < deadline:
-            children, is_clear = self._stop_children(mark, dead)
+        empty_searches = 0
+        while empty_searches < QUIET_SEARCHES and time.monotonic() < deadline:
+            children, is_complete = self._stop_children(tag, dead)
             new = _tree({*children, *left}) - found - {os.getpid(), self._supervisor()}
             job_processes.send(new, signal.SIGSTOP)
             found |= new
             if len(found) > MANY:
-                _forbid_forks(found, mark.uid)
-            is_quiet = is_clear and not new
-            left = set(job_processes.marked().get(mark, ())) - found if is_quiet and not quiet else ()
-            quiet = quiet + 1 if is_quiet and not left else 0
+                _forbid_forks(found, tag.uid)
+            found_nothing = is_complete and not new
+            left = (
+                set(job_processes.pids_by_job_tag().get(tag, ())) - found
+                if found_nothing and not empty_searches
+                else ()
+            )
+            empty_searches = empty_searches + 1 if found_nothing and not left else 0
         job_processes.send(sorted(found), signal.SIGKILL)
-        return max(len(found), int(not quiet))
+        return max(len(found), int(not empty_searches))
 
-    def _stop_children(self, mark: job_processes.Mark, dead: Set[int]) -> Tuple[Set[int], bool]:
+    def _stop_children(self, tag: job_processes.JobTag, dead: Set[int]) -> Tuple[Set[int], bool]:
         """Stop the children that belong to the launch, or are strays of its user, each as soon as it is seen.
 
         A process of a chain lives only a tenth of a millisecond. Returns the stopped pids, and False if a
         process that is not in `dead` had ended before its owner was clear.
         """
-        found, ended, supervisor, uid = set(), set(), self._supervisor(), mark.uid
+        found, ended, supervisor, uid = set(), set(), self._supervisor(), tag.uid
         for parent in (os.getpid(), supervisor):
             for pid in _pids_below(parent) if parent else ():
                 environ = content(f"/proc/{pid}/environ", most_bytes=job_processes.MAX_ENVIRON_BYTES) or b""
                 child = None
-                is_marked = job_processes.carries(environ, pid, mark)
-                if not is_marked:
+                has_tag = job_processes.has_job_tag(environ, pid, tag)
+                if not has_tag:
                     child = _child(pid)
                     if child is None or (child.ended and child.uid == uid):
                         ended.add(pid)
-                if is_marked or (child is not None and self._is_stray_of(child, environ, uid)):
-                    _stop(pid, spare=supervisor)
+                if has_tag or (child is not None and self._is_stray_of(child, environ, uid)):
+                    _stop(pid, except_group=supervisor)
                     found.add(pid)
-        is_clear = ended <= dead or uid in self._busy()
+        is_complete = ended <= dead or uid in self._busy()
         dead |= ended
-        return found, is_clear
+        return found, is_complete
 
-    def _is_stray_of(self, child: Child, environ: bytes, uid: int) -> bool:
+    def _is_stray_of(self, child: AgentChild, environ: bytes, uid: int) -> bool:
         return child.uid == uid and not child.ended and self._is_stray(child, environ)
 
 
-def _stop(pid: int, *, spare: int) -> None:
+def _stop(pid: int, *, except_group: int) -> None:
     """Stop a process and kill its process group.
 
     This also ends a process that it has just forked as part of a chain.
@@ -219,7 +227,7 @@ def _stop(pid: int, *, spare: int) -> None:
     fields = job_processes.stat_fields(pid)
     group = int(fields[2]) if len(fields) > 2 else 0
     job_processes.send([pid], signal.SIGSTOP)
-    if group > 1 and group not in (os.getpgrp(), spare):
+    if group > 1 and group not in (os.getpgrp(), except_group):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
 
@@ -244,8 +252,8 @@ def _tree(roots: Collection[int]) -> Set[int]:
 
 def _stays_empty(pid: int) -> bool:
     """Return whether a process lives with an empty environment and is not in the middle of an execve."""
-    for _ in range(job_processes.LOOKS):
-        time.sleep(job_processes.LOOK_S)
+    for _ in range(job_processes.EXECVE_CHECKS):
+        time.sleep(job_processes.EXECVE_CHECK_S)
         if content(f"/proc/{pid}/environ", most_bytes=1):
             return False
     return job_processes.stat_fields(pid)[:1] not in ([], ["Z"], ["X"])
@@ -264,16 +272,16 @@ def _pids_below(pid: int) -> List[int]:
     ]
 
 
-def _children(parent: int) -> List[Child]:
+def _children(parent: int) -> List[AgentChild]:
     return [child for child in map(_child, _pids_below(parent)) if child is not None]
 
 
-def _child(pid: int) -> Optional[Child]:
+def _child(pid: int) -> Optional[AgentChild]:
     fields = job_processes.stat_fields(pid)
     if len(fields) <= 19:
         return None
     uptime_s = float((text("/proc/uptime").split() or ["0"])[0])
-    return Child(
+    return AgentChild(
         pid,
         parent=int(fields[1]),
         uid=number(table(f"/proc/{pid}/status").get("Uid", "")),

@@ -157,8 +157,8 @@ def _leave_mounts() -> None:
 
 
 def _mount(source: str, target: str, flags: int) -> None:
-    words = [source.encode(), os.fsencode(target), None, ctypes.c_ulong(flags), None]
-    _check(_LIBC.mount(*words), target)
+    arguments = [source.encode(), os.fsencode(target), None, ctypes.c_ulong(flags), None]
+    _check(_LIBC.mount(*arguments), target)
 
 
 def _check(result: int, what: str) -> None:

@@ -9,15 +9,15 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from warpdeck_agent.isolation import job_processes, launch_cgroups
 from warpdeck_agent.linux.cpu_time import CpuTime, sum_of
-from warpdeck_agent.metrics.metering import Meter
+from warpdeck_agent.metrics.metering import UsageMeter
 from warpdeck_agent.storage.spool import Folder, LaunchFolder, Meta
-from warpdeck_agent.tasks.pmi_exchange import Exchange
+from warpdeck_agent.tasks.pmi_exchange import PmiExchange
 from warpdeck_agent.tasks.task import RANK_VARIABLE, STEP_VARIABLE, Task
 from warpdeck_agent.wire.messages import JobReport, Key
 from warpdeck_agent.wire.steps import StepReport, TaskEnded
 
 from .launch_processes import LaunchProcesses
-from .launch_usage import LaunchUsage, ProcessUsage, spreads
+from .launch_usage import LaunchUsage, ProcessUsage, per_task_minmax
 from .step_containment import StepContainment
 from .time_limit import TimeLimit
 
@@ -58,9 +58,9 @@ class LocalLaunch:
         self.meta = meta
         self.phase = "running"
         self.end = LaunchEnd()
-        self.usage = LaunchUsage(Meter(begin_unix=meta.started_at, share_pct=meta.gpu_share_pct))
+        self.usage = LaunchUsage(UsageMeter(begin_unix=meta.started_at, share_pct=meta.gpu_share_pct))
         self.processes = LaunchProcesses(folder, meta, self.tasks, agent=agent)
-        self.steps: Dict[int, Step] = {}
+        self.steps: Dict[int, LocalStep] = {}
         self.limit: Optional[TimeLimit] = None
         self.resources_free = False
         """Whether nothing of the launch is left on the node, so that another launch may take its
@@ -146,7 +146,7 @@ class StepProgress:
     """Whether the step was told to end, so that ends of its ranks are expected."""
 
 
-class Step:
+class LocalStep:
     """A step's share of this node."""
 
     def __init__(
@@ -161,11 +161,11 @@ class Step:
         self.begin_unix = begin_unix
         self.tasks: Dict[int, Task] = {}
         self.containment = StepContainment(launch.meta.hold)
-        self.usage = ProcessUsage(Meter(begin_unix=begin_unix, share_pct=launch.meta.gpu_share_pct))
+        self.usage = ProcessUsage(UsageMeter(begin_unix=begin_unix, share_pct=launch.meta.gpu_share_pct))
         """CPU time is that of the running step. Its tasks know their CPU time only at the end."""
         self.progress = StepProgress()
         self.failure = StepFailure()
-        self.exchange: Optional[Exchange] = None
+        self.exchange: Optional[PmiExchange] = None
 
     @property
     def is_done(self) -> bool:
@@ -218,7 +218,7 @@ class Step:
             ends=ends,
             cpu_seconds=cpu.total_s,
             system_s=cpu.system_s,
-            spreads=spreads(self.tasks) if over else [],
+            spreads=per_task_minmax(self.tasks) if over else [],
             peak_mem_bytes=usage.peak_mem_bytes if over else 0,
             gpu=usage.meter.usage() if over else None,
             curve=usage.meter.curve() if over and curve else None,
@@ -236,10 +236,10 @@ class Step:
         """Return the pids of the step's processes by rank, with -1 for processes without one."""
         supervisors = self.launch.processes.step_supervisors()
         found: Dict[int, List[int]] = {}
-        for pid in job_processes.marked().get(self.launch.processes.tag, ()):
+        for pid in job_processes.pids_by_job_tag().get(self.launch.processes.tag, ()):
             if pid in supervisors or job_processes.variable(pid, STEP_VARIABLE) != str(self.number):
                 continue
-            rank = job_processes.numbered(pid, RANK_VARIABLE)
+            rank = job_processes.numeric_variable(pid, RANK_VARIABLE)
             found.setdefault(int(rank) if rank else -1, []).append(pid)
         return found
 

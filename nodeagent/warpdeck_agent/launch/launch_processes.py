@@ -16,7 +16,7 @@ class LaunchProcesses:
         self, folder: LaunchFolder, meta: Meta, tasks: Callable[[], Iterable[Task]], *, agent: str
     ) -> None:
         name = job_processes.launch_name(meta.job_id, meta.restarts, agent=agent)
-        self.tag = job_processes.Mark(name, meta.token, meta.uid)
+        self.tag = job_processes.JobTag(name, meta.token, meta.uid)
         self.may_have_ungrouped = False
         """For a "hold" launch, which has no process of its own: whether tasks of steps may have begun outside
         of its cgroups.
@@ -56,7 +56,7 @@ class LaunchProcesses:
         The result omits the processes that must report an end (the terminal's host and the supervisors of
         steps) and the processes that have a connection to the controller.
         """
-        found = set(job_processes.marked().get(self.tag, ()))
+        found = set(job_processes.pids_by_job_tag().get(self.tag, ()))
         found.update(launch_cgroups.pids(self._meta.hold.groups))
         if self._meta.pty:
             found.discard(self._folder.pid())
@@ -68,7 +68,7 @@ class LaunchProcesses:
 
         Needed because the kernel reuses pids.
         """
-        return job_processes.mark_of(pid) == self.tag or pid in launch_cgroups.pids(self._meta.hold.groups)
+        return job_processes.job_tag_of(pid) == self.tag or pid in launch_cgroups.pids(self._meta.hold.groups)
 
     def first_is_alive(self) -> bool:
         """Return whether the launch's first process exists."""

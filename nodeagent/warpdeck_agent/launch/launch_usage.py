@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping
 
-from warpdeck_agent.isolation.launch_cgroups import Usage
+from warpdeck_agent.isolation.launch_cgroups import CgroupUsage
 from warpdeck_agent.linux.cpu_time import CpuTime, sum_of
-from warpdeck_agent.metrics.metering import Meter
+from warpdeck_agent.metrics.metering import UsageMeter
 from warpdeck_agent.tasks.task import Task
 from warpdeck_agent.wire.messages import OwnUse
 from warpdeck_agent.wire.watch import Spread
@@ -15,7 +15,7 @@ from warpdeck_agent.wire.watch import Spread
 class ProcessUsage:
     """The usage of some processes: CPU time, peak memory, and the meter of their usage over time."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: UsageMeter) -> None:
         self.meter = meter
         self.cpu = CpuTime()
         self.peak_mem_bytes = 0
@@ -33,7 +33,7 @@ class ProcessUsage:
 class LaunchUsage(ProcessUsage):
     """The usage of a launch, and the part of it outside of its steps."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: UsageMeter) -> None:
         super().__init__(meter)
         self.had_steps = False
         self._own_cpu = CpuTime()
@@ -62,28 +62,28 @@ class LaunchUsage(ProcessUsage):
         """Add the CPU time of a step that has ended."""
         self._steps_cpu = sum_of((self._steps_cpu, cpu))
 
-    def note_cgroups(self, used: Usage) -> None:
+    def note_cgroups(self, used: CgroupUsage) -> None:
         """Record the usage that the kernel has counted in the launch's cgroups."""
         self.note_memory(used.peak_mem_bytes)
         self.cpu = max(self.cpu, used.cpu, sum_of((self._own_cpu, self._steps_cpu)))
 
 
-def spreads(tasks: Mapping[int, Task]) -> List[Spread]:
+def per_task_minmax(tasks: Mapping[int, Task]) -> List[Spread]:
     """Return the distributions of a step's usage over its ended tasks on this node.
 
     A quantity that is zero for all tasks was not measured, and is omitted.
     """
     moved = {rank: task.transferred() for rank, task in tasks.items()}
     found = (
-        _spread("cpu_s", {rank: task.cpu().total_s for rank, task in tasks.items()}),
-        _spread("mem_bytes", {rank: float(task.peak_mem_bytes) for rank, task in tasks.items()}),
-        _spread("read_bytes", {rank: float(each[0]) for rank, each in moved.items()}),
-        _spread("written_bytes", {rank: float(each[1]) for rank, each in moved.items()}),
+        _minmax("cpu_s", {rank: task.cpu().total_s for rank, task in tasks.items()}),
+        _minmax("mem_bytes", {rank: float(task.peak_mem_bytes) for rank, task in tasks.items()}),
+        _minmax("read_bytes", {rank: float(each[0]) for rank, each in moved.items()}),
+        _minmax("written_bytes", {rank: float(each[1]) for rank, each in moved.items()}),
     )
     return [each for each in found if each.most]
 
 
-def _spread(name: str, values: Dict[int, float]) -> Spread:
+def _minmax(name: str, values: Dict[int, float]) -> Spread:
     """Return sum, maximum and minimum of `values` by rank. Of equal values, the lowest rank is given."""
     if not values:
         return Spread(name)

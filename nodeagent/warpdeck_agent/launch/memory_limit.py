@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Callable, Iterable, List, Optional, Tuple
 
 from warpdeck_agent.isolation import job_processes
-from warpdeck_agent.isolation.job_processes import Mark
+from warpdeck_agent.isolation.job_processes import JobTag
 from warpdeck_agent.linux.procfs import number, table, text
 from warpdeck_agent.tasks.task import STEP_VARIABLE
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 """Interval in seconds between checks. A check costs 10 us for each process of the machine, and 10 us more for
 each of a watched job.
 """
@@ -27,13 +27,13 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedProcesses:
     """The processes with one job tag, or of one step among them.
 
     `over` is called once when the limit is exceeded, `used` at every check.
     """
 
-    mark: Mark
+    tag: JobTag
     limit_bytes: int
     runs: Callable[[], bool]
     used: Callable[[int], None]
@@ -46,10 +46,10 @@ class MemoryWatch:
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
-        self._watched: List[Watched] = []
+        self._watched: List[WatchedProcesses] = []
         self._task: Optional[asyncio.Task[None]] = None
 
-    def add(self, watched: Watched) -> None:
+    def add(self, watched: WatchedProcesses) -> None:
         """Start to watch."""
         self._watched.append(watched)
         if self._task is None or self._task.done():
@@ -58,7 +58,7 @@ class MemoryWatch:
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         while self._watched:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             self._watched = [each for each in self._watched if each.runs()]
             found = await loop.run_in_executor(self._pool, _measure, list(self._watched))
             for each, mem_bytes, is_over in found:
@@ -68,12 +68,12 @@ class MemoryWatch:
                     each.over(mem_bytes)
 
 
-def _measure(watched: List[Watched]) -> List[Tuple[Watched, int, bool]]:
+def _measure(watched: List[WatchedProcesses]) -> List[Tuple[WatchedProcesses, int, bool]]:
     """Return (watched, bytes, whether that exceeds its limit) for each. Runs in a thread."""
-    known = job_processes.marked()
+    known = job_processes.pids_by_job_tag()
     found = []
     for each in watched:
-        pids = known.get(each.mark, [])
+        pids = known.get(each.tag, [])
         if each.step:
             pids = [pid for pid in pids if job_processes.variable(pid, STEP_VARIABLE) == each.step]
         mem_bytes = sum(map(_resident, pids))

@@ -23,12 +23,12 @@ from warpdeck_agent.users.accounts import as_user, group_of
 from warpdeck_agent.users.user_children import ChildFailed, UserChild, UserChildren
 
 from .launch import LocalLaunch
-from .termination_message import last_words
+from .termination_message import termination_message
 
 WRITE_S = 10.0
 """How long writing a line may take, in seconds. On a slower disk, the line is lost."""
 MAX_CHARS = 1000
-LAST_WORDS_S = 0.5
+MESSAGE_S = 0.5
 """How long the report of an end waits for its line, in seconds. A hanging disk must not hold a job's
 resources.
 """
@@ -58,7 +58,7 @@ class Notices:
         """Number of unwritten lines by user."""
         self._tasks: Set[asyncio.Task[None]] = set()
 
-    def say_why_it_ends(self, launch: LocalLaunch, *, cause: str = "") -> None:
+    def write_termination_message(self, launch: LocalLaunch, *, cause: str = "") -> None:
         """Write slurmstepd's line to the standard error of a batch script, once per job.
 
         It names `cause`, or else the job's cause.
@@ -67,28 +67,28 @@ class Notices:
             not launch.meta.script
             or launch.meta.pty
             or launch.end.termination_message is not None
-            or self._has_many(launch)
+            or self._has_too_many(launch)
         ):
             return
-        line = last_words(
+        line = termination_message(
             launch.meta.job_id, launch.meta.node, cause=cause or launch.end.cause, at_unix=time.time()
         )
         launch.end.termination_message = self._begin(launch, line)
 
-    async def said_why(self, launch: LocalLaunch) -> None:
+    async def wait_for_termination_message(self, launch: LocalLaunch) -> None:
         """Wait until that line is written, for at most LAST_WORDS_S."""
         if launch.end.termination_message is not None:
-            await asyncio.wait([launch.end.termination_message], timeout=LAST_WORDS_S)
+            await asyncio.wait([launch.end.termination_message], timeout=MESSAGE_S)
 
-    def write(self, launch: LocalLaunch, words: str) -> None:
+    def write(self, launch: LocalLaunch, text: str) -> None:
         """Write a line if the job runs.
 
         If it cannot be written, it is lost here but stays in the job's history.
         """
-        if launch.phase == "running" and launch.meta.role != "hold" and not self._has_many(launch):
-            self._begin(launch, f"warpdeck: {visible_word(words[:MAX_CHARS])}")
+        if launch.phase == "running" and launch.meta.role != "hold" and not self._has_too_many(launch):
+            self._begin(launch, f"warpdeck: {visible_word(text[:MAX_CHARS])}")
 
-    def _has_many(self, launch: LocalLaunch) -> bool:
+    def _has_too_many(self, launch: LocalLaunch) -> bool:
         return self._waiting[launch.meta.uid] >= MAX_WAITING
 
     def _begin(self, launch: LocalLaunch, line: str) -> asyncio.Task[None]:

@@ -60,7 +60,7 @@ class Signals:
         """
         members = await self._members(launch)
         if launch.phase == "running":
-            job_processes.send(_meant(launch, members, number, whom=whom), number)
+            job_processes.send(_recipients(launch, members, number, whom=whom), number)
 
     async def warn(self, launch: LocalLaunch) -> None:
         """Send the signal that the job requested for before its time limit."""
@@ -68,14 +68,14 @@ class Signals:
         whom = BATCH if launch.meta.warn_batch_only and launch.meta.role == "batch" else WARNED
         if launch.phase == "running" and not launch.end.cause:
             job_processes.send(
-                _meant(launch, members, launch.meta.warn_signal, whom=whom), launch.meta.warn_signal
+                _recipients(launch, members, launch.meta.warn_signal, whom=whom), launch.meta.warn_signal
             )
 
     async def _members(self, launch: LocalLaunch) -> Tuple[int, ...]:
         return await asyncio.get_running_loop().run_in_executor(self._pool, launch.processes.pids)
 
 
-def _meant(launch: LocalLaunch, members: Tuple[int, ...], number: int, *, whom: str) -> Sequence[int]:
+def _recipients(launch: LocalLaunch, members: Tuple[int, ...], number: int, *, whom: str) -> Sequence[int]:
     """Return the processes for which a signal is meant: the batch shell, or the programs that it runs.
 
     A warning is for both. Slurm excludes all processes outside of steps. We include those of them that have a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List
 
 from warpdeck_agent.isolation import launch_cgroups
-from warpdeck_agent.isolation.hold import ContainmentHandle
+from warpdeck_agent.isolation.containment_handle import ContainmentHandle
 from warpdeck_agent.tasks.task import Task
 
 KILLED = ((0, 9), (137, 0))
@@ -15,22 +15,22 @@ KILLED = ((0, 9), (137, 0))
 class StepContainment:
     """The containment of one step, and whether its tasks ran out of memory."""
 
-    def __init__(self, hold: ContainmentHandle) -> None:
-        self.hold = hold
+    def __init__(self, handle: ContainmentHandle) -> None:
+        self.handle = handle
         self.exceeded_limit = False
         """Whether the agent found it over its memory limit, if the kernel does not enforce the limit."""
-        self._launch_groups = hold.groups
-        self._earlier_oom_kills = launch_cgroups.oom_kills(hold.groups)
+        self._launch_groups = handle.groups
+        self._earlier_oom_kills = launch_cgroups.oom_kills(handle.groups)
         """Number of out-of-memory kills in the launch before the step began."""
 
     @property
     def own_groups(self) -> List[str]:
         """The cgroups of the step that are not its launch's."""
-        return [group for group in self.hold.groups if group not in self._launch_groups]
+        return [group for group in self.handle.groups if group not in self._launch_groups]
 
-    def replace(self, hold: ContainmentHandle) -> None:
+    def replace(self, handle: ContainmentHandle) -> None:
         """Set the step's containment. None of its processes run yet, or all of them are already inside."""
-        self.hold = hold
+        self.handle = handle
         if self.own_groups:
             self._earlier_oom_kills = 0
 
@@ -38,4 +38,4 @@ class StepContainment:
         """Return whether an ended task, or a process for which it waited, was killed for lack of memory."""
         if task.ended not in KILLED:
             return False
-        return self.exceeded_limit or launch_cgroups.oom_kills(self.hold.groups) > self._earlier_oom_kills
+        return self.exceeded_limit or launch_cgroups.oom_kills(self.handle.groups) > self._earlier_oom_kills

@@ -28,9 +28,9 @@ class TimeLimit:
         self._warn = warn
         self._over = over
         self._timers: List[asyncio.TimerHandle] = []
-        words = folder.read("stopped").split()
-        self._stopped_at = float(words[0]) if words else 0.0
-        self._stopped_s = float(words[1]) if words else 0.0
+        fields = folder.read("stopped").split()
+        self._stopped_at = float(fields[0]) if fields else 0.0
+        self._stopped_s = float(fields[1]) if fields else 0.0
         changed = folder.read("limit")
         self.limit_s: Optional[float] = (float(changed) or None) if changed else meta.time_limit_s
 

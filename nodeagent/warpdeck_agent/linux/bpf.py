@@ -92,7 +92,7 @@ def _instruction(code: int, *, to: int = 0, source: int = 0, offset: int = 0, va
 def _bpf(command: int, attributes: bytes) -> int:
     number = _SYSCALL.get(platform.machine())
     if number is None:
-        raise OSError(0, "bpf(2) has no known number on this architecture")
+        raise OSError(0, "the number of the system call bpf(2) is not known for this architecture")
     library = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     answer = int(library.syscall(number, command, buffer, len(attributes)))

@@ -28,23 +28,23 @@ def sum_of(times: Iterable[CpuTime]) -> CpuTime:
     return CpuTime(total_s, system_s)
 
 
-def from_times(words: str) -> CpuTime:
+def from_times(output: str) -> CpuTime:
     """Return the CPU time of the children from the output of a shell's `times`.
 
     It is the second of two lines like "0m1.20s 0m0.02s". Zero for any other text.
     """
-    lines = words.splitlines()
+    lines = output.splitlines()
     try:
-        user_s, system_s = (_seconds(word) for word in lines[1].split())
+        user_s, system_s = (_seconds(text) for text in lines[1].split())
     except (IndexError, ValueError):
         return CpuTime()
     return CpuTime(user_s + system_s, system_s)
 
 
-def _seconds(word: str) -> float:
+def _seconds(text: str) -> float:
     """Parse a time like 0m1.20s; some languages write a comma. Raises ValueError."""
-    minutes, _, seconds = word.strip("s").partition("m")
+    minutes, _, seconds = text.strip("s").partition("m")
     spent_s = 60.0 * float(minutes) + float(seconds.replace(",", "."))
     if not 0.0 <= spent_s < MOST_S:  # also refuses a NaN, which cannot be sent in a message
-        raise ValueError(f"{word} is no time")
+        raise ValueError(f"{text} is not a time")
     return spent_s

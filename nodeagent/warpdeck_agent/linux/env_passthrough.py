@@ -13,7 +13,7 @@ MAX_BYTES = 100_000
 """The most bytes of one variable: the kernel accepts arguments up to 128 KiB."""
 
 
-def carrying(argv: Sequence[str], env: Mapping[str, str]) -> List[str]:
+def with_all_variables(argv: Sequence[str], env: Mapping[str, str]) -> List[str]:
     """Return the command, wrapped so that it runs with all of these variables."""
     if all(map(str.isidentifier, env)) and "".join(env).isascii():
         return list(argv)  # the common case, made fast because it runs for each task of an array

@@ -24,7 +24,14 @@ NO_FILE, REFUSED = -1, -2
 
 
 class LogError(Exception):
-    """An output file that may not or cannot be read, described in one sentence."""
+    """Output of a job that cannot be read, described in one sentence.
+
+    `code` is the code with which the stream of the output ends.
+    """
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def open_output(path: str, *, flags: int = 0) -> Optional[int]:
@@ -40,11 +47,11 @@ def open_output(path: str, *, flags: int = 0) -> Optional[int]:
         raise LogError(f"cannot read {path}: {os.strerror(error.errno or errno.EIO)}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise LogError(f"{path} is not a plain file")
+        raise LogError(f"{path} is not a regular file")
     return descriptor
 
 
-class Look(NamedTuple):
+class FilePiece(NamedTuple):
     """The result of one read of a file: its size, and the data at the requested offset."""
 
     size: int
@@ -60,7 +67,7 @@ class OwnFile:
         self._path = path
         self._descriptor: Optional[int] = None
 
-    def read(self, at: Optional[int]) -> Optional[Look]:
+    def read(self, at: Optional[int]) -> Optional[FilePiece]:
         """Return the size and a piece at `at`, or None if the file does not exist.
 
         With `at` None, no data is read. If the file is shorter than `at`, the piece is from its start. Raises
@@ -72,10 +79,10 @@ class OwnFile:
             return None
         size = os.fstat(self._descriptor).st_size
         if at is None:
-            return Look(size, b"")
-        return Look(size, os.pread(self._descriptor, READ_BYTES, at if at <= size else 0))
+            return FilePiece(size, b"")
+        return FilePiece(size, os.pread(self._descriptor, READ_BYTES, at if at <= size else 0))
 
-    async def look(self, at: Optional[int]) -> Optional[Look]:
+    async def read_at(self, at: Optional[int]) -> Optional[FilePiece]:
         """Return the result of `read`."""
         return self.read(at)
 
@@ -84,7 +91,7 @@ class OwnFile:
             os.close(self._descriptor)
 
 
-class UsersFile(OwnFile):
+class UserNamedFile(OwnFile):
     """An output file of this process's user, who may have put a link there."""
 
     flags = 0
@@ -98,7 +105,7 @@ def become(uid: int) -> None:
     if os.geteuid() != 0 or uid == 0:
         return
     if uid < 0:
-        raise PermissionError(errno.EPERM, "whose file it is was not said")
+        raise PermissionError(errno.EPERM, "the owner of the file was not given")
     try:
         found = pwd.getpwuid(uid)
         os.initgroups(found.pw_name, found.pw_gid)
@@ -113,10 +120,10 @@ def main(argv: List[str]) -> int:
     """Run `readfile PATH UID`: answer requests until the input ends."""
     path, uid = argv
     become(int(uid))
-    file = UsersFile(path)
-    asked = sys.stdin.buffer
-    while len(words := asked.read(ASK.size)) == ASK.size:
-        (at,) = ASK.unpack(words)
+    file = UserNamedFile(path)
+    requests = sys.stdin.buffer
+    while len(data := requests.read(ASK.size)) == ASK.size:
+        (at,) = ASK.unpack(data)
         _answer(sys.stdout.buffer, file, None if at < 0 else at)
     return 0
 
@@ -125,8 +132,8 @@ def _answer(out: BinaryIO, file: OwnFile, at: Optional[int]) -> None:
     try:
         found = file.read(at)
     except (LogError, OSError) as error:
-        words = str(error).encode(errors="replace")[:READ_BYTES]
-        out.write(ANSWER.pack(REFUSED, len(words)) + words)
+        data = str(error).encode(errors="replace")[:READ_BYTES]
+        out.write(ANSWER.pack(REFUSED, len(data)) + data)
     else:
         size, data = (NO_FILE, b"") if found is None else found
         out.write(ANSWER.pack(size, len(data)) + data)

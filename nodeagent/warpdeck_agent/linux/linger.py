@@ -38,17 +38,17 @@ def scope_command(unit: str, *, root: str = "/", path: str = SYSTEM_PATH) -> Lis
         # A login without pam_systemd does not have the variable with the address of the user's manager.
         os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
     try:
-        tried = subprocess.run([*command, "/bin/true"], capture_output=True, timeout=TRY_S, check=False)
+        test = subprocess.run([*command, "/bin/true"], capture_output=True, timeout=TRY_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return [*command, f"--unit={unit}", "--"] if tried.returncode == 0 else []
+    return [*command, f"--unit={unit}", "--"] if test.returncode == 0 else []
 
 
-def keeper(cgroups: str = "/proc/self/cgroup") -> str:
+def describe_session(cgroups: str = "/proc/self/cgroup") -> str:
     """Describe the session or scope in which this process runs."""
     if any(in_own_scope(line) for line in text(cgroups).splitlines()):
-        return "a systemd scope of its own"
-    return "a session of its own"
+        return "its own systemd scope"
+    return "its own session"
 
 
 def in_own_scope(group: str) -> bool:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 FUSERMOUNT_S = 10.0
 
 
-class Mount(NamedTuple):
+class MountPoint(NamedTuple):
     """One line of mountinfo. `kind` is nfs4, tmpfs etc.; `number` is the kernel's mount id."""
 
     path: str
@@ -36,14 +36,14 @@ class Mount(NamedTuple):
     number: int = 0
 
 
-def mounted() -> List[Mount]:
+def mounted() -> List[MountPoint]:
     """Return all mounts, in the order in which they were made."""
     found = []
     for line in text("/proc/thread-self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
         fields, (kind, *_, options) = left.split(), right.split(" ")
         read_only = "ro" in fields[5].split(",") or "ro" in options.split(",")
-        found.append(Mount(_unescaped(fields[4]), kind, read_only, int(fields[0])))
+        found.append(MountPoint(_unescaped(fields[4]), kind, read_only, int(fields[0])))
     return found
 
 
@@ -73,7 +73,7 @@ def detach_below(parent: int, name: str) -> bool:
         for path in sorted(set(below.values()), key=len):
             if not any(path.startswith(each + "/") for each in tried):
                 tried.append(path)
-                gone |= _let_go(parent, path, below)
+                gone |= _detach(parent, path, below)
         if (
             not gone and _below(parent, name) == below
         ):  # else a mount has gone, or a user has renamed a folder in the path
@@ -89,7 +89,7 @@ def _below(parent: int, name: str) -> Dict[int, str]:
     return {each.number: each.path[len(above) :] for each in found}
 
 
-def _let_go(parent: int, path: str, below: Dict[int, str]) -> bool:
+def _detach(parent: int, path: str, below: Dict[int, str]) -> bool:
     """Detach the mount at that path, if it is one of `below`. Returns whether it was detached."""
     if os.geteuid() != 0:
         _fusermount(f"{os.readlink(f'/proc/self/fd/{parent}')}/{path}")

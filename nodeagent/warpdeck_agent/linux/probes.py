@@ -27,39 +27,41 @@ class Probes:
     def __init__(self, probe: Probe, *, answer_s: float = ANSWER_S) -> None:
         self._probe = probe
         self._answer_s = answer_s
-        self._asked: Dict[Hashable, asyncio.Future[Any]] = {}
+        self._pending: Dict[Hashable, asyncio.Future[Any]] = {}
 
     async def ask(self, paths: Sequence[Hashable]) -> Dict[Any, Any]:
         """Return, for each path, the result of the probe, its error, or None if it has not answered yet."""
         loop = asyncio.get_running_loop()
         for path in paths:
-            if path not in self._asked:
-                answer = self._asked[path] = loop.create_future()
-                work = threading.Thread(target=self._look_at, args=(path, loop, answer), daemon=True)
+            if path not in self._pending:
+                answer = self._pending[path] = loop.create_future()
+                work = threading.Thread(target=self._run_probe, args=(path, loop, answer), daemon=True)
                 work.start()
-        asked = {path: self._asked[path] for path in paths}
-        if asked:
-            await asyncio.wait(asked.values(), timeout=self._answer_s)
+        pending = {path: self._pending[path] for path in paths}
+        if pending:
+            await asyncio.wait(pending.values(), timeout=self._answer_s)
         found: Dict[Any, Any] = {}
-        for path, answer in asked.items():
+        for path, answer in pending.items():
             found[path] = answer.result() if answer.done() else None
             if answer.done():
-                self._asked.pop(path, None)
+                self._pending.pop(path, None)
         return found
 
     def waiting(self, of: Callable[[Any], bool]) -> List[asyncio.Future[Any]]:
         """Return the pending answers for the paths that satisfy `of`."""
-        return [answer for path, answer in self._asked.items() if not answer.done() and of(path)]
+        return [answer for path, answer in self._pending.items() if not answer.done() and of(path)]
 
-    def _look_at(self, path: Hashable, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
+    def _run_probe(
+        self, path: Hashable, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]
+    ) -> None:
         try:
-            said = self._probe(path)
+            result = self._probe(path)
         except OSError as error:
-            said = error
+            result = error
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle, answer, said)
+            loop.call_soon_threadsafe(_settle, answer, result)
 
 
-def _settle(answer: asyncio.Future[Any], said: Any) -> None:
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
     if not answer.done():
-        answer.set_result(said)
+        answer.set_result(result)

@@ -16,7 +16,7 @@ POLL_S = 0.05
 _T = TypeVar("_T")
 
 
-class Watch(Generic[_T]):
+class ProcessEndWatch(Generic[_T]):
     """Calls `on_end` once for each job or task whose process has ended.
 
     `lives` returns whether the process with that `pid` is still the right one, because the kernel reuses

@@ -59,34 +59,34 @@ def table(path: str) -> Dict[str, str]:
     return pairs(text(path))
 
 
-def pairs(words: str) -> Dict[str, str]:
+def pairs(lines: str) -> Dict[str, str]:
     """Return lines "key value" or "key: value" as a dict. An empty line becomes an empty key."""
     found: Dict[str, str] = {}
-    for line in words.splitlines():
+    for line in lines.splitlines():
         key, *rest = line.split(None, 1) or [""]
         found[key.rstrip(":")] = rest[0] if rest else ""
     return found
 
 
-def entry(words: str, key: str) -> int:
+def entry(lines: str, key: str) -> int:
     """Return the number in the line "key value", 0 if there is none. It does not parse the other lines."""
-    for line in words.splitlines():
+    for line in lines.splitlines():
         name, _, rest = line.partition(" ")
         if name == key:
             return number(rest)
     return 0
 
 
-def number(words: str) -> int:
+def number(value: str) -> int:
     """Return the number at the start of a text like "128 kB", 0 for anything else ("max", "")."""
-    first = words.split(None, 1)[0] if words else ""
+    first = value.split(None, 1)[0] if value else ""
     return int(first) if first.isdecimal() and len(first) <= MAX_DIGITS else 0
 
 
-def write(path: str, words: str) -> None:
+def write(path: str, value: str) -> None:
     """Write to a control file with one write. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.write(descriptor, words.encode())
+        os.write(descriptor, value.encode())
     finally:
         os.close(descriptor)

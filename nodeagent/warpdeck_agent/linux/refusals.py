@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LaunchError(Exception):

@@ -58,7 +58,7 @@ def make_folder(path: str, mode: int, *, uid: int, gid: int) -> None:
         made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
             if os.fstat(made).st_uid != os.geteuid() or os.listdir(made):
-                raise OSError(errno.EEXIST, "somebody has put another folder there", path)
+                raise OSError(errno.EEXIST, "another folder was put at this path", path)
             os.fchown(made, uid, gid)
         finally:
             os.close(made)

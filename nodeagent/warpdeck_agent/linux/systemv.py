@@ -17,34 +17,34 @@ MAX_SEMAPHORES = 4096
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Kind(NamedTuple):
+class IpcKind(NamedTuple):
     """A kind of object. `pids` are the columns with pids of processes that used it."""
 
     list: str
     id: str
-    words: str
+    noun: str
     pids: Tuple[str, ...]
 
 
-SEGMENT = Kind("shm", "shmid", "shared memory segment", ("cpid", "lpid"))
-SEMAPHORES = Kind("sem", "semid", "semaphores", ())
-QUEUE = Kind("msg", "msqid", "message queue", ("lspid", "lrpid"))
+SEGMENT = IpcKind("shm", "shmid", "shared memory segment", ("cpid", "lpid"))
+SEMAPHORES = IpcKind("sem", "semid", "semaphores", ())
+QUEUE = IpcKind("msg", "msqid", "message queue", ("lspid", "lrpid"))
 
 
-class SystemV(NamedTuple):
+class IpcObject(NamedTuple):
     """One object of System V's interprocess communication.
 
     `attached` is the number of processes that have it mapped. `pids` are its known makers and last users.
     """
 
-    kind: Kind
+    kind: IpcKind
     number: int
     born_before_unix: float
     attached: int
     pids: Tuple[int, ...]
 
     def __str__(self) -> str:
-        return f"{self.kind.words} {self.number}"
+        return f"{self.kind.noun} {self.number}"
 
     def is_held(self, *, unknown: bool) -> bool:
         """Return whether a living process has it mapped, made it or used it last.
@@ -56,16 +56,16 @@ class SystemV(NamedTuple):
         return any(os.path.exists(f"/proc/{pid}") for pid in self.pids) if self.pids else unknown
 
 
-def objects(uid: int) -> Iterator[SystemV]:
+def objects(uid: int) -> Iterator[IpcObject]:
     """Yield the user's objects."""
     for kind in (SEGMENT, SEMAPHORES, QUEUE):
         for row in _rows(kind):
             if row["uid"] == uid:
                 pids = _users_of(row[kind.id], row["nsems"]) if kind is SEMAPHORES else _named(row, kind)
-                yield SystemV(kind, row[kind.id], row["ctime"] + 1.0, row.get("nattch", 0), pids)
+                yield IpcObject(kind, row[kind.id], row["ctime"] + 1.0, row.get("nattch", 0), pids)
 
 
-def remove(found: SystemV) -> bool:
+def remove(found: IpcObject) -> bool:
     """Remove the object and return whether that succeeded."""
     if found.kind is SEMAPHORES:
         return bool(_libc.semctl(found.number, 0, _REMOVE) == 0)
@@ -73,7 +73,7 @@ def remove(found: SystemV) -> bool:
     return bool(call(found.number, _REMOVE, None) == 0)
 
 
-def _rows(kind: Kind) -> Iterator[Dict[str, int]]:
+def _rows(kind: IpcKind) -> Iterator[Dict[str, int]]:
     header, *lines = text(LISTS + kind.list).splitlines() or [""]
     names = header.split()
     for line in lines:
@@ -82,7 +82,7 @@ def _rows(kind: Kind) -> Iterator[Dict[str, int]]:
             yield {names[at]: int(value) for at, value in enumerate(values) if names[at] != OCTAL}
 
 
-def _named(row: Dict[str, int], kind: Kind) -> Tuple[int, ...]:
+def _named(row: Dict[str, int], kind: IpcKind) -> Tuple[int, ...]:
     return tuple(row[name] for name in kind.pids if row[name])
 
 

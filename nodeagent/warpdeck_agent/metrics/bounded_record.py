@@ -22,7 +22,7 @@ Values = Dict[str, Optional[float]]
 """Column -> newly measured value"""
 
 
-class Span(NamedTuple):
+class Interval(NamedTuple):
     """An interval of a ring."""
 
     begin_unix: float
@@ -55,7 +55,7 @@ class _Column:
         self.points = array("d", (_mean(points[at - 1], points[at]) for at in range(1, len(points), 2)))
 
 
-class Record:
+class BoundedRecord:
     """The curves of one launch, or of a step."""
 
     def __init__(self, begin_unix: float, *, step_s: float = 1.0) -> None:
@@ -132,7 +132,7 @@ class Record:
         }
 
     @classmethod
-    def restored(cls, kept: Dict[str, Any]) -> Record:
+    def restored(cls, kept: Dict[str, Any]) -> BoundedRecord:
         """Return the record that `kept` was made from.
 
         Raises KeyError, TypeError or ValueError for other values.
@@ -170,13 +170,13 @@ class _Ring:
             if len(column.points) > self._most * 2:  # done rarely, so that it costs almost nothing
                 del column.points[: -self._most]
 
-    def span(self, at_unix: float) -> Span:
+    def span(self, at_unix: float) -> Interval:
         """Return the interval that contains the moment.
 
         If that is the current one, return the interval before it.
         """
         step = int(at_unix // self.step_s)
-        return Span((step - (step == self._step)) * self.step_s, self.step_s)
+        return Interval((step - (step == self._step)) * self.step_s, self.step_s)
 
     def during(self, begin_unix: float) -> Values:
         """Return the known values of the interval that begins at `begin_unix`."""
@@ -228,7 +228,7 @@ class Rings:
         """
         self._rings[-1].add(values, at_unix)
 
-    def span(self, at_unix: float) -> Optional[Span]:
+    def span(self, at_unix: float) -> Optional[Interval]:
         """Return the shortest interval that contains the moment and has a known value, or None."""
         for ring in self._rings:
             span = ring.span(at_unix)
@@ -236,7 +236,7 @@ class Rings:
                 return span
         return None
 
-    def during(self, span: Span) -> Values:
+    def during(self, span: Interval) -> Values:
         """Return the known values of that interval."""
         (ring,) = (ring for ring in self._rings if ring.step_s == span.step_s)
         return ring.during(span.begin_unix)

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire.messages import Curve, GpuSample, GpuUsage
 
-from .bounded_record import Record, Values, known
+from .bounded_record import BoundedRecord, Values, known
 
 IDLE_PCT = 5
 """Utilization in percent below which a GPU counts as idle."""
@@ -29,19 +29,19 @@ LEAST_POINTS = 3
 FILE = "usage.json"
 
 
-class Meter:
+class UsageMeter:
     """The meter of one launch or step. `share_pct` is its share of its GPUs."""
 
     def __init__(self, *, begin_unix: float, share_pct: int = 100) -> None:
         self._share_pct = share_pct
-        self._record = Record(begin_unix)
+        self._record = BoundedRecord(begin_unix)
         self._last = begin_unix
         self._written = 0.0
         self._gpu: Dict[str, float] = dict.fromkeys(("seconds", "busy_s", "idle_s", "energy_j"), 0.0)
         self._mem_peak_bytes = 0
         self._measured = False
 
-    def take(self, gpus: Sequence[GpuSample], *, job_id: int, more: Values, now: float) -> None:
+    def add_reading(self, gpus: Sequence[GpuSample], *, job_id: int, more: Values, now: float) -> None:
         """Add one reading of its GPUs, at `now` in unix seconds. `more` are other values at this time."""
         passed_s = min(max(0.0, now - self._last), LONGEST_S)
         self._last = now
@@ -97,7 +97,7 @@ class Meter:
             kept: Dict[str, Any] = json.loads(folder.read(FILE) or "null")
             if kept is None:
                 return
-            record = Record.restored(kept["record"])
+            record = BoundedRecord.restored(kept["record"])
             gpu = {name: float(kept["gpu"][name]) for name in self._gpu}
             self._mem_peak_bytes, self._measured = int(kept["mem"]), bool(kept["measured"])
             self._gpu, self._record = gpu, record
@@ -113,7 +113,7 @@ def use_of(
     mem = sum(process.mem_bytes for process in own)
     if share_pct >= 100:
         return gpu.util_pct, mem or gpu.mem_used_bytes, gpu.power_w
-    told = [process.util_pct for process in own if process.util_pct is not None]
-    util = float(min(100, sum(told))) if told else None if own else 0.0
+    rates = [process.util_pct for process in own if process.util_pct is not None]
+    util = float(min(100, sum(rates))) if rates else None if own else 0.0
     power = None if gpu.power_w is None else gpu.power_w * share_pct / 100.0
     return (None if gpu.util_pct is None else util), mem, power

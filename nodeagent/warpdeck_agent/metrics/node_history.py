@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Dict, List, Optional
 
-from warpdeck_agent.gpu.foreign_users import MINUTE_S, StrangersSeen
+from warpdeck_agent.gpu.foreign_users import MINUTE_S, ForeignUseHistory
 from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire.messages import AskMoment, Curve, GpuInfo, GpuSample, Moment, Strangers
 
-from .bounded_record import Rings, Span, Values
-from .minute_history import Minutes
+from .bounded_record import Interval, Rings, Values
+from .minute_history import MinuteHistory
 
 NODE = ""
 """The key of the node's own rings, beside the uuids of its GPUs."""
@@ -20,18 +20,18 @@ times are discarded.
 """
 
 
-class History:
+class NodeHistory:
     """The history of the node. It is fed with every reading, with unix times."""
 
     def __init__(self, folder: Folder) -> None:
-        self._minutes = Minutes(folder)
+        self._minutes = MinuteHistory(folder)
         self._minute = -1
         self._latest_unix = 0.0
         self._rings: Dict[str, Rings] = {NODE: Rings()}
         self._uuids: Dict[int, str] = {}
-        self._strangers = StrangersSeen()
+        self._foreign = ForeignUseHistory()
 
-    def found(self, gpus: List[GpuInfo], now: float) -> None:
+    def set_gpus(self, gpus: List[GpuInfo], now: float) -> None:
         """Set the node's GPUs, and load their history from an earlier agent."""
         self._uuids = {gpu.index: gpu.uuid for gpu in gpus}
         self._recall(now)
@@ -40,14 +40,14 @@ class History:
         """Start anew with the previous day from the file."""
         self._minute, self._latest_unix = -1, now
         self._rings = {key: Rings() for key in (NODE, *self._uuids.values())}
-        self._strangers = StrangersSeen()
-        for minute, things, strangers in self._minutes.read(now):
-            self._strangers.recall(minute, strangers)
-            for key, values in things.items():
+        self._foreign = ForeignUseHistory()
+        for minute, values_by_object, foreign in self._minutes.read(now):
+            self._foreign.recall(minute, foreign)
+            for key, values in values_by_object.items():
                 if key in self._rings:
                     self._rings[key].recall(values, minute * MINUTE_S)
 
-    def take(self, own: Values, gpus: List[GpuSample], now: float) -> None:
+    def add_reading(self, own: Values, gpus: List[GpuSample], now: float) -> None:
         """Add the present measurements of the node and of its GPUs."""
         if now < self._latest_unix - BACK_S:
             self._recall(now)
@@ -62,44 +62,44 @@ class History:
                     "gpu_temp_c": gpu.temp_c,
                 }
                 self._rings[self._uuids[gpu.index]].add(values, now)
-                self._strangers.take(self._uuids[gpu.index], gpu, now)
+                self._foreign.add_reading(self._uuids[gpu.index], gpu, now)
         self._keep(int(now // MINUTE_S))
 
     def _keep(self, minute: int) -> None:
         """Store the minute that is over. If the clock went back a little, there is none."""
         if 0 <= self._minute < minute:
-            span = Span(self._minute * MINUTE_S, MINUTE_S)
+            span = Interval(self._minute * MINUTE_S, MINUTE_S)
             measured = {key: rings.during(span) for key, rings in self._rings.items()}
-            self._minutes.add(self._minute, measured, self._strangers.close(self._minute))
+            self._minutes.add(self._minute, measured, self._foreign.close(self._minute))
         self._minute = max(minute, self._minute)
 
     def curves(self, step_s: float) -> List[Curve]:
         """Return the curve of the node, and one for each GPU."""
         return [rings.curve(step_s, uuid) for uuid, rings in self._rings.items()]
 
-    def moment(self, asked: AskMoment, *, cpus: int) -> Moment:
+    def moment(self, request: AskMoment, *, cpus: int) -> Moment:
         """Return the state of the node and its GPUs at that moment."""
         own = self._rings[NODE]
-        since_unix, span = own.since(), own.span(asked.at_unix)
+        since_unix, span = own.since(), own.span(request.at_unix)
         since_unix = since_unix if math.isfinite(since_unix) else 0.0
         if span is None:
-            return Moment(ask=asked.ask, since_unix=since_unix)
+            return Moment(ask=request.ask, since_unix=since_unix)
         values = own.during(span)
         load = values.get("cpu_pct")
         return Moment(
-            ask=asked.ask,
+            ask=request.ask,
             begin_unix=span.begin_unix,
             step_s=span.step_s,
             since_unix=since_unix,
             cpu_pct=None if load is None else round(load / cpus, 1),
             mem_used_bytes=_whole(values, "mem_bytes"),
             gpus=[_gpu(index, self._rings[uuid].during(span)) for index, uuid in sorted(self._uuids.items())],
-            strangers=self._strangers_at(asked.at_unix),
+            strangers=self._foreign_at(request.at_unix),
         )
 
-    def _strangers_at(self, at_unix: float) -> List[Strangers]:
-        found = [(index, self._strangers.at(uuid, at_unix)) for index, uuid in sorted(self._uuids.items())]
-        return [seen.told(index) for index, seen in found if seen is not None]
+    def _foreign_at(self, at_unix: float) -> List[Strangers]:
+        found = [(index, self._foreign.at(uuid, at_unix)) for index, uuid in sorted(self._uuids.items())]
+        return [seen.to_wire(index) for index, seen in found if seen is not None]
 
 
 def _gpu(index: int, values: Values) -> GpuSample:

@@ -12,22 +12,22 @@ from typing import Any, Callable, List, Tuple
 
 from warpdeck_agent.attach.idleness import Idleness
 from warpdeck_agent.gpu.gpus import GpuWatch
-from warpdeck_agent.health.health import Health
+from warpdeck_agent.health.node_health import NodeHealth
 from warpdeck_agent.registry.launch_registry import LaunchRegistry
 from warpdeck_agent.storage.spool import Spool
 from warpdeck_agent.wire.messages import GpuInfo, GpuSample, Sample
 
-from .usage_monitor import Usage
+from .usage_monitor import UsageMonitor
 
 READ_S = 1.0
 """Interval in seconds between two readings, unless a controller wants them more often."""
 LEAST_S = 0.1
 Holders = List[Tuple[int, int, int]]
-LOOK_EVERY = 5
+GPU_CHECK_EVERY = 5
 """Number of readings between two checks of values that change slowly."""
 
 
-class Monitor:
+class NodeMonitor:
     """Watches the node. `tell` gets samples and changes of the node's health."""
 
     def __init__(
@@ -38,11 +38,11 @@ class Monitor:
         self._tell = tell
         self._sample_s = READ_S
         self._next_sample = 0.0
-        self._told_holders: Holders = []
+        self._reported_holders: Holders = []
         self._next_reading = 0.0
-        self.usage = Usage(registry.launches, spool)
+        self.usage = UsageMonitor(registry.launches, spool)
         self.idleness = Idleness(registry.launches, registry.control.end)
-        self.health = Health(spool, self._gpus, tell, given=registry.launches.gpus_in_use)
+        self.health = NodeHealth(spool, self._gpus, tell, gpus_in_use=registry.launches.gpus_in_use)
 
     @property
     def driver(self) -> str:
@@ -52,9 +52,9 @@ class Monitor:
         """Return the GPUs, and the error of GPUs that failed or of the driver."""
         return await self._gpus.discover()
 
-    async def found(self) -> List[GpuInfo]:
+    async def wait_for_gpus(self) -> List[GpuInfo]:
         """Return the GPUs, however long the driver takes."""
-        return await self._gpus.found()
+        return await self._gpus.wait_for_gpus()
 
     def sample_every(self, interval_s: float) -> None:
         """Set the interval of samples at a controller's request. The first one is sent after one interval."""
@@ -65,18 +65,18 @@ class Monitor:
         """Read forever. A driver that hangs delays nothing else."""
         watch = asyncio.get_running_loop().create_task(self.health.run())
         try:
-            found = await self._gpus.found()
-            self.usage.found(found)
+            found = await self._gpus.wait_for_gpus()
+            self.usage.set_gpus(found)
             rounds = 0
             while True:
                 await asyncio.sleep(min(READ_S, self._sample_s))
                 gpus = await self._gpus.read() if found else []
-                self._shared_gpus.see(gpus, found)
+                self._shared_gpus.update(gpus, found)
                 self._measure(gpus)
                 self._send(gpus)
                 self.health.take_xids()
-                if found and rounds % LOOK_EVERY == 0:
-                    await self.health.look_at_gpus()
+                if found and rounds % GPU_CHECK_EVERY == 0:
+                    await self.health.check_gpus()
                 rounds += 1
         finally:
             watch.cancel()
@@ -85,30 +85,30 @@ class Monitor:
         """Record the usage once a second, however often samples are wanted."""
         if time.monotonic() >= self._next_reading:
             self._next_reading = time.monotonic() + READ_S * 0.9
-            self.usage.take(gpus)
-            self.idleness.take(gpus)
+            self.usage.add_reading(gpus)
+            self.idleness.add_reading(gpus)
 
     def _send(self, gpus: List[GpuSample]) -> None:
         """Send a sample when it is due, or at once if the processes on the GPUs have changed.
 
         Scheduling depends on those processes.
         """
-        now, seen = time.monotonic(), _holders(gpus)
-        if now < self._next_sample and (seen == self._told_holders or self._sample_s <= READ_S):
+        now, holders = time.monotonic(), _holders(gpus)
+        if now < self._next_sample and (holders == self._reported_holders or self._sample_s <= READ_S):
             return
-        self._told_holders = seen
+        self._reported_holders = holders
         # Count from now, not from the due time: after a driver hung, missed samples are not sent.
         self._next_sample = now + self._sample_s * 0.9
         self.show(gpus)
 
     def show(self, gpus: List[GpuSample]) -> None:
         """Send a sample with this reading."""
-        used = self.usage
+        usage = self.usage
         self._tell(
             Sample(
                 at_unix=time.time(),
-                cpu_pct=used.cpu_pct,
-                mem_used_bytes=used.mem_used_bytes,
+                cpu_pct=usage.cpu_pct,
+                mem_used_bytes=usage.mem_used_bytes,
                 gpus=gpus,
                 idle=self.idleness.sessions(),
             )

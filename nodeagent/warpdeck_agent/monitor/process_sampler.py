@@ -14,22 +14,22 @@ import time
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from warpdeck_agent.isolation import job_processes
-from warpdeck_agent.isolation.job_processes import Mark
+from warpdeck_agent.isolation.job_processes import JobTag
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.cpu_time import NOTHING, CpuTime, sum_of
 from warpdeck_agent.linux.procfs import number, table
 from warpdeck_agent.tasks.task import RANK_VARIABLE, STEP_VARIABLE
 from warpdeck_agent.wire.messages import Key
 
-PROCESSES_S = 10.0
+MAX_PAUSE_S = 10.0
 """Interval in seconds between walks when all launches are old. A walk takes 10 us for each process of the
 machine.
 """
-SOON_S = 1.0
+MIN_PAUSE_S = 1.0
 """Shortest interval in seconds between walks. Readings are no more frequent."""
-SHARE = 50
+PAUSE_FACTOR = 50
 """A walk that took one second is followed by this many seconds without one."""
-OWN = "batch"
+OUTSIDE_STEPS = "batch"
 """The part of a launch outside of its steps."""
 
 Part = Tuple[Key, str, str]
@@ -38,7 +38,7 @@ step.
 """
 
 
-class Spent(NamedTuple):
+class SampledUsage(NamedTuple):
     """The usage of some processes.
 
     It has their CPU time so far, their present memory, and the peak memory of the largest one of them.
@@ -53,9 +53,9 @@ class Spent(NamedTuple):
         """A lower bound of the largest total memory at one time."""
         return max(self.mem_bytes, self.largest_bytes)
 
-    def plus(self, other: Spent) -> Spent:
+    def plus(self, other: SampledUsage) -> SampledUsage:
         """Return the sum of both."""
-        return Spent(
+        return SampledUsage(
             sum_of((self.cpu, other.cpu)),
             self.mem_bytes + other.mem_bytes,
             max(self.largest_bytes, other.largest_bytes),
@@ -68,36 +68,38 @@ class ProcessSampler:
     `note` gets the result at once, because a process may end before the next reading.
     """
 
-    def __init__(self, note: Callable[[Dict[Part, Spent]], None]) -> None:
+    def __init__(self, note: Callable[[Dict[Part, SampledUsage]], None]) -> None:
         self._note = note
-        self._found: Dict[Part, Spent] = {}
+        self._found: Dict[Part, SampledUsage] = {}
         self._began_at = self._ended_at = -math.inf
-        self._looks = False
+        self._is_walking = False
 
-    def take(self, running: List[LocalLaunch], now: float) -> Dict[Part, Spent]:
+    def take(self, running: List[LocalLaunch], now: float) -> Dict[Part, SampledUsage]:
         """Return the results since the last call, and start another walk when it is due.
 
         `now` is in unix seconds.
         """
         found, self._found = self._found, {}
         clock = time.monotonic()
-        rests = clock < self._ended_at + SHARE * (self._ended_at - self._began_at)
+        is_resting = clock < self._ended_at + PAUSE_FACTOR * (self._ended_at - self._began_at)
         if (
             running
-            and not self._looks
-            and not rests
+            and not self._is_walking
+            and not is_resting
             and clock >= self._began_at + pause_s(_begins(running), now)
         ):
-            self._looks, self._began_at = True, clock
-            marks = {launch.processes.tag: (launch.key, launch.has_running_steps()) for launch in running}
-            looking = asyncio.get_running_loop().run_in_executor(None, look, marks)
-            looking.add_done_callback(self._take_found)
+            self._is_walking, self._began_at = True, clock
+            parts_by_tag = {
+                launch.processes.tag: (launch.key, launch.has_running_steps()) for launch in running
+            }
+            walk = asyncio.get_running_loop().run_in_executor(None, sample_processes, parts_by_tag)
+            walk.add_done_callback(self._take_found)
         return found
 
-    def _take_found(self, looking: asyncio.Future[Dict[Part, Spent]]) -> None:
-        self._looks, self._ended_at = False, time.monotonic()
-        if not looking.cancelled():
-            self._found = looking.result()
+    def _take_found(self, walk: asyncio.Future[Dict[Part, SampledUsage]]) -> None:
+        self._is_walking, self._ended_at = False, time.monotonic()
+        if not walk.cancelled():
+            self._found = walk.result()
             self._note(self._found)
 
 
@@ -106,27 +108,27 @@ def pause_s(begins_unix: List[float], now: float) -> float:
 
     It is half the age of the youngest launch or step, within limits.
     """
-    return min(PROCESSES_S, max(SOON_S, (now - max(begins_unix)) / 2))
+    return min(MAX_PAUSE_S, max(MIN_PAUSE_S, (now - max(begins_unix)) / 2))
 
 
-def look(marks: Dict[Mark, Tuple[Key, bool]]) -> Dict[Part, Spent]:
-    """Walk over /proc and return the usage by part. `marks` is {job tag: (launch, whether it has steps)}."""
-    found: Dict[Part, Spent] = {}
-    for mark, pids in job_processes.marked().items():
-        if mark not in marks:
+def sample_processes(parts_by_tag: Dict[JobTag, Tuple[Key, bool]]) -> Dict[Part, SampledUsage]:
+    """Walk over /proc and return the usage by part. `parts_by_tag` is {job tag: (launch, whether it has steps)}."""
+    found: Dict[Part, SampledUsage] = {}
+    for tag, pids in job_processes.pids_by_job_tag().items():
+        if tag not in parts_by_tag:
             continue
-        key, has_steps = marks[mark]
+        key, has_steps = parts_by_tag[tag]
         for pid in pids:
-            spent = spent_by(pid)
-            for part in _parts(key, pid) if has_steps else [(key, "", ""), (key, OWN, "")]:
-                found[part] = found.get(part, Spent()).plus(spent)
+            spent = usage_of_process(pid)
+            for part in _parts(key, pid) if has_steps else [(key, "", ""), (key, OUTSIDE_STEPS, "")]:
+                found[part] = found.get(part, SampledUsage()).plus(spent)
     return found
 
 
-def spent_by(pid: int) -> Spent:
+def usage_of_process(pid: int) -> SampledUsage:
     """Return the usage of one process; zeros if it is gone."""
     largest_bytes = number(table(f"/proc/{pid}/status").get("VmHWM", "")) * 1024
-    return Spent(job_processes.cpu_time(pid), job_processes.resident_bytes(pid), largest_bytes)
+    return SampledUsage(job_processes.cpu_time(pid), job_processes.resident_bytes(pid), largest_bytes)
 
 
 def _begins(running: List[LocalLaunch]) -> List[float]:
@@ -136,6 +138,9 @@ def _begins(running: List[LocalLaunch]) -> List[float]:
 
 
 def _parts(key: Key, pid: int) -> List[Part]:
-    step, rank = job_processes.numbered(pid, STEP_VARIABLE), job_processes.numbered(pid, RANK_VARIABLE)
+    step, rank = (
+        job_processes.numeric_variable(pid, STEP_VARIABLE),
+        job_processes.numeric_variable(pid, RANK_VARIABLE),
+    )
     whole = (key, "", "")
-    return [whole, (key, step, ""), (key, step, rank)] if step else [whole, (key, OWN, "")]
+    return [whole, (key, step, ""), (key, step, rank)] if step else [whole, (key, OUTSIDE_STEPS, "")]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from warpdeck_agent.isolation.hold import hold_name
+from warpdeck_agent.isolation.containment_handle import containment_name
 from warpdeck_agent.launch.launch import LocalLaunch
-from warpdeck_agent.start.login_shell import kill_left
+from warpdeck_agent.start.login_shell import kill_remaining
 from warpdeck_agent.start.node_resources import NodeResources
 from warpdeck_agent.steps.step_registry import StepRegistry
 
@@ -41,7 +41,7 @@ class Adoption:
         """
         is_hold = launch.meta.role == "hold"
         if not supervised and not is_hold and not launch.folder.pid():
-            kill_left(launch)
+            kill_remaining(launch)
             launch.folder.remove()
             return
         self._launches.add(launch)
@@ -62,7 +62,7 @@ class Adoption:
         launch.processes.may_have_ungrouped = (
             True  # only the earlier agent knew this, so assume that it is true
         )
-        name = hold_name(*launch.key)
+        name = containment_name(*launch.key)
         self._node.containment.adopt(name, launch.meta.hold.cpus)
         self._node.ipc.enter(launch.meta.uid, name, at_unix=launch.meta.started_at)
         launch.usage.meter.restore(launch.folder)

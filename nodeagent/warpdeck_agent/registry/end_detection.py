@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict
 
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.cpu_time import CpuTime
-from warpdeck_agent.linux.process_end_watch import Watch
+from warpdeck_agent.linux.process_end_watch import ProcessEndWatch
 from warpdeck_agent.wire.messages import Key
 
 from .launches import Launches
@@ -28,24 +28,24 @@ class EndDetection:
         self._launches = launches
         self._on_end = on_end
         self._on_unknown = on_unknown
-        self._unsupervised: Watch[LocalLaunch] = Watch(
+        self._unsupervised: ProcessEndWatch[LocalLaunch] = ProcessEndWatch(
             on_end,
             pid=lambda launch: launch.folder.pid(),
             lives=lambda launch: launch.processes.first_is_alive(),
         )
 
-    def supervisor_reports(self, key: Key, said: Dict[str, Any]) -> None:
+    def supervisor_reports(self, key: Key, report: Dict[str, Any]) -> None:
         """Handle the supervisor's report that a launch's first process has ended."""
         launch = self._launches.get(key)
         if launch is None:
-            self._on_unknown(key, said)
+            self._on_unknown(key, report)
         else:
-            self.first_process_ended(launch, said)
+            self.first_process_ended(launch, report)
 
-    def first_process_ended(self, launch: LocalLaunch, said: Dict[str, Any]) -> None:
+    def first_process_ended(self, launch: LocalLaunch, report: Dict[str, Any]) -> None:
         """Record the usage that the supervisor has reported with the end."""
-        system_s = said.get("system_s", 0.0)  # an older supervisor does not report it
-        launch.usage.note_first_process(CpuTime(said["cpu_s"], system_s), said["peak_bytes"])
+        system_s = report.get("system_s", 0.0)  # an older supervisor does not report it
+        launch.usage.note_first_process(CpuTime(report["cpu_s"], system_s), report["peak_bytes"])
         self._on_end(launch)
 
     def already_ended(self, launch: LocalLaunch) -> None:

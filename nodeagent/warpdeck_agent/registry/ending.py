@@ -132,10 +132,12 @@ class Ending:
             )
         elif not launch.folder.pid():
             launch.phase, launch.end.status = "exited", (1, 0)
-            launch.end.cause, launch.end.message = "launch_failed", "its first process could not begin"
+            launch.end.cause, launch.end.message = "launch_failed", "the job's first process did not start"
         else:
             launch.phase, launch.end.status = "lost", (1, 0)
-            launch.end.message = launch.end.message or "its supervisor was killed; how it ended is not known"
+            launch.end.message = (
+                launch.end.message or "the supervisor was killed, so the job's exit status is not known"
+            )
         self._tell_end(launch)
 
     async def _clear(self, launch: LocalLaunch) -> None:
@@ -144,8 +146,8 @@ class Ending:
 
     async def _close_after_message(self, launch: LocalLaunch) -> None:
         if launch.end.cause == "oom":  # An out-of-memory kill by the kernel is noticed only now.
-            self._notices.say_why_it_ends(launch)
-        await self._notices.said_why(launch)
+            self._notices.write_termination_message(launch)
+        await self._notices.wait_for_termination_message(launch)
         self._close(launch)
 
     async def _sweep_hold(self, launch: LocalLaunch) -> None:

@@ -58,7 +58,7 @@ class Killing:
         if launch.meta.role == "hold":
             self._background.start(self._end_steps(launch, grace_s))
             return
-        self._notices.say_why_it_ends(launch)
+        self._notices.write_termination_message(launch)
         launch.end.grace_until = time.monotonic() + grace_s
         task = self._background.start(self._end(launch, grace_s))
         if grace_s <= 0:
@@ -114,6 +114,7 @@ class Killing:
             wait_s = KILL_AGAIN_S
             if time.monotonic() > give_up and launch.phase == "running":
                 launch.end.message = (
-                    launch.end.message or f"it did not die of KILL within {launch.meta.unkillable_s:g} s"
+                    launch.end.message
+                    or f"processes of the job survived KILL for {launch.meta.unkillable_s:g} s"
                 )
                 self.first_process_ended(launch)

@@ -57,9 +57,9 @@ class LaunchControl:
                 whom=request.whom,
             )
 
-    def end(self, launch: LocalLaunch, words: str, *, cause: str) -> None:
-        """End a launch because of an event on this node. `words` describe the event to the user."""
-        launch.end.message = words
+    def end(self, launch: LocalLaunch, reason: str, *, cause: str) -> None:
+        """End a launch because of an event on this node. `reason` describe the event to the user."""
+        launch.end.message = reason
         self._killing.kill(launch, cause=cause, grace_s=launch.meta.grace_s)
 
     def set_limit(self, request: SetLimit) -> None:

@@ -104,13 +104,13 @@ class LaunchQueue:
         elif key in self._starting and self._launcher.stop(key):
             self._stopped[key] = cause
 
-    def has_ended(self, key: Key, said: Dict[str, Any]) -> None:
+    def has_ended(self, key: Key, report: Dict[str, Any]) -> None:
         """Handle the supervisor's report on the end of a launch that is not in the table.
 
         It is stored if the launch is under way.
         """
         if key in self._starting:
-            self._ended_early[key] = said
+            self._ended_early[key] = report
 
     def resources_are_free(self, launch: LocalLaunch) -> None:
         """Begin the launch that waits for the resources of `launch`.

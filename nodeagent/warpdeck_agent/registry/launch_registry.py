@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 from warpdeck_agent.code.trees import TreeStore
 from warpdeck_agent.gpu.gpus import GpuWatch
 from warpdeck_agent.gpu.residual_processes import Report, ResidualProcesses
-from warpdeck_agent.isolation.containment import Containment
+from warpdeck_agent.isolation.containment import NodeContainment
 from warpdeck_agent.isolation.orphans import Orphans
 from warpdeck_agent.launch.background_tasks import BackgroundTasks
 from warpdeck_agent.launch.launch import LocalLaunch
@@ -31,12 +31,12 @@ from warpdeck_agent.start.node_resources import NodeResources
 from warpdeck_agent.steps.step_registry import StepRegistry
 from warpdeck_agent.storage.spool import Spool
 from warpdeck_agent.storage.tmpdirs import TempDirs
-from warpdeck_agent.supervisor.starter import FANOUT, SCRIPT, START, TASKS, install
+from warpdeck_agent.supervisor.starter import SCRIPT, START, TASK_LAUNCHER, TASKS, install
 from warpdeck_agent.supervisor.supervisor_link import Supervision, SupervisorLost
 from warpdeck_agent.tasks.ports import Ports
 from warpdeck_agent.users.ipc_cleanup import IpcCleanup
 from warpdeck_agent.users.user_children import UserChildren
-from warpdeck_agent.users.user_files import UserFile
+from warpdeck_agent.users.user_files import UserFileReader
 from warpdeck_agent.wire.messages import Key, Remark
 
 from .adoption import Adoption
@@ -68,8 +68,8 @@ class LaunchRegistry:
         gpus: GpuWatch,
         show_gpus: Report,
     ) -> None:
-        def remark(key: Key, words: str) -> None:
-            tell(Remark(job_id=key[0], restarts=key[1], text=words))
+        def remark(key: Key, text: str) -> None:
+            tell(Remark(job_id=key[0], restarts=key[1], text=text))
 
         self._spool = spool
         self._background = BackgroundTasks()
@@ -80,10 +80,10 @@ class LaunchRegistry:
         notices = Notices(UserChildren(pool), pool)
         self._supervision = Supervision(
             spool.path,
-            on_end=lambda key, said: detection.supervisor_reports(key, said),
+            on_end=lambda key, report: detection.supervisor_reports(key, report),
             on_loss=lambda: detection.supervisor_lost(),
         )
-        gate = StartGate(lambda request, words: remark((request.job_id, request.restarts), words))
+        gate = StartGate(lambda request, text: remark((request.job_id, request.restarts), text))
         launcher = self._build_launcher(trees, gate, pool=pool, children=children)
         self.steps = StepRegistry(
             spool, self.launches.find, tell, node=node, pool=pool, memory=memory, children=children
@@ -95,7 +95,7 @@ class LaunchRegistry:
         detection = EndDetection(
             self.launches,
             killing.first_process_ended,
-            on_unknown=lambda key, said: self.queue.has_ended(key, said),
+            on_unknown=lambda key, report: self.queue.has_ended(key, report),
         )
         self.queue = LaunchQueue(
             launcher, self.launches, tell, on_begin=limits.begin, on_end=detection.first_process_ended
@@ -118,7 +118,7 @@ class LaunchRegistry:
             self.launches, node, self.steps, ending=ending, detection=detection, limits=limits
         )
         install(spool.file(START), SCRIPT)
-        install(spool.file(TASKS), FANOUT)
+        install(spool.file(TASKS), TASK_LAUNCHER)
 
     def _build_launcher(
         self, trees: TreeStore, gate: StartGate, *, pool: ThreadPoolExecutor, children: UserChildren
@@ -171,7 +171,7 @@ class LaunchRegistry:
     def close(self) -> None:
         """Remove all temporary files and cgroups of the agent that running jobs do not need."""
         self.node.containment.close()
-        self.node.tempdirs.drop_spares()
+        self.node.tempdirs.empty_tmpdir_pool()
 
     async def _prepare_supervisor(self) -> None:
         """Start the supervisor early, so that the first launch need not wait for it.
@@ -188,16 +188,16 @@ class LaunchRegistry:
         return Orphans(
             self._spool.identity,
             self.launches.running_uids,
-            marks=self.launches.job_tags,
+            job_tags=self.launches.job_tags,
             supervisor=lambda: self._supervision.pid,
             begins=lambda: self.queue.any_is_under_way,
-            helpers=UserFile.readers,
+            helpers=UserFileReader.readers,
         )
 
 
 def _resources(spool: Spool, gpus: GpuWatch, show_gpus: Report) -> NodeResources:
     return NodeResources(
-        containment=Containment(spool.identity),
+        containment=NodeContainment(spool.identity),
         tempdirs=TempDirs(spool),
         ipc=IpcCleanup(),
         gpus=gpus,

@@ -47,7 +47,7 @@ class Launches:
         """Return the users of running launches."""
         return {launch.meta.uid for launch in self.running()}
 
-    def job_tags(self) -> Dict[job_processes.Mark, int]:
+    def job_tags(self) -> Dict[job_processes.JobTag, int]:
         """Return {job tag: job id} of all launches."""
         return {launch.processes.tag: launch.meta.job_id for launch in self}
 

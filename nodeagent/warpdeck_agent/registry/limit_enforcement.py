@@ -6,7 +6,7 @@ from typing import Optional, Protocol
 
 from warpdeck_agent.launch.background_tasks import BackgroundTasks
 from warpdeck_agent.launch.launch import LocalLaunch
-from warpdeck_agent.launch.memory_limit import MemoryWatch, Watched
+from warpdeck_agent.launch.memory_limit import MemoryWatch, WatchedProcesses
 from warpdeck_agent.launch.signals import Signals
 from warpdeck_agent.launch.time_limit import TimeLimit
 from warpdeck_agent.wire.messages import SUSPENDED, Kill
@@ -40,8 +40,8 @@ class LimitEnforcement:
         launch.limit.run()
         if launch.meta.hold.watch_mem_bytes:
             self._memory.add(
-                Watched(
-                    mark=launch.processes.tag,
+                WatchedProcesses(
+                    tag=launch.processes.tag,
                     limit_bytes=launch.meta.hold.watch_mem_bytes,
                     runs=lambda: launch.phase == "running",
                     used=launch.usage.note_memory,
@@ -74,6 +74,6 @@ class LimitEnforcement:
             return
         limit = launch.meta.hold.watch_mem_bytes
         launch.end.message = (
-            f"out of memory: it used {mem_bytes / GIB:.2f} GiB, and its limit is {limit / GIB:.2f} GiB"
+            f"out of memory: the job used {mem_bytes / GIB:.2f} GiB; its limit is {limit / GIB:.2f} GiB"
         )
         self._end(launch, cause="oom", grace_s=0.0)

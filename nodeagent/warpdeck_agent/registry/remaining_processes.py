@@ -15,7 +15,7 @@ class RemainingProcesses:
     def __init__(self, orphans: Optional[Orphans]) -> None:
         self._orphans = orphans
 
-    def kill(self, launch: LocalLaunch, known: Dict[job_processes.Mark, List[int]]) -> int:
+    def kill(self, launch: LocalLaunch, known: Dict[job_processes.JobTag, List[int]]) -> int:
         """Kill the remaining processes of an ended launch and return their number. Blocks.
 
         `known` are the processes of the node by job tag; it may be empty if the launch is in a cgroup.

@@ -38,7 +38,7 @@ class SharedGpus:
         self._remark = remark
         self._limits = GpuShareLimits(warn=self._warn, end=self._end)
 
-    def see(self, gpus: List[GpuSample], found: List[GpuInfo]) -> None:
+    def update(self, gpus: List[GpuSample], found: List[GpuInfo]) -> None:
         """Process a GPU reading.
 
         It enforces the GPU share of each job on a shared GPU. It also lets the next sharer begin once the
@@ -46,13 +46,13 @@ class SharedGpus:
         """
         running = self._launches.running()
         alive = {*(launch.key for launch in running), *self._queue.under_way}
-        self._gate.see(gpus, found, alive=alive)
-        self._limits.see(running, gpus, found)
+        self._gate.update(gpus, found, alive=alive)
+        self._limits.update(running, gpus, found)
 
-    def _warn(self, launch: LocalLaunch, words: str) -> None:
-        self._notices.write(launch, words)
-        self._remark(launch.key, words)
+    def _warn(self, launch: LocalLaunch, text: str) -> None:
+        self._notices.write(launch, text)
+        self._remark(launch.key, text)
 
-    def _end(self, launch: LocalLaunch, words: str) -> None:
-        self._notices.say_why_it_ends(launch, cause="gpu memory")
-        self._control.end(launch, words, cause="oom")
+    def _end(self, launch: LocalLaunch, text: str) -> None:
+        self._notices.write_termination_message(launch, cause="gpu memory")
+        self._control.end(launch, text, cause="oom")

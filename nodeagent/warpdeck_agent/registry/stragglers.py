@@ -20,9 +20,9 @@ class Stragglers:
     def __init__(self, pool: Executor, tidy: Callable[[], None]) -> None:
         self._pool = pool
         self._tidy = tidy
-        self._tags: List[job_processes.Mark] = []
+        self._tags: List[job_processes.JobTag] = []
 
-    def search_for(self, tags: List[job_processes.Mark]) -> None:
+    def search_for(self, tags: List[job_processes.JobTag]) -> None:
         """Search for processes with these job tags after STRAGGLERS_S."""
         if tags and not self._tags:
             asyncio.get_running_loop().call_later(STRAGGLERS_S, self._end)
@@ -34,8 +34,8 @@ class Stragglers:
         self._pool.submit(self._tidy)
 
 
-def _kill_tagged(tags: List[job_processes.Mark]) -> None:
+def _kill_tagged(tags: List[job_processes.JobTag]) -> None:
     """Kill all processes with these job tags. Runs in a thread."""
-    known = job_processes.marked()
+    known = job_processes.pids_by_job_tag()
     for tag in tags:
         job_processes.sweep(tag, (), known)

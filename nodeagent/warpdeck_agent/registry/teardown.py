@@ -18,7 +18,7 @@ from typing import Callable, List, Optional
 
 from warpdeck_agent.health.hooks import EPILOG, HookError, run_hook
 from warpdeck_agent.isolation import job_processes, launch_cgroups
-from warpdeck_agent.isolation.hold import hold_name
+from warpdeck_agent.isolation.containment_handle import containment_name
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.folder_removal import remove_tree
 from warpdeck_agent.linux.procfs import text
@@ -27,13 +27,13 @@ from warpdeck_agent.wire.messages import Key
 
 from .remaining_processes import RemainingProcesses
 
-LOOK_S = 0.05
+CHECK_S = 0.05
 """Interval in seconds between checks of dying processes."""
 TMP_S = 30.0
 """How long an end waits for the removal of its temporary files, in seconds. A larger tree is removed while
 other launches may start.
 """
-NEAR = 0.9
+NEAR_LIMIT = 0.9
 """If a killed launch's peak memory is below this fraction of its limit, the cause was the limit of the node
 or of a parent cgroup.
 """
@@ -84,38 +84,38 @@ class Teardown:
     def _settle(self, over: List[LocalLaunch], others: List[LocalLaunch]) -> List[LocalLaunch]:
         """Do the blocking part of `settle`, in a thread: the disk, and ending the processes of `others`."""
         (over + others)[0].folder.sync_exit()
-        known = {} if all(launch.processes.grouped for launch in others) else job_processes.marked()
+        known = {} if all(launch.processes.grouped for launch in others) else job_processes.pids_by_job_tag()
         unclear = []
         for launch in others:
             left = self._remaining.kill(launch, known)
             used = _take_usage(launch)
             if left or not self._release(launch, used):
                 unclear.append(launch)
-        unclear += [launch for launch in over if not self._leaves_nothing(launch, nobody_left=True)]
+        unclear += [launch for launch in over if not self._leaves_nothing(launch, no_process_left=True)]
         return unclear + [
             launch
             for launch in others
-            if launch not in unclear and not self._leaves_nothing(launch, nobody_left=False)
+            if launch not in unclear and not self._leaves_nothing(launch, no_process_left=False)
         ]
 
     def tidy(self) -> None:
         """Remove temporary folders that were kept for launches that did not come. Blocks."""
-        self._node.tempdirs.drop_spares()
+        self._node.tempdirs.empty_tmpdir_pool()
 
-    def _leaves_nothing(self, launch: LocalLaunch, *, nobody_left: bool) -> bool:
+    def _leaves_nothing(self, launch: LocalLaunch, *, no_process_left: bool) -> bool:
         """Return whether the launch needs no further cleanup.
 
         That is so if it has neither GPUs nor hooks, and its TMPDIR and its user's shared memory are empty.
         """
         if launch.meta.gpus or launch.meta.hooks:
             return False
-        gone = not launch.meta.private and self._node.tempdirs.leave(
-            launch.meta.tmp_dir, nobody_left=nobody_left
+        gone = not launch.meta.private and self._node.tempdirs.give_back(
+            launch.meta.tmp_dir, no_process_left=no_process_left
         )
         return gone and not self._leaves_ipc(launch)
 
     def _leaves_ipc(self, launch: LocalLaunch) -> bool:
-        return self._node.ipc.leave(launch.meta.uid, hold_name(*launch.key))
+        return self._node.ipc.leave(launch.meta.uid, containment_name(*launch.key))
 
     async def clear(self, launch: LocalLaunch) -> None:
         """Clean up after the launch.
@@ -139,7 +139,7 @@ class Teardown:
             removing = {loop.run_in_executor(None, remove_tree, folder): folder for folder in folders}
             done, _ = await asyncio.wait(removing, timeout=TMP_S)
             if stays := [removing[each] for each in done if not each.result()]:
-                self._remark(launch.key, f"what it left in {', '.join(sorted(stays))} cannot be removed")
+                self._remark(launch.key, f"cannot remove the job's files in {', '.join(sorted(stays))}")
         if self._leaves_ipc(launch):
             await self._clear_ipc(launch)
         if launch.meta.gpus:
@@ -148,8 +148,8 @@ class Teardown:
     async def _clear_ipc(self, launch: LocalLaunch) -> None:
         clearing = asyncio.get_running_loop().run_in_executor(None, self._node.ipc.clear, launch.meta.uid)
         done, _ = await asyncio.wait([clearing], timeout=TMP_S)
-        if done and (words := clearing.result()):
-            self._remark(launch.key, words)
+        if done and (removed := clearing.result()):
+            self._remark(launch.key, removed)
 
     async def _wait_for_processes(self, launch: LocalLaunch) -> None:
         loop = asyncio.get_running_loop()
@@ -160,10 +160,10 @@ class Teardown:
                     self._pool, self._names, launch
                 )
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
 
     def _still_there(self, launch: LocalLaunch) -> bool:
-        known = {} if launch.processes.grouped else job_processes.marked()
+        known = {} if launch.processes.grouped else job_processes.pids_by_job_tag()
         return self._remaining.kill(launch, known) > 0 or not self._release(launch)
 
     def _names(self, launch: LocalLaunch) -> str:
@@ -175,13 +175,13 @@ class Teardown:
         named = [
             f"{text(f'/proc/{pid}/comm') or '?'} (pid {pid}, {job_processes.owner_of(pid)})" for pid in left
         ]
-        return f"job {launch.meta.job_id}: " + (", ".join(named) or "its group does not become empty")
+        return f"job {launch.meta.job_id}: " + (", ".join(named) or "its cgroup does not become empty")
 
-    def _release(self, launch: LocalLaunch, used: Optional[launch_cgroups.Usage] = None) -> bool:
-        return self._node.containment.release(hold_name(*launch.key), launch.meta.hold.groups, used)
+    def _release(self, launch: LocalLaunch, used: Optional[launch_cgroups.CgroupUsage] = None) -> bool:
+        return self._node.containment.release(containment_name(*launch.key), launch.meta.hold.groups, used)
 
 
-def _take_usage(launch: LocalLaunch) -> launch_cgroups.Usage:
+def _take_usage(launch: LocalLaunch) -> launch_cgroups.CgroupUsage:
     """Read the usage that the kernel has counted.
 
     If the kernel killed a process for lack of memory, the launch's cause becomes "oom".
@@ -190,9 +190,11 @@ def _take_usage(launch: LocalLaunch) -> launch_cgroups.Usage:
     launch.usage.note_cgroups(used)
     if used.oom_kills and not launch.end.cause:
         launch.end.cause = "oom"
-        own = used.limit_bytes and not 0 < used.peak_mem_bytes < NEAR * used.limit_bytes
-        what = f"its limit of {used.limit_bytes / GIB:.2f} GiB" if own else "the node's memory"
-        launch.end.message = f"out of memory: it used up {what} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
+        own = used.limit_bytes and not 0 < used.peak_mem_bytes < NEAR_LIMIT * used.limit_bytes
+        exhausted = f"its limit of {used.limit_bytes / GIB:.2f} GiB" if own else "the node's memory"
+        launch.end.message = (
+            f"out of memory: the job used up {exhausted} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
+        )
     return used
 
 

@@ -19,25 +19,25 @@ from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.wire.messages import GpuInfo, GpuSample, Key, Launch
 
 GIB = 2**30
-STILL_S = 7.0
+SETTLED_S = 7.0
 """Seconds without growth after which a job's memory counts as settled. It is longer than the interval between
 two readings of GPU processes.
 """
-STEP_BYTES = 64 * 1024 * 1024
+GROWTH_BYTES = 64 * 1024 * 1024
 """A smaller change of GPU memory does not count as growth."""
-LOOK_S = 0.2
+CHECK_S = 0.2
 
 Tell = Callable[[LocalLaunch, str], None]
 
 
 @dataclass
-class _Last:
+class _LastSharer:
     """The sharer that began last on a GPU. Times are on the monotonic clock."""
 
     key: Key
     began: float
     mem_bytes: int = 0
-    still_since: float = 0.0
+    unchanged_since: float = 0.0
 
 
 class StartGate:
@@ -48,7 +48,7 @@ class StartGate:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._last: Dict[str, _Last] = {}
+        self._last: Dict[str, _LastSharer] = {}
         self._locks: Dict[str, asyncio.Lock] = {}
         self._waiting: Set[Key] = set()
         self._given_up: Set[Key] = set()
@@ -66,7 +66,7 @@ class StartGate:
             for uuid in request.gpus:
                 async with self._locks.setdefault(uuid, asyncio.Lock()):
                     await self._settle(uuid, request, key)
-                    self._last[uuid] = _Last(key, self._clock())
+                    self._last[uuid] = _LastSharer(key, self._clock())
         finally:
             self._waiting.discard(key)
             self._given_up.discard(key)
@@ -76,7 +76,7 @@ class StartGate:
         if key in self._waiting:
             self._given_up.add(key)
 
-    def see(self, gpus: Sequence[GpuSample], found: Sequence[GpuInfo], *, alive: Container[Key]) -> None:
+    def update(self, gpus: Sequence[GpuSample], found: Sequence[GpuInfo], *, alive: Container[Key]) -> None:
         """Process a reading of the node's GPUs. Launches that are not in `alive` no longer delay others."""
         self._last = {uuid: last for uuid, last in self._last.items() if last.key in alive}
         now, uuids = self._clock(), {gpu.index: gpu.uuid for gpu in found}
@@ -85,26 +85,26 @@ class StartGate:
             if last is None:
                 continue
             mem = sum(process.mem_bytes for process in gpu.processes if process.job_id == last.key[0])
-            if abs(mem - last.mem_bytes) > STEP_BYTES:
-                last.mem_bytes, last.still_since = mem, now
+            if abs(mem - last.mem_bytes) > GROWTH_BYTES:
+                last.mem_bytes, last.unchanged_since = mem, now
 
     def is_settled(self, uuid: str, most_s: float) -> bool:
         """Return whether the next launch may begin on the GPU `uuid`."""
         last, now = self._last.get(uuid), self._clock()
         if last is None or now - last.began >= most_s:
             return True
-        return last.mem_bytes > 0 and now - last.still_since >= STILL_S
+        return last.mem_bytes > 0 and now - last.unchanged_since >= SETTLED_S
 
     async def _settle(self, uuid: str, request: Launch, key: Key) -> None:
-        told = False
+        reported = False
         while not self.is_settled(uuid, request.share_start_s):
             if key in self._given_up:
-                raise LaunchError("it was ended before its turn on the GPU came")
-            if not told:
+                raise LaunchError("the job was ended while it waited for the shared GPU")
+            if not reported:
                 before = self._last[uuid].key[0]
-                self._say(request, f"waits until job {before}, which began on the same GPU, has its memory")
-                told = True
-            await asyncio.sleep(LOOK_S)
+                self._say(request, f"waits until job {before} has allocated its memory on the shared GPU")
+                reported = True
+            await asyncio.sleep(CHECK_S)
 
 
 class GpuShareLimits:
@@ -119,37 +119,41 @@ class GpuShareLimits:
         self._clock = clock
         self._over: Dict[Key, float] = {}
 
-    def see(self, jobs: Sequence[LocalLaunch], gpus: Sequence[GpuSample], found: Sequence[GpuInfo]) -> None:
+    def update(
+        self, jobs: Sequence[LocalLaunch], gpus: Sequence[GpuSample], found: Sequence[GpuInfo]
+    ) -> None:
         """Check the running `jobs` against a reading of the node's GPUs."""
         sizes = {gpu.index: gpu.mem_bytes for gpu in found}
         over: Dict[Key, float] = {}
         for launch in jobs:
-            words = (
-                _excess(launch, gpus, sizes)
+            excess = (
+                _excess_text(launch, gpus, sizes)
                 if launch.meta.gpu_share_pct < 100 and not launch.end.cause
                 else ""
             )
-            if words:
+            if excess:
                 over[launch.key] = self._over.get(launch.key, self._clock())
-                self._judge(launch, words, over[launch.key])
+                self._judge(launch, excess, over[launch.key])
         self._over = over
 
-    def _judge(self, launch: LocalLaunch, words: str, since: float) -> None:
+    def _judge(self, launch: LocalLaunch, excess: str, since: float) -> None:
         left_s = launch.meta.share_grace_s - (self._clock() - since)
         if left_s <= 0:
-            self._end(launch, f"it used {words}")
+            self._end(launch, f"the job used {excess}")
         elif launch.key not in self._over:
-            self._warn(launch, f"it uses {words}: it is ended in {left_s:.0f} s unless it frees the rest")
+            self._warn(
+                launch, f"the job uses {excess}; it will be ended in {left_s:.0f} s unless it frees memory"
+            )
 
 
-def _excess(launch: LocalLaunch, gpus: Sequence[GpuSample], sizes: Dict[int, int]) -> str:
-    """Return a text like "30.0 GiB of GPU 0, and its part is 20.0 GiB".
+def _excess_text(launch: LocalLaunch, gpus: Sequence[GpuSample], sizes: Dict[int, int]) -> str:
+    """Return a text like "30.0 GiB of GPU 0, but its share is 20.0 GiB".
 
     Returns "" if the job is within its share.
     """
     for gpu in gpus:
         used = sum(each.mem_bytes for each in gpu.processes if each.job_id == launch.meta.job_id)
-        part = sizes.get(gpu.index, 0) * launch.meta.gpu_share_pct // 100
-        if used > part > 0:
-            return f"{used / GIB:.1f} GiB of GPU {gpu.index}, and its part is {part / GIB:.1f} GiB"
+        share = sizes.get(gpu.index, 0) * launch.meta.gpu_share_pct // 100
+        if used > share > 0:
+            return f"{used / GIB:.1f} GiB of GPU {gpu.index}, but its share is {share / GIB:.1f} GiB"
     return ""

@@ -17,12 +17,12 @@ from typing import Callable, Container, Dict, Optional, Sequence
 
 from warpdeck_agent.gpu.gpu_names import names_of
 from warpdeck_agent.health.hooks import PROLOG, HookError, run_hook
-from warpdeck_agent.isolation.containment import Limits
-from warpdeck_agent.isolation.hold import ContainmentHandle, hold_name
+from warpdeck_agent.isolation.containment import LaunchLimits
+from warpdeck_agent.isolation.containment_handle import ContainmentHandle, containment_name
 from warpdeck_agent.isolation.private_folders import PrivateDirs, folders_of
 from warpdeck_agent.linux.folder_removal import remove_tree
-from warpdeck_agent.linux.refusals import NO_ROOM, LaunchError, full_disk
-from warpdeck_agent.storage.tmpdirs import DEFAULT_PLACE
+from warpdeck_agent.linux.refusals import NO_SPACE_ERRORS, LaunchError, full_disk
+from warpdeck_agent.storage.tmpdirs import DEFAULT_PARENT
 from warpdeck_agent.wire.messages import Launch
 
 from .gpu_sharing import StartGate
@@ -33,7 +33,7 @@ from .node_resources import NodeResources
 class LaunchResources:
     """The resources that were created for a launch."""
 
-    hold: ContainmentHandle
+    containment: ContainmentHandle
     tmp_dir: str
     private: Optional[PrivateDirs] = None
     gpu_names: Dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class LaunchSetup:
             await self._run_prolog(request)
         limits = await self._limits(request)
         found = (await self._node.gpus.discover())[0] if request.gpus else []
-        name = hold_name(request.job_id, request.restarts)
+        name = containment_name(request.job_id, request.restarts)
         folder_name = f"{request.job_id}.{request.restarts}"
         private = self._private(request, folder_name)
         try:
@@ -81,11 +81,11 @@ class LaunchSetup:
         except OSError as error:
             for folder in folders_of("", private):
                 remove_tree(folder)
-            raise _no_folder(error, request.tmp_dir or DEFAULT_PLACE) from error
+            raise _folder_error(error, request.tmp_dir or DEFAULT_PARENT) from error
         self._node.ipc.enter(uid, name, at_unix=time.time())
-        hold = self._node.containment.make(name, limits)
-        names = names_of(request.gpus, found, how=request.cuda_visible_devices, alone=hold.hides_gpus)
-        return LaunchResources(hold=hold, tmp_dir=tmp_dir, private=private, gpu_names=names)
+        containment = self._node.containment.make(name, limits)
+        names = names_of(request.gpus, found, how=request.cuda_visible_devices, alone=containment.hides_gpus)
+        return LaunchResources(containment=containment, tmp_dir=tmp_dir, private=private, gpu_names=names)
 
     def _private(self, request: Launch, name: str) -> Optional[PrivateDirs]:
         """Create the private folders of a launch.
@@ -100,13 +100,13 @@ class LaunchSetup:
                 name, places=request.private_dirs, shared=shared, tmp_dir=request.tmp_dir
             )
         except OSError as error:
-            raise _no_folder(error, " and ".join(request.private_dirs)) from error
+            raise _folder_error(error, " and ".join(request.private_dirs)) from error
 
     async def undo(self, request: Launch, resources: LaunchResources, *, uid: int) -> None:
         """Remove the resources of a launch that did not begin."""
-        name = hold_name(request.job_id, request.restarts)
+        name = containment_name(request.job_id, request.restarts)
         self._node.ipc.leave(uid, name)
-        self._node.containment.release(name, resources.hold.groups)
+        self._node.containment.release(name, resources.containment.groups)
         for folder in folders_of(resources.tmp_dir, resources.private):
             await asyncio.get_running_loop().run_in_executor(None, remove_tree, folder)
 
@@ -127,8 +127,8 @@ class LaunchSetup:
         except HookError as error:
             raise LaunchError(str(error), again=True, drain=str(error)) from error
 
-    async def _limits(self, request: Launch) -> Limits:
-        return Limits(
+    async def _limits(self, request: Launch) -> LaunchLimits:
+        return LaunchLimits(
             mem_bytes=request.mem_bytes if "memory" in request.confine else 0,
             cpus=request.cpus if "cpus" in request.confine else 0,
             processes=request.max_processes,
@@ -136,10 +136,10 @@ class LaunchSetup:
         )
 
 
-def _no_folder(error: OSError, where: str) -> LaunchError:
-    if error.errno in NO_ROOM:
+def _folder_error(error: OSError, where: str) -> LaunchError:
+    if error.errno in NO_SPACE_ERRORS:
         return full_disk(where)
     reason = os.strerror(error.errno or 0)
     if error.errno == errno.EROFS:
-        return LaunchError(f"{where} may not be written on this node: {reason}", check="disk")
-    return LaunchError(f"no folder for temporary files can be made in {where}: {reason}")
+        return LaunchError(f"cannot write to {where} on this node: {reason}", check="disk")
+    return LaunchError(f"cannot create a folder for temporary files in {where}: {reason}")

@@ -17,14 +17,14 @@ from typing import Dict, List, Optional, Tuple
 
 from warpdeck_agent.code.checkouts import Checkouts
 from warpdeck_agent.code.trees import TreeError, TreeStore
-from warpdeck_agent.code.work_folders import Folders
-from warpdeck_agent.containers.container_environment import Setting
-from warpdeck_agent.containers.containers import contained
+from warpdeck_agent.code.work_folders import FolderChecks
+from warpdeck_agent.containers.container_environment import ContainerContext
+from warpdeck_agent.containers.containers import container_command
 from warpdeck_agent.gpu.gpu_names import with_gpu_names
 from warpdeck_agent.isolation import job_processes
-from warpdeck_agent.isolation.hold import ContainmentHandle, hold_name
+from warpdeck_agent.isolation.containment_handle import ContainmentHandle, containment_name
 from warpdeck_agent.launch.launch import LocalLaunch
-from warpdeck_agent.linux.env_passthrough import carrying
+from warpdeck_agent.linux.env_passthrough import with_all_variables
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.storage.scripts import Scripts
 from warpdeck_agent.storage.spool import SCRIPTS, LaunchFolder, Meta, Spool
@@ -33,7 +33,7 @@ from warpdeck_agent.supervisor.supervisor_link import Supervision, SupervisorLos
 from warpdeck_agent.tasks.ports import Ports
 from warpdeck_agent.users import login_path
 from warpdeck_agent.users.accounts import (
-    Account,
+    UserIds,
     account,
     account_environment,
     as_user,
@@ -47,12 +47,12 @@ from warpdeck_agent.wire.messages import Key, Launch
 from warpdeck_agent.wire.places import place_of
 
 from .launch_setup import LaunchResources, LaunchSetup
-from .login_shell import kill_left, login_shell, variables_of
+from .login_shell import kill_remaining, login_shell, variables_of
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 RUNTIME_DIRS = "/run/user"
 TOKEN_BYTES = 24
-LOOK_S = 0.02
+CHECK_S = 0.02
 """Interval in seconds between checks whether killed processes are gone."""
 MAX_ATTEMPTS = 3
 """How often a launch is ordered before giving up, if the supervisor is killed each time."""
@@ -81,7 +81,7 @@ class Launcher:
         self._ports = ports
         self._pool = pool
         self._interpreters = Interpreters(children)
-        self._folders = Folders()
+        self._folders = FolderChecks()
 
     def stop(self, key: Key) -> bool:
         """Abort a launch that is being prepared by a process of its user; its `start` then fails.
@@ -99,18 +99,18 @@ class Launcher:
         resources: Optional[LaunchResources] = None
         launch: Optional[LocalLaunch] = None
         try:
-            who = account(request)
-            folder.create(uid=who.uid, gid=who.gid, terminal=request.pty)
-            resources = await self._setup.make(request, uid=who.uid, gid=who.gid)
-            launch = await self._prepare(request, folder, resources=resources, who=who)
+            user_ids = account(request)
+            folder.create(uid=user_ids.uid, gid=user_ids.gid, terminal=request.pty)
+            resources = await self._setup.make(request, uid=user_ids.uid, gid=user_ids.gid)
+            launch = await self._prepare(request, folder, resources=resources, user_ids=user_ids)
             if request.role != "hold":
-                await self._begin(request, launch, who=who)
+                await self._begin(request, launch, user_ids=user_ids)
         except (LaunchError, TreeError, OSError, ValueError) as error:
             if launch is not None and request.login:
                 await self._end_start_files(launch)
             folder.remove()
             if resources is not None:
-                await self._setup.undo(request, resources, uid=who.uid)
+                await self._setup.undo(request, resources, uid=user_ids.uid)
             raise await self._refusal(error) from error
         return launch
 
@@ -127,13 +127,13 @@ class Launcher:
             return ours
         return error if isinstance(error, LaunchError) else LaunchError(_sentence(error))
 
-    async def _begin(self, request: Launch, launch: LocalLaunch, *, who: Account) -> None:
+    async def _begin(self, request: Launch, launch: LocalLaunch, *, user_ids: UserIds) -> None:
         """Order the launch's first process from the supervisor.
 
         Raises LaunchError. If the supervisor is lost before the child has written its pid, nothing was
         started, and the order is repeated.
         """
-        order = await self._order_in_time(request, launch, who=who)
+        order = await self._build_order(request, launch, user_ids=user_ids)
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 await self._supervision.start(order)
@@ -144,11 +144,11 @@ class Launcher:
                     raise self._spool.own.refusal(error) or LaunchError(str(error), again=True) from error
 
     async def _prepare(
-        self, request: Launch, folder: LaunchFolder, *, resources: LaunchResources, who: Account
+        self, request: Launch, folder: LaunchFolder, *, resources: LaunchResources, user_ids: UserIds
     ) -> LocalLaunch:
         """Prepare the code and the stored metadata of a launch. No process runs yet."""
-        uid, gid = who
-        work_dir = await self._work_dir(request, who, resources.hold)
+        uid, gid = user_ids
+        work_dir = await self._work_dir(request, user_ids, resources.containment)
         meta = Meta(
             job_id=request.job_id,
             restarts=request.restarts,
@@ -158,13 +158,13 @@ class Launcher:
             started_at=time.time(),
             time_limit_s=request.time_limit_s,
             grace_s=request.grace_s,
-            stdout=request.stdout if _is_seen(request) else "",
-            stderr=request.stderr if _is_seen(request) else "",
+            stdout=request.stdout if _writes_output_here(request) else "",
+            stderr=request.stderr if _writes_output_here(request) else "",
             work_dir=work_dir,
             pty=request.pty,
             gpus=tuple(request.gpus),
             gpu_names=resources.gpu_names,
-            hold=resources.hold,
+            hold=resources.containment,
             tmp_dir=resources.tmp_dir,
             private=resources.private,
             unkillable_s=request.unkillable_s,
@@ -184,15 +184,15 @@ class Launcher:
         folder.write_meta(meta)
         return LocalLaunch(folder, meta, agent=self._spool.identity)
 
-    async def _work_dir(self, request: Launch, who: Account, hold: ContainmentHandle) -> str:
+    async def _work_dir(self, request: Launch, user_ids: UserIds, containment: ContainmentHandle) -> str:
         if request.tree is not None:
-            return await self._checkouts.folder(request, who, hold)
-        if request.cwd_visible and await self._folders.is_there(request.cwd, uid=who.uid):
+            return await self._checkouts.folder(request, user_ids, containment)
+        if request.cwd_visible and await self._folders.is_there(request.cwd, uid=user_ids.uid):
             return request.cwd
-        return self._checkouts.empty(request, who)
+        return self._checkouts.empty(request, user_ids)
 
     async def _login_environment(
-        self, request: Launch, launch: LocalLaunch, *, who: Account
+        self, request: Launch, launch: LocalLaunch, *, user_ids: UserIds
     ) -> Dict[str, str]:
         """Return the variables of the user's login shell if the launch asks for them.
 
@@ -200,42 +200,50 @@ class Launcher:
         """
         if not request.login:
             return {}
-        home = request.env.get("HOME") or account_environment(who.uid).get("HOME", "/")
-        drop = as_user(request.user, uid=who.uid, gid=who.gid)
-        mark = launch.processes.tag.variables()
-        child = login_shell(who.uid, home=home, mark=mark, hold=launch.meta.hold, drop=drop)
+        home = request.env.get("HOME") or account_environment(user_ids.uid).get("HOME", "/")
+        drop = as_user(request.user, uid=user_ids.uid, gid=user_ids.gid)
+        tag_variables = launch.processes.tag.variables()
+        child = login_shell(
+            user_ids.uid, home=home, tag_variables=tag_variables, containment=launch.meta.hold, drop=drop
+        )
         try:
-            return variables_of(await self._children.prepare(child, key=launch.key, uid=who.uid))
+            return variables_of(await self._children.prepare(child, key=launch.key, uid=user_ids.uid))
         except ChildFailed:
             return {}
 
     async def _end_start_files(self, launch: LocalLaunch) -> None:
         """End processes left by a login shell, so that the launch's cgroups can be removed."""
         deadline = time.monotonic() + DIE_S
-        while await asyncio.get_running_loop().run_in_executor(self._pool, kill_left, launch):
+        while await asyncio.get_running_loop().run_in_executor(self._pool, kill_remaining, launch):
             if time.monotonic() > deadline:
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
 
-    async def _order_in_time(self, request: Launch, launch: LocalLaunch, *, who: Account) -> LaunchOrder:
+    async def _build_order(self, request: Launch, launch: LocalLaunch, *, user_ids: UserIds) -> LaunchOrder:
         """Return the order for the supervisor.
 
         Parts that may block run outside of the event loop: the login shell, and the search for programs for
         terminals and containers.
         """
-        login = await self._login_environment(request, launch, who=who)
-        program = await self._program(request, who) if request.pty else []
+        login = await self._login_environment(request, launch, user_ids=user_ids)
+        program = await self._program(request, user_ids) if request.pty else []
         if not request.pty and request.container is None:
-            return self._order(request, launch, who=who, login=login, program=program)
+            return self._order(request, launch, user_ids=user_ids, login=login, program=program)
         return await asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: self._order(request, launch, who=who, login=login, program=program)
+            self._pool, lambda: self._order(request, launch, user_ids=user_ids, login=login, program=program)
         )
 
     def _order(
-        self, request: Launch, launch: LocalLaunch, *, who: Account, login: Dict[str, str], program: List[str]
+        self,
+        request: Launch,
+        launch: LocalLaunch,
+        *,
+        user_ids: UserIds,
+        login: Dict[str, str],
+        program: List[str],
     ) -> LaunchOrder:
         """Return the order for the supervisor. May block for containers and terminals."""
-        uid, gid = who
+        uid, gid = user_ids
         out, err = self._outputs(request, launch, gid)
         env = {
             **self._environment(request, launch, login),
@@ -246,9 +254,9 @@ class Launcher:
             env.update({"RANK": str(request.first_rank), "LOCAL_RANK": "0"})
         argv = self._command(request, launch, env=env, program=program)
         if "\0" in "".join((*argv, *env, *env.values())):
-            raise ValueError("a zero byte in it")
+            raise ValueError("it contains a zero byte")
         if request.container is None:
-            argv = carrying(argv, env)
+            argv = with_all_variables(argv, env)
         return LaunchOrder(
             job_id=request.job_id,
             restarts=request.restarts,
@@ -275,13 +283,13 @@ class Launcher:
         """
         if request.pty:  # The terminal's host prints nothing; it stores the terminal's output itself.
             for name in ("out", "active"):
-                launch.folder.give(name, uid=launch.meta.uid, gid=gid)
+                launch.folder.create_user_file(name, uid=launch.meta.uid, gid=gid)
             return os.devnull, ""
         if launch.meta.stdout:
             return launch.meta.stdout, launch.meta.stderr
-        out = launch.folder.give("out", uid=launch.meta.uid, gid=gid)
+        out = launch.folder.create_user_file("out", uid=launch.meta.uid, gid=gid)
         if request.role == "tasks" or request.stderr:
-            return out, launch.folder.give("err", uid=launch.meta.uid, gid=gid)
+            return out, launch.folder.create_user_file("err", uid=launch.meta.uid, gid=gid)
         return out, launch.meta.stderr
 
     def _command(
@@ -289,7 +297,9 @@ class Launcher:
     ) -> List[str]:
         command = [launch.meta.script, *request.script_args] if launch.meta.script else list(request.argv)
         if request.container is not None:
-            command = contained(command, request.container, self._setting(request, launch, env=env))
+            command = container_command(
+                command, request.container, self._container_context(request, launch, env=env)
+            )
         if request.pty:
             host = [*program, "ptyhost", launch.folder.path, launch.meta.work_dir]
             return [*host, str(request.rows), str(request.cols), *command]
@@ -298,24 +308,26 @@ class Launcher:
             return ["/bin/sh", self._spool.file(TASKS), *ranks, *command]
         return command
 
-    async def _program(self, request: Launch, who: Account) -> List[str]:
+    async def _program(self, request: Launch, user_ids: UserIds) -> List[str]:
         """Return the command for running this program as the job's user.
 
         Raises LaunchError without a suitable Python.
         """
-        drop = as_user(request.user, uid=who.uid, gid=who.gid)
-        found = await self._interpreters.command(who.uid, drop)
+        drop = as_user(request.user, uid=user_ids.uid, gid=user_ids.gid)
+        found = await self._interpreters.command(user_ids.uid, drop)
         if not found:
             raise LaunchError(
-                f"{request.user} may run no Python 3.9 or newer on this node, which terminals need: install python3"
+                f"terminals need Python 3.9 or newer, but {request.user} can run none on this node: install python3"
             )
         return found
 
-    def _setting(self, request: Launch, launch: LocalLaunch, *, env: Dict[str, str]) -> Setting:
+    def _container_context(
+        self, request: Launch, launch: LocalLaunch, *, env: Dict[str, str]
+    ) -> ContainerContext:
         meta = launch.meta
         script = [meta.script] if meta.script else []
-        return Setting(
-            launch=hold_name(*launch.key),
+        return ContainerContext(
+            launch=containment_name(*launch.key),
             work_dir=meta.work_dir,
             home=env.get("HOME", ""),
             paths=[meta.work_dir, meta.seen_tmp_dir, *script],
@@ -335,7 +347,7 @@ class Launcher:
         env = self._ports.with_master(env, launch.key, tasks=request.role == "tasks")
         env.update(job_variables(launch, self._spool))
         env.update(_times(request))
-        if _is_submit_hosts(env.get("XDG_RUNTIME_DIR", "")):
+        if _is_missing_here(env.get("XDG_RUNTIME_DIR", "")):
             del env["XDG_RUNTIME_DIR"]
         return with_programs(with_gpu_names(env, launch.meta.gpu_names), self._spool)
 
@@ -346,13 +358,13 @@ def _times(request: Launch) -> Dict[str, str]:
     The agent sets them, because the controller learns the start time only after the job needs them.
     """
     begun = int(time.time())
-    made = {"SLURM_JOB_START_TIME": str(begun)}
+    variables = {"SLURM_JOB_START_TIME": str(begun)}
     if request.time_limit_s is not None:
-        made["SLURM_JOB_END_TIME"] = str(begun + int(request.time_limit_s))
-    return made
+        variables["SLURM_JOB_END_TIME"] = str(begun + int(request.time_limit_s))
+    return variables
 
 
-def _is_seen(request: Launch) -> bool:
+def _writes_output_here(request: Launch) -> bool:
     """Return whether the launch's output files are written on this node.
 
     Output that would lie in a private folder of the job is kept in the spool instead and copied to the submit
@@ -362,7 +374,7 @@ def _is_seen(request: Launch) -> bool:
     return request.cwd_visible and not any(place_of(path, request.private_dirs) for path in files)
 
 
-def _is_submit_hosts(runtime_dir: str) -> bool:
+def _is_missing_here(runtime_dir: str) -> bool:
     """Return whether this runtime folder of systemd does not exist on this node.
 
     Only the parent folder is read, which belongs to root.
@@ -387,9 +399,9 @@ def job_variables(launch: LocalLaunch, spool: Spool) -> Dict[str, str]:
 def with_programs(env: Dict[str, str], spool: Spool) -> Dict[str, str]:
     """Return the environment with our own srun first on its PATH."""
     own = spool.file(PROGRAMS)
-    words = [word for word in env.get("PATH", "").split(":") if word and word != own]
-    made = {**env, "PATH": ":".join([own, *(words or DEFAULT_PATH.split(":"))])}
-    return made | login_path.variables(env, spool.path, uid=os.geteuid())
+    folders = [folder for folder in env.get("PATH", "").split(":") if folder and folder != own]
+    updated = {**env, "PATH": ":".join([own, *(folders or DEFAULT_PATH.split(":"))])}
+    return updated | login_path.variables(env, spool.path, uid=os.geteuid())
 
 
 def _sentence(error: BaseException) -> str:

@@ -12,7 +12,7 @@ import signal
 from typing import Any, Dict
 
 from warpdeck_agent.isolation import job_processes, launch_cgroups
-from warpdeck_agent.isolation.hold import ContainmentHandle
+from warpdeck_agent.isolation.containment_handle import ContainmentHandle
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.linux.env_passthrough import ENV
 from warpdeck_agent.linux.own_program import SYSTEM_PATH
@@ -28,16 +28,21 @@ variables.
 """
 SHELLS = ("bash", "dash", "ksh", "sh", "zsh")
 """Shells that support `-l -c`; for users of other shells bash is used."""
-NOT_TAKEN = ("PWD", "OLDPWD", "SHLVL", "_", "WARPDECK_JOB", "WARPDECK_TOKEN")
+OMITTED = ("PWD", "OLDPWD", "SHLVL", "_", "WARPDECK_JOB", "WARPDECK_TOKEN")
 GATE = 'read -r WARPDECK_GO <&1 && [ "$WARPDECK_GO" = go ] || exit 1; unset WARPDECK_GO; exec "$@"'
 
 
 def login_shell(
-    uid: int, *, home: str, mark: Dict[str, str], hold: ContainmentHandle, drop: Dict[str, Any]
+    uid: int,
+    *,
+    home: str,
+    tag_variables: Dict[str, str],
+    containment: ContainmentHandle,
+    drop: Dict[str, Any],
 ) -> UserChild:
     """Return the child process that prints the variables (see `variables_of`).
 
-    `mark` holds the variables of the job tag.
+    `tag_variables` holds the variables of the job tag.
     """
     try:
         shell = pwd.getpwuid(uid).pw_shell
@@ -47,37 +52,37 @@ def login_shell(
         shell = "/bin/bash"
     return UserChild(
         argv=["/bin/sh", "-c", GATE, "login", shell, "-l", "-c", f"exec {ENV} -0"],
-        env={"HOME": home or "/", "PATH": SYSTEM_PATH, "SHELL": shell, **mark},
+        env={"HOME": home or "/", "PATH": SYSTEM_PATH, "SHELL": shell, **tag_variables},
         order=b"go\n",
-        hold=hold,
+        containment=containment,
         limit_s=LOGIN_S,
         most_bytes=MAX_BYTES,
         drop=drop,
     )
 
 
-def variables_of(said: bytes) -> Dict[str, str]:
+def variables_of(output: bytes) -> Dict[str, str]:
     """Return the variables in the output of `env -0`.
 
     Output of the start files precedes the first name; it is removed up to its last line end.
     """
     found: Dict[str, str] = {}
-    for word in said.decode("utf-8", "replace").split("\0"):
-        name, equals, value = word.partition("=")
+    for variable in output.decode("utf-8", "replace").split("\0"):
+        name, equals, value = variable.partition("=")
         name = name.rpartition("\n")[2]
-        if equals and name and name not in NOT_TAKEN and "\ufffd" not in word:
+        if equals and name and name not in OMITTED and "\ufffd" not in variable:
             found[name] = value
     return found
 
 
-def kill_left(launch: LocalLaunch) -> int:
+def kill_remaining(launch: LocalLaunch) -> int:
     """Kill what start files left running for a launch that never began.
 
     Returns how many processes there were. Blocks.
     """
     left = {
         *launch_cgroups.pids(launch.meta.hold.groups),
-        *job_processes.marked().get(launch.processes.tag, ()),
+        *job_processes.pids_by_job_tag().get(launch.processes.tag, ()),
     }
     job_processes.send(sorted(left), signal.SIGKILL)
     return len(left)

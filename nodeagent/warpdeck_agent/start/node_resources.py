@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from warpdeck_agent.gpu.gpus import GpuWatch
 from warpdeck_agent.gpu.residual_processes import ResidualProcesses
-from warpdeck_agent.isolation.containment import Containment
+from warpdeck_agent.isolation.containment import NodeContainment
 from warpdeck_agent.storage.tmpdirs import TempDirs
 from warpdeck_agent.tasks.ports import Ports
 from warpdeck_agent.users.ipc_cleanup import IpcCleanup
@@ -16,7 +16,7 @@ from warpdeck_agent.users.ipc_cleanup import IpcCleanup
 class NodeResources:
     """The resources of this node: cgroups, folders for temporary files, shared memory, GPUs and ports."""
 
-    containment: Containment
+    containment: NodeContainment
     tempdirs: TempDirs
     ipc: IpcCleanup
     gpus: GpuWatch

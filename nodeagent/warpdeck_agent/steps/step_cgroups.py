@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Optional, Sequence, Tuple
 
 from warpdeck_agent.isolation import launch_cgroups
-from warpdeck_agent.isolation.hold import ContainmentHandle
+from warpdeck_agent.isolation.containment_handle import ContainmentHandle
 from warpdeck_agent.isolation.launch_cgroups import REST, V1, V2
 from warpdeck_agent.linux.procfs import text, write
 
@@ -25,13 +25,15 @@ there.
 """
 
 
-def held_to(hold: ContainmentHandle, number: int, mem_bytes: int) -> ContainmentHandle:
+def held_to(containment: ContainmentHandle, number: int, mem_bytes: int) -> ContainmentHandle:
     """Return the containment of a step that may use `mem_bytes` of its launch's memory.
 
     Blocks. The step gets a cgroup of its own. If that is not possible, the agent watches its memory.
     """
-    own = _own_groups(hold.groups, number, mem_bytes)
-    return replace(hold, watch_mem_bytes=mem_bytes) if own is None else replace(hold, groups=own)
+    own = _own_groups(containment.groups, number, mem_bytes)
+    return (
+        replace(containment, watch_mem_bytes=mem_bytes) if own is None else replace(containment, groups=own)
+    )
 
 
 def _own_groups(held: Sequence[str], number: int, mem_bytes: int) -> Optional[Tuple[str, ...]]:

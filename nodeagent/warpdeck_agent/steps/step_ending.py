@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from typing import Set
 
 from warpdeck_agent.isolation import job_processes
-from warpdeck_agent.launch.launch import LocalLaunch, Step
+from warpdeck_agent.launch.launch import LocalLaunch, LocalStep
 from warpdeck_agent.launch.signals import Signals
 
 TERM_AGAIN_S = 0.5
@@ -43,28 +43,28 @@ async def end_steps(launch: LocalLaunch, signals: Signals, *, grace_s: float) ->
         over.cancel()
 
 
-async def signal_step(step: Step, number: int, *, pool: Executor, rank: int = -1) -> None:
+async def signal_step(step: LocalStep, number: int, *, pool: Executor, rank: int = -1) -> None:
     """Send a signal to all processes of a step, or of one of its tasks."""
     members = await asyncio.get_running_loop().run_in_executor(pool, step.pids, rank)
     job_processes.send(members, number)
 
 
-async def end_step(step: Step, *, grace_s: float, pool: Executor) -> None:
+async def end_step(step: LocalStep, *, grace_s: float, pool: Executor) -> None:
     """End a step with TERM and, after the grace time, KILL until none of its processes is left."""
     step.progress.is_ending = True
     loop = asyncio.get_running_loop()
     done = loop.create_task(step.progress.done.wait())
     until = loop.time() + grace_s
-    told: Set[int] = set()
+    signaled: Set[int] = set()
     while grace_s > 0 and not done.done() and (left_s := until - loop.time()) > 0:
-        if len(told) < len(step.tasks):
+        if len(signaled) < len(step.tasks):
             # A task may have just begun, so search again. New processes of a task that already has TERM do
             # not get another one.
             found = await loop.run_in_executor(pool, step.pids_by_rank)
-            for rank in found.keys() - told:
+            for rank in found.keys() - signaled:
                 job_processes.send(found[rank], signal.SIGTERM)
                 job_processes.send(found[rank], signal.SIGCONT)
-            told.update(found)
+            signaled.update(found)
         await asyncio.wait([done], timeout=min(left_s, TERM_AGAIN_S))
     while step.launch.phase == "running" and any(task.runs for task in step.tasks.values()):
         await signal_step(step, signal.SIGKILL, pool=pool)

@@ -16,9 +16,9 @@ import time
 from concurrent.futures import Executor
 from typing import Any, Callable, Dict, List, Optional
 
-from warpdeck_agent.isolation.hold import hold_from
+from warpdeck_agent.isolation.containment_handle import handle_from
 from warpdeck_agent.launch.background_tasks import BackgroundTasks
-from warpdeck_agent.launch.launch import LocalLaunch, Step, StepKey, step_folder
+from warpdeck_agent.launch.launch import LocalLaunch, LocalStep, StepKey, step_folder
 from warpdeck_agent.launch.memory_limit import MemoryWatch
 from warpdeck_agent.start.node_resources import NodeResources
 from warpdeck_agent.storage.spool import Folder, JobFolder, Spool
@@ -54,21 +54,21 @@ class StepRegistry:
         children: UserChildren,
     ) -> None:
         tasks = TaskStarter(spool, ports=node.ports, pool=pool, children=children)
-        self._pmi = StepPmi(tell, tasks.lines, pool)
+        self._pmi = StepPmi(tell, tasks.descriptors, pool)
         self._monitor = StepMonitor(tell, self._pmi, memory=memory, pool=pool)
         self._starter = StepStarter(tasks, self._monitor, tell, own=spool.own, pool=pool)
         self._find = find
         self._tell = tell
         self._pool = pool
         self._expect_move = node.containment.lock.expect
-        self._steps: Dict[StepKey, Step] = {}
+        self._steps: Dict[StepKey, LocalStep] = {}
         self._background = BackgroundTasks()
 
     def reports(self) -> List[StepReport]:
         """Return the reports of all steps, for Welcome."""
-        return [step.report(curve=place < MAX_CURVES) for place, step in enumerate(self._steps.values())]
+        return [step.report(curve=number < MAX_CURVES) for number, step in enumerate(self._steps.values())]
 
-    def get(self, job_id: int, restarts: int, number: int) -> Optional[Step]:
+    def get(self, job_id: int, restarts: int, number: int) -> Optional[LocalStep]:
         return self._steps.get((job_id, restarts, number))
 
     def start(self, request: StepLaunch) -> None:
@@ -80,12 +80,12 @@ class StepRegistry:
             return
         launch = self._find(request.job_id, request.restarts)
         if launch is None or launch.phase != "running" or launch.end.cause:
-            self._refuse(key, "the job does not run on this node any more")
+            self._refuse(key, "the job no longer runs on this node")
             return
         self._expect_move()
         gpus = [uuid for uuid in request.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]
         folder = Folder(step_folder(launch, request.step))
-        step = Step(launch, request.step, folder, gpus=gpus, begin_unix=time.time())
+        step = LocalStep(launch, request.step, folder, gpus=gpus, begin_unix=time.time())
         taken = {cpu for other in launch.steps.values() if not other.is_done for cpu in other.cpus}
         step.cpus = own_cpus(request.cpus, allowed=cpus_of(launch), taken=taken)
         if request.pmi is not None:
@@ -105,7 +105,7 @@ class StepRegistry:
             return
         self._background.start(self._kill(step, request))
 
-    async def _kill(self, step: Step, request: StepKill) -> None:
+    async def _kill(self, step: LocalStep, request: StepKill) -> None:
         """Wait until the step's tasks have started, then kill or signal it.
 
         While a task is starting, its processes cannot be told apart from others.
@@ -116,11 +116,11 @@ class StepRegistry:
         else:
             await end_step(step, grace_s=request.grace_s, pool=self._pool)
 
-    def fenced(self, said: StepFenced) -> None:
+    def fenced(self, message: StepFenced) -> None:
         """Handle the message that all ranks of a step have reached a fence."""
-        step = self.get(said.job_id, said.restarts, said.step)
+        step = self.get(message.job_id, message.restarts, message.step)
         if step is not None:
-            self._pmi.fenced(step, said)
+            self._pmi.fenced(step, message)
 
     def repeat_fences(self) -> None:
         """Repeat all fences to a controller that may not have received them."""
@@ -134,7 +134,7 @@ class StepRegistry:
         if step is not None and step.is_done:
             self._drop(key, step)
 
-    def _drop(self, key: StepKey, step: Step) -> None:
+    def _drop(self, key: StepKey, step: LocalStep) -> None:
         del self._steps[key]
         step.launch.steps.pop(step.number, None)
         self._pool.submit(JobFolder(step.folder.path).remove)
@@ -150,27 +150,27 @@ class StepRegistry:
         launch.usage.had_steps = os.path.isdir(base)
         for name in sorted(os.listdir(base)) if launch.usage.had_steps else ():
             folder = Folder(os.path.join(base, name))
-            words = folder.read("meta.json")
-            if not name.isdecimal() or not words:
+            stored = folder.read("meta.json")
+            if not name.isdecimal() or not stored:
                 JobFolder(folder.path).remove()
                 continue
-            meant = json.loads(words)
-            step = Step(launch, int(name), folder, gpus=meant["gpus"], begin_unix=meant["begin_unix"])
-            step.cpus = tuple(meant.get("cpus", ()))
+            plan = json.loads(stored)
+            step = LocalStep(launch, int(name), folder, gpus=plan["gpus"], begin_unix=plan["begin_unix"])
+            step.cpus = tuple(plan.get("cpus", ()))
             step.usage.meter.restore(folder)
-            if "hold" in meant:
-                step.containment.replace(hold_from(meant["hold"]))
+            if "hold" in plan:
+                step.containment.replace(handle_from(plan["hold"]))
                 self._monitor.watch_memory(step)
             step.progress.started.set()
             self._steps[launch.meta.job_id, launch.meta.restarts, step.number] = step
             launch.steps[step.number] = step
-            for rank in meant["ranks"]:
+            for rank in plan["ranks"]:
                 self._monitor.adopt_task(step, _task(step, int(rank)))
-            if meant.get("pmi"):
-                self._pmi.rejoin(step, Pmi(**meant["pmi"]), [int(rank) for rank in meant["ranks"]])
+            if plan.get("pmi"):
+                self._pmi.rejoin(step, Pmi(**plan["pmi"]), [int(rank) for rank in plan["ranks"]])
             self._monitor.settle(step, [])
 
 
-def _task(step: Step, rank: int) -> Task:
+def _task(step: LocalStep, rank: int) -> Task:
     """Return a task that an earlier agent started."""
     return Task(JobFolder(step.folder.file(str(rank))), rank, reads=False)

@@ -11,11 +11,11 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Callable, Dict, List
 
-from warpdeck_agent.code.work_folders import Folders
-from warpdeck_agent.launch.launch import LocalLaunch, Step
+from warpdeck_agent.code.work_folders import FolderChecks
+from warpdeck_agent.launch.launch import LocalLaunch, LocalStep
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.storage.own_folder import OwnFolder
-from warpdeck_agent.tasks.affinity import BOUND, allowed_cpus, bind, in_words
+from warpdeck_agent.tasks.affinity import BOUND, allowed_cpus, bind, describe_binding
 from warpdeck_agent.tasks.task import make_folder
 from warpdeck_agent.users.accounts import group_of
 from warpdeck_agent.wire.steps import StepLaunch
@@ -48,9 +48,9 @@ class StepStarter:
         self._tell = tell
         self._own = own
         self._pool = pool
-        self._folders = Folders()
+        self._folders = FolderChecks()
 
-    async def start(self, step: Step, request: StepLaunch) -> None:
+    async def start(self, step: LocalStep, request: StepLaunch) -> None:
         """Start the step and report it. If that fails, the report says why."""
         try:
             await self._start_tasks(step, request)
@@ -64,12 +64,12 @@ class StepStarter:
         asyncio.get_running_loop().call_later(SHORT_S, self._tell_begin, step)
         self._monitor.settle(step, [])
 
-    def _tell_begin(self, step: Step) -> None:
+    def _tell_begin(self, step: LocalStep) -> None:
         """Report the start of a step that still runs. The report of an end includes the start."""
         if not step.is_done:
             self._tell(step.report([]))
 
-    async def _start_tasks(self, step: Step, request: StepLaunch) -> None:
+    async def _start_tasks(self, step: LocalStep, request: StepLaunch) -> None:
         """Start the tasks of a step.
 
         Tasks that were started are watched even if others fail. Raises OSError, ValueError or LaunchError.
@@ -84,7 +84,7 @@ class StepStarter:
         )
         cpus = [own or list(step.cpus) for own in bound]
         if request.bind_verbose:
-            request = _telling(request, [own or allowed for own in cpus])
+            request = _with_cpu_report(request, [own or allowed for own in cpus])
         if request.container is not None:
             request = dataclasses.replace(request, cwd=await self._folder(step.launch, request.cwd))
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self._pool)
@@ -94,25 +94,25 @@ class StepStarter:
                 await in_thread(self._start_all, step, request, env, cpus, program)
                 return
             await in_thread(self._prepare, step, request)
-            for at, asked in enumerate(request.tasks):
-                await self._tasks.start(step, request, asked, env=env, cpus=cpus[at], program=program)
+            for at, task_request in enumerate(request.tasks):
+                await self._tasks.start(step, request, task_request, env=env, cpus=cpus[at], program=program)
         finally:
             for task in step.tasks.values():
                 if task.process is not None:
                     self._monitor.watch_task(step, task)
 
-    async def _folder(self, launch: LocalLaunch, asked: str) -> str:
+    async def _folder(self, launch: LocalLaunch, task_request: str) -> str:
         """Return the working folder of tasks in a container.
 
         Raises LaunchError if the folder's file server does not answer.
         """
         meta = launch.meta
-        outside = asked if meta.private is None else meta.private.outside(asked)
-        return asked if await self._folders.is_there(outside, uid=meta.uid) else meta.work_dir
+        outside = task_request if meta.private is None else meta.private.outside(task_request)
+        return task_request if await self._folders.is_there(outside, uid=meta.uid) else meta.work_dir
 
     def _start_all(
         self,
-        step: Step,
+        step: LocalStep,
         request: StepLaunch,
         env: Dict[str, str],
         cpus: List[List[int]],
@@ -123,11 +123,11 @@ class StepStarter:
         Returning to the event loop after each task would cost as much as writing a file.
         """
         self._prepare(step, request)
-        for at, asked in enumerate(request.tasks):
-            given = {**env, **asked.env}
-            self._tasks.run(step, request, asked, env=given, cpus=cpus[at], program=program)
+        for at, task_request in enumerate(request.tasks):
+            given = {**env, **task_request.env}
+            self._tasks.run(step, request, task_request, env=given, cpus=cpus[at], program=program)
 
-    def _prepare(self, step: Step, request: StepLaunch) -> None:
+    def _prepare(self, step: LocalStep, request: StepLaunch) -> None:
         """Create the files of all tasks, and a cgroup for the step if it has its own memory limit.
 
         Runs in a thread.
@@ -142,28 +142,28 @@ class StepStarter:
                 os.mkdir(path, mode)
         for path in (steps, step.folder.path):
             os.chmod(path, mode)
-        meant = {
+        plan = {
             "ranks": [task.rank for task in request.tasks],
             "gpus": step.gpus,
             "begin_unix": step.begin_unix,
             "cpus": step.cpus,
             "pmi": request.pmi and dataclasses.asdict(request.pmi),
-            "hold": step.containment.hold.__dict__,
+            "hold": step.containment.handle.__dict__,
         }
-        step.folder.write("meta.json", json.dumps(meant), durable=False)
-        for asked in request.tasks:
-            path = step.folder.file(str(asked.rank))
-            step.tasks[asked.rank] = make_folder(
-                path, asked, request=request, uid=meta.uid, gid=group_of(meta)
+        step.folder.write("meta.json", json.dumps(plan), durable=False)
+        for task_request in request.tasks:
+            path = step.folder.file(str(task_request.rank))
+            step.tasks[task_request.rank] = make_folder(
+                path, task_request, request=request, uid=meta.uid, gid=group_of(meta)
             )
 
-    async def _give_up(self, step: Step, error: BaseException) -> None:
+    async def _give_up(self, step: LocalStep, error: BaseException) -> None:
         """End the running tasks of a step that could not be started completely."""
         loop = asyncio.get_running_loop()
-        ours = await loop.run_in_executor(self._pool, self._own.refusal, error)
+        node_error = await loop.run_in_executor(self._pool, self._own.refusal, error)
         text = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
-        step.failure.message = f"the step's tasks cannot be started on this node: {ours or text}"
-        step.failure.check = "" if ours is None else ours.check
+        step.failure.message = f"cannot start the step's tasks on this node: {node_error or text}"
+        step.failure.check = "" if node_error is None else node_error.check
         step.progress.started.set()
         await end_step(step, grace_s=0.0, pool=self._pool)
         for task in step.tasks.values():
@@ -178,11 +178,11 @@ def cpus_of(launch: LocalLaunch) -> List[int]:
     return list(launch.meta.hold.cpus) or allowed_cpus()
 
 
-def _telling(request: StepLaunch, cpus: List[List[int]]) -> StepLaunch:
+def _with_cpu_report(request: StepLaunch, cpus: List[List[int]]) -> StepLaunch:
     """Return the step with tasks that first print their CPUs (variable BOUND)."""
     node = request.env.get("SLURMD_NODENAME", "")
     tasks = []
     for local, task in enumerate(request.tasks):
-        line = in_words(request.cpu_bind, cpus[local], node=node, rank=task.rank, local=local)
+        line = describe_binding(request.cpu_bind, cpus[local], node=node, rank=task.rank, local=local)
         tasks.append(dataclasses.replace(task, env={**task.env, BOUND: line}))
     return dataclasses.replace(request, tasks=tasks)

@@ -14,7 +14,7 @@ from collections import deque
 from typing import Callable, Deque, Dict, List, Tuple
 
 from warpdeck_agent.isolation import job_processes
-from warpdeck_agent.launch.launch import Step
+from warpdeck_agent.launch.launch import LocalStep
 from warpdeck_agent.linux.file_watch import FileWatch, punch_hole
 from warpdeck_agent.streams.streams import OutStream
 from warpdeck_agent.tasks.task import OUTPUTS, Task
@@ -35,7 +35,7 @@ MAX_BEHIND_BYTES = 256 * 1024 * 1024
 """The most unsent output of a step in bytes; its processes are stopped when it is exceeded."""
 
 
-class _File:
+class _TaskOutput:
     """One output of one task."""
 
     def __init__(self, task: Task, channel: int, at: int) -> None:
@@ -49,16 +49,16 @@ class _File:
 class StepOutput:
     """Sends all output of the step's tasks, until all have ended and everything is sent."""
 
-    def __init__(self, step: Step, out: OutStream, asked: OpenStep) -> None:
+    def __init__(self, step: LocalStep, out: OutStream, request: OpenStep) -> None:
         self._step = step
         self._out = out
         self._changed = asyncio.Event()
         self._watch = FileWatch(self._changed)
         self._sent = 0
-        self._pieces: Deque[Tuple[int, _File, int]] = deque()
+        self._pieces: Deque[Tuple[int, _TaskOutput, int]] = deque()
         self._stopped: List[int] = []
         self._files = [
-            _File(task, channel, int(asked.have.get(f"{rank}.{channel}", 0)))
+            _TaskOutput(task, channel, int(request.have.get(f"{rank}.{channel}", 0)))
             for rank, task in sorted(step.tasks.items())
             for channel in OUTPUTS
         ]
@@ -74,7 +74,7 @@ class StepOutput:
                 self._changed.clear()
                 over = self._step.is_done
                 moved = await self._send_round()
-                self._give_back()
+                self._free_acknowledged()
                 if not moved and over:
                     return
                 if not moved:
@@ -82,7 +82,7 @@ class StepOutput:
         finally:
             self._step.progress.listeners.discard(self._changed)
             self._watch.close()
-            self._let_go()
+            self._continue_tasks()
             for file in self._files:
                 os.close(file.descriptor)
 
@@ -108,23 +108,23 @@ class StepOutput:
             self._pieces.append((self._sent, file, file.at))
             behind += os.fstat(file.descriptor).st_size - file.at
         if behind > MAX_BEHIND_BYTES:
-            self._stop()
+            self._stop_tasks()
         elif self._stopped and behind < MAX_BEHIND_BYTES // 2:
-            self._let_go()
+            self._continue_tasks()
         return moved
 
-    def _stop(self) -> None:
+    def _stop_tasks(self) -> None:
         if not self._stopped:
             self._stopped = self._step.pids()
             job_processes.send(self._stopped, signal.SIGSTOP)
 
-    def _let_go(self) -> None:
+    def _continue_tasks(self) -> None:
         job_processes.send(self._stopped, signal.SIGCONT)
         self._stopped = []
 
-    def _give_back(self) -> None:
+    def _free_acknowledged(self) -> None:
         safe = self._sent - self._out.unacknowledged - KEEP_BYTES
-        done: Dict[int, Tuple[_File, int]] = {}
+        done: Dict[int, Tuple[_TaskOutput, int]] = {}
         while self._pieces and self._pieces[0][0] <= safe:
             _, file, at = self._pieces.popleft()
             done[id(file)] = (file, at)
@@ -140,13 +140,13 @@ class StepInput:
     While a task does not read, its pieces wait here. Their number is bounded by the stream's window.
     """
 
-    def __init__(self, step: Step, stream: int, tell: Callable[[StreamAck], None]) -> None:
+    def __init__(self, step: LocalStep, stream: int, tell: Callable[[StreamAck], None]) -> None:
         self._step = step
         self._stream = stream
         self._tell = tell
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
 
-    def take(self, piece: bytes) -> None:
+    def feed(self, piece: bytes) -> None:
         """Queue a piece with its header."""
         self._pieces.put_nowait(piece)
 
@@ -157,7 +157,7 @@ class StepInput:
             if len(piece) >= TASK_HEADER.size:
                 rank, _, offset = TASK_HEADER.unpack_from(piece)
                 for task in self._tasks(rank):
-                    await self._give(task, piece[TASK_HEADER.size :], offset)
+                    await self._write(task, piece[TASK_HEADER.size :], offset)
             self._tell(StreamAck(stream=self._stream, size=len(piece)))
 
     def _tasks(self, rank: int) -> List[Task]:
@@ -166,7 +166,7 @@ class StepInput:
         found = self._step.tasks.get(rank)
         return [] if found is None else [found]
 
-    async def _give(self, task: Task, data: bytes, offset: int) -> None:
+    async def _write(self, task: Task, data: bytes, offset: int) -> None:
         """Write the data that the task has not received yet. Empty data ends its input."""
         if not data:
             task.close_input()

@@ -12,14 +12,14 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from warpdeck_agent.containers.container_environment import Setting
-from warpdeck_agent.containers.containers import contained
+from warpdeck_agent.containers.container_environment import ContainerContext
+from warpdeck_agent.containers.containers import container_command
 from warpdeck_agent.gpu.gpu_names import with_gpu_names
-from warpdeck_agent.isolation.hold import hold_name
+from warpdeck_agent.isolation.containment_handle import containment_name
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.start.launch_start import job_variables, with_programs
 from warpdeck_agent.storage.spool import Spool
-from warpdeck_agent.supervisor.descriptor_store import Lines
+from warpdeck_agent.supervisor.descriptor_store import DescriptorClient
 from warpdeck_agent.tasks.ports import Ports
 from warpdeck_agent.tasks.task import SCRIPT_NAME, STEP_VARIABLE, install_script, run_task
 from warpdeck_agent.users.accounts import account_environment, as_user, group_of
@@ -28,7 +28,7 @@ from warpdeck_agent.users.user_children import UserChildren
 from warpdeck_agent.wire.steps import StepLaunch, StepTask
 
 if TYPE_CHECKING:
-    from warpdeck_agent.launch.launch import Step
+    from warpdeck_agent.launch.launch import LocalStep
 
 
 class TaskStarter:
@@ -39,10 +39,10 @@ class TaskStarter:
         self._ports = ports
         self._pool = pool
         self._interpreters = Interpreters(children)
-        self.lines = Lines(spool.path)
+        self.descriptors = DescriptorClient(spool.path)
         install_script(spool.file(SCRIPT_NAME))
 
-    def environment(self, step: Step, request: StepLaunch) -> Dict[str, str]:
+    def environment(self, step: LocalStep, request: StepLaunch) -> Dict[str, str]:
         """Return the variables of all tasks of the step.
 
         The user's home folder and shell are this node's, unless the caller sets them.
@@ -55,9 +55,9 @@ class TaskStarter:
 
     async def start(
         self,
-        step: Step,
+        step: LocalStep,
         request: StepLaunch,
-        asked: StepTask,
+        task_request: StepTask,
         *,
         env: Dict[str, str],
         cpus: List[int],
@@ -65,18 +65,22 @@ class TaskStarter:
     ) -> None:
         """Start a task and return when it runs. Raises OSError, ValueError or LaunchError."""
         loop = asyncio.get_running_loop()
-        with _line(step, asked.rank) as (keep, ours, told):
-            given = {**env, **asked.env, **told}
+        with _pmi_descriptor(step, task_request.rank) as (keep, ours, pmi_variables):
+            given = {**env, **task_request.env, **pmi_variables}
             if ours >= 0:
-                await loop.run_in_executor(self._pool, self.lines.keep, line_name(step, asked.rank), ours)
-            run = partial(self.run, step, request, asked, env=given, cpus=cpus, keep=keep, program=program)
+                await loop.run_in_executor(
+                    self._pool, self.descriptors.keep, descriptor_name(step, task_request.rank), ours
+                )
+            run = partial(
+                self.run, step, request, task_request, env=given, cpus=cpus, keep=keep, program=program
+            )
             await loop.run_in_executor(self._pool, run)
 
     def run(
         self,
-        step: Step,
+        step: LocalStep,
         request: StepLaunch,
-        asked: StepTask,
+        task_request: StepTask,
         *,
         env: Dict[str, str],
         cpus: List[int],
@@ -90,13 +94,15 @@ class TaskStarter:
         """
         meta = step.launch.meta
         env = with_gpu_names(env, meta.gpu_names)
-        argv = asked.argv or request.argv
+        argv = task_request.argv or request.argv
         user = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
         if request.container is not None:
-            argv = contained(argv, request.container, _setting(step, request, env, pty=asked.terminal))
-        if asked.terminal:
+            argv = container_command(
+                argv, request.container, _container_context(step, request, env, pty=task_request.terminal)
+            )
+        if task_request.terminal:
             argv = [*program, "ptytask", *argv]
-        task = step.tasks[asked.rank]
+        task = step.tasks[task_request.rank]
         run_task(
             task,
             argv,
@@ -104,7 +110,7 @@ class TaskStarter:
             env=env,
             cwd=request.cwd,
             other=meta.work_dir,
-            hold=step.containment.hold,
+            containment=step.containment.handle,
             private=meta.private,
             cpus=cpus,
             user=user,
@@ -114,37 +120,41 @@ class TaskStarter:
         )
         step.launch.processes.may_have_ungrouped |= not task.grouped
 
-    async def program(self, step: Step, request: StepLaunch) -> List[str]:
+    async def program(self, step: LocalStep, request: StepLaunch) -> List[str]:
         """Return the command for running this program as the job's user, if a task has a terminal.
 
         Raises LaunchError.
         """
-        if not any(asked.terminal for asked in request.tasks):
+        if not any(task_request.terminal for task_request in request.tasks):
             return []
         meta = step.launch.meta
         drop = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
         found = await self._interpreters.command(meta.uid, drop)
         if not found:
-            raise LaunchError(f"{meta.user} may run no Python 3.9 or newer on this node, which --pty needs")
+            raise LaunchError(
+                f"--pty needs Python 3.9 or newer, but {meta.user} can run none on this node: install python3"
+            )
         return found
 
 
-def line_name(step: Step, rank: Optional[int] = None) -> str:
+def descriptor_name(step: LocalStep, rank: Optional[int] = None) -> str:
     """Return the name of our end of a rank's PMI connection in the supervisor.
 
     Without a rank, return the prefix of the step's names.
     """
-    return f"{hold_name(*step.launch.key)}/{step.number}/" + ("" if rank is None else str(rank))
+    return f"{containment_name(*step.launch.key)}/{step.number}/" + ("" if rank is None else str(rank))
 
 
-def _setting(step: Step, request: StepLaunch, env: Dict[str, str], *, pty: bool) -> Setting:
+def _container_context(
+    step: LocalStep, request: StepLaunch, env: Dict[str, str], *, pty: bool
+) -> ContainerContext:
     """Return the context of a task's container.
 
     The tasks of a node share one container with runtimes that are slow to create them.
     """
     meta = step.launch.meta
-    return Setting(
-        launch=f"{hold_name(*step.launch.key)}-{step.number}",
+    return ContainerContext(
+        launch=f"{containment_name(*step.launch.key)}-{step.number}",
         work_dir=request.cwd,
         home=env.get("HOME", ""),
         paths=list(dict.fromkeys([request.cwd, meta.work_dir, meta.seen_tmp_dir])),
@@ -157,7 +167,7 @@ def _setting(step: Step, request: StepLaunch, env: Dict[str, str], *, pty: bool)
 
 
 @contextlib.contextmanager
-def _line(step: Step, rank: int) -> Iterator[Tuple[Sequence[int], int, Dict[str, str]]]:
+def _pmi_descriptor(step: LocalStep, rank: int) -> Iterator[Tuple[Sequence[int], int, Dict[str, str]]]:
     """Yield a rank's descriptor for PMI, our end of it, and the rank's variables.
 
     The descriptor is closed when the rank has been started.

@@ -69,16 +69,16 @@ class LaunchTable:
             else:
                 self._used[number] = None
 
-    def record(self, number: int) -> Record:
+    def record(self, number: int) -> LaunchRecord:
         """Return the record of that number, whatever it holds."""
-        return Record(self._file, number)
+        return LaunchRecord(self._file, number)
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[LaunchRecord]:
         """Yield all records that hold a launch."""
         for number in list(self._used):
             yield self.record(number)
 
-    def take(self) -> Record:
+    def take(self) -> LaunchRecord:
         """Return a record for a new launch. Raises OSError if the disk has no space for one."""
         if not self._free:
             self.record(self._size).clear()
@@ -89,7 +89,7 @@ class LaunchTable:
         self._used[number] = None
         return self.record(number)
 
-    def release(self, record: Record) -> None:
+    def release(self, record: LaunchRecord) -> None:
         """Free the record of a launch."""
         record.put(KEY, "")
         if self._used.pop(record.number, True) is None:
@@ -100,7 +100,7 @@ class LaunchTable:
         os.fdatasync(self._file)
 
 
-class Record:
+class LaunchRecord:
     """One launch in the table."""
 
     def __init__(self, file: int, number: int) -> None:
@@ -119,7 +119,7 @@ class Record:
         """
         data = meta.encode("utf-8", "surrogateescape") + b"\n"
         if len(data) > META.size:
-            raise ValueError("the paths of its files are too long")
+            raise ValueError("the paths of the job's files are too long")
         blanks = b" " * HEAD_BYTES  # later writes of agent, child and supervisor overwrite these blanks
         self._write(0, blanks + data)
         self.put(KEY, f"{key[0]} {key[1]}")

@@ -12,13 +12,13 @@ import errno
 import os
 from typing import Optional, Sequence, Tuple
 
-from warpdeck_agent.linux.refusals import NO_ROOM, LaunchError, full_disk
+from warpdeck_agent.linux.refusals import NO_SPACE_ERRORS, LaunchError, full_disk
 from warpdeck_agent.wire.messages import Check
 
 NAME = "agent"
 """The name of the check."""
 _PROBE = "probe"
-_NODES_OWN = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+_NODE_ERRORS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """Errors of an agent that cannot start processes or open files. No request of a job leads to them."""
 
 
@@ -28,7 +28,7 @@ class OwnFolder:
     def __init__(self, path: str, below: Sequence[str]) -> None:
         self._path = path
         self._below = below
-        self._began = self._identity()
+        self._original = self._identity()
 
     def fault(self) -> str:
         """Return a sentence that describes the fault; "" if there is none.
@@ -36,15 +36,15 @@ class OwnFolder:
         A full disk has a check of its own.
         """
         try:
-            if self._identity() != self._began:
-                return f"the agent's folder {self._path} is not the one that it began with. {self._remedy()}"
+            if self._identity() != self._original:
+                return f"the agent's folder {self._path} was replaced while the agent ran. {self._remedy()}"
             for name in self._below:
                 os.stat(f"{self._path}/{name}")
             self._write()
         except (FileNotFoundError, NotADirectoryError) as error:
             return f"the agent's folder {error.filename} is gone. {self._remedy()}"
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in NO_SPACE_ERRORS:
                 return f"the agent cannot write to its folder {self._path}: {os.strerror(error.errno or 0)}"
         return ""
 
@@ -58,11 +58,11 @@ class OwnFolder:
 
         Returns None if the agent and its disk are well.
         """
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
+        if isinstance(error, OSError) and error.errno in NO_SPACE_ERRORS:
             return full_disk(self._path)
-        if isinstance(error, OSError) and error.errno in _NODES_OWN:
-            words = f"the agent cannot start a launch: {os.strerror(error.errno)}"
-            return LaunchError(words, check=NAME)
+        if isinstance(error, OSError) and error.errno in _NODE_ERRORS:
+            message = f"the agent cannot start processes: {os.strerror(error.errno)}"
+            return LaunchError(message, check=NAME)
         fault = self.fault()
         return LaunchError(fault, check=NAME) if fault else None
 
@@ -82,4 +82,4 @@ class OwnFolder:
             os.unlink(path)
 
     def _remedy(self) -> str:
-        return f"End the agent (process {os.getpid()}): the controller starts it anew"
+        return f"Stop the agent (process {os.getpid()}); the controller then starts it again"

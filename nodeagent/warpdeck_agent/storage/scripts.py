@@ -14,7 +14,7 @@ import os
 import time
 from typing import Container, Dict, Tuple
 
-from .spool import give
+from .spool import create_user_file
 
 DIGEST_BYTES = 32
 KEEP_S = 600.0
@@ -38,7 +38,7 @@ class Scripts:
         path = self._written.get(key, "")
         if not path or not self._is_as_written(path):
             path = os.path.join(self._folder, f"{next(self._numbers)}.sh")
-            give(path, data, uid=uid, gid=gid, mode=0o700)
+            create_user_file(path, data, uid=uid, gid=gid, mode=0o700)
             self._written[key] = path
             self._changed_ns[path] = os.stat(path).st_ctime_ns
         return path

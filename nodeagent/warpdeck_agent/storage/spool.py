@@ -26,13 +26,13 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from warpdeck_agent.isolation.hold import ContainmentHandle, hold_from
+from warpdeck_agent.isolation.containment_handle import ContainmentHandle, handle_from
 from warpdeck_agent.isolation.private_folders import PrivateDirs, folders_of, private_from
 from warpdeck_agent.linux.folder_removal import remove_tree
 from warpdeck_agent.wire.jsontext import dumps, loads
 from warpdeck_agent.wire.messages import Hooks
 
-from .launch_table import LaunchTable, Record
+from .launch_table import LaunchRecord, LaunchTable
 from .own_folder import OwnFolder
 
 IDENTITY_BYTES = 8
@@ -179,11 +179,11 @@ class JobFolder(Folder):
             self.remove()
         os.makedirs(self.path, mode=_passable())
         for name, size in (("pid", PID_BYTES), ("rc", STATUS_BYTES)):
-            self.give(name, b" " * size, uid=uid, gid=gid)
+            self.create_user_file(name, b" " * size, uid=uid, gid=gid)
 
-    def give(self, name: str, data: bytes = b"", *, uid: int, gid: int, mode: int = 0o600) -> str:
+    def create_user_file(self, name: str, data: bytes = b"", *, uid: int, gid: int, mode: int = 0o600) -> str:
         """Create a file that belongs to the user and return its path."""
-        return give(self.file(name), data, uid=uid, gid=gid, mode=mode)
+        return create_user_file(self.file(name), data, uid=uid, gid=gid, mode=mode)
 
     def pid(self) -> int:
         """Return the supervisor's pid, or 0 before it has begun."""
@@ -255,7 +255,7 @@ class LaunchFolder(Folder):
     The folder is created when the first file is put into it.
     """
 
-    def __init__(self, path: str, table: LaunchTable, record: Optional[Record] = None) -> None:
+    def __init__(self, path: str, table: LaunchTable, record: Optional[LaunchRecord] = None) -> None:
         super().__init__(path)
         self._table = table
         self.record = record
@@ -283,10 +283,10 @@ class LaunchFolder(Folder):
         self._make()
         super().write(name, text, durable=durable)
 
-    def give(self, name: str, data: bytes = b"", *, uid: int, gid: int, mode: int = 0o600) -> str:
+    def create_user_file(self, name: str, data: bytes = b"", *, uid: int, gid: int, mode: int = 0o600) -> str:
         """Create a file that belongs to the user and return its path."""
         self._make()
-        return give(self.file(name), data, uid=uid, gid=gid, mode=mode)
+        return create_user_file(self.file(name), data, uid=uid, gid=gid, mode=mode)
 
     def write_meta(self, meta: Meta) -> None:
         """Store the metadata, not durably.
@@ -304,7 +304,7 @@ class LaunchFolder(Folder):
         assert self.record is not None
         values: Dict[str, Any] = loads(self.record.meta())
         values["gpus"] = tuple(values.get("gpus") or ())
-        values["hold"] = hold_from(values.get("hold") or {})
+        values["hold"] = handle_from(values.get("hold") or {})
         values["private"] = private_from(values.get("private"))
         values["hooks"] = Hooks(**values["hooks"]) if values.get("hooks") else None
         return Meta(**values)
@@ -396,7 +396,7 @@ class Spool(Folder):
                 yield Folder(entry.path)
 
 
-def give(path: str, data: bytes, *, uid: int, gid: int, mode: int) -> str:
+def create_user_file(path: str, data: bytes, *, uid: int, gid: int, mode: int) -> str:
     """Create a file that belongs to the user and return its path."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:

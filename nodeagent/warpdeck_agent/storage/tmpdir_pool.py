@@ -37,7 +37,7 @@ Owner = Tuple[str, int, int]
 """(parent folder, uid, gid). A spare folder fits launches with the same values."""
 
 
-class SpareDirs:
+class TmpdirPool:
     """The pool. `prefix` begins the names of its folders. `keep` and `drop` may run in any thread."""
 
     def __init__(self, prefix: str, *, close_s: float = CLOSE_S) -> None:
@@ -56,10 +56,10 @@ class SpareDirs:
         self._are_close, self._taken_at = now - self._taken_at < self._close_s, now
         with self._lock:
             kept = self._kept.get(owner)
-            spare = kept.pop() if kept else ""
-        return bool(spare) and renamed(spare, path)
+            path_of_spare = kept.pop() if kept else ""
+        return bool(path_of_spare) and renamed(path_of_spare, path)
 
-    def made(self, path: str, owner: Owner) -> None:
+    def register(self, path: str, owner: Owner) -> None:
         """Record an empty folder that a launch will use."""
         if self._are_close:
             if len(self._made) >= MOST_KNOWN:
@@ -75,12 +75,12 @@ class SpareDirs:
         owner, changed_ns = self._made.pop(path, (None, 0))
         if owner is None or not self._are_close or not _is_untouched(path, changed_ns):
             return False
-        spare = f"{owner[0]}/{self._prefix}spare-{secrets.token_hex(RANDOM_BYTES)}"
+        path_of_spare = f"{owner[0]}/{self._prefix}spare-{secrets.token_hex(RANDOM_BYTES)}"
         with self._lock:
             kept = self._kept.setdefault(owner, [])
-            if len(kept) >= MOST or not renamed(path, spare):
+            if len(kept) >= MOST or not renamed(path, path_of_spare):
                 return False
-            kept.append(spare)
+            kept.append(path_of_spare)
             return True
 
     def drop(self) -> List[str]:

@@ -22,9 +22,9 @@ from warpdeck_agent.linux.safe_paths import make_folder
 from warpdeck_agent.wire.places import place_of
 
 from .spool import Spool
-from .tmpdir_pool import MODE, SpareDirs
+from .tmpdir_pool import MODE, TmpdirPool
 
-DEFAULT_PLACE = "/tmp"
+DEFAULT_PARENT = "/tmp"
 AGENT_CHARS = 6
 """Number of characters of the agent's identity, enough to distinguish the few agents that ever run on one
 machine.
@@ -33,45 +33,45 @@ RANDOM_BYTES = 3
 """Enough randomness that nobody can create all folders with possible names in advance."""
 INNER, LIKE_TMP = "in", 0o1777
 """The folder that a job sees as a private place. The folder around it belongs to root."""
-NOTE = "tmp"
+PARENTS_FILE = "tmp"
 """The file with the used places, one per line."""
-MAX_PLACES = 64
+MAX_PARENTS = 64
 """The most places. A site changes its setting for temporary files only a few times."""
 
 
 class TempDirs:
     """Creates and removes TMPDIRs.
 
-    All methods block as long as the disk does; `leave` and `drop_spares` may run in any thread.
+    All methods block as long as the disk does; `give_back` and `empty_tmpdir_pool` may run in any thread.
     """
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._prefix = prefix_of(spool.identity)
-        self._spares = SpareDirs(self._prefix)
-        self._places: List[str] = spool.read(NOTE).splitlines()
+        self._pool = TmpdirPool(self._prefix)
+        self._parents: List[str] = spool.read(PARENTS_FILE).splitlines()
 
     def make(self, name: str, *, below: str, uid: int, gid: int) -> str:
         """Create an empty folder that belongs to the user, and return its path. Raises OSError."""
-        place = below or DEFAULT_PLACE
-        self._note(place)
-        path = f"{place}/{self._prefix}{name}-{secrets.token_hex(RANDOM_BYTES)}"
-        owner = (place, uid, gid)
-        if not self._spares.take(path, owner):
+        parent = below or DEFAULT_PARENT
+        self._remember(parent)
+        path = f"{parent}/{self._prefix}{name}-{secrets.token_hex(RANDOM_BYTES)}"
+        owner = (parent, uid, gid)
+        if not self._pool.take(path, owner):
             make_folder(path, MODE, uid=uid, gid=gid)
-        self._spares.made(path, owner)
+        self._pool.register(path, owner)
         return path
 
-    def leave(self, path: str, *, nobody_left: bool) -> bool:
+    def give_back(self, path: str, *, no_process_left: bool) -> bool:
         """Give up the folder if it is empty.
 
-        Returns whether it is gone. `nobody_left`: no process of its launch may still write into it.
+        Returns whether it is gone. `no_process_left`: no process of its launch may still write into it.
         """
-        return (nobody_left and self._spares.keep(path)) or remove_empty(path)
+        return (no_process_left and self._pool.keep(path)) or remove_empty(path)
 
-    def drop_spares(self) -> None:
+    def empty_tmpdir_pool(self) -> None:
         """Remove the folders that were kept for later launches."""
-        for path in self._spares.drop():
+        for path in self._pool.drop():
             remove_tree(path)
 
     def cover(self, name: str, *, places: Sequence[str], shared: Sequence[str], tmp_dir: str) -> PrivateDirs:
@@ -79,11 +79,11 @@ class TempDirs:
 
         Places that do not exist on the node are omitted. Raises OSError, and leaves nothing then.
         """
-        found = list(dict.fromkeys(os.path.realpath(place) for place in places if os.path.isdir(place)))
+        found = list(dict.fromkeys(os.path.realpath(parent) for parent in places if os.path.isdir(parent)))
         covers: List[Tuple[str, str]] = []
         try:
-            for place in found:
-                covers.append((place, f"{self.make(name, below=place, uid=0, gid=0)}/{INNER}"))
+            for parent in found:
+                covers.append((parent, f"{self.make(name, below=parent, uid=0, gid=0)}/{INNER}"))
                 os.mkdir(covers[-1][1])
                 os.chmod(covers[-1][1], LIKE_TMP)
             there = [path for path in shared if os.path.lexists(path) and not os.path.islink(path)]
@@ -94,26 +94,26 @@ class TempDirs:
             for _, folder in covers:
                 remove_tree(os.path.dirname(folder))
             raise
-        return PrivateDirs(tuple(covers), shows, place_of(tmp_dir or DEFAULT_PLACE, found) or "")
+        return PrivateDirs(tuple(covers), shows, place_of(tmp_dir or DEFAULT_PARENT, found) or "")
 
     def clear(self, keep: Container[str]) -> None:
         """Remove the folders of launches that no longer exist; `keep` are paths to keep."""
-        for place in self._places:
-            for path in self._in(place):
+        for parent in self._parents:
+            for path in self._in(parent):
                 if path not in keep:
                     remove_tree(path)
 
-    def _in(self, place: str) -> List[str]:
+    def _in(self, parent: str) -> List[str]:
         try:
-            names = os.listdir(place)
+            names = os.listdir(parent)
         except OSError:
             return []
-        return [os.path.join(place, name) for name in names if name.startswith(self._prefix)]
+        return [os.path.join(parent, name) for name in names if name.startswith(self._prefix)]
 
-    def _note(self, place: str) -> None:
-        if place not in self._places:
-            self._places = [*self._places, place][-MAX_PLACES:]
-            self._spool.write(NOTE, "\n".join(self._places))
+    def _remember(self, parent: str) -> None:
+        if parent not in self._parents:
+            self._parents = [*self._parents, parent][-MAX_PARENTS:]
+            self._spool.write(PARENTS_FILE, "\n".join(self._parents))
 
 
 def prefix_of(identity: str) -> str:

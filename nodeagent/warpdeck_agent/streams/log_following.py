@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Callable, Optional, Protocol
 
-from warpdeck_agent.linux.file_reading import LogError, Look
+from warpdeck_agent.linux.file_reading import FilePiece, LogError
 from warpdeck_agent.wire.messages import StreamOpened
 
 from .streams import OutStream
@@ -16,17 +16,17 @@ IDLE_POLL_S = 0.25
 """The same interval after nothing was written for a while."""
 
 
-class OutputFile(Protocol):
+class ReadableOutput(Protocol):
     """A readable output file: an OwnFile, or a UserFile."""
 
-    async def look(self, at: Optional[int]) -> Optional[Look]: ...
+    async def read_at(self, at: Optional[int]) -> Optional[FilePiece]: ...
     def close(self) -> None: ...
 
 
 async def follow(
     out: OutStream,
     tell: Callable[[StreamOpened], None],
-    file: OutputFile,
+    file: ReadableOutput,
     *,
     path: str,
     offset: int,
@@ -39,14 +39,14 @@ async def follow(
     job is `over`.
     """
     try:
-        found = await file.look(None)
+        found = await file.read_at(None)
         size = 0 if found is None else found.size
         at = max(0, size + offset) if offset < 0 else min(offset, size)
         tell(StreamOpened(stream=out.stream, offset=at, size_bytes=size, path=path))
         quiet = 0
         while True:
             last = ended.is_set()
-            found = await file.look(at)
+            found = await file.read_at(at)
             moved = found is not None and bool(found.data)
             if found is not None:
                 at = (at if at <= found.size else 0) + len(found.data)
@@ -54,7 +54,7 @@ async def follow(
                 await out.send(found.data)
             if last and not moved:
                 if found is None and over.is_set():
-                    raise LogError(f"there is no {path}: it was removed or moved, or could not be written")
+                    raise LogError(f"{path} does not exist: it was removed or moved, or could not be written")
                 return
             quiet = 0 if moved else quiet + 1
             if not moved:

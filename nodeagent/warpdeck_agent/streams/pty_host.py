@@ -35,7 +35,7 @@ import termios
 import time
 from typing import Any, Dict, List, Optional
 
-from warpdeck_agent.client.modes import Modes
+from warpdeck_agent.client.modes import TerminalModes
 from warpdeck_agent.wire.frames import (
     JSON,
     FrameDecoder,
@@ -97,7 +97,7 @@ class PtyHost:
         self._viewers: Dict[int, Viewer] = {}
         self._writer: Optional[Viewer] = None
         self._scrollback = bytearray()
-        self._before = Modes()
+        self._modes_before = TerminalModes()
         """The terminal modes at the start of the scrollback, for example the alternate screen of an editor,
         or mouse reports.
         """
@@ -109,7 +109,7 @@ class PtyHost:
         answered.
         """
         self._open = True
-        self._seen = False
+        self._had_viewer = False
         self._exit = b""
         self._keep_until = time.monotonic() + FIRST_VIEWER_S
         self._touched = 0.0
@@ -122,17 +122,17 @@ class PtyHost:
         status: Optional[int] = None
         deadline = 0.0
         while status is None or self._is_awaited(deadline):
-            self._turn(0.2 if self._open or status is not None else 0.02)
+            self._serve_once(0.2 if self._open or status is not None else 0.02)
             if status is None and not self._open:
                 status = self._reap()
                 if status is not None:
                     deadline = time.monotonic() + LINGER_S
-                    self._say_exit(status)
+                    self._announce_exit(status)
         return status
 
     def _is_awaited(self, deadline: float) -> bool:
         """Return whether a viewer must still read the output of an ended command."""
-        if not self._seen:
+        if not self._had_viewer:
             return time.monotonic() < self._keep_until
         lacking = any(v.unsent or not v.told_exit for v in self._viewers.values() if v.attached)
         return lacking and time.monotonic() < deadline
@@ -174,10 +174,10 @@ class PtyHost:
         os.set_blocking(master, False)
         return pid, master
 
-    def _turn(self, timeout_s: float) -> None:
+    def _serve_once(self, timeout_s: float) -> None:
         reads: List[Any] = [self._listener, *(viewer.link for viewer in self._viewers.values())]
         writes: List[Any] = [viewer.link for viewer in self._viewers.values() if viewer.unsent]
-        if self._open and not self._is_held():
+        if self._open and not self._must_wait():
             reads.append(self._master)
         if self._open and self._typed:
             writes.append(self._master)
@@ -191,11 +191,11 @@ class PtyHost:
                 self._read_viewer(self._viewers[source.fileno()])
         for sink in writable:
             if sink == self._master:
-                terminal_input.give(self._master, self._typed)
+                terminal_input.write_keys(self._master, self._typed)
             elif sink.fileno() in self._viewers:
                 self._flush(self._viewers[sink.fileno()])
 
-    def _is_held(self) -> bool:
+    def _must_wait(self) -> bool:
         """Return whether the command must wait for the viewer who typed last."""
         viewer = self._writer
         if viewer is None or time.monotonic() - viewer.took_at > STALL_S:
@@ -224,7 +224,7 @@ class PtyHost:
         self._total += len(data)
         self._scrollback += data
         over = max(0, len(self._scrollback) - SCROLLBACK_BYTES)
-        self._before.feed(bytes(self._scrollback[:over]))
+        self._modes_before.feed(bytes(self._scrollback[:over]))
         del self._scrollback[:over]
         for viewer in list(self._viewers.values()):
             if viewer.attached:
@@ -267,13 +267,13 @@ class PtyHost:
         elif viewer.position < self._total:
             begin = viewer.position - first
             piece = bytes(self._scrollback[begin : begin + READ_BYTES])
-            self._give(viewer, piece, viewer.position + len(piece))
+            self._queue_output(viewer, piece, viewer.position + len(piece))
         elif self._exit and not viewer.told_exit:
             viewer.told_exit = True
             viewer.unsent += self._exit
         return bool(viewer.unsent)
 
-    def _give(self, viewer: Viewer, shown: bytes, position: int) -> None:
+    def _queue_output(self, viewer: Viewer, shown: bytes, position: int) -> None:
         viewer.unsent += data_frame(1, shown)
         viewer.position = position
         if not viewer.watches:
@@ -284,7 +284,7 @@ class PtyHost:
         viewer.link.close()
         if viewer is self._writer:
             others = [each for each in self._viewers.values() if each.attached and not each.watches]
-            self._follow(others[-1] if others else None)
+            self._make_writer(others[-1] if others else None)
 
     def _read_viewer(self, viewer: Viewer) -> None:
         try:
@@ -295,7 +295,7 @@ class PtyHost:
                 if kind == JSON:
                     self._command(viewer, parse_json(payload))
                 elif self._open and viewer.attached and not viewer.watches:
-                    self._follow(viewer)
+                    self._make_writer(viewer)
                     self._touch()
                     self._take_keys(split_data(payload)[1])
         except BlockingIOError:
@@ -309,22 +309,22 @@ class PtyHost:
             return
         viewer.size = int(message["rows"]), int(message["cols"])
         if message["t"] == "attach":
-            self._seen = True
+            self._had_viewer = True
             viewer.watches = bool(message.get("watch", False))
             first = self._total - len(self._scrollback)
-            asked = int(message.get("offset", 0))
-            replay = self._replay(min(max(asked, first), self._total), first)
-            if asked < first:  # instead of the same number of bytes
-                replay = self._before.redo() + replay
+            requested = int(message.get("offset", 0))
+            replay = self._replay(min(max(requested, first), self._total), first)
+            if requested < first:  # instead of the same number of bytes
+                replay = self._modes_before.redo() + replay
             begin = self._total - len(replay)
             viewer.unsent += json_frame({"t": "attached", "offset": begin, "total": self._total})
             viewer.attached = True
             viewer.position = self._total
             if replay:
-                self._give(viewer, replay, self._total)
+                self._queue_output(viewer, replay, self._total)
             self._flush(viewer)
             if not viewer.watches:
-                self._follow(viewer)
+                self._make_writer(viewer)
         elif viewer is self._writer:
             self._resize(*viewer.size)
 
@@ -336,7 +336,7 @@ class PtyHost:
         asks = max(offset, self._answered) - first
         return without_queries(bytes(self._scrollback[offset - first : asks])) + self._scrollback[asks:]
 
-    def _follow(self, viewer: Optional[Viewer]) -> None:
+    def _make_writer(self, viewer: Optional[Viewer]) -> None:
         """Make a viewer the writer. The terminal takes its size."""
         if viewer is not self._writer:
             self._writer = viewer
@@ -344,11 +344,11 @@ class PtyHost:
                 self._resize(*viewer.size)
 
     def _take_keys(self, data: bytes) -> None:
-        room = MAX_TYPED_BYTES - len(self._typed)
-        self._typed += data[:room]
-        if 0 < room < len(data):  # shown once until there is space again
-            self._show(b"\r\n[warpdeck: too much is typed ahead, the rest is thrown away]\r\n")
-        terminal_input.give(self._master, self._typed)
+        space = MAX_TYPED_BYTES - len(self._typed)
+        self._typed += data[:space]
+        if 0 < space < len(data):  # shown once until there is space again
+            self._show(b"\r\n[warpdeck: the command does not read its input; further input is discarded]\r\n")
+        terminal_input.write_keys(self._master, self._typed)
 
     def _resize(self, rows: int, cols: int) -> None:
         size = struct.pack("HHHH", min(max(rows, 1), 1000), min(max(cols, 1), 1000), 0, 0)
@@ -361,7 +361,7 @@ class PtyHost:
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         return status if pid else None
 
-    def _say_exit(self, status: int) -> None:
+    def _announce_exit(self, status: int) -> None:
         code, number = split_status(status)
         self._exit = json_frame({"t": "exit", "code": code, "signal": number})
         for viewer in list(self._viewers.values()):

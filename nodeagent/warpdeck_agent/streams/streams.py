@@ -29,8 +29,8 @@ class OutStream:
         self._tell = tell
         self._drain = drain
         self._window = self._window_bytes = window_bytes
-        self._room = asyncio.Event()
-        self._room.set()
+        self._window_open = asyncio.Event()
+        self._window_open.set()
         self._ended = False
 
     async def send(self, data: bytes) -> None:
@@ -38,8 +38,8 @@ class OutStream:
         view = memoryview(data)
         while view:
             while self._window <= 0:
-                self._room.clear()
-                await self._room.wait()
+                self._window_open.clear()
+                await self._window_open.wait()
             part = bytes(view[: min(DATA_CHUNK_BYTES, self._window)])
             self._window -= len(part)
             self._write(data_frame(self.stream, part))
@@ -53,8 +53,8 @@ class OutStream:
     async def send_piece(self, piece: bytes) -> None:
         """Send the piece in one frame. It may exceed the window by its size."""
         while self._window <= 0:
-            self._room.clear()
-            await self._room.wait()
+            self._window_open.clear()
+            await self._window_open.wait()
         self._window -= len(piece)
         self._write(data_frame(self.stream, piece))
         await self._drain()
@@ -67,10 +67,10 @@ class OutStream:
     def acknowledge(self, size: int) -> None:
         """Add `size` acknowledged bytes to the window."""
         self._window += size
-        self._room.set()
+        self._window_open.set()
 
-    def end(self, error: str = "") -> None:
+    def end(self, error: str = "", code: str = "") -> None:
         """End the stream. Only the first call has an effect."""
         if not self._ended:
             self._ended = True
-            self._tell(StreamEnd(stream=self.stream, error=error))
+            self._tell(StreamEnd(stream=self.stream, error=error, code=code))

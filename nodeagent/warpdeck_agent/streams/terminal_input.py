@@ -9,7 +9,7 @@ import errno
 import os
 
 
-def give(master: int, keys: bytearray) -> None:
+def write_keys(master: int, keys: bytearray) -> None:
     """Write as many keys as fit into the terminal's buffer, and remove them from `keys`.
 
     If the command reads none, the rest stays, and output can continue meanwhile. If the terminal's last

@@ -10,6 +10,7 @@ import stat
 import struct
 from typing import Iterator, Tuple
 
+from warpdeck_agent.linux.file_reading import LogError
 from warpdeck_agent.linux.mounts import mount_of
 from warpdeck_agent.linux.safe_paths import FOLDER
 from warpdeck_agent.wire.frames import (
@@ -46,7 +47,7 @@ async def connect(folder: str, uid: int) -> Tuple[asyncio.StreamReader, asyncio.
                 reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}")
             if _listener(writer) != uid:
                 writer.close()
-                raise PermissionError("the terminal's socket is not its user's")
+                raise PermissionError("the terminal's socket does not belong to the job's user")
             return reader, writer
         except (FileNotFoundError, ConnectionRefusedError):
             if asyncio.get_running_loop().time() > deadline:
@@ -67,9 +68,9 @@ def _socket_in(folder: str) -> Iterator[int]:
             at.append(os.open(name, flags, dir_fd=at[-1]))
             closing.callback(os.close, at[-1])
             if mount_of(at[-1]) != mount_of(at[0]):
-                raise PermissionError("something is mounted over the terminal's socket")
+                raise PermissionError("a file system is mounted over the terminal's socket")
         if not stat.S_ISSOCK(os.fstat(at[-1]).st_mode):
-            raise PermissionError("the terminal's socket is not its user's")
+            raise PermissionError("the terminal's socket does not belong to the job's user")
         yield at[-1]
 
 
@@ -102,52 +103,53 @@ class Terminal:
         self._writer.close()
 
 
-async def show(folder: str, words: str, *, uid: int) -> None:
+async def show(folder: str, message: str, *, uid: int) -> None:
     """Show a line to all viewers of the terminal. Raises OSError."""
     _, writer = await connect(folder, uid)
-    writer.write(json_frame({"t": "notice", "text": f"[warpdeck: {words}]"}))
+    writer.write(json_frame({"t": "notice", "text": f"[warpdeck: {message}]"}))
     await writer.drain()
     writer.close()
 
 
 async def attach(
-    folder: str, asked: OpenPty, *, uid: int
+    folder: str, request: OpenPty, *, uid: int
 ) -> Tuple[Terminal, asyncio.StreamReader, StreamOpened]:
     """Attach a viewer.
 
     Returns it, the reader of its output, and the message with the start of its scrollback.
     """
-    if asked.watcher:
-        await show(folder, f"{asked.watcher} watches", uid=uid)
+    if request.watcher:
+        await show(folder, f"{request.watcher} watches", uid=uid)
     reader, writer = await connect(folder, uid)
     hello = {
         "t": "attach",
-        "offset": asked.offset,
-        "rows": asked.rows,
-        "cols": asked.cols,
-        "watch": asked.watch,
+        "offset": request.offset,
+        "rows": request.rows,
+        "cols": request.cols,
+        "watch": request.watch,
     }
     writer.write(json_frame(hello))
     _, payload = await read_frame(reader)
-    said = parse_json(payload)
-    offset, total = said.get("offset"), said.get("total")
+    answer = parse_json(payload)
+    offset, total = answer.get("offset"), answer.get("total")
     if not (isinstance(offset, int) and isinstance(total, int) and min(offset, total) >= 0):
         # a user's process may have answered, so check the answer
-        raise WireError("the terminal's host said something strange")
-    opened = StreamOpened(stream=asked.stream, offset=offset, size_bytes=total)
-    return Terminal(writer, watches=asked.watch), reader, opened
+        raise WireError("the terminal's host sent an invalid answer")
+    opened = StreamOpened(stream=request.stream, offset=offset, size_bytes=total)
+    return Terminal(writer, watches=request.watch), reader, opened
 
 
 async def pump(out: OutStream, reader: asyncio.StreamReader) -> None:
     """Copy terminal output to the controller until the terminal ends.
 
-    Raises ConnectionError if it ends without an exit message.
+    Raises LogError if it ends without an exit message.
     """
     while True:
         try:
             kind, payload = await read_frame(reader)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise ConnectionError(FELL_BEHIND) from error
+            message = "the viewer read too slowly and was disconnected; attach again"
+            raise LogError(message, code=FELL_BEHIND) from error
         if kind == BINARY:
             await out.send(split_data(payload)[1])
         elif parse_json(payload)["t"] == "exit":

@@ -21,12 +21,12 @@ MAX_KEPT = 512
 launches.
 """
 MAX_BYTES = 4096
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 """Time limit in seconds. The supervisor does nothing that takes long."""
 _KIND = socket.SOCK_SEQPACKET
 
 
-class LineStore:
+class DescriptorStore:
     """The supervisor's part: it stores the descriptors and serves requests."""
 
     def __init__(self, folder: str) -> None:
@@ -46,7 +46,7 @@ class LineStore:
         """Handle one connection. Its message is present or arrives at once."""
         link, _ = self.listener.accept()
         with link, contextlib.suppress(OSError, ValueError):
-            link.settimeout(PATIENCE_S)
+            link.settimeout(TIMEOUT_S)
             data, given, _, _ = socket.recv_fds(link, MAX_BYTES, 1)
             try:
                 self._act(link, json.loads(data), given[0] if given else -1)
@@ -54,20 +54,20 @@ class LineStore:
                 for descriptor in given:
                     os.close(descriptor)
 
-    def _act(self, link: socket.socket, asked: Dict[str, str], descriptor: int) -> None:
-        if "keep" in asked and descriptor >= 0 and len(self._kept) < MAX_KEPT:
-            self._kept[asked["keep"]] = os.dup(descriptor)
+    def _act(self, link: socket.socket, request: Dict[str, str], descriptor: int) -> None:
+        if "keep" in request and descriptor >= 0 and len(self._kept) < MAX_KEPT:
+            self._kept[request["keep"]] = os.dup(descriptor)
             link.send(b"kept")
-        for name in self._below(asked.get("take")):
+        for name in self._below(request.get("take")):
             socket.send_fds(link, [name.encode()], [self._kept[name]])
-        for name in self._below(asked.get("drop")):
+        for name in self._below(request.get("drop")):
             os.close(self._kept.pop(name))
 
     def _below(self, prefix: object) -> List[str]:
         return [name for name in self._kept if isinstance(prefix, str) and name.startswith(prefix)]
 
 
-class Lines:
+class DescriptorClient:
     """The agent's part: it sends requests to the supervisor.
 
     All methods block as long as the supervisor takes. Without a supervisor nothing is kept.
@@ -99,13 +99,13 @@ class Lines:
         with contextlib.suppress(OSError), self._ask({"drop": prefix}) as link:
             link.recv(MAX_BYTES)
 
-    def _ask(self, words: Dict[str, str], descriptor: int = -1) -> socket.socket:
+    def _ask(self, request: Dict[str, str], descriptor: int = -1) -> socket.socket:
         link = socket.socket(socket.AF_UNIX, _KIND)
         try:
-            link.settimeout(PATIENCE_S)
+            link.settimeout(TIMEOUT_S)
             with _address(self._folder) as address:
                 link.connect(address)
-            data = json.dumps(words).encode()
+            data = json.dumps(request).encode()
             if descriptor >= 0:
                 socket.send_fds(link, [data], [descriptor])
             else:

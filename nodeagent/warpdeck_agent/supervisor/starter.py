@@ -40,7 +40,7 @@ fail() {
     exit 1
 }
 ready() {
-    [ -d "${1%/*}/" ] || PATH=@PATH@ mkdir -p "${1%/*}/" || fail "cannot make the folder ${1%/*}/ for the output"
+    [ -d "${1%/*}/" ] || PATH=@PATH@ mkdir -p "${1%/*}/" || fail "cannot create the folder ${1%/*}/ for the output"
     if [ "$2" = append ]; then
         true >>"$1" || fail "cannot write the output file $1"
     else
@@ -70,7 +70,7 @@ exec "$@"
 """
 TASKS = "tasks.sh"
 """The name of the file with FANOUT in the agent's folder."""
-FANOUT = r"""# Arguments: the number of tasks, the rank of the first task, then the command.
+TASK_LAUNCHER = r"""# Arguments: the number of tasks, the rank of the first task, then the command.
 # The names of the shell's variables begin with WARPDECK_, so that they differ from the variables of the tasks.
 WARPDECK_TASKS=$1 WARPDECK_RANK=$2
 shift 2
@@ -153,8 +153,8 @@ def install(path: str, script: str) -> None:
 
     setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
     with open(path + ".new", "w", encoding="ascii") as file:
-        for mark, value in (("@PATH@", SYSTEM_PATH), ("@SETSID@", setsid), ("@UMASK@", JOB_UMASK)):
-            script = script.replace(mark, value)
+        for placeholder, value in (("@PATH@", SYSTEM_PATH), ("@SETSID@", setsid), ("@UMASK@", JOB_UMASK)):
+            script = script.replace(placeholder, value)
         file.write(script)
     os.chmod(path + ".new", 0o644)
     os.replace(path + ".new", path)
@@ -231,6 +231,6 @@ def _fork(order: LaunchOrder, argv: List[str], gate: int, *, cover: Callable[[],
             os.setresuid(uid, uid, uid)
         os.execve(argv[0], argv, order.env)
     except OSError as error:
-        os.write(2, f"its first process cannot be started: {error.strerror} ({error.filename})\n".encode())
+        os.write(2, f"cannot start the job's first process: {error.strerror} ({error.filename})\n".encode())
     finally:
         os._exit(1)

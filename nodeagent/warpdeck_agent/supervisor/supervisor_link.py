@@ -20,7 +20,7 @@ from .starter import LaunchOrder
 
 START_S = 15.0
 """How long a supervisor may take to answer, in seconds."""
-LOOK_S, LONGEST_LOOK_S = 0.01, 1.0
+RETRY_S, LONGEST_RETRY_S = 0.01, 1.0
 """Shortest and longest pause between attempts to connect to a starting supervisor. The pause doubles after
 each supervisor that exits without an answer.
 """
@@ -56,8 +56,8 @@ class SupervisorConnection(asyncio.Protocol):
         """
         self._take, self._on_loss = take, on_loss
         kept, self._kept = self._kept, []
-        for said in kept:
-            take(said)
+        for message in kept:
+            take(message)
         if self._is_lost:
             on_loss()
 
@@ -76,20 +76,20 @@ class SupervisorConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
-            said = loads(line.decode())
+            message = loads(line.decode())
             if self._take is not None:
-                self._take(said)
+                self._take(message)
             elif self.first.done():
-                self._kept.append(said)
+                self._kept.append(message)
             else:
-                self.first.set_result(said)
+                self.first.set_result(message)
         if len(self._received) > LINE_BYTES:
             self.close()
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
         self._is_lost = True
         if not self.first.done():
-            self.first.set_exception(ConnectionResetError("it is just ending"))
+            self.first.set_exception(ConnectionResetError("the supervisor is exiting"))
         elif self._on_loss is not None:
             self._on_loss()
 
@@ -147,17 +147,19 @@ class Supervision:
 
     async def _start(self) -> None:
         deadline = asyncio.get_running_loop().time() + START_S
-        pause_s = LOOK_S / 2
+        pause_s = RETRY_S / 2
         while True:
             if self._process is None or self._process.poll() is not None:
                 self._run()  # started again if an exiting supervisor held the lock
-                pause_s = min(2 * pause_s, LONGEST_LOOK_S)
+                pause_s = min(2 * pause_s, LONGEST_RETRY_S)
             try:
                 await self._connect()
                 return
             except OSError as error:
                 if asyncio.get_running_loop().time() > deadline:
-                    raise SupervisorLost("the supervisor of jobs does not start") from error
+                    raise SupervisorLost(
+                        "the supervisor of jobs does not start; see agent.log in the agent's folder"
+                    ) from error
             await asyncio.sleep(pause_s)
 
     def _run(self) -> None:
@@ -185,16 +187,16 @@ class Supervision:
         loop.call_soon(link.listen, self._take, self._lost)
         return {(job, restarts): pid for job, restarts, pid in first["launches"]}
 
-    def _take(self, said: Dict[str, Any]) -> None:
-        key = (said["job"], said["restarts"])
-        if said["is"] == "ended":
-            self._on_end(key, said)
+    def _take(self, message: Dict[str, Any]) -> None:
+        key = (message["job"], message["restarts"])
+        if message["is"] == "ended":
+            self._on_end(key, message)
         elif key in self._starting and not self._starting[key].done():
-            number = said.get("errno", 0)
+            number = message.get("errno", 0)
             if number:
                 self._starting[key].set_exception(OSError(number, os.strerror(number)))
             else:
-                self._starting[key].set_result(said["pid"])
+                self._starting[key].set_result(message["pid"])
 
     def _lost(self) -> None:
         if self._link is not None:

@@ -17,9 +17,9 @@ def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> Li
     if not allowed or name in ("", "none", "no", "sockets", "ldoms", "boards"):
         return [[] for _ in range(tasks)]
     if name == "map_cpu":
-        named = [[int(word)] for word in value.split(",")]
+        named = [[int(item)] for item in value.split(",")]
     elif name == "mask_cpu":
-        named = [_of_mask(int(word, 16)) for word in value.split(",")]
+        named = [_of_mask(int(item, 16)) for item in value.split(",")]
     else:
         each = max(1, min(cpus_per_task, len(allowed)))
         named = [
@@ -36,12 +36,12 @@ PID = "@"
 _KINDS = {"none": "NONE", "no": "NONE", "rank": "RANK", "map_cpu": "MAP "}
 
 
-def in_words(kind: str, cpus: Collection[int], *, node: str, rank: int, local: int) -> str:
+def describe_binding(kind: str, cpus: Collection[int], *, node: str, rank: int, local: int) -> str:
     """Return slurmstepd's line for --cpu-bind=verbose, with PID in place of the process id."""
-    word = _KINDS.get(kind.partition(":")[0], "MASK")
-    mask = 0 if word == "NONE" else sum(1 << cpu for cpu in cpus)
-    done = "" if word == "NONE" else " set"
-    return f"cpu-bind={word} - {node}, task {rank:2} {local:2} [{PID}]: mask 0x{mask:X}{done}"
+    label = _KINDS.get(kind.partition(":")[0], "MASK")
+    mask = 0 if label == "NONE" else sum(1 << cpu for cpu in cpus)
+    done = "" if label == "NONE" else " set"
+    return f"cpu-bind={label} - {node}, task {rank:2} {local:2} [{PID}]: mask 0x{mask:X}{done}"
 
 
 def own_cpus(count: int, *, allowed: List[int], taken: Collection[int]) -> Tuple[int, ...]:

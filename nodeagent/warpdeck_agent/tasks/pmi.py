@@ -21,7 +21,7 @@ class PmiError(Exception):
     """A rank sent data that is not PMI. Its connection is then closed."""
 
 
-class Request(NamedTuple):
+class PmiRequest(NamedTuple):
     """A rank's request. If both dialects have the command, `command` is its PMI-2 name."""
 
     command: str
@@ -61,7 +61,7 @@ ANSWERS_OF_ONE = {
 }
 
 
-class Conversation:
+class PmiProtocol:
     """One rank's protocol state: splits its bytes into requests, and formats answers in its dialect."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Conversation:
         self._received = b""
         self._spawns = False
 
-    def feed(self, data: bytes) -> Iterator[Request]:
+    def feed(self, data: bytes) -> Iterator[PmiRequest]:
         """Add received bytes and yield the complete requests. Raises PmiError."""
         self._received += data
         while True:
@@ -80,7 +80,7 @@ class Conversation:
             if found is not None:
                 yield found
         if len(self._received) > MAX_MESSAGE_BYTES:
-            raise PmiError("a message that does not end")
+            raise PmiError("a message is too long")
 
     def _next(self) -> Optional[str]:
         """Remove and return one message from the received bytes, or None if none is complete."""
@@ -92,24 +92,24 @@ class Conversation:
             return line.decode("utf-8", "surrogateescape")
         if len(self._received) < LENGTH_LETTERS:
             return None
-        words = self._received[:LENGTH_LETTERS].strip()
-        if not words.isdigit() or int(words) > MAX_MESSAGE_BYTES:
-            raise PmiError("a message without its length")
-        end = LENGTH_LETTERS + int(words)
+        length = self._received[:LENGTH_LETTERS].strip()
+        if not length.isdigit() or int(length) > MAX_MESSAGE_BYTES:
+            raise PmiError("a message has no valid length")
+        end = LENGTH_LETTERS + int(length)
         if len(self._received) < end:
             return None
         text, self._received = self._received[LENGTH_LETTERS:end], self._received[end:]
         return text.decode("utf-8", "surrogateescape")
 
-    def _read(self, text: str) -> Optional[Request]:
+    def _read(self, text: str) -> Optional[PmiRequest]:
         if self.dialect == 2:
             return _read_two(text)
         if self._spawns or text.startswith("mcmd="):  # a request of several lines, whose content is ignored
             self._spawns = text.strip() != "endcmd"
-            return None if self._spawns else Request("spawn", {})
+            return None if self._spawns else PmiRequest("spawn", {})
         return _read_one(text)
 
-    def answer(self, request: Request, pairs: Dict[str, str], *, error: str = "") -> bytes:
+    def answer(self, request: PmiRequest, pairs: Dict[str, str], *, error: str = "") -> bytes:
         """Return an answer's bytes. With `error`, the answer reports a failure."""
         if self.dialect == 2:
             # the next program on this connection starts with the handshake again
@@ -121,41 +121,41 @@ class Conversation:
         return made
 
 
-def _read_one(text: str) -> Request:
+def _read_one(text: str) -> PmiRequest:
     """Parse a line of PMI-1. A value is the rest of its line, because some values contain blanks."""
     head, has_value, value = text.partition(" value=")
-    pairs = dict(_pair(word) for word in head.split())
+    pairs = dict(_pair(field) for field in head.split())
     if has_value:
         pairs["value"] = value.strip()
     command = pairs.pop("cmd", "")
     if command not in ONE_TO_TWO:
-        raise PmiError(f"an unknown command {command[:MAX_KEY_BYTES]!r}")
-    return Request(ONE_TO_TWO[command], pairs)
+        raise PmiError(f"the command {command[:MAX_KEY_BYTES]!r} is unknown")
+    return PmiRequest(ONE_TO_TWO[command], pairs)
 
 
-def _pair(word: str) -> Tuple[str, str]:
-    name, equals, value = word.partition("=")
+def _pair(field: str) -> Tuple[str, str]:
+    name, equals, value = field.partition("=")
     if not equals:
-        raise PmiError(f"{word[:MAX_KEY_BYTES]!r} is no NAME=VALUE")
+        raise PmiError(f"{field[:MAX_KEY_BYTES]!r} is not NAME=VALUE")
     return name, value
 
 
-def _answer_one(request: Request, pairs: Dict[str, str], *, error: str) -> bytes:
-    words = [f"cmd={ANSWERS_OF_ONE[request.command]}"]
+def _answer_one(request: PmiRequest, pairs: Dict[str, str], *, error: str) -> bytes:
+    fields = [f"cmd={ANSWERS_OF_ONE[request.command]}"]
     if request.command in ("init", "kvs-put", "kvs-get", "spawn") or request.command.startswith("name-"):
-        words.append(f"rc={-1 if error else 0}")
+        fields.append(f"rc={-1 if error else 0}")
         if request.command != "init":
-            words.append("msg=" + (error.replace(" ", "_") or "success"))
-    words += [f"{name}={value}" for name, value in pairs.items()]
-    return (" ".join(words) + "\n").encode("utf-8", "surrogateescape")
+            fields.append("msg=" + (error.replace(" ", "_") or "success"))
+    fields += [f"{name}={value}" for name, value in pairs.items()]
+    return (" ".join(fields) + "\n").encode("utf-8", "surrogateescape")
 
 
-def _read_two(text: str) -> Request:
+def _read_two(text: str) -> PmiRequest:
     pairs = dict(_pair(part) for part in _split(text))
     command = pairs.pop("cmd", "")
     if not command:
-        raise PmiError("a message without a command")
-    return Request(command, pairs)
+        raise PmiError("a message has no command")
+    return PmiRequest(command, pairs)
 
 
 def _split(text: str) -> List[str]:
@@ -164,14 +164,14 @@ def _split(text: str) -> List[str]:
     return [part.replace("\0", ";") for part in hidden.split(";") if part]
 
 
-def _answer_two(request: Request, pairs: Dict[str, str], *, error: str) -> bytes:
-    words = {"cmd": request.command + "-response"}
+def _answer_two(request: PmiRequest, pairs: Dict[str, str], *, error: str) -> bytes:
+    fields = {"cmd": request.command + "-response"}
     if "thrid" in request.pairs:
-        words["thrid"] = request.pairs["thrid"]
-    words["rc"] = "1" if error else "0"
+        fields["thrid"] = request.pairs["thrid"]
+    fields["rc"] = "1" if error else "0"
     if error:
-        words["errmsg"] = error
-    words.update(pairs)
-    text = "".join(f"{name}={value.replace(';', ';;')};" for name, value in words.items())
+        fields["errmsg"] = error
+    fields.update(pairs)
+    text = "".join(f"{name}={value.replace(';', ';;')};" for name, value in fields.items())
     body = text.encode("utf-8", "surrogateescape")
     return f"{len(body):{LENGTH_LETTERS}d}".encode() + body

@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, T
 
 from warpdeck_agent.wire.steps import Pmi
 
-from .pmi import MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, Conversation, PmiError, Request
+from .pmi import MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, PmiError, PmiProtocol, PmiRequest
 
 READ_BYTES = 64 * 1024
 NOTED = frozenset(
@@ -47,21 +47,21 @@ REFUSED = {
 }
 
 
-class _Rank:
+class _RankLink:
     """One rank's connection. `has_joined` is true between its init and its finalize."""
 
-    def __init__(self, rank: int, line: socket.socket) -> None:
+    def __init__(self, rank: int, connection: socket.socket) -> None:
         self.rank = rank
-        self.line = line
-        self.conversation = Conversation()
+        self.connection = connection
+        self.conversation = PmiProtocol()
         self.has_joined = False
-        self.waits: Optional[Request] = None
+        self.fence_request: Optional[PmiRequest] = None
         """Its pending fence request."""
-        self.wants: Optional[Request] = None
+        self.attribute_request: Optional[PmiRequest] = None
         """Its pending request for a node attribute that does not exist yet."""
 
 
-class Exchange:
+class PmiExchange:
     """The exchange of one step on this node.
 
     `fence` sends the puts of this node's ranks. `lost` is called for a rank that will never reach the next
@@ -70,28 +70,28 @@ class Exchange:
 
     def __init__(
         self,
-        asked: Pmi,
+        request: Pmi,
         ranks: Sequence[int],
         *,
         fence: Callable[[int, Dict[str, str]], None],
         lost: Callable[[int, int, str], None],
         note: Callable[[Dict[str, Any]], None],
     ) -> None:
-        self._asked = asked
+        self._pmi = request
         self._count = len(ranks)
         self._fence = fence
         self._lost = lost
-        self._note = note
-        self._replays = False
-        self._ranks: Dict[int, _Rank] = {}
-        self._values: Dict[str, str] = {"PMI_process_mapping": asked.mapping} if asked.mapping else {}
-        self._put: Dict[str, str] = {}
+        self._store = note
+        self._is_replaying = False
+        self._ranks: Dict[int, _RankLink] = {}
+        self._values: Dict[str, str] = {"PMI_process_mapping": request.mapping} if request.mapping else {}
+        self._puts: Dict[str, str] = {}
         self._put_bytes = 0
-        self._coming: Dict[str, str] = {}
+        self._incoming: Dict[str, str] = {}
         self._attributes: Dict[str, str] = {}
-        self._said: Dict[int, Dict[str, str]] = {}
+        self._sent_puts: Dict[int, Dict[str, str]] = {}
         """The puts of this node that were sent for the last fences, by fence number."""
-        self._round = 0
+        self._fence_number = 0
 
     def open(self, rank: int) -> Tuple[int, int]:
         """Create the socket pair of a rank.
@@ -103,7 +103,7 @@ class Exchange:
             descriptor = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         finally:
             theirs.close()
-        self._listen(self._add(rank, ours))
+        self._read_from(self._add(rank, ours))
         return descriptor, ours.fileno()
 
     def replay(self, lines: Mapping[int, socket.socket], notes: Iterable[Dict[str, Any]]) -> None:
@@ -111,281 +111,292 @@ class Exchange:
 
         `lines` are our ends of the ranks' sockets, and `notes` its stored requests.
         """
-        self._replays = True
-        for rank, line in lines.items():
-            self._add(rank, line)
+        self._is_replaying = True
+        for rank, connection in lines.items():
+            self._add(rank, connection)
         for note in notes:
             if "fence" in note:
                 self.fenced(note["fence"], note["values"], last=note["last"])
             else:
-                found = self._ranks.get(note["rank"]) or self._add(note["rank"], _closed())
-                self._take(found, Request(note["command"], note["pairs"]))
-        self._replays = False
+                rank_link = self._ranks.get(note["rank"]) or self._add(note["rank"], _closed())
+                self._take(rank_link, PmiRequest(note["command"], note["pairs"]))
+        self._is_replaying = False
         for rank in lines:
-            self._listen(self._ranks[rank])
+            self._read_from(self._ranks[rank])
 
-    def _add(self, rank: int, line: socket.socket) -> _Rank:
-        found = self._ranks[rank] = _Rank(rank, line)
-        return found
+    def _add(self, rank: int, connection: socket.socket) -> _RankLink:
+        rank_link = self._ranks[rank] = _RankLink(rank, connection)
+        return rank_link
 
-    def _listen(self, found: _Rank) -> None:
-        found.line.setblocking(False)
-        asyncio.get_running_loop().add_reader(found.line.fileno(), self._read, found)
+    def _read_from(self, rank_link: _RankLink) -> None:
+        rank_link.connection.setblocking(False)
+        asyncio.get_running_loop().add_reader(rank_link.connection.fileno(), self._read, rank_link)
 
     def variables(self, rank: int, descriptor: int) -> Dict[str, str]:
         """Return the PMI variables for the rank's process."""
         return {
             "PMI_FD": str(descriptor),
             "PMI_RANK": str(rank),
-            "PMI_SIZE": str(self._asked.size),
-            "PMI_JOBID": self._asked.name,
+            "PMI_SIZE": str(self._pmi.size),
+            "PMI_JOBID": self._pmi.name,
         }
 
-    def ended(self, rank: int, code: int, signal: int) -> None:
+    def rank_ended(self, rank: int, code: int, signal: int) -> None:
         """Handle the end of the rank's process."""
-        found = self._ranks.get(rank)
-        if found is None:
+        rank_link = self._ranks.get(rank)
+        if rank_link is None:
             return
-        self._read(found)  # its finalize may still be unread
-        joined = found.has_joined
-        self._hang_up(found)
+        self._read(rank_link)  # its finalize may still be unread
+        joined = rank_link.has_joined
+        self._disconnect(rank_link)
         if joined:
-            how = f"was ended by signal {signal}" if signal else f"has exited with code {code}"
+            how = f"was ended by signal {signal}" if signal else f"exited with code {code}"
             self._lost(
                 rank,
                 128 + signal if signal else code,
-                f"rank {rank} {how} without MPI_Finalize; the others wait",
+                f"rank {rank} {how} before MPI_Finalize, so the other ranks would wait forever",
             )
 
     def close(self) -> None:
         """Close all connections, because no rank runs any more."""
-        for found in list(self._ranks.values()):
-            self._hang_up(found)
+        for rank_link in list(self._ranks.values()):
+            self._disconnect(rank_link)
 
-    def _hang_up(self, found: _Rank) -> None:
-        found.has_joined = False
-        if found.line.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(found.line.fileno())
-            found.line.close()
+    def _disconnect(self, rank_link: _RankLink) -> None:
+        rank_link.has_joined = False
+        if rank_link.connection.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(rank_link.connection.fileno())
+            rank_link.connection.close()
 
-    def _read(self, found: _Rank) -> None:
+    def _read(self, rank_link: _RankLink) -> None:
         """Read and handle a rank's requests."""
-        if found.line.fileno() < 0:
+        if rank_link.connection.fileno() < 0:
             return
         try:
-            data = found.line.recv(READ_BYTES)
+            data = rank_link.connection.recv(READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
-            asyncio.get_running_loop().remove_reader(found.line.fileno())
+            asyncio.get_running_loop().remove_reader(rank_link.connection.fileno())
             return  # the process's end shows whether it had finalized
         try:
-            for request in found.conversation.feed(data):
-                self._take(found, request)
+            for request in rank_link.conversation.feed(data):
+                self._take(rank_link, request)
         except PmiError as error:
-            self._refuse(found, f"rank {found.rank} said what is no PMI: {error}")
+            self._refuse(rank_link, f"rank {rank_link.rank} sent invalid PMI data: {error}")
 
-    def _refuse(self, found: _Rank, why: str) -> None:
-        self._hang_up(found)
-        self._lost(found.rank, 1, why)
+    def _refuse(self, rank_link: _RankLink, why: str) -> None:
+        self._disconnect(rank_link)
+        self._lost(rank_link.rank, 1, why)
 
     def _answer(
-        self, found: _Rank, request: Request, *, pairs: Optional[Dict[str, str]] = None, error: str = ""
+        self,
+        rank_link: _RankLink,
+        request: PmiRequest,
+        *,
+        pairs: Optional[Dict[str, str]] = None,
+        error: str = "",
     ) -> None:
         """Send an answer.
 
         Answers are short and a rank waits for each, so a rank that does not read is refused.
         """
-        data = found.conversation.answer(request, pairs or {}, error=error)
-        if self._replays or found.line.fileno() < 0:
+        data = rank_link.conversation.answer(request, pairs or {}, error=error)
+        if self._is_replaying or rank_link.connection.fileno() < 0:
             return
         try:
-            sent = found.line.send(data)
+            sent = rank_link.connection.send(data)
         except BlockingIOError:
             sent = 0
         except OSError:
             return  # it is just ending, which is reported separately
         if sent < len(data):
-            self._refuse(found, f"rank {found.rank} asks and does not listen")
+            self._refuse(rank_link, f"rank {rank_link.rank} sends PMI requests but does not read the answers")
 
-    def _take(self, found: _Rank, request: Request) -> None:
+    def _take(self, rank_link: _RankLink, request: PmiRequest) -> None:
         command = request.command
-        if command in NOTED and not self._replays:
-            self._note({"rank": found.rank, "command": command, "pairs": request.pairs})
+        if command in NOTED and not self._is_replaying:
+            self._store({"rank": rank_link.rank, "command": command, "pairs": request.pairs})
         act = _ACTS.get(command)
         if act is not None:
-            act(self, found, request)
+            act(self, rank_link, request)
         elif command in REFUSED:
-            self._answer(found, request, error=f"{REFUSED[command]} here")
-        elif found.conversation.dialect == 2:
-            self._answer(found, request, error=f"{command[:MAX_KEY_BYTES]} is not known here")
+            self._answer(rank_link, request, error=f"{REFUSED[command]} here")
+        elif rank_link.conversation.dialect == 2:
+            self._answer(rank_link, request, error=f"{command[:MAX_KEY_BYTES]} is not known here")
         else:
-            raise PmiError(f"{command} does not belong to its dialect")
+            raise PmiError(f"the command {command!r} does not exist in PMI-1")
 
-    def _init(self, found: _Rank, request: Request) -> None:
-        found.has_joined = True
+    def _init(self, rank_link: _RankLink, request: PmiRequest) -> None:
+        rank_link.has_joined = True
         two = request.pairs.get("pmi_version") == "2"
         pairs = {"pmi_version": "2" if two else "1", "pmi_subversion": "0" if two else "1"}
-        self._answer(found, request, pairs=pairs)
+        self._answer(rank_link, request, pairs=pairs)
 
-    def _full_init(self, found: _Rank, request: Request) -> None:
+    def _full_init(self, rank_link: _RankLink, request: PmiRequest) -> None:
         pairs = {
             "pmi-version": "2",
             "pmi-subversion": "0",
-            "rank": str(found.rank),
-            "size": str(self._asked.size),
+            "rank": str(rank_link.rank),
+            "size": str(self._pmi.size),
             "appnum": "0",
             "debugged": "FALSE",
             "pmiverbose": "FALSE",
         }
-        self._answer(found, request, pairs=pairs)
+        self._answer(rank_link, request, pairs=pairs)
 
-    def _maxes(self, found: _Rank, request: Request) -> None:
+    def _maxes(self, rank_link: _RankLink, request: PmiRequest) -> None:
         most = {"kvsname_max": MAX_NAME_BYTES, "keylen_max": MAX_KEY_BYTES, "vallen_max": MAX_VALUE_BYTES}
-        self._answer(found, request, pairs={name: str(value) for name, value in most.items()})
+        self._answer(rank_link, request, pairs={name: str(value) for name, value in most.items()})
 
-    def _job_id(self, found: _Rank, request: Request) -> None:
-        name = "jobid" if found.conversation.dialect == 2 else "kvsname"
-        self._answer(found, request, pairs={name: self._asked.name})
+    def _job_id(self, rank_link: _RankLink, request: PmiRequest) -> None:
+        name = "jobid" if rank_link.conversation.dialect == 2 else "kvsname"
+        self._answer(rank_link, request, pairs={name: self._pmi.name})
 
-    def _put_value(self, found: _Rank, request: Request) -> None:
+    def _put_value(self, rank_link: _RankLink, request: PmiRequest) -> None:
         key, value = request.pairs.get("key", ""), request.pairs.get("value", "")
         size = len(key) + len(value)
         if not _fits(key, value):
             self._answer(
-                found, request, error=f"a key has 1 to {MAX_KEY_BYTES} letters, a value {MAX_VALUE_BYTES}"
+                rank_link,
+                request,
+                error=f"a key may have 1 to {MAX_KEY_BYTES} characters, a value at most {MAX_VALUE_BYTES}",
             )
         elif self._put_bytes + size > MAX_PUT_BYTES:
-            self._answer(found, request, error=f"more than {MAX_PUT_BYTES} bytes between two fences")
+            self._answer(rank_link, request, error=f"more than {MAX_PUT_BYTES} bytes between two fences")
         else:
-            self._put[key] = value
+            self._puts[key] = value
             self._put_bytes += size
-            self._answer(found, request)
+            self._answer(rank_link, request)
 
-    def _get_value(self, found: _Rank, request: Request) -> None:
+    def _get_value(self, rank_link: _RankLink, request: PmiRequest) -> None:
         key = request.pairs.get("key", "")
-        value = self._put.get(key, self._values.get(key))
-        self._answer_value(found, request, value)
+        value = self._puts.get(key, self._values.get(key))
+        self._answer_value(rank_link, request, value)
 
-    def _answer_value(self, found: _Rank, request: Request, value: Optional[str]) -> None:
-        if found.conversation.dialect == 1:
+    def _answer_value(self, rank_link: _RankLink, request: PmiRequest, value: Optional[str]) -> None:
+        if rank_link.conversation.dialect == 1:
             error = "" if value is not None else "key_not_found"
-            self._answer(found, request, pairs={"value": "unknown" if value is None else value}, error=error)
+            self._answer(
+                rank_link, request, pairs={"value": "unknown" if value is None else value}, error=error
+            )
         elif value is None:
-            self._answer(found, request, pairs={"found": "FALSE"})
+            self._answer(rank_link, request, pairs={"found": "FALSE"})
         else:
-            self._answer(found, request, pairs={"found": "TRUE", "value": value})
+            self._answer(rank_link, request, pairs={"found": "TRUE", "value": value})
 
-    def _job_attribute(self, found: _Rank, request: Request) -> None:
-        known = {**self._values, "universeSize": str(self._asked.size), "hasNameServ": "FALSE"}
-        self._answer_value(found, request, known.get(request.pairs.get("key", "")))
+    def _job_attribute(self, rank_link: _RankLink, request: PmiRequest) -> None:
+        known = {**self._values, "universeSize": str(self._pmi.size), "hasNameServ": "FALSE"}
+        self._answer_value(rank_link, request, known.get(request.pairs.get("key", "")))
 
-    def _put_attribute(self, found: _Rank, request: Request) -> None:
+    def _put_attribute(self, rank_link: _RankLink, request: PmiRequest) -> None:
         key, value = request.pairs.get("key", ""), request.pairs.get("value", "")
         if not _fits(key, value) or len(self._attributes) >= MAX_ATTRIBUTES:
-            self._answer(found, request, error="it is too long, or the node has too many")
+            self._answer(
+                rank_link, request, error="the attribute is too long, or the node has too many attributes"
+            )
             return
         self._attributes[key] = value
-        self._answer(found, request)
+        self._answer(rank_link, request)
         for other in self._ranks.values():
-            if other.wants is not None and other.wants.pairs.get("key") == key:
-                asked, other.wants = other.wants, None
-                self._answer_value(other, asked, value)
+            if other.attribute_request is not None and other.attribute_request.pairs.get("key") == key:
+                request, other.attribute_request = other.attribute_request, None
+                self._answer_value(other, request, value)
 
-    def _get_attribute(self, found: _Rank, request: Request) -> None:
+    def _get_attribute(self, rank_link: _RankLink, request: PmiRequest) -> None:
         value = self._attributes.get(request.pairs.get("key", ""))
         if value is None and request.pairs.get("wait", "").upper() == "TRUE":
-            found.wants = request
+            rank_link.attribute_request = request
         else:
-            self._answer_value(found, request, value)
+            self._answer_value(rank_link, request, value)
 
-    def _wait(self, found: _Rank, request: Request) -> None:
-        found.waits = request
-        if sum(1 for other in self._ranks.values() if other.waits is not None) < self._count:
+    def _reach_fence(self, rank_link: _RankLink, request: PmiRequest) -> None:
+        rank_link.fence_request = request
+        if sum(1 for other in self._ranks.values() if other.fence_request is not None) < self._count:
             return
-        self._said[self._round] = self._put
-        self._said.pop(self._round - 2, None)
-        if self._asked.nodes == 1:
-            self._let_on(self._put)
-        elif not self._replays:
-            self._fence(self._round, self._put)
+        self._sent_puts[self._fence_number] = self._puts
+        self._sent_puts.pop(self._fence_number - 2, None)
+        if self._pmi.nodes == 1:
+            self._release_fence(self._puts)
+        elif not self._is_replaying:
+            self._fence(self._fence_number, self._puts)
 
     def repeat(self) -> None:
         """Repeat the last fences on a new link to the controller, which may not have received them."""
-        if self._asked.nodes > 1:
-            for number, values in sorted(self._said.items()):
+        if self._pmi.nodes > 1:
+            for number, values in sorted(self._sent_puts.items()):
                 self._fence(number, values)
 
     def fenced(self, number: int, values: Mapping[str, str], *, last: bool) -> None:
         """Take the values that all nodes put before that fence, or a part of them."""
-        if number != self._round or number not in self._said:
+        if number != self._fence_number or number not in self._sent_puts:
             return
-        if not self._replays:
-            self._note({"fence": number, "values": dict(values), "last": last})
-        self._coming.update(values)
+        if not self._is_replaying:
+            self._store({"fence": number, "values": dict(values), "last": last})
+        self._incoming.update(values)
         if last:
-            self._let_on(self._coming)
+            self._release_fence(self._incoming)
 
-    def _let_on(self, values: Mapping[str, str]) -> None:
+    def _release_fence(self, values: Mapping[str, str]) -> None:
         self._values.update(values)
-        self._put, self._put_bytes, self._coming = {}, 0, {}
-        self._round += 1
-        for found in list(self._ranks.values()):
-            if found.waits is not None:
-                asked, found.waits = found.waits, None
-                self._answer(found, asked)
+        self._puts, self._put_bytes, self._incoming = {}, 0, {}
+        self._fence_number += 1
+        for rank_link in list(self._ranks.values()):
+            if rank_link.fence_request is not None:
+                request, rank_link.fence_request = rank_link.fence_request, None
+                self._answer(rank_link, request)
 
-    def _finalize(self, found: _Rank, request: Request) -> None:
-        found.has_joined = False
-        self._answer(found, request)
+    def _finalize(self, rank_link: _RankLink, request: PmiRequest) -> None:
+        rank_link.has_joined = False
+        self._answer(rank_link, request)
 
-    def _abort(self, found: _Rank, request: Request) -> None:
-        found.has_joined = False
-        if self._replays:
+    def _abort(self, rank_link: _RankLink, request: PmiRequest) -> None:
+        rank_link.has_joined = False
+        if self._is_replaying:
             return  # it was reported before, or the rank's end will be
         code = _status(request.pairs.get("exitcode", ""))
         why = request.pairs.get("msg", "")[:MAX_VALUE_BYTES]
         self._lost(
-            found.rank,
+            rank_link.rank,
             code,
-            f"rank {found.rank} has called MPI_Abort" + (f": {why}" if why else ""),
+            f"rank {rank_link.rank} called MPI_Abort" + (f": {why}" if why else ""),
         )
 
 
-def _status(words: str) -> int:
+def _status(value: str) -> int:
     """Return an exit status in a shell's range, or 1 for text that is not a number."""
-    digits = words[words.startswith("-") :]
-    return int(words) & 0xFF if digits.isdecimal() and len(digits) <= MAX_DIGITS else 1
+    digits = value[value.startswith("-") :]
+    return int(value) & 0xFF if digits.isdecimal() and len(digits) <= MAX_DIGITS else 1
 
 
 def _closed() -> socket.socket:
     """Return a closed socket, for a rank that has ended."""
-    line = socket.socket(socket.AF_UNIX)
-    line.close()
-    return line
+    connection = socket.socket(socket.AF_UNIX)
+    connection.close()
+    return connection
 
 
 def _fits(key: str, value: str) -> bool:
     return 0 < len(key) <= MAX_KEY_BYTES and len(value) <= MAX_VALUE_BYTES
 
 
-_ACTS: Dict[str, Callable[[Exchange, _Rank, Request], None]] = {
-    "init": Exchange._init,
-    "fullinit": Exchange._full_init,
-    "get_maxes": Exchange._maxes,
-    "get_appnum": lambda self, found, request: self._answer(found, request, pairs={"appnum": "0"}),
-    "get_universe_size": lambda self, found, request: self._answer(
-        found, request, pairs={"size": str(self._asked.size)}
+_ACTS: Dict[str, Callable[[PmiExchange, _RankLink, PmiRequest], None]] = {
+    "init": PmiExchange._init,
+    "fullinit": PmiExchange._full_init,
+    "get_maxes": PmiExchange._maxes,
+    "get_appnum": lambda self, rank_link, request: self._answer(rank_link, request, pairs={"appnum": "0"}),
+    "get_universe_size": lambda self, rank_link, request: self._answer(
+        rank_link, request, pairs={"size": str(self._pmi.size)}
     ),
-    "job-getid": Exchange._job_id,
-    "kvs-put": Exchange._put_value,
-    "kvs-get": Exchange._get_value,
-    "kvs-fence": Exchange._wait,
-    "info-getjobattr": Exchange._job_attribute,
-    "info-putnodeattr": Exchange._put_attribute,
-    "info-getnodeattr": Exchange._get_attribute,
-    "finalize": Exchange._finalize,
-    "abort": Exchange._abort,
+    "job-getid": PmiExchange._job_id,
+    "kvs-put": PmiExchange._put_value,
+    "kvs-get": PmiExchange._get_value,
+    "kvs-fence": PmiExchange._reach_fence,
+    "info-getjobattr": PmiExchange._job_attribute,
+    "info-putnodeattr": PmiExchange._put_attribute,
+    "info-getnodeattr": PmiExchange._get_attribute,
+    "finalize": PmiExchange._finalize,
+    "abort": PmiExchange._abort,
 }

@@ -63,8 +63,8 @@ class Ports:
 
 
 def _range() -> Tuple[int, int]:
-    words = text("/proc/sys/net/ipv4/ip_local_port_range").split()
-    first_outgoing = int(words[0]) if words and words[0].isdecimal() else LAST_PORT + 1
+    fields = text("/proc/sys/net/ipv4/ip_local_port_range").split()
+    first_outgoing = int(fields[0]) if fields and fields[0].isdecimal() else LAST_PORT + 1
     if first_outgoing > FIRST_PORT + TRIES:
         return FIRST_PORT, min(LAST_PORT, first_outgoing - 1)
     return FIRST_PORT, LAST_PORT

@@ -70,13 +70,13 @@ class PtyTask:
             if ended:
                 break
             listens = self._reads and len(self._typed) < READ_BYTES
-            ready, room, _ = select.select(
+            ready, writable, _ = select.select(
                 [self._ends, self._master, *([0] if listens else [])],
                 [self._master] if self._typed else [],
                 [],
             )
-            if room:
-                terminal_input.give(self._master, self._typed)
+            if writable:
+                terminal_input.write_keys(self._master, self._typed)
             if self._ends in ready:
                 os.read(self._ends, READ_BYTES)
             if 0 in ready:
@@ -114,7 +114,7 @@ class PtyTask:
                 self._resize(first, second)
             elif self._pid:
                 self._typed += keys
-                terminal_input.give(self._master, self._typed)
+                terminal_input.write_keys(self._master, self._typed)
         if not self._reads and not self._pid:
             self._resize(24, 80)
 

@@ -15,10 +15,10 @@ import shutil
 import subprocess
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from warpdeck_agent.isolation.hold import ContainmentHandle, contain
+from warpdeck_agent.isolation.containment_handle import ContainmentHandle, contain
 from warpdeck_agent.isolation.private_folders import PrivateDirs, within
 from warpdeck_agent.linux.cpu_time import CpuTime, from_times
-from warpdeck_agent.linux.env_passthrough import carrying
+from warpdeck_agent.linux.env_passthrough import with_all_variables
 from warpdeck_agent.linux.own_program import JOB_UMASK, SYSTEM_PATH
 from warpdeck_agent.linux.procfs import number, pairs
 from warpdeck_agent.linux.rlimits import impose
@@ -201,7 +201,7 @@ class Task:
         return number(facts.get("rchar", "")), number(facts.get("wchar", ""))
 
 
-def make_folder(path: str, asked: StepTask, *, request: StepLaunch, uid: int, gid: int) -> Task:
+def make_folder(path: str, task_request: StepTask, *, request: StepLaunch, uid: int, gid: int) -> Task:
     """Create the files of a task before anything runs.
 
     Unneeded files are not created, because each slows the start.
@@ -209,11 +209,11 @@ def make_folder(path: str, asked: StepTask, *, request: StepLaunch, uid: int, gi
     folder = JobFolder(path)
     folder.create(uid=uid, gid=gid)
     for name in OUTPUTS.values():
-        folder.give(name, uid=uid, gid=gid)
+        folder.create_user_file(name, uid=uid, gid=gid)
     if request.prologs or request.epilogs:
-        folder.give("said", uid=uid, gid=gid)
-    folder.give("times", b" " * USAGE_BYTES, uid=uid, gid=gid)
-    return Task(folder, asked.rank, reads=asked.reads)
+        folder.create_user_file("said", uid=uid, gid=gid)
+    folder.create_user_file("times", b" " * USAGE_BYTES, uid=uid, gid=gid)
+    return Task(folder, task_request.rank, reads=task_request.reads)
 
 
 def run_task(
@@ -224,7 +224,7 @@ def run_task(
     env: Dict[str, str],
     cwd: str,
     other: str,
-    hold: ContainmentHandle,
+    containment: ContainmentHandle,
     private: Optional[PrivateDirs],
     cpus: List[int],
     user: Dict[str, object],
@@ -245,7 +245,7 @@ def run_task(
         task.process = within(
             private,
             lambda: subprocess.Popen(
-                ["/bin/sh", script, folder.path, cwd, other, *_padded(hooks), *carrying(argv, env)],
+                ["/bin/sh", script, folder.path, cwd, other, *_padded(hooks), *with_all_variables(argv, env)],
                 stdin=lock,
                 stdout=source,
                 stderr=gate,
@@ -256,7 +256,7 @@ def run_task(
                 **user,  # type: ignore[call-overload]
             ),
         )
-        task.grouped = contain(task.process.pid, hold)
+        task.grouped = contain(task.process.pid, containment)
         impose(task.process.pid, limits)
         if cpus:
             os.sched_setaffinity(task.process.pid, cpus)
@@ -274,7 +274,7 @@ def run_task(
 
 def _padded(hooks: Sequence[Sequence[str]]) -> List[str]:
     """Return the hooks padded with "" to the number of arguments that the script takes."""
-    return [word for each in hooks for word in [*each, "", ""][:MAX_HOOKS]]
+    return [path for each in hooks for path in [*each, "", ""][:MAX_HOOKS]]
 
 
 def install_script(path: str) -> None:

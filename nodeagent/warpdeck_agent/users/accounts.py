@@ -27,37 +27,37 @@ MOST_KNOWN = 256
 """The most cached results of each kind."""
 
 
-class Account(NamedTuple):
+class UserIds(NamedTuple):
     """A user on this node."""
 
     uid: int
     gid: int
 
 
-def account(request: Launch) -> Account:
+def account(request: Launch) -> UserIds:
     """Return the account of the launch's user on this node.
 
     A root agent looks the user up; any other agent runs everything as its own user. Raises LaunchError.
     """
     if os.geteuid() != 0:
-        return Account(os.geteuid(), os.getegid())
+        return UserIds(os.geteuid(), os.getegid())
     return _account_of(request.user, request.uid)
 
 
-def _account_of(user: str, uid: int) -> Account:
+def _account_of(user: str, uid: int) -> UserIds:
     """Return the account that has both this name and this uid. Raises LaunchError."""
     try:
-        found = _by_name(user, _moment())
+        found = _by_name(user, _cache_period())
     except KeyError as error:
         raise LaunchError(
-            f"there is no user {user} on this node, and the job is of {user} with uid {uid}: add the account to the node"
+            f"the job's user {user} (uid {uid}) does not exist on this node: add the account to the node"
         ) from error
     if found.pw_uid != uid:
         raise LaunchError(
-            f"user {user} has uid {found.pw_uid} on this node, and the job is of {user} with uid {uid}:"
+            f"user {user} has uid {found.pw_uid} on this node, but the job belongs to {user} with uid {uid}:"
             " give the account the same uid on all machines, or submit the job again as the new user"
         )
-    return Account(found.pw_uid, found.pw_gid)
+    return UserIds(found.pw_uid, found.pw_gid)
 
 
 def account_environment(uid: int) -> Dict[str, str]:
@@ -66,7 +66,7 @@ def account_environment(uid: int) -> Dict[str, str]:
     The result is empty if the account is not listed (containers).
     """
     try:
-        known = _by_uid(uid, _moment())
+        known = _by_uid(uid, _cache_period())
     except KeyError:
         return {}
     shell = known.pw_shell or "/bin/sh"
@@ -80,7 +80,7 @@ def group_of(meta: Meta) -> int:
 
 def groups_of(user: str, *, gid: int) -> List[int]:
     """Return all groups of a user with the primary group `gid`."""
-    return list(_groups(user, gid, _moment()))
+    return list(_groups(user, gid, _cache_period()))
 
 
 def as_user(user: str, *, uid: int, gid: int) -> Dict[str, Any]:
@@ -96,27 +96,27 @@ def as_user(user: str, *, uid: int, gid: int) -> Dict[str, Any]:
 def rights_of(uid: int) -> Dict[str, Any]:
     """Like `as_user`, for a uid alone. A user without an account on this node has no other group."""
     try:
-        found = _by_uid(uid, _moment())
+        found = _by_uid(uid, _cache_period())
     except KeyError:
         return {} if os.geteuid() != 0 else {"user": uid, "group": uid, "extra_groups": []}
     return as_user(found.pw_name, uid=uid, gid=found.pw_gid)
 
 
-def _moment() -> int:
+def _cache_period() -> int:
     """Return a number that stays equal as long as a cached result is valid."""
     return int(time.monotonic() / KNOWN_S)
 
 
 @functools.lru_cache(maxsize=MOST_KNOWN)
-def _by_name(name: str, moment: int) -> pwd.struct_passwd:
+def _by_name(name: str, period: int) -> pwd.struct_passwd:
     return pwd.getpwnam(name)
 
 
 @functools.lru_cache(maxsize=MOST_KNOWN)
-def _by_uid(uid: int, moment: int) -> pwd.struct_passwd:
+def _by_uid(uid: int, period: int) -> pwd.struct_passwd:
     return pwd.getpwuid(uid)
 
 
 @functools.lru_cache(maxsize=MOST_KNOWN)
-def _groups(user: str, gid: int, moment: int) -> Tuple[int, ...]:
+def _groups(user: str, gid: int, period: int) -> Tuple[int, ...]:
     return tuple(os.getgrouplist(user, gid))

@@ -27,7 +27,7 @@ from warpdeck_agent.linux.mounts import mounted
 from warpdeck_agent.linux.own_program import SYSTEM_PATH
 from warpdeck_agent.linux.procfs import text
 from warpdeck_agent.linux.system_calls import born_unix
-from warpdeck_agent.linux.systemv import SystemV, objects, remove
+from warpdeck_agent.linux.systemv import IpcObject, objects, remove
 
 from .accounts import rights_of
 
@@ -53,7 +53,7 @@ REMOVE_S = 60.0
 MIB = 2**20
 
 
-class File(NamedTuple):
+class SharedMemoryFile(NamedTuple):
     """A file or folder of a user in one of the kernel's file systems for shared memory."""
 
     path: str
@@ -100,16 +100,16 @@ class IpcCleanup:
 
     def clear(self, uid: int) -> str:
         """Remove the objects that `leave` has found. Returns a sentence that lists them. Blocks."""
-        company = _company(uid)
-        if company == "job":
+        other = _other_activity(uid)
+        if other == "job":
             return ""
         files = list(self._files(uid))
-        held = _held() if files else frozenset()
-        idle = [each for each in files if not _is_held(each.path, held)]
-        mine = [each for each in idle if each.by_library or not company]
+        in_use = _paths_in_use() if files else frozenset()
+        idle = [each for each in files if not _is_in_use(each.path, in_use)]
+        mine = [each for each in idle if each.by_library or not other]
         gone = [_named(each) for each in mine if self._is_gone(uid) and _remove(each, uid)]
         for each in self._objects(uid):
-            if not each.is_held(unknown=company == "terminal") and self._is_gone(uid) and remove(each):
+            if not each.is_held(unknown=other == "terminal") and self._is_gone(uid) and remove(each):
                 gone.append(str(each))
         with self._lock:
             if not self._launches.get(uid):
@@ -127,14 +127,14 @@ class IpcCleanup:
         """
         return not self._launches.get(uid)
 
-    def _files(self, uid: int) -> Iterator[File]:
+    def _files(self, uid: int) -> Iterator[SharedMemoryFile]:
         since = self._since.get(uid, time.time())
         for folder in (SHM, *queues()):
             for found in _of_user(folder, uid):
                 if found.born_unix + COARSE_S >= since:
                     yield found
 
-    def _objects(self, uid: int) -> Iterator[SystemV]:
+    def _objects(self, uid: int) -> Iterator[IpcObject]:
         since = self._since.get(uid, time.time())
         return (each for each in objects(uid) if each.born_before_unix >= since)
 
@@ -147,7 +147,7 @@ def queues() -> List[str]:
     return [each.path for each in mounted() if each.kind == "mqueue"][:1]
 
 
-def _of_user(folder: str, uid: int) -> Iterator[File]:
+def _of_user(folder: str, uid: int) -> Iterator[SharedMemoryFile]:
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -160,10 +160,10 @@ def _of_user(folder: str, uid: int) -> Iterator[File]:
             found = entry.stat(follow_symlinks=False)
             if found.st_uid == uid and not entry.name.startswith(KEPT):
                 born = born_unix(entry.path) or found.st_ctime + WHOLE_S
-                yield File(entry.path, born, found.st_size)
+                yield SharedMemoryFile(entry.path, born, found.st_size)
 
 
-def _company(uid: int) -> str:
+def _other_activity(uid: int) -> str:
     """Return what else the user runs here besides the ended launches.
 
     "job" is a job of any agent, "terminal" a login on a terminal, and "" anything else or nothing.
@@ -178,14 +178,14 @@ def _company(uid: int) -> str:
         fields = job_processes.stat_fields(int(name))
         if len(fields) < 5 or fields[0] in "ZX":
             continue
-        if job_processes.variable(int(name), job_processes.MARK):
+        if job_processes.variable(int(name), job_processes.JOB_VARIABLE):
             return "job"
         if fields[4] != "0":
             found = "terminal"
     return found
 
 
-def _held() -> FrozenSet[str]:
+def _paths_in_use() -> FrozenSet[str]:
     """Return the paths that living processes have open, mapped, or as their working folder.
 
     Links are read but never followed, because a mount may hang.
@@ -210,16 +210,16 @@ def _descriptors(pid: str) -> List[str]:
         return []
 
 
-def _is_held(path: str, held: FrozenSet[str]) -> bool:
-    """Return whether the object, or a file below it, is among the paths `held`.
+def _is_in_use(path: str, in_use: FrozenSet[str]) -> bool:
+    """Return whether the object, or a file below it, is among the paths `in_use`.
 
     The kernel shows an open queue only by its name.
     """
     own = {path} if path.startswith(SHM) else {path, "/" + os.path.basename(path)}
-    return not own.isdisjoint(held) or any(each.startswith(path + "/") for each in held)
+    return not own.isdisjoint(in_use) or any(each.startswith(path + "/") for each in in_use)
 
 
-def _remove(found: File, uid: int) -> bool:
+def _remove(found: SharedMemoryFile, uid: int) -> bool:
     """Remove a file with its user's rights.
 
     So nothing of another user is removed, whatever has that name by now.
@@ -230,17 +230,19 @@ def _remove(found: File, uid: int) -> bool:
     return not os.path.lexists(found.path)
 
 
-def _named(found: File) -> str:
+def _named(found: SharedMemoryFile) -> str:
     return found.path + (f" ({found.size_bytes / MIB:.0f} MiB)" if found.size_bytes >= MIB else "")
 
 
 def _sentence(gone: List[str], left: List[str]) -> str:
-    words = []
+    sentences = []
     if gone:
-        words.append("removed what was left in the node's shared memory: " + _list(gone))
+        sentences.append("removed from the node's shared memory: " + _list(gone))
     if left:
-        words.append("left, because its user is logged in on the node: " + _list(left))
-    return "; ".join(words)
+        sentences.append(
+            "not removed from shared memory, because the user is logged in on the node: " + _list(left)
+        )
+    return "; ".join(sentences)
 
 
 def _list(names: List[str]) -> str:

@@ -60,7 +60,7 @@ SCRIPT = """#!/bin/sh
 for python in {python} /usr/bin/python3 /usr/local/bin/python3 python3; do
     command -v "$python" >/dev/null 2>&1 && exec "$python" -I -S {main} {library} {name} "$@"
 done
-echo "{name}: no Python that this user may run is on this node" >&2
+echo "{name}: this user can run no Python on this node; install python3" >&2
 exit 127
 """
 
@@ -89,8 +89,8 @@ def _script(name: str, python: str, main: str, library: str) -> str:
     """
     if python and " " not in python and len(python) <= LONGEST_INTERPRETER:
         return DIRECT.format(name=name, python=python, library=library)
-    words = {"python": sys.executable, "main": main, "library": library}
-    return SCRIPT.format(name=name, **{key: shlex.quote(value) for key, value in words.items()})
+    values = {"python": sys.executable, "main": main, "library": library}
+    return SCRIPT.format(name=name, **{key: shlex.quote(value) for key, value in values.items()})
 
 
 def write(path: str, data: bytes, *, mode: int) -> bool:

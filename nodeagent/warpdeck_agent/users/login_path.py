@@ -16,7 +16,7 @@ from .job_programs import PROGRAMS, write
 PROFILE = "etc/profile.d/zz-warpdeck.sh"
 """The name sorts last, because the last file decides the first entry of PATH."""
 OWN = "bashenv.sh"
-TEXT = f"""# Written by warpdeck's agent. A login shell of a job finds srun and the others; any other shell changes nothing here.
+TEXT = f"""# Written by warpdeck's agent. Adds srun and the other commands to PATH in login shells of jobs, and does nothing elsewhere.
 if [ -n "${{WARPDECK_ACCESS-}}" ]; then
     case ":$PATH:" in
         *":${{WARPDECK_ACCESS%/*}}/{PROGRAMS}:"*) ;;
@@ -37,7 +37,10 @@ def install(folder: str, *, uid: int, root: str = "/") -> None:
     try:
         write(path, TEXT.encode(), mode=0o644)
     except OSError as error:
-        print(f"login shells of jobs may not find srun: {error}", file=sys.stderr)
+        print(
+            f"login shells of jobs may not find srun, because their start file cannot be written: {error}",
+            file=sys.stderr,
+        )
 
 
 def variables(env: Dict[str, str], folder: str, *, uid: int) -> Dict[str, str]:

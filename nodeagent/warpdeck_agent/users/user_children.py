@@ -1,7 +1,7 @@
 """Child processes of the agent that a job's user can delay.
 
 Examples are a login shell and the process that unpacks a tree. They run as the user, who may stop any of
-them. A child is in the cgroups of its `hold` before it gets its order, so its memory and CPU time count
+them. A child is in the cgroups of its `containment` before it gets its order, so its memory and CPU time count
 there. Its output, its time and the number of children of one user are limited. No thread waits for it, so
 that it delays only launches of its own user.
 """
@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Set, Tuple
 
-from warpdeck_agent.isolation.hold import ContainmentHandle, contain
+from warpdeck_agent.isolation.containment_handle import ContainmentHandle, contain
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.wire.messages import Key
 
@@ -48,7 +48,7 @@ class UserChild:
     limit_s: float
     most_bytes: int
     order: bytes = b""
-    hold: ContainmentHandle = field(default_factory=ContainmentHandle)
+    containment: ContainmentHandle = field(default_factory=ContainmentHandle)
     stdin: int = subprocess.DEVNULL
     drop: Dict[str, Any] = field(default_factory=dict)
 
@@ -58,13 +58,13 @@ class UserChildren:
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
-        self._places: Dict[int, asyncio.Semaphore] = {}
+        self._slots: Dict[int, asyncio.Semaphore] = {}
         self._running: Dict[Key, asyncio.Task[bytes]] = {}
         self._stopped: Set[Key] = set()
 
     async def run(self, child: UserChild, *, uid: int) -> bytes:
         """Run the child and return its output, once it has ended with status 0. Raises ChildFailed."""
-        async with self._places.setdefault(uid, asyncio.Semaphore(MOST_OF_USER)):
+        async with self._slots.setdefault(uid, asyncio.Semaphore(MOST_OF_USER)):
             return await self._run(child)
 
     async def prepare(self, child: UserChild, *, key: Key, uid: int) -> bytes:
@@ -98,12 +98,12 @@ class UserChildren:
         try:
             process, link = await asyncio.wrap_future(starting)
         except asyncio.CancelledError:
-            starting.add_done_callback(_let_go)
+            starting.add_done_callback(_discard)
             raise
         except OSError as error:
             raise ChildFailed(f"cannot be started: {error.strerror}") from error
         try:
-            return await asyncio.wait_for(_converse(process, link, child), child.limit_s)
+            return await asyncio.wait_for(_communicate(process, link, child), child.limit_s)
         except asyncio.TimeoutError:
             raise ChildFailed(f"took longer than {child.limit_s:g} s") from None
         finally:
@@ -132,7 +132,7 @@ def _start(child: UserChild) -> Tuple[subprocess.Popen[bytes], socket.socket]:
     finally:
         theirs.close()
     try:
-        contain(process.pid, child.hold)
+        contain(process.pid, child.containment)
     except OSError:
         ours.close()
         process.kill()
@@ -142,7 +142,7 @@ def _start(child: UserChild) -> Tuple[subprocess.Popen[bytes], socket.socket]:
     return process, ours
 
 
-def _let_go(starting: Future[Tuple[subprocess.Popen[bytes], socket.socket]]) -> None:
+def _discard(starting: Future[Tuple[subprocess.Popen[bytes], socket.socket]]) -> None:
     """Kill a child that is no longer needed.
 
     It has not got its order yet, so no program of the user runs in it.
@@ -154,19 +154,19 @@ def _let_go(starting: Future[Tuple[subprocess.Popen[bytes], socket.socket]]) -> 
         process.wait()
 
 
-async def _converse(process: subprocess.Popen[bytes], link: socket.socket, child: UserChild) -> bytes:
+async def _communicate(process: subprocess.Popen[bytes], link: socket.socket, child: UserChild) -> bytes:
     loop = asyncio.get_running_loop()
-    said = bytearray()
+    output = bytearray()
     with contextlib.suppress(ConnectionError):
         await loop.sock_sendall(link, child.order)
         while data := await loop.sock_recv(link, READ_BYTES):
-            said += data
-            if len(said) > child.most_bytes:
+            output += data
+            if len(output) > child.most_bytes:
                 raise ChildFailed(f"printed more than {child.most_bytes} bytes")
     code = await _reap(process)
     if code:
         raise ChildFailed(f"ended with exit code {code}" if code > 0 else f"was killed by signal {-code}")
-    return bytes(said)
+    return bytes(output)
 
 
 async def _reap(process: subprocess.Popen[bytes]) -> int:

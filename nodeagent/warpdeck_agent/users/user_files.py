@@ -10,7 +10,7 @@ import asyncio
 import os
 from typing import ClassVar, Dict, Optional, Set, Tuple
 
-from warpdeck_agent.linux.file_reading import ANSWER, ASK, NO_FILE, REFUSED, LogError, Look
+from warpdeck_agent.linux.file_reading import ANSWER, ASK, NO_FILE, REFUSED, FilePiece, LogError
 from warpdeck_agent.linux.own_program import OWN, own_command
 from warpdeck_agent.linux.probes import ANSWER_S
 
@@ -18,10 +18,10 @@ MOST_OF_USER = 64
 """The most files of one user that are read at once, including hanging ones; each costs a process."""
 
 
-class UserFile:
-    """A file of a user. `look` raises LogError if there is no answer in time."""
+class UserFileReader:
+    """A file of a user. `read_at` raises LogError if there is no answer in time."""
 
-    _left: ClassVar[Dict[Tuple[int, str], asyncio.subprocess.Process]] = {}
+    _unanswered: ClassVar[Dict[Tuple[int, str], asyncio.subprocess.Process]] = {}
     """Children that have not answered in time, by user and file."""
     _reading: ClassVar[Dict[int, Set[asyncio.subprocess.Process]]] = {}
     """Children that have not ended, by user."""
@@ -38,20 +38,20 @@ class UserFile:
         """Return the pids of all children that have not ended."""
         return {each.pid for of_user in list(cls._reading.values()) for each in list(of_user)}
 
-    async def look(self, at: Optional[int]) -> Optional[Look]:
+    async def read_at(self, at: Optional[int]) -> Optional[FilePiece]:
         """Like `OwnFile.look`."""
         if os.geteuid() == 0 and self._uid < 0:
-            raise LogError(f"it was not said whose file {self._path} is")
-        left = self._left.get(self._key)
-        if left is not None and left.returncode is None:
+            raise LogError(f"the owner of {self._path} was not given")
+        unanswered = self._unanswered.get(self._key)
+        if unanswered is not None and unanswered.returncode is None:
             raise self._hangs()
-        self._left.pop(self._key, None)
+        self._unanswered.pop(self._key, None)
         if self._child is None:
             others = self._reading.setdefault(self._uid, set())
             others -= {each for each in others if each.returncode is not None}
             if len(others) >= MOST_OF_USER:
                 raise LogError(
-                    f"{MOST_OF_USER} output files of this user are being read on this node: close some"
+                    f"{MOST_OF_USER} output files of this user are being read on this node, the limit; close some first"
                 )
             self._child = await asyncio.create_subprocess_exec(
                 *own_command(),
@@ -67,23 +67,23 @@ class UserFile:
         try:
             return await asyncio.wait_for(self._ask(self._child, at), self._answer_s)
         except asyncio.TimeoutError:
-            self._left[self._key] = self._child
+            self._unanswered[self._key] = self._child
             raise self._hangs() from None
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise LogError(f"cannot read {self._path}: who reads it was killed") from error
+            raise LogError(f"cannot read {self._path}: the process that reads it was killed") from error
 
-    async def _ask(self, child: asyncio.subprocess.Process, at: Optional[int]) -> Optional[Look]:
+    async def _ask(self, child: asyncio.subprocess.Process, at: Optional[int]) -> Optional[FilePiece]:
         assert child.stdin is not None and child.stdout is not None
         child.stdin.write(ASK.pack(-1 if at is None else at))
         size, length = ANSWER.unpack(await child.stdout.readexactly(ANSWER.size))
         data = await child.stdout.readexactly(length)
         if size == REFUSED:
             raise LogError(data.decode(errors="replace"))
-        return None if size == NO_FILE else Look(size, data)
+        return None if size == NO_FILE else FilePiece(size, data)
 
     def _hangs(self) -> LogError:
         return LogError(
-            f"{self._path} does not answer on this node: its file server hangs; read it once that is back"
+            f"cannot read {self._path} on this node: its file server does not answer; try again later"
         )
 
     @property

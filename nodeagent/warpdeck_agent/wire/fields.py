@@ -10,12 +10,12 @@ from typing import Any, Dict, Literal, Optional, Union, get_args, get_origin, ge
 
 from .frames import WireError
 
-MAX_SAID_CHARS = 64 * 1024
+MAX_TEXT_CHARS = 64 * 1024
 """Longest text in a message, in characters. Texts from users' programs and paths can be long, and the
 controller accepts at most twice this length.
 """
-MAX_SAID_NUMBER = 2**53
-MAX_SAID_AMOUNT = 1e15
+MAX_NUMBER = 2**53
+MAX_AMOUNT = 1e15
 _FIELDS: Dict[Any, Dict[str, _Kind]] = {}
 _DEFAULTS: Dict[Any, Dict[str, Any]] = {}
 _AS_THEY_ARE = frozenset((str, int, float, bool, dict, type(None)))
@@ -52,10 +52,10 @@ def encode(message: Any) -> Dict[str, Any]:
     defaults = _DEFAULTS.get(type(message))
     if defaults is None:
         defaults = _DEFAULTS[type(message)] = _defaults(type(message))
-    said = vars(message).items()
+    items = vars(message).items()
     return {
         name: value if type(value) in _AS_THEY_ARE else _plain(value)
-        for name, value in said
+        for name, value in items
         if name not in defaults or value != defaults[name]
     }
 
@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
     return encode(value) if hasattr(value, "__dataclass_fields__") else value
 
 
-def sayable(value: Any) -> Any:
+def limit_sizes(value: Any) -> Any:
     """Return the JSON value `value` cut to the sizes that the controller accepts.
 
     The controller closes the link of an agent that sends larger values, and some of an agent's messages
@@ -85,15 +85,15 @@ def sayable(value: Any) -> Any:
     """
     kind = type(value)
     if kind is str:
-        return value if len(value) <= MAX_SAID_CHARS else value[:MAX_SAID_CHARS]
+        return value if len(value) <= MAX_TEXT_CHARS else value[:MAX_TEXT_CHARS]
     if kind is int:
-        return max(-MAX_SAID_NUMBER, min(MAX_SAID_NUMBER, value))
+        return max(-MAX_NUMBER, min(MAX_NUMBER, value))
     if kind is float:
-        return value if -MAX_SAID_AMOUNT <= value <= MAX_SAID_AMOUNT else 0.0
+        return value if -MAX_AMOUNT <= value <= MAX_AMOUNT else 0.0
     if kind is list:
-        return [sayable(item) for item in value]
+        return [limit_sizes(item) for item in value]
     if kind is dict:
-        return {name: sayable(item) for name, item in value.items()}
+        return {name: limit_sizes(item) for name, item in value.items()}
     return value
 
 

@@ -44,13 +44,13 @@ def entity(word: str) -> str:
     return ""
 
 
-def show(words: Sequence[str], env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
+def show(arguments: Sequence[str], env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
     """Run `scontrol show` for one of the entities and return the exit code.
 
-    `words` is the entity and optionally a list.
+    `arguments` is the entity and optionally a list.
     """
-    kind = entity(words[0])
-    text = words[1] if len(words) > 1 else None
+    kind = entity(arguments[0])
+    text = arguments[1] if len(arguments) > 1 else None
     if kind != "hostnames":
         return _show_list(text, out, err, in_order=kind == "hostlist")
     if text is None:
@@ -68,24 +68,24 @@ def show(words: Sequence[str], env: Mapping[str, str], out: TextIO, err: TextIO)
     return 0
 
 
-def _unreachable(names: Sequence[str], told: str, *, own: str) -> Dict[str, str]:
+def _unreachable(names: Sequence[str], addresses: str, *, own: str) -> Dict[str, str]:
     """Return {name: address} of the nodes whose names do not resolve to the right address on this machine.
 
-    `told` is the value of the variable ADDRESSES. A machine always resolves its own name, even if no other
+    `addresses` is the value of the variable ADDRESSES. A machine always resolves its own name, even if no other
     machine does. So `own` counts as right only if the names of all other nodes are right.
     """
-    known = dict(word.partition("=")[::2] for word in told.split())
-    asked = [name for name in dict.fromkeys(names) if name in known]
-    if not asked:
+    known = dict(entry.partition("=")[::2] for entry in addresses.split())
+    known_names = [name for name in dict.fromkeys(names) if name in known]
+    if not known_names:
         return {}
     import time  # Imported here because few callers need it, and the import costs the others milliseconds.
 
     wrong: Dict[str, str] = {}
     deadline = time.monotonic() + RESOLVE_S
-    for name in asked:
+    for name in known_names:
         if time.monotonic() > deadline or not _leads_to(name, known[name]):
             wrong[name] = known[name]
-    if wrong and own in asked:
+    if wrong and own in known_names:
         wrong[own] = known[own]
     return wrong
 
@@ -143,10 +143,10 @@ def expand(text: str) -> List[str]:
     """Return all names of a hostlist, in order. Raises HostlistError."""
     names: List[str] = []
     for part in _split(text):
-        words = _BRACKETS.split(part)
-        if len(words) > 1 and words[-1]:
+        sections = _BRACKETS.split(part)
+        if len(sections) > 1 and sections[-1]:
             raise HostlistError("")  # a name must not continue after its last bracket
-        pieces = [_numbers(word) if at % 2 else [word] for at, word in enumerate(words)]
+        pieces = [_numbers(section) if at % 2 else [section] for at, section in enumerate(sections)]
         if len(names) + math.prod(len(piece) for piece in pieces) > MAX_NAMES:
             raise HostlistError(f"Too many hosts in `{part}'")
         names.extend("".join(chosen) for chosen in itertools.product(*pieces))
@@ -156,15 +156,15 @@ def expand(text: str) -> List[str]:
 def _split(text: str) -> List[str]:
     """Split at commas and blanks outside of brackets, and omit empty parts."""
     parts: List[str] = []
-    depth, word = 0, ""
+    depth, part = 0, ""
     for letter in text:
         depth += (letter == "[") - (letter == "]" and depth > 0)
         if not depth and (letter == "," or letter.isspace()):
-            parts.append(word)
-            word = ""
+            parts.append(part)
+            part = ""
         else:
-            word += letter
-    return [part for part in (*parts, word) if part]
+            part += letter
+    return [each for each in (*parts, part) if each]
 
 
 def _numbers(ranges: str) -> List[str]:
@@ -203,11 +203,13 @@ def _key(number: Optional[Tuple[int, int]]) -> Tuple[int, int]:
 
 
 def _joined(names: Iterable[Tuple[str, Optional[Tuple[int, int]]]]) -> str:
-    words: List[str] = []
+    hostlist: List[str] = []
     for (prefix, plain), group in itertools.groupby(names, key=lambda parts: (parts[0], parts[1] is None)):
         members = list(group)
-        words += [prefix] * len(members) if plain else [_bracket(prefix, _runs(each for _, each in members))]
-    return ",".join(words)
+        hostlist += (
+            [prefix] * len(members) if plain else [_bracket(prefix, _runs(each for _, each in members))]
+        )
+    return ",".join(hostlist)
 
 
 def _parts(name: str) -> Tuple[str, Optional[Tuple[int, int]]]:
@@ -237,8 +239,8 @@ def _same_width(width: int, other: int, number: int) -> bool:
 
 
 def _bracket(prefix: str, runs: Sequence[Run]) -> str:
-    words = [_run(*run) for run in runs]
-    return prefix + (words[0] if len(words) == 1 and runs[0][1] == runs[0][2] else f"[{','.join(words)}]")
+    ranges = [_run(*run) for run in runs]
+    return prefix + (ranges[0] if len(ranges) == 1 and runs[0][1] == runs[0][2] else f"[{','.join(ranges)}]")
 
 
 def _run(width: int, first: int, last: int) -> str:

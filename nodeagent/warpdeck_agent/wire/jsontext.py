@@ -31,7 +31,7 @@ _scan = make_scanner(_Reading)  # type: ignore[arg-type]  # any object with thes
 
 
 def _refuse(value: Any) -> Any:
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 _encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, True)

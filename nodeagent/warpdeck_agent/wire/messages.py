@@ -133,8 +133,12 @@ class StreamAck:
 
 @dataclass(frozen=True)
 class StreamEnd:
+    """A stream has ended, with an error unless `error` is ""."""
+
     stream: int
     error: str = ""
+    code: str = ""
+    """FELL_BEHIND or NOT_KEPT of `opening` for these errors; "" for any other one."""
     t: Literal["stream_end"] = "stream_end"
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Literal
 
-FELL_BEHIND = "the terminal went on without this viewer"
-"""Error text of a terminal stream that was ended because its viewer read too slowly for too long. The viewer
-may attach again.
+FELL_BEHIND = "fell_behind"
+"""Code with which a terminal stream ends if its viewer read too slowly for too long. The viewer may attach
+again.
 """
+NOT_KEPT = "not_kept"
+"""Code with which a log stream ends if the node has no output of the job, and will never have any."""
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,10 @@ def test_outside_a_job_a_program_says_so(job: Job) -> None:
     program = job.home.path / "agent" / "bin" / "squeue"
     said = subprocess.run([program], capture_output=True, text=True, env={}, timeout=30, check=False)
     assert said.returncode == 1
-    assert said.stderr == "squeue: error: this is no process of a warpdeck job: its variables are not set\n"
+    assert (
+        said.stderr
+        == "squeue: error: this command works only in a warpdeck job: the job's variables are not set\n"
+    )
 
 
 def test_a_command_that_is_killed_says_so_and_the_next_one_works(job: Job) -> None:

@@ -304,7 +304,7 @@ def test_a_step_and_its_streams_survive_a_kill(batch: Batch, victim: str) -> Non
         home.ok("up")
     else:
         kill(agents(home))
-    eventually(lambda: "trying to come back" in out.read_text(), what="srun has noticed")
+    eventually(lambda: "reconnecting" in out.read_text(), what="srun has noticed")
     (batch.folder / "go").touch()
     eventually(lambda: home.job(job)["end"], what="the job has ended")
     lines = [line for line in out.read_text().splitlines() if not line.startswith("srun: ")]

@@ -22,7 +22,10 @@ def home() -> Iterator[Home]:
 def test_tasks_go_on_though_their_output_cannot_be_written(home: Home, short_tmp: Path, option: str) -> None:
     task = "echo a; echo b >&2; touch done.$SLURM_PROCID; exit 5"
     said = run(home, short_tmp / "w", f"srun {option} sh -c '{task}'; echo $?\n", "-n2")
-    assert said.count("srun: error: output is lost, for it cannot be written: No space left on device\n") == 1
+    assert (
+        said.count("srun: error: output is lost, because it cannot be written: No space left on device\n")
+        == 1
+    )
     assert said.splitlines()[-1] == "5"
     assert sorted(path.name for path in (short_tmp / "w").glob("done.*")) == ["done.0", "done.1"]
 

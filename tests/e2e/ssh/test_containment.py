@@ -49,7 +49,7 @@ def test_a_job_over_its_memory_is_out_of_memory_with_its_peak(home: Home, short_
     hog = "python3 -c 'import signal; held = bytearray(200 << 20); signal.pause()'"
     row = ended(home, submit(home, short_tmp, hog, "--mem=100M"))
     assert (row["state"], row["exit_cause"]) == ("OUT_OF_MEMORY", "oom")
-    assert row["message"].startswith("out of memory: it used")
+    assert row["message"].startswith("out of memory: the job used")
     assert row["used"]["peak_mem_bytes"] >= 90 << 20
     told = home.slurm("sacct", "-nXP", "-j", str(row["id"]), "-o", "State,ExitCode")
     assert told.stdout == "OUT_OF_MEMORY|0:125\n", "as Slurm has it, which says nothing of the signal"

@@ -151,7 +151,7 @@ def test_a_port_where_nothing_listens_is_named(home: Home, job: str) -> None:
     try:
         with socket.create_connection(("127.0.0.1", made.port), timeout=WAIT_S) as link:
             assert link.recv(1) == b""
-        words = "gpu1: nothing listens on port 9 of the node's loopback"
+        words = "gpu1: nothing listens on port 9 of the node's loopback interface"
         eventually(lambda: words in made.said(), what="it is said")
     finally:
         made.close()

@@ -159,7 +159,7 @@ def test_sharers_of_a_gpu_begin_in_turn_and_are_shown_as_not_isolated(
     first = begin(home, short_tmp, "--gpus=0.25")
     words = ("submit", "--no-snapshot", "--gpus=0.25", "--wrap", "true")
     second = home.json(*words, cwd=short_tmp)["job_id"]
-    waits = f"waits until job {first}, which began on the same GPU, has its memory"
+    waits = f"waits until job {first} has allocated its memory on the shared GPU"
     eventually(lambda: waits in home.ok("why", str(second)), what="it is said why it does not run yet")
     assert home.state(second) == "CONFIGURING"
     (gpu,) = home.json("show", str(second))["gpus"]

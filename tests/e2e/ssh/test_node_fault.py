@@ -47,12 +47,9 @@ def test_a_step_on_a_node_whose_agents_folder_is_gone_names_it(home: Home, lab: 
         go.touch()
         done = asked.result()
     assert done.returncode == 1, done.stderr
-    assert (
-        "srun: error: gpu3: the step's tasks cannot be started on this node: the agent's folder "
-        in done.stderr
-    )
+    assert "srun: error: gpu3: cannot start the step's tasks on this node: the agent's folder " in done.stderr
     eventually(lambda: home.node("gpu3")["state"] == "drained", what="gpu3 takes no more jobs")
-    assert "is gone. End the agent (process " in home.node("gpu3")["reason"]
+    assert "is gone. Stop the agent (process " in home.node("gpu3")["reason"]
 
 
 def test_a_node_whose_agents_folder_is_gone_is_drained_and_its_jobs_run_elsewhere(
@@ -71,7 +68,7 @@ def test_a_node_whose_agents_folder_is_gone_is_drained_and_its_jobs_run_elsewher
     assert [row["state"] for row in rows] == ["COMPLETED"] * 8
     assert {row["node_list"] for row in rows} == {"gpu1"}
     node = home.node("gpu3")
-    assert "is gone. End the agent (process " in node["reason"]
+    assert "is gone. Stop the agent (process " in node["reason"]
     told = home.run("node", "check", "gpu3")
     assert re.search(r"agent\s+fail", told.stdout), told.stdout
     process = re.search(r"process (\d+)", node["reason"])

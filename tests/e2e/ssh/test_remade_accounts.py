@@ -318,7 +318,7 @@ def test_what_waited_when_the_account_was_made_anew_fails_and_says_both_uids(rem
     detail = remade.site.asked("job", job=remade.held)
     assert detail["row"]["state"] == "FAILED"
     said = json.dumps(detail)
-    assert f"carol has uid {NEW} on this node, and the job is of carol with uid {OLD}: " in said
+    assert f"carol has uid {NEW} on this node, but the job belongs to carol with uid {OLD}: " in said
     assert not (remade.folder / "ran").exists()
 
 

@@ -181,7 +181,9 @@ def test_an_idle_session_is_ended_by_the_sites_limit(home: Home, verb: Verb) -> 
         session.until("unless a key is typed")
         assert session.ended() != 0
         eventually(lambda: home.state(job) == "TIMEOUT", what="it is ended")
-        assert "it was idle for 5 s, the limit of interactive sessions here" in home.ok("show", job)
+        assert "the session was idle for 5 s, the limit of interactive sessions on this cluster" in home.ok(
+            "show", job
+        )
     finally:
         config.unlink()
         home.ok("config", "reload")

@@ -298,7 +298,7 @@ def test_steps_are_their_users_and_nobody_elses(site: Home, alice: User, bob: Us
         check=False,
     )
     assert done.returncode == 1
-    assert "no process of a job" in done.stderr
+    assert "does not belong to a job" in done.stderr
     (alice.folder / "over").touch()
     ended(site, job)
 

@@ -233,7 +233,7 @@ def test_a_reader_that_has_gone_is_no_trouble_and_a_full_disk_is_named(desk: Des
             question.slot.say("?\n1Submitted batch job 1\n.\n")
             question.slot.close()
             said.append((asking.communicate(timeout=WAIT_S)[1], asking.returncode))
-    full_words = "sbatch: error: the answer cannot be written\n  what was asked for may have been done\n"
+    full_words = "sbatch: error: the answer cannot be written\n  the command may have taken effect; check before you repeat it\n"
     assert said == [("", 1), (full_words, 1)]
 
 

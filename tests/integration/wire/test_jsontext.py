@@ -55,7 +55,7 @@ def test_it_says_what_is_wrong_where_the_package_was_not_loaded_yet() -> None:
 
 
 def test_what_is_no_value_is_not_written() -> None:
-    with pytest.raises(TypeError, match="bytes is no JSON value"):
+    with pytest.raises(TypeError, match="bytes is not a JSON value"):
         jsontext.dumps({"a": b""})
     whole: list[Any] = []
     whole.append(whole)

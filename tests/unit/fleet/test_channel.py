@@ -42,7 +42,7 @@ class Sink:
         await self.may_take.wait()
         self.taken += len(chunk)
 
-    async def ended(self, error: str) -> None:
+    async def ended(self, error: str, code: str = "") -> None:
         self.end.set_result(error)
 
 

@@ -89,7 +89,7 @@ class _Part:
     async def data(self, chunk: bytes) -> None:
         await self._stream.send(chunk)
 
-    async def ended(self, error: str) -> None:
+    async def ended(self, error: str, code: str = "") -> None:
         self._stream.part_ended(self._job, error)
 
 

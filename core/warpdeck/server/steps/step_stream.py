@@ -58,7 +58,7 @@ class NodePart:
         self._stream.have[f"{rank}.{channel}"] = str(offset + len(chunk) - TASK_HEADER.size)
         await self._stream.send(chunk)
 
-    async def ended(self, error: str) -> None:
+    async def ended(self, error: str, code: str = "") -> None:
         self.pipe = None
         self.over = not error or self._stream.is_up(self.share.node)
         if error and self.over:

@@ -54,7 +54,7 @@ class TunnelBytes(ClientStream):
         else:
             self.connection.send_data(self.number, b"")
 
-    async def ended(self, error: str) -> None:
+    async def ended(self, error: str, code: str = "") -> None:
         self.say_end(error, None)
         self._stop()
 

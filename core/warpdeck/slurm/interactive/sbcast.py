@@ -9,7 +9,7 @@ import os
 
 from warpdeck.base.errors import UserError
 from warpdeck_agent.client import sbcast
-from warpdeck_agent.client.access import Refused
+from warpdeck_agent.client.access import CommandRefused
 
 from .srun import step
 
@@ -18,5 +18,5 @@ def main(name: str, words: list[str]) -> int:
     """Copy the file and return the exit code."""
     try:
         return sbcast.main(words, os.environ, lambda asked, environ: step(name, asked, environ))
-    except Refused as refused:
+    except CommandRefused as refused:
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code) from refused

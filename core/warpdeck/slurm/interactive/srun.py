@@ -10,7 +10,15 @@ import os
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import SAID, UserError
 from warpdeck.base.paths import Paths, default_paths
-from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
+from warpdeck_agent.client.access import (
+    Away,
+    CommandRefused,
+    ControllerLink,
+    connect_path,
+    handshake,
+    send_hello,
+    wait_for_link,
+)
 from warpdeck_agent.client.process import with_process
 from warpdeck_agent.client.step import StepClient
 
@@ -41,25 +49,25 @@ def step(name: str, words: list[str], environ: Mapping[str, str]) -> int:
     """Run a step with srun's options for the command `name`, and return its exit code. Raises UserError."""
     paths = default_paths()
     # An error of the first connection is reported. Later connection errors are retried.
-    links = [_link(paths, greeting)]
+    links = [_link(paths, send_hello)]
 
-    def connect() -> Link:
+    def connect() -> ControllerLink:
         if links:
             return links.pop()
         try:
-            return _link(paths, greeted)
+            return _link(paths, handshake)
         except UserError as error:
             raise Away(error.message) from error
 
     try:
-        client = StepClient(lambda: patiently(connect, name), name=name)
+        client = StepClient(lambda: wait_for_link(connect, name), name=name)
         return client.run(words, with_process(environ), current_folder())
-    except Refused as refused:
-        code = SAID if refused.said else ""
+    except CommandRefused as refused:
+        code = SAID if refused.is_complete else ""
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code, code=code) from refused
 
 
-def _link(paths: Paths, greet: Callable[[socket.socket], Link]) -> Link:
+def _link(paths: Paths, greet: Callable[[socket.socket], ControllerLink]) -> ControllerLink:
     """Connect to the controller, which is started if necessary. Raises UserError or Away."""
     try:
         return greet(connect_path(paths.socket))
@@ -67,6 +75,6 @@ def _link(paths: Paths, greet: Callable[[socket.socket], Link]) -> Link:
         # This import takes each step several milliseconds, so it is done only if needed.
         from warpdeck.client.blocking_client import SyncClient
 
-        return Link(SyncClient.connect(paths).detach())
-    except Refused as refused:
+        return ControllerLink(SyncClient.connect(paths).detach())
+    except CommandRefused as refused:
         raise UserError(refused.message, refused.hint) from refused

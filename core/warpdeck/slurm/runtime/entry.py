@@ -19,7 +19,15 @@ import sys
 from warpdeck.base.errors import SAID, UserError
 from warpdeck.base.paths import be_slurms_command, default_paths
 from warpdeck.slurm.command_table import COMMANDS
-from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
+from warpdeck_agent.client.access import (
+    Away,
+    CommandRefused,
+    ControllerLink,
+    connect_path,
+    handshake,
+    send_hello,
+    wait_for_link,
+)
 from warpdeck_agent.client.main import ended
 from warpdeck_agent.client.standard import prepare_standard_streams
 
@@ -60,7 +68,11 @@ def main(
             code = ended(
                 name,
                 lambda: command.run(
-                    lambda: greeting(link), name, words, record=_record, again=lambda: patiently(_again, name)
+                    lambda: send_hello(link),
+                    name,
+                    words,
+                    record=_record,
+                    reconnect=lambda: wait_for_link(_again, name),
                 ),
             )
             afterwards()
@@ -108,7 +120,9 @@ def _srun(words: list[str]) -> int:
         code = run_step("srun", words)
         sys.stdout.flush()
     except UserError as error:
-        raise Refused(error.message, error.hint, error.exit_code, said=error.code == SAID) from error
+        raise CommandRefused(
+            error.message, error.hint, error.exit_code, is_complete=error.code == SAID
+        ) from error
     return code
 
 
@@ -125,12 +139,12 @@ def _controller() -> socket.socket | None:
         return None
 
 
-def _again() -> Link:
+def _again() -> ControllerLink:
     """Connect to the controller again. Raises Away or Refused."""
     link = _controller()
     if link is None:
         raise Away("the controller went away")
-    return greeted(link)
+    return handshake(link)
 
 
 def _is_local(name: str, words: list[str]) -> bool:

@@ -16,8 +16,8 @@ from tests.integration.agent.conftest import MakeAgent
 from tests.support.agent import FROM_SOURCE, AgentProcess
 from tests.support.waiting import eventually
 
-from warpdeck_agent.containers.container_environment import Setting
-from warpdeck_agent.containers.containers import contained, find_runtimes
+from warpdeck_agent.containers.container_environment import ContainerContext
+from warpdeck_agent.containers.containers import container_command, find_runtimes
 from warpdeck_agent.containers.images import for_apptainer, for_enroot, for_podman, parse_image
 from warpdeck_agent.containers.podman import STALE
 from warpdeck_agent.linux.refusals import LaunchError
@@ -25,7 +25,7 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps
 from warpdeck_agent.wire.messages import Container, Mount
 
-SETTING = Setting(
+CONTEXT = ContainerContext(
     launch="job-7.0",
     work_dir="/work",
     home="/home/ada",
@@ -73,12 +73,14 @@ def tools(short_tmp: Path) -> Path:
     return short_tmp
 
 
-def said(tools: Path, asked: Container, setting: Setting = SETTING, *, runtime: str) -> list[list[str]]:
+def said(
+    tools: Path, asked: Container, context: ContainerContext = CONTEXT, *, runtime: str
+) -> list[list[str]]:
     """Return the command line of each call of the runtime, on a node that has no other runtime."""
     for name in ("enroot", "apptainer", "podman"):
         if name != runtime:
             (tools / name).unlink(missing_ok=True)
-    command = contained(["./train", "a b"], asked, setting, path=str(tools))
+    command = container_command(["./train", "a b"], asked, context, path=str(tools))
     subprocess.run(command, check=False, env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tools)}, timeout=30)
     calls = (tools / "said").read_text().split("\n.\n")
     return [call.splitlines() for call in calls if call]
@@ -89,14 +91,14 @@ MOUNTS = [Mount("/data", "/in", ["ro", "rprivate"]), Mount("sub", "/sub")]
 
 def test_apptainer_is_told_mounts_folder_and_gpus(tools: Path) -> None:
     asked = Container(image="nvcr.io#x/y:1", mounts=MOUNTS, workdir="/in")
-    (words,) = said(tools, asked, Setting(**{**SETTING.__dict__, "gpus": True}), runtime="apptainer")
+    (words,) = said(tools, asked, ContainerContext(**{**CONTEXT.__dict__, "gpus": True}), runtime="apptainer")
     binds = ["--bind=/work:/work", "--bind=/tmp/mine:/tmp/mine", "--bind=/data:/in:ro,rprivate"]
     expected = ["exec", "--pwd=/in", *binds, "--bind=/work/sub:/sub", "--no-home", "--nv", "--writable-tmpfs"]
     assert words == [*expected, "docker://nvcr.io/x/y:1", "./train", "a b"]
 
 
 def test_apptainer_keeps_a_named_container_in_the_users_home(tools: Path) -> None:
-    home = Setting(**{**SETTING.__dict__, "home": str(tools)})
+    home = ContainerContext(**{**CONTEXT.__dict__, "home": str(tools)})
     asked = Container(image="ubuntu", name="mine", mount_home=True, remap_root=True, entrypoint=True)
     folder = f"{tools}/.local/share/warpdeck/containers/mine"
     build, run = said(tools, asked, home, runtime="apptainer")
@@ -130,8 +132,8 @@ def test_enroot_keeps_a_named_container(tools: Path) -> None:
 def test_podman_gets_no_value_of_a_variable_and_makes_no_group(tools: Path) -> None:
     for name in ("enroot", "apptainer"):
         (tools / name).unlink()
-    command = contained(
-        ["./train", "a b"], Container(image="ubuntu", writable=False), SETTING, path=str(tools)
+    command = container_command(
+        ["./train", "a b"], Container(image="ubuntu", writable=False), CONTEXT, path=str(tools)
     )
     words = command[command.index("run") :]
     assert {"--cgroups=disabled", "--network=host", "--userns=keep-id", "--read-only", "--rm"} <= set(words)
@@ -147,9 +149,9 @@ def test_podman_gets_no_value_of_a_variable_and_makes_no_group(tools: Path) -> N
     ("asked", "gpus", "words"),
     [
         (Container(image="./x.sqsh"), False, "podman on this node cannot run an image of the kind squashfs"),
-        (Container(image="/root", name="n"), False, "a folder as image cannot have a --container-name"),
-        (Container(image="a", mounts=[Mount("/a:b", "/c")]), False, "with a colon cannot be mounted"),
-        (Container(image="a"), True, "podman on this node knows no GPUs"),
+        (Container(image="/root", name="n"), False, "cannot be used with a folder as the image"),
+        (Container(image="a", mounts=[Mount("/a:b", "/c")]), False, "the path contains a colon"),
+        (Container(image="a"), True, "Podman on this node does not know its GPUs"),
     ],
 )
 def test_what_a_runtime_cannot_do_is_one_clear_sentence(
@@ -158,13 +160,15 @@ def test_what_a_runtime_cannot_do_is_one_clear_sentence(
     for name in ("enroot", "apptainer"):
         (tools / name).unlink()
     with pytest.raises(LaunchError, match=re.escape(words)):
-        contained(["true"], asked, Setting(**{**SETTING.__dict__, "gpus": gpus}), path=str(tools))
+        container_command(
+            ["true"], asked, ContainerContext(**{**CONTEXT.__dict__, "gpus": gpus}), path=str(tools)
+        )
 
 
 def test_a_node_without_any_runtime_says_so(short_tmp: Path) -> None:
     assert find_runtimes(str(short_tmp)) == []
-    with pytest.raises(LaunchError, match="no container runtime: neither Enroot, Apptainer nor Podman"):
-        contained(["true"], Container(image="a"), SETTING, path=str(short_tmp))
+    with pytest.raises(LaunchError, match="no container runtime: install Enroot, Apptainer or Podman"):
+        container_command(["true"], Container(image="a"), CONTEXT, path=str(short_tmp))
 
 
 # ---- a real Podman

@@ -141,11 +141,11 @@ def test_a_job_that_uses_more_than_its_part_of_a_gpu_is_ended(make_agent: MakeAg
     gpus.show(card, *held)
     warned = agent.link.expect(wire.Remark)
     assert warned.job_id == 2 and warned.text.startswith(
-        "it uses 30.0 GiB of GPU 0, and its part is 20.0 GiB"
+        "the job uses 30.0 GiB of GPU 0, but its share is 20.0 GiB"
     )
     said = agent.link.report(2, "exited")
     assert said.cause == "oom" and f"warpdeck: {warned.text}" in agent.text(2)
-    assert said.message == "it used 30.0 GiB of GPU 0, and its part is 20.0 GiB"
+    assert said.message == "the job used 30.0 GiB of GPU 0, but its share is 20.0 GiB"
     assert " CANCELLED AT " in agent.text(2) and "cgroup" not in agent.text(2)
     assert agent.processes(1)
 

@@ -16,7 +16,7 @@ from tests.integration.agent.conftest import Gpus, MakeAgent
 from tests.support.waiting import comes, eventually
 
 from warpdeck_agent.linux.refusals import LaunchError
-from warpdeck_agent.start.gpu_sharing import STEP_BYTES, STILL_S, StartGate
+from warpdeck_agent.start.gpu_sharing import GROWTH_BYTES, SETTLED_S, StartGate
 from warpdeck_agent.wire import messages as wire
 
 GIB = 1 << 30
@@ -58,14 +58,14 @@ async def test_a_sharer_waits_until_the_one_before_has_its_memory() -> None:
     await turns.wait(launch(1))
     second = asyncio.ensure_future(turns.wait(launch(2)))
     await comes(lambda: said)
-    assert said == ["waits until job 1, which began on the same GPU, has its memory"]
+    assert said == ["waits until job 1 has allocated its memory on the shared GPU"]
     mem = 0
     for _ in range(4):  # its memory grows
         clock.now, mem = clock.now + 3, mem + GIB
-        turns.see(reading(1, mem), [CARD], alive=alive)
+        turns.update(reading(1, mem), [CARD], alive=alive)
         assert not turns.is_settled("GPU-0", 30.0)
-    turns.see(reading(1, mem + STEP_BYTES // 2), [CARD], alive=alive)
-    clock.now += STILL_S - 0.1
+    turns.update(reading(1, mem + GROWTH_BYTES // 2), [CARD], alive=alive)
+    clock.now += SETTLED_S - 0.1
     assert not turns.is_settled("GPU-0", 30.0)
     clock.now += 0.2
     async with asyncio.timeout(30):
@@ -83,7 +83,7 @@ async def test_nobody_waits_for_longer_than_the_bound_nor_for_what_has_ended() -
     assert turns.is_settled("GPU-0", 30.0)
     await turns.wait(launch(2))
     assert not turns.is_settled("GPU-0", 30.0)
-    turns.see(reading(2, 0), [CARD], alive=set())
+    turns.update(reading(2, 0), [CARD], alive=set())
     assert turns.is_settled("GPU-0", 30.0)
 
 
@@ -102,7 +102,7 @@ async def test_one_that_is_given_up_while_it_waits_never_begins() -> None:
     await comes(lambda: turns._waiting == {(2, 0), (3, 0)})
     turns.give_up((2, 0))
     turns.give_up((77, 0))
-    with pytest.raises(LaunchError, match="before its turn"):
+    with pytest.raises(LaunchError, match="while it waited for the shared GPU"):
         await second
     turns.give_up((3, 0))
     with pytest.raises(LaunchError):
@@ -122,7 +122,7 @@ def test_a_waiting_sharer_says_so_and_can_be_ended(make_agent: MakeAgent, gpus: 
     for job in (2, 3):
         agent.launch(job, "exit 4", **share)
     told = agent.link.expect(wire.Remark)
-    assert told == wire.Remark(2, 0, "waits until job 1, which began on the same GPU, has its memory")
+    assert told == wire.Remark(2, 0, "waits until job 1 has allocated its memory on the shared GPU")
     agent.link.send(wire.Kill(job_id=2, restarts=0))
     assert agent.link.expect(wire.LaunchFailed).job_id == 2
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
@@ -165,10 +165,10 @@ def test_of_four_sharers_the_one_that_takes_more_is_ended_alone(
             show(0, 5)
         show(job, 18)
     show(3, 21)
-    told = agent.link.expect(wire.Remark, lambda said: "it uses 21.0 GiB" in said.text)
-    assert told.job_id == 3 and "its part is 19.2 GiB: it is ended in 1 s" in told.text
+    told = agent.link.expect(wire.Remark, lambda said: "the job uses 21.0 GiB" in said.text)
+    assert told.job_id == 3 and "its share is 19.2 GiB; it will be ended in 1 s" in told.text
     ended = agent.link.report(3, "exited")
-    assert "it used 21.0 GiB of GPU 0" in ended.message
+    assert "the job used 21.0 GiB of GPU 0" in ended.message
     (short_tmp / "go").touch()
     assert [agent.link.report(job, "exited").exit_code for job in (1, 2, 4)] == [1, 2, 4]
 

@@ -17,11 +17,11 @@ from tests.support.agent import AgentProcess
 from tests.support.processes import command_lines
 from tests.support.waiting import WAIT_S, eventually
 
-from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.code.work_folders import FolderChecks
 from warpdeck_agent.gpu.gpu_health import Card, GpuState
 from warpdeck_agent.health.disks import Disks, ask_disk
-from warpdeck_agent.health.gpu_faults import KEPT, Faults
-from warpdeck_agent.health.health import COOL_S, HELD_S, HOT_S, Heat, Unexplained, judge_gpus
+from warpdeck_agent.health.gpu_checks import COOL_S, HELD_S, HOT_S, HeatTracker, UnexplainedMemory, judge_gpus
+from warpdeck_agent.health.gpu_faults import KEPT, FaultLog
 from warpdeck_agent.health.health_program import HealthProgram
 from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire import messages as wire
@@ -129,7 +129,7 @@ def test_memory_that_no_process_holds_is_told_but_on_the_gpu_of_a_job(
     assert [gpu.unexplained_bytes // GIB for gpu in sample.gpus] == [30, 0, 9]
     found = [check for check in asked(agent).checks if check.name == "gpu_memory"]
     assert [(check.state, check.gpu) for check in found] == [("warn", 0)]
-    assert found[0].message == "30.0 GiB of its memory are used, and no process is seen"
+    assert found[0].message == "30.0 GiB of GPU memory are in use, but no process is visible"
     gpus.show(*cards, f"proc 0 pid={os.getpid()} mem={30 * GIB}")
     agent.link.expect(wire.Health, lambda said: states(said).get(("gpu_memory", -1)) == "ok")
 
@@ -196,7 +196,7 @@ def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(short_tmp
     one, two, three, four = (f"{1000 + number}.{os.getpid()}" for number in range(4))
     text = f"echo $$ >{short_tmp}/pid; sleep {one} & setsid sh -c 'sleep {two} & exec sleep {three}' & sleep {four}"
     found = HealthProgram().run(script(short_tmp, text), timeout_s=2.0)
-    assert found.state == "fail" and "was not done after 2 s" in found.message
+    assert found.state == "fail" and "did not finish within 2 s" in found.message
     pid = int((short_tmp / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists()
     words = [f"sleep\0{number}\0".encode() for number in (one, two, three, four)]
@@ -212,7 +212,7 @@ def test_a_program_that_no_signal_ends_is_left_and_not_started_twice(short_tmp: 
     runs, program = short_tmp / "runs", HealthProgram()
     with hanging_mount(short_tmp / "hangs") as mount:
         path = script(short_tmp, f"echo one >>{runs}; exec {' '.join(mount.inside)} stat -f {mount.path}")
-        for words in ("was not done after 2 s", "was killed and does not die"):
+        for words in ("did not finish within 2 s", "was killed but has not exited"):
             assert words in program.run(path, timeout_s=2.0).message
         assert runs.read_text() == "one\n"
     eventually(lambda: "nsenter" in program.run(path, timeout_s=30.0).message, what="it is started again")
@@ -248,20 +248,22 @@ def test_a_full_disk_fails_and_has_room_again_only_with_some_to_spare(short_tmp:
         return os.statvfs_result((4096, 4096, 25600, blocks, blocks, 100, 100, 100, 0, 255))
 
     disks = Disks(("/data",), probe=probe, mounts=lambda: [])
-    look = lambda: asyncio.run(disks.look(256 * MIB))[0]  # noqa: E731
-    assert look().state == "ok", "3 of 100 MiB: more than a hundredth"
+    check = lambda: asyncio.run(disks.check(256 * MIB))[0]  # noqa: E731
+    assert check().state == "ok", "3 of 100 MiB: more than a hundredth"
     free = MIB // 2
-    assert (look().state, look().message) == ("fail", "/data is full: 0 MiB are free")
+    assert (check().state, check().message) == ("fail", "/data is full: 0 MiB are free")
     free = MIB + MIB // 2
-    assert look().state == "fail"
+    assert check().state == "fail"
     free = 3 * MIB
-    assert look().state == "ok"
+    assert check().state == "ok"
 
 
 def test_a_disk_without_room_for_another_file_is_full() -> None:
     probe = lambda path: os.statvfs_result((4096, 4096, 25600, 9000, 9000, 100, 0, 0, 0, 255))  # noqa: E731
-    found = asyncio.run(Disks(("/data",), probe=probe, mounts=lambda: []).look(MIB))
-    assert [check.message for check in found] == ["/data can hold no more files"]
+    found = asyncio.run(Disks(("/data",), probe=probe, mounts=lambda: []).check(MIB))
+    assert [check.message for check in found] == [
+        "cannot create more files in /data: its file system has no free inodes"
+    ]
 
 
 async def test_a_mount_that_hangs_fails_alone_and_is_well_when_it_is_back(short_tmp: Path) -> None:
@@ -277,13 +279,13 @@ async def test_a_mount_that_hangs_fails_alone_and_is_well_when_it_is_back(short_
 
     disks = Disks(("/",), probe=probe, mounts=lambda: ["/nfs", "/tmp"], answer_s=ANSWER_S)
     for _ in range(2):  # the blocked thread is not asked a second time
-        found = await disks.look(1)
+        found = await disks.check(1)
         assert [(check.name, check.state) for check in found] == [("disk", "ok"), ("mount", "fail")]
         assert found[1].message == "/nfs does not answer"
     server = os.open(fifo, os.O_RDWR)  # the mount answers from now on
     try:
         async with asyncio.timeout(WAIT_S):
-            while [check.state for check in await disks.look(1)] != ["ok", "ok"]:
+            while [check.state for check in await disks.check(1)] != ["ok", "ok"]:
                 continue
     finally:
         os.close(server)
@@ -315,8 +317,10 @@ def test_a_mount_that_hangs_keeps_nobody_from_ending_who_looks_at_it(short_tmp: 
         looking = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert looking.stdout is not None
         with looking.stdout:
-            assert looking.stdout.readline().strip() == str(["room in /", f"{mount.path} does not answer"])
-            words = f"the folder {mount.path}/below does not answer on this node"
+            assert looking.stdout.readline().strip() == str(
+                ["free space in /", f"{mount.path} does not answer"]
+            )
+            words = f"the file server of the folder {mount.path}/below does not answer on this node"
             assert looking.stdout.readline().strip() == words
         looking.kill()
         assert looking.wait(WAIT_S) == -signal.SIGKILL
@@ -358,7 +362,7 @@ def test_a_submit_folder_that_hangs_holds_up_nobody_and_is_told(
 
 
 async def test_a_folder_that_was_not_there_is_looked_for_again(short_tmp: Path) -> None:
-    folders, path = Folders(), short_tmp / "late"
+    folders, path = FolderChecks(), short_tmp / "late"
     assert not await folders.is_there(str(path), uid=os.getuid())
     path.mkdir()
     assert await folders.is_there(str(path), uid=os.getuid())
@@ -380,7 +384,7 @@ async def test_a_stale_mount_is_named_and_a_private_one_is_not() -> None:
             raise PermissionError(13, "Permission denied")
         return os.statvfs("/")
 
-    found = await Disks(("/",), probe=probe, mounts=lambda: ["/stale", "/private"]).look(1)
+    found = await Disks(("/",), probe=probe, mounts=lambda: ["/stale", "/private"]).check(1)
     assert [(check.name, check.message) for check in found if check.state == "fail"] == [
         ("mount", "/stale: Stale file handle")
     ]
@@ -403,35 +407,35 @@ def clock() -> Clock:
 
 
 def test_numbers_of_faults_ascend_even_where_the_folder_was_lost(short_tmp: Path, clock: Clock) -> None:
-    first = Faults(Folder(str(short_tmp)), clock)
+    first = FaultLog(Folder(str(short_tmp)), clock)
     assert first.add_xid(CARD, 79) and not first.add_xid(CARD, 79), "the same within a minute"
     assert first.add_xid(CARD, 48)
     (short_tmp / "faults.json").unlink()
     clock.now += 5
-    anew = Faults(Folder(str(short_tmp)), clock)
+    anew = FaultLog(Folder(str(short_tmp)), clock)
     assert anew.all() == [] and anew.add_xid(CARD, 79)
     assert anew.all()[0].number > first.all()[-1].number
 
 
 def test_only_the_last_faults_are_kept(short_tmp: Path, clock: Clock) -> None:
-    faults = Faults(Folder(str(short_tmp)), clock)
+    faults = FaultLog(Folder(str(short_tmp)), clock)
     for _ in range(KEPT + 5):
         clock.now += 100
         assert faults.add_xid(CARD, 79)
-    assert len(faults.all()) == KEPT == len(Faults(Folder(str(short_tmp))).all())
+    assert len(faults.all()) == KEPT == len(FaultLog(Folder(str(short_tmp))).all())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"faults": [{"x": 1}]}'])
 def test_a_torn_file_of_faults_is_none(short_tmp: Path, text: str) -> None:
     (short_tmp / "faults.json").write_text(text)
-    assert Faults(Folder(str(short_tmp))).all() == []
+    assert FaultLog(Folder(str(short_tmp))).all() == []
 
 
 def test_errors_that_a_driver_counts_anew_are_new(short_tmp: Path, clock: Clock) -> None:
-    faults = Faults(Folder(str(short_tmp)), clock)
+    faults = FaultLog(Folder(str(short_tmp)), clock)
     assert faults.count_ecc(CARD, 5) and not faults.count_ecc(CARD, 5)
     assert not faults.count_ecc(CARD, 0), "the driver was loaded anew"
-    again = Faults(Folder(str(short_tmp)), clock)
+    again = FaultLog(Folder(str(short_tmp)), clock)
     assert again.count_ecc(CARD, 2)
     assert [fault.message for fault in again.all()] == [
         "5 uncorrectable ECC errors",
@@ -440,7 +444,7 @@ def test_errors_that_a_driver_counts_anew_are_new(short_tmp: Path, clock: Clock)
 
 
 def test_heat_fails_after_a_while_and_is_over_after_a_longer_one() -> None:
-    heat = Heat()
+    heat = HeatTracker()
     hot: Callable[[float, bool], bool] = lambda now, throttled: heat.is_hot("a", throttled, now=now)  # noqa: E731
     assert not hot(0.0, True) and not hot(HOT_S - 1, True)
     assert not hot(HOT_S, False) and not hot(HOT_S + 1, True), "a break begins anew"
@@ -450,7 +454,7 @@ def test_heat_fails_after_a_while_and_is_over_after_a_longer_one() -> None:
 
 
 def test_memory_that_nobody_holds_fails_after_a_while_and_is_well_when_it_is_gone() -> None:
-    cards = Unexplained()
+    cards = UnexplainedMemory()
     held = GpuState(CARD, unexplained_bytes=3 * GIB)
     verdicts = [cards.check(held, now=now) for now in (0.0, HELD_S - 1, HELD_S)]
     assert [check.state for check in verdicts if check] == ["warn", "warn", "fail"]
@@ -460,8 +464,8 @@ def test_memory_that_nobody_holds_fails_after_a_while_and_is_well_when_it_is_gon
 
 
 def test_a_throttled_card_is_judged_alone() -> None:
-    heat = Heat()
-    look = [GpuState(Card(0, "a", None), throttled=False), GpuState(CARD, throttled=True)]
-    judge_gpus(look, heat, Unexplained(), now=0.0)
-    found = judge_gpus(look, heat, Unexplained(), now=HOT_S)
+    heat = HeatTracker()
+    check = [GpuState(Card(0, "a", None), throttled=False), GpuState(CARD, throttled=True)]
+    judge_gpus(check, heat, UnexplainedMemory(), now=0.0)
+    found = judge_gpus(check, heat, UnexplainedMemory(), now=HOT_S)
     assert [(check.name, check.gpu) for check in found if check.state == "fail"] == [("thermal", 3)]

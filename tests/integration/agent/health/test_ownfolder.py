@@ -95,9 +95,9 @@ def test_a_folder_is_well_again_when_it_is_back(tmp_path: Path) -> None:
     own = OwnFolder(str(folder), ("jobs",))
     assert own.fault() == "" and list(folder.iterdir()) == [folder / "jobs"]
     folder.rename(tmp_path / "away")
-    assert own.fault().startswith(f"the agent's folder {folder} is gone. End the agent (process ")
+    assert own.fault().startswith(f"the agent's folder {folder} is gone. Stop the agent (process ")
     (folder / "jobs").mkdir(parents=True)
-    assert own.fault().startswith(f"the agent's folder {folder} is not the one that it began with.")
+    assert own.fault().startswith(f"the agent's folder {folder} was replaced while the agent ran.")
     shutil.rmtree(folder)
     (tmp_path / "away").rename(folder)
     assert own.fault() == ""

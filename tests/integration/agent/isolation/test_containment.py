@@ -71,7 +71,7 @@ def test_a_job_over_its_memory_is_out_of_memory_and_its_peak_is_told(agent: Agen
     job = agent.new_id()
     hog = "import signal; held = bytearray(300 << 20); signal.pause()"
     said = agent.run(job, f"python3 -c '{hog}'", mem_bytes=100 * MIB, env={"PATH": "/usr/bin:/bin"})
-    assert said.cause == "oom" and said.message.startswith("out of memory: it used")
+    assert said.cause == "oom" and said.message.startswith("out of memory: the job used")
     assert said.peak_mem_bytes >= 90 * MIB
     assert f"oom-kill event(s) in StepId={job}.batch" in agent.text(job)
 

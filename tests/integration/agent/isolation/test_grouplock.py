@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import WAIT_S
 
-from warpdeck_agent.isolation.cgroup_lock import GroupLock
+from warpdeck_agent.isolation.cgroup_lock import CgroupMoveLock
 from warpdeck_agent.isolation.cgroups import OWN_LEAF, find_hierarchies
 
 
-def taken(lock: GroupLock) -> None:
+def taken(lock: CgroupMoveLock) -> None:
     """Take the lock once and wait for completion."""
     begun = lock.expect()
     if begun is not None:
@@ -27,21 +27,21 @@ def test_it_moves_this_process_into_the_group_that_it_is_in(tmp_path: Path, leaf
     own = tmp_path / leaf / "cgroup.procs"
     own.parent.mkdir(exist_ok=True)
     own.write_text(f"0\n{os.getpid()}\n")
-    taken(GroupLock([str(tmp_path / "warpdeck-x")]))
+    taken(CgroupMoveLock([str(tmp_path / "warpdeck-x")]))
     assert own.read_text().startswith(str(os.getpid()))
 
 
 def test_one_that_is_no_member_there_moves_nobody(tmp_path: Path) -> None:
     own = tmp_path / "cgroup.procs"
     own.write_text("1\n")
-    taken(GroupLock([str(tmp_path / "warpdeck-x")]))
+    taken(CgroupMoveLock([str(tmp_path / "warpdeck-x")]))
     assert own.read_text() == "1\n"
 
 
 def test_where_it_is_not_allowed_launches_go_on(tmp_path: Path) -> None:
     own = tmp_path / "cgroup.procs"
     own.write_text(f"{os.getpid()}\n")
-    lock = GroupLock([str(tmp_path / "warpdeck-x")])
+    lock = CgroupMoveLock([str(tmp_path / "warpdeck-x")])
     own.unlink()
     own.mkdir()  # a folder in place of the file, so that not even root can write to it
     taken(lock)
@@ -52,7 +52,7 @@ def test_in_this_machines_own_groups_nothing_changes() -> None:
     bases = [each.base for each in find_hierarchies(f"warpdeck-test-{os.getpid()}")]
     try:
         before = Path("/proc/self/cgroup").read_text()
-        taken(GroupLock(bases))
+        taken(CgroupMoveLock(bases))
         assert Path("/proc/self/cgroup").read_text() == before
     finally:
         for base in bases:

@@ -151,11 +151,11 @@ def test_an_agent_that_may_not_mount_says_so_and_runs_the_job_all_the_same(short
         facility = {each.name: each for each in agent.connect().inventory.facilities}["folders"]
         assert (facility.strength, facility.how) == (
             "missing",
-            "private_dirs need a root agent that may mount",
+            "private_dirs needs an agent of root that may mount",
         )
         assert said(agent, "echo $TMPDIR").startswith("/tmp/warpdeck-")
 
 
 def test_an_agent_of_root_says_that_it_can(agent: AgentProcess) -> None:
     facility = {each.name: each for each in agent.connect().inventory.facilities}["folders"]
-    assert (facility.strength, facility.how) == ("enforced", "mounts of each job's own")
+    assert (facility.strength, facility.how) == ("enforced", "separate mounts for each job")

@@ -138,7 +138,10 @@ def test_of_a_user_who_is_logged_in_only_what_libraries_make_goes(agent: AgentPr
         eventually(lambda: terminal_of(login.pid), what="it is on a terminal")
         job = run(agent, f"echo x >{SHM}/{name}; echo x >{SHM}/{made}")
         said = remark(agent, job)
-        assert f"left, because its user is logged in on the node: {SHM}/{name}" in said and made in said
+        assert (
+            f"not removed from shared memory, because the user is logged in on the node: {SHM}/{name}" in said
+            and made in said
+        )
         assert os.path.exists(f"{SHM}/{name}") and not os.path.exists(f"{SHM}/{made}")
     finally:
         login.kill()

@@ -42,7 +42,7 @@ def mount(mounts: list[Path], path: Path) -> None:
     mounts.append(path)
 
 
-def give(folder: Path) -> None:
+def create_user_file(folder: Path) -> None:
     subprocess.run(["chown", "-R", str(ADA), str(folder)], check=True)
 
 
@@ -53,7 +53,7 @@ def test_a_link_that_is_swapped_in_leads_to_no_mount_outside(short_tmp: Path, mo
     mount(mounts, victim / "data")
     (victim / "data/precious").touch()
     mount(mounts, own / "a/data")
-    give(own)
+    create_user_file(own)
     program = (
         "import subprocess, sys\n"
         "from warpdeck_agent.linux import folder_removal, mounts\n"

@@ -10,28 +10,30 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck_agent.storage.tmpdir_pool import MOST, Owner, SpareDirs
+from warpdeck_agent.storage.tmpdir_pool import MOST, Owner, TmpdirPool
 
 ALWAYS_S = 1e6
 """Launches count as close to each other, however slow the machine is."""
 
 
-def made(spares: SpareDirs, path: Path, owner: Owner) -> Path:
+def made(spares: TmpdirPool, path: Path, owner: Owner) -> Path:
     """Create a launch's folder as a launch does."""
     if not spares.take(str(path), owner):
         path.mkdir(0o700)
-    spares.made(str(path), owner)
+    spares.register(str(path), owner)
     return path
 
 
 @pytest.fixture
-def spares(tmp_path: Path) -> SpareDirs:
-    found = SpareDirs("own-", close_s=ALWAYS_S)
+def spares(tmp_path: Path) -> TmpdirPool:
+    found = TmpdirPool("own-", close_s=ALWAYS_S)
     assert not found.take("nothing", ("/", 0, 0))
     return found
 
 
-def test_an_untouched_folder_is_the_next_launch_s_of_the_same_user(spares: SpareDirs, tmp_path: Path) -> None:
+def test_an_untouched_folder_is_the_next_launch_s_of_the_same_user(
+    spares: TmpdirPool, tmp_path: Path
+) -> None:
     owner = (str(tmp_path), 1000, 1000)
     first = made(spares, tmp_path / "first", owner)
     number = first.stat().st_ino
@@ -52,7 +54,7 @@ def test_an_untouched_folder_is_the_next_launch_s_of_the_same_user(spares: Spare
     ids=["filled", "opened", "removed", "replaced"],
 )
 def test_a_folder_that_its_launch_has_changed_is_nobody_else_s(
-    spares: SpareDirs, tmp_path: Path, touch: Callable[[Path], object]
+    spares: TmpdirPool, tmp_path: Path, touch: Callable[[Path], object]
 ) -> None:
     folder = made(spares, tmp_path / "folder", (str(tmp_path), 0, 0))
     touch(folder)
@@ -60,12 +62,12 @@ def test_a_folder_that_its_launch_has_changed_is_nobody_else_s(
 
 
 def test_a_folder_is_kept_only_while_launches_are_close(tmp_path: Path) -> None:
-    spares = SpareDirs("own-", close_s=0.0)
+    spares = TmpdirPool("own-", close_s=0.0)
     folder = made(spares, tmp_path / "folder", (str(tmp_path), 0, 0))
     assert not spares.keep(str(folder)) and folder.exists()
 
 
-def test_no_more_are_kept_than_a_node_runs_at_once(spares: SpareDirs, tmp_path: Path) -> None:
+def test_no_more_are_kept_than_a_node_runs_at_once(spares: TmpdirPool, tmp_path: Path) -> None:
     owner = (str(tmp_path), 0, 0)
     folders = [made(spares, tmp_path / str(number), owner) for number in range(MOST + 1)]
     assert [spares.keep(str(folder)) for folder in folders] == [True] * MOST + [False]

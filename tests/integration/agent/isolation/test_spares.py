@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from warpdeck_agent.isolation.cgroup_pool import Spares
-from warpdeck_agent.isolation.launch_cgroups import Usage
+from warpdeck_agent.isolation.cgroup_pool import CgroupPool
+from warpdeck_agent.isolation.launch_cgroups import CgroupUsage
 
 
 def test_a_group_that_goes_with_its_launch_is_not_kept_and_not_remembered(tmp_path: Path) -> None:
-    spares, path = Spares(), str(tmp_path)
-    spares.made(path, ("memory", 1))
+    spares, path = CgroupPool(), str(tmp_path)
+    spares.register(path, ("memory", 1))
     spares.forget(path)
     assert not spares.knows(path)
-    assert not spares.keep(path, Usage())
+    assert not spares.keep(path, CgroupUsage())
     assert spares.clear() == []

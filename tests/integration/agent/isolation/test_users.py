@@ -60,9 +60,7 @@ def test_a_terminal_runs_where_the_agents_own_python_is_closed_to_the_user(
 def test_an_unknown_user_is_refused(agent: AgentProcess) -> None:
     agent.launch(1, "true", user="nobody-knows", uid=1)
     said = agent.link.expect(wire.LaunchFailed).message
-    assert said.startswith(
-        "there is no user nobody-knows on this node, and the job is of nobody-knows with uid 1:"
-    )
+    assert said.startswith("the job's user nobody-knows (uid 1) does not exist on this node:")
 
 
 def test_a_user_of_the_same_name_with_another_uid_is_refused(agent: AgentProcess) -> None:
@@ -70,7 +68,7 @@ def test_a_user_of_the_same_name_with_another_uid_is_refused(agent: AgentProcess
         agent.launch(1, "true" if role == "batch" else "", role=role, user="ada", uid=BOB)
         said = agent.link.expect(wire.LaunchFailed).message
         assert said == (
-            f"user ada has uid {ADA} on this node, and the job is of ada with uid {BOB}: give the account the same uid on"
+            f"user ada has uid {ADA} on this node, but the job belongs to ada with uid {BOB}: give the account the same uid on"
             " all machines, or submit the job again as the new user"
         )
     assert agent.records() == {}
@@ -112,7 +110,7 @@ def test_nothing_runs_as_root_with_the_users_path(agent: AgentProcess, short_tmp
         (mine / name).chmod(0o755)
     environ = {"PATH": f"{mine}:/usr/bin:/bin"}
     said = agent.run(1, "sleep 1", user="ada", uid=ADA, env=environ, stdout=f"{short_tmp}/deep/out")
-    assert said.message.startswith("cannot make the folder")
+    assert said.message.startswith("cannot create the folder")
     assert agent.run(2, "sleep 1", user="ada", uid=ADA, env=environ).exit_code == 0
     assert set(seen.read_text().split()) == {str(ADA)}
 
@@ -182,7 +180,7 @@ def test_a_terminals_socket_that_is_somebody_elses_is_not_joined(
         agent.launch(1, script, user="ada", uid=ADA, pty=True)
         eventually(linked.exists, what="the link is there")
         agent.link.send(wire.OpenPty(stream=1, job_id=1, restarts=0, rows=24, cols=80))
-        assert "not its user's" in agent.link.expect(wire.StreamEnd).error
+        assert "does not belong to the job's user" in agent.link.expect(wire.StreamEnd).error
 
 
 def open_folder(base: Path) -> Path:

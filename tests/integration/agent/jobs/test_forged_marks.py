@@ -19,7 +19,7 @@ from tests.integration.agent.isolation.test_containment import FORMS, MIB, WITHO
 from tests.support.agent import AgentProcess
 from tests.support.waiting import eventually
 
-from warpdeck_agent.isolation.job_processes import Mark, job_of, launch_name, mark_of, marked
+from warpdeck_agent.isolation.job_processes import JobTag, job_of, job_tag_of, launch_name, pids_by_job_tag
 from warpdeck_agent.linux.namespaces import user_of
 from warpdeck_agent.linux.procfs import table
 from warpdeck_agent.wire import messages as wire
@@ -49,14 +49,14 @@ def agent() -> Iterator[AgentProcess]:
         yield made
 
 
-def begun(agent: AgentProcess, script: str) -> tuple[int, Mark]:
+def begun(agent: AgentProcess, script: str) -> tuple[int, JobTag]:
     """Start a job of ada with a memory limit; return its id and its tag."""
     job = agent.new_id()
     agent.launch(job, script, user="ada", uid=ADA, mem_bytes=LIMIT)
     agent.link.report(job, "running")
     meta = json.loads(agent.meta(job))
     assert meta["token"] and meta["uid"] == ADA and meta["hold"]["watch_mem_bytes"] == LIMIT
-    return job, Mark(launch_name(job, 0, agent=agent.identity), meta["token"], ADA)
+    return job, JobTag(launch_name(job, 0, agent=agent.identity), meta["token"], ADA)
 
 
 @contextlib.contextmanager
@@ -114,7 +114,7 @@ def test_an_agent_that_begins_anew_knows_its_jobs_processes(agent: AgentProcess)
     agent.start()
     go.touch()
     assert agent.link.report(job, "exited").cause == "oom"
-    assert mark not in marked()
+    assert mark not in pids_by_job_tag()
 
 
 @pytest.mark.parametrize("forged", ["WARPDECK_JOB=9999.0@nobody", "WARPDECK_AGENT=1", "WARPDECK_SUBREAPER=1"])
@@ -130,10 +130,10 @@ def test_a_stray_that_forges_a_variable_ends_with_the_last_job_of_its_user(
 
 
 def test_a_process_without_a_secret_is_of_no_launch_that_has_one() -> None:
-    mark = Mark(f"7.0@{os.getpid()}", "", os.getuid())
+    mark = JobTag(f"7.0@{os.getpid()}", "", os.getuid())
     with subprocess.Popen(["sleep", "1000"], env={"WARPDECK_JOB": mark.launch}) as process:
         try:
-            eventually(lambda: mark_of(process.pid) == mark, what="it runs")
+            eventually(lambda: job_tag_of(process.pid) == mark, what="it runs")
             assert job_of(process.pid, {mark: 7}) == 7
             assert job_of(process.pid, {mark._replace(secret="x"): 7}) == 0
         finally:

@@ -228,7 +228,7 @@ def test_output_that_cannot_be_written_is_one_clear_reason(agent: AgentProcess, 
 
 def test_an_output_folder_that_cannot_be_made_is_one_clear_reason(agent: AgentProcess) -> None:
     said = agent.run(1, "true", stdout="/proc/nowhere/x.out")
-    assert said.message == "cannot make the folder /proc/nowhere/ for the output"
+    assert said.message == "cannot create the folder /proc/nowhere/ for the output"
 
 
 def test_a_share_that_only_holds_its_place_ends_when_told_and_outlives_the_agent(agent: AgentProcess) -> None:

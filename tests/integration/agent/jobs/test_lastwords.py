@@ -9,7 +9,7 @@ import pytest
 from tests.support.agent import AgentProcess
 from tests.support.waiting import eventually
 
-from warpdeck_agent.launch.termination_message import last_words
+from warpdeck_agent.launch.termination_message import termination_message
 from warpdeck_agent.wire import messages as wire
 
 AT = r"AT \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
@@ -56,7 +56,7 @@ def test_a_job_that_ends_by_itself_says_nothing(shared: AgentProcess, short_tmp:
 
 
 def test_a_job_without_memory_is_told_in_the_words_of_the_group_s_handler() -> None:
-    assert last_words(5, "n1", cause="oom", at_unix=0.0) == (
+    assert termination_message(5, "n1", cause="oom", at_unix=0.0) == (
         "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=5.batch. "
         "Some of your processes may have been killed by the cgroup out-of-memory handler."
     )

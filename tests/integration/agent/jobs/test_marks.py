@@ -10,7 +10,7 @@ from tests.support.agent import AgentProcess
 from tests.support.processes import read
 from tests.support.waiting import eventually
 
-from warpdeck_agent.isolation.job_processes import Mark, job_of, launch_name, sweep
+from warpdeck_agent.isolation.job_processes import JobTag, job_of, launch_name, sweep
 from warpdeck_agent.wire import messages as wire
 
 NO_PID = 2**22
@@ -18,11 +18,11 @@ NO_PID = 2**22
 DAEMON = "setsid sleep 1000 &\nsleep 1001\n"
 
 
-def own_mark(agent: AgentProcess, job: int) -> Mark:
+def new_run_id(agent: AgentProcess, job: int) -> JobTag:
     """Return the job tag that the job's processes carry."""
     agent.begun(job)
     meta = json.loads(agent.meta(job))
-    return Mark(launch_name(job, 0, agent=agent.identity), meta["token"], meta["uid"])
+    return JobTag(launch_name(job, 0, agent=agent.identity), meta["token"], meta["uid"])
 
 
 def all_of(agent: AgentProcess, job: int) -> list[int]:
@@ -54,8 +54,8 @@ def test_a_process_is_attributed_to_its_own_agents_job_only(make_agent: MakeAgen
         agent.start()
         agent.launch(7, DAEMON)
     pids = eventually(lambda: all_of(mine, 7), what="the job runs")
-    eventually(lambda: {job_of(pid, {own_mark(mine, 7): 7}) for pid in pids} == {7}, what="all are mine")
-    assert {job_of(pid, {own_mark(other, 7): 7}) for pid in pids} == {0}
+    eventually(lambda: {job_of(pid, {new_run_id(mine, 7): 7}) for pid in pids} == {7}, what="all are mine")
+    assert {job_of(pid, {new_run_id(other, 7): 7}) for pid in pids} == {0}
 
 
 def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: AgentProcess) -> None:
@@ -86,5 +86,5 @@ def test_who_has_died_before_the_kill_was_there_all_the_same(tmp_path: Path) -> 
     """The job's cgroups were closed to new processes, so no other process may use them."""
     (tmp_path / "cgroup.procs").write_text(f"{NO_PID}\n")
     (tmp_path / "pids.max").write_text("max\n")
-    assert sweep(Mark("1.0@nobody", "", 0), [str(tmp_path)], {}) == 1
+    assert sweep(JobTag("1.0@nobody", "", 0), [str(tmp_path)], {}) == 1
     assert (tmp_path / "pids.max").read_text().startswith("0")

@@ -75,7 +75,7 @@ def test_a_tmpdir_that_cannot_be_removed_is_told(place: Path, apart: AgentProces
     script = f'touch "$TMPDIR/f" && mount -o remount,ro {place} && echo "$TMPDIR"'
     assert apart.run(1, script, tmp_dir=str(place)).exit_code == 0
     said = apart.link.expect(wire.Remark)
-    assert (said.job_id, said.text) == (1, f"what it left in {apart.text(1).strip()} cannot be removed")
+    assert (said.job_id, said.text) == (1, f"cannot remove the job's files in {apart.text(1).strip()}")
 
 
 def test_a_tree_deeper_than_any_recursion_is_removed(agent: AgentProcess, place: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_full_or_missing_place_for_temporary_files_is_named(agent: AgentProces
     said = agent.link.expect(wire.LaunchFailed)
     assert (
         said.message
-        == f"no folder for temporary files can be made in {place}/missing: No such file or directory"
+        == f"cannot create a folder for temporary files in {place}/missing: No such file or directory"
     )
     assert not said.again and not said.drain
     assert agent.run(2, "exit 3", tmp_dir=str(place)).exit_code == 3
@@ -214,7 +214,7 @@ def test_a_hook_that_cannot_or_must_not_run_is_told(agent: AgentProcess, hook: P
     agent.launch(1, "true", hooks=hooks(hook))
     said = agent.link.expect(wire.LaunchFailed)
     assert f"the prolog {hook}" in said.drain
-    assert ("may change it" if flaw == "writable" else "cannot be run") in said.drain
+    assert ("may change it" if flaw == "writable" else "cannot run the prolog") in said.drain
 
 
 def test_the_epilog_runs_although_the_agent_was_killed_meanwhile(
@@ -248,7 +248,7 @@ def test_a_process_that_does_not_die_of_kill_is_named_as_the_nodes_fault(agent: 
         eventually(lambda: (frozen / "freezer.state").read_text() == "FROZEN\n", what="it is frozen")
         agent.link.send(wire.Kill(job_id=2, restarts=0, grace_s=0.0))
         said = agent.link.report(2, "lost")
-        assert said.message == "it did not die of KILL within 1.5 s" and said.cause == "cancelled"
+        assert said.message == "processes of the job survived KILL for 1.5 s" and said.cause == "cancelled"
         assert said.drain.startswith("Kill task failed: job 2: ") and f"(pid {pid}, root)" in said.drain
         assert agent.link.report(1, "exited").drain == ""
     finally:
@@ -316,7 +316,7 @@ def test_a_gpu_whose_memory_nobody_is_seen_to_hold_takes_no_launch(make_agent: M
     agent.start()
     agent.launch(1, "true", gpus=["GPU-a"], empty_gpus=True)
     refused = agent.link.expect(wire.LaunchFailed)
-    assert refused.message == "31.0 GiB of GPU 0 are used, and no process is seen" and refused.again
+    assert refused.message == "31.0 GiB of GPU 0 are in use, but no process is visible" and refused.again
     gpus.show("gpu 0 uuid=GPU-a")
     assert agent.run(2, "true", gpus=["GPU-a"], empty_gpus=True).exit_code == 0
 

@@ -18,8 +18,9 @@ from tests.support.waiting import WAIT_S, eventually
 
 from warpdeck_agent.start.launch_start import DEFAULT_PATH
 from warpdeck_agent.storage.spool import LaunchFolder, Spool
+from warpdeck_agent.supervisor.agent_connection import READ_BYTES
+from warpdeck_agent.supervisor.gates import MAX_NOTE_BYTES, GatedLaunch
 from warpdeck_agent.supervisor.starter import SCRIPT, START, LaunchOrder, install
-from warpdeck_agent.supervisor.supervisor import MAX_NOTE_BYTES, READ_BYTES, Launch
 
 LARGE_BYTES = 64 * 1024 * 1024
 
@@ -122,7 +123,7 @@ def test_who_writes_on_at_the_gate_is_listened_to_no_longer(tmp_path: Path) -> N
     gate, far = socket.socketpair()
     gate.setblocking(False)
     with gate, far:
-        launch = Launch(LaunchOrder(**words), gate)
+        launch = GatedLaunch(LaunchOrder(**words), gate)
         assert launch.take_note(), "nothing yet"
         far.sendall(b"x" * 3 * MAX_NOTE_BYTES)
         assert not launch.take_note()

@@ -16,10 +16,10 @@ import pytest
 from tests.integration.agent.conftest import Gpus, MakeAgent
 from tests.support.waiting import eventually
 
-from warpdeck_agent.gpu.foreign_users import MOST_MINUTES, MOST_USERS, StrangersSeen
+from warpdeck_agent.gpu.foreign_users import MOST_MINUTES, MOST_USERS, ForeignUseHistory
 from warpdeck_agent.metrics import minute_history
-from warpdeck_agent.metrics.minute_history import MOST, Minutes
-from warpdeck_agent.metrics.node_history import History
+from warpdeck_agent.metrics.minute_history import MOST, MinuteHistory
+from warpdeck_agent.metrics.node_history import NodeHistory
 from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.wire import json_frame
 from warpdeck_agent.wire import messages as wire
@@ -30,13 +30,13 @@ DAY_S = 86_400.0
 GPUS = [wire.GpuInfo(index=at, uuid=f"GPU-{at}", name="H100", mem_bytes=80 << 30) for at in (0, 1)]
 
 
-def history(folder: Path, now: float = BEGIN) -> History:
-    made = History(Folder(str(folder)))
-    made.found(GPUS, now)
+def history(folder: Path, now: float = BEGIN) -> NodeHistory:
+    made = NodeHistory(Folder(str(folder)))
+    made.set_gpus(GPUS, now)
     return made
 
 
-def live(known: History, begin: float, seconds: int) -> None:
+def live(known: NodeHistory, begin: float, seconds: int) -> None:
     """Add one reading per second.
 
     The utilization of the first GPU equals the second of the minute. The second GPU does not answer.
@@ -46,10 +46,10 @@ def live(known: History, begin: float, seconds: int) -> None:
         now = begin + second
         util = int(now % 60)
         busy = wire.GpuSample(index=0, util_pct=util, mem_used_bytes=9 * MIB, power_w=300.06, temp_c=61)
-        known.take(own, [busy, wire.GpuSample(index=1, error="the driver hangs")], now)
+        known.add_reading(own, [busy, wire.GpuSample(index=1, error="the driver hangs")], now)
 
 
-def at(known: History, moment: float) -> wire.Moment:
+def at(known: NodeHistory, moment: float) -> wire.Moment:
     return known.moment(wire.AskMoment(ask=7, at_unix=moment), cpus=16)
 
 
@@ -87,10 +87,12 @@ def test_of_a_moment_without_a_measurement_nothing_is_made_up(short_tmp: Path, m
 # ---- GPU processes outside of jobs
 
 
-def see(known: History, now: float, *processes: wire.GpuProcess, unexplained: int = 0) -> None:
+def see(known: NodeHistory, now: float, *processes: wire.GpuProcess, unexplained: int = 0) -> None:
     """Add one reading in which the second GPU does not answer."""
     first = wire.GpuSample(index=0, util_pct=3, processes=list(processes), unexplained_bytes=unexplained)
-    known.take({"cpu_pct": 1.0, "mem_bytes": 1.0}, [first, wire.GpuSample(index=1, error="hangs")], now)
+    known.add_reading(
+        {"cpu_pct": 1.0, "mem_bytes": 1.0}, [first, wire.GpuSample(index=1, error="hangs")], now
+    )
 
 
 def stranger(user: str, mib: int, *, job: int = 0) -> wire.GpuProcess:
@@ -126,12 +128,12 @@ def test_a_later_agent_knows_who_was_there_and_not_what_an_agent_before_never_wr
 
 
 def test_of_many_users_a_few_are_kept_and_a_day_of_the_same_ones_once(short_tmp: Path) -> None:
-    seen = StrangersSeen()
+    seen = ForeignUseHistory()
     for minute in range(MOST_MINUTES + 50):
         for at_s in (0, 30):
             crowd = [stranger(f"user{number}", number) for number in range(1, 40)]
             now = BEGIN + 60 * minute + at_s
-            seen.take("GPU-0", wire.GpuSample(index=0, processes=crowd), now)
+            seen.add_reading("GPU-0", wire.GpuSample(index=0, processes=crowd), now)
         kept = seen.close(int(now // 60))
     users = ("user39", "user38", "user37", "user36")
     assert len(users) == MOST_USERS and [user for user, _ in kept["GPU-0"].users] == list(users)
@@ -140,15 +142,15 @@ def test_of_many_users_a_few_are_kept_and_a_day_of_the_same_ones_once(short_tmp:
 
 
 def test_an_answer_of_eight_gpus_is_one_small_message(short_tmp: Path) -> None:
-    known = History(Folder(str(short_tmp)))
+    known = NodeHistory(Folder(str(short_tmp)))
     gpus = [wire.GpuInfo(index=at, uuid=f"GPU-{at}", name="H100", mem_bytes=80 << 30) for at in range(8)]
-    known.found(gpus, BEGIN)
+    known.set_gpus(gpus, BEGIN)
     busy = [
         wire.GpuSample(index=at, util_pct=100, mem_used_bytes=80 << 30, power_w=699.9, temp_c=83)
         for at in range(8)
     ]
     for second in (0, 1):
-        known.take({"cpu_pct": 1234.5, "mem_bytes": 2e12}, busy, BEGIN + second)
+        known.add_reading({"cpu_pct": 1234.5, "mem_bytes": 2e12}, busy, BEGIN + second)
     told = at(known, BEGIN)
     assert [gpu.util_pct for gpu in told.gpus] == [100] * 8
     assert len(json_frame(wire.encode(told))) < 1_000
@@ -199,7 +201,7 @@ def test_a_strange_line_costs_no_other_one(short_tmp: Path, strange: str) -> Non
     file = short_tmp / minute_history.FILE
     whole = file.read_text().splitlines()
     file.write_text("\n".join([whole[0], strange, *whole[1:], "[2500000"]), errors="surrogateescape")
-    known = [minute for minute, *_ in Minutes(Folder(str(short_tmp))).read(BEGIN + 200)]
+    known = [minute for minute, *_ in MinuteHistory(Folder(str(short_tmp))).read(BEGIN + 200)]
     assert known == [BEGIN / 60, BEGIN / 60 + 1]
 
 
@@ -217,7 +219,7 @@ def test_what_a_clock_that_was_ahead_has_told_is_forgotten_when_it_goes_back(sho
 
 
 def test_the_files_are_bounded_and_hold_a_day_at_least(short_tmp: Path) -> None:
-    kept = Minutes(Folder(str(short_tmp)))
+    kept = MinuteHistory(Folder(str(short_tmp)))
     for minute in range(2 * MOST + 700):
         kept.add(minute, {"": {"cpu_pct": 1.04}, "GPU-0": {}}, {})
     lines = {name: (short_tmp / name).read_text().splitlines() for name in os.listdir(short_tmp)}
@@ -226,7 +228,7 @@ def test_the_files_are_bounded_and_hold_a_day_at_least(short_tmp: Path) -> None:
         minute_history.OLD: MOST,
     }
     assert json.loads(lines[minute_history.FILE][-1]) == [2 * MOST + 699, {"": {"cpu_pct": 1.0}}]
-    again = Minutes(Folder(str(short_tmp)))
+    again = MinuteHistory(Folder(str(short_tmp)))
     assert len(again.read((2 * MOST + 700) * 60.0)) == MOST
     for minute in range(MOST - 699):
         again.add(minute, {}, {})
@@ -238,7 +240,7 @@ def test_the_files_are_bounded_and_hold_a_day_at_least(short_tmp: Path) -> None:
 def test_a_file_that_is_too_large_is_not_read(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live(history(short_tmp), BEGIN, 130)
     monkeypatch.setattr(minute_history, "MOST_BYTES", 100)
-    assert Minutes(Folder(str(short_tmp))).read(BEGIN + 200) == []
+    assert MinuteHistory(Folder(str(short_tmp))).read(BEGIN + 200) == []
 
 
 # ---- a real agent

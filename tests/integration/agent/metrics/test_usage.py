@@ -17,11 +17,17 @@ from tests.support.agent import AgentProcess
 from tests.support.waiting import eventually
 
 from warpdeck_agent.isolation import job_processes
-from warpdeck_agent.launch.launch_usage import spreads
+from warpdeck_agent.launch.launch_usage import per_task_minmax
 from warpdeck_agent.linux.cpu_time import CpuTime, from_times
-from warpdeck_agent.metrics.bounded_record import MOST, RINGS, Record, Rings
-from warpdeck_agent.metrics.metering import FILE, LONGEST_S, Meter
-from warpdeck_agent.monitor.process_sampler import OWN, PROCESSES_S, SOON_S, look, pause_s
+from warpdeck_agent.metrics.bounded_record import MOST, RINGS, BoundedRecord, Rings
+from warpdeck_agent.metrics.metering import FILE, LONGEST_S, UsageMeter
+from warpdeck_agent.monitor.process_sampler import (
+    MAX_PAUSE_S,
+    MIN_PAUSE_S,
+    OUTSIDE_STEPS,
+    pause_s,
+    sample_processes,
+)
 from warpdeck_agent.storage.spool import Folder
 from warpdeck_agent.tasks.task import make_folder
 from warpdeck_agent.wire import messages as wire
@@ -36,7 +42,7 @@ BEGIN = 1_000_000.0
 
 
 def test_a_short_life_is_kept_by_the_second() -> None:
-    record = Record(BEGIN)
+    record = BoundedRecord(BEGIN)
     for second in range(4):
         record.add({"gpu_util_pct": 10.0 * second, "gpu_power_w": None}, BEGIN + second + 0.5)
     record.add({}, BEGIN + 4)
@@ -48,7 +54,7 @@ def test_a_short_life_is_kept_by_the_second() -> None:
 @given(st.lists(st.floats(0.0, 50.0), min_size=1, max_size=800), st.integers(0, 2**31))
 def test_a_record_is_bounded_and_keeps_its_mean(pauses: list[float], seed: int) -> None:
     rng, now = random.Random(seed), BEGIN
-    record, lowest, highest = Record(BEGIN), 100.0, 0.0
+    record, lowest, highest = BoundedRecord(BEGIN), 100.0, 0.0
     for pause in pauses:
         value = rng.uniform(0, 100)
         lowest, highest = min(lowest, value), max(highest, value)
@@ -64,7 +70,7 @@ def test_a_record_is_bounded_and_keeps_its_mean(pauses: list[float], seed: int) 
 
 
 def test_a_life_of_a_week_takes_as_long_as_its_points() -> None:
-    record = Record(BEGIN)
+    record = BoundedRecord(BEGIN)
     record.add({"mem_bytes": 1.0}, BEGIN)
     record.add({"mem_bytes": 3.0}, BEGIN + 7 * 86_400)
     record.add({"mem_bytes": 3.0}, BEGIN + 14 * 86_400)
@@ -74,7 +80,7 @@ def test_a_life_of_a_week_takes_as_long_as_its_points() -> None:
 
 
 def test_what_is_measured_later_has_nothing_before() -> None:
-    record = Record(BEGIN)
+    record = BoundedRecord(BEGIN)
     record.add({"cpu_pct": 50.0}, BEGIN)
     record.add({"cpu_pct": 50.0, "mem_bytes": 7.0}, BEGIN + 1)
     record.add({}, BEGIN + 2)
@@ -82,7 +88,7 @@ def test_what_is_measured_later_has_nothing_before() -> None:
 
 
 def test_a_clock_that_goes_back_breaks_nothing() -> None:
-    record, rings = Record(BEGIN), Rings()
+    record, rings = BoundedRecord(BEGIN), Rings()
     for now in (BEGIN + 5, BEGIN - 3600, BEGIN + 6):
         record.add({"cpu_pct": 1.0}, now)
         rings.add({"cpu_pct": 1.0}, now)
@@ -127,10 +133,10 @@ def sample(util: int | None = 50, *, power: float | None = 200.0, **fields: obje
 
 
 def test_sums_count_each_gpu_for_as_long_as_its_reading_held() -> None:
-    meter = Meter(begin_unix=BEGIN)
+    meter = UsageMeter(begin_unix=BEGIN)
     two = [sample(80, mem_used_bytes=10 * GIB), sample(4, mem_used_bytes=5 * GIB, power=100.0)]
     for second in range(1, 11):
-        meter.take(two, job_id=1, more={}, now=BEGIN + second)
+        meter.add_reading(two, job_id=1, more={}, now=BEGIN + second)
     used = meter.usage()
     assert used is not None
     assert used.seconds == pytest.approx(20.0) and used.busy_s == pytest.approx(8.4)
@@ -139,10 +145,10 @@ def test_sums_count_each_gpu_for_as_long_as_its_reading_held() -> None:
 
 
 def test_what_is_not_known_is_not_counted_as_nothing() -> None:
-    meter = Meter(begin_unix=BEGIN)
-    meter.take([sample(90)], job_id=1, more={}, now=BEGIN + 1)
-    meter.take([sample(None, power=None)], job_id=1, more={}, now=BEGIN + 2)
-    meter.take([sample(90)], job_id=1, more={}, now=BEGIN + 3600)
+    meter = UsageMeter(begin_unix=BEGIN)
+    meter.add_reading([sample(90)], job_id=1, more={}, now=BEGIN + 1)
+    meter.add_reading([sample(None, power=None)], job_id=1, more={}, now=BEGIN + 2)
+    meter.add_reading([sample(90)], job_id=1, more={}, now=BEGIN + 3600)
     used = meter.usage()
     assert used is not None and used.seconds == pytest.approx(1 + LONGEST_S)
     assert used.busy_s / used.seconds == pytest.approx(0.9)
@@ -151,26 +157,26 @@ def test_what_is_not_known_is_not_counted_as_nothing() -> None:
 def test_of_a_shared_gpu_only_the_launchs_own_part_counts() -> None:
     mine = wire.GpuProcess(pid=1, mem_bytes=3 * GIB, job_id=7, util_pct=20)
     other = wire.GpuProcess(pid=2, mem_bytes=30 * GIB, job_id=8, util_pct=70)
-    meter = Meter(begin_unix=BEGIN, share_pct=25)
-    meter.take([sample(90, processes=[mine, other])], job_id=7, more={}, now=BEGIN + 1)
+    meter = UsageMeter(begin_unix=BEGIN, share_pct=25)
+    meter.add_reading([sample(90, processes=[mine, other])], job_id=7, more={}, now=BEGIN + 1)
     used = meter.usage()
     assert used is not None
     assert (used.busy_s, used.mem_peak_bytes, used.energy_j) == (pytest.approx(0.2), 3 * GIB, 50.0)
 
 
 def test_a_meter_goes_on_where_an_earlier_agents_ended(short_tmp: Path) -> None:
-    meter, folder = Meter(begin_unix=BEGIN), Folder(str(short_tmp))
+    meter, folder = UsageMeter(begin_unix=BEGIN), Folder(str(short_tmp))
     for second in range(1, 100):
-        meter.take([sample(60)], job_id=1, more={"cpu_pct": 10.0}, now=BEGIN + second)
+        meter.add_reading([sample(60)], job_id=1, more={"cpu_pct": 10.0}, now=BEGIN + second)
     meter._written = time.monotonic() - 3600  # a long time ago
     meter.keep(folder)
-    again = Meter(begin_unix=BEGIN)
+    again = UsageMeter(begin_unix=BEGIN)
     again.restore(folder)
     assert again.usage() == meter.usage()
     assert again.curve() == meter.curve()
     for torn in ("", "{", "[]", '{"gpu": {}}', '{"record": 3}'):
         (short_tmp / FILE).write_text(torn)
-        strange = Meter(begin_unix=BEGIN)
+        strange = UsageMeter(begin_unix=BEGIN)
         strange.restore(folder)
         assert strange.usage() is None
 
@@ -327,7 +333,8 @@ def test_a_launch_without_steps_has_no_part_of_its_own(agent: AgentProcess) -> N
 
 
 @pytest.mark.parametrize(
-    ("age_s", "pause"), [(0.0, SOON_S), (4.0, 2.0), (12.0, 6.0), (100.0, PROCESSES_S), (-5.0, SOON_S)]
+    ("age_s", "pause"),
+    [(0.0, MIN_PAUSE_S), (4.0, 2.0), (12.0, 6.0), (100.0, MAX_PAUSE_S), (-5.0, MIN_PAUSE_S)],
 )
 def test_what_is_new_is_looked_at_sooner(age_s: float, pause: float) -> None:
     assert pause_s([BEGIN - 1000.0, BEGIN - age_s], BEGIN) == pause
@@ -354,18 +361,23 @@ def test_what_a_task_wrote_into_the_file_of_its_use_cannot_spoil_the_report(
     task = make_folder(str(tmp_path / "task"), stepwire.StepTask(rank=0), request=launch, **user)
     words = f"0m0s 0m0s\n0mnans 0m1s\n \nrchar: {'9' * digits}\nwchar: 7\n"
     (tmp_path / "task" / "times").write_text(words)
-    (told,) = spreads({0: task})
+    (told,) = per_task_minmax({0: task})
     assert (told.name, told.total) == ("written_bytes", 7.0)
 
 
 def test_who_calls_himself_a_task_of_no_step_counts_for_the_launch_alone() -> None:
-    key, whose = (7, 0), job_processes.Mark(f"7.0@{os.getpid()}", "secret", os.getuid())
+    key, whose = (7, 0), job_processes.JobTag(f"7.0@{os.getpid()}", "secret", os.getuid())
     for step in ("x", "-1", "9" * 5000):
         variables = {**whose.variables(), "WARPDECK_STEP": step, "SLURM_PROCID": "0"}
         with subprocess.Popen(["sleep", "1000"], env={**os.environ, **variables}) as process:
             try:
-                eventually(lambda: process.pid in job_processes.marked().get(whose, ()), what="it runs")
-                assert look({whose: (key, True)}).keys() == {(key, "", ""), (key, OWN, "")}
+                eventually(
+                    lambda: process.pid in job_processes.pids_by_job_tag().get(whose, ()), what="it runs"
+                )
+                assert sample_processes({whose: (key, True)}).keys() == {
+                    (key, "", ""),
+                    (key, OUTSIDE_STEPS, ""),
+                }
             finally:
                 process.kill()
 

@@ -16,7 +16,7 @@ from tests.integration.agent.conftest import ADA, BOB
 from tests.lab.hangs import hanging_mount
 from tests.support.waiting import WAIT_S
 
-from warpdeck_agent.code.work_folders import MOST_WAITING, Folders
+from warpdeck_agent.code.work_folders import MOST_WAITING, FolderChecks
 
 ASKS = """
 import asyncio, os, subprocess, sys
@@ -47,7 +47,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])))
 
 
 async def test_many_questions_at_once_are_all_answered(short_tmp: Path) -> None:
-    folders = Folders(answer_s=WAIT_S)
+    folders = FolderChecks(answer_s=WAIT_S)
     for each in range(3 * MOST_WAITING):
         (short_tmp / str(each)).mkdir()
     asked = [folders.is_there(str(path), uid=os.getuid()) for path in short_tmp.iterdir()]
@@ -60,7 +60,7 @@ async def test_a_folder_is_there_for_those_who_may_see_it(short_tmp: Path) -> No
     folder = short_tmp / "closed" / "below"
     folder.mkdir(parents=True)
     (folder / "entry").symlink_to("nowhere")
-    folders = Folders(answer_s=WAIT_S)
+    folders = FolderChecks(answer_s=WAIT_S)
     for mode, seen in ((0o700, False), (0o711, True)):
         (short_tmp / "closed").chmod(mode)
         assert await folders.is_there(str(folder), uid=0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.integration.agent.conftest import AgentProcess
 
-from warpdeck_agent.linux.linger import keeper, scope_command
+from warpdeck_agent.linux.linger import describe_session, scope_command
 
 
 def system(folder: Path, *, status: int, booted: bool = True) -> list[str]:
@@ -36,7 +36,7 @@ def test_without_systemd_the_session_must_do(short_tmp: Path, status: int, boote
 def test_it_is_told_which_one_it_is(short_tmp: Path, agent: AgentProcess) -> None:
     scope = short_tmp / "cgroup"
     scope.write_text("0::/user.slice/user-1.slice/user@1.service/app.slice/warpdeck-agent-5f.scope\n")
-    assert keeper(str(scope)) == "a systemd scope of its own"
+    assert describe_session(str(scope)) == "its own systemd scope"
     scope.write_text("0::/user.slice/user-1.slice/session-3.scope\n")
-    assert keeper(str(scope)) == "a session of its own"
-    assert "; the agent has a s" in agent.connect().inventory.containment
+    assert describe_session(str(scope)) == "its own session"
+    assert "; the agent runs in its own s" in agent.connect().inventory.containment

@@ -17,7 +17,7 @@ from tests.integration.agent.memory import peak_bytes
 from tests.support.agent import AgentProcess
 from tests.support.waiting import eventually
 
-from warpdeck_agent.isolation.hold import ContainmentHandle
+from warpdeck_agent.isolation.containment_handle import ContainmentHandle
 from warpdeck_agent.start.login_shell import login_shell, variables_of
 from warpdeck_agent.users.user_children import MOST_OF_USER, ChildFailed, UserChildren
 from warpdeck_agent.wire import messages as wire
@@ -30,7 +30,11 @@ def asked(home: Path, text: str) -> dict[str, str]:
     for name in (".bash_profile", ".profile", ".zprofile"):
         (home / name).write_text(text)
     child = login_shell(
-        os.getuid(), home=str(home), mark={"WARPDECK_JOB": "m"}, hold=ContainmentHandle(), drop={}
+        os.getuid(),
+        home=str(home),
+        tag_variables={"WARPDECK_JOB": "m"},
+        containment=ContainmentHandle(),
+        drop={},
     )
 
     async def ask() -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck_agent.health.inventory import Topology, find_topology, temporary_bytes
+from warpdeck_agent.health.inventory import CpuTopology, find_topology, temporary_bytes
 
 TWO_BY_TWO_BY_TWO = {cpu: (cpu // 4, cpu // 2 % 2) for cpu in range(8)}
 """CPU -> (socket, core within the socket)."""
@@ -25,16 +25,16 @@ def kernel(folder: Path, cpus: dict[int, tuple[int, int]]) -> str:
 @pytest.mark.parametrize(
     ("allowed", "found"),
     [
-        (range(8), Topology(2, 2, 2)),
-        (range(4), Topology(1, 2, 2)),
-        ((0, 2, 4, 6), Topology(2, 2, 1)),
-        (range(3), Topology()),
-        (range(6), Topology()),
-        (range(9), Topology()),
+        (range(8), CpuTopology(2, 2, 2)),
+        (range(4), CpuTopology(1, 2, 2)),
+        ((0, 2, 4, 6), CpuTopology(2, 2, 1)),
+        (range(3), CpuTopology()),
+        (range(6), CpuTopology()),
+        (range(9), CpuTopology()),
     ],
 )
 def test_sockets_cores_and_threads_are_told_where_they_make_a_block(
-    tmp_path: Path, allowed: range, found: Topology
+    tmp_path: Path, allowed: range, found: CpuTopology
 ) -> None:
     assert find_topology(allowed, folder=kernel(tmp_path, TWO_BY_TWO_BY_TWO)) == found
 
@@ -42,7 +42,7 @@ def test_sockets_cores_and_threads_are_told_where_they_make_a_block(
 def test_this_machine_tells_something_that_can_be() -> None:
     cpus = os.sched_getaffinity(0)
     found = find_topology(cpus)
-    assert found == Topology() or found.sockets * found.cores * found.threads == len(cpus)
+    assert found == CpuTopology() or found.sockets * found.cores * found.threads == len(cpus)
 
 
 def test_the_disk_of_temporary_files_is_measured_or_unknown(tmp_path: Path) -> None:

@@ -92,10 +92,10 @@ def test_no_archive_takes_memory_of_the_agents(agent: AgentProcess) -> None:
     zeros = bytes(256 * MIB)
     for job, kind in ((2, tarfile.XHDTYPE), (3, tarfile.XGLTYPE), (4, tarfile.GNUTYPE_LONGNAME)):
         said = refused(agent, job, packed(header("long", kind, len(zeros)), zeros))
-        assert said.endswith(f"it has a header of {len(zeros)} bytes; the limit is {MAX_HEADER_BYTES}")
+        assert said.endswith(f"it has a header with {len(zeros)} bytes; the limit is {MAX_HEADER_BYTES}")
     many = packed(header("g", tarfile.XGLTYPE) * (MAX_MEMBERS + 1))
     assert f"more than {MAX_MEMBERS} members" in refused(agent, 5, many)
-    assert "more than 4 GiB" in refused(agent, 6, packed(header("big", tarfile.REGTYPE, 5 << 30)))
+    assert "larger than 4 GiB" in refused(agent, 6, packed(header("big", tarfile.REGTYPE, 5 << 30)))
     sparse = header("sparse", tarfile.GNUTYPE_SPARSE)
     assert "no file, folder or link: sparse" in refused(agent, 7, packed(sparse))
     assert peak_bytes(agent) - before < 16 * MIB

@@ -11,8 +11,8 @@ from tests.integration.agent.conftest import ADA, MakeAgent
 from tests.lab.hangs import hanging_mount
 from tests.support.waiting import WAIT_S, comes
 
-from warpdeck_agent.linux.file_reading import READ_BYTES, LogError, Look
-from warpdeck_agent.users.user_files import UserFile
+from warpdeck_agent.linux.file_reading import READ_BYTES, FilePiece, LogError
+from warpdeck_agent.users.user_files import UserFileReader
 from warpdeck_agent.wire import messages as wire
 
 
@@ -31,7 +31,7 @@ def test_a_log_behind_a_hanging_mount_holds_up_no_job_and_is_told(
         assert agent.run(1, "echo well").exit_code == 0
         for stream, path in enumerate(paths, 1):
             ended = agent.link.expect(wire.StreamEnd, lambda said, of=stream: said.stream == of)
-            assert f"{path} does not answer on this node" in ended.error
+            assert f"cannot read {path} on this node: its file server does not answer" in ended.error
         agent.link.send(wire.OpenLog(stream=3, job_id=99, restarts=0, path=paths[0], uid=0))
         assert "does not answer" in agent.link.expect(wire.StreamEnd).error, "it is not asked again"
         agent.kill()
@@ -40,37 +40,37 @@ def test_a_log_behind_a_hanging_mount_holds_up_no_job_and_is_told(
 
 async def test_a_child_reads_what_the_agent_would(short_tmp: Path) -> None:
     path = short_tmp / "out"
-    file = UserFile(str(path), os.getuid())
-    assert await file.look(None) is None
+    file = UserFileReader(str(path), os.getuid())
+    assert await file.read_at(None) is None
     path.write_bytes(b"x" * READ_BYTES + b"rest")
-    assert await file.look(None) == Look(READ_BYTES + 4, b"")
-    assert await file.look(0) == Look(READ_BYTES + 4, b"x" * READ_BYTES)
-    assert await file.look(READ_BYTES) == Look(READ_BYTES + 4, b"rest")
+    assert await file.read_at(None) == FilePiece(READ_BYTES + 4, b"")
+    assert await file.read_at(0) == FilePiece(READ_BYTES + 4, b"x" * READ_BYTES)
+    assert await file.read_at(READ_BYTES) == FilePiece(READ_BYTES + 4, b"rest")
     os.truncate(path, 0)
     path.write_bytes(b"new")
-    assert await file.look(READ_BYTES + 4) == Look(3, b"new")
+    assert await file.read_at(READ_BYTES + 4) == FilePiece(3, b"new")
     file.close()
     await comes(lambda: file.is_over, what="the child has ended")
 
 
 async def test_a_child_reads_no_more_than_the_agent_would(short_tmp: Path) -> None:
-    file = UserFile(str(short_tmp), os.getuid())
-    with pytest.raises(LogError, match="is not a plain file"):
-        await asyncio.wait_for(file.look(0), WAIT_S)
+    file = UserFileReader(str(short_tmp), os.getuid())
+    with pytest.raises(LogError, match="is not a regular file"):
+        await asyncio.wait_for(file.read_at(0), WAIT_S)
     file.close()
     await comes(lambda: file.is_over, what="the child has ended")
 
 
 async def test_no_user_reads_for_ever_many_at_once(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warpdeck_agent.users.user_files.MOST_OF_USER", 2)
-    files = [UserFile(str(short_tmp / str(each)), os.getuid()) for each in range(3)]
+    files = [UserFileReader(str(short_tmp / str(each)), os.getuid()) for each in range(3)]
     for file in files[:2]:
-        assert await file.look(None) is None
+        assert await file.read_at(None) is None
     with pytest.raises(LogError, match="2 output files of this user are being read"):
-        await files[2].look(None)
+        await files[2].read_at(None)
     files[0].close()
     await comes(lambda: files[0].is_over, what="the first child has ended")
-    assert await files[2].look(None) is None
+    assert await files[2].read_at(None) is None
     for file in files[1:]:
         file.close()
     await comes(lambda: all(file.is_over for file in files), what="all children have ended")
@@ -90,15 +90,15 @@ async def test_the_users_rights_count_not_ours(short_tmp: Path) -> None:
     for name, said in (
         ("secret", "Permission denied"),
         ("link", "Permission denied"),
-        ("pipe", "not a plain file"),
+        ("pipe", "not a regular file"),
     ):
-        file = UserFile(str(short_tmp / name), ADA)
+        file = UserFileReader(str(short_tmp / name), ADA)
         with pytest.raises(LogError, match=said):
-            await file.look(0)
+            await file.read_at(0)
         file.close()
-    file = UserFile(str(own), ADA)
-    assert await file.look(0) == Look(3, b"own")
+    file = UserFileReader(str(own), ADA)
+    assert await file.read_at(0) == FilePiece(3, b"own")
     file.close()
-    nobodys = UserFile(str(own), -1)
-    with pytest.raises(LogError, match="not said whose"):
-        await nobodys.look(0)
+    nobodys = UserFileReader(str(own), -1)
+    with pytest.raises(LogError, match="was not given"):
+        await nobodys.read_at(0)

@@ -10,6 +10,7 @@ from tests.support.agent import AgentProcess
 
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import json_frame
+from warpdeck_agent.wire.opening import NOT_KEPT
 
 HELLO = json_frame({"t": "hello", "controller_id": "c", "version": 1})
 
@@ -88,4 +89,4 @@ def test_a_log_is_streamed_from_an_offset_to_the_jobs_end(agent: AgentProcess) -
 
 def test_a_log_of_a_job_that_nobody_knows_is_refused(agent: AgentProcess) -> None:
     agent.link.send(wire.OpenLog(stream=4, job_id=9, restarts=0))
-    assert "not kept any more" in agent.link.expect(wire.StreamEnd).error
+    assert agent.link.expect(wire.StreamEnd).code == NOT_KEPT

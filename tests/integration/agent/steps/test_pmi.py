@@ -111,7 +111,7 @@ def test_an_abort_of_pmi_2_ends_the_step(agent: AgentProcess) -> None:
     job = start(agent, LIBRARY, "abort", tasks=2)
     found = agent.link.expect(wire.StepReport, lambda said: said.abort is not None)
     assert found.abort is not None and (found.abort.rank, found.job_id) == (1, job)
-    assert found.message == "rank 1 has called MPI_Abort: so be it"
+    assert found.message == "rank 1 called MPI_Abort: so be it"
 
 
 def test_an_abort_ends_the_step_whatever_its_exit_code_is_said_to_be(agent: AgentProcess) -> None:
@@ -193,12 +193,12 @@ ask("cmd=finalize")
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("b'cmd=nonsense\\n'", "an unknown command 'nonsense'"),
-        ("b'nonsense\\n'", "is no NAME=VALUE"),
-        ("b'x' * 70000", "a message that does not end"),
-        ("b'cmd=init pmi_version=2\\n999999'", "a message without its length"),
-        ("b'cmd=init pmi_version=2\\n     x'", "a message without its length"),
-        ("b'cmd=get_appnum\\n' * 400000", "asks and does not listen"),
+        ("b'cmd=nonsense\\n'", "the command 'nonsense' is unknown"),
+        ("b'nonsense\\n'", "is not NAME=VALUE"),
+        ("b'x' * 70000", "a message is too long"),
+        ("b'cmd=init pmi_version=2\\n999999'", "a message has no valid length"),
+        ("b'cmd=init pmi_version=2\\n     x'", "a message has no valid length"),
+        ("b'cmd=get_appnum\\n' * 400000", "does not read the answers"),
     ],
 )
 def test_nonsense_ends_the_step_and_nothing_else(agent: AgentProcess, words: str, why: str) -> None:
@@ -220,7 +220,7 @@ def test_a_rank_that_ends_in_the_middle_is_told_and_one_that_never_began_is_not(
     job = start(agent, START + "raise SystemExit(4)")
     found = ended(agent, job)
     assert found.abort == wire.TaskEnded(rank=0, code=4)
-    assert "rank 0 has exited with code 4 without MPI_Finalize" in found.message
+    assert "rank 0 exited with code 4 before MPI_Finalize" in found.message
     assert ended(agent, start(agent, "raise SystemExit(5)")).abort is None
 
 
@@ -343,7 +343,7 @@ def test_ranks_whose_lines_nobody_kept_end_with_a_word(agent: AgentProcess) -> N
     os.kill(agent.supervisor(), signal.SIGKILL)
     agent.kill()
     (found,) = agent.start().steps
-    assert found.abort is not None and "lines to the agent (PMI) were lost" in found.message
+    assert found.abort is not None and "PMI connections of the ranks were lost" in found.message
 
 
 def rank_of(pid: int) -> bytes:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from warpdeck_agent.client import sbcast
-from warpdeck_agent.client.access import Refused
+from warpdeck_agent.client.access import CommandRefused
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "9", "SRUN_OUTPUT": "x", "WARPDECK_TOKEN": "t"}
 
@@ -63,14 +63,14 @@ def test_options_and_variables_say_the_same(source: Path) -> None:
         (["data", "b", "c"], JOB, "Need two file names, have 3 names"),
         (["data", "b"], {}, "Need a job id to run this command."),
         (["none", "b"], JOB, "Can't open `none`: No such file or directory"),
-        ([".", "b"], JOB, "`.` is no file"),
+        ([".", "b"], JOB, "`.` is not a regular file"),
         (["--nosuch", "data", "b"], JOB, "option --nosuch not recognized"),
     ],
 )
 def test_what_cannot_be_copied_is_said_in_one_sentence(
     source: Path, words: list[str], environ: dict[str, str], said: str
 ) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandRefused) as refused:
         sbcast.main(words, environ, Step())
     assert refused.value.message == said
 

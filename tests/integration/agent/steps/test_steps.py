@@ -224,7 +224,7 @@ def test_a_program_that_cannot_be_run_is_told_as_slurm_tells_it(
 
 def test_a_step_of_a_job_that_is_gone_is_refused(agent: AgentProcess) -> None:
     start(agent, 999, "true")
-    assert "does not run on this node" in ended(agent, 999).message
+    assert "no longer runs on this node" in ended(agent, 999).message
 
 
 def test_a_job_that_ends_takes_its_steps_along(agent: AgentProcess) -> None:

@@ -53,17 +53,17 @@ def session(tmp_path: Path) -> Running:
 def idle(session: Running) -> Idleness:
     """Return an Idleness that saw the session used only a long time ago."""
     made = Idleness(session, end_nothing)  # type: ignore[arg-type]
-    made.take([])
+    made.add_reading([])
     ago = time.time() - 2 * QUIET_S
     os.utime(session.active, (ago, ago))
-    seen = made._sessions[session.job.key]
+    seen = made._activities[session.job.key]
     seen.used_at = seen.cpu_at = ago
     return made
 
 
 def test_a_session_that_nothing_uses_is_idle_since_its_last_use(session: Running) -> None:
     looked = idle(session)
-    looked.take([])
+    looked.add_reading([])
     [found] = looked.sessions()
     assert found.job_id == 1 and 2 * QUIET_S <= time.time() - found.since_unix < 3 * QUIET_S
 
@@ -71,21 +71,21 @@ def test_a_session_that_nothing_uses_is_idle_since_its_last_use(session: Running
 def test_a_key_or_output_is_use(session: Running) -> None:
     looked = idle(session)
     os.utime(session.active)
-    looked.take([])
+    looked.add_reading([])
     assert looked.sessions() == []
 
 
 def test_a_touch_of_tomorrow_is_one_of_now(session: Running) -> None:
     looked = idle(session)
     os.utime(session.active, (time.time() + 86_400,) * 2)
-    looked.take([])
-    assert looked._sessions[session.job.key].used_at <= time.time()
+    looked.add_reading([])
+    assert looked._activities[session.job.key].used_at <= time.time()
 
 
 def test_what_computes_is_used(session: Running) -> None:
     looked = idle(session)
     session.job.usage.cpu = CpuTime(session.job.usage.cpu.total_s + CPU_EVERY_S)
-    looked.take([])
+    looked.add_reading([])
     assert looked.sessions() == []
 
 
@@ -97,7 +97,7 @@ def test_a_gpu_that_computes_for_it_is_use(
 ) -> None:
     looked = idle(session)
     process = GpuProcess(pid=1, mem_bytes=1, job_id=job_id)
-    looked.take([GpuSample(index=0, util_pct=util, processes=[process])])
+    looked.add_reading([GpuSample(index=0, util_pct=util, processes=[process])])
     assert (looked.sessions() == []) is used
 
 
@@ -105,5 +105,5 @@ def test_an_agent_that_begins_takes_a_session_as_used(session: Running) -> None:
     ago = time.time() - 10 * QUIET_S
     os.utime(session.active, (ago, ago))
     looked = Idleness(session, end_nothing)  # type: ignore[arg-type]
-    looked.take([])
+    looked.add_reading([])
     assert looked.sessions() == []

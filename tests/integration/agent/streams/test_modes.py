@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck_agent.client.modes import Modes
+from warpdeck_agent.client.modes import TerminalModes
 
 EDITOR = b"\x1b[?1049h\x1b[?1h\x1b=\x1b[?2004h\x1b[?25l\x1b[>1u\x1b[?1006;1000h"
 
 
-def shown(*pieces: bytes) -> Modes:
-    modes = Modes()
+def shown(*pieces: bytes) -> TerminalModes:
+    modes = TerminalModes()
     for piece in pieces:
         modes.feed(piece)
     return modes

@@ -247,7 +247,7 @@ def test_an_idle_session_is_warned_and_then_ended(agent: AgentProcess) -> None:
     said = agent.link.report(1, "exited")
     assert (said.cause, said.message) == (
         "idle",
-        "it was idle for 4 s, the limit of interactive sessions here",
+        "the session was idle for 4 s, the limit of interactive sessions on this cluster",
     )
 
 
@@ -348,7 +348,7 @@ def test_who_takes_nothing_holds_nobody_up_and_may_come_back(agent: AgentProcess
     eventually((folder / "over").exists, what="the command has gone on")
     agent.link.acknowledges = True
     agent.link.send(wire.StreamAck(stream=1, size=STREAM_WINDOW_BYTES))
-    assert agent.link.expect(wire.StreamEnd).error == FELL_BEHIND
+    assert agent.link.expect(wire.StreamEnd).code == FELL_BEHIND
     seen = len(agent.link.data[1])
     assert open_terminal(agent, 2, offset=seen).offset > seen
     agent.link.output(2, LAST)

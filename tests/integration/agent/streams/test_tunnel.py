@@ -75,7 +75,7 @@ def test_a_port_where_nothing_listens_is_told(agent: AgentProcess, job: int, lis
     port = listener.getsockname()[1]
     listener.close()
     open_tunnel(agent, port=port)
-    assert end_of(agent.link, 1).error == f"nothing listens on port {port} of the node's loopback"
+    assert end_of(agent.link, 1).error == f"nothing listens on port {port} of the node's loopback interface"
 
 
 def test_what_nobody_reads_stops_the_sender_at_the_window(
@@ -189,10 +189,10 @@ def test_no_tunnel_leads_to_a_job_that_does_not_run_here(agent: AgentProcess, jo
         if job_id == 2:
             agent.run(2, "true")
         open_tunnel(agent, stream, job_id=job_id, argv=["true"])
-        assert end_of(agent.link, stream).error == "the job does not run here"
+        assert end_of(agent.link, stream).error == "the job does not run on this node"
 
 
 def test_a_suspended_job_starts_no_process(agent: AgentProcess, job: int) -> None:
     agent.link.send(wire.Kill(job_id=1, restarts=0, cause=wire.SUSPENDED, signal=19))
     open_tunnel(agent, argv=["true"])
-    assert end_of(agent.link, 1).error == "the job is suspended"
+    assert end_of(agent.link, 1).error == "the job is suspended; resume it first"

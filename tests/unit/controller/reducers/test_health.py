@@ -29,7 +29,7 @@ A = NodeName("a")
 WELL = [wire.Check("disk", "ok"), wire.Check("mount", "ok"), wire.Check("gpu_lost", "ok", "4 GPUs")]
 FULL = wire.Check("disk", "fail", "/tmp is full: 3 MiB are free")
 LOST = wire.Check("gpu_lost", "fail", "the GPU has fallen off the bus", gpu=1, uuid="a-1")
-HOT = wire.Check("thermal", "fail", "throttled by heat for over 60 s", gpu=2, uuid="a-2")
+HOT = wire.Check("thermal", "fail", "throttled because of heat for over 60 s", gpu=2, uuid="a-2")
 
 
 class Ward(Core):
@@ -111,7 +111,7 @@ def test_several_causes_are_all_told_and_all_have_to_go() -> None:
 
 def test_what_fails_now_is_the_reason_of_a_drain_that_goes_on() -> None:
     core = Ward()
-    core.says(wire.Check("program", "fail", "/check was not done after 30 s"), *WELL)
+    core.says(wire.Check("program", "fail", "/check did not finish within 30 s"), *WELL)
     since = core.node.reason_at_unix
     core.now += 60
     core.says(wire.Check("program", "fail", "ib0 is down"), *WELL)

@@ -31,12 +31,12 @@ class ContainmentHandle:
     hides_gpus: bool = False
 
 
-def hold_name(job_id: int, restarts: int) -> str:
+def containment_name(job_id: int, restarts: int) -> str:
     """Return the name of a launch's cgroups and folders. It is unique among the launches of an agent."""
     return f"job-{job_id}.{restarts}"
 
 
-def hold_from(values: Dict[str, Any]) -> ContainmentHandle:
+def handle_from(values: Dict[str, Any]) -> ContainmentHandle:
     """Return the Hold that was stored as `values`."""
     return ContainmentHandle(
         groups=tuple(values.get("groups", ())),
@@ -47,16 +47,16 @@ def hold_from(values: Dict[str, Any]) -> ContainmentHandle:
     )
 
 
-def contain(pid: int, hold: ContainmentHandle) -> bool:
+def contain(pid: int, containment: ContainmentHandle) -> bool:
     """Put a process, and all processes that it will start, into the launch's containment.
 
     Returns False if no cgroup has accepted it.
     """
-    if hold.cpus:
-        os.sched_setaffinity(pid, hold.cpus)
-    if hold.processes:
-        _limit_processes(pid, hold.processes)
-    return groups.join(hold.groups, pid)
+    if containment.cpus:
+        os.sched_setaffinity(pid, containment.cpus)
+    if containment.processes:
+        _limit_processes(pid, containment.processes)
+    return groups.join(containment.groups, pid)
 
 
 def _limit_processes(pid: int, processes: int) -> None:
