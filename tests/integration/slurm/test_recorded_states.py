@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.slurm_parity.ours import OurSlurm
+from tests.slurm_parity.peer.our_slurm import OurSlurm
 from tests.support.waiting import eventually
 
 

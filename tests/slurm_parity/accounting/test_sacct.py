@@ -1,0 +1,399 @@
+"""sacct and sacctmgr beside a real slurmdbd with its database: the same ends of jobs, the same command lines, the same text.
+
+Not compared: moments, use that was measured, and what only one of both has (billing, a step for what the job runs outside steps).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+from tests.slurm_parity.peer.our_slurm import SITE as OUR_SITE
+from tests.slurm_parity.peer.pair import Pair, difference, side_by_side
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.slurm
+ACCOUNTS = "[accounts.root.users]\nroot = { default = true }\n[accounts.bio]\nparent = 'root'\n[qos.high]\npriority = 5\n"
+HERE = ("-w", "n1")
+"""A node that still tidies up after a job would send the next one elsewhere."""
+JOBS: tuple[tuple[tuple[str, ...], str, dict[str, object]], ...] = (
+    (("-J", "ok", *HERE), "true", {}),
+    (("-J", "fails", "-t", "10", *HERE), "exit 3", {"exit_code": 3}),
+    (("-J", "killed", "-c3", *HERE), "kill -9 $$", {"signal": 9}),
+    (("-J", "gpus", "--gres=gpu:2", "-c2", "--mem=500", *HERE), "true", {}),
+    (("-J", "wide", "-N2", "--ntasks-per-node=2", "-p", "debug"), "exit 1", {"exit_code": 1}),
+    (("-J", "spread", "--ntasks-per-node=2", "-N2", "--mem-per-cpu=200"), "true", {}),
+)
+"""Options, script, how it ends; one after the other, so that both place them alike."""
+CANCELLED, NEVER, REQUEUED, ARRAY = (len(JOBS) + number for number in (1, 2, 3, 4))
+AGAIN = re.compile(rf"{REQUEUED}[.| ]")
+FORM = (
+    "jobid,jobidraw,jobname,user,uid,group,account,partition,state,exitcode,derivedexitcode,alloccpus,ncpus,reqcpus,"
+    "allocnodes,nnodes,reqnodes,reqmem,reason,timelimit,timelimitraw,nodelist,ntasks,layout,qos,constraints,reservation,cluster"
+)
+
+
+FIELDS = [
+    "account",
+    "alloccpus",
+    "allocnodes",
+    "cputime",
+    "cputimeraw",
+    "elapsed",
+    "eligible",
+    "end",
+    "exitcode",
+    "gid",
+    "group",
+    "jobid",
+    "jobname",
+    "ncpus",
+    "nnodes",
+    "nodelist",
+    "partition",
+    "reqcpus",
+    "reqnodes",
+    "start",
+    "state",
+    "submit",
+    "suspended",
+    "timelimit",
+    "timelimitraw",
+    "uid",
+    "user",
+]
+
+
+class PastPair(Pair):
+    """Both, with the same past."""
+
+    def both_end(self, job: int, options: Sequence[str], script: str, **facts: object) -> None:
+        self.theirs.ok("sbatch", "-o", "/dev/null", *options, "--wrap", script)
+        self.ours.submit(*options, script=script)
+        self.ours.runs(job)
+        self.ours.ends(job, **facts)
+        self.their_state_is(job, "")
+
+    def their_state_is(self, job: int, *states: str) -> None:
+        """Until squeue shows the job in one of these states; "" is not any more."""
+        words = ["squeue", "-h", "-t", "all", "-j", str(job), "-o", "%t"]
+        over = {"", "CD", "F", "CA"}
+        wanted = over if states == ("",) else set(states)
+        eventually(lambda: set(self.theirs.run(words).out.split() or [""]) <= wanted, what=f"job {job}")
+
+    def same_rows(
+        self, line: str, *, with_requeued: bool = False, env: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """What both print. Which start of a requeued job is in a window Slurm tells now so, now so: only -D says them all."""
+        words = line.split(" ")
+        wanted, found = self.theirs.run(words, env=env), self.ours.run(words, env=env)
+        theirs, mine = (
+            [row for row in _plain(done.out) if with_requeued or not AGAIN.match(row)]
+            for done in (wanted, found)
+        )
+        assert sorted(mine) == sorted(theirs), line + "\n" + difference(theirs, mine)
+        assert (found.rc, found.err) == (wanted.rc, wanted.err)
+        return mine
+
+
+def _plain(out: str) -> list[str]:
+    """Without what the job ran outside its steps, which only we tell of, the price, and the cluster's name."""
+    lines = [line for line in out.splitlines() if not re.match(r"[\d_]+\.extern", line)]
+    text = "\n".join(lines)
+    return re.sub(r"billing=\d+,?", "", text).splitlines()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[PastPair]:
+    with side_by_side(PastPair, our_site=OUR_SITE + ACCOUNTS, accounting=True) as both:
+        theirs = both.theirs
+        theirs.ok("sacctmgr", "-i", "add", "qos", "high", "priority=5")
+        theirs.ok("sacctmgr", "-i", "add", "account", "bio")
+        for job, (options, script, facts) in enumerate(JOBS, 1):
+            both.both_end(job, options, script, **facts)
+        _others(both)
+        words = ["sacct", "-n", "-P", "-j", f"{ARRAY},{CANCELLED}", "-o", "state"]
+        eventually(lambda: _are_over(theirs.run(words).out), what="all is recorded")
+        again = ["sacct", "-n", "-X", "-P", "-j", str(REQUEUED), "-o", "state"]
+        eventually(lambda: theirs.run(again).out == "PENDING\n", what="the requeued job is recorded anew")
+        yield both
+
+
+def _are_over(states: str) -> bool:
+    """Of three tasks and a job, each with its batch step."""
+    found = states.split("\n")[:-1]
+    return len(found) == 8 and not {"RUNNING", "PENDING"} & set(found)
+
+
+def _others(both: PastPair) -> None:
+    """A job that is cancelled while it runs, one before it starts, one that starts twice, and an array."""
+    theirs, ours = both.theirs, both.ours
+    for options in (("-J", "cancelled", *HERE), ("-J", "never", "-H"), ("-J", "twice", "--requeue", *HERE)):
+        theirs.ok("sbatch", "-o", "/dev/null", *options, "--wrap", "sleep 1000")
+        ours.submit(*options)
+    ours.runs(CANCELLED, REQUEUED)
+    both.their_state_is(CANCELLED, "R")
+    both.their_state_is(REQUEUED, "R")
+    for end in (theirs.ok, lambda *words: ours.run(words)):
+        end("scancel", str(CANCELLED), str(NEVER))
+        end("scontrol", "hold", str(REQUEUED))
+        end("scontrol", "requeue", str(REQUEUED))
+    for job in (CANCELLED, REQUEUED):
+        ours.ends(job, signal=15)
+    both.their_state_is(REQUEUED, "PD")
+    theirs.ok(
+        "sbatch", "-o", "/dev/null", "-J", "array", "-a", "1-3", *HERE, "--wrap", "exit $SLURM_ARRAY_TASK_ID"
+    )
+    both.their_state_is(ARRAY, "")
+    ours.submit("-J", "array", "-a", "1-3", *HERE)
+    ours.runs(*range(ARRAY, ARRAY + 3))
+    served = ours.served
+    assert served is not None
+    for job in range(ARRAY, ARRAY + 3):
+        task = served.controller.state.jobs[job].array_task_id  # type: ignore[index]
+        ours.ends(job, exit_code=task)
+
+
+def test_every_field_of_jobs_and_their_batch_steps_is_sacct_s(pair: PastPair) -> None:
+    found = pair.same_rows(f"sacct -P -S now-1hours -o {FORM}")
+    assert len(found) > 2 * len(JOBS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sacct -X -P -S now-1hours -o jobid,alloctres,reqtres",
+        "sacct -X -S now-1hours -o jobid,jobname%20,state%-15,exitcode,nodelist%8",
+        "sacct -X -n -j 1,2,9999 -o jobid,state",
+        "sacct -X -n -j , -o jobid",
+        "sacct -X -n --jobs= -o jobid",
+        "sacct -X -n -j 1,foo -o jobid",
+        "sacct -n -j 1.x -o jobid",
+        "sacct -n -j 1_x -o jobid",
+        "sacct -X -n -u 4242 -o jobid",
+        "sacct -X -n -A , -o jobid",
+        "sacct -X -n -r , -o jobid",
+        "sacct -X -n -q nosuch -o jobid",
+        "sacct -X -n -q nosuch,normal -o jobid",
+        "sacct -l -X -n -j 1 -o jobid",
+        "sacct -B",
+        "sacct -X -I x -j 1 -o jobid",
+        "sacct -X -n -j 1 -q normal -o jobid",
+        "sacct -X -j 1,2 -o jobid,state%-12,jobid%3,user%0,jobname",
+        "sacct -X -n -P -p -j 1,2 -o jobid,state",
+        "sacct -X -n -p -P -j 1,2 -o jobid,state",
+        "sacct -n -j 2.batch -o jobid,state,exitcode",
+        "sacct -X -P -S now-1hours -s F,CA -o jobid,state",
+        "sacct -X -P -S now-1hours -s F,CA -E now+1hours -o jobid,state",
+        "sacct -X -P -S now-1hours -s timeout -o jobid",
+        "sacct -X -P -S now-1hours -r debug -o jobid",
+        "sacct -X -P -S now-1hours --name ok,wide -o jobid,jobname",
+        "sacct -X -P -S now-1hours -i 2 -o jobid",
+        "sacct -X -P -S now-1hours -N n2 -o jobid",
+        "sacct -p -X -j 1 -b",
+        "sacct -P -X -j 1 --delimiter=; -o jobid,state",
+        "sacct -X -P -S 2001-01-01 -E 2001-01-02",
+        "sacct -X -j 1 -o nosuch",
+        "sacct -X -j 1,3 -o job,jobn,timeli,nnod,allocc,reqm",
+        "sacct -X -j 1 -o jobid -o state",
+        "sacct -X -P -j 1 -j 3,2 -o jobid,state",
+        "sacct -X -P -S now-1hours -E now+1hours -s F -s CA -o jobid,state",
+        "sacct -X -P -S now-1hours -r debug -r nosuch -o jobid",
+        "sacct -X -P -S now-1hours --name ok --name wide -u root -u nobody -o jobid,jobname",
+        "sacct -P -j 1,4 -o jobid,flags,consumedenergy,alloctres",
+        "sacct -X -j 2.batch -o jobid",
+        "sacct -X -S now-1hours -k 10 -o jobid,timelimit",
+        "sacct -X -S now-1hours -k 10 -K 30 -o jobid,timelimit",
+        "sacct -X -S now-1hours -K 10 -o jobid",
+        "sacct -X -S now-1hours -k x",
+        "sacct -X -S now-1hours -g root -o jobid",
+        "sacct -X -S now-1hours --gid=nosuch",
+        "sacct -X -S now-1hours -i x",
+        "sacct -X -S now-1hours -M nosuch -o jobid",
+        "sacct -X -S now-1hours -W x -o jobid",
+        "sacct -X -S now-1hours --associations=99 -o jobid",
+        "sacct -L -X -j 1 -o jobid",
+        "sacct -X -j 4 --units=G -o jobid,reqmem",
+        "sacct -X -j 4 --units=X",
+        "sacct -X --whole-hetjob=yes -j 1 -o jobid",
+        "sacct -X -j x",
+        "sacct -X -s nosuch",
+        "sacct -e",
+        "sacct -X -n -j 3 -o jobid%,state%-,user%+5,jobname%x,exitcode%5x,nodelist%05,ncpus%-3",
+        "sacct -D -X -P -S now-1hours -E now -s RQ -o jobid,state",
+        "sacct -X -P -S now-1hours -E now -s RQ -o jobid,state",
+        "sacct -D -X -P -S now-1hours -E now -s RQ,F -o jobid,state",
+        "sacct -D -X -P -n -j 1,2 -o jobid,state",
+    ],
+)
+def test_sacct_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
+    pair.same_rows(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "squeue -M all -t R",
+        "squeue -M all -h -t R",
+        "squeue -M all -s",
+        "sinfo -M all",
+        "sinfo -M all -h -N",
+        "sinfo word -M all -s",
+        "sprio -M all -j 1",
+        "scancel -M all 999",
+        "squeue -M nosuch -h",
+        "sinfo -M nosuch",
+        "scancel -M nosuch 999",
+        "sshare -M nosuch",
+        "scontrol -M all show hostnames n[1-2]",
+        "scontrol -M all show job 999",
+    ],
+)
+def test_the_one_cluster_can_be_named_wherever_clusters_can(pair: PastPair, line: str) -> None:
+    """Slurm finds clusters in its database: without one it refuses the option."""
+    pair.same_rows(line)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "SACCT_FEDERATION=1",
+        "SACCT_LOCAL=1",
+        "SLURM_BITSTR_LEN=5",
+        "SLURM_TIME_FORMAT=%Y",
+        "SLURM_CLUSTERS=nosuch",
+    ],
+)
+def test_variables_mean_what_they_mean_to_slurms_sacct(pair: PastPair, setting: str) -> None:
+    """All that its man page has, but SLURM_CONF and SLURM_DEBUG_FLAGS; and one that it does not read."""
+    name, _, value = setting.partition("=")
+    fields = "jobid,submit,state" if value == "%Y" else "jobid,cluster"
+    pair.same_rows(f"sacct -n -P -X -j 1,2,{ARRAY} -o {fields}", env={name: value})
+
+
+@pytest.mark.parametrize("width", ["1", "2", "-1", "7", "-12"])
+@pytest.mark.parametrize("options", ["-X", "--parsable"])
+def test_every_field_is_cut_to_its_width_as_slurm_s(pair: PastPair, width: str, options: str) -> None:
+    """Numbers not at all, moments without a sign that there is more, the rest with one. Of each, how long its text is."""
+    wanted, found = (
+        {
+            field: [_shape(line) for line in cluster.run(words).out.splitlines()]
+            for field in FIELDS
+            for words in (["sacct", "-n", "-j", "2", "-X", options, "-o", f"{field}%{width}"],)
+        }
+        for cluster in (pair.theirs, pair.ours)
+    )
+    assert {name: (wanted[name], found[name]) for name in FIELDS if wanted[name] != found[name]} == {}
+
+
+def _shape(line: str) -> tuple[int, bool]:
+    return len(line), line.rstrip().endswith("+")
+
+
+def test_each_start_of_a_requeued_job_has_a_line(pair: PastPair) -> None:
+    line = f"sacct -D -X -P -n -j {REQUEUED} -o jobid,jobname,state,exitcode,nodelist,alloccpus"
+    assert pair.same_rows(line, with_requeued=True) == [
+        f"{REQUEUED}|twice|REQUEUED|0:0|n1|1",
+        f"{REQUEUED}|twice|PENDING|0:0|None assigned|1",
+    ]
+
+
+@pytest.mark.parametrize("job", [1, 3, 4, CANCELLED])
+def test_the_json_of_a_job_is_in_the_shape_of_data_parser(pair: PastPair, job: int) -> None:
+    """The same keys and types, and the same values but for moments, use, priorities and names of places."""
+    words = ["sacct", "--json", "-j", str(job)]
+    [theirs] = json.loads(pair.theirs.ok(*words))["jobs"]
+    [mine] = json.loads(pair.ours.run(words).out)["jobs"]
+    mine["steps"] = [step for step in mine["steps"] if step["step"]["id"] != "extern"]
+    wanted, found = dict(_leaves(theirs)), dict(_leaves(mine))
+    assert found.keys() == wanted.keys()
+    told = {path: (wanted[path], found[path]) for path in wanted if wanted[path] != found[path]}
+    assert told == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sreport user top start=2001-01-01 end=2001-01-02",
+        "sreport -P user TopUsage start=2001-01-01 end=2001-01-02 topcount=3",
+        "sreport -t hourper user top start=2001-01-01 end=2001-01-02",
+        "sreport -T cpu,mem user top start=2001-01-01 end=2001-01-02",
+        "sreport cluster accountutil start=2001-01-01 end=2001-01-02",
+        "sreport -p -t secper cluster UserUtilizationByAccount start=2001-01-01 end=2001-01-02",
+        "sreport job sizesbyaccount start=2001-01-01 end=2001-01-02",
+        "sreport -n job sizesbyaccount start=2001-01-01 end=2001-01-02",
+        "sreport -t hours job sizes start=2001-01-01 end=2001-01-02 printjobcount",
+        "sreport foo bar",
+        "sreport cluster",
+        "sreport cluster foo",
+        "sreport job foo",
+    ],
+)
+def test_sreport_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
+    pair.same_rows(line)
+
+
+def test_sreport_sums_what_jobs_held(pair: PastPair) -> None:
+    """How long each ran differs from run to run; that all of it is somewhere does not."""
+    words = ["sreport", "-nP", "-t", "seconds", "cluster", "Utilization", "start=now-1hours", "end=now"]
+    [row] = pair.ours.run(words).out.splitlines()
+    allocated, idle, reported = (int(row.split("|")[at]) for at in (1, 4, 6))
+    assert allocated + idle == reported == 3600 * 4 * 16
+    header = pair.ours.run(words[:1] + words[2:]).out.splitlines()
+    theirs = pair.theirs.run(words[:1] + words[2:]).out.splitlines()
+    assert header[2:6] == theirs[2:6]
+
+
+def test_seff_tells_how_well_a_job_has_used_what_it_held(pair: PastPair) -> None:
+    told = pair.ours.run(["seff", "5"]).out.splitlines()
+    assert told[:3] == ["Job ID: 5", "Cluster: warpdeck", "User/Group: root/root"]
+    assert told[3:6] == ["State: FAILED (exit code 1)", "Nodes: 2", "Cores per node: 2"]
+    assert [line.partition(":")[0] for line in told[6:]] == [
+        "CPU Utilized",
+        "CPU Efficiency",
+        "Job Wall-clock time",
+        "Memory Utilized",
+        "Memory Efficiency",
+    ]
+    assert told[-1].endswith("of 400.00 MB")
+    assert f"Array Job ID: {ARRAY}_2" in pair.ours.run(["seff", f"{ARRAY}_2"]).out
+    assert "State: FAILED (exit code 137)" in pair.ours.run(["seff", "3"]).out
+    waits = pair.ours.run(["seff", str(REQUEUED)]).out
+    assert waits.endswith("Efficiency not available for jobs in the PENDING state.\n")
+    missing = pair.ours.run(["seff", "999"])
+    assert (missing.rc, missing.err) == (2, "Job not found.\n")
+    assert pair.ours.run(["seff"]).rc == 1
+
+
+UNLIKE = re.compile(
+    r"\.(time|tres|flags|priority|working_directory|cluster|statistics)\b|association\.cluster"
+)
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    if UNLIKE.search(path):
+        return
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{path}.{name}")
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{at}]")
+    else:
+        yield path, value
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sacctmgr -P show account format=account",
+        "sacctmgr -P show user",
+        "sacctmgr -P -n show assoc where account=bio format=account,user,share",
+        "sacctmgr -n show qos format=name,priority",
+        "sacctmgr show nosuch",
+    ],
+)
+def test_sacctmgr_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
+    pair.same_rows(line)

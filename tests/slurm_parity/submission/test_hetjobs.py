@@ -1,0 +1,107 @@
+"""Heterogeneous jobs beside a real Slurm: the same command lines, the same text. All are held: a real one starts them when its
+backfill comes round, half a minute later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.slurm_parity.peer.pair import JOB_FACTS, Pair, side_by_side
+from tests.slurm_parity.peer.real_slurm import GRES, SITE
+
+pytestmark = pytest.mark.slurm
+JOBS = (
+    ("-H", "-J", "aa", "-n1", "--mem=100", ":", "-J", "bb", "-n2", "--mem=200"),
+    (
+        "-n1",
+        "-t",
+        "7",
+        "-J",
+        "lasts",
+        "-p",
+        "debug",
+        "--comment",
+        "all",
+        ":",
+        "-N2",
+        "-n4",
+        ":",
+        "-H",
+        "-t9",
+        "-Jlast",
+    ),
+    ("-H", "-J", "plain"),
+)
+FORMATS = (
+    ["-o", "%i %A %F %K %j %T %r %D %C %l %P %k"],
+    ["-O", "jobid,jobarrayid,hetjobid,hetjoboffset,hetjobidset,name,state,batchflag,command:60,stdout:60"],
+    [],
+)
+
+
+class JobPair(Pair):
+    """Both, with the same jobs."""
+
+    apart = JOB_FACTS
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with side_by_side(JobPair, their_site=SITE, gres=GRES) as both:
+        for job in JOBS:
+            both.same("sbatch", *job, "--wrap", "sleep 1000")
+        yield both
+
+
+@pytest.mark.parametrize("which", [[], ["-j1"], ["-j2"], ["-j1+1"], ["-j3"], ["-j5,6"], ["-j6+0"]])
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_queue_is_shown_alike(pair: Pair, which: list[str], form: list[str]) -> None:
+    pair.same("squeue", "-S", "i", *which, *form)
+
+
+@pytest.mark.parametrize("job", ["1", "2", "1+1", "1+0", "3", "5", "1+5", "6+0", "6+1", "6"])
+def test_a_component_is_shown_alike(pair: Pair, job: str) -> None:
+    pair.same("scontrol", "show", "job", job)
+    pair.same("scontrol", "-o", "show", "job", job)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "scancel 2",
+        "scancel 1+1",
+        "scancel 1+7",
+        "scancel 6+1",
+        "scancel --name=bb",
+        "scontrol requeue 2",
+        "scontrol requeue 1",
+        "scontrol suspend 1",
+        "scontrol suspend 2",
+        "scontrol show job 2",
+        "sbatch -n1 : -n1 --bogus --wrap true",
+    ],
+)  # fmt: skip
+def test_the_same_is_said(pair: Pair, line: str) -> None:
+    pair.same(*line.split())
+
+
+@pytest.mark.parametrize(
+    "line", ["-a1-3 -n1 : -n2", "-n1 : -a1-3 -n2", "-n1 -p zz : -n1", "-n1 : -n1 -p zz", "-n1 : -nx"]
+)
+def test_what_one_component_is_refused_for_all_are(pair: Pair, line: str) -> None:
+    words = ["sbatch", *line.split(), "--wrap", "true"]
+    wanted, found = pair.theirs.run(words), pair.ours.run(words)
+    assert (found.rc, found.out) == (wanted.rc, wanted.out)
+    assert found.err.splitlines()[: len(wanted.err.splitlines())] == wanted.err.splitlines()
+
+
+def test_hold_and_release_are_for_one_or_for_all_and_the_leader_cancels_all(pair: Pair) -> None:
+    """Last: it changes the jobs."""
+    states = ["squeue", "-S", "i", "-ho", "%i %T", "-tall", "-j1,3"]
+    pair.same("scontrol", "release", "2")
+    pair.same("squeue", "-S", "i", "-ho", "%i %T %r", "-j1")
+    pair.same("scontrol", "hold", "2")
+    pair.same("scancel", "--name=aa")
+    pair.same(*states)
+    pair.same("scancel", "3")
+    pair.same(*states)

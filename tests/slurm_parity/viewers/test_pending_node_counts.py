@@ -1,0 +1,67 @@
+"""How many nodes of a job that waits are told, beside a real Slurm: squeue's %D, scontrol's NumNodes, the JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from tests.slurm_parity.peer.our_slurm import OurSlurm
+from tests.slurm_parity.peer.pair import Pair, side_by_side
+from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.slurm
+ASKED = (
+    "-n17", "-n33", "-n17 -N2", "-N1-2 -n3", "-N2-4 -n4", "-N2-4 -n20", "-n3 -c7", "--ntasks-per-node=3 -n7",
+    "-n5 --ntasks-per-node=2",
+    "-n20 --mem-per-cpu=4G", "-n3 --mem-per-cpu=30G", "-n2 --gres=gpu:1", "--gpus=9", "--gpus=4", "--gpus=5 -N1-3",
+    "--gpus-per-task=1 -n6", "-n17 --exclusive", "-N1", "-N2-2", "-N1-3", "-N1-4 -n2", "-N1-3 -p debug", "-n17 -N1-4", "-N1-9",
+    "-N1-4 -n5 --ntasks-per-node=2", "-n17 --mem=100", "-n17 -c2", "--array=0-3 -n17", "--array=0-3 -N1-3", "-w n1,n2",
+    "-n17 -w n1,n2,n3", "-n4 -N1-3 --gpus-per-node=1", "-N3", "-n5 -N4", "-c8 -n5", "-p debug,gpu -n17",
+)  # fmt: skip
+HELD = ("-n17", "-w n1,n2", "-N3", "-N1-2", "--gpus=9", "--ntasks-per-node=3 -n7",
+        "-n7 --ntasks-per-node=4", "-n3 --mem-per-cpu=30G", "-N2-3 -n40",
+        "-c8 -n5", "-N2 -n20", "-n17 -w n1,n2,n3")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with side_by_side(Pair) as both:
+        for cluster in (both.theirs, both.ours):
+            cluster.run(["sbatch", "-o/dev/null", "-N4", "--exclusive", "--wrap", "sleep 1000"])
+        both.ours.runs(1)
+        eventually(lambda: both.theirs.ok("squeue", "-h", "-o", "%t") == "R\n", what="theirs are all taken")
+        yield both
+
+
+def told(cluster: RealSlurm | OurSlurm, asked: str) -> list[object]:
+    """What is told of a job that waits, which is gone again afterwards; or that it is refused."""
+    done = cluster.run(["sbatch", "--parsable", "-o/dev/null", *asked.split(), "--wrap", "true"])
+    if done.rc:
+        return [done.err.splitlines()[0]]
+    job = done.out.strip()
+    [listed] = set(
+        cluster.run(["squeue", "-h", "-j", job, "-O", "numnodes:6,maxnodes:6,numcpus:6"]).out.splitlines()
+    )
+    shown = re.findall(
+        r"NumNodes=\S+ NumCPUs=\S+ NumTasks=\S+", cluster.run(["scontrol", "show", "job", job]).out
+    )
+    jobs = [
+        each
+        for each in json.loads(cluster.run(["squeue", "--json"]).out)["jobs"]
+        if each["job_id"] == int(job)
+    ]
+    cluster.run(["scancel", job])
+    return [listed, shown, [(each["node_count"], each["max_nodes"], each["tasks"]) for each in jobs]]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_as_many_nodes_as_it_would_get_are_told(pair: Pair, asked: str) -> None:
+    assert told(pair.ours, asked) == told(pair.theirs, asked)
+
+
+@pytest.mark.parametrize("asked", HELD)
+def test_of_a_held_job_as_many_as_its_cpus_need_are_told(pair: Pair, asked: str) -> None:
+    assert told(pair.ours, f"-H {asked}") == told(pair.theirs, f"-H {asked}")

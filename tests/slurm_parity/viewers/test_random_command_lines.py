@@ -1,0 +1,164 @@
+"""Random command lines of the commands that read, beside a real Slurm with its database: one site, in the same state in both.
+
+Compared are the exit code, the lines of the answer (Slurm's order of equal lines is that of its lists) and whether there is a
+complaint. `peer/random_command_lines` has what may be asked; what such lines have shown stands in FOUND, to be asked each time.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shlex
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.slurm_parity.peer.busy_site import Crowd, crowded
+from tests.slurm_parity.peer.random_account_lines import reported_line, shown_line
+from tests.slurm_parity.peer.random_command_lines import GRAMMARS, random_line
+
+pytestmark = pytest.mark.slurm
+LINES = 40
+"""Of a command and a seed."""
+ABOUT_ACCOUNTS = 25
+FOUND = (
+    "squeue -h -j 9x -o %i", "squeue -h -j '9 15' -o %i", "squeue -h -j 9. -o %i", "squeue -h -j 11_x -o %i", "squeue -j 1e3",
+    "squeue -t foo -t R", "squeue -u 12345 -h", "squeue -h -A ,", "squeue -M ''", "squeue -S y,#", "squeue -h -S y,#",
+    "squeue -h -t all -S i -o '%i %R'", "SQUEUE_NAMES= squeue", "SQUEUE_FORMAT=%i squeue -h --start -j 15",
+    "SQUEUE_FORMAT=%i squeue -h -s -S i", "SLURM_BITSTR_LEN=5 squeue -h -j 11 -t PD -o %i", "SLURM_TIME_FORMAT=x squeue -h -o %i",
+    "sinfo", "sinfo -N", "sinfo -s", "sinfo -R", "sinfo -h -R -o '%u %U'", "sinfo -t res", "sinfo -t compl", "sinfo -t failing",
+    "sinfo -t blocked", "sinfo -t noresp", "sinfo -t idle", "sinfo -M ''", "SLURM_TIME_FORMAT=x sinfo -d", "sinfo -t error",
+    "sacct -j 14", "sacct -s R -o jobid", "sacct -i 1- -j 1", "sacct -i 1k -j 1", "sacct -s SI", "sacct -s foo -s R",
+    "sacct -n -X -j 15,17,21 -S now-1hour -o jobid,state", "sacct -X -I 1-3 -o jobid", "squeue --use root -h -o %i",
+    "sprio -o %U -j 9", "sacct --units=", "sacct --units=MM -j 1", "sacct -k 0", "squeue -R ''", "sprio -w -j 999",
+    "SPRIO_FORMAT=%i sprio -l", "sacct -l -o jobid", "sacct -B", "sacct -X -b -o jobname -j 1", "sacct -j 9x -o jobid",
+    "sacct -j 9.", "sacct -j 9_x", "sacct --name= -o jobid", "sacct -u 12345", "sacct -g 99999", "sacct --whole-hetjob=x",
+    "sprio -l -o %i", "sprio -j +18", "sprio -j 1x", "sprio -j 11_1", "sprio -u 12345", "sprio --sibling --local", "sstat -j 9",
+    "sstat -j 15", "sstat -j 999", "sstat -j 9.9", "sstat -j 9.x", "sstat -j 9_x", "sstat -i -j 15 -o maxrss",
+    "sstat -o maxrss%0,jobid%.5 -j 15", "sstat -j x -j 9",
+    "sacctmgr ad account x", "sacctmgr sh account", "sacctmgr li user", "sacctmgr clear x", "sacctmgr m user",
+    "sacctmgr show qos organization=sci", "sacctmgr show cluster adminlevel=admin", "sacctmgr show account defaultaccount=ml",
+    "sacctmgr show federation priority=100", "sacctmgr show resource adminlevel=admin", "sacctmgr show wckey priority=100",
+    "sacctmgr show event id=99", "sacctmgr show event withcoor", "sacctmgr show txn wopi", "sacctmgr -P show trans adminlevel=x",
+    "sacctmgr show cluster=nosuch", "sacctmgr -n show qos wolimits", "sacctmgr show problem defaultaccount=ml",
+    "sacctmgr show reservation adminlevel=none", "sacctmgr -P show assoc type=x", "sacctmgr show tres account=ml",
+    "sacctmgr -nP show qos name=high description=high", "sacctmgr -nP show user root accounts=nosuch adminlevel=admin foo=1",
+    "sacctmgr show event nodes=n4", "sacctmgr show event states=nosuch", "sacctmgr show event user=nosuch",
+    "sacctmgr show event node format=nodename,event,eventraw,stateraw,state,reason,user", "sacctmgr show txn action=add",
+    "sacctmgr show user withcoor", "sacctmgr show account withcoord -P", "sacctmgr show assoc withcoor", "sacctmgr show assoc ml",
+    "sacctmgr -nP show user format=user,account,share,id,grpjobs,maxwall", "sacctmgr show qos f=name,maxt",
+    "sacctmgr show qos format=share,name,id,maxjobs", "sacctmgr show wckey id=x", "sacctmgr show wckey f=name,id",
+    "sacctmgr -i show user account=bio", "sacctmgr -i show account parent=sci", "sacctmgr show assoc a=ml",
+    "sacctmgr show assoc qos=nosuch", "sacctmgr show assoc users= format=account", "sacctmgr show assoc withsub account=sci f=account",
+    "sacctmgr show assoc onlydefaults f=account,user", "sacctmgr show tres gpu", "sacctmgr show tres type=gres/gpu",
+    "sacctmgr show qos id=x", "sacctmgr show qos preemptmode=x", "sacctmgr show user format=user format=admin",
+    "sacctmgr show user f=u,u", "sacctmgr show user adminlevel=x", "sacctmgr show reservation f=name,cluster,tres,unused",
+    "sacctmgr show reservation", "sacctmgr show cluster wo f=cluster", "sacctmgr show resource withclusters", "sacctmgr quit",
+    "sreport cluster us", "sreport c utilization", "sreport user acc",
+    "sreport cluster UserUtilizationByWCKey start=2020-01-01 end=2020-02-01",
+    "sreport -T cpu,mem cluster WCKeyUtilizationByUser start=2020-01-01 end=2020-02-01",
+    "sreport -t hourper job SizesByAccountAndWckey start=2020-01-01 end=2020-02-01",
+    "sreport job SizesByWckey start=2020-01-01 end=2020-02-01", "sreport -t hourper res util start=2020-01-01 end=2020-02-01",
+    "sreport -P reservation util start=2020-01-01 end=2020-02-01", "sreport job sizes start=x end=x",
+    "sreport -t percent res util start=2020-01-01 end=2020-02-01", "sreport -t x cluster acc start=2020-01-01 end=2020-02-01",
+    "sreport cluster acc start=2020-02-01 end=2020-01-01", "sreport -t percent job sizesbywckey start=2020-01-01 end=2020-02-01",
+    "sreport user top foo=1", "sreport user top topcount=x start=2020-01-01 end=2020-02-01", "sreport user top group nosuch",
+    "sreport cluster acc tree start=2020-01-01 end=2020-02-01", "sreport cluster acc format=cl,ac,lo,us,foo",
+    "sreport -t hourper job sizes start=2020-01-01 end=2020-02-01", "sreport -T gres/gpu job sizes start=2020-01-01 end=2020-02-01",
+    "sreport -T cpu,mem job sizes", "sreport job sizes format=account printjobcount -t secper", "sreport job sizes foo",
+    "sreport -T foo cluster util", "sreport -T '' user top", "sreport res util foo=1", "sreport cluster util cluster=nosuch",
+    "sreport -M nosuch cluster util", "sreport cluster util foo", "sreport exit", "sreport parsable", "sreport --nosuch",
+    "sreport -t", "sreport version", "sreport user top start=2020-01-01 end=2020-02-01 format=log,us,e,t",
+    "scontrol show p", "scontrol show pa nosuch", "scontrol show partition=",
+    "scontrol show part ''", "scontrol show res ''", "scontrol show daemons x", "scontrol show s=x",
+    "squeue -h -n RUNS,nosuch -o %i", "SQUEUE_NAMES=Held squeue -h -o %i", "sacct -n -X --name=RUNS,Ok -o jobid", "squeue -h -n ru",
+    "scontrol show r nosuch", "scontrol show assoc ''", "scontrol show daemons ''", "scontrol show node ''", "scontrol -d show job 9",
+    "scontrol show job 11_50", "scontrol show job 9.0", "scontrol takeover x", "scontrol hide x",
+    "scontrol update jobid=15 numnodes=3-1", "scontrol update jobid=15 numnodes=0", "scontrol update jobid=15 partition=",
+    "scontrol update jobname=nosuch nice=4", "scontrol update jobid=23_x nice=4", "scontrol update jobid=18 taskspernode=x",
+    "scancel -b 999", "scancel -b 1", "scancel -b 4",
+)  # fmt: skip
+"""A variable may stand in front."""
+SENTENCES = (
+    ("root", "scontrol show assoc ''"), ("root", "scontrol show daemons ''"), ("root", "scontrol show job 9.0"),
+    ("root", "scontrol takeover x"), ("root", "scontrol update jobid=15 numnodes=3-1"),
+    ("root", "scontrol update jobid=15 numnodes=0"), ("root", "scontrol update jobid=15 partition="),
+    ("root", "scontrol update jobname=nosuch nice=4"), ("root", "scontrol update jobid=23_x nice=4"),
+    ("nobody", "scontrol update partitionname=gpu state=down"), ("nobody", "scontrol create partitionname=x nodes=n1"),
+    ("nobody", "scontrol create reservationname=z starttime=now duration=5 users=root nodes=n3"),
+    ("nobody", "scontrol update reservationname=tune duration=10"), ("nobody", "scontrol delete reservationname=tune"),
+    ("nobody", "scontrol delete reservationname=nosuch"), ("nobody", "scontrol hold 15"),
+    ("root", "scontrol update jobid=18 contiguous=maybe"), ("root", "scontrol update jobid=9 contiguous=yes"),
+    ("nobody", "scontrol update jobid=18 contiguous=yes"),
+    ("nobody", "scontrol suspend 9"),
+)  # fmt: skip
+"""Who orders what, and is told to the letter what Slurm tells of it: nothing is changed by any."""
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Crowd]:
+    with crowded() as both:
+        yield both
+
+
+@pytest.mark.parametrize("line", FOUND)
+def test_what_random_lines_have_shown_stays_mended(pair: Crowd, line: str) -> None:
+    words = shlex.split(line)
+    env = {} if "=" not in words[0] else dict([words.pop(0).split("=")])
+    assert pair.differs(words, env) == ""
+
+
+@pytest.mark.parametrize("command", sorted(GRAMMARS))
+@pytest.mark.parametrize("seed", range(2))
+def test_any_line_of_a_command_that_reads_is_answered_as_slurm_answers_it(
+    pair: Crowd, command: str, seed: int
+) -> None:
+    rng = random.Random(f"{command} {seed}")
+    lines = [random_line(command, rng) for _ in range(LINES)]
+    differences = [pair.differs(words, env) for words, env in lines]
+    assert not any(differences), "\n\n".join(filter(None, differences))
+
+
+@pytest.mark.parametrize("made", [shown_line, reported_line])
+@pytest.mark.parametrize("seed", range(1))
+def test_any_line_about_accounts_and_their_use_is_answered_as_slurm_answers_it(
+    pair: Crowd, made: Callable[[random.Random], list[str]], seed: int
+) -> None:
+    rng = random.Random(f"accounts {seed}")
+    differences = [pair.differs(made(rng), {}) for _ in range(ABOUT_ACCOUNTS)]
+    assert not any(differences), "\n\n".join(filter(None, differences))
+
+
+def test_the_account_that_a_user_has_by_default_is_told(pair: Crowd) -> None:
+    for cluster in (pair.theirs, pair.ours):
+        assert re.search(
+            r"UserName=root\S* DefAccount=ml ", cluster.run(["scontrol", "show", "assoc_mgr"]).out
+        )
+
+
+def test_nodes_that_are_not_there_are_told_in_their_turn(pair: Crowd) -> None:
+    told = [
+        re.findall(r"^(?:NodeName=\S+|Node .*| *Partitions=.*)", done.out, re.M)
+        for done in (
+            cluster.run(["scontrol", "show", "node", "n1,n9,n3"]) for cluster in (pair.theirs, pair.ours)
+        )
+    ]
+    assert told[1] == told[0] and len(told[0]) == 5
+
+
+def test_an_option_that_asks_for_help_is_heard_before_a_wrong_one_behind_it(pair: Crowd) -> None:
+    for cluster in (pair.theirs, pair.ours):
+        done = cluster.run(["scontrol", "-hide", "show", "job", "9"])
+        assert (done.rc, done.err, "JobId" in done.out) == (0, "", False)
+
+
+def test_a_waiting_job_may_ask_for_nodes_beside_each_other_later(pair: Crowd) -> None:
+    shown = []
+    for word in ("yes", "no"):
+        pair.same("scontrol", "update", "jobid=19", f"contiguous={word}")
+        shown.append(" Contiguous=1 " in pair.same("scontrol", "show", "job", "19"))
+    assert shown == [True, False]
+
+
+@pytest.mark.parametrize(("user", "line"), SENTENCES)
+def test_an_order_that_changes_nothing_is_refused_in_slurms_words(pair: Crowd, user: str, line: str) -> None:
+    pair.same(*shlex.split(line), user=user)

@@ -1,0 +1,455 @@
+"""squeue and sinfo beside a real Slurm: the same site, the same jobs, the same command lines, the same text.
+
+What cannot be the same is made so before it is compared: times of day, the seconds that jobs ran, priorities.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+import pytest
+from tests.slurm_parity.peer.pair import TIME, Pair, side_by_side
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.slurm
+FIRST = (
+    ("-H", "-J", "held"),
+    ("-J", "runs", "-n2", "--gres=gpu:2", "-t", "2:00:00", "--comment", "a comment"),
+    ("-J", "both", "-N2", "-n4", "-p", "debug", "--mem=2G", "-t", "10"),
+    ("-J", "array", "--array=1-20%2", "-n1"),
+)
+"""They start at once, but for the first; the array takes the numbers 4 to 6."""
+THEN = (
+    ("-J", "follows", "-d", "afterok:2"),
+    ("-J", "wide", "-N4", "--exclusive", "--gres=gpu:h100:4"),
+    ("-J", "later", "--begin=now+2hours", "-t", "1-0"),
+    ("-H", "-J", "asks", "-w", "n3", "-x", "n4", "--nice=50", "-c3", "--mem-per-cpu=300", "--no-requeue"),
+    ("-H", "-J", "tasks", "--gpus-per-task=1", "-n4", "-p", "gpu,debug"),
+    ("-H", "-J", "a-name-that-is-long", "--gpus=3", "-t", "5-12:30:00", "--array=1,3,5-9:2"),
+)  # fmt: skip
+
+
+MOMENTS = {**TIME, r"^\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}$": "DATE"}
+
+
+class JobPair(Pair):
+    """Both, with the same jobs."""
+
+    apart = MOMENTS
+
+    def submit(self, jobs: Sequence[Sequence[str]]) -> None:
+        for job in jobs:
+            self.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
+            self.ours.submit(*job)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with side_by_side(JobPair) as pair:
+        theirs, ours = pair.theirs, pair.ours
+        pair.submit(FIRST)
+        eventually(
+            lambda: theirs.ok("squeue", "-h", "-tR", "-o", "%t").split() == ["R"] * 4, what="theirs run"
+        )
+        ours.runs(2, 3, 5, 6)
+        pair.submit(THEN)
+        for job, reason in ((4, "JobArrayTaskLimit"), (7, "Dependency"), (8, "Resources"), (9, "BeginTime")):
+            words = ("squeue", "-h", "-t", "PD", "-j", str(job), "-o", "%r")
+            eventually(lambda words=words, reason=reason: theirs.ok(*words) == f"{reason}\n", what=reason)
+            eventually(lambda words=words, reason=reason: ours.run(words).out == f"{reason}\n", what=reason)
+        yield pair
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "squeue -S i -o %i|%P|%j|%u|%t|%D|%R",
+        "squeue -S i -o %.18i_%.9P_%.8j_%.8u_%.2t_%.6D_%R",
+        "squeue -S i -o [%A][%F][%K][%a][%b][%B][%c][%C][%d][%f][%g][%G][%h][%H][%I][%J]",
+        "squeue -S i -o [%k][%l][%m][%n][%N][%o][%O][%P][%r][%s][%T][%u][%U][%v][%w][%W][%x][%X][%y][%z][%Z]",
+        "squeue -S i -o %V%E --noconvert",
+        "squeue -S i -o %m --noconvert",
+        "squeue -h -S i -o %-10i%5%%j%!%..5i%2Tx",
+        "squeue -h -S -i -o %i",
+        "squeue -h -S j,-i -o %i%j",
+        "squeue -h -S P,-C,i -o %i",
+        "squeue -h -S ? -o %i",
+        "squeue -h -S q,i -o %i",
+        "squeue -h --start -t PD -j 1,7 -S i -O jobid",
+        "squeue -h -S # -o %i",
+        "squeue -s -h -S zz,-i -o %i",
+        "squeue -S i -O jobid:5,name:.3,name:.10X,name:0_,JOBID:|,,state",
+        "squeue -h -S i -O jobid,gres:30,tres-per-node:30",
+        "squeue -h -S i -O nope,jobid:7,nosuch",
+        "squeue -h -j 4 -r -S i -o %i",
+        "squeue -h -j 4_1,4_5 -S i -o %i%t",
+        "squeue -h -t PD -S i -o %i",
+        "squeue -h -t running,cg -S i -o %i",
+        "squeue -t foo",
+        "squeue -h -p debug -S i -o %i",
+        "squeue -p nosuch",
+        "squeue -h -n array,held -S i -o %i",
+        "squeue -h -w n[1-2] -S i -o %i",
+        "squeue -w n9 -o %i",
+        "squeue -h -u nosuch",
+        "squeue -u nosuch",
+        "squeue -h -u nosuch,0 -S i -o %i",
+        "squeue -h --me -S i -o %i",
+        "squeue -h --users=root -S i -o %i",
+        "squeue -h --accounts=none -o %i",
+        "squeue -j 999",
+        "squeue -j 999,2 -h -o %i",
+        "squeue -j abc",
+        "squeue -h -o %i --jobs=",
+        "squeue -h -o %i -j ,",
+        "squeue -h -S i -o %i -j",
+        "squeue -h -o %i -j1 -j2",
+        "squeue -h -o %i -j 1 -j2",
+        "squeue -h -o %i -j -h 1",
+        "squeue -s -h -o %i --steps=",
+        "squeue -h -u 4242 -o %i",
+        "squeue -h -u 4242,0 -S i -o %i",
+        "squeue -o %i -O jobid",
+        "squeue -l -o %i",
+        "squeue -i 0",
+        "squeue -V",
+        "squeue -s -S i -o %i|%j|%P|%u|%N|%A|%U|%l",
+        "squeue -s -S i -o %a%i",
+        "squeue -s2",
+        "squeue -h -S i -L none -o %i",
+        "squeue -h -A none -o %i",
+        "squeue --clusters=nosuch -h",
+        "squeue -h -P -S i -o %i%P",
+        "squeue -h -P -S i -r -o %i%P",
+        "squeue -h -t R -S e,i -o %i",
+        "squeue -h -S N,i -t R -o %i%N",
+        "squeue -h -t R -S i -o %.1l|%1l|%.1N|%1N|%.1R|%1R|%.1t",
+        "squeue -t R -S i -o %.1l|%.1N|%1N|%.1R|%1R|%.1Y|%.1n|%.1x",
+        "squeue -h -t PD -S i -o %.4R|%4R|%.1Y|%2Y|%5k|%6k|%.5k",
+        "squeue -h -S i -O resizetime:.1,schednodes:1_,nodelist:.1|,comment:3|,timelimit:.2",
+        "squeue -S i -O jobid,cpuspertask,packjobid,packjobidset,packjoboffset,shared",
+        "squeue -O jobid:4,nosuch:9|,name -S i",
+        "squeue -s -S i -O jobid,stepid,arrayjobid,arraytaskid,cpufreq,cpus-per-tres,gres,resvports,network,stepstate",
+        "squeue -s -S i -O tres-bind,tres-freq,tres-per-job,tres-per-node,tres-per-step,tres-per-task,name:3|,mem-per-tres",
+        "squeue -s -h -n runs -S i -o %i",
+        "squeue -l -t PD -S i",
+        "squeue -lh -t PD -S i",
+        "squeue -h --me -u nobody",
+        "squeue -h -u nobody --me -S i -o %i",
+        "squeue -h --nodes n3 -S i",
+        "squeue -h --n -S i",
+        "squeue -h -j 2.0 -o %i",
+        "squeue -h -j 2.batch,3+0 -S i -o %i",
+        "squeue -h -j 0",
+        "squeue -h -j 4_99",
+        "squeue -h -t , -S i -o %i",
+        "squeue -t all,PD",
+    ],
+)  # fmt: skip
+def test_squeue_prints_what_slurms_prints(pair, line):
+    if "clusters" in line:
+        found = pair.ours.run(line.split(" "))
+        wanted = pair.theirs.run(line.split(" "))
+        assert (found.rc, found.err.splitlines()[-1]) == (
+            wanted.rc,
+            wanted.err.splitlines()[-1],
+        )  # no database there
+        return
+    if "-V" in line:
+        assert (
+            pair.ours.run(["squeue", "-V"]).out.split()[1] == pair.theirs.run(["squeue", "-V"]).out.split()[1]
+        )
+        return
+    pair.same(*line.split(" "))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sinfo",
+        "sinfo -l",
+        "sinfo -N",
+        "sinfo -Nl",
+        "sinfo -Ne",
+        "sinfo -s",
+        "sinfo -R",
+        "sinfo -Rl",
+        "sinfo -T",
+        "sinfo -d",
+        "sinfo -r",
+        "sinfo -h -o %a|%b|%B|%c|%d|%D|%E|%f|%F|%A|%g|%G|%h|%H|%I|%l|%L|%m|%M|%N",
+        "sinfo -h -o %p|%P|%r|%R|%s|%S|%t|%T|%u|%U|%V|%w|%X|%Y|%Z|%z",
+        "sinfo -o %P%C%t",
+        "sinfo -h -N -t mix -o %N",
+        "sinfo -h -t drain -o %P%N",
+        "sinfo -h -t drain -o %a%N",
+        "sinfo -h -t drain -o %D",
+        "sinfo -o %.3N|%3N|%.3D|%.1l",
+        "sinfo -o %20P|%.5a|%5D|%.3D|x",
+        "sinfo -h -o %D%t",
+        "sinfo -o %l",
+        "sinfo -o %A%F",
+        "sinfo -o %j%P",
+        "sinfo -O partition,nodes:5,gresused,statecomplete:30,comment,extra,cluster",
+        "sinfo -O nope",
+        "sinfo -h -S P,-N -o %P%N",
+        "sinfo -h -S P -o %3P|%4P|%.2P|%6b|%3b|%.3b",
+        "sinfo -lh",
+        "sinfo -h -t all",
+        "sinfo -h -p nosuch,debug",
+        "sinfo -h -n n9,n1 -p debug",
+        "sinfo -h -S -t -o %P%t%D",
+        "sinfo -h -S -N -N",
+        "sinfo -t idle",
+        "sinfo -t mix,alloc",
+        "sinfo -t drain",
+        "sinfo -t drained,down",
+        "sinfo -t foo",
+        "sinfo -t idle&drain",
+        "sinfo -n n1",
+        "sinfo -n n[1-2],n4",
+        "sinfo -n nosuch",
+        "sinfo -p debug",
+        "sinfo -p nosuch",
+        "sinfo -h -p debug -N -o %N%P",
+        "sinfo -l -o %P",
+        "sinfo -l -O partition",
+        "sinfo -a -p debug",
+        "sinfo -i 0",
+        "sinfo word",
+    ],
+)
+def test_sinfo_prints_what_slurms_prints(pair, line):
+    """Slurm's sinfo gathers each partition in a thread of its own: what it does not sort by comes in any order."""
+    by_partition = re.search(r" -S|N| %D%t", line) is None
+    pair.same(*line.split(" "), in_order=by_partition)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sprio -w",
+        "sprio -w -n",
+        "sprio -w -l",
+        "sprio -h -w",
+        "sprio -w -o %i%Y%A%J",
+        "sprio -o %.5i|%-5i|%10u|%r|%N|%S",
+        "sprio -o %i%z%u",
+        "sprio -h -o %i,%r",
+        "sprio -j 4",
+        "sprio -j 999",
+        "sprio -j abc",
+        "sprio -h -j , -o %i",
+        "sprio -h --jobs= -o %i",
+        "sprio -h -S zz,i -o %i",
+        "sprio -h -u nobody -S zz -o %i",
+        "sprio -l -o %i",
+        "sprio -h -u 4242",
+        "sprio -h -u root -o %i%u",
+        "sprio -u nobody",
+        "sprio -u nosuch",
+        "sprio -p debug",
+        "sshare",
+        "sshare -l",
+        "sshare -m",
+        "sshare -n",
+        "sshare -P",
+        "sshare -p",
+        "sshare -U",
+        "sshare -o account,user%-5,rawshares%20",
+        "sshare -o nope",
+        "sshare --helpformat",
+        "sshare -u 4242,root",
+        "sstat -n -j 2 -o jobid",
+        "sstat -n -j 2.7,1,2 -o jobid",
+        "sstat -n -j 999 -o jobid",
+        "sstat -n -j 2.x",
+        "sstat -n -j 2_x",
+        "sstat -j 2,foo",
+        "sstat foo",
+        "sstat -j ,",
+    ],
+)
+def test_sprio_and_sshare_print_what_slurms_print(pair, line):
+    pair.same(*line.split(" "))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "squeue --nosuch",
+        "squeue -o",
+        "squeue --sta pd",
+        "squeue -L",
+        "sinfo --nosuch",
+        "sinfo -n",
+        "sprio -x",
+        "sprio -o",
+    ]
+    + ["sshare -x", "sshare word", "sdiag -x", "sacctmgr --json show user"],
+)
+def test_command_lines_that_cannot_be_read_get_slurms_words(pair, line):
+    pair.same(*line.split(" "))
+
+
+@pytest.mark.parametrize(
+    "line", ["squeue word", "squeue -j 1 -j 2", "squeue -s -j 2 3", "sprio 1", "sprio -j 1 2 -w"]
+)
+def test_a_word_that_is_no_option_is_refused_with_the_usage(pair, line):
+    """Which is in words of our own, in the same place."""
+    found, wanted = pair.ours.run(line.split(" ")), pair.theirs.run(line.split(" "))
+    assert (found.rc, found.err, found.out[:12]) == (wanted.rc, wanted.err, wanted.out[:12])
+
+
+@pytest.mark.parametrize(
+    "line", ["strigger --get", "strigger", "strigger --get --clear", "strigger --nosuch"]
+)
+def test_there_are_no_triggers(pair, line):
+    pair.same(*line.split(" "))
+
+
+def test_a_trigger_is_refused_with_what_does_the_same(pair):
+    said = pair.ours.run(["strigger", "--set", "--fini", "--jobid=1", "--program=/bin/true"])
+    assert said.rc == 1
+    assert "--set is not supported" in said.err and "--dependency" in said.err
+
+
+def test_sdiag_has_slurms_lines(pair):
+    def labels(text: str) -> list[str]:
+        before_calls = text.partition("Remote Procedure Call")[0]
+        return [
+            re.sub(r"[\d:]+( \w+)? *$|: .*|(output at|since).*", "", line)
+            for line in before_calls.splitlines()
+        ]
+
+    theirs, ours = pair.theirs.run(["sdiag"]), pair.ours.run(["sdiag"])
+    rest = iter(labels(ours.out))  # theirs leaves out what it has no figures for yet
+    assert [label for label in labels(theirs.out) if label not in rest] == []
+    assert ours.out.splitlines()[-2:] == theirs.out.splitlines()[-2:]
+
+
+def test_shapes_of_json_are_slurms(pair):
+    """Names and kinds of values of a job that runs, one that waits, and a node."""
+    for command, things, number in (("squeue", "jobs", 1), ("squeue", "jobs", 0), ("sinfo", "nodes", 0)):
+        theirs = json.loads(pair.theirs.ok(command, "--json"))
+        ours = json.loads(pair.ours.run([command, "--json"]).out)
+        assert ours["meta"] == theirs["meta"]
+        wanted, found = theirs[things][number], ours[things][number]
+        assert found.keys() - wanted.keys() == set()
+        assert wanted.keys() - found.keys() <= {"job_resources"}
+        for name, value in wanted.items():
+            if value is not None and found.get(name) is not None:
+                assert isinstance(found[name], type(value)), name
+        assert found.get("cpus_per_task") is wanted.get("cpus_per_task") is None, (
+            "never told: no number is read"
+        )
+
+
+def test_nodes_as_json_have_slurms_values(pair):
+    """How many GPUs there are it counts in tres only where they are accounted for, as we always do."""
+
+    def told(text: str) -> list[list[str | None]]:
+        same = ("name", "architecture", "cpus", "alloc_cpus", "real_memory", "gres", "tres", "tres_used")
+        nodes = json.loads(text)["nodes"]
+        return sorted([node[name] for name in same] for node in nodes)
+
+    words = ("sinfo", "--json")
+    assert told(re.sub(r",gres/gpu=\d+", "", pair.ours.run(words).out)) == told(pair.theirs.ok(*words))
+    assert '"tres": "cpu=16,mem=64G,billing=16,gres/gpu=4"' in pair.ours.run(words).out
+
+
+def test_yaml_is_read_back_as_the_json(pair):
+    """Its tags are YAML's own, so that any reader knows them; the keys are the same, in the same order."""
+    text = pair.ours.run(["squeue", "--yaml", "-j", "2"]).out
+    job = json.loads(pair.ours.run(["squeue", "--json", "-j", "2"]).out)["jobs"][0]
+    theirs = pair.theirs.ok("squeue", "--yaml").splitlines()
+    assert text.splitlines()[:14] == theirs[:14]
+    keys = re.findall(r"^  !!str (\w+):", text, re.M)
+    assert [key for key in keys if key in job] == list(job)
+
+
+@pytest.mark.parametrize(
+    ("env", "line"),
+    [
+        ({"SQUEUE_FORMAT": "%A|%j", "SQUEUE_SORT": "-i"}, "squeue"),
+        ({"SQUEUE_FORMAT2": "jobid:9"}, "squeue -h -S i"),
+        ({"SQUEUE_STATES": "R"}, "squeue -h -S i -o %i"),
+        ({"SQUEUE_STATES": "R"}, "squeue -h -S i -o %i -t PD"),
+        ({"SQUEUE_USERS": "nobody"}, "squeue"),
+        ({"SQUEUE_PARTITION": "debug"}, "squeue -h -o %i"),
+        ({"SQUEUE_NAMES": "held"}, "squeue -h -o %i"),
+        ({"SQUEUE_FORMAT": "%i|%j", "SQUEUE_FORMAT2": "jobid,name"}, "squeue -S i"),
+        ({"SQUEUE_PRIORITY": "1"}, "squeue -h -S i -o %i%P"),
+        ({"SQUEUE_ALL": "1"}, "squeue -h -S i -o %i"),
+        ({"SQUEUE_ACCOUNT": "x"}, "squeue -h -o %i"),
+        ({"SQUEUE_QOS": "x"}, "squeue -h -o %i"),
+        ({"SQUEUE_LICENSES": "x"}, "squeue -h -o %i"),
+        ({"SINFO_ALL": "1"}, "sinfo -h -o %P"),
+        ({"SQUEUE_ARRAY": "1"}, "squeue -h -j 12 -S i -o %i"),
+        ({"SLURM_BITSTR_LEN": "5"}, "squeue -h -j 12 -o %i"),
+        ({"SLURM_TIME_FORMAT": "xx"}, "squeue -h -j 1 -o %i%V"),
+        ({"SLURM_TIME_FORMAT": "%Y"}, "squeue -h -j 1 -o %i%V"),
+        ({"SINFO_FORMAT": "%P|%D"}, "sinfo"),
+        ({"SINFO_FORMAT": "%P|%D"}, "sinfo -s"),
+        ({"SINFO_PARTITION": "debug"}, "sinfo -h"),
+        ({"SINFO_SORT": "-P"}, "sinfo -h -o %P"),
+        ({"SPRIO_FORMAT": "%i|%r"}, "sprio -h"),
+    ],
+)
+def test_variables_stand_for_options_as_in_slurm(pair, env, line):
+    pair.same(*line.split(" "), env=env)
+
+
+def test_drained_nodes_are_told_as_slurm_tells_them(pair):
+    """An idle and a busy one; after it they are as they were."""
+    for name in ("n1", "n4"):
+        pair.theirs.ok(
+            "scontrol", "update", f"nodename={name}", "state=drain", "reason=bad disk, and more words"
+        )
+        with pair.ours.connect() as client:
+            client.call("node_drain", name=name, reason="bad disk, and more words")
+    for line in (
+        "sinfo",
+        "sinfo -l",
+        "sinfo -s",
+        "sinfo -h -R -o %20E|%E|%t|%T|%N",
+        "sinfo -h -o %P%F%t%N",
+        "sinfo -t drain",
+        "sinfo -t drained",
+        "sinfo -t draining",
+        "sinfo -t idle",
+        "sinfo -h -t drain,idle -o %P%D%t",
+        "sinfo -O partition,statecomplete,statelong,reason:30",
+    ):
+        pair.same(*line.split(" "), in_order=" -R" not in line)
+    for name in ("n1", "n4"):
+        pair.theirs.ok("scontrol", "update", f"nodename={name}", "state=resume")
+        with pair.ours.connect() as client:
+            client.call("node_resume", name=name)
+
+
+def test_a_step_that_a_running_job_has_not_is_told_as_slurm_tells_it(pair):
+    """Twice, and by the job alone."""
+    pair.same("scancel", "2.7")
+
+
+def test_jobs_that_have_ended_are_told_as_slurm_tells_them(pair):
+    pair.theirs.ok("scancel", "2")
+    with pair.ours.connect() as client:
+        client.call("cancel", jobs=["2"])
+    pair.ours.ends(2, signal=15)
+    eventually(
+        lambda: pair.theirs.ok("squeue", "-h", "-j2", "-tCA", "-o", "%t") == "CA\n", what="theirs has ended"
+    )
+    eventually(
+        lambda: pair.ours.run(["squeue", "-h", "-j2", "-tCA", "-o", "%t"]).out == "CA\n", what="ours has"
+    )
+    for line in (
+        "squeue -j 2",
+        "squeue -h -t CA -o %i|%t|%T|%r|%R|%N|%C|%D",
+        "squeue -h -t CA -O jobid,exit_code",
+        "squeue -h -t all -j 2 -o %i%T",
+    ):
+        pair.same(*line.split(" "))
