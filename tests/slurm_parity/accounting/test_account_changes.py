@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pprint import pformat
 
 import pytest
-from tests.slurm_parity.peer.pair import Pair, difference, side_by_side
-from tests.slurm_parity.peer.random_account_lines import made_line
-from tests.slurm_parity.peer.real_slurm import Done
+from tests.slurm_parity.peer.pair import Pair, diff_text, side_by_side
+from tests.slurm_parity.peer.random_account_lines import changing_line
+from tests.slurm_parity.peer.real_slurm import CommandResult
 
 from warpdeck.config import load
 
@@ -99,19 +99,19 @@ class SitePair(Pair):
 
     def differ(self, line: str, *, data: str = "", options: tuple[str, ...] = ("-i",)) -> list[object]:
         """What they say and what we, where that is not the same."""
-        words = ["sacctmgr", *options, *line.split()]
-        theirs, ours = (_plain(cluster.run(words, data=data)) for cluster in (self.theirs, self.ours))
+        argv = ["sacctmgr", *options, *line.split()]
+        theirs, ours = (_plain(cluster.run(argv, data=data)) for cluster in (self.slurm, self.warpdeck))
         return [line, theirs, ours] if ours != theirs else []
 
 
-def _plain(done: Done) -> tuple[int, str, str]:
+def _plain(done: CommandResult) -> tuple[int, str, str]:
     return done.rc, ROOTS.sub("", done.out), done.err
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[SitePair]:
     with side_by_side(SitePair, accounting=True, accounts=("add account first",)) as both:
-        both.ours.run(["sacctmgr", "-i", "add", "account", "first"])
+        both.warpdeck.run(["sacctmgr", "-i", "add", "account", "first"])
         yield both
 
 
@@ -134,9 +134,9 @@ def test_accounts_users_and_qos_are_made_changed_and_deleted_alike(pair: SitePai
     ],
 )
 def test_what_we_do_not_have_is_refused_by_its_name(pair: SitePair, line: str, why: str) -> None:
-    done = pair.ours.run(["sacctmgr", "-i", *line.split()])
+    done = pair.warpdeck.run(["sacctmgr", "-i", *line.split()])
     assert done.rc == 1 and why in done.out + done.err
-    assert "kim" not in pair.ours.run(["sacctmgr", "-n", "show", "assoc"]).out
+    assert "kim" not in pair.warpdeck.run(["sacctmgr", "-n", "show", "assoc"]).out
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_what_we_do_not_have_is_refused_by_its_name(pair: SitePair, line: str, w
              "delete account first"]
 )  # fmt: skip
 def test_who_is_no_admin_changes_nothing(pair: SitePair, line: str) -> None:
-    words = ["sacctmgr", "-i", *line.split()]
-    theirs, ours = (cluster.run(words, user="nobody") for cluster in (pair.theirs, pair.ours))
+    argv = ["sacctmgr", "-i", *line.split()]
+    theirs, ours = (cluster.run(argv, user="nobody") for cluster in (pair.slurm, pair.warpdeck))
     assert (ours.rc, ours.err) == (theirs.rc, theirs.err)
 
 
@@ -154,24 +154,24 @@ def test_any_changes_end_alike_and_leave_the_same_accounts(pair: SitePair, seed:
     rng = random.Random(f"changes {seed}")
     told = []
     for line in EMPTIED:
-        for cluster in (pair.theirs, pair.ours):
+        for cluster in (pair.slurm, pair.warpdeck):
             cluster.run(["sacctmgr", "-i", *line.split()])
-    for words in [made_line(rng) for _ in range(CHANGES)]:
-        theirs, ours = (cluster.run(words) for cluster in (pair.theirs, pair.ours))
+    for argv in [changing_line(rng) for _ in range(CHANGES)]:
+        theirs, ours = (cluster.run(argv) for cluster in (pair.slurm, pair.warpdeck))
         if ours.rc != theirs.rc:
-            told.append([" ".join(words), theirs, ours])
+            told.append([" ".join(argv), theirs, ours])
     for line in LEFT:
         theirs, ours = (
             sorted(ROOTS.sub("", cluster.run(["sacctmgr", "-nP", *line.split()]).out).splitlines())
-            for cluster in (pair.theirs, pair.ours)
+            for cluster in (pair.slurm, pair.warpdeck)
         )
         if ours != theirs:
-            told.append([line, difference(theirs, ours)])
+            told.append([line, diff_text(theirs, ours)])
     assert not told, pformat(told, width=130)
 
 
 def test_what_has_jobs_or_is_named_elsewhere_stays(pair: SitePair) -> None:
-    ours = pair.ours
+    ours = pair.warpdeck
     for line in ("add account busy", "add user root account=busy"):
         assert ours.run(["sacctmgr", "-i", *line.split()]).rc == 0
     job = ours.submit("-H", "-A", "busy")

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 from tests.slurm_parity.peer.account_site import ACCOUNTS, ROOTS, TABLES
-from tests.slurm_parity.peer.our_slurm import SITE, OurSlurm
 from tests.slurm_parity.peer.pair import Pair, side_by_side
-from tests.slurm_parity.peer.real_slurm import UP_S, Done, RealSlurm
+from tests.slurm_parity.peer.real_slurm import UP_S, CommandResult, RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import SITE, WarpdeckCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
-OUR_SITE = f"""{SITE}
+WARPDECK_SITE = f"""{SITE}
 {TABLES}"""
 JOBS = (
     ("-J", "first", "-N4", "--exclusive", "-A", "ml"),
@@ -37,28 +37,28 @@ class SitePair(Pair):
             environ[match[1]] = match[2]
             line = line[match.end() :]
         user = environ.pop("AS", "root")
-        words = [word.replace("~", " ") for word in line.split(" ")]
-        self.same(*words, env=environ, user=user, data=data)
+        argv = [word.replace("~", " ") for word in line.split(" ")]
+        self.assert_same(*argv, env=environ, user=user, data=data)
 
-    def plain(self, done: Done) -> list[str]:
+    def comparable_lines(self, done: CommandResult) -> list[str]:
         """Without the user of Slurm's account root."""
-        return [line for line in super().plain(done) if not ROOTS.match(line)]
+        return [line for line in super().comparable_lines(done) if not ROOTS.match(line)]
 
 
-def _comes(cluster: RealSlurm | OurSlurm, words: tuple[str, ...], wanted: str) -> None:
-    eventually(lambda: cluster.run(words).out == wanted, timeout_s=UP_S, what=" ".join(words))
+def _comes(cluster: RealSlurm | WarpdeckCluster, argv: tuple[str, ...], wanted: str) -> None:
+    eventually(lambda: cluster.run(argv).out == wanted, timeout_s=UP_S, what=" ".join(argv))
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[SitePair]:
-    with side_by_side(SitePair, our_site=OUR_SITE, accounting=True, accounts=ACCOUNTS) as both:
+    with side_by_side(SitePair, warpdeck_site=WARPDECK_SITE, accounting=True, accounts=ACCOUNTS) as both:
         for job in JOBS:
-            both.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
-            both.ours.submit(*job)
+            both.slurm.ok("sbatch", *job, "--wrap", "sleep 1000")
+            both.warpdeck.submit(*job)
             if job is JOBS[0]:
-                _comes(both.theirs, ("squeue", "-h", "-o", "%t"), "R\n")
-                both.ours.runs(1)
-        for cluster in (both.theirs, both.ours):
+                _comes(both.slurm, ("squeue", "-h", "-o", "%t"), "R\n")
+                both.warpdeck.wait_until_running(1)
+        for cluster in (both.slurm, both.warpdeck):
             _comes(cluster, ("sprio", "-h", "-o", "%i"), "2\n3\n")
         yield both
 
@@ -167,11 +167,11 @@ def test_lines_at_the_prompt_are_commands(pair: SitePair, lines: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "argv",
     [
         "", "1", "4.0", "1.7", "--layout 1.7", "abc", "abc.0", "1.x", "1.0 3.0", "--input-filter=x 1.0", "--error-filter=-1 1.0",
         "--output-filter=x 1.0", "1.", ".0", "--usage", "1+0.7", "99.0", "--nosuch 1.0",
     ],
 )  # fmt: skip
-def test_steps_that_nobody_can_attach_to_are_told_as_slurm_tells_them(pair: SitePair, words: str) -> None:
-    pair.same_line(f"sattach {words}".strip())
+def test_steps_that_nobody_can_attach_to_are_told_as_slurm_tells_them(pair: SitePair, argv: str) -> None:
+    pair.same_line(f"sattach {argv}".strip())

@@ -36,8 +36,8 @@ def site() -> Iterator[Home]:
 
 @pytest.mark.parametrize("script", ENDS)
 def test_an_end_is_told_as_slurm_tells_it(site: Home, slurm: RealSlurm, script: str) -> None:
-    words = ["sbatch", "--wait", "--parsable", "-n1", "-t5", "-o", "/dev/null", "--wrap", script]
-    real, own = slurm.run(words), site.slurm(*words)
+    argv = ["sbatch", "--wait", "--parsable", "-n1", "-t5", "-o", "/dev/null", "--wrap", script]
+    real, own = slurm.run(argv), site.slurm(*argv)
     assert own.returncode == real.rc, own.stderr
 
     def say(*asked: str) -> str:

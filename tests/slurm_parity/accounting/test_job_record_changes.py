@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import SITE, OurSlurm
 from tests.slurm_parity.peer.pair import Pair, side_by_side
 from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import SITE, WarpdeckCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -34,12 +34,12 @@ JOB = "where jobid=1"
 SAID = (
     *(f"{JOB} set derivedexitcode={value}" for value in (
         "5", "0", "300", "256", "-1", "3:0", "2:", "7x", "127", "129", "x", "", "4 derivedexitcode=x comment=t")),
-    *(f"{JOB} set {words}" for words in (
+    *(f"{JOB} set {argv}" for argv in (
         "comment=c", "comment=two~words", "admincomment=a", "systemcomment=s~s comment=c admincomment=a", "comment+=more",
         "comment='it's~\"q\"'", "comment=it's~\"q\"", "comment=", "Comment", "derivedes=4",
         "derivedexitc=8 commen=v system=u", "commen=v", "newcomment=n",
         "wckey=k", "exitcode=8", "admincommen=q", "systemcommen=q", "jobid=3", "COMMENT=x where user=root", "")),
-    *(f"where {words} set comment=z" for words in (
+    *(f"where {argv} set comment=z" for argv in (
         "jobid=1,2", "jobid=2.batch", "job=1", "j=1", "jobs=1", "user=root", "u=root", "users=nobody", "user=nosuch", "account=lab",
         "a=none", "cluster=warpdeck", "c=warpdeck", "cluster=zz", "clusters=warpdeck",
         "start=now-1hour", "start=2020-01-01 end=2020-02-01",
@@ -60,24 +60,24 @@ class RecordPair(Pair):
 
     def same_after(self, line: str, *, user: str = "root") -> None:
         """What both say to a line (~ is a blank in a word), and what both tell of the records then."""
-        words = [word.replace("~", " ") for word in line.split()]
-        for cluster in (self.theirs, self.ours):
+        argv = [word.replace("~", " ") for word in line.split()]
+        for cluster in (self.slurm, self.warpdeck):
             assert cluster.run(EMPTY.split()).rc == 0
-        self.same(*words, user=user)
-        self.same(*TOLD)
+        self.assert_same(*argv, user=user)
+        self.assert_same(*TOLD)
 
 
 def _ends(both: RecordPair, job: int, user: str, script: str, code: int) -> None:
     """A job of both that is over."""
-    words = ["sbatch", "-D", "/tmp", "-o", "/dev/null", "-A", "lab", "--no-requeue", "--wrap", script]
-    for cluster in (both.theirs, both.ours):
-        done = cluster.run(words, user=user)
+    argv = ["sbatch", "-D", "/tmp", "-o", "/dev/null", "-A", "lab", "--no-requeue", "--wrap", script]
+    for cluster in (both.slurm, both.warpdeck):
+        done = cluster.run(argv, user=user)
         assert done.rc == 0, done
-    both.ours.runs(job)
-    both.ours.ends(job, exit_code=code)
+    both.warpdeck.wait_until_running(job)
+    both.warpdeck.report_job_end(job, exit_code=code)
     over = ["sacct", "-a", "-X", "-n", "-P", "-j", str(job), "-o", "state"]
     eventually(
-        lambda: both.theirs.run(over).out.strip() in ("COMPLETED", "FAILED"), what=f"their job {job} is over"
+        lambda: both.slurm.run(over).out.strip() in ("COMPLETED", "FAILED"), what=f"their job {job} is over"
     )
 
 
@@ -85,39 +85,37 @@ def _ends(both: RecordPair, job: int, user: str, script: str, code: int) -> None
 def pair() -> Iterator[RecordPair]:
     lines = ["add account lab", "add user root,nobody account=lab"]
     ours = f"{SITE}\n[accounts.lab.users.root]\n[accounts.lab.users.nobody]\n"
-    with side_by_side(RecordPair, our_site=ours, accounting=True, accounts=lines) as both:
+    with side_by_side(RecordPair, warpdeck_site=ours, accounting=True, accounts=lines) as both:
         for job, (user, script, code) in enumerate(JOBS, 1):
             _ends(both, job, user, script, code)
-        both.theirs.ok(
-            "sbatch", "-o", "/dev/null", "-A", "lab", "--comment", "queued", "--wrap", "sleep 1000"
-        )
-        both.ours.submit("-A", "lab", "--comment", "queued", script="sleep 1000")
-        both.ours.runs(5)
+        both.slurm.ok("sbatch", "-o", "/dev/null", "-A", "lab", "--comment", "queued", "--wrap", "sleep 1000")
+        both.warpdeck.submit("-A", "lab", "--comment", "queued", script="sleep 1000")
+        both.warpdeck.wait_until_running(5)
         state = ["sacct", "-X", "-n", "-P", "-j", "5", "-o", "state"]
-        eventually(lambda: both.theirs.ok(*state) == "RUNNING\n", what="their job 5 runs")
+        eventually(lambda: both.slurm.ok(*state) == "RUNNING\n", what="their job 5 runs")
         yield both
 
 
-@pytest.mark.parametrize("words", SAID)
-def test_records_are_modified_alike(pair: RecordPair, words: str) -> None:
-    pair.same_after(f"sacctmgr -i modify job {words}")
+@pytest.mark.parametrize("argv", SAID)
+def test_records_are_modified_alike(pair: RecordPair, argv: str) -> None:
+    pair.same_after(f"sacctmgr -i modify job {argv}")
 
 
-@pytest.mark.parametrize("words", OF_NOBODY)
-def test_who_is_no_admin_modifies_what_slurm_lets_him(pair: RecordPair, words: str) -> None:
-    pair.same_after(f"sacctmgr -i modify job {words}", user="nobody")
+@pytest.mark.parametrize("argv", OF_NOBODY)
+def test_who_is_no_admin_modifies_what_slurm_lets_him(pair: RecordPair, argv: str) -> None:
+    pair.same_after(f"sacctmgr -i modify job {argv}", user="nobody")
 
 
 @pytest.mark.parametrize("answer", ["y\n", "n\n"])
 def test_it_is_asked_for_first(pair: RecordPair, answer: str) -> None:
-    for cluster in (pair.theirs, pair.ours):
+    for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(EMPTY.split()).rc == 0
-    pair.same("sacctmgr", "modify", "job", "where", "jobid=1", "set", "comment=asked", data=answer)
-    pair.same(*TOLD)
+    pair.assert_same("sacctmgr", "modify", "job", "where", "jobid=1", "set", "comment=asked", data=answer)
+    pair.assert_same(*TOLD)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "argv",
     [
         "add job jobid=1",
         "delete job jobid=1",
@@ -126,35 +124,35 @@ def test_it_is_asked_for_first(pair: RecordPair, answer: str) -> None:
         "-i modify jo where jobid=1 set comment=x",
     ],
 )
-def test_there_is_no_other_verb(pair: RecordPair, words: str) -> None:
-    pair.same_after(f"sacctmgr {words}")
+def test_there_is_no_other_verb(pair: RecordPair, argv: str) -> None:
+    pair.same_after(f"sacctmgr {argv}")
 
 
 def test_the_queue_has_its_own_comment(pair: RecordPair) -> None:
-    pair.same(*["sacctmgr", "-i", "modify", "job", "where", "jobid=5", "set", "comment=recorded"])
-    assert pair.same(*["squeue", "-h", "-j", "5", "-o", "%k"]) == "queued\n"
-    pair.same(*TOLD)
+    pair.assert_same(*["sacctmgr", "-i", "modify", "job", "where", "jobid=5", "set", "comment=recorded"])
+    assert pair.assert_same(*["squeue", "-h", "-j", "5", "-o", "%k"]) == "queued\n"
+    pair.assert_same(*TOLD)
 
 
 def test_the_json_of_a_record_says_it_too(pair: RecordPair) -> None:
     line = (
         "sacctmgr -i modify job where jobid=1 set comment=c admincomment=a systemcomment=s derivedexitcode=5"
     )
-    for cluster in (pair.theirs, pair.ours):
+    for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(line.split()).rc == 0
-    theirs, ours = (_said(cluster) for cluster in (pair.theirs, pair.ours))
+    theirs, ours = (_said(cluster) for cluster in (pair.slurm, pair.warpdeck))
     assert ours == theirs
     assert ours[0] == {"administrator": "a", "job": "c", "system": "s"}
 
 
-def _said(cluster: RealSlurm | OurSlurm) -> list[object]:
+def _said(cluster: RealSlurm | WarpdeckCluster) -> list[object]:
     [job] = json.loads(cluster.run(["sacct", "--json", "-j", "1"]).out)["jobs"]
     return [job["comment"], job["derived_exit_code"]]
 
 
 def test_each_start_of_a_job_has_a_record_of_its_own(pair: RecordPair) -> None:
     """What was said of the one that was requeued is not said of the next."""
-    words = [
+    argv = [
         "sbatch",
         "--parsable",
         "-D",
@@ -168,8 +166,8 @@ def test_each_start_of_a_job_has_a_record_of_its_own(pair: RecordPair) -> None:
         "sleep 1000",
     ]
     told = []
-    for cluster in (pair.theirs, pair.ours):
-        job = cluster.run(words).out.strip()
+    for cluster in (pair.slurm, pair.warpdeck):
+        job = cluster.run(argv).out.strip()
         state = [
             "sacct",
             "-X",
@@ -181,8 +179,8 @@ def test_each_start_of_a_job_has_a_record_of_its_own(pair: RecordPair) -> None:
             "-o",
             "state,comment,admincomment,derivedexitcode",
         ]
-        if cluster is pair.ours:
-            pair.ours.runs(int(job))
+        if cluster is pair.warpdeck:
+            pair.warpdeck.wait_until_running(int(job))
         eventually(
             lambda cluster=cluster, state=state: cluster.run(state).out.startswith("RUNNING|"),
             what="it is on record that it runs",
@@ -190,8 +188,8 @@ def test_each_start_of_a_job_has_a_record_of_its_own(pair: RecordPair) -> None:
         line = f"sacctmgr -i modify job where jobid={job} set comment=first admincomment=a derivedexitcode=3"
         assert cluster.run(line.split()).rc == 0
         assert cluster.run(["scontrol", "requeue", job]).rc == 0
-        if cluster is pair.ours:
-            pair.ours.ends(int(job), signal=15)
+        if cluster is pair.warpdeck:
+            pair.warpdeck.report_job_end(int(job), signal=15)
         eventually(
             lambda cluster=cluster, state=state: cluster.run(state).out.count("\n") == 2,
             what="it waits again",
@@ -204,7 +202,7 @@ def test_each_start_of_a_job_has_a_record_of_its_own(pair: RecordPair) -> None:
 def test_what_is_said_outlives_the_controllers_memory(pair: RecordPair) -> None:
     """A job that only the store has."""
     assert (
-        pair.ours.run(["sacctmgr", "-i", "modify", "job", "where", "jobid=2", "set", "comment=before"]).rc
+        pair.warpdeck.run(["sacctmgr", "-i", "modify", "job", "where", "jobid=2", "set", "comment=before"]).rc
         == 0
     )
 
@@ -212,9 +210,11 @@ def test_what_is_said_outlives_the_controllers_memory(pair: RecordPair) -> None:
         state = site.controller.state  # type: ignore[attr-defined]
         state.evict_job(2)
 
-    pair.ours.do(forget)
-    done = pair.ours.run(["sacctmgr", "-i", "modify", "job", "where", "jobid=2", "set", "admincomment=after"])
+    pair.warpdeck.run_in_loop(forget)
+    done = pair.warpdeck.run(
+        ["sacctmgr", "-i", "modify", "job", "where", "jobid=2", "set", "admincomment=after"]
+    )
     assert done.rc == 0 and re.match(r" Modified jobs\.\.\.\n  2 submitted at ", done.out)
-    pair.ours.do(forget)
-    shown = pair.ours.run(["sacct", "-X", "-n", "-P", "-j", "2", "-o", "comment,admincomment"])
+    pair.warpdeck.run_in_loop(forget)
+    shown = pair.warpdeck.run(["sacct", "-X", "-n", "-P", "-j", "2", "-o", "comment,admincomment"])
     assert shown.out == "before|after\n"

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import pytest
 from tests.slurm_parity.peer.account_site import ACCOUNTS, ROOTS, TABLES
-from tests.slurm_parity.peer.our_slurm import SITE
 from tests.slurm_parity.peer.pair import H100_SITE, Pair, side_by_side
-from tests.slurm_parity.peer.real_slurm import UP_S, Done
+from tests.slurm_parity.peer.real_slurm import UP_S, CommandResult
+from tests.slurm_parity.peer.warpdeck_cluster import SITE
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -72,7 +72,7 @@ ROOTS_PLACE = re.compile(r"ClusterName=\S+ Account=root UserName=root.*(\n    .*
 class LimitPair(Pair):
     """Both, with the same limits and jobs."""
 
-    apart: ClassVar[Mapping[str, str]] = {
+    masks: ClassVar[Mapping[str, str]] = {
         r"\b(ID|Lft)=\d+": r"\1=N",
         r"(ParentAccount=\w+|^QOS=\w+)\(\d+\)": r"\1(N)",
         r"(Level/Factor=[\d.]+/[\d.]+/\d+)/\S+": r"\1",
@@ -80,10 +80,10 @@ class LimitPair(Pair):
         r"GrpWall=(\w+)\(\S+\)": r"GrpWall=\1",
     }
 
-    def plain(self, done: Done) -> list[str]:
+    def comparable_lines(self, done: CommandResult) -> list[str]:
         out = ROOTS_PLACE.sub("", done.out)
         out = re.sub(r"GrpTRES(Run)?Mins=\S+", lambda match: re.sub(r"\([\d.]+\)", "()", match[0]), out)
-        lines = super().plain(done._replace(out=out))
+        lines = super().comparable_lines(done._replace(out=out))
         return [line for line in lines if not ROOTS.match(line)]
 
 
@@ -91,17 +91,17 @@ class LimitPair(Pair):
 def pair() -> Iterator[LimitPair]:
     with side_by_side(
         LimitPair,
-        their_site=ENFORCING + H100_SITE,
-        our_site=SITE + LIMITED_TABLES,
+        slurm_site=ENFORCING + H100_SITE,
+        warpdeck_site=SITE + LIMITED_TABLES,
         accounting=True,
         accounts=LIMITED,
     ) as both:
         for job in JOBS:
-            both.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
-            both.ours.submit(*job)
-        both.ours.runs(1, 2)
-        words = ("squeue", "-h", "-t", "R", "-o", "%i", "-S", "i")
-        eventually(lambda: both.theirs.run(words).out == "1\n2\n", timeout_s=UP_S, what="both run")
+            both.slurm.ok("sbatch", *job, "--wrap", "sleep 1000")
+            both.warpdeck.submit(*job)
+        both.warpdeck.wait_until_running(1, 2)
+        argv = ("squeue", "-h", "-t", "R", "-o", "%i", "-S", "i")
+        eventually(lambda: both.slurm.run(argv).out == "1\n2\n", timeout_s=UP_S, what="both run")
         yield both
 
 
@@ -117,7 +117,7 @@ def pair() -> Iterator[LimitPair]:
     ],
 )  # fmt: skip
 def test_limits_are_shown_with_what_counts_against_them(pair: LimitPair, line: str) -> None:
-    pair.same("scontrol", *shlex.split(line), in_order=False)
+    pair.assert_same("scontrol", *shlex.split(line), in_order=False)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +128,17 @@ def test_limits_are_shown_with_what_counts_against_them(pair: LimitPair, line: s
     ],
 )
 def test_a_user_is_shown_with_the_limits_of_the_account(pair: LimitPair, line: str) -> None:
-    pair.same(*shlex.split(line))
+    pair.assert_same(*shlex.split(line))
 
 
 def test_shares_tell_what_running_jobs_may_still_use(pair: LimitPair) -> None:
-    words = ["sshare", "-l", "-a", "-n", "-P"]
+    argv = ["sshare", "-l", "-a", "-n", "-P"]
     told = [
         {
             tuple(line.strip().split("|")[:2]): line.split("|")[-2:]
-            for line in cluster.run(words).out.splitlines()
+            for line in cluster.run(argv).out.splitlines()
         }
-        for cluster in (pair.theirs, pair.ours)
+        for cluster in (pair.slurm, pair.warpdeck)
     ]
     theirs, ours = told
     assert set(theirs) - set(ours) == {("root", "root")}

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import SITE as OUR_SITE
-from tests.slurm_parity.peer.pair import Pair, difference, side_by_side
+from tests.slurm_parity.peer.pair import Pair, diff_text, side_by_side
+from tests.slurm_parity.peer.warpdeck_cluster import SITE as WARPDECK_SITE
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -70,30 +70,30 @@ class PastPair(Pair):
     """Both, with the same past."""
 
     def both_end(self, job: int, options: Sequence[str], script: str, **facts: object) -> None:
-        self.theirs.ok("sbatch", "-o", "/dev/null", *options, "--wrap", script)
-        self.ours.submit(*options, script=script)
-        self.ours.runs(job)
-        self.ours.ends(job, **facts)
+        self.slurm.ok("sbatch", "-o", "/dev/null", *options, "--wrap", script)
+        self.warpdeck.submit(*options, script=script)
+        self.warpdeck.wait_until_running(job)
+        self.warpdeck.report_job_end(job, **facts)
         self.their_state_is(job, "")
 
     def their_state_is(self, job: int, *states: str) -> None:
         """Until squeue shows the job in one of these states; "" is not any more."""
-        words = ["squeue", "-h", "-t", "all", "-j", str(job), "-o", "%t"]
+        argv = ["squeue", "-h", "-t", "all", "-j", str(job), "-o", "%t"]
         over = {"", "CD", "F", "CA"}
         wanted = over if states == ("",) else set(states)
-        eventually(lambda: set(self.theirs.run(words).out.split() or [""]) <= wanted, what=f"job {job}")
+        eventually(lambda: set(self.slurm.run(argv).out.split() or [""]) <= wanted, what=f"job {job}")
 
     def same_rows(
         self, line: str, *, with_requeued: bool = False, env: Mapping[str, str] | None = None
     ) -> list[str]:
         """What both print. Which start of a requeued job is in a window Slurm tells now so, now so: only -D says them all."""
-        words = line.split(" ")
-        wanted, found = self.theirs.run(words, env=env), self.ours.run(words, env=env)
+        argv = line.split(" ")
+        wanted, found = self.slurm.run(argv, env=env), self.warpdeck.run(argv, env=env)
         theirs, mine = (
             [row for row in _plain(done.out) if with_requeued or not AGAIN.match(row)]
             for done in (wanted, found)
         )
-        assert sorted(mine) == sorted(theirs), line + "\n" + difference(theirs, mine)
+        assert sorted(mine) == sorted(theirs), line + "\n" + diff_text(theirs, mine)
         assert (found.rc, found.err) == (wanted.rc, wanted.err)
         return mine
 
@@ -107,15 +107,15 @@ def _plain(out: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[PastPair]:
-    with side_by_side(PastPair, our_site=OUR_SITE + ACCOUNTS, accounting=True) as both:
-        theirs = both.theirs
+    with side_by_side(PastPair, warpdeck_site=WARPDECK_SITE + ACCOUNTS, accounting=True) as both:
+        theirs = both.slurm
         theirs.ok("sacctmgr", "-i", "add", "qos", "high", "priority=5")
         theirs.ok("sacctmgr", "-i", "add", "account", "bio")
         for job, (options, script, facts) in enumerate(JOBS, 1):
             both.both_end(job, options, script, **facts)
         _others(both)
-        words = ["sacct", "-n", "-P", "-j", f"{ARRAY},{CANCELLED}", "-o", "state"]
-        eventually(lambda: _are_over(theirs.run(words).out), what="all is recorded")
+        argv = ["sacct", "-n", "-P", "-j", f"{ARRAY},{CANCELLED}", "-o", "state"]
+        eventually(lambda: _are_over(theirs.run(argv).out), what="all is recorded")
         again = ["sacct", "-n", "-X", "-P", "-j", str(REQUEUED), "-o", "state"]
         eventually(lambda: theirs.run(again).out == "PENDING\n", what="the requeued job is recorded anew")
         yield both
@@ -129,31 +129,31 @@ def _are_over(states: str) -> bool:
 
 def _others(both: PastPair) -> None:
     """A job that is cancelled while it runs, one before it starts, one that starts twice, and an array."""
-    theirs, ours = both.theirs, both.ours
+    theirs, ours = both.slurm, both.warpdeck
     for options in (("-J", "cancelled", *HERE), ("-J", "never", "-H"), ("-J", "twice", "--requeue", *HERE)):
         theirs.ok("sbatch", "-o", "/dev/null", *options, "--wrap", "sleep 1000")
         ours.submit(*options)
-    ours.runs(CANCELLED, REQUEUED)
+    ours.wait_until_running(CANCELLED, REQUEUED)
     both.their_state_is(CANCELLED, "R")
     both.their_state_is(REQUEUED, "R")
-    for end in (theirs.ok, lambda *words: ours.run(words)):
+    for end in (theirs.ok, lambda *argv: ours.run(argv)):
         end("scancel", str(CANCELLED), str(NEVER))
         end("scontrol", "hold", str(REQUEUED))
         end("scontrol", "requeue", str(REQUEUED))
     for job in (CANCELLED, REQUEUED):
-        ours.ends(job, signal=15)
+        ours.report_job_end(job, signal=15)
     both.their_state_is(REQUEUED, "PD")
     theirs.ok(
         "sbatch", "-o", "/dev/null", "-J", "array", "-a", "1-3", *HERE, "--wrap", "exit $SLURM_ARRAY_TASK_ID"
     )
     both.their_state_is(ARRAY, "")
     ours.submit("-J", "array", "-a", "1-3", *HERE)
-    ours.runs(*range(ARRAY, ARRAY + 3))
+    ours.wait_until_running(*range(ARRAY, ARRAY + 3))
     served = ours.served
     assert served is not None
     for job in range(ARRAY, ARRAY + 3):
         task = served.controller.state.jobs[job].array_task_id  # type: ignore[index]
-        ours.ends(job, exit_code=task)
+        ours.report_job_end(job, exit_code=task)
 
 
 def test_every_field_of_jobs_and_their_batch_steps_is_sacct_s(pair: PastPair) -> None:
@@ -279,11 +279,11 @@ def test_every_field_is_cut_to_its_width_as_slurm_s(pair: PastPair, width: str, 
     """Numbers not at all, moments without a sign that there is more, the rest with one. Of each, how long its text is."""
     wanted, found = (
         {
-            field: [_shape(line) for line in cluster.run(words).out.splitlines()]
+            field: [_shape(line) for line in cluster.run(argv).out.splitlines()]
             for field in FIELDS
-            for words in (["sacct", "-n", "-j", "2", "-X", options, "-o", f"{field}%{width}"],)
+            for argv in (["sacct", "-n", "-j", "2", "-X", options, "-o", f"{field}%{width}"],)
         }
-        for cluster in (pair.theirs, pair.ours)
+        for cluster in (pair.slurm, pair.warpdeck)
     )
     assert {name: (wanted[name], found[name]) for name in FIELDS if wanted[name] != found[name]} == {}
 
@@ -303,9 +303,9 @@ def test_each_start_of_a_requeued_job_has_a_line(pair: PastPair) -> None:
 @pytest.mark.parametrize("job", [1, 3, 4, CANCELLED])
 def test_the_json_of_a_job_is_in_the_shape_of_data_parser(pair: PastPair, job: int) -> None:
     """The same keys and types, and the same values but for moments, use, priorities and names of places."""
-    words = ["sacct", "--json", "-j", str(job)]
-    [theirs] = json.loads(pair.theirs.ok(*words))["jobs"]
-    [mine] = json.loads(pair.ours.run(words).out)["jobs"]
+    argv = ["sacct", "--json", "-j", str(job)]
+    [theirs] = json.loads(pair.slurm.ok(*argv))["jobs"]
+    [mine] = json.loads(pair.warpdeck.run(argv).out)["jobs"]
     mine["steps"] = [step for step in mine["steps"] if step["step"]["id"] != "extern"]
     wanted, found = dict(_leaves(theirs)), dict(_leaves(mine))
     assert found.keys() == wanted.keys()
@@ -337,17 +337,17 @@ def test_sreport_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
 
 def test_sreport_sums_what_jobs_held(pair: PastPair) -> None:
     """How long each ran differs from run to run; that all of it is somewhere does not."""
-    words = ["sreport", "-nP", "-t", "seconds", "cluster", "Utilization", "start=now-1hours", "end=now"]
-    [row] = pair.ours.run(words).out.splitlines()
+    argv = ["sreport", "-nP", "-t", "seconds", "cluster", "Utilization", "start=now-1hours", "end=now"]
+    [row] = pair.warpdeck.run(argv).out.splitlines()
     allocated, idle, reported = (int(row.split("|")[at]) for at in (1, 4, 6))
     assert allocated + idle == reported == 3600 * 4 * 16
-    header = pair.ours.run(words[:1] + words[2:]).out.splitlines()
-    theirs = pair.theirs.run(words[:1] + words[2:]).out.splitlines()
+    header = pair.warpdeck.run(argv[:1] + argv[2:]).out.splitlines()
+    theirs = pair.slurm.run(argv[:1] + argv[2:]).out.splitlines()
     assert header[2:6] == theirs[2:6]
 
 
 def test_seff_tells_how_well_a_job_has_used_what_it_held(pair: PastPair) -> None:
-    told = pair.ours.run(["seff", "5"]).out.splitlines()
+    told = pair.warpdeck.run(["seff", "5"]).out.splitlines()
     assert told[:3] == ["Job ID: 5", "Cluster: warpdeck", "User/Group: root/root"]
     assert told[3:6] == ["State: FAILED (exit code 1)", "Nodes: 2", "Cores per node: 2"]
     assert [line.partition(":")[0] for line in told[6:]] == [
@@ -358,13 +358,13 @@ def test_seff_tells_how_well_a_job_has_used_what_it_held(pair: PastPair) -> None
         "Memory Efficiency",
     ]
     assert told[-1].endswith("of 400.00 MB")
-    assert f"Array Job ID: {ARRAY}_2" in pair.ours.run(["seff", f"{ARRAY}_2"]).out
-    assert "State: FAILED (exit code 137)" in pair.ours.run(["seff", "3"]).out
-    waits = pair.ours.run(["seff", str(REQUEUED)]).out
+    assert f"Array Job ID: {ARRAY}_2" in pair.warpdeck.run(["seff", f"{ARRAY}_2"]).out
+    assert "State: FAILED (exit code 137)" in pair.warpdeck.run(["seff", "3"]).out
+    waits = pair.warpdeck.run(["seff", str(REQUEUED)]).out
     assert waits.endswith("Efficiency not available for jobs in the PENDING state.\n")
-    missing = pair.ours.run(["seff", "999"])
+    missing = pair.warpdeck.run(["seff", "999"])
     assert (missing.rc, missing.err) == (2, "Job not found.\n")
-    assert pair.ours.run(["seff"]).rc == 1
+    assert pair.warpdeck.run(["seff"]).rc == 1
 
 
 UNLIKE = re.compile(

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import OurSlurm
 from tests.slurm_parity.peer.pair import Pair, side_by_side
 from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -63,46 +63,46 @@ class HoldPair(Pair):
     """Both, with jobs of the owner's."""
 
     @property
-    def both(self) -> tuple[RealSlurm, OurSlurm]:
-        return self.theirs, self.ours
+    def both(self) -> tuple[RealSlurm, WarpdeckCluster]:
+        return self.slurm, self.warpdeck
 
     def submit(self, *options: str, user: str = OWNER) -> tuple[str, str]:
-        words = ["sbatch", "--parsable", "-o", "/dev/null", *options, "--wrap", "sleep 1000"]
-        theirs, ours = (cluster.run(words, user=user).out.strip() for cluster in self.both)
+        argv = ["sbatch", "--parsable", "-o", "/dev/null", *options, "--wrap", "sleep 1000"]
+        theirs, ours = (cluster.run(argv, user=user).out.strip() for cluster in self.both)
         return theirs, ours
 
     def start(self) -> tuple[str, str]:
         jobs = self.submit()
         eventually(lambda: self.states(jobs)[0] == "RUNNING", what="theirs runs")
-        self.ours.runs(int(jobs[1]))
+        self.warpdeck.wait_until_running(int(jobs[1]))
         return jobs
 
     def states(self, jobs: tuple[str, str]) -> list[str]:
-        words = ["squeue", "-h", "-t", "all", "-o", "%T", "-j"]
-        return [cluster.run([*words, job]).out.strip() for cluster, job in zip(self.both, jobs, strict=True)]
+        argv = ["squeue", "-h", "-t", "all", "-o", "%T", "-j"]
+        return [cluster.run([*argv, job]).out.strip() for cluster, job in zip(self.both, jobs, strict=True)]
 
     def same_of(self, jobs: tuple[str, str], case: str) -> None:
         """Who does what to the job: the same is said, and it stands the same way."""
-        who, *words = case.split()
+        who, *argv = case.split()
         told = []
         for cluster, job in zip(self.both, jobs, strict=True):
-            here = [re.sub(r"\bJ(?=_|$)", job, word) for word in words]
+            here = [re.sub(r"\bJ(?=_|$)", job, word) for word in argv]
             done = cluster.run(["scontrol", *here], user=OWNER if who == "OWNER" else who)
             told.append([done.rc, done.out, _of(job, done.err), *self.stands(cluster, job)])
         assert told[1] == told[0], case
 
-    def stands(self, cluster: RealSlurm | OurSlurm, job: str) -> list[str]:
+    def stands(self, cluster: RealSlurm | WarpdeckCluster, job: str) -> list[str]:
         """State, reason and priority, in a list and in full; a reason that Slurm looks for later is none yet."""
         listed = cluster.run(["squeue", "-h", "-r", "-t", "all", "-j", job, "-o", "%i %t %r %Q"]).out
         listed = " ".join(sorted(listed.splitlines()))
         shown = cluster.run(["scontrol", "show", "job", job]).out
-        words = (
+        argv = (
             re.findall(r"\b(?:JobState|Reason|Priority|Nice|Restarts)=\S+", shown)
             if "ArrayJobId" not in shown
             else []
         )
         return [
-            re.sub(r"\b(BeginTime|Resources)\b", "None", _of(job, text)) for text in (listed, " ".join(words))
+            re.sub(r"\b(BeginTime|Resources)\b", "None", _of(job, text)) for text in (listed, " ".join(argv))
         ]
 
 
@@ -113,7 +113,7 @@ def _of(job: str, text: str) -> str:
 @pytest.fixture(scope="module")
 def pair() -> Iterator[HoldPair]:
     with side_by_side(HoldPair) as both:
-        both.ours.folder.chmod(0o755)
+        both.warpdeck.folder.chmod(0o755)
         yield both
 
 
@@ -132,11 +132,11 @@ def test_tasks_of_an_array_are_held_alike(pair: HoldPair) -> None:
 def test_a_running_job_is_held_for_the_time_after_it(pair: HoldPair) -> None:
     jobs = pair.start()
     for case in RUNNING:
-        who, *words = case.split()
+        who, *argv = case.split()
         told = []
         for cluster, job in zip(pair.both, jobs, strict=True):
             done = cluster.run(
-                ["scontrol", *(word.replace("J", job) for word in words)],
+                ["scontrol", *(word.replace("J", job) for word in argv)],
                 user=OWNER if who == "OWNER" else who,
             )
             listed = cluster.run(["squeue", "-h", "-j", job, "-o", "%t %r %R"]).out
@@ -154,7 +154,7 @@ def test_a_job_is_requeued_and_held_alike(pair: HoldPair, case: str, who: str) -
             ["scontrol", *case.replace("J", job).split()], user="root" if who == "root" else OWNER
         )
         assert (done.rc, done.out, done.err) == (0, "", "")
-    pair.ours.ends(int(jobs[1]), signal=15)
+    pair.warpdeck.report_job_end(int(jobs[1]), signal=15)
     eventually(lambda: pair.states(jobs)[0] in ("PENDING", "SPECIAL_EXIT"), what="theirs waits again")
     stands = [pair.stands(cluster, job) for cluster, job in zip(pair.both, jobs, strict=True)]
     assert stands[1] == stands[0]
@@ -178,14 +178,14 @@ def test_a_job_is_requeued_and_held_alike(pair: HoldPair, case: str, who: str) -
 def test_an_ended_job_is_not_requeued_where_only_others_are_wanted(pair: HoldPair) -> None:
     done = pair.submit()
     eventually(lambda: pair.states(done)[0] == "RUNNING", what="theirs runs")
-    pair.ours.runs(int(done[1]))
+    pair.warpdeck.wait_until_running(int(done[1]))
     for cluster, job in zip(pair.both, done, strict=True):
         cluster.run(["scancel", job])
-    pair.ours.ends(int(done[1]), signal=15)
+    pair.warpdeck.report_job_end(int(done[1]), signal=15)
     eventually(lambda: pair.states(done) == ["CANCELLED"] * 2, what="both have ended")
-    for words in (["requeue", "incomplete"], ["requeuehold", "incomp"]):
+    for argv in (["requeue", "incomplete"], ["requeuehold", "incomp"]):
         for cluster, job in zip(pair.both, done, strict=True):
-            assert cluster.run(["scontrol", *words, job]) == (0, "", "")
+            assert cluster.run(["scontrol", *argv, job]) == (0, "", "")
         assert pair.states(done) == ["CANCELLED"] * 2
 
 
@@ -215,13 +215,13 @@ def test_orders_to_arrays_tell_of_their_tasks(pair: HoldPair) -> None:
     """Of those that wait together Slurm names all where one of them is named; and we say why beside its words."""
     jobs = pair.submit("--array=1-6%2")
     states = ("squeue", "-h", "-r", "-t", "R", "-o", "%i", "-j")
-    eventually(lambda: len(pair.theirs.ok(*states, jobs[0]).split()) == 2, what="two of theirs run")
+    eventually(lambda: len(pair.slurm.ok(*states, jobs[0]).split()) == 2, what="two of theirs run")
     eventually(lambda: _two_run(pair, jobs[1]), what="two of ours run")
     for case in OF_ARRAYS:
-        who, *words = case.split()
+        who, *argv = case.split()
         told = []
         for cluster, job in zip(pair.both, jobs, strict=True):
-            here = [re.sub(r"\bJ(?=_|$)", job, word) for word in words]
+            here = [re.sub(r"\bJ(?=_|$)", job, word) for word in argv]
             done = cluster.run(["scontrol", *here], user=OWNER if who == "OWNER" else who)
             lines = [line for line in _of(job, done.err).splitlines() if "can never start" not in line]
             told.append(
@@ -237,8 +237,8 @@ def test_orders_to_arrays_tell_of_their_tasks(pair: HoldPair) -> None:
 
 
 def _two_run(pair: HoldPair, job: str) -> bool:
-    pair.ours.begins()
-    return len(pair.ours.run(["squeue", "-h", "-r", "-t", "R", "-o", "%i", "-j", job]).out.split()) == 2
+    pair.warpdeck.report_launches_running()
+    return len(pair.warpdeck.run(["squeue", "-h", "-r", "-t", "R", "-o", "%i", "-j", job]).out.split()) == 2
 
 
 @pytest.mark.parametrize("order", ["hold", "release", "uhold", "suspend", "requeue"])

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import OurSlurm
 from tests.slurm_parity.peer.pair import JOB_FACTS, Pair, side_by_side
-from tests.slurm_parity.peer.real_slurm import Done, RealSlurm
+from tests.slurm_parity.peer.real_slurm import CommandResult, RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -80,21 +80,21 @@ DROPPED = re.compile(rf"(?<!\S)({'|'.join(APART)})=\S*")
 class JobPair(Pair):
     """Both, each with a job of the same kind for every case."""
 
-    apart = JOB_FACTS
+    masks = JOB_FACTS
 
     def submit(self, options: tuple[str, ...]) -> tuple[str, str]:
-        theirs = self.theirs.ok("sbatch", "--parsable", *options, "--wrap", "sleep 1000").strip()
-        return theirs, str(self.ours.submit(*options))
+        theirs = self.slurm.ok("sbatch", "--parsable", *options, "--wrap", "sleep 1000").strip()
+        return theirs, str(self.warpdeck.submit(*options))
 
     def update(self, jobs: tuple[str, str], case: str) -> tuple[list[str], list[str]]:
         """What they say and have then, and what we."""
-        words = [case] if case.startswith("comment") else case.split(" ")
+        argv = [case] if case.startswith("comment") else case.split(" ")
         made = []
-        clusters: tuple[RealSlurm | OurSlurm, ...] = (self.theirs, self.ours)
+        clusters: tuple[RealSlurm | WarpdeckCluster, ...] = (self.slurm, self.warpdeck)
         for cluster, job in zip(clusters, jobs, strict=True):
-            done = cluster.run(["scontrol", "update", f"jobid={job}", *words])
+            done = cluster.run(["scontrol", "update", f"jobid={job}", *argv])
             shown = cluster.run(["scontrol", "-o", "show", "job", job]).out
-            made.append([*_said(done, job), *DROPPED.sub("", self.without(shown)).split()])
+            made.append([*_said(done, job), *DROPPED.sub("", self.mask(shown)).split()])
             cluster.run(["scancel", job])
         return made[0], made[1]
 
@@ -104,7 +104,7 @@ def _asked(told: list[str]) -> list[str]:
     return told[:3] + [word for word in told[3:] if word.startswith(OF_RUNNING)]
 
 
-def _said(done: Done, job: str) -> list[str]:
+def _said(done: CommandResult, job: str) -> list[str]:
     """The exit code and what is said of it: beyond the first line we may say more than Slurm does."""
     return [str(done.rc), done.out, done.err.replace(f"for job {job}", "for job J").partition("\n")[0]]
 
@@ -125,18 +125,18 @@ def test_a_waiting_job_is_changed_alike(pair: JobPair, case: str) -> None:
 def test_a_running_job_is_changed_alike(pair: JobPair, case: str) -> None:
     jobs = pair.submit(RUNNING)
     runs = ("squeue", "-h", "-j", jobs[0], "-o", "%t")
-    eventually(lambda: pair.theirs.ok(*runs) == "R\n", what="theirs runs")
-    pair.ours.runs(int(jobs[1]))
+    eventually(lambda: pair.slurm.ok(*runs) == "R\n", what="theirs runs")
+    pair.warpdeck.wait_until_running(int(jobs[1]))
     theirs, ours = pair.update(jobs, case)
-    pair.ours.ends(int(jobs[1]), exit_code=0)
+    pair.warpdeck.report_job_end(int(jobs[1]), exit_code=0)
     assert _asked(ours) == _asked(theirs)
 
 
 @pytest.mark.parametrize("case", OTHERWISE)
 def test_what_a_job_cannot_be_is_refused_by_its_name(pair: JobPair, case: str) -> None:
-    job = str(pair.ours.submit(*WAITING))
-    done = pair.ours.run(["scontrol", "update", f"jobid={job}", case])
-    pair.ours.run(["scancel", job])
+    job = str(pair.warpdeck.submit(*WAITING))
+    done = pair.warpdeck.run(["scontrol", "update", f"jobid={job}", case])
+    pair.warpdeck.run(["scancel", job])
     assert done.rc == 1 and done.err.partition("\n")[0].removesuffix(f" for job {job}") == OTHERWISE[case]
 
 
@@ -145,7 +145,7 @@ def test_a_name_means_the_jobs_of_the_user_who_is_named(pair: JobPair) -> None:
     for user in ("root", "0", "nobody", "nosuchuser"):
         theirs, ours = (
             cluster.run(["scontrol", "update", "jobname=mine", f"userid={user}", f"comment={user}"])
-            for cluster in (pair.theirs, pair.ours)
+            for cluster in (pair.slurm, pair.warpdeck)
         )
         assert ours == theirs
 
@@ -154,11 +154,11 @@ def test_a_release_gives_a_job_the_computed_priority_again(pair: JobPair) -> Non
     """The way back from one that was set, held (as the man page has it) or not."""
     jobs = pair.submit(("--begin=now+1hour", "-J", "late"))
     seen: list[list[bool]] = []
-    for cluster, job in zip((pair.theirs, pair.ours), jobs, strict=True):
+    for cluster, job in zip((pair.slurm, pair.warpdeck), jobs, strict=True):
         is_seven = []
         seven = ["update", f"jobid={job}", "priority=7"]
-        for words in (seven, ["hold", str(job)], ["release", str(job)], seven, ["release", str(job)]):
-            assert cluster.run(["scontrol", *words]).rc == 0
+        for argv in (seven, ["hold", str(job)], ["release", str(job)], seven, ["release", str(job)]):
+            assert cluster.run(["scontrol", *argv]).rc == 0
             is_seven.append("Priority=7 " in cluster.run(["scontrol", "show", "job", str(job)]).out)
         cluster.run(["scancel", str(job)])
         seen.append(is_seven)

@@ -65,19 +65,19 @@ def home() -> Iterator[Home]:
 
 
 def test_the_same_words_on_the_same_jobs_say_the_same(home: Home, slurm: RealSlurm) -> None:
-    for words in SUBMITTED:
-        ours = home.slurm("sbatch", "-H", "-pgpu", *words)
-        assert ours.stdout == slurm.ok("sbatch", "-H", "-p", "gpu", *words), ours.stderr
-    for words in SAME:
-        real = slurm.run(["scancel", *words], data="n\n")
-        ours = home.slurm("scancel", *words, data="n\n")
+    for argv in SUBMITTED:
+        ours = home.slurm("sbatch", "-H", "-pgpu", *argv)
+        assert ours.stdout == slurm.ok("sbatch", "-H", "-p", "gpu", *argv), ours.stderr
+    for argv in SAME:
+        real = slurm.run(["scancel", *argv], data="n\n")
+        ours = home.slurm("scancel", *argv, data="n\n")
         said = [line for line in real.err.splitlines() if not line.startswith(NOISE)]
         # What is done to several is told while it is being done there, in an order of its own.
         assert (ours.returncode, ours.stdout, sorted(ours.stderr.splitlines())) == (
             real.rc,
             real.out,
             sorted(said),
-        ), words
+        ), argv
 
 
 SIGNALLED = """trap 'echo shell >> got' USR1

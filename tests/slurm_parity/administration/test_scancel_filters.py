@@ -10,13 +10,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import SITE
 from tests.slurm_parity.peer.pair import Pair, side_by_side
-from tests.slurm_parity.peer.random_command_lines import cancelling
-from tests.slurm_parity.peer.real_slurm import Done
+from tests.slurm_parity.peer.random_command_lines import random_scancel_line
+from tests.slurm_parity.peer.real_slurm import CommandResult
+from tests.slurm_parity.peer.warpdeck_cluster import SITE
 
 pytestmark = pytest.mark.slurm
-OUR_SITE = f"""{SITE}
+WARPDECK_SITE = f"""{SITE}
 [accounts.ml.users.root]
 [accounts.ml.users.nobody]
 [accounts.bio.users.root]
@@ -86,36 +86,36 @@ LEFT = ("squeue", "-h", "-r", "-S", "i", "-o", "%i %T")
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
     """Both with the same jobs, which have the same numbers."""
-    with side_by_side(Pair, our_site=OUR_SITE) as pair:
+    with side_by_side(Pair, warpdeck_site=WARPDECK_SITE) as pair:
         for options in JOBS.values():
-            words = ("-H", *options) if "-A" in options else ("-H", "-A", "bio", *options)
-            pair.theirs.ok("sbatch", *words, "--wrap", "sleep 1000")
-            pair.ours.submit(*words)
-        for cluster in (pair.theirs, pair.ours):
+            argv = ("-H", *options) if "-A" in options else ("-H", "-A", "bio", *options)
+            pair.slurm.ok("sbatch", *argv, "--wrap", "sleep 1000")
+            pair.warpdeck.submit(*argv)
+        for cluster in (pair.slurm, pair.warpdeck):
             cluster.run(["scancel", str(len(JOBS))])
         yield pair
 
 
 def test_filters_of_an_ordinary_user_choose_among_the_users_own_jobs(pair: Pair) -> None:
     theirs, ours = (
-        cluster.run(["scancel", "-n", "plain"], user="nobody") for cluster in (pair.theirs, pair.ours)
+        cluster.run(["scancel", "-n", "plain"], user="nobody") for cluster in (pair.slurm, pair.warpdeck)
     )
     assert "Access/permission denied" in theirs.err
     assert (ours.rc, ours.out, ours.err) == (0, "", "")
-    assert pair.ours.run(LEFT).out == pair.theirs.run(LEFT).out
+    assert pair.warpdeck.run(LEFT).out == pair.slurm.run(LEFT).out
 
 
 def test_the_same_is_said_and_the_same_jobs_are_left(pair: Pair) -> None:
-    both = (pair.theirs, pair.ours)
+    both = (pair.slurm, pair.warpdeck)
     numbers = {name: str(number) for number, name in enumerate(JOBS, 1)}
     for case in CASES:
         first, _, rest = case.partition(" ")
         name, is_set, value = first.partition("=")
         environ = {name: value} if is_set and name.isupper() else {}
         line = rest if environ else case
-        words = ["scancel", *line.format(**numbers).split(" ")]
+        argv = ["scancel", *line.format(**numbers).split(" ")]
         user = environ.pop("AS", "root")
-        done = [cluster.run(words, env=environ, user=user, data=ANSWERS) for cluster in both]
+        done = [cluster.run(argv, env=environ, user=user, data=ANSWERS) for cluster in both]
         left = [cluster.run(LEFT).out for cluster in both]
         assert [*_told(done[1]), left[1]] == [*_told(done[0]), left[0]], case
     assert left == ["", ""]
@@ -124,36 +124,36 @@ def test_the_same_is_said_and_the_same_jobs_are_left(pair: Pair) -> None:
 def test_any_line_is_answered_and_leaves_the_same() -> None:
     """Root's, and a user's with filters that say whose jobs they are about."""
     rng = random.Random("scancel")
-    with side_by_side(Pair, our_site=OUR_SITE) as pair:
-        both = (pair.theirs, pair.ours)
+    with side_by_side(Pair, warpdeck_site=WARPDECK_SITE) as pair:
+        both = (pair.slurm, pair.warpdeck)
         numbers = {name: _held(pair, options) for name, options in RANDOM_JOBS.items()}
-        pair.ours.run(["scancel", numbers["done"]])
-        pair.theirs.ok("scancel", numbers["done"])
+        pair.warpdeck.run(["scancel", numbers["done"]])
+        pair.slurm.ok("scancel", numbers["done"])
         for _ in range(RANDOM_LINES):
-            words, environ = cancelling(rng)
+            argv, environ = random_scancel_line(rng)
             user = rng.choice(("root", "root", "nobody"))
-            words = [word.format(**numbers) for word in words] + (["--me"] if user == "nobody" else [])
-            done = [cluster.run(words, env=environ, user=user, data="y\n" + ANSWERS) for cluster in both]
+            argv = [word.format(**numbers) for word in argv] + (["--me"] if user == "nobody" else [])
+            done = [cluster.run(argv, env=environ, user=user, data="y\n" + ANSWERS) for cluster in both]
             left = [cluster.run(LEFT).out for cluster in both]
-            line = f"{user} {environ} {shlex.join(words)}"
+            line = f"{user} {environ} {shlex.join(argv)}"
             assert [*_said(done[1]), left[1]] == [*_said(done[0]), left[0]], line
             for name in RANDOM_JOBS if not left[0] else ():
                 numbers[name] = _held(pair, RANDOM_JOBS[name])
 
 
 def _held(pair: Pair, options: Sequence[str]) -> str:
-    words = ["sbatch", "--parsable", "-H", "-o", "/dev/null", "-D", "/tmp", *options, "--wrap", "true"]
+    argv = ["sbatch", "--parsable", "-H", "-o", "/dev/null", "-D", "/tmp", *options, "--wrap", "true"]
     user = "nobody" if "hers" in options else "root"
-    done = [cluster.run(words, user=user) for cluster in (pair.theirs, pair.ours)]
+    done = [cluster.run(argv, user=user) for cluster in (pair.slurm, pair.warpdeck)]
     assert done[0].out == done[1].out, done
     return done[0].out.strip()
 
 
-def _said(done: Done) -> tuple[int, str, list[str]]:
+def _said(done: CommandResult) -> tuple[int, str, list[str]]:
     """Slurm says some lines twice, where other jobs wait."""
     code, out, errors = _told(done)
     return code, out, sorted(set(errors))
 
 
-def _told(done: Done) -> tuple[int, str, list[str]]:
+def _told(done: CommandResult) -> tuple[int, str, list[str]]:
     return done.rc, done.out, sorted(NOISE.sub("", done.err).splitlines())

@@ -48,31 +48,31 @@ JOBS = (
 class JobPair(Pair):
     """Both, with the same jobs."""
 
-    apart = JOB_FACTS
+    masks = JOB_FACTS
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
     with side_by_side(JobPair) as both:
         for job in JOBS:
-            both.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
-            both.ours.submit(*job)
+            both.slurm.ok("sbatch", *job, "--wrap", "sleep 1000")
+            both.warpdeck.submit(*job)
         yield both
 
 
 @pytest.mark.parametrize("job", [1, 2, 3, 4, 5])
 def test_a_job_is_shown_alike(pair: Pair, job: int) -> None:
-    pair.same("scontrol", "show", "job", str(job))
-    pair.same("scontrol", "-o", "show", "job", str(job))
+    pair.assert_same("scontrol", "show", "job", str(job))
+    pair.assert_same("scontrol", "-o", "show", "job", str(job))
 
 
 def test_words_that_would_act_on_a_terminal_are_printed_as_slurm_prints_them(pair: Pair) -> None:
-    assert all(word in pair.same("scontrol", "show", "job", "7") for word in NAMED)
+    assert all(word in pair.assert_same("scontrol", "show", "job", "7") for word in NAMED)
 
 
 def test_partitions_are_shown_alike(pair: Pair) -> None:
-    pair.same("scontrol", "show", "partition")
-    pair.same("scontrol", "-o", "show", "partition", "debug")
+    pair.assert_same("scontrol", "show", "partition")
+    pair.assert_same("scontrol", "-o", "show", "partition", "debug")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_partitions_are_shown_alike(pair: Pair) -> None:
     ],
 )  # fmt: skip
 def test_the_same_is_said(pair: Pair, line: str) -> None:
-    pair.same("scontrol", *line.split())
+    pair.assert_same("scontrol", *line.split())
 
 
 @pytest.mark.parametrize(
@@ -238,22 +238,22 @@ def test_the_same_is_said(pair: Pair, line: str) -> None:
 def test_lines_are_answered_alike(pair: Pair, lines: str) -> None:
     data = lines.replace(";", "\n") + "\n"
     if "help" in lines:  # the words of our own
-        done = [cluster.run(["scontrol"], data=data) for cluster in (pair.theirs, pair.ours)]
+        done = [cluster.run(["scontrol"], data=data) for cluster in (pair.slurm, pair.warpdeck)]
         assert (done[0].rc, done[0].err) == (done[1].rc, done[1].err)
         return
-    pair.same("scontrol", data=data)
+    pair.assert_same("scontrol", data=data)
 
 
 @pytest.mark.parametrize(
     "line", ["shutdown", "abort", "reconfigure", "cancel_reboot n1", "suspend 1", "resume 1"]
 )
 def test_what_admins_alone_may_do_is_refused_to_others_alike(pair: Pair, line: str) -> None:
-    pair.same("scontrol", *line.split(), user="nobody")
+    pair.assert_same("scontrol", *line.split(), user="nobody")
 
 
 @pytest.mark.parametrize("line", ["reboot n1", "token", "token lifespan=5", "reboot asap reason=x n1"])
 def test_what_there_is_none_of_is_told_as_slurm_tells_it_and_then_what_to_do(pair: Pair, line: str) -> None:
-    theirs, ours = (cluster.run(["scontrol", *line.split()]) for cluster in (pair.theirs, pair.ours))
+    theirs, ours = (cluster.run(["scontrol", *line.split()]) for cluster in (pair.slurm, pair.warpdeck))
     assert ours.err.startswith(theirs.err) and len(ours.err.splitlines()) == len(theirs.err.splitlines()) + 1
     assert ours.rc == theirs.rc == 1
 
@@ -282,11 +282,11 @@ def test_variables_stand_for_options_as_in_slurm(pair: Pair, case: str) -> None:
     """All that scontrol's man page has, but SLURM_CONF, SLURM_DEBUG_FLAGS and SLURM_CLUSTERS."""
     setting, _, line = case.partition(" ")
     name, _, value = setting.partition("=")
-    pair.same("scontrol", *line.split(), env={name: value})
+    pair.assert_same("scontrol", *line.split(), env={name: value})
 
 
 def test_updates_have_the_same_effect(pair: Pair) -> None:
-    for words in (
+    for argv in (
         ("timelimit=50", "comment=other words", "name=new"),
         ("timelimit+=10",),
         ("timelimit=-5",),
@@ -301,17 +301,17 @@ def test_updates_have_the_same_effect(pair: Pair) -> None:
         ("dependency=afterany:2",),
         ("dependency=",),
     ):
-        pair.same("scontrol", "update", "jobid=1", *words)
-        pair.same("scontrol", "show", "job", "1")
-    pair.same("scontrol", "update", "jobid=4", "arraytaskthrottle=3")
-    pair.same("scontrol", "show", "job", "4")
-    pair.same("scontrol", "update", "jobname=total", "timelimit=15")
-    pair.same("scontrol", "show", "job", "5")
-    pair.same("scontrol", "update", "jobid=3,99", "comment=x")
-    pair.same("scontrol", "update", "jobid=4", "numnodes=2")
-    pair.same("scontrol", "show", "job", "4")
-    pair.same("scontrol", "update", "jobid=4_1", "comment=x")
-    pair.same("scontrol", "update", "jobid=4", "numnodes=1")
+        pair.assert_same("scontrol", "update", "jobid=1", *argv)
+        pair.assert_same("scontrol", "show", "job", "1")
+    pair.assert_same("scontrol", "update", "jobid=4", "arraytaskthrottle=3")
+    pair.assert_same("scontrol", "show", "job", "4")
+    pair.assert_same("scontrol", "update", "jobname=total", "timelimit=15")
+    pair.assert_same("scontrol", "show", "job", "5")
+    pair.assert_same("scontrol", "update", "jobid=3,99", "comment=x")
+    pair.assert_same("scontrol", "update", "jobid=4", "numnodes=2")
+    pair.assert_same("scontrol", "show", "job", "4")
+    pair.assert_same("scontrol", "update", "jobid=4_1", "comment=x")
+    pair.assert_same("scontrol", "update", "jobid=4", "numnodes=1")
 
 
 HOSTS = st.lists(st.from_regex(r"[a-c]{1,2}(-[a-c])?[0-9]{0,4}", fullmatch=True), min_size=1, max_size=8)
@@ -321,7 +321,7 @@ HOSTS = st.lists(st.from_regex(r"[a-c]{1,2}(-[a-c])?[0-9]{0,4}", fullmatch=True)
 @given(HOSTS)
 def test_hostlists_are_the_same(pair: Pair, names: list[str]) -> None:
     for entity in ("hostlist", "hostlistsorted", "hostnames"):
-        pair.same("scontrol", "show", entity, ",".join(names))
+        pair.assert_same("scontrol", "show", entity, ",".join(names))
 
 
 PARTITIONS = (
@@ -338,34 +338,34 @@ PARTITIONS = (
 
 def test_partitions_are_made_changed_and_deleted_alike(pair: Pair) -> None:
     for line in PARTITIONS:
-        pair.same("scontrol", *line.split())
-        pair.same("scontrol", "show", "partition", "debug")
-        pair.same("scontrol", "show", "partition", "fresh")
+        pair.assert_same("scontrol", *line.split())
+        pair.assert_same("scontrol", "show", "partition", "debug")
+        pair.assert_same("scontrol", "show", "partition", "fresh")
 
 
 def test_a_changed_partition_stands_in_the_configuration(pair: Pair) -> None:
-    assert pair.ours.served is not None
-    path = pair.ours.served.paths.config
+    assert pair.warpdeck.served is not None
+    path = pair.warpdeck.served.paths.config
     before = Path(path).read_text()
-    words = "State=down Nodes=n[1-2] MaxTime=5 MaxNodes=3 GraceTime=60 PreemptMode=OFF OverSubscribe=EXCLUSIVE Default=YES"
-    assert pair.ours.run(["scontrol", "update", "partitionname=debug", *words.split()]).err == ""
+    argv = "State=down Nodes=n[1-2] MaxTime=5 MaxNodes=3 GraceTime=60 PreemptMode=OFF OverSubscribe=EXCLUSIVE Default=YES"
+    assert pair.warpdeck.run(["scontrol", "update", "partitionname=debug", *argv.split()]).err == ""
     config = load(path).config
     debug = config.partitions["debug"]
     assert (debug.state, debug.grace_s, debug.max_nodes, debug.exclusive) == ("DOWN", 60, 3, True)
     assert config.scheduler.default_partition == "debug"
-    for words, said in (
+    for argv, said in (
         ("LLN=yes", "Update of this parameter is not supported: LLN=yes"),
         ("Default=maybe", "Update of this parameter is not supported: Default=maybe"),
         ("AllowAccounts=nosuch", "there is no account 'nosuch'"),
         ("nodes=zz", "slurm_update error: Invalid node name specified"),  # Slurm's has no nodes then
         ("DefaultTime=x", "Invalid input DefaultTime=x"),
     ):
-        done = pair.ours.run(["scontrol", "update", "partitionname=debug", words])
+        done = pair.warpdeck.run(["scontrol", "update", "partitionname=debug", argv])
         assert done.rc == 1 and said in done.err
-    refused = pair.ours.run(["scontrol", "update", "partitionname=debug", "state=up"], user="nobody")
+    refused = pair.warpdeck.run(["scontrol", "update", "partitionname=debug", "state=up"], user="nobody")
     assert refused.err == "slurm_update error: Invalid user id\n"
     Path(path).write_text(before)
-    assert pair.ours.run(["scontrol", "reconfigure"]).rc == 0
+    assert pair.warpdeck.run(["scontrol", "reconfigure"]).rc == 0
 
 
 def test_what_nodes_are_is_changed_alike(pair: Pair) -> None:
@@ -377,15 +377,15 @@ def test_what_nodes_are_is_changed_alike(pair: Pair) -> None:
         "n[3-4] weight=2",
         "n4 weight=3",
     ):
-        pair.same("scontrol", "update", *f"nodename={line}".split())
-        words = ["sinfo", "-h", "-N", "-p", "gpu", "-n", "n[3-4]", "-o", "%N %w %f"]
-        wanted = pair.theirs.run(words)
-        assert pair.ours.run(words) == wanted
+        pair.assert_same("scontrol", "update", *f"nodename={line}".split())
+        argv = ["sinfo", "-h", "-N", "-p", "gpu", "-n", "n[3-4]", "-o", "%N %w %f"]
+        wanted = pair.slurm.run(argv)
+        assert pair.warpdeck.run(argv) == wanted
     assert wanted.out == "n3 2 old,slow\nn4 3 old,slow\n"
 
 
 def test_what_people_say_of_nodes_is_kept_and_shown_alike(pair: Pair) -> None:
-    for words in (
+    for argv in (
         ("nodename=n[1-2]", "comment=some words", "extra=rack=7"),
         ("nodename=n1", 'Extra={"gpu": "slow"}'),
         ("nodename=n1", "co=z"),
@@ -393,37 +393,39 @@ def test_what_people_say_of_nodes_is_kept_and_shown_alike(pair: Pair) -> None:
         ("nodename=zz", "comment=a"),
         ("nodename=n1", "comment=", "extra="),
     ):
-        pair.same("scontrol", "update", *words)
+        pair.assert_same("scontrol", "update", *argv)
         for name in ("n1", "n2"):
             shown = [
-                cluster.run(["scontrol", "show", "node", name]).out for cluster in (pair.theirs, pair.ours)
+                cluster.run(["scontrol", "show", "node", name]).out for cluster in (pair.slurm, pair.warpdeck)
             ]
             theirs, ours = (re.findall(r"^ +(?:Comment|Extra)=.*$", text, re.M) for text in shown)
-            assert ours == theirs, words
-        pair.same("sinfo", "-N", "-p", "debug", "-O", "nodelist:5,comment:30,extra:20")
-    denied = pair.ours.run(["scontrol", "update", "nodename=n1", "comment=x"], user="nobody")
+            assert ours == theirs, argv
+        pair.assert_same("sinfo", "-N", "-p", "debug", "-O", "nodelist:5,comment:30,extra:20")
+    denied = pair.warpdeck.run(["scontrol", "update", "nodename=n1", "comment=x"], user="nobody")
     assert denied.err == "slurm_update error: Invalid user id\n"
-    pair.ours.run(["scontrol", "update", "nodename=n2", "extra="])
-    pair.theirs.run(["scontrol", "update", "nodename=n2", "extra="])
+    pair.warpdeck.run(["scontrol", "update", "nodename=n2", "extra="])
+    pair.slurm.run(["scontrol", "update", "nodename=n2", "extra="])
 
 
 def test_a_node_s_facts_stand_in_the_configuration(pair: Pair) -> None:
-    path = pair.ours.folder / "home/config.toml"
+    path = pair.warpdeck.folder / "home/config.toml"
     both = {"path": ["nodes", "n[1-2]"], "values": {"features": ["fast"]}}
-    with pair.ours.connect() as client:
+    with pair.warpdeck.connect() as client:
         client.call("amend", changes=[both])
-    assert pair.ours.run(["scontrol", "update", "nodename=n1", "features=fast,ib", "weight=4"]).err == ""
-    assert pair.ours.run(["sinfo", "-h", "-n", "n1", "-p", "gpu", "-o", "%w %f"]).out == "4 fast,ib\n"
+    assert pair.warpdeck.run(["scontrol", "update", "nodename=n1", "features=fast,ib", "weight=4"]).err == ""
+    assert pair.warpdeck.run(["sinfo", "-h", "-n", "n1", "-p", "gpu", "-o", "%w %f"]).out == "4 fast,ib\n"
     assert load(str(path)).config.nodes["n1"].features == ("fast", "ib")
     before = path.read_text()
-    denied = pair.ours.run(["scontrol", "update", "nodename=n1", "weight=7"], user="nobody")
+    denied = pair.warpdeck.run(["scontrol", "update", "nodename=n1", "weight=7"], user="nobody")
     assert denied.err == "slurm_update error: Invalid user id\n"
-    assert pair.ours.run(["scontrol", "update", "nodename=n1", "nodeaddr=x"]).rc == 1
+    assert pair.warpdeck.run(["scontrol", "update", "nodename=n1", "nodeaddr=x"]).rc == 1
     assert path.read_text() == before
-    assert pair.ours.run(["scontrol", "update", "nodename=n1", "features=ib"]).err == ""
-    assert pair.ours.run(["sinfo", "-h", "-N", "-n", "n[1-2]", "-p", "gpu", "-o", "%f"]).out == "ib\nfast\n"
-    assert pair.ours.run(["scontrol", "update", "nodename=n[1-4]", "features=", "weight=1"]).err == ""
-    assert pair.ours.run(["sinfo", "-h", "-p", "gpu", "-o", "%N %w %f"]).out == "n[1-4] 1 (null)\n"
+    assert pair.warpdeck.run(["scontrol", "update", "nodename=n1", "features=ib"]).err == ""
+    assert (
+        pair.warpdeck.run(["sinfo", "-h", "-N", "-n", "n[1-2]", "-p", "gpu", "-o", "%f"]).out == "ib\nfast\n"
+    )
+    assert pair.warpdeck.run(["scontrol", "update", "nodename=n[1-4]", "features=", "weight=1"]).err == ""
+    assert pair.warpdeck.run(["sinfo", "-h", "-p", "gpu", "-o", "%N %w %f"]).out == "n[1-4] 1 (null)\n"
 
 
 def test_the_configuration_has_slurms_names_and_what_is_the_same_there(pair):
@@ -431,7 +433,9 @@ def test_the_configuration_has_slurms_names_and_what_is_the_same_there(pair):
         pairs = (line.partition("=") for line in text.splitlines() if " = " in line)
         return {name.strip(): value.strip() for name, _, value in pairs}
 
-    theirs, ours = (told(side.run(["scontrol", "show", "config"]).out) for side in (pair.theirs, pair.ours))
+    theirs, ours = (
+        told(side.run(["scontrol", "show", "config"]).out) for side in (pair.slurm, pair.warpdeck)
+    )
     assert ours.keys() - theirs.keys() == set()
     same = (
         *("AccountingStorageEnforce", "ClusterName", "DefMemPerCPU", "FirstJobId", "GresTypes", "JobRequeue"),
@@ -443,24 +447,24 @@ def test_the_configuration_has_slurms_names_and_what_is_the_same_there(pair):
 
 
 def test_a_reason_names_the_nodes_that_a_job_cannot_have(pair: Pair) -> None:
-    both = (pair.theirs, pair.ours)
-    pair.same("scontrol", "update", "nodename=n2", "state=drain", "reason=x")
-    for name, words in (
+    both = (pair.slurm, pair.warpdeck)
+    pair.assert_same("scontrol", "update", "nodename=n2", "state=drain", "reason=x")
+    for name, argv in (
         ("first", ["-N4"]),
         ("second", ["-w", "n2"]),
         ("third", ["-N2-4", "-p", "debug", "--exclusive"]),
     ):  # slurmctld words the first one's in another way
         for cluster in both:
-            assert not cluster.run(["sbatch", "-o", "/dev/null", "-J", name, *words, "--wrap", "true"]).err
+            assert not cluster.run(["sbatch", "-o", "/dev/null", "-J", name, *argv, "--wrap", "true"]).err
 
     listed = "PENDING ReqNodeNotAvail, UnavailableNodes:n2|(ReqNodeNotAvail, UnavailableNodes:n2)\n"
     for cluster, name in itertools.product(both, ("second", "third")):
         asked = ["squeue", "-h", "-n", name, "-o", "%T %r|%R"]
         eventually(
-            lambda side=cluster, words=asked: side.run(words).out == listed, what="it waits for the node"
+            lambda side=cluster, argv=asked: side.run(argv).out == listed, what="it waits for the node"
         )
         shown = cluster.run(["scontrol", "show", "job"]).out
         assert "JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:n2 " in shown
     for cluster in both:
         cluster.run(["scancel", "-n", "first,second,third"])
-    pair.same("scontrol", "update", "nodename=n2", "state=resume")
+    pair.assert_same("scontrol", "update", "nodename=n2", "state=resume")

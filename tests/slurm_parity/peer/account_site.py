@@ -1,6 +1,7 @@
-"""The accounts of a site, for a real Slurm with its database and for ours: a small tree, two users, one QoS with limits.
+"""The accounts of a site, for a real Slurm with its database and for our controller.
 
-Slurm's root is a user of the account above all too, without shares here; we know none there.
+The site has a small tree of accounts, two users and one QoS with limits. In Slurm, root is also a user of the
+top account, without shares here. Our controller has no user there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ACCOUNTS = (
     "modify user root set defaultaccount=ml",
     "modify user root where account=root set fairshare=0",
 )
-"""What sacctmgr is told."""
+"""Command lines of sacctmgr that create the accounts."""
 TABLES = """
 [qos.high]
 priority = 100
@@ -36,9 +37,9 @@ parent = "sci"
 shares = 3
 [accounts.bio.users.root]
 """
-"""The same in config.toml."""
+"""The same accounts in config.toml."""
 ROOTS = re.compile(
     r"root\|default root account\|root\|warpdeck\|\|root\|| *root +ml Administ\+ +warpdeck +root\b|"
     r"( *warpdeck *\|?)? *root(\|| +)root\b|root\|ml\|Administrator\|warpdeck\|root\|"
 )
-"""The line of root in the account root, whom we know only by name."""
+"""The line of user root in account root, which only Slurm has."""

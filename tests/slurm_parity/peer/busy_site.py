@@ -1,7 +1,9 @@
-"""A real Slurm and ours with one crowded site each: accounts, users of them, and jobs that run, wait for many reasons, and have ended.
+"""A real Slurm and our controller with the same busy site.
 
-with crowded() as pair:
-    pair.asked(["squeue", "-t", "all"])
+It has accounts, their users, and jobs that run, that wait for many reasons, and that have ended.
+
+    with busy_site() as pair:
+        pair.assert_same("squeue", "-t", "all")
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from typing import ClassVar
 from tests.support.waiting import eventually
 
 from .account_site import ACCOUNTS, ROOTS, TABLES
-from .our_slurm import SITE as OUR_SITE
-from .pair import H100_SITE, JOB_FACTS, Pair, difference, side_by_side
-from .real_slurm import UP_S, Done
+from .pair import H100_SITE, JOB_FACTS, Pair, diff_text, side_by_side
+from .real_slurm import UP_S, CommandResult
+from .warpdeck_cluster import SITE as WARPDECK_SITE
 
-THEIR_SITE = f"MinJobAge=36000\n{H100_SITE}"
+SLURM_SITE = f"MinJobAge=36000\n{H100_SITE}"
 SITE = f"""
 keep_finished_s = 36000
-{OUR_SITE}
+{WARPDECK_SITE}
 {TABLES}"""
 ENDED: tuple[tuple[tuple[str, ...], str, dict[str, object]], ...] = (
     (("-J", "ok", "-A", "ml", "-w", "n1"), "true", {}),
@@ -48,13 +50,13 @@ WAITING = (
 CODE = "exit $SLURM_ARRAY_TASK_ID"
 
 EXTERN = re.compile(r" *[\d_]+\.e")
-"""The line of what a job runs outside of steps, of which only we tell."""
+"""A line for the processes of a job outside of its steps. Only our sacct lists it."""
 
 
-class Crowd(Pair):
-    """Both, with the same jobs."""
+class BusySite(Pair):
+    """Both schedulers with the same jobs."""
 
-    apart: ClassVar[Mapping[str, str]] = {
+    masks: ClassVar[Mapping[str, str]] = {
         **JOB_FACTS,
         r"^Usage: .*(\n[ \t]+.*)*\n?": "",
         r"(?<![\d:-])(00:0|0:|)?\d:\d\d(?![\d:])": "SPENT",
@@ -63,116 +65,128 @@ class Crowd(Pair):
     }
 
     def submit(self, *options: str, script: str = "sleep 10000", user: str = "root") -> int:
-        """The number, the same in both."""
-        words = ["sbatch", "--parsable", "-o", "/dev/null", "-D", "/tmp", *options, "--wrap", script]
-        numbers = [cluster.run(words, user=user) for cluster in (self.theirs, self.ours)]
+        """Submit the job to both and return its id, which is the same in both."""
+        argv = ["sbatch", "--parsable", "-o", "/dev/null", "-D", "/tmp", *options, "--wrap", script]
+        numbers = [cluster.run(argv, user=user) for cluster in (self.slurm, self.warpdeck)]
         assert numbers[0].out == numbers[1].out, numbers
         return int(numbers[0].out)
 
-    def both_have(self, job: int, state: str) -> None:
-        words = ["squeue", "-h", "-r", "-t", "all", "-j", str(job), "-o", "%t"]
-        for cluster in (self.theirs, self.ours):
+    def wait_until_both_have(self, job: int, state: str) -> None:
+        """Wait until the job is in the state on both."""
+        argv = ["squeue", "-h", "-r", "-t", "all", "-j", str(job), "-o", "%t"]
+        for cluster in (self.slurm, self.warpdeck):
             eventually(
-                lambda cluster=cluster: state in cluster.run(words).out.split(),  # type: ignore[misc]
+                lambda cluster=cluster: state in cluster.run(argv).out.split(),  # type: ignore[misc]
                 timeout_s=UP_S,
                 what=f"{job} is {state}",
             )
 
-    def plain(self, done: Done) -> list[str]:
-        return [line for line in super().plain(done) if not ROOTS.match(line) and not EXTERN.match(line)]
+    def comparable_lines(self, result: CommandResult) -> list[str]:
+        return [
+            line
+            for line in super().comparable_lines(result)
+            if not ROOTS.match(line) and not EXTERN.match(line)
+        ]
 
-    def differs(self, words: Sequence[str], env: Mapping[str, str]) -> str:
-        """What is not the same of a command line in both; "" if all is."""
-        theirs, ours = (self._told(cluster.run(words, env=env)) for cluster in (self.theirs, self.ours))
+    def output_difference(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
+        """Return the difference between the two outputs of a command line; an empty string if they are equal."""
+        theirs, ours = (
+            self._comparable_result(cluster.run(argv, env=env)) for cluster in (self.slurm, self.warpdeck)
+        )
         if ours == theirs:
             return ""
-        return f"{env or ''} {shlex.join(words)}\n{difference(theirs, ours)}"
+        return f"{env or ''} {shlex.join(argv)}\n{diff_text(theirs, ours)}"
 
-    def _told(self, done: Done) -> list[str]:
-        lines = self.plain(done)
-        at = lines.index("errors:") if "errors:" in lines else len(lines)
-        return [*sorted(lines[:at]), f"complains: {bool(done.err)}", f"ends with {done.rc}"]
+    def _comparable_result(self, result: CommandResult) -> list[str]:
+        lines = self.comparable_lines(result)
+        errors_at = lines.index("errors:") if "errors:" in lines else len(lines)
+        return [*sorted(lines[:errors_at]), f"complains: {bool(result.err)}", f"ends with {result.rc}"]
 
-    def order(self, *words: str) -> None:
-        """Of both."""
-        for cluster in (self.theirs, self.ours):
-            done = cluster.run(words)
-            assert done.rc == 0, (cluster, words, done)
+    def run_on_both(self, *argv: str) -> None:
+        """Run a command that must succeed on both."""
+        for cluster in (self.slurm, self.warpdeck):
+            result = cluster.run(argv)
+            assert result.rc == 0, (cluster, argv, result)
 
 
 @contextmanager
-def crowded() -> Iterator[Crowd]:
-    """Both, in the same state."""
+def busy_site() -> Iterator[BusySite]:
+    """Yield both schedulers with their sites in the same state."""
     with side_by_side(
-        Crowd, their_site=THEIR_SITE, our_site=SITE, accounting=True, accounts=ACCOUNTS
+        BusySite, slurm_site=SLURM_SITE, warpdeck_site=SITE, accounting=True, accounts=ACCOUNTS
     ) as pair:
-        _end(pair)
-        _run(pair)
-        _wait(pair)
+        _add_finished_jobs(pair)
+        _add_running_jobs(pair)
+        _add_waiting_jobs(pair)
         yield pair
 
 
-def _end(pair: Crowd) -> None:
+def _add_finished_jobs(pair: BusySite) -> None:
     for options, script, facts in ENDED:
         job = pair.submit(*options, script=script)
-        pair.ours.runs(job)
-        pair.ours.ends(job, **facts)
-        pair.both_have(job, "F" if facts else "CD")
-    never = pair.submit("-J", "never", "-H")
-    pair.order("scancel", str(never))
-    pair.both_have(never, "CA")
-    left = pair.submit("-J", "left", "-w", "n4")
-    pair.ours.runs(left)
-    pair.both_have(left, "R")
-    listed = ("scontrol", "listpids", str(left), "n4")  # a job that is still beginning is killed at once
-    eventually(lambda: str(left) in pair.theirs.run(listed).out.split(), timeout_s=UP_S, what="it has begun")
-    pair.order("scancel", str(left))
-    pair.ours.ends(left, signal=15)
-    pair.both_have(left, "CA")
+        pair.warpdeck.wait_until_running(job)
+        pair.warpdeck.report_job_end(job, **facts)
+        pair.wait_until_both_have(job, "F" if facts else "CD")
+    cancelled = pair.submit("-J", "never", "-H")
+    pair.run_on_both("scancel", str(cancelled))
+    pair.wait_until_both_have(cancelled, "CA")
+    killed = pair.submit("-J", "left", "-w", "n4")
+    pair.warpdeck.wait_until_running(killed)
+    pair.wait_until_both_have(killed, "R")
+    listpids = ("scontrol", "listpids", str(killed), "n4")  # A job that is still starting is killed at once.
+    eventually(
+        lambda: str(killed) in pair.slurm.run(listpids).out.split(), timeout_s=UP_S, what="it has begun"
+    )
+    pair.run_on_both("scancel", str(killed))
+    pair.warpdeck.report_job_end(killed, signal=15)
+    pair.wait_until_both_have(killed, "CA")
     array = pair.submit("-J", "tried", "-a", "1-3", "-w", "n1", script=CODE)
-    pair.ours.runs(*range(array, array + 3))
-    served = pair.ours.served
+    pair.warpdeck.wait_until_running(*range(array, array + 3))
+    served = pair.warpdeck.served
     assert served is not None
     for job in range(array, array + 3):
-        pair.ours.ends(job, exit_code=served.controller.state.jobs[job].array_task_id)  # type: ignore[index]
-    pair.both_have(array, "F")
-    eventually(lambda: pair.theirs.ok("squeue", "-h") == "", what="all have ended")
+        pair.warpdeck.report_job_end(job, exit_code=served.controller.state.jobs[job].array_task_id)  # type: ignore[index]
+    pair.wait_until_both_have(array, "F")
+    eventually(lambda: pair.slurm.ok("squeue", "-h") == "", what="all have ended")
 
 
-def _run(pair: Crowd) -> None:
+def _add_running_jobs(pair: BusySite) -> None:
     for options in RUNNING:
         job = pair.submit(*options)
         if "array" in options:
-            pair.ours.runs(job + 1, job + 2)
+            pair.warpdeck.wait_until_running(job + 1, job + 2)
         else:
-            pair.ours.runs(job)
-        pair.both_have(job, "R")
+            pair.warpdeck.wait_until_running(job)
+        pair.wait_until_both_have(job, "R")
     job = pair.submit(*SUSPENDED)
-    pair.ours.runs(job)
-    pair.both_have(job, "R")
-    pair.order("scontrol", "suspend", str(job))
-    pair.both_have(job, "S")
+    pair.warpdeck.wait_until_running(job)
+    pair.wait_until_both_have(job, "R")
+    pair.run_on_both("scontrol", "suspend", str(job))
+    pair.wait_until_both_have(job, "S")
 
 
-def _wait(pair: Crowd) -> None:
-    pair.order("scontrol", "update", "nodename=n4", "state=drain", "reason=bad disk, and more")
+def _add_waiting_jobs(pair: BusySite) -> None:
+    pair.run_on_both("scontrol", "update", "nodename=n4", "state=drain", "reason=bad disk, and more")
     for options in WAITING:
         pair.submit(*options)
-    pair.order(
+    pair.run_on_both(
         *("scontrol", "create", "reservation", "reservationname=tune", "starttime=now+2days", "duration=60"),
         *("users=root", "nodes=n3"),
     )
     eventually(lambda: _reasons(pair), what="reasons")
-    kept = ("sacct", "-a", "-P", "-n", "-S", "now-1hour", "-o", "jobid")
-    eventually(lambda: _rows(pair.theirs.run(kept)) == _rows(pair.ours.run(kept)), what="records")
+    records_command = ("sacct", "-a", "-P", "-n", "-S", "now-1hour", "-o", "jobid")
+    eventually(
+        lambda: _rows(pair.slurm.run(records_command)) == _rows(pair.warpdeck.run(records_command)),
+        what="records",
+    )
 
 
-def _reasons(pair: Crowd) -> bool:
-    """Whether both have said why each job waits."""
-    words = ("squeue", "-h", "-t", "PD", "-o", "%i %r", "-S", "i")
-    told = [cluster.run(words).out for cluster in (pair.theirs, pair.ours)]
-    return "None" not in told[0] and told[0] == told[1]
+def _reasons(pair: BusySite) -> bool:
+    """Return whether both give the same reason for each waiting job."""
+    argv = ("squeue", "-h", "-t", "PD", "-o", "%i %r", "-S", "i")
+    reasons = [cluster.run(argv).out for cluster in (pair.slurm, pair.warpdeck)]
+    return "None" not in reasons[0] and reasons[0] == reasons[1]
 
 
-def _rows(done: Done) -> list[str]:
-    return sorted(row for row in done.out.splitlines() if ".extern" not in row)
+def _rows(result: CommandResult) -> list[str]:
+    return sorted(row for row in result.out.splitlines() if ".extern" not in row)

@@ -1,7 +1,7 @@
-"""A real Slurm and our controller, each with the same site and the same command lines, and what they say side by side.
+"""A real Slurm and our controller with the same site and command lines, and their outputs compared.
 
-with side_by_side(Pair, their_site=H100_SITE, gres=H100_GRES) as pair:
-    pair.same("squeue", "-S", "i")
+with side_by_side(Pair, slurm_site=H100_SITE, gres=H100_GRES) as pair:
+    pair.assert_same("squeue", "-S", "i")
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from .our_slurm import SITE as OUR_SITE
-from .our_slurm import OurSlurm
-from .real_slurm import SITE, Done, RealSlurm
+from .real_slurm import SITE, CommandResult, RealSlurm
+from .warpdeck_cluster import SITE as WARPDECK_SITE
+from .warpdeck_cluster import WarpdeckCluster
 
 P = TypeVar("P", bound="Pair")
 H100_SITE = SITE.replace(
     "Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000", "RealMemory=65536"
 ).replace("a100", "h100")
-"""Nodes such as ours say that they are."""
+"""The site with nodes as our simulated nodes describe themselves."""
 H100_GRES = "NodeName=n[1-4] Name=gpu Type=h100 File={folder}/gpu[0-3]\n"
 TIME = {r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d": "TIME"}
 JOB_FACTS = {
@@ -35,68 +35,73 @@ JOB_FACTS = {
     r",gres/gpu=\d+": "",
     r"slurm-wlm ": "slurm ",
 }
-"""What else of a job's text differs from one moment, machine and accounting to another."""
+"""Other parts of a job's text that differ between moments, machines and accounting setups."""
 
 
 class Pair:
-    """Both. What differs by its nature is `apart`: patterns, and what is read in their place."""
+    """Both schedulers.
 
-    apart: ClassVar[Mapping[str, str]] = TIME
+    `masks` maps patterns of text that necessarily differs to the text that replaces them.
+    """
 
-    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
-        self.theirs = theirs
-        self.ours = ours
+    masks: ClassVar[Mapping[str, str]] = TIME
 
-    def same(
+    def __init__(self, slurm: RealSlurm, warpdeck: WarpdeckCluster) -> None:
+        self.slurm = slurm
+        self.warpdeck = warpdeck
+
+    def assert_same(
         self,
-        *words: str,
+        *argv: str,
         env: Mapping[str, str] | None = None,
         user: str = "root",
         data: str = "",
         in_order: bool = True,
     ) -> str:
-        """What ours prints of a command line, after all that it says and how it ends was compared with theirs."""
-        wanted = self.theirs.run(words, env=env, user=user, data=data)
-        found = self.ours.run(words, env=env, user=user, data=data)
-        theirs, mine = self.plain(wanted), self.plain(found)
+        """Run a command line on both, assert equal output and exit code, and return our output."""
+        wanted = self.slurm.run(argv, env=env, user=user, data=data)
+        found = self.warpdeck.run(argv, env=env, user=user, data=data)
+        expected, actual = self.comparable_lines(wanted), self.comparable_lines(found)
         if not in_order:
-            theirs, mine = sorted(theirs), sorted(mine)
-        assert mine == theirs, " ".join(words) + "\n" + difference(theirs, mine)
+            expected, actual = sorted(expected), sorted(actual)
+        assert actual == expected, " ".join(argv) + "\n" + diff_text(expected, actual)
         return found.out
 
-    def plain(self, done: Done) -> list[str]:
-        """The lines that are compared."""
-        return self.without(f"{done.out}errors:\n{done.err}exit code {done.rc}").splitlines()
+    def comparable_lines(self, result: CommandResult) -> list[str]:
+        """Return the lines that are compared."""
+        return self.mask(f"{result.out}errors:\n{result.err}exit code {result.rc}").splitlines()
 
-    def without(self, text: str) -> str:
-        """The text without their folders, and without what is `apart`."""
-        for folder in (self.theirs.folder, self.ours.folder):
+    def mask(self, text: str) -> str:
+        """Return the text without the two folders and with `masks` applied."""
+        for folder in (self.slurm.folder, self.warpdeck.folder):
             text = text.replace(str(folder), "FOLDER")
-        for pattern, word in self.apart.items():
+        for pattern, word in self.masks.items():
             text = re.sub(pattern, word, text, flags=re.M)
         return text
 
 
-def difference(theirs: Sequence[str], ours: Sequence[str]) -> str:
-    """The lines that are not the same, for whoever reads why a test has failed."""
-    return "\n".join(difflib.unified_diff(theirs, ours, "theirs", "ours", lineterm="", n=0))
+def diff_text(slurm: Sequence[str], warpdeck: Sequence[str]) -> str:
+    """Return the lines that differ, for the message of a failed test."""
+    return "\n".join(difflib.unified_diff(slurm, warpdeck, "theirs", "ours", lineterm="", n=0))
 
 
 @contextmanager
 def side_by_side(
     kind: type[P],
     *,
-    their_site: str = H100_SITE,
+    slurm_site: str = H100_SITE,
     gres: str = H100_GRES,
-    our_site: str = OUR_SITE,
+    warpdeck_site: str = WARPDECK_SITE,
     accounting: bool = False,
     accounts: Sequence[str] = (),
 ) -> Iterator[P]:
-    """Both, until the block ends; `accounting` and `accounts` are the real one's (RealSlurm)."""
+    """Run both schedulers until the block ends. `accounting` and `accounts` configure the real one (see
+    RealSlurm).
+    """
     folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    real = RealSlurm(their_site, gres=gres, accounting=accounting, accounts=accounts)
+    real = RealSlurm(slurm_site, gres=gres, accounting=accounting, accounts=accounts)
     try:
-        with real as theirs, OurSlurm(folder, site=our_site) as ours:
-            yield kind(theirs, ours)
+        with real as slurm, WarpdeckCluster(folder, site=warpdeck_site) as warpdeck:
+            yield kind(slurm, warpdeck)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

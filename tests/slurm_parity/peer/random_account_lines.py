@@ -1,9 +1,11 @@
-"""Random command lines of sacctmgr's show and changes, and of sreport: words as their man pages have them, good and bad ones.
+"""Random command lines of sreport and of sacctmgr's show and changes, with good and bad words of the man
+pages.
 
     words = shown_line(random.Random(1))
 
-What is asked of is the site of peer/busy_site, what is changed that of one account `first` (made_line). Not asked is what
-differs by its nature: numbers of associations, transactions, hosts, and what nothing has used yet.
+Lines that show something refer to the site of busy_site; lines that change something refer to a site with one
+account `first` (changing_line). Lines do not query values that necessarily differ: association numbers,
+transactions, hosts, and resources without any usage yet.
 """
 
 from __future__ import annotations
@@ -39,14 +41,14 @@ _FLAGS = {
     "problem": ("tree", "where"),
     "resource": ("withclusters", "x"),
 }  # fmt: skip
-_PLACE = ("account=ml", "ac=bio", "a=ml", "users=root", "u=nobody", "user=nosuch",
+_ASSOCIATION = ("account=ml", "ac=bio", "a=ml", "users=root", "u=nobody", "user=nosuch",
           "cluster=warpdeck", "c=nosuch", "parent=sci",
           "pare=sci", "par=gpu", "partition=gpu", "p=x", "foo=1", "qos=nosuch", "defaultqos=nosuch",
           "accounts=ml,bio", "acct=sci", "id=x")  # fmt: skip
 _CONDITIONS = {
-    "account": (*_PLACE, "name=ml", "n=bio", "desc=ml", "d=sci", "org=sci", "o=ml"),
-    "association": _PLACE,
-    "user": (*_PLACE, "name=root", "n=nobody", "adminlevel=admin", "ad=none", "adminlevel=x", "a=x", "defaultaccount=ml",
+    "account": (*_ASSOCIATION, "name=ml", "n=bio", "desc=ml", "d=sci", "org=sci", "o=ml"),
+    "association": _ASSOCIATION,
+    "user": (*_ASSOCIATION, "name=root", "n=nobody", "adminlevel=admin", "ad=none", "adminlevel=x", "a=x", "defaultaccount=ml",
              "defaulta=bio", "default=ml"),
     "qos": ("name=high", "n=normal", "id=2", "id=x", "i=1", "desc=high", "preemptmode=cancel", "preemptmode=x", "preempt=x", "foo=1"),
     "cluster": ("name=warpdeck", "cluster=nosuch", "cl=x", "foo=1"),
@@ -58,7 +60,7 @@ _CONDITIONS = {
     "problem": ("account=ml", "user=root", "foo=1"),
     "resource": ("name=x", "server=y", "foo=1"),
 }  # fmt: skip
-_SPELLED = {
+_SPELLINGS = {
     "account": ("account", "accounts", "acc", "ac"),
     "association": ("association", "assoc", "as", "associations"),
     "user": ("user", "users", "u", "us"),
@@ -69,11 +71,11 @@ _SPELLED = {
 _OPTIONS = ("-n", "-P", "-p", "--noheader", "--parsable2", "-nP", "-s")
 
 
-def shown_line(rng: random.Random) -> list[str]:
-    """sacctmgr show ..."""
+def show_line(rng: random.Random) -> list[str]:
+    """Return a line of sacctmgr show."""
     entity = rng.choice((*_CONDITIONS, "account", "association", "user", "qos"))
     words = ["sacctmgr", "-i", *rng.sample(_OPTIONS, rng.choice((0, 0, 1, 2)))]
-    words += [rng.choice(("show", "list", "sho", "lis")), rng.choice(_SPELLED.get(entity, (entity,)))]
+    words += [rng.choice(("show", "list", "sho", "lis")), rng.choice(_SPELLINGS.get(entity, (entity,)))]
     if entity in _NAMES and rng.random() < 0.3:
         words += [word for word in [rng.choice(_NAMES[entity])] if word]
     words += rng.sample(_FLAGS[entity], rng.choice((0, 0, 1)))
@@ -83,8 +85,8 @@ def shown_line(rng: random.Random) -> list[str]:
     elif entity == "event":
         words.append("format=nodename,event,eventraw,state,reason,user")
     elif rng.random() < 0.5 and entity not in ("tres", "wckey"):
-        of_places = ["account", "user"] if entity in ("account", "association", "user") else []
-        fields = [*of_places, *rng.sample(FIELDS, rng.randint(1, 4))]
+        key_fields = ["account", "user"] if entity in ("account", "association", "user") else []
+        fields = [*key_fields, *rng.sample(FIELDS, rng.randint(1, 4))]
         words.append(f"{rng.choice(('format', 'form', 'f', 'Format'))}={','.join(fields)}")
     return words
 
@@ -94,7 +96,7 @@ _REPORTS = (
     "cluster wckeyutilizationbyuser", "job sizes", "job sizesbyaccount", "job sizesbywckey", "job sizesbyaccountandwckey",
     "user top", "user topusage", "user t", "res util", "reservation utilization", "job foo", "foo", "cluster userutil",
 )  # fmt: skip
-_WORDS = (
+_REPORT_ARGUMENTS = (
     "users=root", "u=nobody", "accounts=ml", "a=x", "ac=ml", "acct=bio", "format=cluster", "f=login,used", "format=cl,foo",
     "tree", "group", "topcount=3", "t=2", "topcount=x", "flatview", "fl", "acctasparent", "printjobcount", "pr", "grouping=2,8",
     "partition=gpu", "part=x", "foo=1", "foo", "cluster=warpdeck", "cluster=nosuch", "all_clusters", "wckeys=x",
@@ -107,13 +109,13 @@ _REPORT_OPTIONS = (
 )  # fmt: skip
 
 
-def reported_line(rng: random.Random) -> list[str]:
-    """sreport, of a month in which nothing was."""
+def report_line(rng: random.Random) -> list[str]:
+    """Return a line of sreport about a month without jobs."""
     words = ["sreport"]
     for option in rng.sample(_REPORT_OPTIONS, rng.choice((0, 0, 1, 1, 2))):
         words += option
     words += rng.choice(_REPORTS).split()
-    words += rng.sample(_WORDS, rng.choice((0, 1, 1, 2, 3)))
+    words += rng.sample(_REPORT_ARGUMENTS, rng.choice((0, 1, 1, 2, 3)))
     return [*words, "start=2020-01-01", rng.choice(("end=2020-02-01", "e=2020-02-01"))]
 
 
@@ -132,22 +134,22 @@ _OF_QOS = (
     "mintres=cpu=1", "maxwall=1-0", "maxwall=x", "usagefactor=0.5", "usagef=2", "grpwall=100", "foo=1", "maxt=1", "maxcpuspu=9",
     "maxnodespu=2", "grptres=foo=1",
 )  # fmt: skip
-_MADE = {
+_CHANGED_NAMES = {
     "account": ("aa", "bb", "cc", "aa,bb", "first"),
     "user": ("ann", "bob", "cat", "ann,bob"),
     "qos": ("high", "q2", "q3"),
 }
 
 
-def made_line(rng: random.Random) -> list[str]:
-    """sacctmgr add, modify or delete, or what shows what came of it."""
+def changing_line(rng: random.Random) -> list[str]:
+    """Return a line of sacctmgr add, modify or delete."""
     entity = rng.choice(("account", "user", "user", "qos"))
     verb = rng.choice(("add", "add", "create", "modify", "modify", "modify", "update", "delete", "remove"))
-    name = rng.choice(_MADE[entity])
+    name = rng.choice(_CHANGED_NAMES[entity])
     settings = rng.sample(_OF_QOS if entity == "qos" else _SETTINGS[:-2], rng.choice((0, 1, 1, 2)))
     if entity == "user":
         settings = [word for word in settings if not word.startswith("d")]
-    place = [f"account={rng.choice(_MADE['account'])}"] if entity == "user" else []
+    association = [f"account={rng.choice(_CHANGED_NAMES['account'])}"] if entity == "user" else []
     if verb in ("add", "create"):
         settings = [word for word in settings if word[-2:] != "-1" and "+=" not in word and "-=" not in word]
         parent = (
@@ -155,7 +157,7 @@ def made_line(rng: random.Random) -> list[str]:
             if entity == "account" and rng.random() < 0.3
             else []
         )
-        return ["sacctmgr", "-i", verb, entity, name, *place, *parent, *settings]
+        return ["sacctmgr", "-i", verb, entity, name, *association, *parent, *settings]
     if verb in ("delete", "remove"):
         where = rng.choice(([], ["where"])) if entity != "qos" else []
         return [
@@ -165,7 +167,7 @@ def made_line(rng: random.Random) -> list[str]:
             entity,
             *where,
             rng.choice((name, f"name={name}")),
-            *place * rng.randint(0, 1),
+            *association * rng.randint(0, 1),
         ]
     where = rng.choice(([], ["where"]))
     return [
@@ -175,7 +177,7 @@ def made_line(rng: random.Random) -> list[str]:
         entity,
         *where,
         f"name={name}",
-        *place * rng.randint(0, 1),
+        *association * rng.randint(0, 1),
         "set",
         *settings,
     ]

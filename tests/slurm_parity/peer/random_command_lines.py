@@ -1,8 +1,9 @@
-"""Random command lines of the commands that read and order: options as their man pages have them, good and bad values of each kind.
+"""Random command lines of commands that read the queue or cancel jobs.
+
+They have options from the man pages, with good and bad values of each kind. They refer to the site of
+busy_site.
 
     line = random_line("squeue", random.Random(1))
-
-What is asked of is the site of tests/slurm_parity/peer/busy_site.
 """
 
 from __future__ import annotations
@@ -133,41 +134,41 @@ UNITS: Values = ("K", "M", "G", "T", "P", "X", "", "k", "MM")
 
 
 def sort_keys(letters: Sequence[str]) -> Callable[[random.Random], str]:
-    """Values of -S."""
+    """Return a generator of values for -S."""
 
-    def made(rng: random.Random) -> str:
+    def generate(rng: random.Random) -> str:
         keys = (
             rng.choice(("", "+", "-", "-")) + rng.choice((*letters, "i")) for _ in range(rng.randint(1, 3))
         )
         return ",".join((*keys, rng.choice(("i", "", "N", "#"))))
 
-    return made
+    return generate
 
 
 def short_format(letters: Sequence[str]) -> Callable[[random.Random], str]:
-    """Values of -o with letters."""
+    """Return a generator of values for -o with letters."""
 
-    def made(rng: random.Random) -> str:
+    def generate(rng: random.Random) -> str:
         fields = (f"%{rng.choice(WIDTHS)}{rng.choice(letters)}" for _ in range(rng.randint(1, 5)))
         return rng.choice(("", "", "x", "|")) + rng.choice(("|", " ", "", "%%", ",")).join(fields)
 
-    return made
+    return generate
 
 
 def long_format(names: Sequence[str], *, mark: str = ":", first: str = "") -> Callable[[random.Random], str]:
-    """Values of -O, or of -o with names, whose widths stand behind the mark."""
+    """Return a generator of values for -O, or for -o with names. A width follows the mark."""
 
-    def one(rng: random.Random) -> str:
+    def generate_field(rng: random.Random) -> str:
         name = rng.choice(names)
         name = rng.choice((name, name, name.upper(), name.lower()))
         width = rng.choice(WIDTHS)
         return name if rng.random() < 0.6 else name + mark + width
 
-    return lambda rng: first + ",".join(one(rng) for _ in range(rng.randint(1, 6)))
+    return lambda rng: first + ",".join(generate_field(rng) for _ in range(rng.randint(1, 6)))
 
 
 class Option(NamedTuple):
-    """`letter` and `name` as the man page has them; `values` None for a flag."""
+    """An option with the letter and name of the man page. `values` is None for a flag."""
 
     name: str
     letter: str = ""
@@ -176,7 +177,7 @@ class Option(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """Of a command: options, variables (name -> values) and what may stand beside them."""
+    """The options of a command, its variables (name to values), and the arguments that may accompany them."""
 
     options: tuple[Option, ...]
     variables: Mapping[str, Values] = {}
@@ -422,7 +423,7 @@ SCANCEL = Grammar(
         "SCANCEL_VERBOSE": ("true", "x"),
     },
 )
-"""Of jobs that wait; signals that are for no such job Slurm tries for a minute and a half."""
+"""The grammar is for waiting jobs: Slurm retries a signal that no waiting job can get for 90 seconds."""
 CANCELLED: Values = (
     "{plain}", "{dbg}", "{hers}", "{arr}", "{arr}_2", "{arr}_[1-3]", "{arr}_[5,6]", "{arr}_*", "{arr}_9", "{arr}_[1-9]", "{lim}",
     "{lim}_[0-1]", "{lim}_3", "{het}", "{het}+0", "{het}+1", "{het}+5", "{done}", "99999", "99999_1", "99999+1", "99999.0", "0",
@@ -430,13 +431,13 @@ CANCELLED: Values = (
     "{arr}_[1-2]x", "{arr}_[1-6:2]", "{arr}_1_2", " {plain}", "{plain} ", "{plain}+1", "{arr}+1", "{arr}_-1", "1e3", "{done}.0",
     "00{dbg}", "{plain}.", "{plain}.x",
 )  # fmt: skip
-"""What may stand for the jobs of those names."""
+"""Job arguments in which braces stand for the ids of the jobs with these names."""
 
 
-def cancelling(rng: random.Random) -> Line:
-    """A line of scancel, its ids with the names of jobs in braces."""
+def random_scancel_line(rng: random.Random) -> Line:
+    """Return a line of scancel whose ids are names of jobs in braces."""
     words, environ = random_line("scancel", rng)
-    environ.pop("SLURM_CLUSTERS", "")  # for which Slurm needs its database
+    environ.pop("SLURM_CLUSTERS", "")  # Slurm needs its database for this variable.
     words += rng.choices(CANCELLED, k=rng.choice((0, 1, 1, 1, 2, 3)))
     return words, environ
 
@@ -451,12 +452,14 @@ GRAMMARS = {
 
 
 def random_line(command: str, rng: random.Random) -> Line:
-    """The words of a command line, and its variables."""
+    """Return the words of a command line and its variables."""
     grammar = SCANCEL if command == "scancel" else GRAMMARS[command]
-    weights = [each.weight for each in grammar.options]
+    weights = [option_row.weight for option_row in grammar.options]
     count = rng.choice((0, 1, 1, 2, 2, 3, 3, 4, 5))
     words = [command]
-    options = {each.name.lower(): each for each in rng.choices(grammar.options, weights, k=count)}
+    options = {
+        option_row.name.lower(): option_row for option_row in rng.choices(grammar.options, weights, k=count)
+    }
     for option in options.values():
         words += spelled(option, rng)
     if grammar.words and rng.random() < 0.05:
@@ -472,16 +475,18 @@ def _variables(grammar: Grammar, rng: random.Random) -> dict[str, str]:
 
 
 def spelled(option: Option, rng: random.Random) -> list[str]:
-    """Short and glued, or long, whole or abbreviated, its value beside it or behind =."""
+    """Return the option in one of its spellings: short, long or abbreviated, with the value separate or
+    attached.
+    """
     name = option.name if rng.random() < 0.9 else option.name[: max(2, rng.randint(2, len(option.name)))]
     if option.values is None:
         long = f"--{name}" if rng.random() < 0.97 else f"--{name}=x"
         return [f"-{option.letter}" if option.letter and rng.random() < 0.6 else long]
     value = option.values(rng) if callable(option.values) else rng.choice(option.values)
-    ways = [[f"--{name}={value}"], [f"--{name}", value]]
+    spellings = [[f"--{name}={value}"], [f"--{name}", value]]
     if option.letter:
-        ways += [
+        spellings += [
             [f"-{option.letter}", value],
             [f"-{option.letter}{value}"] if value else [f"-{option.letter}", ""],
         ]
-    return rng.choice(ways)
+    return rng.choice(spellings)

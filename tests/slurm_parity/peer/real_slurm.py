@@ -1,10 +1,11 @@
-"""A real Slurm beside us: Debian's slurmctld, munged and one slurmd a node, in namespaces of their own.
+"""A real Slurm for comparisons: Debian's slurmctld, munged and one slurmd per node, in their own namespaces.
 
     with RealSlurm() as slurm:
-        done = slurm.run(["squeue", "--me"])
+        result = slurm.run(["squeue", "--me"])
 
-The packages are unpacked once for the machine (`tests/setup.sh`), nothing is installed. All of it lives in process, network
-and host name spaces that end with the block, so nothing is left, no port is taken and the host is called `login`.
+The packages are unpacked once per machine (`tests/setup.sh`); nothing is installed. All daemons run in
+process, network and host name namespaces that end with the block. Therefore no process is left, no port of
+the machine is used, and the host is called `login`.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from typing import Any, NamedTuple, Self
 
 SCRIPT = Path(__file__).with_name("slurm.sh")
 PACKAGES = Path("/var/cache/warpdeck-tests/slurm")
-"""Where `slurm.sh get` has put them; tests/setup.sh names it too."""
+"""The folder into which `slurm.sh get` unpacks the packages. tests/setup.sh names it too."""
 HOST = "login"
 PORT = 6817
-"""Of slurmctld, in a network of its own; slurmd's follow."""
+"""Port of slurmctld in its own network namespace. The ports of the slurmds follow."""
 ADDRESS = "198.18.61.1/32"
-"""Beside 127.0.0.1, without which slurmd finds no address to listen at."""
+"""An address besides 127.0.0.1. Without one, slurmd finds no address to listen on."""
 _NULL = os.makedev(1, 3)
 UP_S = 90.0
 COMMAND_S = 60.0
@@ -49,21 +50,23 @@ PartitionName=debug Nodes=n[1-2] MaxTime=30 PriorityTier=1 State=UP
 """
 GRES = "NodeName=n[1-4] Name=gpu Type=a100 File={folder}/gpu[0-3]\n"
 GPU_FILES = 8
-"""gpu0 ... in the folder: Slurm counts device files."""
+"""Number of files gpu0, gpu1, ... in the folder. Slurm counts device files."""
 
 REST = ("--reuid=nobody", "--regid=nogroup", "--clear-groups", "sh", "-c")
 ANSWER = "cat | slurmrestd -a rest_auth/local -s openapi/v0.0.38"
-"""slurmrestd answers one question on its input. It refuses to be root, and to answer whoever does not own its pipe."""
+"""slurmrestd answers one request on its input. It refuses to run as root, and to serve a caller that does not
+own its pipe.
+"""
 _INIT = """
 ip link set lo up; ip address add {address} dev lo; hostname {host}; mount --bind {folder}/hosts /etc/hosts
 {script} up {folder} {port} || exit 1
 echo up; read -r _; {script} down {folder}
 """
-"""bash as the first process of the namespaces, for it reaps what daemons leave."""
+"""Script of bash as the first process of the namespaces: bash reaps the children that daemons leave."""
 
 
-class Done(NamedTuple):
-    """How a command ended, and what it printed."""
+class CommandResult(NamedTuple):
+    """Exit code and output of a command."""
 
     rc: int
     out: str
@@ -71,10 +74,11 @@ class Done(NamedTuple):
 
 
 class RealSlurm:
-    """A small cluster: `site` are the lines of slurm.conf from SelectTypeParameters on, `gres` is gres.conf.
+    """A small cluster.
 
-    With `accounting` slurmdbd and its database keep the history (two seconds more), in place of nobody; `accounts` are then
-    sacctmgr's command lines that make accounts, users and qualities of service.
+    `site` holds the lines of slurm.conf from SelectTypeParameters on, and `gres` is gres.conf. With
+    `accounting`, slurmdbd and its database keep the history, which takes two more seconds to start.
+    `accounts` are then command lines of sacctmgr that create accounts, users and QoS.
     """
 
     def __init__(
@@ -101,12 +105,12 @@ class RealSlurm:
         self._pid = 0
 
     def __enter__(self) -> Self:
-        words = {"address": ADDRESS, "script": SCRIPT, "folder": self.folder, "port": PORT, "host": HOST}
-        script = _INIT.format(**{name: shlex.quote(str(word)) for name, word in words.items()})
-        apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--uts", "--ipc"]
+        values = {"address": ADDRESS, "script": SCRIPT, "folder": self.folder, "port": PORT, "host": HOST}
+        script = _INIT.format(**{name: shlex.quote(str(value)) for name, value in values.items()})
+        namespaces = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--uts", "--ipc"]
         with (self.folder / "up.log").open("wb") as log:
             self._init = subprocess.Popen(
-                ["timeout", "1h", *apart, "bash", "-c", script],
+                ["timeout", "1h", *namespaces, "bash", "-c", script],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -123,8 +127,8 @@ class RealSlurm:
 
     def _wait_until_up(self) -> None:
         assert self._init is not None and self._init.stdout is not None
-        said = self._init.stdout.readline()
-        assert said == "up\n", "\n".join(
+        greeting = self._init.stdout.readline()
+        assert greeting == "up\n", "\n".join(
             path.read_text(errors="replace")[-3000:]
             for path in (*sorted(self.folder.glob("*.err")), *sorted(self.folder.glob("*.log")))
         )
@@ -134,25 +138,25 @@ class RealSlurm:
         self.close()
 
     def close(self) -> None:
-        """Ends all of it, running jobs too."""
+        """End all daemons and running jobs."""
         if self._init is not None:
             self._init.communicate("down\n", timeout=UP_S)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(
         self,
-        words: Sequence[str],
+        values: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         data: str = "",
         user: str = "root",
-    ) -> Done:
-        """One command as the user; `env` is set beside what Slurm's commands need."""
+    ) -> CommandResult:
+        """Run a command as the user. `env` is set in addition to the environment that Slurm's commands need."""
         become = ["setpriv", f"--reuid={user}", "--clear-groups"] if user != "root" else []
-        done = subprocess.run(
+        result = subprocess.run(
             ["nsenter", f"--target={self._pid}", "--pid", "--mount", "--net", "--uts", "--ipc"]
-            + [f"--wd={cwd or self.folder}", *become, str(SCRIPT), "run", str(self.folder), *words],
+            + [f"--wd={cwd or self.folder}", *become, str(SCRIPT), "run", str(self.folder), *values],
             env={**_plain_environ(), **(env or {})},
             input=data,
             capture_output=True,
@@ -160,28 +164,31 @@ class RealSlurm:
             timeout=COMMAND_S,
             check=False,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return CommandResult(result.returncode, result.stdout, result.stderr)
 
-    def ok(self, *words: str) -> str:
-        """What a command prints that must succeed."""
-        done = self.run(words)
-        assert done.rc == 0, f"{' '.join(words)}: {done.out}{done.err}"
-        return done.out
+    def ok(self, *values: str) -> str:
+        """Return the output of a command that must succeed."""
+        result = self.run(values)
+        assert result.rc == 0, f"{' '.join(values)}: {result.out}{result.err}"
+        return result.out
 
     def rest(self, path: str) -> Any:
-        """What slurmrestd tells of it (partitions, reservation/R): the only JSON of 22.05 for what its scontrol shows."""
-        ask = f"GET /slurm/v0.0.38/{path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
-        done = self.run(["setpriv", *REST, ANSWER], data=ask)
-        assert done.out.startswith("HTTP/1.1 200 "), f"{path}: {done.out}{done.err}"
-        return json.JSONDecoder().raw_decode(done.out.partition("\n\n")[2])[0]
+        """Return slurmrestd's answer for `path`, for example partitions or reservation/R.
+
+        In 22.05 it is the only source of JSON for the data that scontrol shows.
+        """
+        request = f"GET /slurm/v0.0.38/{path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
+        result = self.run(["setpriv", *REST, ANSWER], data=request)
+        assert result.out.startswith("HTTP/1.1 200 "), f"{path}: {result.out}{result.err}"
+        return json.JSONDecoder().raw_decode(result.out.partition("\n\n")[2])[0]
 
 
 def _plain_environ() -> dict[str, str]:
-    """Nothing of ours that Slurm's commands read."""
+    """Return the environment without variables of ours that Slurm's commands read."""
     kept = ("HOME", "LANG", "PATH", "TZ")
     return {name: os.environ[name] for name in kept if name in os.environ} | {"LC_ALL": "C.UTF-8"}
 
 
 def _first_below(pid: int) -> int:
-    """The process's first child."""
+    """Return the first child of the process."""
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])

@@ -1,18 +1,21 @@
 #!/bin/bash
-# A real Slurm in a folder of its own, to measure beside: Debian's packages unpacked, nothing installed, /etc untouched.
-#   slurm.sh get FOLDER          download and unpack (needs apt-get and its mirrors)
-#   slurm.sh up FOLDER PORT [N]  munged, slurmctld, slurmd on 127.0.0.1 (PORT and PORT + 1), one node; with N beside it a
-#                                partition "cloud" of so many nodes with 8 GPUs that exist in its tables only, and a plan every second
-#                                Where FOLDER/site.conf lies, the nodes and partitions are what it says (see tests/slurm_parity/peer/real_slurm.py), and
-#                                a slurmd is started for each name in FOLDER/nodes; where FOLDER/accounting lies, mariadbd and
-#                                slurmdbd are started too (PORT + 90 and + 91), and keep the history; its lines are what
-#                                sacctmgr is told first
-#   slurm.sh run FOLDER CMD...   a Slurm command with its environment set
-#   slurm.sh down FOLDER         ends the daemons
-# FOLDER is absolute and short: a Unix socket's path must fit. Removing it leaves nothing behind.
+# A real Slurm in its own folder, for comparisons and measurements. Debian's packages are only unpacked, not installed, and
+# /etc stays unchanged.
+#   slurm.sh get FOLDER          download and unpack the packages (needs apt-get and its mirrors)
+#   slurm.sh up FOLDER PORT [N]  start munged, slurmctld and slurmd on 127.0.0.1 (PORT and PORT + 1) with one node. With N, a
+#                                partition "cloud" has N more nodes with 8 GPUs each. They exist only in Slurm's tables, and
+#                                Slurm plans once a second.
+#                                If FOLDER/site.conf exists, it defines the nodes and partitions (see
+#                                tests/slurm_parity/peer/real_slurm.py), and one slurmd starts for each name in FOLDER/nodes.
+#                                If FOLDER/accounting exists, mariadbd and slurmdbd start too (PORT + 90 and + 91) and keep
+#                                the history; sacctmgr first runs the lines of that file.
+#   slurm.sh run FOLDER CMD...   run a Slurm command with its environment
+#   slurm.sh down FOLDER         stop the daemons
+# FOLDER is absolute and short, because the path of a Unix socket must fit. Removing the folder leaves nothing behind.
 #
-# The node claims 64 CPUs whatever the machine has: with few, Slurm's scheduling ticks would be measured and not its work.
-# The ticks are off (batch_sched_delay, sched_min_interval), and ended jobs are recorded in a text file, not in MySQL.
+# The node claims 64 CPUs, however many the machine has: with fewer, a benchmark would measure the intervals of Slurm's scheduler
+# instead of its work. The intervals are off (batch_sched_delay, sched_min_interval), and ended jobs are recorded in a text file,
+# not in MySQL.
 set -eu
 word=$1 folder=$2
 shift 2
@@ -29,7 +32,7 @@ get() {
         munge libmunge2 libhwloc15 liblua5.1-0 slurmdbd slurm-wlm-mysql-plugin mariadb-server-core libmariadb3 libaio1 \
         liburing2 slurmrestd libhttp-parser2.9 >"$folder/apt.log" 2>&1
     for package in "$folder"/debs/*.deb; do dpkg -x "$package" "$root"; done
-    # A daemon looks at its own name: as "slurmctld-wlm" it takes itself for something else.
+    # A daemon reads its own name: called "slurmctld-wlm", it would act as another program.
     for daemon in slurmctld slurmd slurmstepd; do ln -sfn "$daemon-wlm" "$root/usr/sbin/$daemon"; done
 }
 
@@ -82,7 +85,7 @@ NodeName=peer NodeHostname=$3 NodeAddr=127.0.0.1 Port=$(($1 + 1)) CPUs=64 RealMe
 PartitionName=peer Nodes=peer Default=YES MaxTime=INFINITE State=UP
 CONF
     if [ "$2" -gt 0 ]; then
-        # Nodes that are said to be off, and to take an hour to come up: Slurm gives them to jobs without asking anybody.
+        # These nodes count as powered off with an hour to start, so Slurm allocates them without contacting a slurmd.
         cat <<CONF
 GresTypes=gpu
 ResumeProgram=/bin/true
@@ -97,19 +100,19 @@ CONF
 database() {
     setsid mariadbd --no-defaults --user="$(id -un)" --datadir="$folder/db" --skip-grant-tables --innodb-use-native-aio=0 \
         --innodb-flush-method=fsync --innodb-flush-log-at-trx-commit=0 --lc-messages-dir="$root/usr/share/mysql" \
-        --tmpdir="$folder/db.tmp" "$@" # /tmp is everybody's, and names by process numbers are not: each has namespaces of its own
+        --tmpdir="$folder/db.tmp" "$@" # file names in /tmp would collide: process numbers repeat in other namespaces
 }
 
-# A database without users: it listens in the test's own network, or on this machine's loopback, and holds nothing of anybody's.
+# The database has no users. It listens only in the test's own network or on this machine's loopback, and holds only test data.
 keep_accounts() {
     mkdir -p "$folder/db" "$folder/db.tmp"
-    if [ -s "$folder/accounting" ]; then # accounts are kept with stored procedures, which are kept in the system's tables
+    if [ -s "$folder/accounting" ]; then # slurmdbd uses stored procedures, which need the system tables
         (printf 'create database mysql;\nuse mysql;\n' && cat "$root/usr/share/mysql/mysql_system_tables.sql") |
             database --bootstrap >"$folder/mariadb.err" 2>&1
     fi
     database --bind-address=127.0.0.1 --port=$(($1 + 90)) --socket="$folder/db.sock" --pid-file="$folder/mariadb.pid" \
         >>"$folder/mariadb.err" 2>&1 </dev/null &
-    waits_for test -S "$folder/db.sock"
+    wait_for test -S "$folder/db.sock"
     (
         umask 077 && cat >"$folder/slurmdbd.conf" <<CONF
 AuthType=auth/munge
@@ -137,9 +140,9 @@ AccountingStorageTRES=gres/gpu
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=1
 CONF
-    waits_for eval 'sacctmgr -i add cluster warpdeck >"$folder/cluster.err" 2>&1 || grep -q already "$folder/cluster.err"'
+    wait_for eval 'sacctmgr -i add cluster warpdeck >"$folder/cluster.err" 2>&1 || grep -q already "$folder/cluster.err"'
     while read -r line; do
-        # shellcheck disable=SC2086 # a line is several words
+        # shellcheck disable=SC2086 # the words of a line are separate arguments
         sacctmgr -i $line >>"$folder/accounting.out" 2>&1 </dev/null || [ $? = 1 ]
     done <"$folder/accounting"
 }
@@ -153,17 +156,17 @@ up() {
     setsid munged --foreground --force --socket="$folder/munge.sock" --key-file="$folder/munge/key" \
         --pid-file="$folder/munged.pid" --log-file="$folder/munge/log" --seed-file="$folder/munge/seed" \
         >"$folder/munged.err" 2>&1 </dev/null &
-    waits_for test -S "$folder/munge.sock"
+    wait_for test -S "$folder/munge.sock"
     [ ! -e "$folder/accounting" ] || keep_accounts "$1"
     setsid slurmctld -D >"$folder/slurmctld.err" 2>&1 </dev/null &
     for node in $(cat "$folder/nodes" 2>/dev/null || echo peer); do
         mkdir -p "$folder/spool/$node"
         setsid slurmd -D -N "$node" -d "$root/usr/sbin/slurmstepd" >"$folder/slurmd.$node.err" 2>&1 </dev/null &
     done
-    waits_for eval 'sinfo -h -o %T 2>/dev/null | grep -q idle && ! sinfo -h -o %T | grep -q unk'
+    wait_for eval 'sinfo -h -o %T 2>/dev/null | grep -q idle && ! sinfo -h -o %T | grep -q unk'
 }
 
-waits_for() {
+wait_for() {
     for _ in $(seq 600); do
         "$@" && return
         sleep 0.1

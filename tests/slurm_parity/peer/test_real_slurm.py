@@ -1,4 +1,4 @@
-"""The real Slurm that others are compared with works, apart from this machine, and leaves nothing."""
+"""The real Slurm of the comparisons works, is isolated from this machine, and leaves nothing behind."""
 
 from pathlib import Path
 
@@ -11,18 +11,18 @@ pytestmark = pytest.mark.slurm
 
 
 def test_a_job_of_the_real_slurm_gets_its_gpus_and_ends(slurm):
-    slurm.ok("sbatch", "-o", "told", "--gres=gpu:2", "--wrap", "echo $SLURMD_NODENAME $SLURM_GPUS_ON_NODE")
+    slurm.ok("sbatch", "-o", "output", "--gres=gpu:2", "--wrap", "echo $SLURMD_NODENAME $SLURM_GPUS_ON_NODE")
     eventually(lambda: not slurm.ok("squeue", "-h"), what="the job has ended")
-    assert (slurm.folder / "told").read_text() == "n1 2\n"
+    assert (slurm.folder / "output").read_text() == "n1 2\n"
 
 
-def test_what_a_command_says_wrong_comes_with_its_exit_code(slurm):
-    done = slurm.run(["sbatch", "--no-such-option"])
-    assert done.rc == 255
-    assert done.err.startswith("sbatch: unrecognized option '--no-such-option'\n")
+def test_a_failing_command_returns_its_error_output_and_exit_code(slurm):
+    result = slurm.run(["sbatch", "--no-such-option"])
+    assert result.rc == 255
+    assert result.err.startswith("sbatch: unrecognized option '--no-such-option'\n")
 
 
-def test_jobs_and_daemons_end_with_it():
+def test_jobs_and_daemons_end_with_the_context():
     with RealSlurm() as peer:
         peer.ok("sbatch", "--wrap", "sleep 1000")
         eventually(lambda: "R" in peer.ok("squeue", "-h", "-o", "%t"), what="the job runs")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import OurSlurm
 from tests.slurm_parity.peer.pair import H100_GRES as GRES
-from tests.slurm_parity.peer.pair import H100_SITE as THEIR_SITE
-from tests.slurm_parity.peer.real_slurm import Done, RealSlurm
+from tests.slurm_parity.peer.pair import H100_SITE as SLURM_SITE
+from tests.slurm_parity.peer.real_slurm import CommandResult, RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -25,27 +25,27 @@ LONG_S = 100.0
 class Cluster:
     """One of the two, and the numbers of its jobs in the order in which they came."""
 
-    def __init__(self, slurm: RealSlurm | OurSlurm) -> None:
+    def __init__(self, slurm: RealSlurm | WarpdeckCluster) -> None:
         self.slurm = slurm
         self.jobs: list[int] = []
 
-    def run(self, line: str) -> Done:
+    def run(self, line: str) -> CommandResult:
         return self.slurm.run(line.split())
 
-    def make(self, words: str) -> None:
-        done = self.run(f"scontrol {MAKE} {words}")
+    def make(self, argv: str) -> None:
+        done = self.run(f"scontrol {MAKE} {argv}")
         assert done.rc == 0, done
 
-    def submit(self, words: str) -> Done:
-        done = self.slurm.run(["sbatch", "--parsable", *words.split(), "--wrap", "sleep 1000"])
+    def submit(self, argv: str) -> CommandResult:
+        done = self.slurm.run(["sbatch", "--parsable", *argv.split(), "--wrap", "sleep 1000"])
         if done.rc == 0:
             self.jobs.append(int(done.out))
         return done
 
     def shown(self) -> list[str]:
         """State, nodes and reservation of each job."""
-        if isinstance(self.slurm, OurSlurm):
-            self.slurm.begins()
+        if isinstance(self.slurm, WarpdeckCluster):
+            self.slurm.report_launches_running()
         lines = self.run("squeue -h -o %i|%t|%N|%v").out.splitlines()
         told = {int(line.split("|")[0]): line.partition("|")[2] for line in lines}
         return [told.get(job, "gone") for job in self.jobs]
@@ -55,7 +55,7 @@ class Cluster:
 
     def why(self, job: int) -> str:
         """Ours alone: what it is told."""
-        assert isinstance(self.slurm, OurSlurm)
+        assert isinstance(self.slurm, WarpdeckCluster)
         with self.slurm.connect() as client:
             return str(client.call("job", job=str(self.jobs[job])))
 
@@ -70,10 +70,10 @@ class Cluster:
     def clear(self) -> None:
         for job in self.jobs:
             self.run(f"scancel {job}")
-            if isinstance(self.slurm, OurSlurm) and self.slurm.served is not None:
+            if isinstance(self.slurm, WarpdeckCluster) and self.slurm.served is not None:
                 held = self.slurm.served.controller.state.jobs[job]  # type: ignore[index]
                 if held.allocation is not None and not held.is_finished:
-                    self.slurm.ends(job, exit_code=0)
+                    self.slurm.report_job_end(job, exit_code=0)
         eventually(lambda: self.run("squeue -h").out == "", timeout_s=LONG_S)
         self.jobs = []
         for name in re.findall(r"ReservationName=(\S+)", self.run("scontrol -o show reservation").out):
@@ -86,7 +86,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def both() -> Iterator[list[Cluster]]:
     folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    with RealSlurm(THEIR_SITE, gres=GRES) as theirs, OurSlurm(folder) as ours:
+    with RealSlurm(SLURM_SITE, gres=GRES) as theirs, WarpdeckCluster(folder) as ours:
         yield [Cluster(theirs), Cluster(ours)]
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -232,9 +232,9 @@ def test_when_it_is_over_its_jobs_are_ended_and_those_that_wait_are_held_or_not(
             )
         )
         cluster.run(f"scontrol {MAKE} {NOW} nodes=n4 flags=FLEX".replace("=R ", "=F ").replace("60", "1"))
-        for words in ("R -w n1", "N -w n2", "F -w n4"):
-            cluster.submit(f"-t 10 --exclusive --reservation={words}")
-            cluster.submit(f"-t 10 --exclusive --reservation={words}")
+        for argv in ("R -w n1", "N -w n2", "F -w n4"):
+            cluster.submit(f"-t 10 --exclusive --reservation={argv}")
+            cluster.submit(f"-t 10 --exclusive --reservation={argv}")
         cluster.come("R|n1|R", "PD||R", "R|n2|N", "PD||N", "R|n4|F", "PD||F")
     eventually(lambda: theirs.reservation("ReservationName") == [""], timeout_s=2 * LONG_S)
     told = []
@@ -242,7 +242,7 @@ def test_when_it_is_over_its_jobs_are_ended_and_those_that_wait_are_held_or_not(
         if cluster is ours:
             for job in (0, 2):
                 eventually(lambda job=job: ours.shown()[job].startswith("CG"))
-                ours.slurm.ends(ours.jobs[job], exit_code=0)
+                ours.slurm.report_job_end(ours.jobs[job], exit_code=0)
         cluster.come(*(["gone", "RD||(null)", "gone", "R|n2|(null)", "R|n4|(null)", "RD||(null)"]))
         ended = cluster.run(f"scontrol show job {cluster.jobs[0]}").out
         state = re.search(r"JobState=\S+ Reason=\S+", ended)
@@ -258,8 +258,8 @@ def test_one_that_nobody_uses_for_its_time_is_purged(each: Each) -> None:
         cluster.submit("--reservation=R -t 5")
         cluster.come("R|n1|R")
         cluster.run(f"scancel {cluster.jobs[0]}")
-        if isinstance(cluster.slurm, OurSlurm):
-            cluster.slurm.ends(cluster.jobs[0], exit_code=0)
+        if isinstance(cluster.slurm, WarpdeckCluster):
+            cluster.slurm.report_job_end(cluster.jobs[0], exit_code=0)
         eventually(lambda: cluster.reservation("ReservationName") == [""], timeout_s=2 * LONG_S)
 
     each(act)
@@ -315,8 +315,8 @@ def test_who_would_run_into_it_has_the_other_cores(each: Each) -> None:
         cluster.submit("-w n1 -c 4 -t 30")
         cluster.come("R|n1|(null)", "R|n1|(null)")
         cluster.run(f"scancel {cluster.jobs[0]}")
-        if isinstance(cluster.slurm, OurSlurm):
-            cluster.slurm.ends(cluster.jobs[0], exit_code=0)
+        if isinstance(cluster.slurm, WarpdeckCluster):
+            cluster.slurm.report_job_end(cluster.jobs[0], exit_code=0)
         cluster.submit("-w n1 -c 11 -t 2:00:00 -b now+1")
         cluster.come("gone", "R|n1|(null)", "R|n1|(null)")
         cluster.submit("-w n1 -c 1 -t 2:00:00")
@@ -330,13 +330,13 @@ def test_gpus_are_set_aside_with_their_share_of_the_cpus(both: list[Cluster], ea
     ours = both[1]
     ours.make(f"{NOW} nodes=n1 tres=gres/gpu=2")
     assert ours.reservation("Nodes", "CoreCnt", "TRES") == ["n1", "8", "cpu=8,gres/gpu=2"]
-    for words in (
+    for argv in (
         "-w n1 --gres=gpu:3",
         "-w n1 --gres=gpu:2",
         "--reservation=R --gres=gpu:3",
         "--reservation=R --gres=gpu:2",
     ):
-        ours.submit(f"-t 10 {words}")
+        ours.submit(f"-t 10 {argv}")
     ours.come("PD||(null)", "R|n1|(null)", "PD||R", "R|n1|R")
     assert ours.run("sinfo -h -n n1 -o %T").out == "mixed\n"
     assert "8 CPUs and 2 h100 of n1 are set aside for reservation R" in ours.why(0)
@@ -344,23 +344,23 @@ def test_gpus_are_set_aside_with_their_share_of_the_cpus(both: list[Cluster], ea
 
 
 @pytest.mark.parametrize(
-    "words", ["tres=gres/gpu=2", "tres=gres/gpu:h100=6,node=2", "tres=gres/gpu=16", "tres=cpu=2,gres/gpu=1"]
+    "argv", ["tres=gres/gpu=2", "tres=gres/gpu:h100=6,node=2", "tres=gres/gpu=16", "tres=cpu=2,gres/gpu=1"]
 )
 def test_gpus_are_chosen_where_they_are_free_of_reservations(
-    both: list[Cluster], each: Each, words: str
+    both: list[Cluster], each: Each, argv: str
 ) -> None:
     ours = both[1]
     assert ours.run(f"scontrol {MAKE} {LATER} nodes=n1".replace("=R ", "=Q ")).rc == 0
-    done = ours.run(f"scontrol {MAKE} {LATER} {words}")
+    done = ours.run(f"scontrol {MAKE} {LATER} {argv}")
     wanted = {
         "tres=gres/gpu=2": ["n2", "8", "cpu=8,gres/gpu=2"],
         "tres=gres/gpu:h100=6,node=2": ["n[2-3]", "24", "cpu=24,gres/gpu=6"],
         "tres=cpu=2,gres/gpu=1": ["n2", "2", "cpu=2,gres/gpu=1"],
     }
-    if words not in wanted:
+    if argv not in wanted:
         assert done.rc == 1 and "Requested nodes are busy" in done.err
         return
     shown = ours.run("scontrol -o show reservation R").out
     assert [re.search(rf"\b{field}=(\S*)", shown)[1] for field in ("Nodes", "CoreCnt", "TRES")] == wanted[
-        words
+        argv
     ]  # type: ignore[index]

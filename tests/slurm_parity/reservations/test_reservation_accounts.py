@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import SITE
 from tests.slurm_parity.peer.pair import Pair, side_by_side
+from tests.slurm_parity.peer.warpdeck_cluster import SITE
 
 pytestmark = pytest.mark.slurm
 ACCOUNTS = (
@@ -16,7 +16,7 @@ ACCOUNTS = (
     "add account gene parent=bio",
     *(f"add user root account={name}" for name in ("ml", "sci", "bio", "gene")),
 )
-OUR_SITE = f"""{SITE}
+WARPDECK_SITE = f"""{SITE}
 [accounts.ml.users.root]
 default = true
 [accounts.sci.users.root]
@@ -35,7 +35,11 @@ def pair() -> Iterator[Pair]:
     from tests.slurm_parity.peer.pair import H100_SITE
 
     with side_by_side(
-        Pair, their_site=ENFORCING + H100_SITE, our_site=OUR_SITE, accounting=True, accounts=ACCOUNTS
+        Pair,
+        slurm_site=ENFORCING + H100_SITE,
+        warpdeck_site=WARPDECK_SITE,
+        accounting=True,
+        accounts=ACCOUNTS,
     ) as both:
         yield both
 
@@ -43,7 +47,7 @@ def pair() -> Iterator[Pair]:
 @pytest.mark.parametrize("accounts", ["sci", "bio", "ml,bio", "-sci", "-bio", "gene"])
 def test_an_account_stands_for_those_under_it(pair: Pair, accounts: str) -> None:
     told = []
-    for cluster in (pair.theirs, pair.ours):
+    for cluster in (pair.slurm, pair.warpdeck):
         made = cluster.run(
             [
                 "scontrol",

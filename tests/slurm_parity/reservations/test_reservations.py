@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import OurSlurm
 from tests.slurm_parity.peer.pair import Pair, side_by_side
-from tests.slurm_parity.peer.real_slurm import Done, RealSlurm
+from tests.slurm_parity.peer.real_slurm import CommandResult, RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -45,14 +45,14 @@ CREATED = (
         "p", "pu", "r", "re", "s", "t", "w", "n", "f", "REPLACE", "REPLACE_DOWN", "REPLACE_",
         "TIME_FLOAT,DAILY", "-DAILY", "FLEX,-FLEX", "LICENSE_ONLY")),
     *(f"{WHOSE} nodecnt=2 flags={flag}" for flag in ("REPLACE", "REPLACE_DOWN", "ANY_NODES", "MAGNETIC", "STATIC")),
-    *(f"{WHOSE} {words}" for words in ("tres=node=2", "nodecnt=0", "partitionname=debug nodecnt=1", "nodes=n1 skip=yes")),
-    *(f"create reservation reservationname=R {WHEN} nodes=n1 {words}" for words in (
+    *(f"{WHOSE} {argv}" for argv in ("tres=node=2", "nodecnt=0", "partitionname=debug nodecnt=1", "nodes=n1 skip=yes")),
+    *(f"create reservation reservationname=R {WHEN} nodes=n1 {argv}" for argv in (
         "users=-root", "users=-root,nobody", "users=-root,-nobody", "flags=magnetic")),
     "create foo", "create reservationname=R", "create", "delete", "delete reservation=zz", "delete reservation",
     "update reservationname=zz users=root", "update reservation=zz",
 )  # fmt: skip
 OF_CORES = (
-    *(f"{WHOSE} {words}" for words in (
+    *(f"{WHOSE} {argv}" for argv in (
         "corecnt=2", "corecnt=8", "corecnt=12", "corecnt=20", "corecnt=40", "nodes=n1 corecnt=2", "nodes=n[1-2] corecnt=2",
         "nodes=n[1-2] corecnt=2,3", "nodes=n[1-2] corecnt=3,3,3", "nodes=n1 corecnt=20", "nodes=n1 corecnt=16",
         "nodecnt=2 corecnt=4", "corecnt=0", "corecnt=x", "cpucnt=2", "cpu=2", "corecnt=1000", "nodecnt=2 corecnt=1000",
@@ -103,10 +103,10 @@ class EmptyPair(Pair):
     fields: tuple[str, ...] = FIELDS
 
     def same_after(self, *lines: str) -> None:
-        theirs, ours = (self._after(cluster, lines) for cluster in (self.theirs, self.ours))
+        theirs, ours = (self._after(cluster, lines) for cluster in (self.slurm, self.warpdeck))
         assert ours == theirs
 
-    def _after(self, cluster: RealSlurm | OurSlurm, lines: tuple[str, ...]) -> list[object]:
+    def _after(self, cluster: RealSlurm | WarpdeckCluster, lines: tuple[str, ...]) -> list[object]:
         said = [_said(cluster.run(["scontrol", *line.split()])) for line in lines]
         shown = cluster.run(["scontrol", "-o", "show", "reservation"]).out
         for name in re.findall(r"ReservationName=(\S+)", shown):
@@ -114,7 +114,7 @@ class EmptyPair(Pair):
         return [said, sorted(_fields(line, self.fields) for line in shown.splitlines())]
 
 
-def _said(done: Done) -> tuple[int, str, list[str]]:
+def _said(done: CommandResult) -> tuple[int, str, list[str]]:
     """Of what Slurm's controller says the first words alone: ours may tell more behind them."""
     lines = done.err.splitlines()
     return (
@@ -126,8 +126,8 @@ def _said(done: Done) -> tuple[int, str, list[str]]:
 
 def _fields(line: str, names: tuple[str, ...]) -> list[str]:
     found = dict(word.partition("=")[::2] for word in line.split())
-    for name, apart in (("Flags", NOT_KEPT), ("Users", ())):
-        found[name] = ",".join(sorted(word for word in found.get(name, "").split(",") if word not in apart))
+    for name, masks in (("Flags", NOT_KEPT), ("Users", ())):
+        found[name] = ",".join(sorted(word for word in found.get(name, "").split(",") if word not in masks))
     # To the minute: now+3hours of one command and now+1hour of another may lie a second more than two hours apart.
     found["Duration"] = found.get("Duration", "").rpartition(":")[0]
     return [found.get(name, "") for name in names]
@@ -155,57 +155,54 @@ def test_two_may_have_cores_of_one_node(pair: EmptyPair, first: str, second: str
 
 
 @pytest.mark.parametrize(
-    "words",
+    "argv",
     ["corecnt=3", "corecnt=0", "nodes=n2", "nodes=n1", "nodecnt=2", "nodes=", "duration=30", "flags+=magnetic",
      "users+=nobody", "tres=cpu=4", "starttime=now+2hours"],
 )  # fmt: skip
 @pytest.mark.parametrize("of", ["nodes=n1 corecnt=2", "corecnt=2"])
-def test_one_of_cores_keeps_them(pair: EmptyPair, of: str, words: str) -> None:
-    pair.same_after(f"{WHOSE} {of}", f"{UPDATE} {words}")
+def test_one_of_cores_keeps_them(pair: EmptyPair, of: str, argv: str) -> None:
+    pair.same_after(f"{WHOSE} {of}", f"{UPDATE} {argv}")
 
 
-@pytest.mark.parametrize("words", CHANGED)
-def test_one_is_changed_alike(pair: EmptyPair, words: str) -> None:
-    pair.same_after(ONE, f"{UPDATE} {words}")
+@pytest.mark.parametrize("argv", CHANGED)
+def test_one_is_changed_alike(pair: EmptyPair, argv: str) -> None:
+    pair.same_after(ONE, f"{UPDATE} {argv}")
 
 
-@pytest.mark.parametrize("words", ["reservation=R", "reservationname=R", "res=R", "reservation R"])
-def test_one_is_deleted_alike(pair: EmptyPair, words: str) -> None:
-    pair.same_after(ONE, f"delete {words}")
+@pytest.mark.parametrize("argv", ["reservation=R", "reservationname=R", "res=R", "reservation R"])
+def test_one_is_deleted_alike(pair: EmptyPair, argv: str) -> None:
+    pair.same_after(ONE, f"delete {argv}")
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("flags", "argv"),
     [
         *(
-            ("users=root flags=magnetic", words)
-            for words in ("flags-=magnetic", "flags=flex", "duration=30", "nodes=n2")
+            ("users=root flags=magnetic", argv)
+            for argv in ("flags-=magnetic", "flags=flex", "duration=30", "nodes=n2")
         ),
         *(
-            ("users=root flags=purge_comp=20", words)
-            for words in ("flags-=purge_comp", "flags+=purge_comp=30", "users=nobody")
+            ("users=root flags=purge_comp=20", argv)
+            for argv in ("flags-=purge_comp", "flags+=purge_comp=30", "users=nobody")
         ),
         *(
-            ("users=root flags=time_float", words)
-            for words in ("flags-=time_float", "duration=30", "starttime=now+2hours")
+            ("users=root flags=time_float", argv)
+            for argv in ("flags-=time_float", "duration=30", "starttime=now+2hours")
         ),
-        *(
-            ("users=-root", words)
-            for words in ("users=nobody", "users-=nobody", "users-=root", "duration=30")
-        ),
+        *(("users=-root", argv) for argv in ("users=nobody", "users-=nobody", "users-=root", "duration=30")),
         ("users=root,nobody", "users=-root"),
     ],
 )
-def test_one_of_another_kind_is_changed_alike(pair: EmptyPair, flags: str, words: str) -> None:
-    pair.same_after(f"create reservation reservationname=R {WHEN} nodes=n1 {flags}", f"{UPDATE} {words}")
+def test_one_of_another_kind_is_changed_alike(pair: EmptyPair, flags: str, argv: str) -> None:
+    pair.same_after(f"create reservation reservationname=R {WHEN} nodes=n1 {flags}", f"{UPDATE} {argv}")
 
 
 @pytest.mark.parametrize(
-    "words", ["flags+=replace", "nodes=n3", "nodecnt=1", "nodes=", "flags+=static", "partitionname=debug"]
+    "argv", ["flags+=replace", "nodes=n3", "nodecnt=1", "nodes=", "flags+=static", "partitionname=debug"]
 )
 @pytest.mark.parametrize("flags", ["", "flags=replace"])
-def test_one_whose_nodes_were_chosen_is_changed_alike(pair: EmptyPair, flags: str, words: str) -> None:
-    pair.same_after(f"{WHOSE} nodecnt=2 {flags}".strip(), f"{UPDATE} {words}")
+def test_one_whose_nodes_were_chosen_is_changed_alike(pair: EmptyPair, flags: str, argv: str) -> None:
+    pair.same_after(f"{WHOSE} nodecnt=2 {flags}".strip(), f"{UPDATE} {argv}")
 
 
 def test_two_do_not_have_the_same_nodes(pair: EmptyPair) -> None:
@@ -220,18 +217,18 @@ def test_two_may_have_the_same_nodes_where_that_is_said(pair: EmptyPair, flag: s
 def test_who_is_named_may_try_nodes_in_maintenance_and_it_stays_while_they_do(pair: EmptyPair) -> None:
     line = "create reservation reservationname=M starttime=now duration=60 users=root nodes=n2 flags=MAINT,IGNORE_JOBS"
     told = []
-    for cluster in (pair.theirs, pair.ours):
+    for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(["scontrol", *line.split()]).rc == 0
         job = cluster.run(["sbatch", "--parsable", "--reservation=M", "-t5", "--wrap", "sleep 1000"])
         number = job.out.strip()
         shown = ["squeue", "-h", "-j", number, "-o", "%t %N %v"]
-        if cluster is pair.ours:
-            pair.ours.runs(int(number))
+        if cluster is pair.warpdeck:
+            pair.warpdeck.wait_until_running(int(number))
         eventually(lambda run=cluster.run, shown=shown: run(shown).out == "R n2 M\n", timeout_s=60)
         busy = cluster.run(["scontrol", "delete", "reservationname=M"])
         cluster.run(["scancel", number])
-        if cluster is pair.ours:
-            pair.ours.ends(int(number), exit_code=0)
+        if cluster is pair.warpdeck:
+            pair.warpdeck.report_job_end(int(number), exit_code=0)
         eventually(lambda run=cluster.run, shown=shown: run(shown).out == "", timeout_s=60)
         told.append((busy, cluster.run(["scontrol", "delete", "reservationname=M"])))
     assert told[0] == told[1]
@@ -239,7 +236,7 @@ def test_who_is_named_may_try_nodes_in_maintenance_and_it_stays_while_they_do(pa
 
 def test_which_cores_it_has_of_a_node_cannot_be_said(pair: EmptyPair) -> None:
     """It has whole nodes, or so many of their CPUs."""
-    done = pair.ours.run(["scontrol", *ONE.split(), "corecnt=2", "flags=FIRST_CORES"])
+    done = pair.warpdeck.run(["scontrol", *ONE.split(), "corecnt=2", "flags=FIRST_CORES"])
     assert done.rc == 1 and "Requested operation not supported on this system" in done.err
     assert "remove FIRST_CORES" not in done.out
 
@@ -271,11 +268,11 @@ def of_all(pair: EmptyPair) -> Iterator[EmptyPair]:
     pair.fields = FIELDS
 
 
-@pytest.mark.parametrize("words", OF_NONE)
-def test_what_plugins_would_read_is_kept_alike(of_all: EmptyPair, words: str) -> None:
-    of_all.same_after(f"{WHOSE} {words}")
+@pytest.mark.parametrize("argv", OF_NONE)
+def test_what_plugins_would_read_is_kept_alike(of_all: EmptyPair, argv: str) -> None:
+    of_all.same_after(f"{WHOSE} {argv}")
 
 
-@pytest.mark.parametrize("words", OF_NONE_CHANGED)
-def test_what_plugins_would_read_is_changed_alike(of_all: EmptyPair, words: str) -> None:
-    of_all.same_after(f"{ONE} burstbuffer=7G maxstartdelay=5", f"{UPDATE} {words}")
+@pytest.mark.parametrize("argv", OF_NONE_CHANGED)
+def test_what_plugins_would_read_is_changed_alike(of_all: EmptyPair, argv: str) -> None:
+    of_all.same_after(f"{ONE} burstbuffer=7G maxstartdelay=5", f"{UPDATE} {argv}")

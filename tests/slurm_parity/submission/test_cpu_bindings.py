@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import OurSlurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 
 from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
@@ -26,8 +26,11 @@ PLACE = OptionSource(cwd="/", environ={}, now=0.0)
 
 
 @pytest.fixture(scope="module")
-def ours() -> Iterator[OurSlurm]:
-    with tempfile.TemporaryDirectory(prefix="wdo", dir="/tmp") as folder, OurSlurm(Path(folder)) as running:
+def warpdeck() -> Iterator[WarpdeckCluster]:
+    with (
+        tempfile.TemporaryDirectory(prefix="wdo", dir="/tmp") as folder,
+        WarpdeckCluster(Path(folder)) as running,
+    ):
         yield running
 
 
@@ -44,19 +47,19 @@ def ours() -> Iterator[OurSlurm]:
     ],
 )  # fmt: skip
 def test_tasks_are_told_of_their_binding_as_slurms_are(slurm: RealSlurm, options: str) -> None:
-    words = ["-n2", "-N1", *options.split(), "env"]
-    lines = (line.partition("=") for line in slurm.ok("srun", *words).splitlines())
+    argv = ["-n2", "-N1", *options.split(), "env"]
+    lines = (line.partition("=") for line in slurm.ok("srun", *argv).splitlines())
     wanted = {name: value for name, _, value in lines if name.startswith(TOLD)}
-    told = parse_srun(words, {NICENESS: str(os.getpriority(os.PRIO_PROCESS, 0))}, files={}).ask["env"]
+    told = parse_srun(argv, {NICENESS: str(os.getpriority(os.PRIO_PROCESS, 0))}, files={}).ask["env"]
     assert {name: value for name, value in told.items() if name.startswith(TOLD)} == wanted
 
 
 @pytest.mark.parametrize("option", ["--hint=help", "--mem-bind=help", "--distribution=help", "--hint=x"])
 def test_an_option_answers_where_and_with_the_code_that_slurm_answers(
-    slurm: RealSlurm, ours: OurSlurm, option: str
+    slurm: RealSlurm, warpdeck: WarpdeckCluster, option: str
 ) -> None:
-    words = ["sbatch", option, "--wrap", "true"]
-    real, own = slurm.run(words), ours.run(words)
+    argv = ["sbatch", option, "--wrap", "true"]
+    real, own = slurm.run(argv), warpdeck.run(argv)
     assert (own.rc, bool(own.out), bool(own.err)) == (real.rc, bool(real.out), bool(real.err))
     table = SALLOC_22_05
     for command in ("salloc", "srun"):

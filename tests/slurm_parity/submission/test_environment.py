@@ -114,8 +114,8 @@ PREFIXES = ("SLURM", "CUDA_VISIBLE", "GPU_DEVICE", "ENVIRONMENT")
 def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
     """Two hosts."""
     for host in (1, 2):
-        words = ["--name", f"env{host}", "--accept-host-key", lab.fingerprint(host)]
-        shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+        argv = ["--name", f"env{host}", "--accept-host-key", lab.fingerprint(host)]
+        shared_home.ok("node", "add", f"root@{lab.address(host)}", *argv)
     return shared_home
 
 
@@ -139,12 +139,12 @@ def test_jobs_are_told_what_slurm_tells_them(
         folder = short_tmp / who
         folder.mkdir()
         (short_tmp / "job.sh").write_text(SCRIPT)
-        words = ["sbatch", "--wait", "-t", "5", "-o", f"{folder}/slurm-%a", *options, "job.sh"]
+        argv = ["sbatch", "--wait", "-t", "5", "-o", f"{folder}/slurm-%a", *options, "job.sh"]
         if who == "real":
-            done = slurm.run(words, cwd=short_tmp, env={"TOLD": str(folder)})
+            done = slurm.run(argv, cwd=short_tmp, env={"TOLD": str(folder)})
             assert done.rc == 0, done
         else:
-            ours = cluster.slurm(*words, cwd=short_tmp, TOLD=str(folder))
+            ours = cluster.slurm(*argv, cwd=short_tmp, TOLD=str(folder))
             assert ours.returncode == 0, ours.stderr + "".join(p.read_text() for p in folder.glob("slurm-*"))
         found[who] = told(folder)
     compare(found["ours"], found["real"], options)
@@ -159,12 +159,12 @@ def test_the_shell_of_an_allocation_is_told_what_slurm_tells_it(
     for who in ("real", "ours"):
         folder = short_tmp / who
         folder.mkdir()
-        words = ["salloc", "-t", "5", *options, "bash", str(short_tmp / "tell.sh"), str(folder)]
+        argv = ["salloc", "-t", "5", *options, "bash", str(short_tmp / "tell.sh"), str(folder)]
         if who == "real":
-            done = slurm.run(words, cwd=short_tmp)
+            done = slurm.run(argv, cwd=short_tmp)
             assert done.rc == 0, done
         else:
-            ours = cluster.slurm(*words, cwd=short_tmp)
+            ours = cluster.slurm(*argv, cwd=short_tmp)
             assert ours.returncode == 0, ours.stderr
         found[who] = told(folder)
     compare(found["ours"], found["real"], options)
@@ -192,15 +192,15 @@ NICE = 'echo $SLURM_PRIO_PROCESS; srun sh -c "echo \\$SLURM_PRIO_PROCESS"; nice 
 
 def test_jobs_are_told_how_nice_their_submitter_was(cluster: Home, slurm: RealSlurm, short_tmp: Path) -> None:
     nice = ["nice", "-n", "3"]
-    words = ["sbatch", "--wait", "-n1", "-t", "5", "-o"]
-    assert slurm.run([*nice, *words, "real", "--wrap", NICE], cwd=short_tmp).rc == 0
+    argv = ["sbatch", "--wait", "-n1", "-t", "5", "-o"]
+    assert slurm.run([*nice, *argv, "real", "--wrap", NICE], cwd=short_tmp).rc == 0
     shims = cluster.ok("shims", "--folder").strip()
     for road in (f"{shims}/sbatch", "sbatch"):  # by the user's submitter, and by an interpreter of its own
         program = (
             [road] if road != "sbatch" else [sys.executable, "-m", "warpdeck.slurm.runtime.entry", "sbatch"]
         )
         subprocess.run(
-            [*nice, *program, *words[1:], "ours", "--wrap", NICE],
+            [*nice, *program, *argv[1:], "ours", "--wrap", NICE],
             cwd=short_tmp,
             env=cluster.environ,
             check=True,

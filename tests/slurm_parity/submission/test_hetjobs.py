@@ -42,27 +42,27 @@ FORMATS = (
 class JobPair(Pair):
     """Both, with the same jobs."""
 
-    apart = JOB_FACTS
+    masks = JOB_FACTS
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    with side_by_side(JobPair, their_site=SITE, gres=GRES) as both:
+    with side_by_side(JobPair, slurm_site=SITE, gres=GRES) as both:
         for job in JOBS:
-            both.same("sbatch", *job, "--wrap", "sleep 1000")
+            both.assert_same("sbatch", *job, "--wrap", "sleep 1000")
         yield both
 
 
 @pytest.mark.parametrize("which", [[], ["-j1"], ["-j2"], ["-j1+1"], ["-j3"], ["-j5,6"], ["-j6+0"]])
 @pytest.mark.parametrize("form", FORMATS)
 def test_the_queue_is_shown_alike(pair: Pair, which: list[str], form: list[str]) -> None:
-    pair.same("squeue", "-S", "i", *which, *form)
+    pair.assert_same("squeue", "-S", "i", *which, *form)
 
 
 @pytest.mark.parametrize("job", ["1", "2", "1+1", "1+0", "3", "5", "1+5", "6+0", "6+1", "6"])
 def test_a_component_is_shown_alike(pair: Pair, job: str) -> None:
-    pair.same("scontrol", "show", "job", job)
-    pair.same("scontrol", "-o", "show", "job", job)
+    pair.assert_same("scontrol", "show", "job", job)
+    pair.assert_same("scontrol", "-o", "show", "job", job)
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_a_component_is_shown_alike(pair: Pair, job: str) -> None:
     ],
 )  # fmt: skip
 def test_the_same_is_said(pair: Pair, line: str) -> None:
-    pair.same(*line.split())
+    pair.assert_same(*line.split())
 
 
 @pytest.mark.parametrize(
     "line", ["-a1-3 -n1 : -n2", "-n1 : -a1-3 -n2", "-n1 -p zz : -n1", "-n1 : -n1 -p zz", "-n1 : -nx"]
 )
 def test_what_one_component_is_refused_for_all_are(pair: Pair, line: str) -> None:
-    words = ["sbatch", *line.split(), "--wrap", "true"]
-    wanted, found = pair.theirs.run(words), pair.ours.run(words)
+    argv = ["sbatch", *line.split(), "--wrap", "true"]
+    wanted, found = pair.slurm.run(argv), pair.warpdeck.run(argv)
     assert (found.rc, found.out) == (wanted.rc, wanted.out)
     assert found.err.splitlines()[: len(wanted.err.splitlines())] == wanted.err.splitlines()
 
@@ -98,10 +98,10 @@ def test_what_one_component_is_refused_for_all_are(pair: Pair, line: str) -> Non
 def test_hold_and_release_are_for_one_or_for_all_and_the_leader_cancels_all(pair: Pair) -> None:
     """Last: it changes the jobs."""
     states = ["squeue", "-S", "i", "-ho", "%i %T", "-tall", "-j1,3"]
-    pair.same("scontrol", "release", "2")
-    pair.same("squeue", "-S", "i", "-ho", "%i %T %r", "-j1")
-    pair.same("scontrol", "hold", "2")
-    pair.same("scancel", "--name=aa")
-    pair.same(*states)
-    pair.same("scancel", "3")
-    pair.same(*states)
+    pair.assert_same("scontrol", "release", "2")
+    pair.assert_same("squeue", "-S", "i", "-ho", "%i %T %r", "-j1")
+    pair.assert_same("scontrol", "hold", "2")
+    pair.assert_same("scancel", "--name=aa")
+    pair.assert_same(*states)
+    pair.assert_same("scancel", "3")
+    pair.assert_same(*states)

@@ -95,14 +95,14 @@ def test_who_is_told_what_is_slurms(folder: Path) -> None:
     )
     home = Home(folder / "home")
 
-    def ours(*words: str) -> str:
-        done = home.slurm(*words, cwd=places[1])
+    def warpdeck(*argv: str) -> str:
+        done = home.slurm(*argv, cwd=places[1])
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     try:
         with RealSlurm(site) as theirs:
-            for place, run in ((places[0], theirs.ok), (places[1], ours)):
+            for place, run in ((places[0], theirs.ok), (places[1], warpdeck)):
                 live_through(run, place)
             reads = (_theirs, _ours)
 
@@ -125,8 +125,8 @@ def live_through(run: Callable[..., str], place: Path) -> None:
     """All jobs, and what is done to some of them."""
     numbers: dict[str, str] = {}
     for name, options, script in JOBS:
-        words = ("--parsable", "-J", name, f"--output={place}/%j.out", *options, "--wrap", script)
-        numbers[name] = run("sbatch", *words).strip()
+        argv = ("--parsable", "-J", name, f"--output={place}/%j.out", *options, "--wrap", script)
+        numbers[name] = run("sbatch", *argv).strip()
     for name, kill in (("ends", "yes"), ("stays", "no")):
         after = f"--dependency=afterok:{numbers['bad-ALL']}"
         run("sbatch", "-J", name, "--mail-type=ALL", after, f"--kill-on-invalid-dep={kill}", "--wrap", "true")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import OurSlurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -36,19 +36,22 @@ class Given(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def ours() -> Iterator[OurSlurm]:
-    with tempfile.TemporaryDirectory(prefix="wdo", dir="/tmp") as folder, OurSlurm(Path(folder)) as running:
+def warpdeck() -> Iterator[WarpdeckCluster]:
+    with (
+        tempfile.TemporaryDirectory(prefix="wdo", dir="/tmp") as folder,
+        WarpdeckCluster(Path(folder)) as running,
+    ):
         yield running
 
 
-def given(slurm: RealSlurm | OurSlurm, asked: str) -> Given:
+def given(slurm: RealSlurm | WarpdeckCluster, asked: str) -> Given:
     """What it gets on the empty cluster, which is empty again afterwards."""
     done = slurm.run(["sbatch", "--parsable", "-t5", "-o/dev/null", *asked.split(), "--wrap", "sleep 100"])
     if done.rc:
         return Given(refused=done.err.splitlines()[0])
     job = done.out.strip()
-    if isinstance(slurm, OurSlurm):
-        slurm.runs(int(job))
+    if isinstance(slurm, WarpdeckCluster):
+        slurm.wait_until_running(int(job))
     eventually(lambda: _state(slurm, job) == "RUNNING", what=f"{asked} runs")
     shown = slurm.run(["scontrol", "show", "job", job]).out
     fields = dict(re.findall(r"\b(NumNodes|ReqNodeList|NodeList)=(\S+)", shown))
@@ -56,8 +59,8 @@ def given(slurm: RealSlurm | OurSlurm, asked: str) -> Given:
         set(slurm.run(["scontrol", "show", "hostnames", fields[name]]).out.split())
         for name in ("ReqNodeList", "NodeList")
     )
-    if isinstance(slurm, OurSlurm):
-        slurm.ends(int(job))
+    if isinstance(slurm, WarpdeckCluster):
+        slurm.report_job_end(int(job))
     else:
         slurm.run(["scancel", job])
     eventually(lambda: not slurm.run(["squeue", "-h"]).out, what=f"{asked} is gone")
@@ -65,10 +68,12 @@ def given(slurm: RealSlurm | OurSlurm, asked: str) -> Given:
     return Given(nodes=int(fields["NumNodes"]), asked_for=fields["ReqNodeList"], has_all=has_all)
 
 
-def _state(slurm: RealSlurm | OurSlurm, job: str) -> str:
+def _state(slurm: RealSlurm | WarpdeckCluster, job: str) -> str:
     return slurm.run(["squeue", "-h", "-j", job, "-o", "%T"]).out.strip()
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_a_job_gets_as_many_nodes_as_slurm_gives_it(slurm: RealSlurm, ours: OurSlurm, asked: str) -> None:
-    assert given(ours, asked) == given(slurm, asked)
+def test_a_job_gets_as_many_nodes_as_slurm_gives_it(
+    slurm: RealSlurm, warpdeck: WarpdeckCluster, asked: str
+) -> None:
+    assert given(warpdeck, asked) == given(slurm, asked)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import OurSlurm
 from tests.slurm_parity.peer.real_slurm import NODES, RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.core import Agent
 from tests.support.served import Served
 from tests.support.waiting import eventually
@@ -31,15 +31,18 @@ async def _tell(site: Served, name: str, **found: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def ours() -> Iterator[OurSlurm]:
+def warpdeck() -> Iterator[WarpdeckCluster]:
     """Its nodes are those of peer.SITE: two sockets of four cores of two threads, and no disk that they tell of."""
 
     async def grow(site: Served) -> None:
         for name in NODES:
             await _tell(site, name)
 
-    with tempfile.TemporaryDirectory(prefix="wdo", dir="/tmp") as folder, OurSlurm(Path(folder)) as running:
-        running.do(grow)
+    with (
+        tempfile.TemporaryDirectory(prefix="wdo", dir="/tmp") as folder,
+        WarpdeckCluster(Path(folder)) as running,
+    ):
+        running.run_in_loop(grow)
         yield running
 
 
@@ -50,29 +53,31 @@ def ours() -> Iterator[OurSlurm]:
         "--cores-per-socket=9", "--sockets-per-node=2-4", "--tmp=0", "--tmp=100", "--tmp=100 -B 9", "--tmp=x",
     ],
 )  # fmt: skip
-def test_nodes_of_a_size_are_asked_for_as_of_slurm(slurm: RealSlurm, ours: OurSlurm, asked: str) -> None:
-    words = ["sbatch", "-Q", "-t1", *asked.split(), "--wrap", "true"]
-    real, own = slurm.run(words), ours.run(words)
+def test_nodes_of_a_size_are_asked_for_as_of_slurm(
+    slurm: RealSlurm, warpdeck: WarpdeckCluster, asked: str
+) -> None:
+    argv = ["sbatch", "-Q", "-t1", *asked.split(), "--wrap", "true"]
+    real, own = slurm.run(argv), warpdeck.run(argv)
     assert own.rc == real.rc
     assert own.err.splitlines()[: len(real.err.splitlines())] == real.err.splitlines()
 
 
-def test_what_nodes_are_is_shown_as_slurm_shows_it(slurm: RealSlurm, ours: OurSlurm) -> None:
-    words = ["sinfo", "-h", "-N", "-o", "%X %Y %Z %z", "-p", "debug"]
-    assert ours.run(words).out == slurm.run(words).out
+def test_what_nodes_are_is_shown_as_slurm_shows_it(slurm: RealSlurm, warpdeck: WarpdeckCluster) -> None:
+    argv = ["sinfo", "-h", "-N", "-o", "%X %Y %Z %z", "-p", "debug"]
+    assert warpdeck.run(argv).out == slurm.run(argv).out
     for field in ("CoresPerSocket=4", "Sockets=2", "ThreadsPerCore=2", "TmpDisk=0"):
-        assert f"{field} " in ours.run(["scontrol", "show", "node", "n1"]).out
+        assert f"{field} " in warpdeck.run(["scontrol", "show", "node", "n1"]).out
         assert f"{field} " in slurm.run(["scontrol", "show", "node", "n1"]).out
 
 
-def test_the_disk_that_a_job_asks_for_is_found_and_shown(ours: OurSlurm) -> None:
-    ours.do(lambda site: _tell(site, "n4", tmp_disk_bytes=100 << 30))
-    job = ours.submit("--tmp=2G", "-t1")
-    ours.runs(job)
-    shown = ours.run(["scontrol", "show", "job", str(job)]).out
+def test_the_disk_that_a_job_asks_for_is_found_and_shown(warpdeck: WarpdeckCluster) -> None:
+    warpdeck.run_in_loop(lambda site: _tell(site, "n4", tmp_disk_bytes=100 << 30))
+    job = warpdeck.submit("--tmp=2G", "-t1")
+    warpdeck.wait_until_running(job)
+    shown = warpdeck.run(["scontrol", "show", "job", str(job)]).out
     assert "MinTmpDiskNode=2G\n" in shown and " NodeList=n4\n" in shown
-    assert ours.run(["squeue", "-h", "-j", str(job), "-o", "%d"]).out == "2G\n"
-    jobs = json.loads(ours.run(["squeue", "--json"]).out)["jobs"]
+    assert warpdeck.run(["squeue", "-h", "-j", str(job), "-o", "%d"]).out == "2G\n"
+    jobs = json.loads(warpdeck.run(["squeue", "--json"]).out)["jobs"]
     assert {each["job_id"]: each["minimum_tmp_disk_per_node"] for each in jobs}[job] == 2048
 
 
@@ -86,21 +91,21 @@ def test_the_disk_that_a_job_asks_for_is_found_and_shown(ours: OurSlurm) -> None
     ],
 )  # fmt: skip
 def test_a_job_that_uses_one_thread_of_a_core_gets_whole_cores(
-    slurm: RealSlurm, ours: OurSlurm, asked: str
+    slurm: RealSlurm, warpdeck: WarpdeckCluster, asked: str
 ) -> None:
-    words = [*asked.split(), "-t1", "--mem-per-cpu=100"]
-    number = slurm.ok("sbatch", "--parsable", *words, "--wrap", "sleep 1000").strip()
+    argv = [*asked.split(), "-t1", "--mem-per-cpu=100"]
+    number = slurm.ok("sbatch", "--parsable", *argv, "--wrap", "sleep 1000").strip()
     held = eventually(
         lambda: slurm.ok("squeue", "-h", "-t", "R", "-j", number, "-o", "%C %D"), what="it runs"
     )
     slurm.ok("scancel", number)
-    job = ours.submit(*words)
-    ours.runs(job)
-    assert ours.run(["squeue", "-h", "-j", str(job), "-o", "%C %D"]).out == held
-    ours.ends(job, exit_code=0)
+    job = warpdeck.submit(*argv)
+    warpdeck.wait_until_running(job)
+    assert warpdeck.run(["squeue", "-h", "-j", str(job), "-o", "%C %D"]).out == held
+    warpdeck.report_job_end(job, exit_code=0)
 
 
-def test_more_cores_than_a_node_has_are_refused(slurm: RealSlurm, ours: OurSlurm) -> None:
-    words = ["sbatch", "-t1", "--hint=nomultithread", "-c9", "--wrap", "true"]
+def test_more_cores_than_a_node_has_are_refused(slurm: RealSlurm, warpdeck: WarpdeckCluster) -> None:
+    argv = ["sbatch", "-t1", "--hint=nomultithread", "-c9", "--wrap", "true"]
     refused = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
-    assert [done.err.splitlines()[0] for done in (slurm.run(words), ours.run(words))] == [refused] * 2
+    assert [done.err.splitlines()[0] for done in (slurm.run(argv), warpdeck.run(argv))] == [refused] * 2

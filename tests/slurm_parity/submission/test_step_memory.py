@@ -42,8 +42,8 @@ def given_by_slurm(slurm: RealSlurm) -> list[str]:
     """Of each step in MiB."""
     output, lines = slurm.folder / "out", ["unset SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU"]
     lines += [f"srun {step} -J step{at} true" for at, step in enumerate(STEPS)]
-    words = [f"-o{output}", f"-n{CPUS}", f"--mem={JOB_MIB}", f"--gres=gpu:{GPUS}"]
-    slurm.ok("sbatch", "-t5", *words, "--wrap", "\n".join([*lines, "echo over"]))
+    argv = [f"-o{output}", f"-n{CPUS}", f"--mem={JOB_MIB}", f"--gres=gpu:{GPUS}"]
+    slurm.ok("sbatch", "-t5", *argv, "--wrap", "\n".join([*lines, "echo over"]))
     eventually(lambda: output.exists() and output.read_text().endswith("over\n"), what="the job is over")
 
     def told() -> dict[str, str]:

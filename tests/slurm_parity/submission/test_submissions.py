@@ -66,27 +66,27 @@ def jobs(pair: Pair) -> Jobs:
     for name, options, exit_code in (
         ("held", ("-H",), None), ("array", ("-H", "-a", "1-3"), None), ("good", ("-w", "n1"), 0), ("bad", ("-w", "n2"), 1)
     ):  # fmt: skip
-        number = pair.theirs.ok(
+        number = pair.slurm.ok(
             "sbatch", "--parsable", *options, "-o", "/dev/null", "--wrap", f"exit {exit_code or 0}"
         ).strip()
-        assert str(pair.ours.submit(*options)) == number
+        assert str(pair.warpdeck.submit(*options)) == number
         made[name] = number
         if exit_code is not None:
-            pair.ours.runs(int(number))
-            pair.ours.ends(int(number), exit_code=exit_code)
-            words = ("squeue", "-h", "-t", "all", "-j", number, "-o", "%t")
-            eventually(lambda words=words: pair.theirs.ok(*words) in ("CD\n", "F\n"), what="it ends")  # type: ignore[misc]
+            pair.warpdeck.wait_until_running(int(number))
+            pair.warpdeck.report_job_end(int(number), exit_code=exit_code)
+            argv = ("squeue", "-h", "-t", "all", "-j", number, "-o", "%t")
+            eventually(lambda argv=argv: pair.slurm.ok(*argv) in ("CD\n", "F\n"), what="it ends")  # type: ignore[misc]
     return made
 
 
-def _submit(pair: Pair, *words: str) -> list[tuple[int, str, str]]:
+def _submit(pair: Pair, *argv: str) -> list[tuple[int, str, str]]:
     """(exit code, number, first line of the errors) of both."""
-    done = [cluster.run(["sbatch", "--parsable", *words, *WRAP]) for cluster in (pair.theirs, pair.ours)]
+    done = [cluster.run(["sbatch", "--parsable", *argv, *WRAP]) for cluster in (pair.slurm, pair.warpdeck)]
     return [(each.rc, each.out.strip(), each.err.partition("\n")[0]) for each in done]
 
 
 def _shown(pair: Pair, submitted: list[tuple[int, str, str]], form: str) -> list[str]:
-    both = (pair.theirs, pair.ours)
+    both = (pair.slurm, pair.warpdeck)
     return [
         cluster.run(["squeue", "-h", "-t", "all", "-j", number, "-o", form]).out
         for cluster, (_, number, _) in zip(both, submitted, strict=True)
@@ -94,7 +94,7 @@ def _shown(pair: Pair, submitted: list[tuple[int, str, str]], form: str) -> list
 
 
 def _cancel(pair: Pair, submitted: list[tuple[int, str, str]]) -> None:
-    for cluster, (_, number, _) in zip((pair.theirs, pair.ours), submitted, strict=True):
+    for cluster, (_, number, _) in zip((pair.slurm, pair.warpdeck), submitted, strict=True):
         cluster.run(["scancel", number])
 
 
@@ -123,8 +123,8 @@ def test_what_has_ended_already_lets_a_job_go_or_never(pair: Pair, jobs: Jobs, k
 
 @pytest.mark.parametrize("case", UNKNOWN)
 def test_who_was_never_there_is_not_waited_for(pair: Pair, jobs: Jobs, case: str) -> None:
-    words = ["sbatch", "-d", case.format(**jobs), *WRAP]
-    said = [cluster.run(words) for cluster in (pair.theirs, pair.ours)]
+    argv = ["sbatch", "-d", case.format(**jobs), *WRAP]
+    said = [cluster.run(argv) for cluster in (pair.slurm, pair.warpdeck)]
     done = [(each.rc, each.out.split()[-1], "") for each in said]
     theirs, ours = _standing(pair, done)
     assert (ours, said[1].rc) == (theirs, said[0].rc)
@@ -142,15 +142,15 @@ def _standing(pair: Pair, done: list[tuple[int, str, str]]) -> list[str]:
     eventually(lambda: told()[0] in ("R|None|(null)\n", told()[1]), what="theirs has looked")
     theirs, ours = told()
     if ours.startswith("R|"):
-        pair.ours.runs(int(done[1][1]))
+        pair.warpdeck.wait_until_running(int(done[1][1]))
     _cancel(pair, done)
     if ours.startswith("R|"):
-        pair.ours.ends(int(done[1][1]), signal=15)
+        pair.warpdeck.report_job_end(int(done[1][1]), signal=15)
     return [theirs, ours]
 
 
 @pytest.mark.parametrize(
-    "words",
+    "argv",
     [
         "-p zz",
         "-p gpu,zz",
@@ -178,35 +178,36 @@ def _standing(pair: Pair, done: list[tuple[int, str, str]]) -> list[str]:
         "-t 20 --time-min=30",
     ],
 )
-def test_what_there_is_not_is_said_alike(pair: Pair, words: str) -> None:
+def test_what_there_is_not_is_said_alike(pair: Pair, argv: str) -> None:
     """All that Slurm says comes first; how it can be mended may follow."""
-    theirs, ours = (cluster.run(["sbatch", *words.split(), *WRAP]) for cluster in (pair.theirs, pair.ours))
+    theirs, ours = (cluster.run(["sbatch", *argv.split(), *WRAP]) for cluster in (pair.slurm, pair.warpdeck))
     assert (ours.rc, ours.out) == (theirs.rc, theirs.out) and ours.err.startswith(theirs.err)
     assert bool(ours.err) == bool(theirs.err)
 
 
 @pytest.mark.parametrize(
-    "words", ["-d singleton", "-d afterok:99", "-d afterany:{held}", "--begin=now+1hour -d singleton -J x"]
+    "argv", ["-d singleton", "-d afterok:99", "-d afterany:{held}", "--begin=now+1hour -d singleton -J x"]
 )
-def test_a_start_is_told_as_if_nobody_were_waited_for(pair: Pair, jobs: Jobs, words: str) -> None:
+def test_a_start_is_told_as_if_nobody_were_waited_for(pair: Pair, jobs: Jobs, argv: str) -> None:
     """But not before --begin."""
-    line = ["sbatch", "--test-only", *words.format(**jobs).split(), *WRAP]
-    told = [cluster.run(line) for cluster in (pair.theirs, pair.ours)]
+    line = ["sbatch", "--test-only", *argv.format(**jobs).split(), *WRAP]
+    told = [cluster.run(line) for cluster in (pair.slurm, pair.warpdeck)]
     assert told[1].rc == told[0].rc == 0
     theirs, ours = (re.sub(r"Job \d+ |:\d\d:\d\d | on nodes \S+", "", each.err) for each in told)
     assert ours == theirs
 
 
 @pytest.mark.parametrize(
-    "words", ["-n1 : -n20", "-w n1 : -w n2 -n2 : -n3 -w n1", "-n1 : --begin=now+1hour -c2"]
+    "argv", ["-n1 : -n20", "-w n1 : -w n2 -n2 : -n3 -w n1", "-n1 : --begin=now+1hour -c2"]
 )
-def test_the_components_of_a_job_are_told_as_one_that_starts(pair: Pair, words: str) -> None:
+def test_the_components_of_a_job_are_told_as_one_that_starts(pair: Pair, argv: str) -> None:
     """The nodes only where they are named: which they are is each scheduler's own affair."""
     told = [
-        cluster.run(["sbatch", "--test-only", *words.split(), *WRAP]) for cluster in (pair.theirs, pair.ours)
+        cluster.run(["sbatch", "--test-only", *argv.split(), *WRAP])
+        for cluster in (pair.slurm, pair.warpdeck)
     ]
     assert told[1].rc == told[0].rc == 0
-    chosen = r"Job \d+ |:\d\d:\d\d " + ("" if "-w" in words else r"| on n\S+")
+    chosen = r"Job \d+ |:\d\d:\d\d " + ("" if "-w" in argv else r"| on n\S+")
     theirs, ours = (re.sub(chosen, "", each.err) for each in told)
     assert ours == theirs
 
@@ -215,7 +216,7 @@ def test_the_components_of_a_job_are_told_as_one_that_starts(pair: Pair, words: 
 def test_an_array_is_read_alike(pair: Pair, text: str) -> None:
     """However it is spelt; the answer is which tasks there are, and how many may run at once."""
     told = []
-    for cluster in (pair.theirs, pair.ours):
+    for cluster in (pair.slurm, pair.warpdeck):
         done = cluster.run(["sbatch", "--parsable", "-H", f"--array={text}", *WRAP])
         job = done.out.strip()
         tasks = cluster.run(["squeue", "-h", "-j", job, "-o", "%K"]).out if job else ""
@@ -227,10 +228,10 @@ def test_an_array_is_read_alike(pair: Pair, text: str) -> None:
 @pytest.mark.parametrize("text", ["5", "5%2", "0-1", "1-2%1"])
 def test_what_waits_of_an_array_is_told_in_brackets_be_it_one_task(pair: Pair, text: str) -> None:
     said = []
-    for cluster in (pair.theirs, pair.ours):
+    for cluster in (pair.slurm, pair.warpdeck):
         job = cluster.run(["sbatch", "--parsable", "-H", f"--array={text}", *WRAP]).out.strip()
         lines = [("-o", "%F=%i|%K|%t"), ("-r", "-o", "%F=%i|%K|%t")]
-        shown = [cluster.run(["squeue", "-h", "-j", job, *words]).out for words in lines]
+        shown = [cluster.run(["squeue", "-h", "-j", job, *argv]).out for argv in lines]
         (record,) = [
             each
             for each in json.loads(cluster.run(["squeue", "--json"]).out)["jobs"]
@@ -244,27 +245,27 @@ def test_what_waits_of_an_array_is_told_in_brackets_be_it_one_task(pair: Pair, t
 
 
 @pytest.mark.parametrize("named", ["{0}_1", "{0}_1,{0}_3", "{0}_2,{0}_3,{0}_5", "{0}_9", "{0}_9,{0}_4"])
-@pytest.mark.parametrize("words", ["-o %i|%K|%t", "-r -o %i|%K|%t"])
+@pytest.mark.parametrize("argv", ["-o %i|%K|%t", "-r -o %i|%K|%t"])
 def test_tasks_of_an_array_that_wait_are_told_together_if_they_are_named(
-    pair: Pair, named: str, words: str
+    pair: Pair, named: str, argv: str
 ) -> None:
     told = []
-    for cluster in (pair.theirs, pair.ours):
+    for cluster in (pair.slurm, pair.warpdeck):
         job = cluster.run(["sbatch", "--parsable", "-H", "--array=1-5%2", *WRAP]).out.strip()
-        done = cluster.run(["squeue", "-h", "-j", named.format(job), *words.split(" ")])
+        done = cluster.run(["squeue", "-h", "-j", named.format(job), *argv.split(" ")])
         told.append((done.rc, done.out.replace(f"{job}_", "JOB_")))
         cluster.run(["scancel", job])
     assert told[1] == told[0]
 
 
 @pytest.mark.parametrize("user", ["root", "nobody"])
-@pytest.mark.parametrize("words", STANDINGS)
-def test_a_priority_or_niceness_is_taken_or_refused_alike(pair: Pair, words: str, user: str) -> None:
+@pytest.mark.parametrize("argv", STANDINGS)
+def test_a_priority_or_niceness_is_taken_or_refused_alike(pair: Pair, argv: str, user: str) -> None:
     """All that Slurm says comes first; who may not have it is told what may be done."""
-    pair.ours.folder.chmod(0o755)
+    pair.warpdeck.folder.chmod(0o755)
     done = [
-        cluster.run(["sbatch", "--parsable", "--begin=now+1hour", *words.split(), *WRAP], user=user)
-        for cluster in (pair.theirs, pair.ours)
+        cluster.run(["sbatch", "--parsable", "--begin=now+1hour", *argv.split(), *WRAP], user=user)
+        for cluster in (pair.slurm, pair.warpdeck)
     ]
     submitted = [(each.rc, each.out.strip(), each.err.partition("\n")[0]) for each in done]
     assert [(code, said) for code, _, said in submitted[1:]] == [
@@ -280,7 +281,7 @@ def test_a_wrapped_command_becomes_the_same_script(pair: Pair) -> None:
     done = _submit(pair, "-H")
     theirs, ours = (
         cluster.run(["scontrol", "write", "batch_script", number, "-"]).out
-        for cluster, (_, number, _) in zip((pair.theirs, pair.ours), done, strict=True)
+        for cluster, (_, number, _) in zip((pair.slurm, pair.warpdeck), done, strict=True)
     )
     _cancel(pair, done)
     assert ours == theirs and ours.startswith("#!/bin/sh\n")
@@ -291,7 +292,7 @@ TIMES = r"EligibleTime=(Unknown)?"
 
 
 @pytest.mark.parametrize(
-    "words",
+    "argv",
     [
         "--gpus=2",
         "-N2 --gres=gpu:h100:1",
@@ -302,22 +303,22 @@ TIMES = r"EligibleTime=(Unknown)?"
         "-N2 -n3",
     ],
 )
-def test_what_a_job_has_got_is_told_alike(pair: Pair, words: str) -> None:
-    done = _submit(pair, *words.split())
-    pair.ours.runs(int(done[1][1]))
-    eventually(lambda: pair.theirs.ok("squeue", "-h", "-j", done[0][1], "-o", "%t") == "R\n", what="it runs")
+def test_what_a_job_has_got_is_told_alike(pair: Pair, argv: str) -> None:
+    done = _submit(pair, *argv.split())
+    pair.warpdeck.wait_until_running(int(done[1][1]))
+    eventually(lambda: pair.slurm.ok("squeue", "-h", "-j", done[0][1], "-o", "%t") == "R\n", what="it runs")
     told = _of_job(pair, done, HELD)
     _cancel(pair, done)
-    pair.ours.ends(int(done[1][1]), signal=15)
+    pair.warpdeck.report_job_end(int(done[1][1]), signal=15)
     eventually(
-        lambda: "R" not in pair.theirs.ok("squeue", "-h", "-j", done[0][1], "-o", "%t"), what="it is gone"
+        lambda: "R" not in pair.slurm.ok("squeue", "-h", "-j", done[0][1], "-o", "%t"), what="it is gone"
     )
     assert told[1] == told[0]
 
 
-@pytest.mark.parametrize("words", ["--begin=now+1hour", "-H --begin=now+1hour", "-H", "-H -a 1-3"])
-def test_since_when_a_job_may_start_is_told_alike(pair: Pair, words: str) -> None:
-    done = _submit(pair, *words.split())
+@pytest.mark.parametrize("argv", ["--begin=now+1hour", "-H --begin=now+1hour", "-H", "-H -a 1-3"])
+def test_since_when_a_job_may_start_is_told_alike(pair: Pair, argv: str) -> None:
+    done = _submit(pair, *argv.split())
     told = _of_job(pair, done, TIMES)
     _cancel(pair, done)
     assert told[1] == told[0]
@@ -325,7 +326,7 @@ def test_since_when_a_job_may_start_is_told_alike(pair: Pair, words: str) -> Non
 
 def _of_job(pair: Pair, submitted: list[tuple[int, str, str]], lines: str) -> list[list[str]]:
     """What scontrol shows of it in these, without the GPUs that Slurm counts only where it is told to."""
-    both = (pair.theirs, pair.ours)
+    both = (pair.slurm, pair.warpdeck)
     return [
         [
             re.sub(r",gres/gpu=\d+", "", found.group()).rstrip()

@@ -15,8 +15,8 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from tests.slurm_parity.peer.our_slurm import OurSlurm
 from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.waiting import eventually
 
 from warpdeck.controller.launch.environment import made_environment
@@ -65,8 +65,11 @@ class Laid(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def ours() -> Iterator[OurSlurm]:
-    with tempfile.TemporaryDirectory(prefix="wdo", dir="/tmp") as folder, OurSlurm(Path(folder)) as running:
+def warpdeck() -> Iterator[WarpdeckCluster]:
+    with (
+        tempfile.TemporaryDirectory(prefix="wdo", dir="/tmp") as folder,
+        WarpdeckCluster(Path(folder)) as running,
+    ):
         yield running
 
 
@@ -87,11 +90,11 @@ def laid_by_slurm(slurm: RealSlurm, job: str, steps: tuple[str, ...]) -> Laid:
     return Laid({name: given.get(name) for name in TOLD}, found)
 
 
-def laid_by_us(ours: OurSlurm, job: str, steps: tuple[str, ...]) -> Laid:
-    number = ours.submit("-t5", "-o/dev/null", *job.split())
-    ours.runs(number)
-    assert ours.served is not None
-    held = ours.served.controller.state.jobs[number]  # type: ignore[index]
+def laid_by_us(warpdeck: WarpdeckCluster, job: str, steps: tuple[str, ...]) -> Laid:
+    number = warpdeck.submit("-t5", "-o/dev/null", *job.split())
+    warpdeck.wait_until_running(number)
+    assert warpdeck.served is not None
+    held = warpdeck.served.controller.state.jobs[number]  # type: ignore[index]
     assert held.allocation is not None
     environ = made_environment(held, 0, submit_host="login")
     found = {}
@@ -100,7 +103,7 @@ def laid_by_us(ours: OurSlurm, job: str, steps: tuple[str, ...]) -> Laid:
         layout = lay_out(ask, held.allocation, job=held.request.resources, running=())
         assert isinstance(layout, Layout)
         found[step] = _shown([share.ranks for share in layout.shares])
-    ours.ends(number)
+    warpdeck.report_job_end(number)
     return Laid({name: environ.get(name) for name in TOLD}, found)
 
 
@@ -109,5 +112,5 @@ def _shown(nodes: Sequence[Sequence[int]]) -> str:
 
 
 @pytest.mark.parametrize("job", ASKED)
-def test_tasks_are_laid_out_as_slurm_lays_them(slurm: RealSlurm, ours: OurSlurm, job: str) -> None:
-    assert laid_by_us(ours, job, ASKED[job]) == laid_by_slurm(slurm, job, ASKED[job])
+def test_tasks_are_laid_out_as_slurm_lays_them(slurm: RealSlurm, warpdeck: WarpdeckCluster, job: str) -> None:
+    assert laid_by_us(warpdeck, job, ASKED[job]) == laid_by_slurm(slurm, job, ASKED[job])

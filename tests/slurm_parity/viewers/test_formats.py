@@ -40,8 +40,8 @@ LONG_OF_SINFO = (
 def pair() -> Iterator[Pair]:
     with side_by_side(Pair) as both:
         for job in JOBS:
-            both.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
-            both.ours.submit(*job)
+            both.slurm.ok("sbatch", *job, "--wrap", "sleep 1000")
+            both.warpdeck.submit(*job)
         yield both
 
 
@@ -50,15 +50,15 @@ def test_any_spelling_of_a_field_prints_what_slurm_s_prints(pair: Pair, seed: in
     rng = random.Random(seed)
 
     def form(fields: Sequence[str], ways: Sequence[str], joint: str) -> str:
-        words = (
+        argv = (
             rng.choice(ways).format(w=rng.choice(WIDTHS), c=rng.choice(fields))
             for _ in range(rng.randint(1, 6))
         )
-        return joint.join(words)
+        return joint.join(argv)
 
-    pair.same("squeue", "-S", "i", "-o", form(OF_SQUEUE, LETTERS, ""))
-    pair.same("squeue", "-S", "i", "-O", form(LONG_OF_SQUEUE.split(), NAMES, ","))
-    pair.same("squeue", "-S", "i", env={"SQUEUE_FORMAT2": form(LONG_OF_SQUEUE.split(), NAMES, ",")})
-    pair.same("sinfo", "-o", form(OF_SINFO, LETTERS, ""))
-    pair.same("sinfo", "-O", form(LONG_OF_SINFO.split(), NAMES, ","))
-    pair.same("sinfo", env={"SINFO_FORMAT": form(OF_SINFO, LETTERS, "")})
+    pair.assert_same("squeue", "-S", "i", "-o", form(OF_SQUEUE, LETTERS, ""))
+    pair.assert_same("squeue", "-S", "i", "-O", form(LONG_OF_SQUEUE.split(), NAMES, ","))
+    pair.assert_same("squeue", "-S", "i", env={"SQUEUE_FORMAT2": form(LONG_OF_SQUEUE.split(), NAMES, ",")})
+    pair.assert_same("sinfo", "-o", form(OF_SINFO, LETTERS, ""))
+    pair.assert_same("sinfo", "-O", form(LONG_OF_SINFO.split(), NAMES, ","))
+    pair.assert_same("sinfo", env={"SINFO_FORMAT": form(OF_SINFO, LETTERS, "")})

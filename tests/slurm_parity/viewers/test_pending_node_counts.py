@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import OurSlurm
 from tests.slurm_parity.peer.pair import Pair, side_by_side
 from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -29,14 +29,14 @@ HELD = ("-n17", "-w n1,n2", "-N3", "-N1-2", "--gpus=9", "--ntasks-per-node=3 -n7
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
     with side_by_side(Pair) as both:
-        for cluster in (both.theirs, both.ours):
+        for cluster in (both.slurm, both.warpdeck):
             cluster.run(["sbatch", "-o/dev/null", "-N4", "--exclusive", "--wrap", "sleep 1000"])
-        both.ours.runs(1)
-        eventually(lambda: both.theirs.ok("squeue", "-h", "-o", "%t") == "R\n", what="theirs are all taken")
+        both.warpdeck.wait_until_running(1)
+        eventually(lambda: both.slurm.ok("squeue", "-h", "-o", "%t") == "R\n", what="theirs are all taken")
         yield both
 
 
-def told(cluster: RealSlurm | OurSlurm, asked: str) -> list[object]:
+def told(cluster: RealSlurm | WarpdeckCluster, asked: str) -> list[object]:
     """What is told of a job that waits, which is gone again afterwards; or that it is refused."""
     done = cluster.run(["sbatch", "--parsable", "-o/dev/null", *asked.split(), "--wrap", "true"])
     if done.rc:
@@ -59,9 +59,9 @@ def told(cluster: RealSlurm | OurSlurm, asked: str) -> list[object]:
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_as_many_nodes_as_it_would_get_are_told(pair: Pair, asked: str) -> None:
-    assert told(pair.ours, asked) == told(pair.theirs, asked)
+    assert told(pair.warpdeck, asked) == told(pair.slurm, asked)
 
 
 @pytest.mark.parametrize("asked", HELD)
 def test_of_a_held_job_as_many_as_its_cpus_need_are_told(pair: Pair, asked: str) -> None:
-    assert told(pair.ours, f"-H {asked}") == told(pair.theirs, f"-H {asked}")
+    assert told(pair.warpdeck, f"-H {asked}") == told(pair.slurm, f"-H {asked}")

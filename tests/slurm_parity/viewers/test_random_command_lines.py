@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.slurm_parity.peer.busy_site import Crowd, crowded
-from tests.slurm_parity.peer.random_account_lines import reported_line, shown_line
+from tests.slurm_parity.peer.busy_site import BusySite, busy_site
+from tests.slurm_parity.peer.random_account_lines import report_line, show_line
 from tests.slurm_parity.peer.random_command_lines import GRAMMARS, random_line
 
 pytestmark = pytest.mark.slurm
@@ -95,70 +95,72 @@ SENTENCES = (
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Crowd]:
-    with crowded() as both:
+def pair() -> Iterator[BusySite]:
+    with busy_site() as both:
         yield both
 
 
 @pytest.mark.parametrize("line", FOUND)
-def test_what_random_lines_have_shown_stays_mended(pair: Crowd, line: str) -> None:
+def test_what_random_lines_have_shown_stays_mended(pair: BusySite, line: str) -> None:
     words = shlex.split(line)
     env = {} if "=" not in words[0] else dict([words.pop(0).split("=")])
-    assert pair.differs(words, env) == ""
+    assert pair.output_difference(words, env) == ""
 
 
 @pytest.mark.parametrize("command", sorted(GRAMMARS))
 @pytest.mark.parametrize("seed", range(2))
 def test_any_line_of_a_command_that_reads_is_answered_as_slurm_answers_it(
-    pair: Crowd, command: str, seed: int
+    pair: BusySite, command: str, seed: int
 ) -> None:
     rng = random.Random(f"{command} {seed}")
     lines = [random_line(command, rng) for _ in range(LINES)]
-    differences = [pair.differs(words, env) for words, env in lines]
+    differences = [pair.output_difference(words, env) for words, env in lines]
     assert not any(differences), "\n\n".join(filter(None, differences))
 
 
-@pytest.mark.parametrize("made", [shown_line, reported_line])
+@pytest.mark.parametrize("made", [show_line, report_line])
 @pytest.mark.parametrize("seed", range(1))
 def test_any_line_about_accounts_and_their_use_is_answered_as_slurm_answers_it(
-    pair: Crowd, made: Callable[[random.Random], list[str]], seed: int
+    pair: BusySite, made: Callable[[random.Random], list[str]], seed: int
 ) -> None:
     rng = random.Random(f"accounts {seed}")
-    differences = [pair.differs(made(rng), {}) for _ in range(ABOUT_ACCOUNTS)]
+    differences = [pair.output_difference(made(rng), {}) for _ in range(ABOUT_ACCOUNTS)]
     assert not any(differences), "\n\n".join(filter(None, differences))
 
 
-def test_the_account_that_a_user_has_by_default_is_told(pair: Crowd) -> None:
-    for cluster in (pair.theirs, pair.ours):
+def test_the_account_that_a_user_has_by_default_is_told(pair: BusySite) -> None:
+    for cluster in (pair.slurm, pair.warpdeck):
         assert re.search(
             r"UserName=root\S* DefAccount=ml ", cluster.run(["scontrol", "show", "assoc_mgr"]).out
         )
 
 
-def test_nodes_that_are_not_there_are_told_in_their_turn(pair: Crowd) -> None:
+def test_nodes_that_are_not_there_are_told_in_their_turn(pair: BusySite) -> None:
     told = [
         re.findall(r"^(?:NodeName=\S+|Node .*| *Partitions=.*)", done.out, re.M)
         for done in (
-            cluster.run(["scontrol", "show", "node", "n1,n9,n3"]) for cluster in (pair.theirs, pair.ours)
+            cluster.run(["scontrol", "show", "node", "n1,n9,n3"]) for cluster in (pair.slurm, pair.warpdeck)
         )
     ]
     assert told[1] == told[0] and len(told[0]) == 5
 
 
-def test_an_option_that_asks_for_help_is_heard_before_a_wrong_one_behind_it(pair: Crowd) -> None:
-    for cluster in (pair.theirs, pair.ours):
+def test_an_option_that_asks_for_help_is_heard_before_a_wrong_one_behind_it(pair: BusySite) -> None:
+    for cluster in (pair.slurm, pair.warpdeck):
         done = cluster.run(["scontrol", "-hide", "show", "job", "9"])
         assert (done.rc, done.err, "JobId" in done.out) == (0, "", False)
 
 
-def test_a_waiting_job_may_ask_for_nodes_beside_each_other_later(pair: Crowd) -> None:
+def test_a_waiting_job_may_ask_for_nodes_beside_each_other_later(pair: BusySite) -> None:
     shown = []
     for word in ("yes", "no"):
-        pair.same("scontrol", "update", "jobid=19", f"contiguous={word}")
-        shown.append(" Contiguous=1 " in pair.same("scontrol", "show", "job", "19"))
+        pair.assert_same("scontrol", "update", "jobid=19", f"contiguous={word}")
+        shown.append(" Contiguous=1 " in pair.assert_same("scontrol", "show", "job", "19"))
     assert shown == [True, False]
 
 
 @pytest.mark.parametrize(("user", "line"), SENTENCES)
-def test_an_order_that_changes_nothing_is_refused_in_slurms_words(pair: Crowd, user: str, line: str) -> None:
-    pair.same(*shlex.split(line), user=user)
+def test_an_order_that_changes_nothing_is_refused_in_slurms_words(
+    pair: BusySite, user: str, line: str
+) -> None:
+    pair.assert_same(*shlex.split(line), user=user)

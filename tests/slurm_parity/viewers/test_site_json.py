@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.slurm_parity.peer.our_slurm import SITE as OURS
-from tests.slurm_parity.peer.pair import H100_SITE, Pair, difference, side_by_side
+from tests.slurm_parity.peer.pair import H100_SITE, Pair, diff_text, side_by_side
+from tests.slurm_parity.peer.warpdeck_cluster import SITE as OURS
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slurmrestd]
 WHEN = "starttime=2038-01-01T10:00:00 duration=60"
@@ -46,19 +46,19 @@ idl = 3
 class JsonPair(Pair):
     """Both. What is told of things of a kind."""
 
-    def same_told(self, word: str, things: str, *, apart: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    def same_told(self, word: str, things: str, *, masks: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         """`scontrol show WORD --json` beside slurmrestd's `things`, value by value; ours."""
-        theirs = self.theirs.rest(things)
-        ours = json.loads(self.ours.run(["scontrol", "--json", "show", word]).out)
-        wanted, found = (_lines(told, things, apart) for told in (theirs, ours))
-        assert found == wanted, difference(wanted, found)
+        theirs = self.slurm.rest(things)
+        ours = json.loads(self.warpdeck.run(["scontrol", "--json", "show", word]).out)
+        wanted, found = (_lines(told, things, masks) for told in (theirs, ours))
+        assert found == wanted, diff_text(wanted, found)
         return list(ours[things])
 
 
-def _lines(told: dict[str, Any], things: str, apart: tuple[str, ...]) -> list[str]:
+def _lines(told: dict[str, Any], things: str, masks: tuple[str, ...]) -> list[str]:
     """What is `apart` only is of the same kind. Jobs that run on its nodes are always left alone by a reservation of ours."""
     for each in told[things]:
-        each.update({key: type(each[key]).__name__ for key in apart})
+        each.update({key: type(each[key]).__name__ for key in masks})
         each["flags"] = [flag for flag in each.get("flags", ()) if flag != "IGNORE_JOBS"]
     named = sorted(told[things], key=lambda each: str(each.get("name", each.get("LicenseName"))))
     return json.dumps({**told, things: named}, indent=2).splitlines()
@@ -68,48 +68,50 @@ def _lines(told: dict[str, Any], things: str, apart: tuple[str, ...]) -> list[st
 def pair() -> Iterator[JsonPair]:
     theirs = f"Licenses=matlab:5,idl:3\n{H100_SITE}"
     lines = ["add account lab", "add user root account=lab"]
-    with side_by_side(JsonPair, their_site=theirs, our_site=SITE, accounting=True, accounts=lines) as both:
+    with side_by_side(
+        JsonPair, slurm_site=theirs, warpdeck_site=SITE, accounting=True, accounts=lines
+    ) as both:
         yield both
 
 
 def test_partitions_are_told_alike(pair: JsonPair) -> None:
-    for number, words in enumerate(PARTITIONS):
-        for cluster in (pair.theirs, pair.ours):
-            made = cluster.run(["scontrol", "create", f"partitionname=p{number}", *words.split()])
+    for number, argv in enumerate(PARTITIONS):
+        for cluster in (pair.slurm, pair.warpdeck):
+            made = cluster.run(["scontrol", "create", f"partitionname=p{number}", *argv.split()])
             assert made.rc == 0, made
     told = pair.same_told("partition", "partitions")
     assert [each["name"] for each in told] == ["gpu", "debug", "p0", "p1", "p2", "p3"]
 
 
-@pytest.mark.parametrize("words", RESERVED)
-def test_a_reservation_is_told_alike(pair: JsonPair, words: str) -> None:
-    line = ["scontrol", "create", "reservation", "reservationname=R", *WHEN.split(), *words.split()]
-    for cluster in (pair.theirs, pair.ours):
+@pytest.mark.parametrize("argv", RESERVED)
+def test_a_reservation_is_told_alike(pair: JsonPair, argv: str) -> None:
+    line = ["scontrol", "create", "reservation", "reservationname=R", *WHEN.split(), *argv.split()]
+    for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(line).rc == 0
     try:
-        floats = ("start_time", "end_time") if "TIME_FLOAT" in words else ()
-        told = pair.same_told("reservation", "reservations", apart=floats)
+        floats = ("start_time", "end_time") if "TIME_FLOAT" in argv else ()
+        told = pair.same_told("reservation", "reservations", masks=floats)
         assert [each["name"] for each in told] == ["R"]
     finally:
-        for cluster in (pair.theirs, pair.ours):
+        for cluster in (pair.slurm, pair.warpdeck):
             assert cluster.run(["scontrol", "delete", "reservationname=R"]).rc == 0
 
 
 def test_licenses_are_told_alike(pair: JsonPair) -> None:
     line = "scontrol create reservation reservationname=L starttime=now duration=60 users=root licenses=matlab:2 flags=ANY_NODES"
-    for cluster in (pair.theirs, pair.ours):
+    for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(line.split()).rc == 0
     told = pair.same_told("licenses", "licenses")
     assert [each["Reserved"] for each in told] == [0, 2]
-    for cluster in (pair.theirs, pair.ours):
+    for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(["scontrol", "delete", "reservationname=L"]).rc == 0
 
 
 def test_why_a_node_is_drained_is_told_alike(pair: JsonPair) -> None:
-    for cluster in (pair.theirs, pair.ours):
+    for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(["scontrol", "update", "nodename=n4", "state=drain", "reason=bad fan"]).rc == 0
-    theirs = pair.theirs.rest("node/n4")["nodes"]
-    ours = json.loads(pair.ours.run(["scontrol", "--json", "show", "node", "n4"]).out)["nodes"]
+    theirs = pair.slurm.rest("node/n4")["nodes"]
+    ours = json.loads(pair.warpdeck.run(["scontrol", "--json", "show", "node", "n4"]).out)["nodes"]
     names = ("name", "state", "state_flags", "reason", "reason_set_by_user")
     assert [[node[name] for name in names] for node in ours] == [
         [node[name] for name in names] for node in theirs

@@ -37,28 +37,28 @@ MOMENTS = {**TIME, r"^\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}$": "DATE"}
 class JobPair(Pair):
     """Both, with the same jobs."""
 
-    apart = MOMENTS
+    masks = MOMENTS
 
     def submit(self, jobs: Sequence[Sequence[str]]) -> None:
         for job in jobs:
-            self.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
-            self.ours.submit(*job)
+            self.slurm.ok("sbatch", *job, "--wrap", "sleep 1000")
+            self.warpdeck.submit(*job)
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
     with side_by_side(JobPair) as pair:
-        theirs, ours = pair.theirs, pair.ours
+        theirs, ours = pair.slurm, pair.warpdeck
         pair.submit(FIRST)
         eventually(
             lambda: theirs.ok("squeue", "-h", "-tR", "-o", "%t").split() == ["R"] * 4, what="theirs run"
         )
-        ours.runs(2, 3, 5, 6)
+        ours.wait_until_running(2, 3, 5, 6)
         pair.submit(THEN)
         for job, reason in ((4, "JobArrayTaskLimit"), (7, "Dependency"), (8, "Resources"), (9, "BeginTime")):
-            words = ("squeue", "-h", "-t", "PD", "-j", str(job), "-o", "%r")
-            eventually(lambda words=words, reason=reason: theirs.ok(*words) == f"{reason}\n", what=reason)
-            eventually(lambda words=words, reason=reason: ours.run(words).out == f"{reason}\n", what=reason)
+            argv = ("squeue", "-h", "-t", "PD", "-j", str(job), "-o", "%r")
+            eventually(lambda argv=argv, reason=reason: theirs.ok(*argv) == f"{reason}\n", what=reason)
+            eventually(lambda argv=argv, reason=reason: ours.run(argv).out == f"{reason}\n", what=reason)
         yield pair
 
 
@@ -150,8 +150,8 @@ def pair() -> Iterator[Pair]:
 )  # fmt: skip
 def test_squeue_prints_what_slurms_prints(pair, line):
     if "clusters" in line:
-        found = pair.ours.run(line.split(" "))
-        wanted = pair.theirs.run(line.split(" "))
+        found = pair.warpdeck.run(line.split(" "))
+        wanted = pair.slurm.run(line.split(" "))
         assert (found.rc, found.err.splitlines()[-1]) == (
             wanted.rc,
             wanted.err.splitlines()[-1],
@@ -159,10 +159,11 @@ def test_squeue_prints_what_slurms_prints(pair, line):
         return
     if "-V" in line:
         assert (
-            pair.ours.run(["squeue", "-V"]).out.split()[1] == pair.theirs.run(["squeue", "-V"]).out.split()[1]
+            pair.warpdeck.run(["squeue", "-V"]).out.split()[1]
+            == pair.slurm.run(["squeue", "-V"]).out.split()[1]
         )
         return
-    pair.same(*line.split(" "))
+    pair.assert_same(*line.split(" "))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +225,7 @@ def test_squeue_prints_what_slurms_prints(pair, line):
 def test_sinfo_prints_what_slurms_prints(pair, line):
     """Slurm's sinfo gathers each partition in a thread of its own: what it does not sort by comes in any order."""
     by_partition = re.search(r" -S|N| %D%t", line) is None
-    pair.same(*line.split(" "), in_order=by_partition)
+    pair.assert_same(*line.split(" "), in_order=by_partition)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +274,7 @@ def test_sinfo_prints_what_slurms_prints(pair, line):
     ],
 )
 def test_sprio_and_sshare_print_what_slurms_print(pair, line):
-    pair.same(*line.split(" "))
+    pair.assert_same(*line.split(" "))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +292,7 @@ def test_sprio_and_sshare_print_what_slurms_print(pair, line):
     + ["sshare -x", "sshare word", "sdiag -x", "sacctmgr --json show user"],
 )
 def test_command_lines_that_cannot_be_read_get_slurms_words(pair, line):
-    pair.same(*line.split(" "))
+    pair.assert_same(*line.split(" "))
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def test_command_lines_that_cannot_be_read_get_slurms_words(pair, line):
 )
 def test_a_word_that_is_no_option_is_refused_with_the_usage(pair, line):
     """Which is in words of our own, in the same place."""
-    found, wanted = pair.ours.run(line.split(" ")), pair.theirs.run(line.split(" "))
+    found, wanted = pair.warpdeck.run(line.split(" ")), pair.slurm.run(line.split(" "))
     assert (found.rc, found.err, found.out[:12]) == (wanted.rc, wanted.err, wanted.out[:12])
 
 
@@ -307,11 +308,11 @@ def test_a_word_that_is_no_option_is_refused_with_the_usage(pair, line):
     "line", ["strigger --get", "strigger", "strigger --get --clear", "strigger --nosuch"]
 )
 def test_there_are_no_triggers(pair, line):
-    pair.same(*line.split(" "))
+    pair.assert_same(*line.split(" "))
 
 
 def test_a_trigger_is_refused_with_what_does_the_same(pair):
-    said = pair.ours.run(["strigger", "--set", "--fini", "--jobid=1", "--program=/bin/true"])
+    said = pair.warpdeck.run(["strigger", "--set", "--fini", "--jobid=1", "--program=/bin/true"])
     assert said.rc == 1
     assert "--set is not supported" in said.err and "--dependency" in said.err
 
@@ -324,7 +325,7 @@ def test_sdiag_has_slurms_lines(pair):
             for line in before_calls.splitlines()
         ]
 
-    theirs, ours = pair.theirs.run(["sdiag"]), pair.ours.run(["sdiag"])
+    theirs, ours = pair.slurm.run(["sdiag"]), pair.warpdeck.run(["sdiag"])
     rest = iter(labels(ours.out))  # theirs leaves out what it has no figures for yet
     assert [label for label in labels(theirs.out) if label not in rest] == []
     assert ours.out.splitlines()[-2:] == theirs.out.splitlines()[-2:]
@@ -333,8 +334,8 @@ def test_sdiag_has_slurms_lines(pair):
 def test_shapes_of_json_are_slurms(pair):
     """Names and kinds of values of a job that runs, one that waits, and a node."""
     for command, things, number in (("squeue", "jobs", 1), ("squeue", "jobs", 0), ("sinfo", "nodes", 0)):
-        theirs = json.loads(pair.theirs.ok(command, "--json"))
-        ours = json.loads(pair.ours.run([command, "--json"]).out)
+        theirs = json.loads(pair.slurm.ok(command, "--json"))
+        ours = json.loads(pair.warpdeck.run([command, "--json"]).out)
         assert ours["meta"] == theirs["meta"]
         wanted, found = theirs[things][number], ours[things][number]
         assert found.keys() - wanted.keys() == set()
@@ -355,16 +356,16 @@ def test_nodes_as_json_have_slurms_values(pair):
         nodes = json.loads(text)["nodes"]
         return sorted([node[name] for name in same] for node in nodes)
 
-    words = ("sinfo", "--json")
-    assert told(re.sub(r",gres/gpu=\d+", "", pair.ours.run(words).out)) == told(pair.theirs.ok(*words))
-    assert '"tres": "cpu=16,mem=64G,billing=16,gres/gpu=4"' in pair.ours.run(words).out
+    argv = ("sinfo", "--json")
+    assert told(re.sub(r",gres/gpu=\d+", "", pair.warpdeck.run(argv).out)) == told(pair.slurm.ok(*argv))
+    assert '"tres": "cpu=16,mem=64G,billing=16,gres/gpu=4"' in pair.warpdeck.run(argv).out
 
 
 def test_yaml_is_read_back_as_the_json(pair):
     """Its tags are YAML's own, so that any reader knows them; the keys are the same, in the same order."""
-    text = pair.ours.run(["squeue", "--yaml", "-j", "2"]).out
-    job = json.loads(pair.ours.run(["squeue", "--json", "-j", "2"]).out)["jobs"][0]
-    theirs = pair.theirs.ok("squeue", "--yaml").splitlines()
+    text = pair.warpdeck.run(["squeue", "--yaml", "-j", "2"]).out
+    job = json.loads(pair.warpdeck.run(["squeue", "--json", "-j", "2"]).out)["jobs"][0]
+    theirs = pair.slurm.ok("squeue", "--yaml").splitlines()
     assert text.splitlines()[:14] == theirs[:14]
     keys = re.findall(r"^  !!str (\w+):", text, re.M)
     assert [key for key in keys if key in job] == list(job)
@@ -399,16 +400,16 @@ def test_yaml_is_read_back_as_the_json(pair):
     ],
 )
 def test_variables_stand_for_options_as_in_slurm(pair, env, line):
-    pair.same(*line.split(" "), env=env)
+    pair.assert_same(*line.split(" "), env=env)
 
 
 def test_drained_nodes_are_told_as_slurm_tells_them(pair):
     """An idle and a busy one; after it they are as they were."""
     for name in ("n1", "n4"):
-        pair.theirs.ok(
+        pair.slurm.ok(
             "scontrol", "update", f"nodename={name}", "state=drain", "reason=bad disk, and more words"
         )
-        with pair.ours.connect() as client:
+        with pair.warpdeck.connect() as client:
             client.call("node_drain", name=name, reason="bad disk, and more words")
     for line in (
         "sinfo",
@@ -423,28 +424,28 @@ def test_drained_nodes_are_told_as_slurm_tells_them(pair):
         "sinfo -h -t drain,idle -o %P%D%t",
         "sinfo -O partition,statecomplete,statelong,reason:30",
     ):
-        pair.same(*line.split(" "), in_order=" -R" not in line)
+        pair.assert_same(*line.split(" "), in_order=" -R" not in line)
     for name in ("n1", "n4"):
-        pair.theirs.ok("scontrol", "update", f"nodename={name}", "state=resume")
-        with pair.ours.connect() as client:
+        pair.slurm.ok("scontrol", "update", f"nodename={name}", "state=resume")
+        with pair.warpdeck.connect() as client:
             client.call("node_resume", name=name)
 
 
 def test_a_step_that_a_running_job_has_not_is_told_as_slurm_tells_it(pair):
     """Twice, and by the job alone."""
-    pair.same("scancel", "2.7")
+    pair.assert_same("scancel", "2.7")
 
 
 def test_jobs_that_have_ended_are_told_as_slurm_tells_them(pair):
-    pair.theirs.ok("scancel", "2")
-    with pair.ours.connect() as client:
+    pair.slurm.ok("scancel", "2")
+    with pair.warpdeck.connect() as client:
         client.call("cancel", jobs=["2"])
-    pair.ours.ends(2, signal=15)
+    pair.warpdeck.report_job_end(2, signal=15)
     eventually(
-        lambda: pair.theirs.ok("squeue", "-h", "-j2", "-tCA", "-o", "%t") == "CA\n", what="theirs has ended"
+        lambda: pair.slurm.ok("squeue", "-h", "-j2", "-tCA", "-o", "%t") == "CA\n", what="theirs has ended"
     )
     eventually(
-        lambda: pair.ours.run(["squeue", "-h", "-j2", "-tCA", "-o", "%t"]).out == "CA\n", what="ours has"
+        lambda: pair.warpdeck.run(["squeue", "-h", "-j2", "-tCA", "-o", "%t"]).out == "CA\n", what="ours has"
     )
     for line in (
         "squeue -j 2",
@@ -452,4 +453,4 @@ def test_jobs_that_have_ended_are_told_as_slurm_tells_them(pair):
         "squeue -h -t CA -O jobid,exit_code",
         "squeue -h -t all -j 2 -o %i%T",
     ):
-        pair.same(*line.split(" "))
+        pair.assert_same(*line.split(" "))

@@ -1,6 +1,7 @@
-"""Our controller where a real Slurm stands beside it: the same site, the same jobs, the same command lines.
+"""Our controller for comparisons with a real Slurm: the same site, jobs and command lines.
 
-The controller, its socket and the commands are the real ones, in this process; its nodes only say that they run what they are told.
+The controller, its socket and the commands are real and run in this process. The nodes are simulated: they
+only report that they run the jobs that they are given.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
 from warpdeck.slurm.runtime.commands import run
 from warpdeck_agent.wire import messages as wire
 
-from .real_slurm import HOST, NODES, Done
+from .real_slurm import HOST, NODES, CommandResult
 
 T = TypeVar("T")
 SITE = """
@@ -47,7 +48,7 @@ priority_tier = 10
 nodes = "n[1-2]"
 max_time = "30:00"
 """
-"""The site of peer.SITE."""
+"""The same site as real_slurm.SITE."""
 CONNECT = """
 import os, pwd, socket, sys
 path, user, number = sys.argv[1:]
@@ -56,11 +57,11 @@ link = socket.socket(socket.AF_UNIX)
 link.connect(path)
 socket.send_fds(socket.socket(fileno=int(number)), [b"."], [link.fileno()])
 """
-"""A process that connects as another user, and hands over the connection."""
+"""Program that connects as another user and hands over the connection."""
 
 
-class OurSlurm:
-    """The controller in a thread of its own, and commands run beside it."""
+class WarpdeckCluster:
+    """The controller in its own thread, and commands that talk to it."""
 
     def __init__(self, folder: Path, *, site: str = SITE, nodes: Sequence[str] = NODES) -> None:
         self.folder = folder
@@ -97,8 +98,8 @@ class OurSlurm:
             self._up.set()
             await self._over.wait()
 
-    def do(self, work: Callable[[Served], Awaitable[T]]) -> T:
-        """Something done in the controller's loop."""
+    def run_in_loop(self, work: Callable[[Served], Awaitable[T]]) -> T:
+        """Run `work` in the controller's loop and return its result."""
         assert self.served is not None
 
         async def done(site: Served) -> T:
@@ -107,26 +108,26 @@ class OurSlurm:
         return asyncio.run_coroutine_threadsafe(done(self.served), self._loop).result(WAIT_S)
 
     def connect(self, user: str = "root") -> SyncClient:
-        """As the user, for whom the kernel answers."""
+        """Connect as the user, as the kernel reports it."""
         assert self.served is not None
         if user == "root":
             return SyncClient.connect(self.served.paths, start=False)
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            words = [sys.executable, "-c", CONNECT, self.served.paths.socket, user, str(theirs.fileno())]
-            subprocess.run(words, pass_fds=[theirs.fileno()], timeout=WAIT_S, check=True)
+            argv = [sys.executable, "-c", CONNECT, self.served.paths.socket, user, str(theirs.fileno())]
+            subprocess.run(argv, pass_fds=[theirs.fileno()], timeout=WAIT_S, check=True)
             _, links, _, _ = socket.recv_fds(ours, 1, 1)
         return SyncClient.over(socket.socket(fileno=links[0]))
 
     def run(
         self,
-        words: Sequence[str],
+        argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
         user: str = "root",
         data: str = "",
-    ) -> Done:
-        """One command, as a process inside a job would run it, with `data` on its input."""
+    ) -> CommandResult:
+        """Run one command as a process inside a job would, with `data` on its input."""
         out, err = io.StringIO(), io.StringIO()
         console = Console(
             streams=Streams(io.StringIO(data), out, err),
@@ -137,11 +138,11 @@ class OurSlurm:
             host=HOST,
             read_file=_no_file,
         )
-        code = run(words[0], list(words[1:]), console)
-        return Done(code, out.getvalue(), err.getvalue())
+        code = run(argv[0], list(argv[1:]), console)
+        return CommandResult(code, out.getvalue(), err.getvalue())
 
     def submit(self, *options: str, name: str = "wrap", script: str = "sleep 1000") -> int:
-        """sbatch's options; the job's number."""
+        """Submit a job with sbatch's options and return its id."""
         draft = draft_script(
             f"#!/bin/sh\n{script}\n",
             name,
@@ -154,39 +155,41 @@ class OurSlurm:
             answer = client.call("submit", request=draft.request)
         return int(answer["job_id"])
 
-    def begins(self) -> None:
-        """Every node says that what it was told to start runs."""
+    def report_launches_running(self) -> None:
+        """Let every node report that the jobs sent to it run."""
 
-        async def say(site: Served) -> None:
+        async def send_reports(site: Served) -> None:
             launches, site.fleet.launches = site.fleet.launches, []
             for launch in launches:
-                said = wire.JobReport(launch.job_id, launch.restarts, phase="running", started_at=time.time())
+                report = wire.JobReport(
+                    launch.job_id, launch.restarts, phase="running", started_at=time.time()
+                )
                 for node in _nodes_of(site, launch.job_id):
-                    await site.told(node, said)
+                    await site.told(node, report)
 
-        self.do(say)
+        self.run_in_loop(send_reports)
 
-    def ends(self, job: int, **facts: Any) -> None:
-        """Every node says that the job has ended so."""
+    def report_job_end(self, job: int, **facts: Any) -> None:
+        """Let every node report the end of the job with these facts."""
 
-        async def say(site: Served) -> None:
-            held = site.controller.state.jobs[job]  # type: ignore[index]
-            said = wire.JobReport(held.id, held.restarts, **{"phase": "exited", **facts})
-            for node in _nodes_of(site, held.id):
-                await site.told(node, said)
+        async def send_reports(site: Served) -> None:
+            running = site.controller.state.jobs[job]  # type: ignore[index]
+            report = wire.JobReport(running.id, running.restarts, **{"phase": "exited", **facts})
+            for node in _nodes_of(site, running.id):
+                await site.told(node, report)
 
-        self.do(say)
+        self.run_in_loop(send_reports)
 
-    def runs(self, *jobs: int) -> None:
-        """Waits until these jobs run."""
+    def wait_until_running(self, *jobs: int) -> None:
+        """Wait until these jobs run."""
 
-        def so() -> bool:
-            self.begins()
+        def all_run() -> bool:
+            self.report_launches_running()
             assert self.served is not None
             state = self.served.controller.state
             return all(state.jobs[job].state == "RUNNING" for job in jobs)  # type: ignore[index]
 
-        eventually(so, what=f"jobs {jobs} run")
+        eventually(all_run, what=f"jobs {jobs} run")
 
 
 def _no_file(path: str, size: int) -> bytes:
