@@ -1,6 +1,7 @@
-"""`sacctmgr add|modify|delete` beside a real Slurm with its database: the same lines, said alike, and the same accounts afterwards.
+"""`sacctmgr add|modify|delete` beside a real Slurm with its database.
 
-What is ours alone stands at the end: what we do not have is refused by its name.
+The same lines have the same output and leave the same accounts. The refusals of unsupported settings are our
+own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.slurm_parity.peer.real_slurm import CommandResult
 from warpdeck.config import load
 
 pytestmark = pytest.mark.slurm
-MADE = (
+ADD_LINES = (
     "add account ml", "add account ml",
     "add account ml,vision description=eyes organization=lab parent=ml fairshare=5 "
     "grptres=cpu=10 grpjobs=3", "add account x1 parent=nosuch", "add account x1 foo=bar", "add account x1 fairshare=x",
@@ -34,7 +35,7 @@ MADE = (
     "maxjobsperuser=3 grptres=cpu=8 usagefactor=0.5 flags=denyonlimit,overpartqos preemptmode=requeue", "add qos q3 preempt=nosuch",
     "add qos q3 preemptmode=foo", "add qos q3 foo=1", "add qos q3 maxwall=x", "add qos", "add foo",
 )  # fmt: skip
-MODIFIED = (
+MODIFY_LINES = (
     "modify user ann set fairshare=7", "modify user where name=ann account=ml set maxjobs=4 maxwall=30", "modify user ann",
     "modify user nosuch set fairshare=1", "modify user ann set foo=1", "modify user ann set fairshare=x",
     "modify user bob set defaultaccount=vision", "modify user bob set defaultaccount=bio", "modify user ann set maxjobs=-1",
@@ -56,12 +57,12 @@ MODIFIED = (
     "show assoc -nP user=fay,bob account=vision format=account,user,qos,defaultqos",
     "modify qos q2 set", "modify qos q2 set foo=1", "modify qos q2 set preempt+=nosuch",
 )  # fmt: skip
-SHOWN = (
+SHOW_LINES = (
     "show assoc format=account,user,share,maxjobs,maxwall,grptres,maxtres,grpwall,grpsubmit -P",
     "show user format=user,defaultaccount -P",
     "show qos format=name,priority,preempt,preemptmode,gracetime,maxwall,grptres,maxtrespu,maxjobspu,usagefactor -P",
 )
-DELETED = (
+DELETE_LINES = (
     "add account gone", "add user gil account=gone qos=high,q2 defaultqos=q2", "delete qos q2",
     "show assoc -nP user=gil format=account,user,qos,defaultqos", "modify user gil set defaultqos=-1 qos-=q2", "delete qos q2",
     "show assoc -nP user=gil format=account,user,qos,defaultqos", "delete user gil", "delete account gone",
@@ -71,41 +72,43 @@ DELETED = (
     "add user hal account=vision cluster=nosuch", "add account hal cluster=nosuch", "modify user bob set account=bio",
     "add user hal a=ml", "delete account foo=bar", "delete foo",
 )  # fmt: skip
-ASKED = (
+CONFIRMED_LINES = (
     ("add account asked", "n\n"), ("add account asked", "y\n"), ("modify account asked set fairshare=3", "N\n"),
     ("modify account asked set fairshare=3", "Y\n"), ("delete account asked", "n\n"), ("delete account asked", "y\n"),
 )  # fmt: skip
-CHANGES = 20
-EMPTIED = (
+CHANGES_PER_SEED = 20
+CLEANUP_LINES = (
     "delete user ann,bob,cat",
     "delete account aa",
     "delete account bb",
     "delete account cc",
     "delete qos high,q2,q3",
 )
-"""Before a series of changes."""
-LEFT = (
+"""Lines that remove the accounts, users and QoS of an earlier series of changes."""
+RESULT_LINES = (
     "show assoc account=aa,bb,cc,first format=account,user,share,grpjobs,grpsubmit,grptres,grpwall,maxjobs,maxtres,maxsubmit,maxwall",
     "show qos format=name,priority,preempt,preemptmode,gracetime,maxwall,grptres,maxtrespu,maxjobspu,flags",
     "show user name=ann,bob,cat format=user,defaultaccount",
 )
-"""What is compared after it."""
+"""Lines whose output is compared after a series of changes."""
 ROOTS = re.compile(r"root\|root\|.*\n|root\|\|.*\n|root\|.*\n")
-"""Slurm has a user root in the account root."""
+"""The rows of Slurm's user root in the account root."""
 
 
 class SitePair(Pair):
-    """Both: what one line has made is there for the next."""
+    """Both schedulers. The tests share them, so each line sees the effect of the lines before it."""
 
-    def differ(self, line: str, *, data: str = "", options: tuple[str, ...] = ("-i",)) -> list[object]:
-        """What they say and what we, where that is not the same."""
+    def compare_line(self, line: str, *, data: str = "", options: tuple[str, ...] = ("-i",)) -> list[object]:
+        """Return the line and both results if they differ, and an empty list otherwise."""
         argv = ["sacctmgr", *options, *line.split()]
-        theirs, ours = (_plain(cluster.run(argv, data=data)) for cluster in (self.slurm, self.warpdeck))
-        return [line, theirs, ours] if ours != theirs else []
+        slurm, warpdeck = (
+            _comparable(cluster.run(argv, data=data)) for cluster in (self.slurm, self.warpdeck)
+        )
+        return [line, slurm, warpdeck] if warpdeck != slurm else []
 
 
-def _plain(done: CommandResult) -> tuple[int, str, str]:
-    return done.rc, ROOTS.sub("", done.out), done.err
+def _comparable(result: CommandResult) -> tuple[int, str, str]:
+    return result.rc, ROOTS.sub("", result.out), result.err
 
 
 @pytest.fixture(scope="module")
@@ -115,15 +118,18 @@ def pair() -> Iterator[SitePair]:
         yield both
 
 
-def test_accounts_users_and_qos_are_made_changed_and_deleted_alike(pair: SitePair) -> None:
-    found = [pair.differ(line) for line in (*MADE, *SHOWN, *MODIFIED, *SHOWN, *DELETED, *SHOWN)]
-    found += [pair.differ(line, data=answer, options=()) for line, answer in ASKED]
-    told = [each for each in found if each]
-    assert not told, pformat(told, width=130)
+def test_accounts_users_and_qos_are_added_modified_and_deleted_as_in_slurm(pair: SitePair) -> None:
+    comparisons = [
+        pair.compare_line(line)
+        for line in (*ADD_LINES, *SHOW_LINES, *MODIFY_LINES, *SHOW_LINES, *DELETE_LINES, *SHOW_LINES)
+    ]
+    comparisons += [pair.compare_line(line, data=answer, options=()) for line, answer in CONFIRMED_LINES]
+    differences = [difference for difference in comparisons if difference]
+    assert not differences, pformat(differences, width=130)
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "reason"),
     [
         ("add user kim account=first adminlevel=operator", "root and the controller's own user administer"),
         ("add user kim account=first partition=gpu", "holds in all partitions"),
@@ -133,9 +139,9 @@ def test_accounts_users_and_qos_are_made_changed_and_deleted_alike(pair: SitePai
         ("add qos kim priority=x", "Invalid value for Priority (x)"),
     ],
 )
-def test_what_we_do_not_have_is_refused_by_its_name(pair: SitePair, line: str, why: str) -> None:
-    done = pair.warpdeck.run(["sacctmgr", "-i", *line.split()])
-    assert done.rc == 1 and why in done.out + done.err
+def test_an_unsupported_setting_is_refused_with_a_reason(pair: SitePair, line: str, reason: str) -> None:
+    result = pair.warpdeck.run(["sacctmgr", "-i", *line.split()])
+    assert result.rc == 1 and reason in result.out + result.err
     assert "kim" not in pair.warpdeck.run(["sacctmgr", "-n", "show", "assoc"]).out
 
 
@@ -143,43 +149,43 @@ def test_what_we_do_not_have_is_refused_by_its_name(pair: SitePair, line: str, w
     "line", ["add account no", "add user no account=first", "add qos no", "modify account first set fairshare=3",
              "delete account first"]
 )  # fmt: skip
-def test_who_is_no_admin_changes_nothing(pair: SitePair, line: str) -> None:
+def test_a_user_who_is_no_admin_changes_nothing(pair: SitePair, line: str) -> None:
     argv = ["sacctmgr", "-i", *line.split()]
-    theirs, ours = (cluster.run(argv, user="nobody") for cluster in (pair.slurm, pair.warpdeck))
-    assert (ours.rc, ours.err) == (theirs.rc, theirs.err)
+    slurm, warpdeck = (cluster.run(argv, user="nobody") for cluster in (pair.slurm, pair.warpdeck))
+    assert (warpdeck.rc, warpdeck.err) == (slurm.rc, slurm.err)
 
 
 @pytest.mark.parametrize("seed", range(1))
-def test_any_changes_end_alike_and_leave_the_same_accounts(pair: SitePair, seed: int) -> None:
+def test_random_changes_leave_the_same_accounts_as_in_slurm(pair: SitePair, seed: int) -> None:
     rng = random.Random(f"changes {seed}")
-    told = []
-    for line in EMPTIED:
+    differences = []
+    for line in CLEANUP_LINES:
         for cluster in (pair.slurm, pair.warpdeck):
             cluster.run(["sacctmgr", "-i", *line.split()])
-    for argv in [changing_line(rng) for _ in range(CHANGES)]:
-        theirs, ours = (cluster.run(argv) for cluster in (pair.slurm, pair.warpdeck))
-        if ours.rc != theirs.rc:
-            told.append([" ".join(argv), theirs, ours])
-    for line in LEFT:
-        theirs, ours = (
+    for argv in [changing_line(rng) for _ in range(CHANGES_PER_SEED)]:
+        slurm, warpdeck = (cluster.run(argv) for cluster in (pair.slurm, pair.warpdeck))
+        if warpdeck.rc != slurm.rc:
+            differences.append([" ".join(argv), slurm, warpdeck])
+    for line in RESULT_LINES:
+        slurm, warpdeck = (
             sorted(ROOTS.sub("", cluster.run(["sacctmgr", "-nP", *line.split()]).out).splitlines())
             for cluster in (pair.slurm, pair.warpdeck)
         )
-        if ours != theirs:
-            told.append([line, diff_text(theirs, ours)])
-    assert not told, pformat(told, width=130)
+        if warpdeck != slurm:
+            differences.append([line, diff_text(slurm, warpdeck)])
+    assert not differences, pformat(differences, width=130)
 
 
-def test_what_has_jobs_or_is_named_elsewhere_stays(pair: SitePair) -> None:
-    ours = pair.warpdeck
+def test_an_account_with_jobs_cannot_be_deleted(pair: SitePair) -> None:
+    warpdeck = pair.warpdeck
     for line in ("add account busy", "add user root account=busy"):
-        assert ours.run(["sacctmgr", "-i", *line.split()]).rc == 0
-    job = ours.submit("-H", "-A", "busy")
+        assert warpdeck.run(["sacctmgr", "-i", *line.split()]).rc == 0
+    job = warpdeck.submit("-H", "-A", "busy")
     for line in ("delete account busy", "delete user root account=busy"):
-        done = ours.run(["sacctmgr", "-i", *line.split()])
-        assert done.rc == 1 and f"JobID = {job} " in done.err
-    ours.run(["scancel", str(job)])
-    path = ours.served.paths.config if ours.served else ""
+        result = warpdeck.run(["sacctmgr", "-i", *line.split()])
+        assert result.rc == 1 and f"JobID = {job} " in result.err
+    warpdeck.run(["scancel", str(job)])
+    path = warpdeck.served.paths.config if warpdeck.served else ""
     assert "busy" in load(path).config.accounts
-    assert ours.run(["sacctmgr", "-i", "delete", "account", "busy"]).rc == 0
+    assert warpdeck.run(["sacctmgr", "-i", "delete", "account", "busy"]).rc == 0
     assert "busy" not in load(path).config.accounts

@@ -1,6 +1,8 @@
-"""sshare, sprio, sdiag and sacctmgr beside a real Slurm with its database: the same accounts, the same jobs, the same text.
+"""sshare, sprio, sdiag, sacctmgr and sattach beside a real Slurm with its database, with the same accounts
+and jobs.
 
-Two accounts in a tree, two users. Slurm's root is a user of the account above all too, without shares here; we know none there.
+The site has two users and a small tree of accounts. Slurm's root is also a user of the top account, without
+shares here; our controller has no user there.
 """
 
 from __future__ import annotations
@@ -24,14 +26,17 @@ JOBS = (
     ("-J", "small", "-A", "ml", "-p", "debug"),
     ("-H", "-J", "held", "-A", "ml"),
 )
-"""The first one runs on all nodes."""
+"""The first job runs on all nodes."""
 
 
 class SitePair(Pair):
-    """Both, with the same accounts and jobs."""
+    """Both schedulers with the same accounts and jobs."""
 
-    def same_line(self, line: str, *, data: str = "") -> None:
-        """Of a command line: variables and AS=USER stand in front, ~ for a blank."""
+    def assert_same_line(self, line: str, *, data: str = "") -> None:
+        """Assert that a line has the same result in both.
+
+        The line may begin with variables and AS=USER. A ~ stands for a blank in a word.
+        """
         environ: dict[str, str] = {}
         while match := re.match(r"([A-Z_]+)=(\S*) ", line):
             environ[match[1]] = match[2]
@@ -40,13 +45,13 @@ class SitePair(Pair):
         argv = [word.replace("~", " ") for word in line.split(" ")]
         self.assert_same(*argv, env=environ, user=user, data=data)
 
-    def comparable_lines(self, done: CommandResult) -> list[str]:
-        """Without the user of Slurm's account root."""
-        return [line for line in super().comparable_lines(done) if not ROOTS.match(line)]
+    def comparable_lines(self, result: CommandResult) -> list[str]:
+        """Leave out the user of Slurm's account root."""
+        return [line for line in super().comparable_lines(result) if not ROOTS.match(line)]
 
 
-def _comes(cluster: RealSlurm | WarpdeckCluster, argv: tuple[str, ...], wanted: str) -> None:
-    eventually(lambda: cluster.run(argv).out == wanted, timeout_s=UP_S, what=" ".join(argv))
+def _wait_for_output(cluster: RealSlurm | WarpdeckCluster, argv: tuple[str, ...], expected: str) -> None:
+    eventually(lambda: cluster.run(argv).out == expected, timeout_s=UP_S, what=" ".join(argv))
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +61,10 @@ def pair() -> Iterator[SitePair]:
             both.slurm.ok("sbatch", *job, "--wrap", "sleep 1000")
             both.warpdeck.submit(*job)
             if job is JOBS[0]:
-                _comes(both.slurm, ("squeue", "-h", "-o", "%t"), "R\n")
+                _wait_for_output(both.slurm, ("squeue", "-h", "-o", "%t"), "R\n")
                 both.warpdeck.wait_until_running(1)
         for cluster in (both.slurm, both.warpdeck):
-            _comes(cluster, ("sprio", "-h", "-o", "%i"), "2\n3\n")
+            _wait_for_output(cluster, ("sprio", "-h", "-o", "%i"), "2\n3\n")
         yield both
 
 
@@ -75,8 +80,8 @@ def pair() -> Iterator[SitePair]:
         "sshare -A ml -nPo Cluster,GrpTRESMins", "AS=nobody sshare", "AS=nobody sshare -a", "AS=nobody sshare -u root",
     ],
 )  # fmt: skip
-def test_shares_are_told_as_slurm_tells_them(pair: SitePair, line: str) -> None:
-    pair.same_line(line)
+def test_sshare_prints_the_output_of_slurm(pair: SitePair, line: str) -> None:
+    pair.assert_same_line(line)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +95,8 @@ def test_shares_are_told_as_slurm_tells_them(pair: SitePair, line: str) -> None:
         "AS=nobody sprio", "SPRIO_FORMAT=%i~%u sprio", "SPRIO_FEDERATION=1 sprio -h", "SPRIO_LOCAL=1 sprio -h",
     ],
 )  # fmt: skip
-def test_priorities_are_told_as_slurm_tells_them(pair: SitePair, line: str) -> None:
-    pair.same_line(line)
+def test_sprio_prints_the_output_of_slurm(pair: SitePair, line: str) -> None:
+    pair.assert_same_line(line)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +111,8 @@ def test_priorities_are_told_as_slurm_tells_them(pair: SitePair, line: str) -> N
         "sdiag foo -r",
     ],
 )
-def test_figures_are_reset_as_slurm_resets_them(pair: SitePair, line: str) -> None:
-    pair.same_line(line)
+def test_sdiag_resets_its_statistics_as_in_slurm(pair: SitePair, line: str) -> None:
+    pair.assert_same_line(line)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +138,9 @@ def test_figures_are_reset_as_slurm_resets_them(pair: SitePair, line: str) -> No
         "re", "u -n", "p", "f", "AS=nobody -nP account",
     ],
 )  # fmt: skip
-def test_accounts_are_shown_as_slurm_shows_them(pair: SitePair, line: str) -> None:
-    before, _, rest = line.rpartition("AS=nobody ")
-    pair.same_line(f"{'AS=nobody ' if before or line != rest else ''}sacctmgr show {rest}".strip())
+def test_sacctmgr_show_prints_the_output_of_slurm(pair: SitePair, line: str) -> None:
+    before, _, shown = line.rpartition("AS=nobody ")
+    pair.assert_same_line(f"{'AS=nobody ' if before or line != shown else ''}sacctmgr show {shown}".strip())
 
 
 @pytest.mark.parametrize(
@@ -150,8 +155,8 @@ def test_accounts_are_shown_as_slurm_shows_them(pair: SitePair, line: str) -> No
         "-i up qos nosuch set priority=4", "-o show account", "-Q show account",
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_told_as_slurm_tells_it(pair: SitePair, line: str) -> None:
-    pair.same_line(f"sacctmgr {line}")
+def test_invalid_sacctmgr_commands_print_the_messages_of_slurm(pair: SitePair, line: str) -> None:
+    pair.assert_same_line(f"sacctmgr {line}")
 
 
 @pytest.mark.parametrize(
@@ -161,9 +166,9 @@ def test_what_cannot_be_done_is_told_as_slurm_tells_it(pair: SitePair, line: str
         "show nosuch\nshow user\nq\n", "oneliner\nexit\nshow user\n", "show user format=user\nquit\n", "add foo\nquit\n",
     ],
 )  # fmt: skip
-def test_lines_at_the_prompt_are_commands(pair: SitePair, lines: str) -> None:
-    pair.same_line("sacctmgr", data=lines)
-    pair.same_line("sacctmgr -n", data=lines)
+def test_the_sacctmgr_prompt_runs_lines_as_commands(pair: SitePair, lines: str) -> None:
+    pair.assert_same_line("sacctmgr", data=lines)
+    pair.assert_same_line("sacctmgr -n", data=lines)
 
 
 @pytest.mark.parametrize(
@@ -173,5 +178,5 @@ def test_lines_at_the_prompt_are_commands(pair: SitePair, lines: str) -> None:
         "--output-filter=x 1.0", "1.", ".0", "--usage", "1+0.7", "99.0", "--nosuch 1.0",
     ],
 )  # fmt: skip
-def test_steps_that_nobody_can_attach_to_are_told_as_slurm_tells_them(pair: SitePair, argv: str) -> None:
-    pair.same_line(f"sattach {argv}".strip())
+def test_sattach_refuses_unavailable_steps_with_the_messages_of_slurm(pair: SitePair, argv: str) -> None:
+    pair.assert_same_line(f"sattach {argv}".strip())

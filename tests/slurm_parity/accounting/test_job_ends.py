@@ -1,4 +1,4 @@
-"""How jobs end, and what is told of it, beside a real Slurm: exit codes and signals of scripts and of their steps."""
+"""Exit codes, signals and messages of jobs and steps that end, beside a real Slurm."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
 
-TOLD = re.compile(r"\b(?:JobState|Reason|ExitCode|DerivedExitCode)=\S+")
-ENDS = {
+END_FIELDS = re.compile(r"\b(?:JobState|Reason|ExitCode|DerivedExitCode)=\S+")
+DERIVED_EXIT_CODES = {
     "true": "0:0",
     "exit 3": "0:0",
     "kill -9 $$": "0:0",
@@ -23,37 +23,37 @@ ENDS = {
     'srun sh -c "exit 4"; true': "4:0",
     'srun sh -c "kill -9 \\$\\$"; true': "0:9",
 }
-"""Script -> its steps' highest exit code."""
+"""Scripts and the highest exit code of their steps."""
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
-    """This machine alone."""
+    """A home in which only this machine is a node."""
     with passing_home() as made:
         made.ok("up")
         yield made
 
 
-@pytest.mark.parametrize("script", ENDS)
-def test_an_end_is_told_as_slurm_tells_it(site: Home, slurm: RealSlurm, script: str) -> None:
+@pytest.mark.parametrize("script", DERIVED_EXIT_CODES)
+def test_the_end_of_a_job_is_shown_as_in_slurm(site: Home, slurm: RealSlurm, script: str) -> None:
     argv = ["sbatch", "--wait", "--parsable", "-n1", "-t5", "-o", "/dev/null", "--wrap", script]
-    real, own = slurm.run(argv), site.slurm(*argv)
-    assert own.returncode == real.rc, own.stderr
+    real, result = slurm.run(argv), site.slurm(*argv)
+    assert result.returncode == real.rc, result.stderr
 
-    def say(*asked: str) -> str:
-        return site.slurm(*asked).stdout
+    def run_here(*sacct_argv: str) -> str:
+        return site.slurm(*sacct_argv).stdout
 
-    told = []
-    for ask, job in ((slurm.ok, real.out.strip()), (say, own.stdout.strip())):
-        shown = TOLD.findall(ask("scontrol", "-d", "show", "job", job))
-        told.append((shown, ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T %r")))
-    assert told[1] == told[0]
-    asked = ["sacct", "-X", "-n", "-P", "-j", own.stdout.strip(), "-o"]
-    assert say(*asked, "derivedexitcode") == f"{ENDS[script]}\n"
-    assert say(*asked, "exitcode").strip() in told[0][0][2]
+    states = []
+    for run_command, job in ((slurm.ok, real.out.strip()), (run_here, result.stdout.strip())):
+        shown = END_FIELDS.findall(run_command("scontrol", "-d", "show", "job", job))
+        states.append((shown, run_command("squeue", "-h", "-t", "all", "-j", job, "-o", "%T %r")))
+    assert states[1] == states[0]
+    sacct_argv = ["sacct", "-X", "-n", "-P", "-j", result.stdout.strip(), "-o"]
+    assert run_here(*sacct_argv, "derivedexitcode") == f"{DERIVED_EXIT_CODES[script]}\n"
+    assert run_here(*sacct_argv, "exitcode").strip() in states[0][0][2]
 
 
-LAUNCHES = {
+FAILING_LINES = {
     "srun -n1 sh -c 'kill -9 $$'": "srun: Force Terminated",
     "srun -n1 sh -c 'kill -SEGV $$'": "",
     "srun -Q -n1 false": "",
@@ -70,53 +70,56 @@ LAUNCHES = {
     "salloc -Q -N1 -n2 srun -Q -n1 false": "",
     "salloc -d foo true": "",
 }
-"""Command line -> what a line begins with that only Slurm says."""
+"""Command lines, and the beginning of a line that only Slurm prints."""
 RACE = "Hey, you told me node"
-"""Slurm's srun says so when a node tells of an end just before its stream is closed, now and then."""
-NAMED = re.compile(r"(srun: error: )[\w-]+(: task)")
+"""Slurm's srun occasionally prints this if a node reports an end just before its stream is closed."""
+NODE_IN_MESSAGE = re.compile(r"(srun: error: )[\w-]+(: task)")
 
 
-@pytest.mark.parametrize("line", LAUNCHES)
-def test_what_was_launched_and_has_failed_is_told_as_slurm_tells_it(
-    site: Home, slurm: RealSlurm, line: str
-) -> None:
-    """All that Slurm says, in its order; how it can be mended may follow."""
-    over = slurm.ok("sbatch", "-W", "--parsable", "-o", "/dev/null", "--wrap", "true").strip()
-    ours = site.slurm("sbatch", "-W", "--parsable", "-o", "/dev/null", "--wrap", "true").stdout.strip()
-    real = slurm.run(shlex.split(line.format(over=over)))
-    own = site.slurm(*shlex.split(line.format(over=ours)))
-    assert (own.returncode, own.stdout) == (real.rc, real.out), own.stderr
-    only = LAUNCHES[line]
-    told_by_slurm = (told for told in _plain(real.err, over) if RACE not in told)
-    wanted = [told for told in told_by_slurm if not only or not told.startswith(only)]
-    found = [told for told in _plain(own.stderr, ours) if not told.startswith(" ")]
-    assert found[: len(wanted)] == wanted
-    assert all(": error: " in told for told in found[len(wanted) :])
+@pytest.mark.parametrize("line", FAILING_LINES)
+def test_a_failed_launch_prints_the_messages_of_slurm(site: Home, slurm: RealSlurm, line: str) -> None:
+    """Our output begins with Slurm's messages in Slurm's order. Hints may follow."""
+    slurm_job = slurm.ok("sbatch", "-W", "--parsable", "-o", "/dev/null", "--wrap", "true").strip()
+    warpdeck_job = site.slurm(
+        "sbatch", "-W", "--parsable", "-o", "/dev/null", "--wrap", "true"
+    ).stdout.strip()
+    real = slurm.run(shlex.split(line.format(over=slurm_job)))
+    result = site.slurm(*shlex.split(line.format(over=warpdeck_job)))
+    assert (result.returncode, result.stdout) == (real.rc, real.out), result.stderr
+    slurm_only = FAILING_LINES[line]
+    slurm_lines = (row for row in _comparable_lines(real.err, slurm_job) if RACE not in row)
+    expected = [row for row in slurm_lines if not slurm_only or not row.startswith(slurm_only)]
+    actual = [row for row in _comparable_lines(result.stderr, warpdeck_job) if not row.startswith(" ")]
+    assert actual[: len(expected)] == expected
+    assert all(": error: " in row for row in actual[len(expected) :])
 
 
-def _plain(text: str, job: str) -> list[str]:
-    lines = [NAMED.sub(r"\1NODE\2", told) for told in text.splitlines() if " queued and " not in told]
-    return [re.sub(rf"\b{job}\b", "JOB", told) for told in lines if " been allocated " not in told]
+def _comparable_lines(text: str, job: str) -> list[str]:
+    lines = [NODE_IN_MESSAGE.sub(r"\1NODE\2", row) for row in text.splitlines() if " queued and " not in row]
+    return [re.sub(rf"\b{job}\b", "JOB", row) for row in lines if " been allocated " not in row]
 
 
-def test_a_job_that_was_cancelled_while_it_was_held_is_told_as_slurm_tells_it(
-    site: Home, slurm: RealSlurm
-) -> None:
-    def say(*asked: str) -> str:
-        return site.slurm(*asked).stdout
+def test_a_job_cancelled_while_held_is_shown_as_in_slurm(site: Home, slurm: RealSlurm) -> None:
+    def run_here(*sacct_argv: str) -> str:
+        return site.slurm(*sacct_argv).stdout
 
-    told = []
-    for ask in (slurm.ok, say):
-        job = ask("sbatch", "--parsable", "-H", "-o", "/dev/null", "--wrap", "true").strip()
-        ask("scancel", job)
+    states = []
+    for run_command in (slurm.ok, run_here):
+        job = run_command("sbatch", "--parsable", "-H", "-o", "/dev/null", "--wrap", "true").strip()
+        run_command("scancel", job)
         state = ["squeue", "-h", "-t", "all", "-j", job, "-o"]
-        eventually(lambda ask=ask, state=state: ask(*state, "%T") == "CANCELLED\n", what="it is cancelled")
-        start, end = ask(*state, "%S|%e").strip().split("|")
-        shown = ask("scontrol", "show", "job", job)
+        eventually(
+            lambda run_command=run_command, state=state: run_command(*state, "%T") == "CANCELLED\n",
+            what="it is cancelled",
+        )
+        start, end = run_command(*state, "%S|%e").strip().split("|")
+        shown = run_command("scontrol", "show", "job", job)
         assert f"StartTime={start} EndTime={end} " in shown
-        told.append((start == end, ask(*state, "%r|%M"), re.findall(r"(?:Eligible|Accrue)Time=\S+", shown)))
-    assert told[1] == told[0]
+        states.append(
+            (start == end, run_command(*state, "%r|%M"), re.findall(r"(?:Eligible|Accrue)Time=\S+", shown))
+        )
+    assert states[1] == states[0]
     assert (
-        say("sacct", "-X", "-n", "-P", "-j", job, "-o", "start,eligible,reason")
+        run_here("sacct", "-X", "-n", "-P", "-j", job, "-o", "start,eligible,reason")
         == "None|Unknown|JobHeldUser\n"
     )

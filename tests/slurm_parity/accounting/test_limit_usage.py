@@ -1,6 +1,7 @@
-"""Limits and what counts against them, beside a real Slurm that enforces its own: `scontrol show assoc_mgr`, sshare, sacctmgr.
+"""Limits and their current usage beside a real Slurm that enforces them: `scontrol show assoc_mgr`, sshare
+and sacctmgr.
 
-Numbers of associations and what time has used are left out; so is root's own place in Slurm's account of that name.
+Association numbers and the usage of time are left out, and so is user root in Slurm's account root.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.slurm_parity.peer.warpdeck_cluster import SITE
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
-LIMITED = (
+ACCOUNT_LINES = (
     *ACCOUNTS,
     "modify qos high set grptres=cpu=100 grptresmins=cpu=10000 grpwall=100:00:00 grpjobs=5 grpsubmit=7 "
     "maxjobsperuser=2 maxsubmitjobsperuser=4 maxtresperjob=cpu=20 mintresperjob=cpu=1",
@@ -26,7 +27,7 @@ LIMITED = (
     "maxjobs=20 maxsubmit=40 maxtres=cpu=20,mem=2G maxtrespernode=cpu=10 maxwall=10:00:00",
     "modify user root where account=ml set maxjobs=7 grptres=cpu=9 maxtres=cpu=30",
 )
-OF_HIGH = """
+HIGH_LIMITS = """
 grp_tres = "cpu=100"
 grp_tres_mins = "cpu=10000"
 grp_wall = "100:00:00"
@@ -37,12 +38,12 @@ max_submit_per_user = 4
 max_tres_per_job = "cpu=20"
 min_tres_per_job = "cpu=1"
 """
-OF_ROOT = """
+ROOT_LIMITS = """
 max_jobs_per_user = 7
 grp_tres = "cpu=9"
 max_tres_per_job = "cpu=30"
 """
-OF_ML = """
+ML_LIMITS = """
 [accounts.ml]
 grp_tres = "cpu=100,mem=100G"
 grp_tres_mins = "cpu=10000"
@@ -56,21 +57,23 @@ max_tres_per_node = "cpu=10"
 max_wall = "10:00:00"
 """
 HIGH, ROOT_IN_ML = "[qos.high]\n", "[accounts.ml.users.root]\n"
-LIMITED_TABLES = TABLES.replace(HIGH, HIGH + OF_HIGH).replace(ROOT_IN_ML, ROOT_IN_ML + OF_ROOT) + OF_ML
-"""The same in config.toml."""
-ENFORCING = "AccountingStorageEnforce=associations,limits,qos\n"
+LIMITED_TABLES = (
+    TABLES.replace(HIGH, HIGH + HIGH_LIMITS).replace(ROOT_IN_ML, ROOT_IN_ML + ROOT_LIMITS) + ML_LIMITS
+)
+"""The same limits in config.toml."""
+ENFORCE_LIMITS = "AccountingStorageEnforce=associations,limits,qos\n"
 JOBS = (
     ("-A", "ml", "--qos=high", "-n4", "--mem-per-cpu=100M", "-t", "60", "-w", "n1"),
     ("-A", "ml", "-n2", "-t", "30", "-w", "n2"),
     ("-A", "bio", "-H"),
     ("-A", "ml", "--qos=high", "-a", "1-2", "--begin=now+1hour"),
 )
-"""The first two run."""
-ROOTS_PLACE = re.compile(r"ClusterName=\S+ Account=root UserName=root.*(\n    .*)*\n")
+"""The first two jobs run."""
+ROOT_ASSOCIATION = re.compile(r"ClusterName=\S+ Account=root UserName=root.*(\n    .*)*\n")
 
 
 class LimitPair(Pair):
-    """Both, with the same limits and jobs."""
+    """Both schedulers with the same limits and jobs."""
 
     masks: ClassVar[Mapping[str, str]] = {
         r"\b(ID|Lft)=\d+": r"\1=N",
@@ -80,10 +83,10 @@ class LimitPair(Pair):
         r"GrpWall=(\w+)\(\S+\)": r"GrpWall=\1",
     }
 
-    def comparable_lines(self, done: CommandResult) -> list[str]:
-        out = ROOTS_PLACE.sub("", done.out)
+    def comparable_lines(self, result: CommandResult) -> list[str]:
+        out = ROOT_ASSOCIATION.sub("", result.out)
         out = re.sub(r"GrpTRES(Run)?Mins=\S+", lambda match: re.sub(r"\([\d.]+\)", "()", match[0]), out)
-        lines = super().comparable_lines(done._replace(out=out))
+        lines = super().comparable_lines(result._replace(out=out))
         return [line for line in lines if not ROOTS.match(line)]
 
 
@@ -91,10 +94,10 @@ class LimitPair(Pair):
 def pair() -> Iterator[LimitPair]:
     with side_by_side(
         LimitPair,
-        slurm_site=ENFORCING + H100_SITE,
+        slurm_site=ENFORCE_LIMITS + H100_SITE,
         warpdeck_site=SITE + LIMITED_TABLES,
         accounting=True,
-        accounts=LIMITED,
+        accounts=ACCOUNT_LINES,
     ) as both:
         for job in JOBS:
             both.slurm.ok("sbatch", *job, "--wrap", "sleep 1000")
@@ -116,7 +119,7 @@ def pair() -> Iterator[LimitPair]:
         "show assoc foo", "show assoc ''", "show assoc qos= flags=qos", "show assoc flags=foo", "-o show assoc qos=high flags=qos",
     ],
 )  # fmt: skip
-def test_limits_are_shown_with_what_counts_against_them(pair: LimitPair, line: str) -> None:
+def test_assoc_mgr_shows_limits_and_their_usage(pair: LimitPair, line: str) -> None:
     pair.assert_same("scontrol", *shlex.split(line), in_order=False)
 
 
@@ -127,25 +130,25 @@ def test_limits_are_shown_with_what_counts_against_them(pair: LimitPair, line: s
         "sacctmgr -nP show user withassoc format=account,user,maxjobs,maxtres,grptres",
     ],
 )
-def test_a_user_is_shown_with_the_limits_of_the_account(pair: LimitPair, line: str) -> None:
+def test_sacctmgr_shows_users_with_the_limits_of_their_account(pair: LimitPair, line: str) -> None:
     pair.assert_same(*shlex.split(line))
 
 
-def test_shares_tell_what_running_jobs_may_still_use(pair: LimitPair) -> None:
+def test_sshare_shows_the_remaining_minutes_of_running_jobs(pair: LimitPair) -> None:
     argv = ["sshare", "-l", "-a", "-n", "-P"]
-    told = [
+    rows = [
         {
             tuple(line.strip().split("|")[:2]): line.split("|")[-2:]
             for line in cluster.run(argv).out.splitlines()
         }
         for cluster in (pair.slurm, pair.warpdeck)
     ]
-    theirs, ours = told
-    assert set(theirs) - set(ours) == {("root", "root")}
-    for place, (limit, minutes) in ours.items():
-        assert limit == theirs[place][0]
-        for one, other in zip(minutes.split(","), theirs[place][1].split(","), strict=True):
-            name, count = one.split("=")
-            their_name, their_count = other.split("=")
-            assert name == their_name
-            assert int(count) <= int(their_count) and bool(int(count)) is bool(int(their_count))
+    slurm, warpdeck = rows
+    assert set(slurm) - set(warpdeck) == {("root", "root")}
+    for association, (limit, minutes) in warpdeck.items():
+        assert limit == slurm[association][0]
+        for our_tres, slurm_tres in zip(minutes.split(","), slurm[association][1].split(","), strict=True):
+            name, count = our_tres.split("=")
+            slurm_name, slurm_count = slurm_tres.split("=")
+            assert name == slurm_name
+            assert int(count) <= int(slurm_count) and bool(int(count)) is bool(int(slurm_count))

@@ -1,6 +1,7 @@
-"""sacct and sacctmgr beside a real slurmdbd with its database: the same ends of jobs, the same command lines, the same text.
+"""sacct, sreport, seff and sacctmgr beside a real slurmdbd with its database, after jobs with the same ends.
 
-Not compared: moments, use that was measured, and what only one of both has (billing, a step for what the job runs outside steps).
+Times, measured usage, and rows or values that only one of the two has are not compared: billing, and the step
+for processes outside of steps.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.slurm
 ACCOUNTS = "[accounts.root.users]\nroot = { default = true }\n[accounts.bio]\nparent = 'root'\n[qos.high]\npriority = 5\n"
 HERE = ("-w", "n1")
-"""A node that still tidies up after a job would send the next one elsewhere."""
+"""All jobs use one node: while Slurm cleans up after a job there, it would place the next one elsewhere."""
 JOBS: tuple[tuple[tuple[str, ...], str, dict[str, object]], ...] = (
     (("-J", "ok", *HERE), "true", {}),
     (("-J", "fails", "-t", "10", *HERE), "exit 3", {"exit_code": 3}),
@@ -26,10 +27,12 @@ JOBS: tuple[tuple[tuple[str, ...], str, dict[str, object]], ...] = (
     (("-J", "wide", "-N2", "--ntasks-per-node=2", "-p", "debug"), "exit 1", {"exit_code": 1}),
     (("-J", "spread", "--ntasks-per-node=2", "-N2", "--mem-per-cpu=200"), "true", {}),
 )
-"""Options, script, how it ends; one after the other, so that both place them alike."""
+"""Options, script and end of each job. They run one after the other, so that both schedulers place them
+equally.
+"""
 CANCELLED, NEVER, REQUEUED, ARRAY = (len(JOBS) + number for number in (1, 2, 3, 4))
-AGAIN = re.compile(rf"{REQUEUED}[.| ]")
-FORM = (
+REQUEUED_ROW = re.compile(rf"{REQUEUED}[.| ]")
+ALL_FIELDS = (
     "jobid,jobidraw,jobname,user,uid,group,account,partition,state,exitcode,derivedexitcode,alloccpus,ncpus,reqcpus,"
     "allocnodes,nnodes,reqnodes,reqmem,reason,timelimit,timelimitraw,nodelist,ntasks,layout,qos,constraints,reservation,cluster"
 )
@@ -67,39 +70,45 @@ FIELDS = [
 
 
 class PastPair(Pair):
-    """Both, with the same past."""
+    """Both schedulers with the same ended jobs."""
 
-    def both_end(self, job: int, options: Sequence[str], script: str, **facts: object) -> None:
+    def run_to_end(self, job: int, options: Sequence[str], script: str, **facts: object) -> None:
         self.slurm.ok("sbatch", "-o", "/dev/null", *options, "--wrap", script)
         self.warpdeck.submit(*options, script=script)
         self.warpdeck.wait_until_running(job)
         self.warpdeck.report_job_end(job, **facts)
-        self.their_state_is(job, "")
+        self.wait_for_slurm_state(job, "")
 
-    def their_state_is(self, job: int, *states: str) -> None:
-        """Until squeue shows the job in one of these states; "" is not any more."""
+    def wait_for_slurm_state(self, job: int, *states: str) -> None:
+        """Wait until Slurm's squeue shows the job in one of these states; "" means that it is no longer
+        listed.
+        """
         argv = ["squeue", "-h", "-t", "all", "-j", str(job), "-o", "%t"]
-        over = {"", "CD", "F", "CA"}
-        wanted = over if states == ("",) else set(states)
-        eventually(lambda: set(self.slurm.run(argv).out.split() or [""]) <= wanted, what=f"job {job}")
+        ended_states = {"", "CD", "F", "CA"}
+        expected = ended_states if states == ("",) else set(states)
+        eventually(lambda: set(self.slurm.run(argv).out.split() or [""]) <= expected, what=f"job {job}")
 
-    def same_rows(
+    def assert_same_rows(
         self, line: str, *, with_requeued: bool = False, env: Mapping[str, str] | None = None
     ) -> list[str]:
-        """What both print. Which start of a requeued job is in a window Slurm tells now so, now so: only -D says them all."""
+        """Assert that both print the same rows, and return ours.
+
+        Slurm varies in the start of a requeued job that it selects for a time window; only -D lists all of
+        them.
+        """
         argv = line.split(" ")
-        wanted, found = self.slurm.run(argv, env=env), self.warpdeck.run(argv, env=env)
-        theirs, mine = (
-            [row for row in _plain(done.out) if with_requeued or not AGAIN.match(row)]
-            for done in (wanted, found)
+        expected, actual = self.slurm.run(argv, env=env), self.warpdeck.run(argv, env=env)
+        slurm, warpdeck = (
+            [row for row in _comparable_rows(done.out) if with_requeued or not REQUEUED_ROW.match(row)]
+            for done in (expected, actual)
         )
-        assert sorted(mine) == sorted(theirs), line + "\n" + diff_text(theirs, mine)
-        assert (found.rc, found.err) == (wanted.rc, wanted.err)
-        return mine
+        assert sorted(warpdeck) == sorted(slurm), line + "\n" + diff_text(slurm, warpdeck)
+        assert (actual.rc, actual.err) == (expected.rc, expected.err)
+        return warpdeck
 
 
-def _plain(out: str) -> list[str]:
-    """Without what the job ran outside its steps, which only we tell of, the price, and the cluster's name."""
+def _comparable_rows(out: str) -> list[str]:
+    """Leave out processes outside of steps, which only our sacct lists, and the billing."""
     lines = [line for line in out.splitlines() if not re.match(r"[\d_]+\.extern", line)]
     text = "\n".join(lines)
     return re.sub(r"billing=\d+,?", "", text).splitlines()
@@ -108,57 +117,59 @@ def _plain(out: str) -> list[str]:
 @pytest.fixture(scope="module")
 def pair() -> Iterator[PastPair]:
     with side_by_side(PastPair, warpdeck_site=WARPDECK_SITE + ACCOUNTS, accounting=True) as both:
-        theirs = both.slurm
-        theirs.ok("sacctmgr", "-i", "add", "qos", "high", "priority=5")
-        theirs.ok("sacctmgr", "-i", "add", "account", "bio")
+        slurm = both.slurm
+        slurm.ok("sacctmgr", "-i", "add", "qos", "high", "priority=5")
+        slurm.ok("sacctmgr", "-i", "add", "account", "bio")
         for job, (options, script, facts) in enumerate(JOBS, 1):
-            both.both_end(job, options, script, **facts)
-        _others(both)
+            both.run_to_end(job, options, script, **facts)
+        _add_other_jobs(both)
         argv = ["sacct", "-n", "-P", "-j", f"{ARRAY},{CANCELLED}", "-o", "state"]
-        eventually(lambda: _are_over(theirs.run(argv).out), what="all is recorded")
-        again = ["sacct", "-n", "-X", "-P", "-j", str(REQUEUED), "-o", "state"]
-        eventually(lambda: theirs.run(again).out == "PENDING\n", what="the requeued job is recorded anew")
+        eventually(lambda: _all_ended(slurm.run(argv).out), what="all is recorded")
+        requeued_argv = ["sacct", "-n", "-X", "-P", "-j", str(REQUEUED), "-o", "state"]
+        eventually(
+            lambda: slurm.run(requeued_argv).out == "PENDING\n", what="the requeued job is recorded anew"
+        )
         yield both
 
 
-def _are_over(states: str) -> bool:
-    """Of three tasks and a job, each with its batch step."""
-    found = states.split("\n")[:-1]
-    return len(found) == 8 and not {"RUNNING", "PENDING"} & set(found)
+def _all_ended(states: str) -> bool:
+    """Return whether three tasks and a job have ended, each with its batch step."""
+    actual = states.split("\n")[:-1]
+    return len(actual) == 8 and not {"RUNNING", "PENDING"} & set(actual)
 
 
-def _others(both: PastPair) -> None:
-    """A job that is cancelled while it runs, one before it starts, one that starts twice, and an array."""
-    theirs, ours = both.slurm, both.warpdeck
+def _add_other_jobs(both: PastPair) -> None:
+    """Add a job cancelled while it runs, one cancelled before it starts, one that starts twice, and an array."""
+    slurm, warpdeck = both.slurm, both.warpdeck
     for options in (("-J", "cancelled", *HERE), ("-J", "never", "-H"), ("-J", "twice", "--requeue", *HERE)):
-        theirs.ok("sbatch", "-o", "/dev/null", *options, "--wrap", "sleep 1000")
-        ours.submit(*options)
-    ours.wait_until_running(CANCELLED, REQUEUED)
-    both.their_state_is(CANCELLED, "R")
-    both.their_state_is(REQUEUED, "R")
-    for end in (theirs.ok, lambda *argv: ours.run(argv)):
-        end("scancel", str(CANCELLED), str(NEVER))
-        end("scontrol", "hold", str(REQUEUED))
-        end("scontrol", "requeue", str(REQUEUED))
+        slurm.ok("sbatch", "-o", "/dev/null", *options, "--wrap", "sleep 1000")
+        warpdeck.submit(*options)
+    warpdeck.wait_until_running(CANCELLED, REQUEUED)
+    both.wait_for_slurm_state(CANCELLED, "R")
+    both.wait_for_slurm_state(REQUEUED, "R")
+    for run_command in (slurm.ok, lambda *argv: warpdeck.run(argv)):
+        run_command("scancel", str(CANCELLED), str(NEVER))
+        run_command("scontrol", "hold", str(REQUEUED))
+        run_command("scontrol", "requeue", str(REQUEUED))
     for job in (CANCELLED, REQUEUED):
-        ours.report_job_end(job, signal=15)
-    both.their_state_is(REQUEUED, "PD")
-    theirs.ok(
+        warpdeck.report_job_end(job, signal=15)
+    both.wait_for_slurm_state(REQUEUED, "PD")
+    slurm.ok(
         "sbatch", "-o", "/dev/null", "-J", "array", "-a", "1-3", *HERE, "--wrap", "exit $SLURM_ARRAY_TASK_ID"
     )
-    both.their_state_is(ARRAY, "")
-    ours.submit("-J", "array", "-a", "1-3", *HERE)
-    ours.wait_until_running(*range(ARRAY, ARRAY + 3))
-    served = ours.served
+    both.wait_for_slurm_state(ARRAY, "")
+    warpdeck.submit("-J", "array", "-a", "1-3", *HERE)
+    warpdeck.wait_until_running(*range(ARRAY, ARRAY + 3))
+    served = warpdeck.served
     assert served is not None
     for job in range(ARRAY, ARRAY + 3):
         task = served.controller.state.jobs[job].array_task_id  # type: ignore[index]
-        ours.report_job_end(job, exit_code=task)
+        warpdeck.report_job_end(job, exit_code=task)
 
 
-def test_every_field_of_jobs_and_their_batch_steps_is_sacct_s(pair: PastPair) -> None:
-    found = pair.same_rows(f"sacct -P -S now-1hours -o {FORM}")
-    assert len(found) > 2 * len(JOBS)
+def test_jobs_and_batch_steps_have_the_fields_of_slurm(pair: PastPair) -> None:
+    actual = pair.assert_same_rows(f"sacct -P -S now-1hours -o {ALL_FIELDS}")
+    assert len(actual) > 2 * len(JOBS)
 
 
 @pytest.mark.parametrize(
@@ -228,8 +239,8 @@ def test_every_field_of_jobs_and_their_batch_steps_is_sacct_s(pair: PastPair) ->
         "sacct -D -X -P -n -j 1,2 -o jobid,state",
     ],
 )
-def test_sacct_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
-    pair.same_rows(line)
+def test_sacct_prints_the_output_of_slurm(pair: PastPair, line: str) -> None:
+    pair.assert_same_rows(line)
 
 
 @pytest.mark.parametrize(
@@ -251,9 +262,9 @@ def test_sacct_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
         "scontrol -M all show job 999",
     ],
 )
-def test_the_one_cluster_can_be_named_wherever_clusters_can(pair: PastPair, line: str) -> None:
-    """Slurm finds clusters in its database: without one it refuses the option."""
-    pair.same_rows(line)
+def test_the_only_cluster_can_be_named_in_all_commands(pair: PastPair, line: str) -> None:
+    """Slurm looks up clusters in its database and refuses the option without one."""
+    pair.assert_same_rows(line)
 
 
 @pytest.mark.parametrize(
@@ -266,51 +277,57 @@ def test_the_one_cluster_can_be_named_wherever_clusters_can(pair: PastPair, line
         "SLURM_CLUSTERS=nosuch",
     ],
 )
-def test_variables_mean_what_they_mean_to_slurms_sacct(pair: PastPair, setting: str) -> None:
-    """All that its man page has, but SLURM_CONF and SLURM_DEBUG_FLAGS; and one that it does not read."""
+def test_environment_variables_have_the_effect_that_they_have_in_slurm(pair: PastPair, setting: str) -> None:
+    """The settings are all variables of the man page except SLURM_CONF and SLURM_DEBUG_FLAGS, and one that
+    sacct ignores.
+    """
     name, _, value = setting.partition("=")
     fields = "jobid,submit,state" if value == "%Y" else "jobid,cluster"
-    pair.same_rows(f"sacct -n -P -X -j 1,2,{ARRAY} -o {fields}", env={name: value})
+    pair.assert_same_rows(f"sacct -n -P -X -j 1,2,{ARRAY} -o {fields}", env={name: value})
 
 
 @pytest.mark.parametrize("width", ["1", "2", "-1", "7", "-12"])
 @pytest.mark.parametrize("options", ["-X", "--parsable"])
-def test_every_field_is_cut_to_its_width_as_slurm_s(pair: PastPair, width: str, options: str) -> None:
-    """Numbers not at all, moments without a sign that there is more, the rest with one. Of each, how long its text is."""
-    wanted, found = (
+def test_fields_are_cut_to_their_width_as_in_slurm(pair: PastPair, width: str, options: str) -> None:
+    """Numbers are not cut, times are cut without a mark, and other values are cut with one. The test compares
+    lengths.
+    """
+    expected, actual = (
         {
-            field: [_shape(line) for line in cluster.run(argv).out.splitlines()]
+            field: [_length_and_mark(line) for line in cluster.run(argv).out.splitlines()]
             for field in FIELDS
             for argv in (["sacct", "-n", "-j", "2", "-X", options, "-o", f"{field}%{width}"],)
         }
         for cluster in (pair.slurm, pair.warpdeck)
     )
-    assert {name: (wanted[name], found[name]) for name in FIELDS if wanted[name] != found[name]} == {}
+    assert {name: (expected[name], actual[name]) for name in FIELDS if expected[name] != actual[name]} == {}
 
 
-def _shape(line: str) -> tuple[int, bool]:
+def _length_and_mark(line: str) -> tuple[int, bool]:
     return len(line), line.rstrip().endswith("+")
 
 
-def test_each_start_of_a_requeued_job_has_a_line(pair: PastPair) -> None:
+def test_each_start_of_a_requeued_job_has_a_row(pair: PastPair) -> None:
     line = f"sacct -D -X -P -n -j {REQUEUED} -o jobid,jobname,state,exitcode,nodelist,alloccpus"
-    assert pair.same_rows(line, with_requeued=True) == [
+    assert pair.assert_same_rows(line, with_requeued=True) == [
         f"{REQUEUED}|twice|REQUEUED|0:0|n1|1",
         f"{REQUEUED}|twice|PENDING|0:0|None assigned|1",
     ]
 
 
 @pytest.mark.parametrize("job", [1, 3, 4, CANCELLED])
-def test_the_json_of_a_job_is_in_the_shape_of_data_parser(pair: PastPair, job: int) -> None:
-    """The same keys and types, and the same values but for moments, use, priorities and names of places."""
+def test_the_json_of_a_job_equals_that_of_slurm(pair: PastPair, job: int) -> None:
+    """Keys, types and values are equal, except for times, usage, priorities and folders."""
     argv = ["sacct", "--json", "-j", str(job)]
-    [theirs] = json.loads(pair.slurm.ok(*argv))["jobs"]
-    [mine] = json.loads(pair.warpdeck.run(argv).out)["jobs"]
-    mine["steps"] = [step for step in mine["steps"] if step["step"]["id"] != "extern"]
-    wanted, found = dict(_leaves(theirs)), dict(_leaves(mine))
-    assert found.keys() == wanted.keys()
-    told = {path: (wanted[path], found[path]) for path in wanted if wanted[path] != found[path]}
-    assert told == {}
+    [slurm] = json.loads(pair.slurm.ok(*argv))["jobs"]
+    [warpdeck] = json.loads(pair.warpdeck.run(argv).out)["jobs"]
+    warpdeck["steps"] = [step for step in warpdeck["steps"] if step["step"]["id"] != "extern"]
+    expected, actual = dict(_leaves(slurm)), dict(_leaves(warpdeck))
+    assert actual.keys() == expected.keys()
+    differences = {
+        path: (expected[path], actual[path]) for path in expected if expected[path] != actual[path]
+    }
+    assert differences == {}
 
 
 @pytest.mark.parametrize(
@@ -331,56 +348,56 @@ def test_the_json_of_a_job_is_in_the_shape_of_data_parser(pair: PastPair, job: i
         "sreport job foo",
     ],
 )
-def test_sreport_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
-    pair.same_rows(line)
+def test_sreport_prints_the_output_of_slurm(pair: PastPair, line: str) -> None:
+    pair.assert_same_rows(line)
 
 
-def test_sreport_sums_what_jobs_held(pair: PastPair) -> None:
-    """How long each ran differs from run to run; that all of it is somewhere does not."""
+def test_sreport_adds_allocated_and_idle_time_to_the_total(pair: PastPair) -> None:
+    """Run times differ from run to run, but allocated and idle time always add up to the total."""
     argv = ["sreport", "-nP", "-t", "seconds", "cluster", "Utilization", "start=now-1hours", "end=now"]
     [row] = pair.warpdeck.run(argv).out.splitlines()
-    allocated, idle, reported = (int(row.split("|")[at]) for at in (1, 4, 6))
+    allocated, idle, reported = (int(row.split("|")[index]) for index in (1, 4, 6))
     assert allocated + idle == reported == 3600 * 4 * 16
     header = pair.warpdeck.run(argv[:1] + argv[2:]).out.splitlines()
-    theirs = pair.slurm.run(argv[:1] + argv[2:]).out.splitlines()
-    assert header[2:6] == theirs[2:6]
+    slurm = pair.slurm.run(argv[:1] + argv[2:]).out.splitlines()
+    assert header[2:6] == slurm[2:6]
 
 
-def test_seff_tells_how_well_a_job_has_used_what_it_held(pair: PastPair) -> None:
-    told = pair.warpdeck.run(["seff", "5"]).out.splitlines()
-    assert told[:3] == ["Job ID: 5", "Cluster: warpdeck", "User/Group: root/root"]
-    assert told[3:6] == ["State: FAILED (exit code 1)", "Nodes: 2", "Cores per node: 2"]
-    assert [line.partition(":")[0] for line in told[6:]] == [
+def test_seff_prints_the_efficiency_of_a_job(pair: PastPair) -> None:
+    differences = pair.warpdeck.run(["seff", "5"]).out.splitlines()
+    assert differences[:3] == ["Job ID: 5", "Cluster: warpdeck", "User/Group: root/root"]
+    assert differences[3:6] == ["State: FAILED (exit code 1)", "Nodes: 2", "Cores per node: 2"]
+    assert [line.partition(":")[0] for line in differences[6:]] == [
         "CPU Utilized",
         "CPU Efficiency",
         "Job Wall-clock time",
         "Memory Utilized",
         "Memory Efficiency",
     ]
-    assert told[-1].endswith("of 400.00 MB")
+    assert differences[-1].endswith("of 400.00 MB")
     assert f"Array Job ID: {ARRAY}_2" in pair.warpdeck.run(["seff", f"{ARRAY}_2"]).out
     assert "State: FAILED (exit code 137)" in pair.warpdeck.run(["seff", "3"]).out
-    waits = pair.warpdeck.run(["seff", str(REQUEUED)]).out
-    assert waits.endswith("Efficiency not available for jobs in the PENDING state.\n")
+    waiting = pair.warpdeck.run(["seff", str(REQUEUED)]).out
+    assert waiting.endswith("Efficiency not available for jobs in the PENDING state.\n")
     missing = pair.warpdeck.run(["seff", "999"])
     assert (missing.rc, missing.err) == (2, "Job not found.\n")
     assert pair.warpdeck.run(["seff"]).rc == 1
 
 
-UNLIKE = re.compile(
+UNCOMPARED = re.compile(
     r"\.(time|tres|flags|priority|working_directory|cluster|statistics)\b|association\.cluster"
 )
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    if UNLIKE.search(path):
+    if UNCOMPARED.search(path):
         return
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _leaves(inner, f"{path}.{name}")
     elif isinstance(value, list):
-        for at, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}[{at}]")
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{index}]")
     else:
         yield path, value
 
@@ -395,5 +412,5 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         "sacctmgr show nosuch",
     ],
 )
-def test_sacctmgr_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
-    pair.same_rows(line)
+def test_sacctmgr_prints_the_output_of_slurm(pair: PastPair, line: str) -> None:
+    pair.assert_same_rows(line)

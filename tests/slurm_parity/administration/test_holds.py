@@ -1,6 +1,7 @@
-"""Holds, priorities and requeues beside a real Slurm: what root and the owner may do, what is said, and how the job stands then.
+"""Holds, priorities and requeues beside a real Slurm: permissions of root and the owner, messages, and the
+job's state afterwards.
 
-Priorities: as in Slurm a priority of 0 is a hold, and another one stays until a release.
+As in Slurm, a priority of 0 is a hold, and any other priority remains until a release.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
 OWNER = "nobody"
-LATE = ("--begin=now+1hour",)
-WAITING = (
+FUTURE_START = ("--begin=now+1hour",)
+WAITING_CASES = (
     "root update job J priority=0", "root release J", "root hold J", "OWNER hold J", "OWNER uhold J", "OWNER update job J priority=0",
     "OWNER release J", "root uhold J", "root hold J", "root uhold J", "OWNER release J", "root update job J priority=77",
     "root update job J nice=10", "OWNER update job J nice=20", "OWNER update job J priority=99999",
@@ -29,15 +30,15 @@ WAITING = (
     "root requeue incomplete", "root requeue incomp J", "root requeuehold State=SE J", "root requeuehold State=Special J",
     "root requeuehold State=SpecialExit", "root requeuehold SpecialExit J",
 )  # fmt: skip
-"""One after the other, of one job."""
-OF_TASKS = (
+"""The cases run in this order on one job."""
+TASK_CASES = (
     "OWNER update job J_2 priority=0",
     "root hold J_3",
     "OWNER release J_2",
     "OWNER release J_3",
     "root release J_3",
 )
-OF_ARRAYS = (
+ARRAY_CASES = (
     "daemon hold J", "daemon uhold J", "daemon release J", "daemon requeue J", "daemon requeuehold J", "daemon suspend J",
     "daemon update job J timelimit=5", "daemon update job J_[1-2,4] comment=x", "daemon hold J_[2-4]", "daemon hold J_2",
     "daemon suspend J_[2-4]", "daemon suspend J_2", "daemon top J", "daemon top J_2", "daemon requeue J_1", "OWNER hold J_[3-9]",
@@ -46,12 +47,12 @@ OF_ARRAYS = (
     "OWNER update job J timelimit=3-0", "root suspend J", "root suspend J", "root resume J", "root resume J", "OWNER requeue J_3",
     "OWNER hold J", "OWNER requeue J",
 )  # fmt: skip
-"""Of an array of which some tasks run. The order of what is told is that of the tasks."""
-RUNNING = (
+"""Cases for an array with some running tasks. Messages come in the order of the tasks."""
+RUNNING_CASES = (
     "OWNER update job J priority=0", "root update job J priority=7", "root update job J priority=0", "OWNER hold J",
     "OWNER release J", "root release J", "daemon notify J hello", "daemon requeue J", "OWNER hold J",
 )  # fmt: skip
-REQUEUES = (
+REQUEUE_CASES = (
     "requeuehold J",
     "requeuehold State=SpecialExit J",
     "requeue State=SpecialExit J",
@@ -60,7 +61,7 @@ REQUEUES = (
 
 
 class HoldPair(Pair):
-    """Both, with jobs of the owner's."""
+    """Both schedulers with jobs of the owner."""
 
     @property
     def both(self) -> tuple[RealSlurm, WarpdeckCluster]:
@@ -68,12 +69,12 @@ class HoldPair(Pair):
 
     def submit(self, *options: str, user: str = OWNER) -> tuple[str, str]:
         argv = ["sbatch", "--parsable", "-o", "/dev/null", *options, "--wrap", "sleep 1000"]
-        theirs, ours = (cluster.run(argv, user=user).out.strip() for cluster in self.both)
-        return theirs, ours
+        slurm, warpdeck = (cluster.run(argv, user=user).out.strip() for cluster in self.both)
+        return slurm, warpdeck
 
     def start(self) -> tuple[str, str]:
         jobs = self.submit()
-        eventually(lambda: self.states(jobs)[0] == "RUNNING", what="theirs runs")
+        eventually(lambda: self.states(jobs)[0] == "RUNNING", what="Slurm's job runs")
         self.warpdeck.wait_until_running(int(jobs[1]))
         return jobs
 
@@ -81,32 +82,37 @@ class HoldPair(Pair):
         argv = ["squeue", "-h", "-t", "all", "-o", "%T", "-j"]
         return [cluster.run([*argv, job]).out.strip() for cluster, job in zip(self.both, jobs, strict=True)]
 
-    def same_of(self, jobs: tuple[str, str], case: str) -> None:
-        """Who does what to the job: the same is said, and it stands the same way."""
-        who, *argv = case.split()
-        told = []
+    def assert_same_result(self, jobs: tuple[str, str], case: str) -> None:
+        """Assert that a command of a user prints the same for both jobs and leaves them in the same state."""
+        user_name, *argv = case.split()
+        outcomes = []
         for cluster, job in zip(self.both, jobs, strict=True):
-            here = [re.sub(r"\bJ(?=_|$)", job, word) for word in argv]
-            done = cluster.run(["scontrol", *here], user=OWNER if who == "OWNER" else who)
-            told.append([done.rc, done.out, _of(job, done.err), *self.stands(cluster, job)])
-        assert told[1] == told[0], case
+            job_argv = [re.sub(r"\bJ(?=_|$)", job, word) for word in argv]
+            result = cluster.run(["scontrol", *job_argv], user=OWNER if user_name == "OWNER" else user_name)
+            outcomes.append(
+                [result.rc, result.out, _without_id(job, result.err), *self.job_state(cluster, job)]
+            )
+        assert outcomes[1] == outcomes[0], case
 
-    def stands(self, cluster: RealSlurm | WarpdeckCluster, job: str) -> list[str]:
-        """State, reason and priority, in a list and in full; a reason that Slurm looks for later is none yet."""
-        listed = cluster.run(["squeue", "-h", "-r", "-t", "all", "-j", job, "-o", "%i %t %r %Q"]).out
-        listed = " ".join(sorted(listed.splitlines()))
+    def job_state(self, cluster: RealSlurm | WarpdeckCluster, job: str) -> list[str]:
+        """Return the state, reason and priority from squeue and scontrol. Reasons that Slurm finds only later
+        count as none.
+        """
+        row = cluster.run(["squeue", "-h", "-r", "-t", "all", "-j", job, "-o", "%i %t %r %Q"]).out
+        row = " ".join(sorted(row.splitlines()))
         shown = cluster.run(["scontrol", "show", "job", job]).out
-        argv = (
+        fields = (
             re.findall(r"\b(?:JobState|Reason|Priority|Nice|Restarts)=\S+", shown)
             if "ArrayJobId" not in shown
             else []
         )
         return [
-            re.sub(r"\b(BeginTime|Resources)\b", "None", _of(job, text)) for text in (listed, " ".join(argv))
+            re.sub(r"\b(BeginTime|Resources)\b", "None", _without_id(job, text))
+            for text in (row, " ".join(fields))
         ]
 
 
-def _of(job: str, text: str) -> str:
+def _without_id(job: str, text: str) -> str:
     return re.sub(rf"\b{job}(?=\b|_)", "J", text)
 
 
@@ -117,54 +123,54 @@ def pair() -> Iterator[HoldPair]:
         yield both
 
 
-def test_a_waiting_job_is_held_and_released_alike(pair: HoldPair) -> None:
-    jobs = pair.submit(*LATE)
-    for case in WAITING:
-        pair.same_of(jobs, case)
+def test_a_waiting_job_is_held_and_released_as_in_slurm(pair: HoldPair) -> None:
+    jobs = pair.submit(*FUTURE_START)
+    for case in WAITING_CASES:
+        pair.assert_same_result(jobs, case)
 
 
-def test_tasks_of_an_array_are_held_alike(pair: HoldPair) -> None:
-    jobs = pair.submit(*LATE, "--array=1-4")
-    for case in OF_TASKS:
-        pair.same_of(jobs, case)
+def test_tasks_of_an_array_are_held_and_released_as_in_slurm(pair: HoldPair) -> None:
+    jobs = pair.submit(*FUTURE_START, "--array=1-4")
+    for case in TASK_CASES:
+        pair.assert_same_result(jobs, case)
 
 
-def test_a_running_job_is_held_for_the_time_after_it(pair: HoldPair) -> None:
+def test_a_hold_of_a_running_job_takes_effect_when_it_is_requeued(pair: HoldPair) -> None:
     jobs = pair.start()
-    for case in RUNNING:
-        who, *argv = case.split()
-        told = []
+    for case in RUNNING_CASES:
+        user_name, *argv = case.split()
+        outcomes = []
         for cluster, job in zip(pair.both, jobs, strict=True):
-            done = cluster.run(
+            result = cluster.run(
                 ["scontrol", *(word.replace("J", job) for word in argv)],
-                user=OWNER if who == "OWNER" else who,
+                user=OWNER if user_name == "OWNER" else user_name,
             )
             listed = cluster.run(["squeue", "-h", "-j", job, "-o", "%t %r %R"]).out
-            told.append((done.rc, done.out, _of(job, done.err), listed))
-        assert told[1] == told[0], case
-    assert "R JobHeldUser n1" in told[1][3]
+            outcomes.append((result.rc, result.out, _without_id(job, result.err), listed))
+        assert outcomes[1] == outcomes[0], case
+    assert "R JobHeldUser n1" in outcomes[1][3]
 
 
-@pytest.mark.parametrize("who", ["root", "OWNER"])
-@pytest.mark.parametrize("case", REQUEUES)
-def test_a_job_is_requeued_and_held_alike(pair: HoldPair, case: str, who: str) -> None:
+@pytest.mark.parametrize("user_name", ["root", "OWNER"])
+@pytest.mark.parametrize("case", REQUEUE_CASES)
+def test_a_job_is_requeued_and_held_as_in_slurm(pair: HoldPair, case: str, user_name: str) -> None:
     jobs = pair.start()
     for cluster, job in zip(pair.both, jobs, strict=True):
-        done = cluster.run(
-            ["scontrol", *case.replace("J", job).split()], user="root" if who == "root" else OWNER
+        result = cluster.run(
+            ["scontrol", *case.replace("J", job).split()], user="root" if user_name == "root" else OWNER
         )
-        assert (done.rc, done.out, done.err) == (0, "", "")
+        assert (result.rc, result.out, result.err) == (0, "", "")
     pair.warpdeck.report_job_end(int(jobs[1]), signal=15)
-    eventually(lambda: pair.states(jobs)[0] in ("PENDING", "SPECIAL_EXIT"), what="theirs waits again")
-    stands = [pair.stands(cluster, job) for cluster, job in zip(pair.both, jobs, strict=True)]
-    assert stands[1] == stands[0]
+    eventually(lambda: pair.states(jobs)[0] in ("PENDING", "SPECIAL_EXIT"), what="Slurm's job waits again")
+    states = [pair.job_state(cluster, job) for cluster, job in zip(pair.both, jobs, strict=True)]
+    assert states[1] == states[0]
     for states in ("SE", "PD", "RD,SE"):
         listed = [
             cluster.run(["squeue", "-h", "-t", states, "-j", job, "-o", "%T %R"]).out
             for cluster, job in zip(pair.both, jobs, strict=True)
         ]
         assert listed[1] == listed[0]
-    pair.same_of(jobs, "OWNER hold J")
+    pair.assert_same_result(jobs, "OWNER hold J")
     released = [
         cluster.run(["scontrol", "release", job], user=OWNER)
         for cluster, job in zip(pair.both, jobs, strict=True)
@@ -175,63 +181,67 @@ def test_a_job_is_requeued_and_held_alike(pair: HoldPair, case: str, who: str) -
         cluster.run(["scancel", job])
 
 
-def test_an_ended_job_is_not_requeued_where_only_others_are_wanted(pair: HoldPair) -> None:
-    done = pair.submit()
-    eventually(lambda: pair.states(done)[0] == "RUNNING", what="theirs runs")
-    pair.warpdeck.wait_until_running(int(done[1]))
-    for cluster, job in zip(pair.both, done, strict=True):
+def test_requeue_incomplete_leaves_an_ended_job_alone(pair: HoldPair) -> None:
+    jobs = pair.submit()
+    eventually(lambda: pair.states(jobs)[0] == "RUNNING", what="Slurm's job runs")
+    pair.warpdeck.wait_until_running(int(jobs[1]))
+    for cluster, job in zip(pair.both, jobs, strict=True):
         cluster.run(["scancel", job])
-    pair.warpdeck.report_job_end(int(done[1]), signal=15)
-    eventually(lambda: pair.states(done) == ["CANCELLED"] * 2, what="both have ended")
+    pair.warpdeck.report_job_end(int(jobs[1]), signal=15)
+    eventually(lambda: pair.states(jobs) == ["CANCELLED"] * 2, what="both have ended")
     for argv in (["requeue", "incomplete"], ["requeuehold", "incomp"]):
-        for cluster, job in zip(pair.both, done, strict=True):
+        for cluster, job in zip(pair.both, jobs, strict=True):
             assert cluster.run(["scontrol", *argv, job]) == (0, "", "")
-        assert pair.states(done) == ["CANCELLED"] * 2
+        assert pair.states(jobs) == ["CANCELLED"] * 2
 
 
 @pytest.mark.parametrize("user", ["root", OWNER])
 @pytest.mark.parametrize(
     "options", ["--priority=0", "--priority=100", "--priority=9999999", "-H --priority=50"]
 )
-def test_a_priority_is_asked_for_at_submission(pair: HoldPair, options: str, user: str) -> None:
-    jobs = pair.submit(*LATE, *options.split(), user=user)
-    stands = [pair.stands(cluster, job) for cluster, job in zip(pair.both, jobs, strict=True)]
-    assert stands[1] == stands[0]
+def test_a_priority_given_at_submission_applies_as_in_slurm(pair: HoldPair, options: str, user: str) -> None:
+    jobs = pair.submit(*FUTURE_START, *options.split(), user=user)
+    states = [pair.job_state(cluster, job) for cluster, job in zip(pair.both, jobs, strict=True)]
+    assert states[1] == states[0]
 
 
-def test_the_time_before_a_suspension_is_shown_alike(pair: HoldPair) -> None:
-    """That it ran for no whole second before, and when it last changed: at its suspension or when it went on."""
+def test_suspension_times_are_shown_as_in_slurm(pair: HoldPair) -> None:
+    """Both show that it ran for less than a second, and the time of the last suspension or resumption."""
     jobs = pair.start()
     for word in ("suspend", "resume", "suspend"):
-        told = []
+        shown_fields = []
         for cluster, job in zip(pair.both, jobs, strict=True):
             assert cluster.run(["scontrol", word, job]) == (0, "", "")
             shown = cluster.run(["scontrol", "show", "job", job]).out
-            told.append(re.findall(r"JobState=\S+|Priority=0|SuspendTime=None|SecsPreSuspend=", shown))
-        assert told[1] == told[0], word
+            shown_fields.append(
+                re.findall(r"JobState=\S+|Priority=0|SuspendTime=None|SecsPreSuspend=", shown)
+            )
+        assert shown_fields[1] == shown_fields[0], word
 
 
-def test_orders_to_arrays_tell_of_their_tasks(pair: HoldPair) -> None:
-    """Of those that wait together Slurm names all where one of them is named; and we say why beside its words."""
+def test_commands_for_arrays_report_each_task_as_in_slurm(pair: HoldPair) -> None:
+    """Slurm names all tasks that wait together if one of them is given, and we add the reason to its message."""
     jobs = pair.submit("--array=1-6%2")
     states = ("squeue", "-h", "-r", "-t", "R", "-o", "%i", "-j")
-    eventually(lambda: len(pair.slurm.ok(*states, jobs[0]).split()) == 2, what="two of theirs run")
-    eventually(lambda: _two_run(pair, jobs[1]), what="two of ours run")
-    for case in OF_ARRAYS:
-        who, *argv = case.split()
-        told = []
+    eventually(lambda: len(pair.slurm.ok(*states, jobs[0]).split()) == 2, what="two tasks run in Slurm")
+    eventually(lambda: _two_run(pair, jobs[1]), what="two tasks run in warpdeck")
+    for case in ARRAY_CASES:
+        user_name, *argv = case.split()
+        outcomes = []
         for cluster, job in zip(pair.both, jobs, strict=True):
-            here = [re.sub(r"\bJ(?=_|$)", job, word) for word in argv]
-            done = cluster.run(["scontrol", *here], user=OWNER if who == "OWNER" else who)
-            lines = [line for line in _of(job, done.err).splitlines() if "can never start" not in line]
-            told.append(
+            job_argv = [re.sub(r"\bJ(?=_|$)", job, word) for word in argv]
+            result = cluster.run(["scontrol", *job_argv], user=OWNER if user_name == "OWNER" else user_name)
+            lines = [
+                line for line in _without_id(job, result.err).splitlines() if "can never start" not in line
+            ]
+            outcomes.append(
                 (
-                    done.rc,
-                    done.out,
+                    result.rc,
+                    result.out,
                     [re.sub("^J_3-6: Job is pending", "J_3: Job is pending", line) for line in lines],
                 )
             )
-        assert told[1] == told[0], case
+        assert outcomes[1] == outcomes[0], case
     for cluster, job in zip(pair.both, jobs, strict=True):
         cluster.run(["scancel", job])
 
@@ -241,18 +251,18 @@ def _two_run(pair: HoldPair, job: str) -> bool:
     return len(pair.warpdeck.run(["squeue", "-h", "-r", "-t", "R", "-o", "%i", "-j", job]).out.split()) == 2
 
 
-@pytest.mark.parametrize("order", ["hold", "release", "uhold", "suspend", "requeue"])
-def test_a_name_that_no_job_has_ends_as_there(pair: HoldPair, order: str) -> None:
-    """What we say of it follows."""
-    theirs, ours = (cluster.run(["scontrol", order, "jobname=nosuch"]) for cluster in pair.both)
-    assert (ours.rc, ours.out) == (theirs.rc, theirs.out) and ours.err.startswith(theirs.err)
-    assert ours.err.endswith("Job name nosuch not found\n")
+@pytest.mark.parametrize("command", ["hold", "release", "uhold", "suspend", "requeue"])
+def test_a_command_for_an_unknown_job_name_has_the_exit_code_of_slurm(pair: HoldPair, command: str) -> None:
+    """Our explanation follows Slurm's message."""
+    slurm, warpdeck = (cluster.run(["scontrol", command, "jobname=nosuch"]) for cluster in pair.both)
+    assert (warpdeck.rc, warpdeck.out) == (slurm.rc, slurm.out) and warpdeck.err.startswith(slurm.err)
+    assert warpdeck.err.endswith("Job name nosuch not found\n")
 
 
-def test_the_script_of_somebody_else_is_not_written(pair: HoldPair) -> None:
+def test_a_user_cannot_write_the_script_of_another_user(pair: HoldPair) -> None:
     jobs = pair.submit()
-    theirs, ours = (
+    slurm, warpdeck = (
         cluster.run(["scontrol", "write", "batch_script", job, "-"], user="daemon")
         for cluster, job in zip(pair.both, jobs, strict=True)
     )
-    assert (ours.rc, ours.out, ours.err) == (theirs.rc, theirs.out, theirs.err)
+    assert (warpdeck.rc, warpdeck.out, warpdeck.err) == (slurm.rc, slurm.out, slurm.err)

@@ -1,4 +1,4 @@
-"""scancel beside the real one: the same words on the same jobs print the same and end the same."""
+"""scancel on this machine's own node, beside the real scancel with the same jobs and command lines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SUBMITTED = (
     ["-a", "0-9", "--wrap", "true"],
     ["--wrap", "true"],
 )
-"""Jobs 1 to 4 of both, all held."""
-SAME = (
+"""The jobs 1 to 4 of both schedulers. All are held."""
+COMMAND_LINES = (
     [],
     ["999"],
     ["abc"],
@@ -52,35 +52,35 @@ SAME = (
     ["-v", "-n", "named"],
     ["-v", "3_[0-2,6-9]"],
 )
-"""Command lines, one after the other."""
+"""Command lines that run in this order."""
 NOISE = "scancel: select/"
-"""Plug-ins that the real one tells of."""
+"""Output of plug-ins of the real scancel."""
 
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    """One for all tests of the module."""
+    """One home for all tests of the module."""
     with passing_home() as made:
         yield made
 
 
-def test_the_same_words_on_the_same_jobs_say_the_same(home: Home, slurm: RealSlurm) -> None:
+def test_scancel_prints_the_output_of_slurm(home: Home, slurm: RealSlurm) -> None:
     for argv in SUBMITTED:
-        ours = home.slurm("sbatch", "-H", "-pgpu", *argv)
-        assert ours.stdout == slurm.ok("sbatch", "-H", "-p", "gpu", *argv), ours.stderr
-    for argv in SAME:
+        result = home.slurm("sbatch", "-H", "-pgpu", *argv)
+        assert result.stdout == slurm.ok("sbatch", "-H", "-p", "gpu", *argv), result.stderr
+    for argv in COMMAND_LINES:
         real = slurm.run(["scancel", *argv], data="n\n")
-        ours = home.slurm("scancel", *argv, data="n\n")
-        said = [line for line in real.err.splitlines() if not line.startswith(NOISE)]
-        # What is done to several is told while it is being done there, in an order of its own.
-        assert (ours.returncode, ours.stdout, sorted(ours.stderr.splitlines())) == (
+        result = home.slurm("scancel", *argv, data="n\n")
+        errors = [line for line in real.err.splitlines() if not line.startswith(NOISE)]
+        # Slurm reports the cancelled jobs while it cancels them, in an order of its own.
+        assert (result.returncode, result.stdout, sorted(result.stderr.splitlines())) == (
             real.rc,
             real.out,
-            sorted(said),
+            sorted(errors),
         ), argv
 
 
-SIGNALLED = """trap 'echo shell >> got' USR1
+SIGNALED_SCRIPT = """trap 'echo shell >> got' USR1
 touch ready.shell
 sleep 1000 &
 echo $! > sleeper
@@ -91,37 +91,40 @@ while :; do sleep 0.1; done
 
 
 @pytest.mark.parametrize(
-    ("option", "whom"),
+    ("option", "receivers"),
     [([], {"step", "program"}), (["--batch"], {"shell"}), (["--full"], {"shell", "step", "program"})],
 )
-def test_a_signal_goes_to_the_steps_to_the_shell_or_to_both(
-    home: Home, short_tmp: Path, option: list[str], whom: set[str]
+def test_a_signal_reaches_the_steps_the_shell_or_both(
+    home: Home, short_tmp: Path, option: list[str], receivers: set[str]
 ) -> None:
-    """And to what else runs if it waits for it: a sleep, which would die of it, is spared as long as not all are meant."""
-    (short_tmp / "job.sh").write_text(f"#!/bin/bash\ncd {short_tmp}\n{SIGNALLED}")
+    """The signal also reaches other processes of the job that trap it. It spares a sleep, which it would
+    kill, unless the whole job is signaled.
+    """
+    (short_tmp / "job.sh").write_text(f"#!/bin/bash\ncd {short_tmp}\n{SIGNALED_SCRIPT}")
     job = home.slurm("sbatch", "--parsable", "-o", "out", "job.sh", cwd=short_tmp).stdout.strip()
-    ready = [short_tmp / f"ready.{who}" for who in ("shell", "step", "program")]
+    ready = [short_tmp / f"ready.{name}" for name in ("shell", "step", "program")]
     eventually(lambda: all(path.exists() for path in ready))
     sleeper = int((short_tmp / "sleeper").read_text())
-    done = home.slurm("scancel", "-s", "USR1", *option, job, cwd=short_tmp)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    got = short_tmp / "got"
-    eventually(lambda: got.exists() and set(got.read_text().split()) == whom)
-    home.slurm("scancel", "-s", "USR1", "-v", f"{job}.0", cwd=short_tmp)  # one more, to the step alone
-    eventually(lambda: got.read_text().split().count("step") == (2 if "step" in whom else 1))
-    assert set(got.read_text().split()) == whom | {"step"}
+    result = home.slurm("scancel", "-s", "USR1", *option, job, cwd=short_tmp)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    received = short_tmp / "got"
+    eventually(lambda: received.exists() and set(received.read_text().split()) == receivers)
+    # One more signal, to the step alone.
+    home.slurm("scancel", "-s", "USR1", "-v", f"{job}.0", cwd=short_tmp)
+    eventually(lambda: received.read_text().split().count("step") == (2 if "step" in receivers else 1))
+    assert set(received.read_text().split()) == receivers | {"step"}
     assert has_ended(sleeper) == (option == ["--full"])
     assert home.slurm("scancel", job).returncode == 0
     eventually(lambda: home.state(job) == "CANCELLED")
 
 
-def test_a_jobs_own_scancel_ends_a_step_and_another_job(home: Home, short_tmp: Path) -> None:
+def test_scancel_inside_a_job_ends_a_step_and_another_job(home: Home, short_tmp: Path) -> None:
     other = home.slurm("sbatch", "--parsable", "-H", "-J", "other", "--wrap", "true").stdout.strip()
     (short_tmp / "job.sh").write_text(
         "#!/bin/bash\nsrun sh -c 'touch ready; sleep 600' & while [ ! -e ready ]; do sleep 0.1; done\n"
         f"scancel $SLURM_JOB_ID.0; wait; scancel -v {other} > out.txt 2>&1; cat out.txt\n"
     )
-    done = home.slurm("sbatch", "--wait", "-o", "out", "job.sh", cwd=short_tmp)
-    assert done.returncode == 0, done.stderr
+    result = home.slurm("sbatch", "--wait", "-o", "out", "job.sh", cwd=short_tmp)
+    assert result.returncode == 0, result.stderr
     assert f"scancel: Terminating job {other}\n" in (short_tmp / "out").read_text()
     assert home.state(other) == "CANCELLED"

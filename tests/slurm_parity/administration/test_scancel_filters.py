@@ -1,5 +1,7 @@
-"""scancel beside a real Slurm: the same jobs, the same command lines, one after the other; both say the same, end alike and leave
-the same jobs. What is done to several is told in any order.
+"""Filters, job lists and questions of scancel beside a real Slurm with the same jobs and command lines.
+
+Each line prints the same, has the same exit code, and leaves the same jobs. Messages about several jobs may
+come in any order.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ JOBS = {
     "limited": ("-J", "lim", "-a0-3%2"),
     "done": ("-J", "done"),
 }
-"""All of them held, the last one cancelled."""
+"""The jobs are all held, and the last one is cancelled."""
 CASES = (
     "-n plain,other", "-n PLAIN", "-n pla", "-A nope", "-q nosuch", "-R nosuch", "-p GPU", "-p debug,gpu", "-w n9",
     "-w n1 -t PD", "-t CG", "-t completing", "-t CF -v", "-t CD -v", "-t RQ", "-t run", "-t all -u root", "-t foo",
@@ -65,7 +67,9 @@ CASES = (
     "{array}_0,{array}_4",    "-v {array}_6 -n dbg", "-t PD {plain} {other}", "-s KILL {more}", "{array}_*", "{debug}_",
     "-H --ctld -u root",
 )  # fmt: skip
-"""In this order: what changes nothing first, and the last one takes all that are left."""
+"""The cases run in this order. Lines that cancel nothing come first, and the last line cancels all remaining
+jobs.
+"""
 RANDOM_JOBS = {
     "plain": ("-J", "plain", "-A", "ml"),
     "dbg": ("-J", "dbg", "-p", "debug", "-A", "bio"),
@@ -77,15 +81,15 @@ RANDOM_JOBS = {
 }
 RANDOM_LINES = 120
 NOISE = re.compile(r"scancel: (?:select/|debug).*\n")
-"""What the real one's plug-ins tell of themselves."""
+"""Output of plug-ins of the real scancel."""
 ANSWERS = "x\n\n" + "no\n" * len(JOBS)
-"""To questions: the first two are none."""
-LEFT = ("squeue", "-h", "-r", "-S", "i", "-o", "%i %T")
+"""Answers to confirmation questions. The first two are invalid."""
+REMAINING_JOBS = ("squeue", "-h", "-r", "-S", "i", "-o", "%i %T")
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    """Both with the same jobs, which have the same numbers."""
+    """Both schedulers with the same jobs, which have the same ids."""
     with side_by_side(Pair, warpdeck_site=WARPDECK_SITE) as pair:
         for options in JOBS.values():
             argv = ("-H", *options) if "-A" in options else ("-H", "-A", "bio", *options)
@@ -96,64 +100,67 @@ def pair() -> Iterator[Pair]:
         yield pair
 
 
-def test_filters_of_an_ordinary_user_choose_among_the_users_own_jobs(pair: Pair) -> None:
-    theirs, ours = (
+def test_filters_of_an_ordinary_user_select_only_the_users_own_jobs(pair: Pair) -> None:
+    slurm, warpdeck = (
         cluster.run(["scancel", "-n", "plain"], user="nobody") for cluster in (pair.slurm, pair.warpdeck)
     )
-    assert "Access/permission denied" in theirs.err
-    assert (ours.rc, ours.out, ours.err) == (0, "", "")
-    assert pair.warpdeck.run(LEFT).out == pair.slurm.run(LEFT).out
+    assert "Access/permission denied" in slurm.err
+    assert (warpdeck.rc, warpdeck.out, warpdeck.err) == (0, "", "")
+    assert pair.warpdeck.run(REMAINING_JOBS).out == pair.slurm.run(REMAINING_JOBS).out
 
 
-def test_the_same_is_said_and_the_same_jobs_are_left(pair: Pair) -> None:
+def test_scancel_prints_the_output_of_slurm_and_leaves_the_same_jobs(pair: Pair) -> None:
     both = (pair.slurm, pair.warpdeck)
-    numbers = {name: str(number) for number, name in enumerate(JOBS, 1)}
+    ids = {name: str(number) for number, name in enumerate(JOBS, 1)}
     for case in CASES:
-        first, _, rest = case.partition(" ")
+        first, _, rest_of_line = case.partition(" ")
         name, is_set, value = first.partition("=")
         environ = {name: value} if is_set and name.isupper() else {}
-        line = rest if environ else case
-        argv = ["scancel", *line.format(**numbers).split(" ")]
+        line = rest_of_line if environ else case
+        argv = ["scancel", *line.format(**ids).split(" ")]
         user = environ.pop("AS", "root")
-        done = [cluster.run(argv, env=environ, user=user, data=ANSWERS) for cluster in both]
-        left = [cluster.run(LEFT).out for cluster in both]
-        assert [*_told(done[1]), left[1]] == [*_told(done[0]), left[0]], case
-    assert left == ["", ""]
+        results = [cluster.run(argv, env=environ, user=user, data=ANSWERS) for cluster in both]
+        remaining = [cluster.run(REMAINING_JOBS).out for cluster in both]
+        assert [*_result(results[1]), remaining[1]] == [*_result(results[0]), remaining[0]], case
+    assert remaining == ["", ""]
 
 
-def test_any_line_is_answered_and_leaves_the_same() -> None:
-    """Root's, and a user's with filters that say whose jobs they are about."""
+def test_random_scancel_lines_have_the_result_of_slurm() -> None:
+    """The lines run as root, and as an ordinary user with filters that select the user's jobs."""
     rng = random.Random("scancel")
     with side_by_side(Pair, warpdeck_site=WARPDECK_SITE) as pair:
         both = (pair.slurm, pair.warpdeck)
-        numbers = {name: _held(pair, options) for name, options in RANDOM_JOBS.items()}
-        pair.warpdeck.run(["scancel", numbers["done"]])
-        pair.slurm.ok("scancel", numbers["done"])
+        ids = {name: _submit_held(pair, options) for name, options in RANDOM_JOBS.items()}
+        pair.warpdeck.run(["scancel", ids["done"]])
+        pair.slurm.ok("scancel", ids["done"])
         for _ in range(RANDOM_LINES):
             argv, environ = random_scancel_line(rng)
             user = rng.choice(("root", "root", "nobody"))
-            argv = [word.format(**numbers) for word in argv] + (["--me"] if user == "nobody" else [])
-            done = [cluster.run(argv, env=environ, user=user, data="y\n" + ANSWERS) for cluster in both]
-            left = [cluster.run(LEFT).out for cluster in both]
+            argv = [word.format(**ids) for word in argv] + (["--me"] if user == "nobody" else [])
+            results = [cluster.run(argv, env=environ, user=user, data="y\n" + ANSWERS) for cluster in both]
+            remaining = [cluster.run(REMAINING_JOBS).out for cluster in both]
             line = f"{user} {environ} {shlex.join(argv)}"
-            assert [*_said(done[1]), left[1]] == [*_said(done[0]), left[0]], line
-            for name in RANDOM_JOBS if not left[0] else ():
-                numbers[name] = _held(pair, RANDOM_JOBS[name])
+            assert [*_unique_result(results[1]), remaining[1]] == [
+                *_unique_result(results[0]),
+                remaining[0],
+            ], line
+            for name in RANDOM_JOBS if not remaining[0] else ():
+                ids[name] = _submit_held(pair, RANDOM_JOBS[name])
 
 
-def _held(pair: Pair, options: Sequence[str]) -> str:
+def _submit_held(pair: Pair, options: Sequence[str]) -> str:
     argv = ["sbatch", "--parsable", "-H", "-o", "/dev/null", "-D", "/tmp", *options, "--wrap", "true"]
     user = "nobody" if "hers" in options else "root"
-    done = [cluster.run(argv, user=user) for cluster in (pair.slurm, pair.warpdeck)]
-    assert done[0].out == done[1].out, done
-    return done[0].out.strip()
+    results = [cluster.run(argv, user=user) for cluster in (pair.slurm, pair.warpdeck)]
+    assert results[0].out == results[1].out, results
+    return results[0].out.strip()
 
 
-def _said(done: CommandResult) -> tuple[int, str, list[str]]:
-    """Slurm says some lines twice, where other jobs wait."""
-    code, out, errors = _told(done)
+def _unique_result(result: CommandResult) -> tuple[int, str, list[str]]:
+    """Slurm prints some lines twice if other jobs wait."""
+    code, out, errors = _result(result)
     return code, out, sorted(set(errors))
 
 
-def _told(done: CommandResult) -> tuple[int, str, list[str]]:
-    return done.rc, done.out, sorted(NOISE.sub("", done.err).splitlines())
+def _result(result: CommandResult) -> tuple[int, str, list[str]]:
+    return result.rc, result.out, sorted(NOISE.sub("", result.err).splitlines())

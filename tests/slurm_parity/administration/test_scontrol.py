@@ -1,6 +1,7 @@
-"""scontrol beside a real Slurm: the same site, the same jobs, the same command lines, the same text.
+"""scontrol beside a real Slurm with the same site, jobs and command lines.
 
-What cannot be the same is made so before it is compared: times of day, priorities, who submitted from where.
+Values that necessarily differ are masked before the comparison: times of day, priorities, and the submitting
+host.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.support.waiting import eventually
 from warpdeck.config import load
 
 pytestmark = pytest.mark.slurm
-NAMED = ("a\x1b]52;c;AA\x07b\x1b[2J\nFORGED\tc", "d\x1b[1m\n   FORGED=e")
+CONTROL_TEXTS = ("a\x1b]52;c;AA\x07b\x1b[2J\nFORGED\tc", "d\x1b[1m\n   FORGED=e")
 JOBS = (
     ("-H", "-J", "plain"),
     (
@@ -41,12 +42,12 @@ JOBS = (
     ("-H", "-J", "array", "--array=1-9:2%2", "-w", "n3", "-x", "n4"),
     ("-H", "-J", "total", "--gres=gpu:3", "--exclusive", "--time-min=5", "-t", "20"),
     ("-H", "-J", "sparse", "--array=1,2,4,7,11,16,22,29,37,46,56,67,79,92"),
-    ("-H", "-J", NAMED[0], "--comment", NAMED[1]),
+    ("-H", "-J", CONTROL_TEXTS[0], "--comment", CONTROL_TEXTS[1]),
 )
 
 
 class JobPair(Pair):
-    """Both, with the same jobs."""
+    """Both schedulers with the same jobs."""
 
     masks = JOB_FACTS
 
@@ -61,16 +62,16 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("job", [1, 2, 3, 4, 5])
-def test_a_job_is_shown_alike(pair: Pair, job: int) -> None:
+def test_scontrol_show_job_prints_the_output_of_slurm(pair: Pair, job: int) -> None:
     pair.assert_same("scontrol", "show", "job", str(job))
     pair.assert_same("scontrol", "-o", "show", "job", str(job))
 
 
-def test_words_that_would_act_on_a_terminal_are_printed_as_slurm_prints_them(pair: Pair) -> None:
-    assert all(word in pair.assert_same("scontrol", "show", "job", "7") for word in NAMED)
+def test_control_characters_are_printed_as_in_slurm(pair: Pair) -> None:
+    assert all(text in pair.assert_same("scontrol", "show", "job", "7") for text in CONTROL_TEXTS)
 
 
-def test_partitions_are_shown_alike(pair: Pair) -> None:
+def test_scontrol_show_partition_prints_the_output_of_slurm(pair: Pair) -> None:
     pair.assert_same("scontrol", "show", "partition")
     pair.assert_same("scontrol", "-o", "show", "partition", "debug")
 
@@ -221,7 +222,7 @@ def test_partitions_are_shown_alike(pair: Pair) -> None:
         "show hostlist n3,n1,n[5-7],n2",
     ],
 )  # fmt: skip
-def test_the_same_is_said(pair: Pair, line: str) -> None:
+def test_scontrol_prints_the_output_of_slurm(pair: Pair, line: str) -> None:
     pair.assert_same("scontrol", *line.split())
 
 
@@ -235,11 +236,11 @@ def test_the_same_is_said(pair: Pair, line: str) -> None:
         "show job 99;show job 1", "requeue", "all x;help x;exit",
     ],
 )  # fmt: skip
-def test_lines_are_answered_alike(pair: Pair, lines: str) -> None:
+def test_the_scontrol_prompt_prints_the_output_of_slurm(pair: Pair, lines: str) -> None:
     data = lines.replace(";", "\n") + "\n"
-    if "help" in lines:  # the words of our own
-        done = [cluster.run(["scontrol"], data=data) for cluster in (pair.slurm, pair.warpdeck)]
-        assert (done[0].rc, done[0].err) == (done[1].rc, done[1].err)
+    if "help" in lines:  # Our help text is our own.
+        results = [cluster.run(["scontrol"], data=data) for cluster in (pair.slurm, pair.warpdeck)]
+        assert (results[0].rc, results[0].err) == (results[1].rc, results[1].err)
         return
     pair.assert_same("scontrol", data=data)
 
@@ -247,15 +248,18 @@ def test_lines_are_answered_alike(pair: Pair, lines: str) -> None:
 @pytest.mark.parametrize(
     "line", ["shutdown", "abort", "reconfigure", "cancel_reboot n1", "suspend 1", "resume 1"]
 )
-def test_what_admins_alone_may_do_is_refused_to_others_alike(pair: Pair, line: str) -> None:
+def test_admin_commands_are_refused_to_ordinary_users_as_in_slurm(pair: Pair, line: str) -> None:
     pair.assert_same("scontrol", *line.split(), user="nobody")
 
 
 @pytest.mark.parametrize("line", ["reboot n1", "token", "token lifespan=5", "reboot asap reason=x n1"])
-def test_what_there_is_none_of_is_told_as_slurm_tells_it_and_then_what_to_do(pair: Pair, line: str) -> None:
-    theirs, ours = (cluster.run(["scontrol", *line.split()]) for cluster in (pair.slurm, pair.warpdeck))
-    assert ours.err.startswith(theirs.err) and len(ours.err.splitlines()) == len(theirs.err.splitlines()) + 1
-    assert ours.rc == theirs.rc == 1
+def test_unsupported_commands_print_the_message_of_slurm_and_an_alternative(pair: Pair, line: str) -> None:
+    slurm, warpdeck = (cluster.run(["scontrol", *line.split()]) for cluster in (pair.slurm, pair.warpdeck))
+    assert (
+        warpdeck.err.startswith(slurm.err)
+        and len(warpdeck.err.splitlines()) == len(slurm.err.splitlines()) + 1
+    )
+    assert warpdeck.rc == slurm.rc == 1
 
 
 @pytest.mark.parametrize(
@@ -278,14 +282,16 @@ def test_what_there_is_none_of_is_told_as_slurm_tells_it_and_then_what_to_do(pai
         "SLURM_CONF_OUT=/nosuch show job 1",
     ],
 )
-def test_variables_stand_for_options_as_in_slurm(pair: Pair, case: str) -> None:
-    """All that scontrol's man page has, but SLURM_CONF, SLURM_DEBUG_FLAGS and SLURM_CLUSTERS."""
+def test_environment_variables_replace_options_as_in_slurm(pair: Pair, case: str) -> None:
+    """The cases cover all variables of scontrol's man page except SLURM_CONF, SLURM_DEBUG_FLAGS and
+    SLURM_CLUSTERS.
+    """
     setting, _, line = case.partition(" ")
     name, _, value = setting.partition("=")
     pair.assert_same("scontrol", *line.split(), env={name: value})
 
 
-def test_updates_have_the_same_effect(pair: Pair) -> None:
+def test_job_updates_have_the_effect_that_they_have_in_slurm(pair: Pair) -> None:
     for argv in (
         ("timelimit=50", "comment=other words", "name=new"),
         ("timelimit+=10",),
@@ -319,7 +325,7 @@ HOSTS = st.lists(st.from_regex(r"[a-c]{1,2}(-[a-c])?[0-9]{0,4}", fullmatch=True)
 
 @settings(max_examples=15, deadline=None)
 @given(HOSTS)
-def test_hostlists_are_the_same(pair: Pair, names: list[str]) -> None:
+def test_hostlists_are_printed_as_in_slurm(pair: Pair, names: list[str]) -> None:
     for entity in ("hostlist", "hostlistsorted", "hostnames"):
         pair.assert_same("scontrol", "show", entity, ",".join(names))
 
@@ -336,14 +342,14 @@ PARTITIONS = (
 )  # fmt: skip
 
 
-def test_partitions_are_made_changed_and_deleted_alike(pair: Pair) -> None:
+def test_partitions_are_created_updated_and_deleted_as_in_slurm(pair: Pair) -> None:
     for line in PARTITIONS:
         pair.assert_same("scontrol", *line.split())
         pair.assert_same("scontrol", "show", "partition", "debug")
         pair.assert_same("scontrol", "show", "partition", "fresh")
 
 
-def test_a_changed_partition_stands_in_the_configuration(pair: Pair) -> None:
+def test_an_updated_partition_is_written_to_the_configuration(pair: Pair) -> None:
     assert pair.warpdeck.served is not None
     path = pair.warpdeck.served.paths.config
     before = Path(path).read_text()
@@ -353,22 +359,23 @@ def test_a_changed_partition_stands_in_the_configuration(pair: Pair) -> None:
     debug = config.partitions["debug"]
     assert (debug.state, debug.grace_s, debug.max_nodes, debug.exclusive) == ("DOWN", 60, 3, True)
     assert config.scheduler.default_partition == "debug"
-    for argv, said in (
+    for argv, message in (
         ("LLN=yes", "Update of this parameter is not supported: LLN=yes"),
         ("Default=maybe", "Update of this parameter is not supported: Default=maybe"),
         ("AllowAccounts=nosuch", "there is no account 'nosuch'"),
-        ("nodes=zz", "slurm_update error: Invalid node name specified"),  # Slurm's has no nodes then
+        # Slurm's partition would have no nodes then.
+        ("nodes=zz", "slurm_update error: Invalid node name specified"),
         ("DefaultTime=x", "Invalid input DefaultTime=x"),
     ):
-        done = pair.warpdeck.run(["scontrol", "update", "partitionname=debug", argv])
-        assert done.rc == 1 and said in done.err
+        result = pair.warpdeck.run(["scontrol", "update", "partitionname=debug", argv])
+        assert result.rc == 1 and message in result.err
     refused = pair.warpdeck.run(["scontrol", "update", "partitionname=debug", "state=up"], user="nobody")
     assert refused.err == "slurm_update error: Invalid user id\n"
     Path(path).write_text(before)
     assert pair.warpdeck.run(["scontrol", "reconfigure"]).rc == 0
 
 
-def test_what_nodes_are_is_changed_alike(pair: Pair) -> None:
+def test_node_features_and_weights_are_updated_as_in_slurm(pair: Pair) -> None:
     for line in (
         "n4 weight=5",
         "n[3-4] features=old,slow",
@@ -379,12 +386,12 @@ def test_what_nodes_are_is_changed_alike(pair: Pair) -> None:
     ):
         pair.assert_same("scontrol", "update", *f"nodename={line}".split())
         argv = ["sinfo", "-h", "-N", "-p", "gpu", "-n", "n[3-4]", "-o", "%N %w %f"]
-        wanted = pair.slurm.run(argv)
-        assert pair.warpdeck.run(argv) == wanted
-    assert wanted.out == "n3 2 old,slow\nn4 3 old,slow\n"
+        expected = pair.slurm.run(argv)
+        assert pair.warpdeck.run(argv) == expected
+    assert expected.out == "n3 2 old,slow\nn4 3 old,slow\n"
 
 
-def test_what_people_say_of_nodes_is_kept_and_shown_alike(pair: Pair) -> None:
+def test_node_comments_are_stored_and_shown_as_in_slurm(pair: Pair) -> None:
     for argv in (
         ("nodename=n[1-2]", "comment=some words", "extra=rack=7"),
         ("nodename=n1", 'Extra={"gpu": "slow"}'),
@@ -395,11 +402,11 @@ def test_what_people_say_of_nodes_is_kept_and_shown_alike(pair: Pair) -> None:
     ):
         pair.assert_same("scontrol", "update", *argv)
         for name in ("n1", "n2"):
-            shown = [
+            node_texts = [
                 cluster.run(["scontrol", "show", "node", name]).out for cluster in (pair.slurm, pair.warpdeck)
             ]
-            theirs, ours = (re.findall(r"^ +(?:Comment|Extra)=.*$", text, re.M) for text in shown)
-            assert ours == theirs, argv
+            slurm, warpdeck = (re.findall(r"^ +(?:Comment|Extra)=.*$", text, re.M) for text in node_texts)
+            assert warpdeck == slurm, argv
         pair.assert_same("sinfo", "-N", "-p", "debug", "-O", "nodelist:5,comment:30,extra:20")
     denied = pair.warpdeck.run(["scontrol", "update", "nodename=n1", "comment=x"], user="nobody")
     assert denied.err == "slurm_update error: Invalid user id\n"
@@ -407,11 +414,11 @@ def test_what_people_say_of_nodes_is_kept_and_shown_alike(pair: Pair) -> None:
     pair.slurm.run(["scontrol", "update", "nodename=n2", "extra="])
 
 
-def test_a_node_s_facts_stand_in_the_configuration(pair: Pair) -> None:
+def test_updated_node_features_are_written_to_the_configuration(pair: Pair) -> None:
     path = pair.warpdeck.folder / "home/config.toml"
-    both = {"path": ["nodes", "n[1-2]"], "values": {"features": ["fast"]}}
+    change = {"path": ["nodes", "n[1-2]"], "values": {"features": ["fast"]}}
     with pair.warpdeck.connect() as client:
-        client.call("amend", changes=[both])
+        client.call("amend", changes=[change])
     assert pair.warpdeck.run(["scontrol", "update", "nodename=n1", "features=fast,ib", "weight=4"]).err == ""
     assert pair.warpdeck.run(["sinfo", "-h", "-n", "n1", "-p", "gpu", "-o", "%w %f"]).out == "4 fast,ib\n"
     assert load(str(path)).config.nodes["n1"].features == ("fast", "ib")
@@ -428,43 +435,45 @@ def test_a_node_s_facts_stand_in_the_configuration(pair: Pair) -> None:
     assert pair.warpdeck.run(["sinfo", "-h", "-p", "gpu", "-o", "%N %w %f"]).out == "n[1-4] 1 (null)\n"
 
 
-def test_the_configuration_has_slurms_names_and_what_is_the_same_there(pair):
-    def told(text: str) -> dict[str, str]:
+def test_scontrol_show_config_has_the_keys_of_slurm(pair):
+    def config_values(text: str) -> dict[str, str]:
         pairs = (line.partition("=") for line in text.splitlines() if " = " in line)
         return {name.strip(): value.strip() for name, _, value in pairs}
 
-    theirs, ours = (
-        told(side.run(["scontrol", "show", "config"]).out) for side in (pair.slurm, pair.warpdeck)
+    slurm, warpdeck = (
+        config_values(cluster.run(["scontrol", "show", "config"]).out)
+        for cluster in (pair.slurm, pair.warpdeck)
     )
-    assert ours.keys() - theirs.keys() == set()
-    same = (
+    assert warpdeck.keys() - slurm.keys() == set()
+    compared = (
         *("AccountingStorageEnforce", "ClusterName", "DefMemPerCPU", "FirstJobId", "GresTypes", "JobRequeue"),
         *("KillWait", "Licenses", "MpiDefault", "PrivateData", "PriorityType", "Prolog", "SchedulerType"),
         *("SelectType", "SLURM_VERSION", "TaskEpilog", "TaskProlog", "TrackWCKey"),
     )
-    assert {name: ours.get(name) for name in same} == {name: theirs[name] for name in same}
-    assert ours["AccountingStorageType"] == "accounting_storage/slurmdbd", "sacct and sacctmgr have answers"
+    assert {name: warpdeck.get(name) for name in compared} == {name: slurm[name] for name in compared}
+    assert warpdeck["AccountingStorageType"] == "accounting_storage/slurmdbd", "sacct and sacctmgr work"
 
 
-def test_a_reason_names_the_nodes_that_a_job_cannot_have(pair: Pair) -> None:
+def test_a_pending_reason_names_the_unavailable_nodes(pair: Pair) -> None:
     both = (pair.slurm, pair.warpdeck)
     pair.assert_same("scontrol", "update", "nodename=n2", "state=drain", "reason=x")
     for name, argv in (
         ("first", ["-N4"]),
         ("second", ["-w", "n2"]),
         ("third", ["-N2-4", "-p", "debug", "--exclusive"]),
-    ):  # slurmctld words the first one's in another way
+    ):  # slurmctld words the reason of the first job differently.
         for cluster in both:
             assert not cluster.run(["sbatch", "-o", "/dev/null", "-J", name, *argv, "--wrap", "true"]).err
 
-    listed = "PENDING ReqNodeNotAvail, UnavailableNodes:n2|(ReqNodeNotAvail, UnavailableNodes:n2)\n"
+    expected_row = "PENDING ReqNodeNotAvail, UnavailableNodes:n2|(ReqNodeNotAvail, UnavailableNodes:n2)\n"
     for cluster, name in itertools.product(both, ("second", "third")):
-        asked = ["squeue", "-h", "-n", name, "-o", "%T %r|%R"]
+        squeue_argv = ["squeue", "-h", "-n", name, "-o", "%T %r|%R"]
         eventually(
-            lambda side=cluster, argv=asked: side.run(argv).out == listed, what="it waits for the node"
+            lambda side=cluster, argv=squeue_argv: side.run(argv).out == expected_row,
+            what="it waits for the node",
         )
-        shown = cluster.run(["scontrol", "show", "job"]).out
-        assert "JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:n2 " in shown
+        node_texts = cluster.run(["scontrol", "show", "job"]).out
+        assert "JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:n2 " in node_texts
     for cluster in both:
         cluster.run(["scancel", "-n", "first,second,third"])
     pair.assert_same("scontrol", "update", "nodename=n2", "state=resume")

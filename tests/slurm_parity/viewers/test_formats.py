@@ -1,6 +1,8 @@
-"""squeue's and sinfo's formats beside a real Slurm, spelled in any way: widths of 0 and too narrow ones, to either side, text around.
+"""Format strings of squeue and sinfo beside a real Slurm, with random spellings of fields.
 
-A minus behind a long name is left out: what Slurm makes of it is no format. Jobs wait and nodes are idle, so that nothing moves.
+They include widths of 0, too narrow widths, both alignments, and surrounding text. A minus after a long name
+is left out, because Slurm's output for it is no valid format. Jobs wait and nodes are idle, so that the state
+does not change meanwhile.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ JOBS = (
 WIDTHS = (0, 1, 2, 3, 5, 8, 12, 20, 30)
 LETTERS = ("%{w}{c}", "%.{w}{c}", "%-{w}{c}", "%{w}.5{c}", "{c}%%%{w}{c} ", "%{c}|", "%0{w}{c}x")
 NAMES = ("{c}", "{c}:{w}", "{c}:.{w}", "{c}:{w}suf", "{c}:.{w}x y", "{c}:", "{c}::{w}")
-"""How a field may be spelled."""
-OF_SQUEUE = "aAcCdDfFgGhHiIjJkKlmnNoPrRsTtuUvwWxXyYz"
-OF_SINFO = "aAcCdDfFGhlmNPRtTXYzZw"
-LONG_OF_SQUEUE = (
+"""Possible spellings of a field."""
+SQUEUE_LETTERS = "aAcCdDfFgGhHiIjJkKlmnNoPrRsTtuUvwWxXyYz"
+SINFO_LETTERS = "aAcCdDfFGhlmNPRtTXYzZw"
+SQUEUE_NAMES = (
     "jobid name username state statecompact timelimit numnodes numcpus partition account reasonlist minmemory feature arrayjobid "
     "arraytaskid dependency exc_nodes reqnodes nice comment tres-per-node licenses oversubscribe userid"
 )
-LONG_OF_SINFO = (
+SINFO_NAMES = (
     "nodelist partition partitionname available time nodes statelong statecompact cpus memory sockets cores threads gres features "
     "weight nodeai cpusstate gresused root size share prioritytier reason"
 )
@@ -46,19 +48,21 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("seed", range(12))  # 72 command lines
-def test_any_spelling_of_a_field_prints_what_slurm_s_prints(pair: Pair, seed: int) -> None:
+def test_squeue_and_sinfo_print_random_formats_as_in_slurm(pair: Pair, seed: int) -> None:
     rng = random.Random(seed)
 
-    def form(fields: Sequence[str], ways: Sequence[str], joint: str) -> str:
-        argv = (
-            rng.choice(ways).format(w=rng.choice(WIDTHS), c=rng.choice(fields))
+    def random_format(fields: Sequence[str], spellings: Sequence[str], separator: str) -> str:
+        fields_text = (
+            rng.choice(spellings).format(w=rng.choice(WIDTHS), c=rng.choice(fields))
             for _ in range(rng.randint(1, 6))
         )
-        return joint.join(argv)
+        return separator.join(fields_text)
 
-    pair.assert_same("squeue", "-S", "i", "-o", form(OF_SQUEUE, LETTERS, ""))
-    pair.assert_same("squeue", "-S", "i", "-O", form(LONG_OF_SQUEUE.split(), NAMES, ","))
-    pair.assert_same("squeue", "-S", "i", env={"SQUEUE_FORMAT2": form(LONG_OF_SQUEUE.split(), NAMES, ",")})
-    pair.assert_same("sinfo", "-o", form(OF_SINFO, LETTERS, ""))
-    pair.assert_same("sinfo", "-O", form(LONG_OF_SINFO.split(), NAMES, ","))
-    pair.assert_same("sinfo", env={"SINFO_FORMAT": form(OF_SINFO, LETTERS, "")})
+    pair.assert_same("squeue", "-S", "i", "-o", random_format(SQUEUE_LETTERS, LETTERS, ""))
+    pair.assert_same("squeue", "-S", "i", "-O", random_format(SQUEUE_NAMES.split(), NAMES, ","))
+    pair.assert_same(
+        "squeue", "-S", "i", env={"SQUEUE_FORMAT2": random_format(SQUEUE_NAMES.split(), NAMES, ",")}
+    )
+    pair.assert_same("sinfo", "-o", random_format(SINFO_LETTERS, LETTERS, ""))
+    pair.assert_same("sinfo", "-O", random_format(SINFO_NAMES.split(), NAMES, ","))
+    pair.assert_same("sinfo", env={"SINFO_FORMAT": random_format(SINFO_LETTERS, LETTERS, "")})

@@ -1,4 +1,4 @@
-"""How many nodes of a job that waits are told, beside a real Slurm: squeue's %D, scontrol's NumNodes, the JSON."""
+"""The number of nodes of a waiting job, beside a real Slurm: squeue's %D, scontrol's NumNodes, and JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
-ASKED = (
+REQUESTS = (
     "-n17", "-n33", "-n17 -N2", "-N1-2 -n3", "-N2-4 -n4", "-N2-4 -n20", "-n3 -c7", "--ntasks-per-node=3 -n7",
     "-n5 --ntasks-per-node=2",
     "-n20 --mem-per-cpu=4G", "-n3 --mem-per-cpu=30G", "-n2 --gres=gpu:1", "--gpus=9", "--gpus=4", "--gpus=5 -N1-3",
@@ -21,7 +21,7 @@ ASKED = (
     "-N1-4 -n5 --ntasks-per-node=2", "-n17 --mem=100", "-n17 -c2", "--array=0-3 -n17", "--array=0-3 -N1-3", "-w n1,n2",
     "-n17 -w n1,n2,n3", "-n4 -N1-3 --gpus-per-node=1", "-N3", "-n5 -N4", "-c8 -n5", "-p debug,gpu -n17",
 )  # fmt: skip
-HELD = ("-n17", "-w n1,n2", "-N3", "-N1-2", "--gpus=9", "--ntasks-per-node=3 -n7",
+HELD_REQUESTS = ("-n17", "-w n1,n2", "-N3", "-N1-2", "--gpus=9", "--ntasks-per-node=3 -n7",
         "-n7 --ntasks-per-node=4", "-n3 --mem-per-cpu=30G", "-N2-3 -n40",
         "-c8 -n5", "-N2 -n20", "-n17 -w n1,n2,n3")  # fmt: skip
 
@@ -32,36 +32,39 @@ def pair() -> Iterator[Pair]:
         for cluster in (both.slurm, both.warpdeck):
             cluster.run(["sbatch", "-o/dev/null", "-N4", "--exclusive", "--wrap", "sleep 1000"])
         both.warpdeck.wait_until_running(1)
-        eventually(lambda: both.slurm.ok("squeue", "-h", "-o", "%t") == "R\n", what="theirs are all taken")
+        eventually(
+            lambda: both.slurm.ok("squeue", "-h", "-o", "%t") == "R\n", what="Slurm's nodes are all taken"
+        )
         yield both
 
 
-def told(cluster: RealSlurm | WarpdeckCluster, asked: str) -> list[object]:
-    """What is told of a job that waits, which is gone again afterwards; or that it is refused."""
-    done = cluster.run(["sbatch", "--parsable", "-o/dev/null", *asked.split(), "--wrap", "true"])
-    if done.rc:
-        return [done.err.splitlines()[0]]
-    job = done.out.strip()
-    [listed] = set(
+def shown_counts(cluster: RealSlurm | WarpdeckCluster, options: str) -> list[object]:
+    """Return the counts that are shown for a job while it waits, or the error message of a refused one.
+
+    The job is cancelled afterwards.
+    """
+    submitted = cluster.run(["sbatch", "--parsable", "-o/dev/null", *options.split(), "--wrap", "true"])
+    if submitted.rc:
+        return [submitted.err.splitlines()[0]]
+    job = submitted.out.strip()
+    [queue_row] = set(
         cluster.run(["squeue", "-h", "-j", job, "-O", "numnodes:6,maxnodes:6,numcpus:6"]).out.splitlines()
     )
-    shown = re.findall(
+    job_text = re.findall(
         r"NumNodes=\S+ NumCPUs=\S+ NumTasks=\S+", cluster.run(["scontrol", "show", "job", job]).out
     )
     jobs = [
-        each
-        for each in json.loads(cluster.run(["squeue", "--json"]).out)["jobs"]
-        if each["job_id"] == int(job)
+        row for row in json.loads(cluster.run(["squeue", "--json"]).out)["jobs"] if row["job_id"] == int(job)
     ]
     cluster.run(["scancel", job])
-    return [listed, shown, [(each["node_count"], each["max_nodes"], each["tasks"]) for each in jobs]]
+    return [queue_row, job_text, [(row["node_count"], row["max_nodes"], row["tasks"]) for row in jobs]]
 
 
-@pytest.mark.parametrize("asked", ASKED)
-def test_as_many_nodes_as_it_would_get_are_told(pair: Pair, asked: str) -> None:
-    assert told(pair.warpdeck, asked) == told(pair.slurm, asked)
+@pytest.mark.parametrize("options", REQUESTS)
+def test_a_waiting_job_shows_the_node_count_that_it_shows_in_slurm(pair: Pair, options: str) -> None:
+    assert shown_counts(pair.warpdeck, options) == shown_counts(pair.slurm, options)
 
 
-@pytest.mark.parametrize("asked", HELD)
-def test_of_a_held_job_as_many_as_its_cpus_need_are_told(pair: Pair, asked: str) -> None:
-    assert told(pair.warpdeck, f"-H {asked}") == told(pair.slurm, f"-H {asked}")
+@pytest.mark.parametrize("options", HELD_REQUESTS)
+def test_a_held_job_shows_the_node_count_that_it_shows_in_slurm(pair: Pair, options: str) -> None:
+    assert shown_counts(pair.warpdeck, f"-H {options}") == shown_counts(pair.slurm, f"-H {options}")

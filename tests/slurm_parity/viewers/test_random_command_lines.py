@@ -1,7 +1,8 @@
-"""Random command lines of the commands that read, beside a real Slurm with its database: one site, in the same state in both.
+"""Random command lines of the reading commands beside a real Slurm with its database and the same site.
 
-Compared are the exit code, the lines of the answer (Slurm's order of equal lines is that of its lists) and whether there is a
-complaint. `peer/random_command_lines` has what may be asked; what such lines have shown stands in FOUND, to be asked each time.
+The tests compare the exit code, the lines of the output in any order, and whether there is an error message.
+The order of equal lines depends on Slurm's internal lists. `peer/random_command_lines` generates the lines.
+FOUND holds the lines that once showed a difference; each run repeats them.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from tests.slurm_parity.peer.random_command_lines import GRAMMARS, random_line
 
 pytestmark = pytest.mark.slurm
 LINES = 40
-"""Of a command and a seed."""
-ABOUT_ACCOUNTS = 25
+"""Lines per command and seed."""
+ACCOUNT_LINES = 25
 FOUND = (
     "squeue -h -j 9x -o %i", "squeue -h -j '9 15' -o %i", "squeue -h -j 9. -o %i", "squeue -h -j 11_x -o %i", "squeue -j 1e3",
     "squeue -t foo -t R", "squeue -u 12345 -h", "squeue -h -A ,", "squeue -M ''", "squeue -S y,#", "squeue -h -S y,#",
@@ -77,8 +78,8 @@ FOUND = (
     "scontrol update jobname=nosuch nice=4", "scontrol update jobid=23_x nice=4", "scontrol update jobid=18 taskspernode=x",
     "scancel -b 999", "scancel -b 1", "scancel -b 4",
 )  # fmt: skip
-"""A variable may stand in front."""
-SENTENCES = (
+"""A line may begin with the assignment of a variable."""
+EXACT_LINES = (
     ("root", "scontrol show assoc ''"), ("root", "scontrol show daemons ''"), ("root", "scontrol show job 9.0"),
     ("root", "scontrol takeover x"), ("root", "scontrol update jobid=15 numnodes=3-1"),
     ("root", "scontrol update jobid=15 numnodes=0"), ("root", "scontrol update jobid=15 partition="),
@@ -91,7 +92,7 @@ SENTENCES = (
     ("nobody", "scontrol update jobid=18 contiguous=yes"),
     ("nobody", "scontrol suspend 9"),
 )  # fmt: skip
-"""Who orders what, and is told to the letter what Slurm tells of it: nothing is changed by any."""
+"""Users and their commands whose output must equal Slurm's exactly. No line changes anything."""
 
 
 @pytest.fixture(scope="module")
@@ -101,57 +102,57 @@ def pair() -> Iterator[BusySite]:
 
 
 @pytest.mark.parametrize("line", FOUND)
-def test_what_random_lines_have_shown_stays_mended(pair: BusySite, line: str) -> None:
-    words = shlex.split(line)
-    env = {} if "=" not in words[0] else dict([words.pop(0).split("=")])
-    assert pair.output_difference(words, env) == ""
+def test_lines_that_once_differed_have_the_result_of_slurm(pair: BusySite, line: str) -> None:
+    argv = shlex.split(line)
+    env = {} if "=" not in argv[0] else dict([argv.pop(0).split("=")])
+    assert pair.output_difference(argv, env) == ""
 
 
 @pytest.mark.parametrize("command", sorted(GRAMMARS))
 @pytest.mark.parametrize("seed", range(2))
-def test_any_line_of_a_command_that_reads_is_answered_as_slurm_answers_it(
+def test_random_lines_of_reading_commands_have_the_result_of_slurm(
     pair: BusySite, command: str, seed: int
 ) -> None:
     rng = random.Random(f"{command} {seed}")
     lines = [random_line(command, rng) for _ in range(LINES)]
-    differences = [pair.output_difference(words, env) for words, env in lines]
+    differences = [pair.output_difference(argv, env) for argv, env in lines]
     assert not any(differences), "\n\n".join(filter(None, differences))
 
 
-@pytest.mark.parametrize("made", [show_line, report_line])
+@pytest.mark.parametrize("generate_line", [show_line, report_line])
 @pytest.mark.parametrize("seed", range(1))
-def test_any_line_about_accounts_and_their_use_is_answered_as_slurm_answers_it(
-    pair: BusySite, made: Callable[[random.Random], list[str]], seed: int
+def test_random_lines_about_accounts_and_usage_have_the_result_of_slurm(
+    pair: BusySite, generate_line: Callable[[random.Random], list[str]], seed: int
 ) -> None:
     rng = random.Random(f"accounts {seed}")
-    differences = [pair.output_difference(made(rng), {}) for _ in range(ABOUT_ACCOUNTS)]
+    differences = [pair.output_difference(generate_line(rng), {}) for _ in range(ACCOUNT_LINES)]
     assert not any(differences), "\n\n".join(filter(None, differences))
 
 
-def test_the_account_that_a_user_has_by_default_is_told(pair: BusySite) -> None:
+def test_assoc_mgr_shows_the_default_account_of_a_user(pair: BusySite) -> None:
     for cluster in (pair.slurm, pair.warpdeck):
         assert re.search(
             r"UserName=root\S* DefAccount=ml ", cluster.run(["scontrol", "show", "assoc_mgr"]).out
         )
 
 
-def test_nodes_that_are_not_there_are_told_in_their_turn(pair: BusySite) -> None:
-    told = [
-        re.findall(r"^(?:NodeName=\S+|Node .*| *Partitions=.*)", done.out, re.M)
-        for done in (
+def test_unknown_nodes_are_reported_in_the_order_of_the_list(pair: BusySite) -> None:
+    node_lines = [
+        re.findall(r"^(?:NodeName=\S+|Node .*| *Partitions=.*)", result.out, re.M)
+        for result in (
             cluster.run(["scontrol", "show", "node", "n1,n9,n3"]) for cluster in (pair.slurm, pair.warpdeck)
         )
     ]
-    assert told[1] == told[0] and len(told[0]) == 5
+    assert node_lines[1] == node_lines[0] and len(node_lines[0]) == 5
 
 
-def test_an_option_that_asks_for_help_is_heard_before_a_wrong_one_behind_it(pair: BusySite) -> None:
+def test_a_help_option_takes_effect_before_a_later_invalid_option(pair: BusySite) -> None:
     for cluster in (pair.slurm, pair.warpdeck):
-        done = cluster.run(["scontrol", "-hide", "show", "job", "9"])
-        assert (done.rc, done.err, "JobId" in done.out) == (0, "", False)
+        result = cluster.run(["scontrol", "-hide", "show", "job", "9"])
+        assert (result.rc, result.err, "JobId" in result.out) == (0, "", False)
 
 
-def test_a_waiting_job_may_ask_for_nodes_beside_each_other_later(pair: BusySite) -> None:
+def test_a_waiting_job_can_be_updated_to_contiguous_nodes(pair: BusySite) -> None:
     shown = []
     for word in ("yes", "no"):
         pair.assert_same("scontrol", "update", "jobid=19", f"contiguous={word}")
@@ -159,8 +160,6 @@ def test_a_waiting_job_may_ask_for_nodes_beside_each_other_later(pair: BusySite)
     assert shown == [True, False]
 
 
-@pytest.mark.parametrize(("user", "line"), SENTENCES)
-def test_an_order_that_changes_nothing_is_refused_in_slurms_words(
-    pair: BusySite, user: str, line: str
-) -> None:
+@pytest.mark.parametrize(("user", "line"), EXACT_LINES)
+def test_commands_without_effect_have_the_exact_output_of_slurm(pair: BusySite, user: str, line: str) -> None:
     pair.assert_same(*shlex.split(line), user=user)

@@ -1,6 +1,7 @@
-"""Partitions, reservations and licenses as JSON beside a real Slurm: the same lines made them, and slurmrestd tells of them.
+"""Partitions, reservations and licenses as JSON, beside the output of slurmrestd for objects made by the same
+lines.
 
-scontrol of 22.05 has no --json itself; that of later ones prints what data_parser makes, as slurmrestd does.
+scontrol of 22.05 has no --json. In later versions it prints the output of data_parser, as slurmrestd does.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any
 
 import pytest
 from tests.slurm_parity.peer.pair import H100_SITE, Pair, diff_text, side_by_side
-from tests.slurm_parity.peer.warpdeck_cluster import SITE as OURS
+from tests.slurm_parity.peer.warpdeck_cluster import SITE as WARPDECK_SITE
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slurmrestd]
 WHEN = "starttime=2038-01-01T10:00:00 duration=60"
-RESERVED = (
+RESERVATIONS = (
     "users=root nodes=n1",
     "users=-root nodes=n1,n3 flags=MAINT,FLEX,OVERLAP,HOURLY",
     "accounts=lab nodecnt=2 flags=REPLACE,NO_HOLD_JOBS_AFTER_END,MAGNETIC,WEEKLY",
@@ -34,7 +35,7 @@ PARTITIONS = (
     "allowaccounts=lab allowqos=normal allowgroups=daemon nodes=n4 preemptmode=suspend minnodes=1 state=INACTIVE",
     "preemptmode=cancel nodes=n2 minnodes=1 state=DOWN",
 )
-SITE = f"""{OURS}
+SITE = f"""{WARPDECK_SITE}
 [licenses]
 matlab = 5
 idl = 3
@@ -44,24 +45,29 @@ idl = 3
 
 
 class JsonPair(Pair):
-    """Both. What is told of things of a kind."""
+    """Both schedulers, and the comparison of their JSON."""
 
-    def same_told(self, word: str, things: str, *, masks: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-        """`scontrol show WORD --json` beside slurmrestd's `things`, value by value; ours."""
+    def assert_same_json(
+        self, kind: str, things: str, *, varying: tuple[str, ...] = ()
+    ) -> list[dict[str, Any]]:
+        """Assert that `scontrol show WORD --json` equals slurmrestd's `things`, and return our values."""
         theirs = self.slurm.rest(things)
-        ours = json.loads(self.warpdeck.run(["scontrol", "--json", "show", word]).out)
-        wanted, found = (_lines(told, things, masks) for told in (theirs, ours))
+        ours = json.loads(self.warpdeck.run(["scontrol", "--json", "show", kind]).out)
+        wanted, found = (_lines(document, things, varying) for document in (theirs, ours))
         assert found == wanted, diff_text(wanted, found)
         return list(ours[things])
 
 
-def _lines(told: dict[str, Any], things: str, masks: tuple[str, ...]) -> list[str]:
-    """What is `apart` only is of the same kind. Jobs that run on its nodes are always left alone by a reservation of ours."""
-    for each in told[things]:
-        each.update({key: type(each[key]).__name__ for key in masks})
-        each["flags"] = [flag for flag in each.get("flags", ()) if flag != "IGNORE_JOBS"]
-    named = sorted(told[things], key=lambda each: str(each.get("name", each.get("LicenseName"))))
-    return json.dumps({**told, things: named}, indent=2).splitlines()
+def _lines(document: dict[str, Any], things: str, varying: tuple[str, ...]) -> list[str]:
+    """Return the JSON as sorted lines. Of `varying` keys only the type of the value is kept.
+
+    IGNORE_JOBS is left out, because our reservations always leave running jobs on their nodes alone.
+    """
+    for row in document[things]:
+        row.update({key: type(row[key]).__name__ for key in varying})
+        row["flags"] = [flag for flag in row.get("flags", ()) if flag != "IGNORE_JOBS"]
+    rows = sorted(document[things], key=lambda row: str(row.get("name", row.get("LicenseName"))))
+    return json.dumps({**document, things: rows}, indent=2).splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -74,40 +80,40 @@ def pair() -> Iterator[JsonPair]:
         yield both
 
 
-def test_partitions_are_told_alike(pair: JsonPair) -> None:
+def test_partitions_have_the_json_of_slurm(pair: JsonPair) -> None:
     for number, argv in enumerate(PARTITIONS):
         for cluster in (pair.slurm, pair.warpdeck):
-            made = cluster.run(["scontrol", "create", f"partitionname=p{number}", *argv.split()])
-            assert made.rc == 0, made
-    told = pair.same_told("partition", "partitions")
-    assert [each["name"] for each in told] == ["gpu", "debug", "p0", "p1", "p2", "p3"]
+            created = cluster.run(["scontrol", "create", f"partitionname=p{number}", *argv.split()])
+            assert created.rc == 0, created
+    document = pair.assert_same_json("partition", "partitions")
+    assert [row["name"] for row in document] == ["gpu", "debug", "p0", "p1", "p2", "p3"]
 
 
-@pytest.mark.parametrize("argv", RESERVED)
-def test_a_reservation_is_told_alike(pair: JsonPair, argv: str) -> None:
+@pytest.mark.parametrize("argv", RESERVATIONS)
+def test_a_reservation_has_the_json_of_slurm(pair: JsonPair, argv: str) -> None:
     line = ["scontrol", "create", "reservation", "reservationname=R", *WHEN.split(), *argv.split()]
     for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(line).rc == 0
     try:
-        floats = ("start_time", "end_time") if "TIME_FLOAT" in argv else ()
-        told = pair.same_told("reservation", "reservations", masks=floats)
-        assert [each["name"] for each in told] == ["R"]
+        varying = ("start_time", "end_time") if "TIME_FLOAT" in argv else ()
+        document = pair.assert_same_json("reservation", "reservations", varying=varying)
+        assert [row["name"] for row in document] == ["R"]
     finally:
         for cluster in (pair.slurm, pair.warpdeck):
             assert cluster.run(["scontrol", "delete", "reservationname=R"]).rc == 0
 
 
-def test_licenses_are_told_alike(pair: JsonPair) -> None:
+def test_licenses_have_the_json_of_slurm(pair: JsonPair) -> None:
     line = "scontrol create reservation reservationname=L starttime=now duration=60 users=root licenses=matlab:2 flags=ANY_NODES"
     for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(line.split()).rc == 0
-    told = pair.same_told("licenses", "licenses")
-    assert [each["Reserved"] for each in told] == [0, 2]
+    document = pair.assert_same_json("licenses", "licenses")
+    assert [row["Reserved"] for row in document] == [0, 2]
     for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(["scontrol", "delete", "reservationname=L"]).rc == 0
 
 
-def test_why_a_node_is_drained_is_told_alike(pair: JsonPair) -> None:
+def test_the_drain_reason_of_a_node_has_the_json_of_slurm(pair: JsonPair) -> None:
     for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(["scontrol", "update", "nodename=n4", "state=drain", "reason=bad fan"]).rc == 0
     theirs = pair.slurm.rest("node/n4")["nodes"]

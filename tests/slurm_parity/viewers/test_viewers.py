@@ -1,6 +1,7 @@
-"""squeue and sinfo beside a real Slurm: the same site, the same jobs, the same command lines, the same text.
+"""Output of squeue, sinfo, sprio, sshare, sstat and sdiag beside a real Slurm with the same site, jobs and
+command lines.
 
-What cannot be the same is made so before it is compared: times of day, the seconds that jobs ran, priorities.
+Parts that necessarily differ are masked before the comparison: times of day, run times, and priorities.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from tests.slurm_parity.peer.pair import TIME, Pair, side_by_side
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
-FIRST = (
+FIRST_JOBS = (
     ("-H", "-J", "held"),
     ("-J", "runs", "-n2", "--gres=gpu:2", "-t", "2:00:00", "--comment", "a comment"),
     ("-J", "both", "-N2", "-n4", "-p", "debug", "--mem=2G", "-t", "10"),
     ("-J", "array", "--array=1-20%2", "-n1"),
 )
-"""They start at once, but for the first; the array takes the numbers 4 to 6."""
-THEN = (
+"""All of these jobs except the first start at once. The array has the ids 4 to 6."""
+LATER_JOBS = (
     ("-J", "follows", "-d", "afterok:2"),
     ("-J", "wide", "-N4", "--exclusive", "--gres=gpu:h100:4"),
     ("-J", "later", "--begin=now+2hours", "-t", "1-0"),
@@ -31,13 +32,13 @@ THEN = (
 )  # fmt: skip
 
 
-MOMENTS = {**TIME, r"^\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}$": "DATE"}
+TIME_MASKS = {**TIME, r"^\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}$": "DATE"}
 
 
 class JobPair(Pair):
-    """Both, with the same jobs."""
+    """Both schedulers with the same jobs."""
 
-    masks = MOMENTS
+    masks = TIME_MASKS
 
     def submit(self, jobs: Sequence[Sequence[str]]) -> None:
         for job in jobs:
@@ -48,17 +49,17 @@ class JobPair(Pair):
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
     with side_by_side(JobPair) as pair:
-        theirs, ours = pair.slurm, pair.warpdeck
-        pair.submit(FIRST)
+        slurm, warpdeck = pair.slurm, pair.warpdeck
+        pair.submit(FIRST_JOBS)
         eventually(
-            lambda: theirs.ok("squeue", "-h", "-tR", "-o", "%t").split() == ["R"] * 4, what="theirs run"
+            lambda: slurm.ok("squeue", "-h", "-tR", "-o", "%t").split() == ["R"] * 4, what="Slurm's jobs run"
         )
-        ours.wait_until_running(2, 3, 5, 6)
-        pair.submit(THEN)
+        warpdeck.wait_until_running(2, 3, 5, 6)
+        pair.submit(LATER_JOBS)
         for job, reason in ((4, "JobArrayTaskLimit"), (7, "Dependency"), (8, "Resources"), (9, "BeginTime")):
             argv = ("squeue", "-h", "-t", "PD", "-j", str(job), "-o", "%r")
-            eventually(lambda argv=argv, reason=reason: theirs.ok(*argv) == f"{reason}\n", what=reason)
-            eventually(lambda argv=argv, reason=reason: ours.run(argv).out == f"{reason}\n", what=reason)
+            eventually(lambda argv=argv, reason=reason: slurm.ok(*argv) == f"{reason}\n", what=reason)
+            eventually(lambda argv=argv, reason=reason: warpdeck.run(argv).out == f"{reason}\n", what=reason)
         yield pair
 
 
@@ -148,14 +149,14 @@ def pair() -> Iterator[Pair]:
         "squeue -t all,PD",
     ],
 )  # fmt: skip
-def test_squeue_prints_what_slurms_prints(pair, line):
+def test_squeue_prints_the_output_of_slurm(pair, line):
     if "clusters" in line:
         found = pair.warpdeck.run(line.split(" "))
         wanted = pair.slurm.run(line.split(" "))
         assert (found.rc, found.err.splitlines()[-1]) == (
             wanted.rc,
             wanted.err.splitlines()[-1],
-        )  # no database there
+        )  # This Slurm has no database.
         return
     if "-V" in line:
         assert (
@@ -222,8 +223,10 @@ def test_squeue_prints_what_slurms_prints(pair, line):
         "sinfo word",
     ],
 )
-def test_sinfo_prints_what_slurms_prints(pair, line):
-    """Slurm's sinfo gathers each partition in a thread of its own: what it does not sort by comes in any order."""
+def test_sinfo_prints_the_output_of_slurm(pair, line):
+    """Slurm's sinfo collects each partition in its own thread, so rows that it does not sort come in any
+    order.
+    """
     by_partition = re.search(r" -S|N| %D%t", line) is None
     pair.assert_same(*line.split(" "), in_order=by_partition)
 
@@ -273,7 +276,7 @@ def test_sinfo_prints_what_slurms_prints(pair, line):
         "sstat -j ,",
     ],
 )
-def test_sprio_and_sshare_print_what_slurms_print(pair, line):
+def test_sprio_sshare_and_sstat_print_the_output_of_slurm(pair, line):
     pair.assert_same(*line.split(" "))
 
 
@@ -291,15 +294,15 @@ def test_sprio_and_sshare_print_what_slurms_print(pair, line):
     ]
     + ["sshare -x", "sshare word", "sdiag -x", "sacctmgr --json show user"],
 )
-def test_command_lines_that_cannot_be_read_get_slurms_words(pair, line):
+def test_invalid_command_lines_print_the_messages_of_slurm(pair, line):
     pair.assert_same(*line.split(" "))
 
 
 @pytest.mark.parametrize(
     "line", ["squeue word", "squeue -j 1 -j 2", "squeue -s -j 2 3", "sprio 1", "sprio -j 1 2 -w"]
 )
-def test_a_word_that_is_no_option_is_refused_with_the_usage(pair, line):
-    """Which is in words of our own, in the same place."""
+def test_an_extra_argument_is_refused_with_the_usage(pair, line):
+    """The usage text is our own, in the same place."""
     found, wanted = pair.warpdeck.run(line.split(" ")), pair.slurm.run(line.split(" "))
     assert (found.rc, found.err, found.out[:12]) == (wanted.rc, wanted.err, wanted.out[:12])
 
@@ -307,17 +310,17 @@ def test_a_word_that_is_no_option_is_refused_with_the_usage(pair, line):
 @pytest.mark.parametrize(
     "line", ["strigger --get", "strigger", "strigger --get --clear", "strigger --nosuch"]
 )
-def test_there_are_no_triggers(pair, line):
+def test_strigger_lists_no_triggers(pair, line):
     pair.assert_same(*line.split(" "))
 
 
-def test_a_trigger_is_refused_with_what_does_the_same(pair):
-    said = pair.warpdeck.run(["strigger", "--set", "--fini", "--jobid=1", "--program=/bin/true"])
-    assert said.rc == 1
-    assert "--set is not supported" in said.err and "--dependency" in said.err
+def test_setting_a_trigger_is_refused_with_an_alternative(pair):
+    result = pair.warpdeck.run(["strigger", "--set", "--fini", "--jobid=1", "--program=/bin/true"])
+    assert result.rc == 1
+    assert "--set is not supported" in result.err and "--dependency" in result.err
 
 
-def test_sdiag_has_slurms_lines(pair):
+def test_sdiag_has_the_labels_of_slurm(pair):
     def labels(text: str) -> list[str]:
         before_calls = text.partition("Remote Procedure Call")[0]
         return [
@@ -325,48 +328,50 @@ def test_sdiag_has_slurms_lines(pair):
             for line in before_calls.splitlines()
         ]
 
-    theirs, ours = pair.slurm.run(["sdiag"]), pair.warpdeck.run(["sdiag"])
-    rest = iter(labels(ours.out))  # theirs leaves out what it has no figures for yet
-    assert [label for label in labels(theirs.out) if label not in rest] == []
-    assert ours.out.splitlines()[-2:] == theirs.out.splitlines()[-2:]
+    slurm, warpdeck = pair.slurm.run(["sdiag"]), pair.warpdeck.run(["sdiag"])
+    remaining = iter(labels(warpdeck.out))  # Slurm leaves out lines without any data yet.
+    assert [label for label in labels(slurm.out) if label not in remaining] == []
+    assert warpdeck.out.splitlines()[-2:] == slurm.out.splitlines()[-2:]
 
 
-def test_shapes_of_json_are_slurms(pair):
-    """Names and kinds of values of a job that runs, one that waits, and a node."""
+def test_json_of_jobs_and_nodes_has_the_keys_and_types_of_slurm(pair):
+    """The names and types of the values match for a running job, a waiting job, and a node."""
     for command, things, number in (("squeue", "jobs", 1), ("squeue", "jobs", 0), ("sinfo", "nodes", 0)):
-        theirs = json.loads(pair.slurm.ok(command, "--json"))
-        ours = json.loads(pair.warpdeck.run([command, "--json"]).out)
-        assert ours["meta"] == theirs["meta"]
-        wanted, found = theirs[things][number], ours[things][number]
+        slurm = json.loads(pair.slurm.ok(command, "--json"))
+        warpdeck = json.loads(pair.warpdeck.run([command, "--json"]).out)
+        assert warpdeck["meta"] == slurm["meta"]
+        wanted, found = slurm[things][number], warpdeck[things][number]
         assert found.keys() - wanted.keys() == set()
         assert wanted.keys() - found.keys() <= {"job_resources"}
         for name, value in wanted.items():
             if value is not None and found.get(name) is not None:
                 assert isinstance(found[name], type(value)), name
         assert found.get("cpus_per_task") is wanted.get("cpus_per_task") is None, (
-            "never told: no number is read"
+            "always absent: neither reports a number"
         )
 
 
-def test_nodes_as_json_have_slurms_values(pair):
-    """How many GPUs there are it counts in tres only where they are accounted for, as we always do."""
+def test_json_of_nodes_has_the_values_of_slurm(pair):
+    """Slurm lists GPUs in tres only if they are accounted for; our controller always lists them."""
 
-    def told(text: str) -> list[list[str | None]]:
-        same = ("name", "architecture", "cpus", "alloc_cpus", "real_memory", "gres", "tres", "tres_used")
+    def node_values(text: str) -> list[list[str | None]]:
+        compared = ("name", "architecture", "cpus", "alloc_cpus", "real_memory", "gres", "tres", "tres_used")
         nodes = json.loads(text)["nodes"]
-        return sorted([node[name] for name in same] for node in nodes)
+        return sorted([node[name] for name in compared] for node in nodes)
 
     argv = ("sinfo", "--json")
-    assert told(re.sub(r",gres/gpu=\d+", "", pair.warpdeck.run(argv).out)) == told(pair.slurm.ok(*argv))
+    assert node_values(re.sub(r",gres/gpu=\d+", "", pair.warpdeck.run(argv).out)) == node_values(
+        pair.slurm.ok(*argv)
+    )
     assert '"tres": "cpu=16,mem=64G,billing=16,gres/gpu=4"' in pair.warpdeck.run(argv).out
 
 
-def test_yaml_is_read_back_as_the_json(pair):
-    """Its tags are YAML's own, so that any reader knows them; the keys are the same, in the same order."""
+def test_yaml_has_the_keys_of_the_json_in_the_same_order(pair):
+    """The tags are YAML's own, so that any reader knows them. The keys are the same, in the same order."""
     text = pair.warpdeck.run(["squeue", "--yaml", "-j", "2"]).out
     job = json.loads(pair.warpdeck.run(["squeue", "--json", "-j", "2"]).out)["jobs"][0]
-    theirs = pair.slurm.ok("squeue", "--yaml").splitlines()
-    assert text.splitlines()[:14] == theirs[:14]
+    slurm = pair.slurm.ok("squeue", "--yaml").splitlines()
+    assert text.splitlines()[:14] == slurm[:14]
     keys = re.findall(r"^  !!str (\w+):", text, re.M)
     assert [key for key in keys if key in job] == list(job)
 
@@ -399,12 +404,12 @@ def test_yaml_is_read_back_as_the_json(pair):
         ({"SPRIO_FORMAT": "%i|%r"}, "sprio -h"),
     ],
 )
-def test_variables_stand_for_options_as_in_slurm(pair, env, line):
+def test_environment_variables_replace_options_as_in_slurm(pair, env, line):
     pair.assert_same(*line.split(" "), env=env)
 
 
-def test_drained_nodes_are_told_as_slurm_tells_them(pair):
-    """An idle and a busy one; after it they are as they were."""
+def test_drained_nodes_are_shown_as_in_slurm(pair):
+    """Drain an idle and a busy node, and resume both afterwards."""
     for name in ("n1", "n4"):
         pair.slurm.ok(
             "scontrol", "update", f"nodename={name}", "state=drain", "reason=bad disk, and more words"
@@ -431,21 +436,23 @@ def test_drained_nodes_are_told_as_slurm_tells_them(pair):
             client.call("node_resume", name=name)
 
 
-def test_a_step_that_a_running_job_has_not_is_told_as_slurm_tells_it(pair):
-    """Twice, and by the job alone."""
+def test_cancelling_an_unknown_step_of_a_running_job_prints_the_message_of_slurm(pair):
+    """The message appears twice and names only the job."""
     pair.assert_same("scancel", "2.7")
 
 
-def test_jobs_that_have_ended_are_told_as_slurm_tells_them(pair):
+def test_ended_jobs_are_shown_as_in_slurm(pair):
     pair.slurm.ok("scancel", "2")
     with pair.warpdeck.connect() as client:
         client.call("cancel", jobs=["2"])
     pair.warpdeck.report_job_end(2, signal=15)
     eventually(
-        lambda: pair.slurm.ok("squeue", "-h", "-j2", "-tCA", "-o", "%t") == "CA\n", what="theirs has ended"
+        lambda: pair.slurm.ok("squeue", "-h", "-j2", "-tCA", "-o", "%t") == "CA\n",
+        what="the job ended in Slurm",
     )
     eventually(
-        lambda: pair.warpdeck.run(["squeue", "-h", "-j2", "-tCA", "-o", "%t"]).out == "CA\n", what="ours has"
+        lambda: pair.warpdeck.run(["squeue", "-h", "-j2", "-tCA", "-o", "%t"]).out == "CA\n",
+        what="the job ended in warpdeck",
     )
     for line in (
         "squeue -j 2",
