@@ -90,12 +90,12 @@ class BusySite(Pair):
 
     def output_difference(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
         """Return the difference between the two outputs of a command line; an empty string if they are equal."""
-        theirs, ours = (
+        slurm, warpdeck = (
             self._comparable_result(cluster.run(argv, env=env)) for cluster in (self.slurm, self.warpdeck)
         )
-        if ours == theirs:
+        if warpdeck == slurm:
             return ""
-        return f"{env or ''} {shlex.join(argv)}\n{diff_text(theirs, ours)}"
+        return f"{env or ''} {shlex.join(argv)}\n{diff_text(slurm, warpdeck)}"
 
     def _comparable_result(self, result: CommandResult) -> list[str]:
         lines = self.comparable_lines(result)

@@ -82,7 +82,7 @@ class Pair:
 
 def diff_text(slurm: Sequence[str], warpdeck: Sequence[str]) -> str:
     """Return the lines that differ, for the message of a failed test."""
-    return "\n".join(difflib.unified_diff(slurm, warpdeck, "theirs", "ours", lineterm="", n=0))
+    return "\n".join(difflib.unified_diff(slurm, warpdeck, "slurm", "warpdeck", lineterm="", n=0))
 
 
 @contextmanager

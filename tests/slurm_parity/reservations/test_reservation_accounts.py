@@ -1,4 +1,4 @@
-"""For whom a reservation of an account is beside a real Slurm with its database: an account stands for all under it."""
+"""Reservations of accounts beside a real Slurm with its database. An account includes all accounts below it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ parent = "sci"
 parent = "bio"
 [accounts.gene.users.root]
 """
-ENFORCING = "AccountingStorageEnforce=associations\n"
+ENFORCE_ASSOCIATIONS = "AccountingStorageEnforce=associations\n"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def pair() -> Iterator[Pair]:
 
     with side_by_side(
         Pair,
-        slurm_site=ENFORCING + H100_SITE,
+        slurm_site=ENFORCE_ASSOCIATIONS + H100_SITE,
         warpdeck_site=WARPDECK_SITE,
         accounting=True,
         accounts=ACCOUNTS,
@@ -45,24 +45,24 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("accounts", ["sci", "bio", "ml,bio", "-sci", "-bio", "gene"])
-def test_an_account_stands_for_those_under_it(pair: Pair, accounts: str) -> None:
-    told = []
+def test_a_reservation_of_an_account_admits_its_subaccounts(pair: Pair, accounts: str) -> None:
+    exit_codes = []
     for cluster in (pair.slurm, pair.warpdeck):
-        made = cluster.run(
+        created = cluster.run(
             [
                 "scontrol",
                 *f"create reservation reservationname=R starttime=now+1hour duration=9 nodes=n1 accounts={accounts}".split(),
             ]
         )
-        assert made.rc == 0, made
-        tried = {}
+        assert created.rc == 0, created
+        codes = {}
         for account in ("ml", "sci", "bio", "gene"):
-            done = cluster.run(
+            submitted = cluster.run(
                 ["sbatch", "--parsable", "-t1", "-A", account, "--reservation=R", "--wrap", "true"]
             )
-            tried[account] = done.rc
-            if done.rc == 0:
-                assert cluster.run(["scancel", done.out.strip()]).rc == 0
-        told.append(tried)
+            codes[account] = submitted.rc
+            if submitted.rc == 0:
+                assert cluster.run(["scancel", submitted.out.strip()]).rc == 0
+        exit_codes.append(codes)
         cluster.run(["scontrol", "delete", "reservationname=R"])
-    assert told[1] == told[0]
+    assert exit_codes[1] == exit_codes[0]

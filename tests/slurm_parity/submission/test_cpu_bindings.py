@@ -1,6 +1,7 @@
-"""What tasks of an srun are told of how they were to be bound and laid out, beside a real Slurm's srun.
+"""Variables about CPU and memory binding and layout of an srun's tasks, beside a real Slurm.
 
-Its nodes bind nothing, and srun then puts the words of a plain --cpu-bind=cores where a mask would stand: those are not compared.
+Slurm's nodes here bind no tasks, and for a plain --cpu-bind=cores its srun puts the words of the option in
+place of a mask. These values are not compared.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from warpdeck.notation.values.exports import NICENESS
 from warpdeck.notation.verdict.launch import judge_launch
 
 pytestmark = pytest.mark.slurm
-PLACE = OptionSource(cwd="/", environ={}, now=0.0)
+SOURCE = OptionSource(cwd="/", environ={}, now=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -46,35 +47,42 @@ def warpdeck() -> Iterator[WarpdeckCluster]:
         "--hint=nomultithread --threads-per-core=1", "--hint=compute_bound --ntasks-per-core=1",
     ],
 )  # fmt: skip
-def test_tasks_are_told_of_their_binding_as_slurms_are(slurm: RealSlurm, options: str) -> None:
+def test_tasks_have_the_binding_variables_that_slurm_sets(slurm: RealSlurm, options: str) -> None:
     argv = ["-n2", "-N1", *options.split(), "env"]
     lines = (line.partition("=") for line in slurm.ok("srun", *argv).splitlines())
-    wanted = {name: value for name, _, value in lines if name.startswith(TOLD)}
-    told = parse_srun(argv, {NICENESS: str(os.getpriority(os.PRIO_PROCESS, 0))}, files={}).ask["env"]
-    assert {name: value for name, value in told.items() if name.startswith(TOLD)} == wanted
+    expected = {name: value for name, _, value in lines if name.startswith(TOLD)}
+    environ = parse_srun(argv, {NICENESS: str(os.getpriority(os.PRIO_PROCESS, 0))}, files={}).ask["env"]
+    assert {name: value for name, value in environ.items() if name.startswith(TOLD)} == expected
 
 
 @pytest.mark.parametrize("option", ["--hint=help", "--mem-bind=help", "--distribution=help", "--hint=x"])
-def test_an_option_answers_where_and_with_the_code_that_slurm_answers(
+def test_help_values_use_the_output_and_exit_code_of_slurm(
     slurm: RealSlurm, warpdeck: WarpdeckCluster, option: str
 ) -> None:
     argv = ["sbatch", option, "--wrap", "true"]
-    real, own = slurm.run(argv), warpdeck.run(argv)
-    assert (own.rc, bool(own.out), bool(own.err)) == (real.rc, bool(real.out), bool(real.err))
-    table = SALLOC_22_05
+    slurm_result, result = slurm.run(argv), warpdeck.run(argv)
+    assert (result.rc, bool(result.out), bool(result.err)) == (
+        slurm_result.rc,
+        bool(slurm_result.out),
+        bool(slurm_result.err),
+    )
+    known_options = SALLOC_22_05
     for command in ("salloc", "srun"):
-        real = slurm.run([command, option, "true"])
-        fault = judge_launch([option, "true"], PLACE, known=table).fault
-        assert fault is not None and (fault.exit_code, fault.is_answer) == (real.rc, bool(real.out))
-        table = SRUN_22_05
+        slurm_result = slurm.run([command, option, "true"])
+        error = judge_launch([option, "true"], SOURCE, known=known_options).fault
+        assert error is not None and (error.exit_code, error.is_answer) == (
+            slurm_result.rc,
+            bool(slurm_result.out),
+        )
+        known_options = SRUN_22_05
 
 
-def test_a_plain_binding_is_told_without_a_list() -> None:
-    told = parse_srun(["--cpu-bind=verbose,cores", "env"], {}, files={}).ask["env"]
-    assert told["SLURM_CPU_BIND"] == "verbose,cores" and told["SLURM_CPU_BIND_LIST"] == ""
+def test_a_plain_binding_has_an_empty_list() -> None:
+    environ = parse_srun(["--cpu-bind=verbose,cores", "env"], {}, files={}).ask["env"]
+    assert environ["SLURM_CPU_BIND"] == "verbose,cores" and environ["SLURM_CPU_BIND_LIST"] == ""
 
 
-def test_the_steps_own_word_goes_before_its_jobs() -> None:
+def test_an_option_of_the_step_overrides_the_variable_of_the_job() -> None:
     environ = {"SLURM_JOB_ID": "1", "SLURM_MEM_BIND": "local", "SLURM_CPU_BIND": "quiet,map_cpu:0,1"}
-    told = parse_srun(["--mem-bind=none", "env"], environ, files={}).ask["env"]
-    assert (told["SLURM_MEM_BIND"], told["SLURM_CPU_BIND_LIST"]) == ("quiet,none", "0,1")
+    environ = parse_srun(["--mem-bind=none", "env"], environ, files={}).ask["env"]
+    assert (environ["SLURM_MEM_BIND"], environ["SLURM_CPU_BIND_LIST"]) == ("quiet,none", "0,1")

@@ -1,5 +1,7 @@
-"""The variables of batch scripts and of srun's tasks beside those of the real Slurm: the same names, and the same values where
-they do not follow from the machines."""
+"""The environment of batch scripts and of srun's tasks beside a real Slurm.
+
+The same variables exist, and those that do not depend on the machine have the same values.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ export -f dump
 dump "$TOLD/batch"
 srun bash -c 'dump "$TOLD/task.$SLURM_PROCID"'
 """
-TELL = """python3 -c 'import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1] + "/shell", "w"))' "$1"\n"""
-ASKED = (
+DUMP_SHELL = """python3 -c 'import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1] + "/shell", "w"))' "$1"\n"""
+SBATCH_OPTIONS = (
     [],
     ["-n", "2"],
     ["-N", "2"],
@@ -51,9 +53,9 @@ ASKED = (
     ["-N", "2", "-n", "3", "--mem=100"],
     ["--overcommit"],
 )
-"""Options of the submissions that are compared."""
-NOT_OURS = {
-    "SLURM_WORKING_CLUSTER",  # where slurmctld listens
+"""Options of the compared submissions."""
+SLURM_ONLY = {
+    "SLURM_WORKING_CLUSTER",  # The address of slurmctld.
     "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0",
     "SLURM_SRUN_COMM_HOST",
     "SLURM_SRUN_COMM_PORT",
@@ -64,20 +66,20 @@ NOT_OURS = {
     *("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE"),
     *("SLURM_MEM_BIND_LIST", "SLURM_MEM_BIND_TYPE"),
 }
-"""Slurm's own business."""
-MORE = {
+"""Internal variables of Slurm."""
+WARPDECK_ONLY = {
     *(
         "SLURM_JOB_QOS",
         "SLURM_JOB_START_TIME",
         "SLURM_JOB_END_TIME",
-    ),  # of Slurm with accounting, and of newer ones
-    "SLURM_JOB_GPUS",  # to salloc's shell too, as its page says
-    "SLURM_CPUS_PER_TASK",  # 1 where Slurm leaves it out
-    "SLURM_GPUS_PER_NODE",  # for --gres too
-    *("CUDA_VISIBLE_DEVICES", "SLURM_GPUS_ON_NODE"),  # none, said to jobs without GPUs
+    ),  # Slurm sets these with accounting and in newer versions.
+    "SLURM_JOB_GPUS",  # We set it also for salloc's shell, as its man page says.
+    "SLURM_CPUS_PER_TASK",  # We set it to 1 where Slurm leaves it out.
+    "SLURM_GPUS_PER_NODE",  # We set it for --gres too.
+    *("CUDA_VISIBLE_DEVICES", "SLURM_GPUS_ON_NODE"),  # We set them to empty values for jobs without GPUs.
 }
-"""What we tell and 22.05 does not."""
-DIFFERENT = {
+"""Variables that we set and Slurm 22.05 does not."""
+VARYING = {
     *(
         "SLURM_CLUSTER_NAME",
         "SLURM_CONF",
@@ -96,31 +98,31 @@ DIFFERENT = {
     *("SLURM_SUBMIT_HOST", "SLURM_SUBMIT_DIR", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_JOB_PARTITION"),
     *("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
     *("SLURM_JOB_NAME", "SLURM_STEP_GPUS"),
-    "SLURM_MEM_BIND",  # quiet, for tasks
+    "SLURM_MEM_BIND",  # Our srun sets it to quiet for tasks.
 }
-"""Values that follow from the machines, or from which job it is."""
-HELD = (
+"""Variables with values that depend on the machine or the job."""
+SALLOC_OPTIONS = (
     [],
     ["-n", "2"],
     ["-N", "2", "--mem=100"],
     ["--gpus=2", "--cpus-per-gpu=1"],
     ["--hint=nomultithread", "-O"],
 )
-"""Options of salloc that are compared."""
+"""Options of the compared salloc commands."""
 PREFIXES = ("SLURM", "CUDA_VISIBLE", "GPU_DEVICE", "ENVIRONMENT")
 
 
 @pytest.fixture(scope="module")
 def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
-    """Two hosts."""
+    """A home with two hosts as nodes."""
     for host in (1, 2):
         argv = ["--name", f"env{host}", "--accept-host-key", lab.fingerprint(host)]
         shared_home.ok("node", "add", f"root@{lab.address(host)}", *argv)
     return shared_home
 
 
-def told(folder: Path) -> dict[str, dict[str, str]]:
-    """Process -> its variables that are Slurm's."""
+def read_environments(folder: Path) -> dict[str, dict[str, str]]:
+    """Return the variables of Slurm by process."""
     return {
         path.name: {
             name: value for name, value in json.loads(path.read_text()).items() if name.startswith(PREFIXES)
@@ -130,77 +132,92 @@ def told(folder: Path) -> dict[str, dict[str, str]]:
     }
 
 
-@pytest.mark.parametrize("options", ASKED, ids=" ".join)
-def test_jobs_are_told_what_slurm_tells_them(
+@pytest.mark.parametrize("options", SBATCH_OPTIONS, ids=" ".join)
+def test_jobs_have_the_environment_that_slurm_sets(
     cluster: Home, slurm: RealSlurm, short_tmp: Path, options: list[str]
 ) -> None:
-    found = {}
-    for who in ("real", "ours"):
-        folder = short_tmp / who
+    environments = {}
+    for scheduler in ("real", "ours"):
+        folder = short_tmp / scheduler
         folder.mkdir()
         (short_tmp / "job.sh").write_text(SCRIPT)
         argv = ["sbatch", "--wait", "-t", "5", "-o", f"{folder}/slurm-%a", *options, "job.sh"]
-        if who == "real":
-            done = slurm.run(argv, cwd=short_tmp, env={"TOLD": str(folder)})
-            assert done.rc == 0, done
+        if scheduler == "real":
+            result = slurm.run(argv, cwd=short_tmp, env={"TOLD": str(folder)})
+            assert result.rc == 0, result
         else:
-            ours = cluster.slurm(*argv, cwd=short_tmp, TOLD=str(folder))
-            assert ours.returncode == 0, ours.stderr + "".join(p.read_text() for p in folder.glob("slurm-*"))
-        found[who] = told(folder)
-    compare(found["ours"], found["real"], options)
+            submitted = cluster.slurm(*argv, cwd=short_tmp, TOLD=str(folder))
+            assert submitted.returncode == 0, submitted.stderr + "".join(
+                p.read_text() for p in folder.glob("slurm-*")
+            )
+        environments[scheduler] = read_environments(folder)
+    assert_same_environments(environments["ours"], environments["real"], options)
 
 
-@pytest.mark.parametrize("options", HELD, ids=" ".join)
-def test_the_shell_of_an_allocation_is_told_what_slurm_tells_it(
+@pytest.mark.parametrize("options", SALLOC_OPTIONS, ids=" ".join)
+def test_the_shell_of_salloc_has_the_environment_that_slurm_sets(
     cluster: Home, slurm: RealSlurm, short_tmp: Path, options: list[str]
 ) -> None:
-    (short_tmp / "tell.sh").write_text(TELL)
-    found = {}
-    for who in ("real", "ours"):
-        folder = short_tmp / who
+    (short_tmp / "tell.sh").write_text(DUMP_SHELL)
+    environments = {}
+    for scheduler in ("real", "ours"):
+        folder = short_tmp / scheduler
         folder.mkdir()
         argv = ["salloc", "-t", "5", *options, "bash", str(short_tmp / "tell.sh"), str(folder)]
-        if who == "real":
-            done = slurm.run(argv, cwd=short_tmp)
-            assert done.rc == 0, done
+        if scheduler == "real":
+            result = slurm.run(argv, cwd=short_tmp)
+            assert result.rc == 0, result
         else:
-            ours = cluster.slurm(*argv, cwd=short_tmp)
-            assert ours.returncode == 0, ours.stderr
-        found[who] = told(folder)
-    compare(found["ours"], found["real"], options)
+            allocated = cluster.slurm(*argv, cwd=short_tmp)
+            assert allocated.returncode == 0, allocated.stderr
+        environments[scheduler] = read_environments(folder)
+    assert_same_environments(environments["ours"], environments["real"], options)
 
 
-def compare(ours: dict[str, dict[str, str]], theirs: dict[str, dict[str, str]], options: list[str]) -> None:
-    """Names, and values that do not follow from the machines."""
-    assert set(ours) == set(theirs)
-    for process, real in theirs.items():
+def assert_same_environments(
+    warpdeck: dict[str, dict[str, str]], slurm: dict[str, dict[str, str]], options: list[str]
+) -> None:
+    """Assert that the same variables exist and that comparable values are equal."""
+    assert set(warpdeck) == set(slurm)
+    for process, slurm_environ in slurm.items():
         if not any(word.startswith("--mem-per-cpu") for word in options):
-            real.pop("SLURM_MEM_PER_CPU", None)  # a default of its site
-        ours_told = ours[process]
-        assert set(real) - NOT_OURS <= set(ours_told), (process, set(real) - NOT_OURS - set(ours_told))
-        assert set(ours_told) - set(real) <= MORE, (process, set(ours_told) - set(real) - MORE)
-        begins, ends = (int(ours_told[f"SLURM_JOB_{word}_TIME"]) for word in ("START", "END"))
-        assert (ends - begins, 0 <= time.time() - begins < 300) == (300, True)
-        if "SLURM_NTASKS" not in real:  # as many as there is room for
-            real["SLURM_TASKS_PER_NODE"] = ours_told["SLURM_TASKS_PER_NODE"]
-        for name in set(real) & set(ours_told) - DIFFERENT:
-            assert (process, name, ours_told[name]) == (process, name, real[name])
+            slurm_environ.pop("SLURM_MEM_PER_CPU", None)  # Slurm's site sets a default.
+        environ = warpdeck[process]
+        assert set(slurm_environ) - SLURM_ONLY <= set(environ), (
+            process,
+            set(slurm_environ) - SLURM_ONLY - set(environ),
+        )
+        assert set(environ) - set(slurm_environ) <= WARPDECK_ONLY, (
+            process,
+            set(environ) - set(slurm_environ) - WARPDECK_ONLY,
+        )
+        starts_at, ends_at = (int(environ[f"SLURM_JOB_{word}_TIME"]) for word in ("START", "END"))
+        assert (ends_at - starts_at, 0 <= time.time() - starts_at < 300) == (300, True)
+        if "SLURM_NTASKS" not in slurm_environ:  # The number of tasks depends on the free CPUs.
+            slurm_environ["SLURM_TASKS_PER_NODE"] = environ["SLURM_TASKS_PER_NODE"]
+        for name in set(slurm_environ) & set(environ) - VARYING:
+            assert (process, name, environ[name]) == (process, name, slurm_environ[name])
 
 
-NICE = 'echo $SLURM_PRIO_PROCESS; srun sh -c "echo \\$SLURM_PRIO_PROCESS"; nice -n 2 srun sh -c "echo \\$SLURM_PRIO_PROCESS"'
+NICE_SCRIPT = 'echo $SLURM_PRIO_PROCESS; srun sh -c "echo \\$SLURM_PRIO_PROCESS"; nice -n 2 srun sh -c "echo \\$SLURM_PRIO_PROCESS"'
 
 
-def test_jobs_are_told_how_nice_their_submitter_was(cluster: Home, slurm: RealSlurm, short_tmp: Path) -> None:
+def test_jobs_know_the_nice_value_of_their_submitter(
+    cluster: Home, slurm: RealSlurm, short_tmp: Path
+) -> None:
     nice = ["nice", "-n", "3"]
     argv = ["sbatch", "--wait", "-n1", "-t", "5", "-o"]
-    assert slurm.run([*nice, *argv, "real", "--wrap", NICE], cwd=short_tmp).rc == 0
+    assert slurm.run([*nice, *argv, "real", "--wrap", NICE_SCRIPT], cwd=short_tmp).rc == 0
     shims = cluster.ok("shims", "--folder").strip()
-    for road in (f"{shims}/sbatch", "sbatch"):  # by the user's submitter, and by an interpreter of its own
-        program = (
-            [road] if road != "sbatch" else [sys.executable, "-m", "warpdeck.slurm.runtime.entry", "sbatch"]
+    # The command runs once through the user's submitter and once in its own interpreter.
+    for program in (f"{shims}/sbatch", "sbatch"):
+        argv_start = (
+            [program]
+            if program != "sbatch"
+            else [sys.executable, "-m", "warpdeck.slurm.runtime.entry", "sbatch"]
         )
         subprocess.run(
-            [*nice, *program, *argv[1:], "ours", "--wrap", NICE],
+            [*nice, *argv_start, *argv[1:], "ours", "--wrap", NICE_SCRIPT],
             cwd=short_tmp,
             env=cluster.environ,
             check=True,

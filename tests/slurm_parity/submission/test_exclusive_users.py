@@ -1,4 +1,6 @@
-"""--exclusive=user, =mcs and partitions with ExclusiveUser beside a real Slurm: two users, the same jobs, who runs beside whom."""
+"""--exclusive=user, --exclusive=mcs and partitions with ExclusiveUser beside a real Slurm, with jobs of two
+users.
+"""
 
 from __future__ import annotations
 
@@ -36,73 +38,73 @@ JOBS = (
     (ANN, "n4", "-p", "own"),
     (BOB, "n4", "-p", "own"),
 )
-"""User, node and what else; each is there before the next comes."""
-RUN = {1, 2, 4, 6, 7, 8}
+"""User, node and options of each job. They are submitted one after the other."""
+RUNNING = {1, 2, 4, 6, 7, 8}
 
 
 class JobPair(Pair):
-    """Both, with the same jobs."""
+    """Both schedulers with the same jobs."""
 
     masks = JOB_FACTS
 
-    def submit(self, user: str, node: str, *more: str) -> None:
-        argv = ("sbatch", "-o", "/dev/null", "-D", "/tmp", "-n1", "--mem=100", "-t30", "-w", node, *more)
-        for cluster in (self.slurm, self.warpdeck):  # ours tells besides that no job has an MCS label
-            said = cluster.run([*argv, "--wrap", "sleep 1000"], user=user)
-            assert said.out.startswith("Submitted batch job "), said
+    def submit(self, user: str, node: str, *options: str) -> None:
+        argv = ("sbatch", "-o", "/dev/null", "-D", "/tmp", "-n1", "--mem=100", "-t30", "-w", node, *options)
+        for cluster in (self.slurm, self.warpdeck):  # Our sbatch also reports that no job has an MCS label.
+            result = cluster.run([*argv, "--wrap", "sleep 1000"], user=user)
+            assert result.out.startswith("Submitted batch job "), result
 
-    def rest(self, runs: set[int]) -> None:
-        """Until these jobs run on both, and the others wait for something."""
+    def wait_until_only_run(self, running: set[int]) -> None:
+        """Wait until exactly these jobs run in both, and the others have a reason to wait."""
 
-        def look(done: CommandResult) -> tuple[set[int], bool]:
-            argv = [line.split("|") for line in done.out.splitlines()]
-            waits = [reason for _, state, reason in argv if state == "PD"]
-            return {int(number) for number, state, _ in argv if state == "R"}, "None" not in waits
+        def states(result: CommandResult) -> tuple[set[int], bool]:
+            rows = [line.split("|") for line in result.out.splitlines()]
+            reasons = [reason for _, state, reason in rows if state == "PD"]
+            return {int(job_id) for job_id, state, _ in rows if state == "R"}, "None" not in reasons
 
-        def so() -> bool:
+        def states_match() -> bool:
             self.warpdeck.report_launches_running()
             command = ["squeue", "-h", "-o", "%i|%t|%r"]
-            return look(self.slurm.run(command)) == look(self.warpdeck.run(command)) == (runs, True)
+            return states(self.slurm.run(command)) == states(self.warpdeck.run(command)) == (running, True)
 
-        eventually(so, what=f"jobs {runs} run, and no others")
+        eventually(states_match, what=f"jobs {running} run, and no others")
 
     def owners(self) -> list[list[str]]:
-        """Of all nodes, theirs and ours."""
+        """Return the owners of all nodes in both."""
         command = ["scontrol", "-o", "show", "node"]
-        shown = (self.slurm.run(command), self.warpdeck.run(command))
-        return [re.findall(r"Owner=(\S+)", done.out) for done in shown]
+        results = (self.slurm.run(command), self.warpdeck.run(command))
+        return [re.findall(r"Owner=(\S+)", result.out) for result in results]
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[JobPair]:
     with side_by_side(JobPair, slurm_site=SLURM_SITE, warpdeck_site=SITE) as both:
-        for number, (user, node, *more) in enumerate(JOBS, start=1):
-            both.submit(user, node, *more)
-            both.rest({each for each in RUN if each <= number})
+        for job_id, (user, node, *options) in enumerate(JOBS, start=1):
+            both.submit(user, node, *options)
+            both.wait_until_only_run({job for job in RUNNING if job <= job_id})
         yield both
 
 
-def test_who_runs_beside_whom_and_what_each_was_given(pair: JobPair) -> None:
+def test_jobs_share_nodes_and_are_allocated_as_in_slurm(pair: JobPair) -> None:
     pair.assert_same("squeue", "-o", "%i %u %t %h %N %C %m", in_order=False)
     pair.assert_same("squeue", "-O", "JobID,OverSubscribe,NumNodes", in_order=False)
 
 
 @pytest.mark.parametrize("job", [1, 5, 6, 7, 8])
-def test_a_job_is_shown_alike(pair: JobPair, job: int) -> None:
-    shown = [
+def test_exclusive_jobs_are_shown_as_in_slurm(pair: JobPair, job: int) -> None:
+    texts = [
         cluster.run(["scontrol", "-o", "show", "job", str(job)]).out
         for cluster in (pair.slurm, pair.warpdeck)
     ]
-    theirs, ours = (re.findall(r"(?:OverSubscribe|NumCPUs|NodeList|JobState)=\S*", text) for text in shown)
-    assert ours == theirs and any("OverSubscribe=" in word for word in ours)
+    slurm, warpdeck = (re.findall(r"(?:OverSubscribe|NumCPUs|NodeList|JobState)=\S*", text) for text in texts)
+    assert warpdeck == slurm and any("OverSubscribe=" in field for field in warpdeck)
 
 
-def test_a_node_tells_whose_it_is(pair: JobPair) -> None:
+def test_a_node_shows_its_owner(pair: JobPair) -> None:
     ann = f"{ANN}({uid_of(ANN)})"
     assert pair.owners() == [[ann, "N/A", "N/A", ann]] * 2
 
 
-def test_a_partition_is_shown_and_changed_alike(pair: JobPair) -> None:
+def test_exclusive_user_of_a_partition_is_shown_and_updated_as_in_slurm(pair: JobPair) -> None:
     for argv in (
         ("-o", "show", "partition", "own"),
         ("update", "partitionname=own", "ExclusiveUser=foo"),
@@ -117,12 +119,12 @@ def test_a_partition_is_shown_and_changed_alike(pair: JobPair) -> None:
         pair.assert_same("scontrol", *argv)
 
 
-def test_when_they_leave_others_come(pair: JobPair) -> None:
-    """The last: it ends jobs."""
+def test_a_node_is_free_for_others_when_its_owners_jobs_have_ended(pair: JobPair) -> None:
+    """This test runs last, because it ends jobs."""
     for cluster in (pair.slurm, pair.warpdeck):
         cluster.run(["scancel", "1"])
     pair.warpdeck.report_job_end(1)
     eventually(lambda: " 1 " not in f" {pair.slurm.run(['squeue', '-h', '-o', '%i ']).out} ")
-    pair.rest(RUN - {1} | {3})
+    pair.wait_until_only_run(RUNNING - {1} | {3})
     ann = f"{ANN}({uid_of(ANN)})"
     assert pair.owners() == [["N/A", "N/A", "N/A", ann]] * 2

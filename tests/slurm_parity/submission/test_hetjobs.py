@@ -1,5 +1,7 @@
-"""Heterogeneous jobs beside a real Slurm: the same command lines, the same text. All are held: a real one starts them when its
-backfill comes round, half a minute later."""
+"""Heterogeneous jobs beside a real Slurm, with the same command lines and output.
+
+All jobs are held, because Slurm starts them only in its backfill cycle, about 30 seconds later.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ FORMATS = (
 
 
 class JobPair(Pair):
-    """Both, with the same jobs."""
+    """Both schedulers with the same jobs."""
 
     masks = JOB_FACTS
 
@@ -53,14 +55,16 @@ def pair() -> Iterator[Pair]:
         yield both
 
 
-@pytest.mark.parametrize("which", [[], ["-j1"], ["-j2"], ["-j1+1"], ["-j3"], ["-j5,6"], ["-j6+0"]])
-@pytest.mark.parametrize("form", FORMATS)
-def test_the_queue_is_shown_alike(pair: Pair, which: list[str], form: list[str]) -> None:
-    pair.assert_same("squeue", "-S", "i", *which, *form)
+@pytest.mark.parametrize("job_filter", [[], ["-j1"], ["-j2"], ["-j1+1"], ["-j3"], ["-j5,6"], ["-j6+0"]])
+@pytest.mark.parametrize("format_options", FORMATS)
+def test_squeue_prints_the_output_of_slurm(
+    pair: Pair, job_filter: list[str], format_options: list[str]
+) -> None:
+    pair.assert_same("squeue", "-S", "i", *job_filter, *format_options)
 
 
 @pytest.mark.parametrize("job", ["1", "2", "1+1", "1+0", "3", "5", "1+5", "6+0", "6+1", "6"])
-def test_a_component_is_shown_alike(pair: Pair, job: str) -> None:
+def test_a_component_is_shown_as_in_slurm(pair: Pair, job: str) -> None:
     pair.assert_same("scontrol", "show", "job", job)
     pair.assert_same("scontrol", "-o", "show", "job", job)
 
@@ -81,27 +85,27 @@ def test_a_component_is_shown_alike(pair: Pair, job: str) -> None:
         "sbatch -n1 : -n1 --bogus --wrap true",
     ],
 )  # fmt: skip
-def test_the_same_is_said(pair: Pair, line: str) -> None:
+def test_scancel_and_scontrol_print_the_output_of_slurm(pair: Pair, line: str) -> None:
     pair.assert_same(*line.split())
 
 
 @pytest.mark.parametrize(
     "line", ["-a1-3 -n1 : -n2", "-n1 : -a1-3 -n2", "-n1 -p zz : -n1", "-n1 : -n1 -p zz", "-n1 : -nx"]
 )
-def test_what_one_component_is_refused_for_all_are(pair: Pair, line: str) -> None:
+def test_an_invalid_component_refuses_the_whole_job(pair: Pair, line: str) -> None:
     argv = ["sbatch", *line.split(), "--wrap", "true"]
-    wanted, found = pair.slurm.run(argv), pair.warpdeck.run(argv)
-    assert (found.rc, found.out) == (wanted.rc, wanted.out)
-    assert found.err.splitlines()[: len(wanted.err.splitlines())] == wanted.err.splitlines()
+    expected, actual = pair.slurm.run(argv), pair.warpdeck.run(argv)
+    assert (actual.rc, actual.out) == (expected.rc, expected.out)
+    assert actual.err.splitlines()[: len(expected.err.splitlines())] == expected.err.splitlines()
 
 
-def test_hold_and_release_are_for_one_or_for_all_and_the_leader_cancels_all(pair: Pair) -> None:
-    """Last: it changes the jobs."""
-    states = ["squeue", "-S", "i", "-ho", "%i %T", "-tall", "-j1,3"]
+def test_hold_and_release_apply_as_in_slurm_and_the_leader_cancels_all(pair: Pair) -> None:
+    """This test runs last, because it changes the jobs."""
+    squeue_argv = ["squeue", "-S", "i", "-ho", "%i %T", "-tall", "-j1,3"]
     pair.assert_same("scontrol", "release", "2")
     pair.assert_same("squeue", "-S", "i", "-ho", "%i %T %r", "-j1")
     pair.assert_same("scontrol", "hold", "2")
     pair.assert_same("scancel", "--name=aa")
-    pair.assert_same(*states)
+    pair.assert_same(*squeue_argv)
     pair.assert_same("scancel", "3")
-    pair.assert_same(*states)
+    pair.assert_same(*squeue_argv)

@@ -1,6 +1,6 @@
-"""On how many nodes a job starts, and on which it must, beside a real Slurm: what --nodes, --nodelist, tasks and GPUs say together.
+"""The number of nodes of a started job, and its required nodes, beside a real Slurm.
 
-Which nodes are taken where several would do is each scheduler's own affair.
+The cases combine --nodes, --nodelist, tasks and GPUs. The choice among equal nodes is each scheduler's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
-ASKED = (
+REQUESTS = (
     "-N1-3", "-N2-3 -n4", "-N1-3 -n2", "-N1-3 --gpus-per-node=1", "-N1-9", "-N3-9", "-N1-3 --exclusive", "-N2-3 -p debug",
     "-N2 -n1", "-N4 -n2", "-n3 --ntasks-per-node=1", "-n20", "-n40", "-n20 -c2", "--gpus=6",
     "-w n1", "-w n1,n2", "-N1 -w n1,n2", "-N2 -w n1", "-N3 -w n1,n3", "-N1-3 -w n1,n2", "-N1-2 -w n1,n2,n3", "-n4 -w n1,n2",
@@ -26,8 +26,8 @@ ASKED = (
 )  # fmt: skip
 
 
-class Given(NamedTuple):
-    """What is said of a request, or what it gets."""
+class Outcome(NamedTuple):
+    """The error message of a request, or its allocation."""
 
     refused: str = ""
     nodes: int = 0
@@ -44,18 +44,20 @@ def warpdeck() -> Iterator[WarpdeckCluster]:
         yield running
 
 
-def given(slurm: RealSlurm | WarpdeckCluster, asked: str) -> Given:
-    """What it gets on the empty cluster, which is empty again afterwards."""
-    done = slurm.run(["sbatch", "--parsable", "-t5", "-o/dev/null", *asked.split(), "--wrap", "sleep 100"])
-    if done.rc:
-        return Given(refused=done.err.splitlines()[0])
-    job = done.out.strip()
+def outcome_of(slurm: RealSlurm | WarpdeckCluster, options: str) -> Outcome:
+    """Return the result of the request on the empty cluster, and end the job."""
+    submitted = slurm.run(
+        ["sbatch", "--parsable", "-t5", "-o/dev/null", *options.split(), "--wrap", "sleep 100"]
+    )
+    if submitted.rc:
+        return Outcome(refused=submitted.err.splitlines()[0])
+    job = submitted.out.strip()
     if isinstance(slurm, WarpdeckCluster):
         slurm.wait_until_running(int(job))
-    eventually(lambda: _state(slurm, job) == "RUNNING", what=f"{asked} runs")
-    shown = slurm.run(["scontrol", "show", "job", job]).out
-    fields = dict(re.findall(r"\b(NumNodes|ReqNodeList|NodeList)=(\S+)", shown))
-    wanted, held = (
+    eventually(lambda: _state(slurm, job) == "RUNNING", what=f"{options} runs")
+    text = slurm.run(["scontrol", "show", "job", job]).out
+    fields = dict(re.findall(r"\b(NumNodes|ReqNodeList|NodeList)=(\S+)", text))
+    required, allocated = (
         set(slurm.run(["scontrol", "show", "hostnames", fields[name]]).out.split())
         for name in ("ReqNodeList", "NodeList")
     )
@@ -63,17 +65,17 @@ def given(slurm: RealSlurm | WarpdeckCluster, asked: str) -> Given:
         slurm.report_job_end(int(job))
     else:
         slurm.run(["scancel", job])
-    eventually(lambda: not slurm.run(["squeue", "-h"]).out, what=f"{asked} is gone")
-    has_all = wanted <= held or fields["ReqNodeList"] == "(null)"
-    return Given(nodes=int(fields["NumNodes"]), asked_for=fields["ReqNodeList"], has_all=has_all)
+    eventually(lambda: not slurm.run(["squeue", "-h"]).out, what=f"{options} has ended")
+    has_all = required <= allocated or fields["ReqNodeList"] == "(null)"
+    return Outcome(nodes=int(fields["NumNodes"]), asked_for=fields["ReqNodeList"], has_all=has_all)
 
 
 def _state(slurm: RealSlurm | WarpdeckCluster, job: str) -> str:
     return slurm.run(["squeue", "-h", "-j", job, "-o", "%T"]).out.strip()
 
 
-@pytest.mark.parametrize("asked", ASKED)
-def test_a_job_gets_as_many_nodes_as_slurm_gives_it(
-    slurm: RealSlurm, warpdeck: WarpdeckCluster, asked: str
+@pytest.mark.parametrize("options", REQUESTS)
+def test_a_job_gets_the_number_of_nodes_that_slurm_allocates(
+    slurm: RealSlurm, warpdeck: WarpdeckCluster, options: str
 ) -> None:
-    assert given(warpdeck, asked) == given(slurm, asked)
+    assert outcome_of(warpdeck, options) == outcome_of(slurm, options)

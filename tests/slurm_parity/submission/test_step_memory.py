@@ -1,4 +1,4 @@
-"""How much of its job's memory a step gets, beside a real Slurm."""
+"""The memory that a step gets from its job, beside a real Slurm."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ STEPS = (
 REFUSED = "refused"
 
 
-def given_by_slurm(slurm: RealSlurm) -> list[str]:
-    """Of each step in MiB."""
+def memory_by_slurm(slurm: RealSlurm) -> list[str]:
+    """Return the memory of each step in MiB."""
     output, lines = slurm.folder / "out", ["unset SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU"]
     lines += [f"srun {step} -J step{at} true" for at, step in enumerate(STEPS)]
     argv = [f"-o{output}", f"-n{CPUS}", f"--mem={JOB_MIB}", f"--gres=gpu:{GPUS}"]
     slurm.ok("sbatch", "-t5", *argv, "--wrap", "\n".join([*lines, "echo over"]))
-    eventually(lambda: output.exists() and output.read_text().endswith("over\n"), what="the job is over")
+    eventually(lambda: output.exists() and output.read_text().endswith("over\n"), what="the job has ended")
 
-    def told() -> dict[str, str]:
+    def recorded_tres() -> dict[str, str]:
         rows = slurm.run(["sacct", "-nPo", "JobName,AllocTRES,State"]).out.split()
         return {row.split("|")[0]: row.split("|")[1] for row in rows if row.endswith("|COMPLETED")}
 
-    eventually(lambda: f"step{len(STEPS) - 1}" in told(), what="its steps are on record")
-    found = told()
+    eventually(lambda: f"step{len(STEPS) - 1}" in recorded_tres(), what="its steps are recorded")
+    found = recorded_tres()
     tres = [
-        dict(each.split("=") for each in found.get(f"step{at}", "mem=").split(","))
+        dict(tres_of_step.split("=") for tres_of_step in found.get(f"step{at}", "mem=").split(","))
         for at in range(len(STEPS))
     ]
-    return [each["mem"].rstrip("M") or REFUSED for each in tres]
+    return [tres_of_step["mem"].rstrip("M") or REFUSED for tres_of_step in tres]
 
 
-def given_by_us(step: str) -> str:
+def memory_by_warpdeck(step: str) -> str:
     uuids = tuple(GpuUuid(f"g{index}") for index in range(GPUS))
     share = Share(
         node=NodeName("n1"),
@@ -69,17 +69,17 @@ def given_by_us(step: str) -> str:
         gpus=tuple(range(GPUS)),
         gpu_uuids=uuids,
     )
-    ask = msgspec.convert(parse_srun([*step.split(), "true"], {}, files={}).ask, StepAsk)
+    request = msgspec.convert(parse_srun([*step.split(), "true"], {}, files={}).ask, StepAsk)
     try:
-        found = lay_out(ask, Allocation(shares=(share,)), job=Resources(tasks=CPUS), running=())
+        layout = lay_out(request, Allocation(shares=(share,)), job=Resources(tasks=CPUS), running=())
     except UserError:
         return REFUSED
-    assert not isinstance(found, Busy)
-    return str(step_tres(Allocation(shares=(share,)), found.shares)["mem"])
+    assert not isinstance(layout, Busy)
+    return str(step_tres(Allocation(shares=(share,)), layout.shares)["mem"])
 
 
-def test_steps_get_the_memory_that_they_get_from_slurm() -> None:
+def test_steps_get_the_memory_that_slurm_gives_them() -> None:
     with RealSlurm(H100_SITE, gres=H100_GRES, accounting=True) as slurm:
-        theirs = dict(zip(STEPS, given_by_slurm(slurm), strict=True))
-    assert {step: given_by_us(step) for step in STEPS} == theirs
-    assert REFUSED in theirs.values()
+        slurm_memory = dict(zip(STEPS, memory_by_slurm(slurm), strict=True))
+    assert {step: memory_by_warpdeck(step) for step in STEPS} == slurm_memory
+    assert REFUSED in slurm_memory.values()

@@ -51,11 +51,11 @@ class JsonPair(Pair):
         self, kind: str, things: str, *, varying: tuple[str, ...] = ()
     ) -> list[dict[str, Any]]:
         """Assert that `scontrol show WORD --json` equals slurmrestd's `things`, and return our values."""
-        theirs = self.slurm.rest(things)
-        ours = json.loads(self.warpdeck.run(["scontrol", "--json", "show", kind]).out)
-        wanted, found = (_lines(document, things, varying) for document in (theirs, ours))
+        slurm = self.slurm.rest(things)
+        warpdeck = json.loads(self.warpdeck.run(["scontrol", "--json", "show", kind]).out)
+        wanted, found = (_lines(document, things, varying) for document in (slurm, warpdeck))
         assert found == wanted, diff_text(wanted, found)
-        return list(ours[things])
+        return list(warpdeck[things])
 
 
 def _lines(document: dict[str, Any], things: str, varying: tuple[str, ...]) -> list[str]:
@@ -72,10 +72,10 @@ def _lines(document: dict[str, Any], things: str, varying: tuple[str, ...]) -> l
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[JsonPair]:
-    theirs = f"Licenses=matlab:5,idl:3\n{H100_SITE}"
+    slurm_site = f"Licenses=matlab:5,idl:3\n{H100_SITE}"
     lines = ["add account lab", "add user root account=lab"]
     with side_by_side(
-        JsonPair, slurm_site=theirs, warpdeck_site=SITE, accounting=True, accounts=lines
+        JsonPair, slurm_site=slurm_site, warpdeck_site=SITE, accounting=True, accounts=lines
     ) as both:
         yield both
 
@@ -116,9 +116,9 @@ def test_licenses_have_the_json_of_slurm(pair: JsonPair) -> None:
 def test_the_drain_reason_of_a_node_has_the_json_of_slurm(pair: JsonPair) -> None:
     for cluster in (pair.slurm, pair.warpdeck):
         assert cluster.run(["scontrol", "update", "nodename=n4", "state=drain", "reason=bad fan"]).rc == 0
-    theirs = pair.slurm.rest("node/n4")["nodes"]
-    ours = json.loads(pair.warpdeck.run(["scontrol", "--json", "show", "node", "n4"]).out)["nodes"]
+    slurm = pair.slurm.rest("node/n4")["nodes"]
+    warpdeck = json.loads(pair.warpdeck.run(["scontrol", "--json", "show", "node", "n4"]).out)["nodes"]
     names = ("name", "state", "state_flags", "reason", "reason_set_by_user")
-    assert [[node[name] for name in names] for node in ours] == [
-        [node[name] for name in names] for node in theirs
+    assert [[node[name] for name in names] for node in warpdeck] == [
+        [node[name] for name in names] for node in slurm
     ]
