@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.lab.lostanswers import GREETINGS, LostAnswers
+from tests.lab.answer_proxy import GREETINGS, AnswerDroppingProxy
 from tests.support.home import Home, passing_home
 from tests.support.waiting import eventually
 
@@ -117,38 +117,40 @@ TELLS = (srun, salloc, run)
 """Whose exit code is the command's."""
 SESSIONS = (session, run_session)
 """These can be joined only as long as the command runs; one that has ended before is not joined, and they say that."""
-MADE = (*TELLS, *SESSIONS, sbatch, sbatch_array, submit, library)
+CREATION_ANSWERS = (*TELLS, *SESSIONS, sbatch, sbatch_array, submit, library)
 
 
 @pytest.mark.slow
 def test_what_was_asked_for_is_made_once(site: Home, short_tmp: Path) -> None:
     before = numbers(site)
-    proxy = LostAnswers(site)
-    folders = {ask: short_tmp / ask.__name__ for ask in MADE}
-    with ThreadPoolExecutor(len(MADE)) as pool:
+    proxy = AnswerDroppingProxy(site)
+    folders = {ask: short_tmp / ask.__name__ for ask in CREATION_ANSWERS}
+    with ThreadPoolExecutor(len(CREATION_ANSWERS)) as pool:
         asked = {}
         for ask, folder in folders.items():
             folder.mkdir()
             asked[ask] = pool.submit(ask, site, RUN.format(folder=folder))
-        proxy.hold(len(MADE))
-        proxy.lose()
+        proxy.wait_for_held_answers(len(CREATION_ANSWERS))
+        proxy.drop_answers_and_restart()
         done = {ask: each.result() for ask, each in asked.items()}
-    codes = {ask: CODE if ask in TELLS else 0 for ask in MADE if ask not in SESSIONS}
+    codes = {ask: CODE if ask in TELLS else 0 for ask in CREATION_ANSWERS if ask not in SESSIONS}
     wrong = [done[ask] for ask, code in codes.items() if done[ask].returncode != code]
     assert not wrong, f"{wrong}\n{site.log()}"
-    eventually(lambda: len(ended(site, before)) == len(MADE), what="each was made once, and has ended")
+    eventually(
+        lambda: len(ended(site, before)) == len(CREATION_ANSWERS), what="each was made once, and has ended"
+    )
     assert {(folder / "runs").read_text() for folder in folders.values()} == {"ran\n"}
-    assert len(numbers(site) - before) == len(MADE)
+    assert len(numbers(site) - before) == len(CREATION_ANSWERS)
 
 
 def test_a_client_that_was_not_greeted_asks_again(site: Home, short_tmp: Path) -> None:
     before = numbers(site)
-    proxy = LostAnswers(site, answers=GREETINGS)
+    proxy = AnswerDroppingProxy(site, answers=GREETINGS)
     asks = (submit, run, library)
     with ThreadPoolExecutor(len(asks)) as pool:
         asked = [pool.submit(ask, site, f"echo ran >> {short_tmp}/runs") for ask in asks]
-        proxy.hold(len(asks))
-        proxy.lose()
+        proxy.wait_for_held_answers(len(asks))
+        proxy.drop_answers_and_restart()
         done = [each.result() for each in asked]
     assert [each.returncode for each in done] == [0] * len(asks), f"{done}\n{site.log()}"
     eventually(lambda: len(ended(site, before)) == len(asks), what="each was made once, and has ended")
@@ -160,11 +162,11 @@ def test_a_code_folder_that_was_not_taken_is_sent_again(site: Home, short_tmp: P
     (short_tmp / "words").write_text("as they were\n")
     for words in (["init", "-q"], ["add", "."]):
         subprocess.run(["git", "-C", str(short_tmp), *words], check=True)
-    proxy = LostAnswers(site, answers=(b'"have"',))
+    proxy = AnswerDroppingProxy(site, answers=(b'"have"',))
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(site.ok, "submit", "--require-snapshot", "--wait", "job.sh", cwd=short_tmp)
-        proxy.hold()
-        proxy.lose()
+        proxy.wait_for_held_answers()
+        proxy.drop_answers_and_restart()
         asked.result()
     assert (short_tmp / "out").read_text() == "as they were\n"
 
@@ -173,11 +175,11 @@ def test_a_signal_of_the_librarys_is_sent_once(site: Home, short_tmp: Path) -> N
     script = f"trap 'echo told >> {short_tmp}/told' USR1; touch {short_tmp}/here; until [ -e {short_tmp}/go ]; do sleep 0.05; done"
     job = site.json("submit", "--no-snapshot", "--wrap", script)["job_id"]
     eventually((short_tmp / "here").exists, what="the job runs")
-    proxy = LostAnswers(site, answers=(b'"errors"',))
+    proxy = AnswerDroppingProxy(site, answers=(b'"errors"',))
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(program, site, [sys.executable, "-c", SIGNALS, str(job)])
-        proxy.hold()
-        proxy.lose()
+        proxy.wait_for_held_answers()
+        proxy.drop_answers_and_restart()
         done = asked.result()
     assert done.returncode == 3 and "connection to the controller lost" in done.stdout, (
         done.stdout + done.stderr
@@ -207,12 +209,12 @@ def test_a_session_whose_command_ended_while_the_controller_was_away_tells_its_e
 
 def test_an_array_is_made_once_with_all_its_tasks(site: Home, short_tmp: Path) -> None:
     before = numbers(site)
-    proxy = LostAnswers(site)
+    proxy = AnswerDroppingProxy(site)
     with ThreadPoolExecutor() as pool:
         script = f"echo $SLURM_ARRAY_TASK_ID >> {short_tmp}/runs"
         asked = pool.submit(site.slurm, "sbatch", "--array=1-4", "--wait", "--wrap", script)
-        proxy.hold()
-        proxy.lose()
+        proxy.wait_for_held_answers()
+        proxy.drop_answers_and_restart()
         done = asked.result()
     assert done.returncode == 0, done.stdout + done.stderr + site.log()
     assert len(numbers(site) - before) == 4
@@ -221,7 +223,7 @@ def test_an_array_is_made_once_with_all_its_tasks(site: Home, short_tmp: Path) -
 
 def test_a_submitter_asks_again(site: Home, short_tmp: Path) -> None:
     paths = Paths(str(site.path))
-    proxy = LostAnswers(site)
+    proxy = AnswerDroppingProxy(site)
     proxy.armed.clear()
     shim = Path(site.ok("shims", "--folder").strip()) / "sbatch"
 
@@ -239,8 +241,8 @@ def test_a_submitter_asks_again(site: Home, short_tmp: Path) -> None:
     proxy.armed.set()
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(program, site, [str(alone), "--wrap", f"echo ran >> {short_tmp}/runs"])
-        proxy.hold()
-        proxy.lose()
+        proxy.wait_for_held_answers()
+        proxy.drop_answers_and_restart()
         done = asked.result()
     assert done.returncode == 0, done.stdout + done.stderr + site.log()
     eventually(lambda: len(ended(site, before)) == 1, what="the job has ended")
@@ -253,9 +255,9 @@ def test_a_step_of_a_job_runs_once(site: Home, short_tmp: Path, tasks: int) -> N
     script = IN_JOB.format(folder=short_tmp, tasks=tasks)
     assert site.slurm("sbatch", f"-n{tasks}", "-O", "--wrap", script).returncode == 0
     real = eventually(lambda: _text(short_tmp / "real"), what="the job has begun")
-    proxy = LostAnswers(site, path=str(short_tmp / "access"), real=real.strip())
-    proxy.hold()
-    proxy.lose()
+    proxy = AnswerDroppingProxy(site, path=str(short_tmp / "access"), real=real.strip())
+    proxy.wait_for_held_answers()
+    proxy.drop_answers_and_restart()
     assert eventually(lambda: _text(short_tmp / "code"), what="srun has ended") == "3\n", site.log()
     assert (short_tmp / "runs").read_text() == tasks * "ran\n"
 

@@ -1,8 +1,9 @@
-"""A proxy before a socket of the controller's that loses answers, by default those that tell what was made.
+"""A proxy in front of a socket of the controller that withholds answers, by default those that report a
+created object.
 
-Everything is passed on until the controller gives such an answer: that reaches nobody. When so many answers are held back the test
-has the controller killed and started anew: that one binds its own socket in place of the proxy's; at another path a link to the
-socket behind the proxy takes its place.
+The proxy passes everything on until the controller sends such an answer. When enough answers are withheld,
+the test has the controller killed and restarted. The new controller binds its own socket in the place of the
+proxy's; for another path, a link to the socket behind the proxy takes its place.
 """
 
 from __future__ import annotations
@@ -18,22 +19,25 @@ from tests.support.waiting import eventually
 from warpdeck.base.paths import Paths
 from warpdeck_agent.client.access import connect_path
 
-MADE = (b'"job_id"', b"Submitted batch job", b"Reservation created")
+CREATION_ANSWERS = (b'"job_id"', b"Submitted batch job", b"Reservation created")
 GREETINGS = (b'"welcome"',)
 
 
-class LostAnswers:
-    """Takes the place of the socket until its answers are lost."""
+class AnswerDroppingProxy:
+    """Takes the place of the socket until the answers are dropped."""
 
     def __init__(
-        self, home: Home, *, path: str = "", real: str = "", answers: tuple[bytes, ...] = MADE
+        self, home: Home, *, path: str = "", real: str = "", answers: tuple[bytes, ...] = CREATION_ANSWERS
     ) -> None:
-        """`path`: where clients come in place of the controller's socket; `real`: where they are passed on to. `answers`: words of
-        those that are lost."""
+        """Start a proxy.
+
+        `path` is the socket for clients, by default the controller's. `real` is the socket to which they are
+        passed on. `answers` are pieces of the answers to withhold.
+        """
         self._home = home
         self._answers = answers
-        own = Paths(str(home.path)).socket
-        self._path, self._real = path or own, real or own + ".real"
+        controller_socket = Paths(str(home.path)).socket
+        self._path, self._real = path or controller_socket, real or controller_socket + ".real"
         self._is_controllers = not path
         if self._is_controllers:
             os.rename(self._path, self._real)
@@ -43,18 +47,19 @@ class LostAnswers:
         self._lost = threading.Event()
         self._held: list[bytes] = []
         self.armed = threading.Event()
-        """Answers are held back from here on."""
+        """Set while answers are withheld."""
         self.armed.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def hold(self, answers: int = 1) -> None:
-        """Until so many answers are held back."""
+    def wait_for_held_answers(self, answers: int = 1) -> None:
+        """Wait until this many answers are withheld."""
         eventually(lambda: len(self._held) >= answers, what=f"{answers} answers are held back")
 
-    def lose(self) -> None:
-        """Kills the controller, and starts it anew."""
+    def drop_answers_and_restart(self) -> None:
+        """Kill the controller and start a new one."""
         self._home.kill_controller()
-        self._listener.shutdown(socket.SHUT_RDWR)  # or accept goes on, and a client comes to nobody
+        # Otherwise accept would continue, and a client would wait in vain.
+        self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         if not self._is_controllers:
             os.unlink(self._path)
