@@ -14,10 +14,10 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.lab
 
 
-def test_a_job_looks_around_submits_and_cancels(lab: Lab, lab_home: Home, short_tmp: Path) -> None:
+def test_a_job_can_query_submit_and_cancel_jobs(lab: Lab, lab_home: Home, short_tmp: Path) -> None:
     for host in (1, 2):
-        words = ["--name", f"cmd{host}", "--accept-host-key", lab.fingerprint(host)]
-        lab_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+        options = ["--name", f"cmd{host}", "--accept-host-key", lab.fingerprint(host)]
+        lab_home.ok("node", "add", f"root@{lab.address(host)}", *options)
     out = run(
         lab_home,
         short_tmp / "w",
@@ -36,7 +36,8 @@ def test_a_job_looks_around_submits_and_cancels(lab: Lab, lab_home: Home, short_
     assert out == [
         f"{job} RUNNING cmd[1-2]",
         "cmd[1-2]",
-        lab.address(1),  # by which tasks reach each other; nobody else knows the nodes by their names here
+        # Tasks reach each other by address, because the hosts here do not resolve the names of the nodes.
+        lab.address(1),
         lab.address(2),
         "PENDING",
         "CANCELLED",
@@ -46,9 +47,7 @@ def test_a_job_looks_around_submits_and_cancels(lab: Lab, lab_home: Home, short_
     ]
 
 
-def test_a_job_that_submits_itself_goes_on_with_its_own_code_on_another_host(
-    lab: Lab, lab_home: Home, short_tmp: Path
-) -> None:
+def test_a_job_that_submits_itself_keeps_its_code(lab: Lab, lab_home: Home, short_tmp: Path) -> None:
     lab_home.ok(
         "node", "add", f"root@{lab.address(1)}", "--name", "self1", "--accept-host-key", lab.fingerprint(1)
     )
@@ -56,26 +55,30 @@ def test_a_job_that_submits_itself_goes_on_with_its_own_code_on_another_host(
     (short_tmp / "job.sh").write_text(
         '#!/bin/bash\ncat data.txt\n[ "$1" = again ] || sbatch --parsable -o again.txt job.sh again\n'
     )
-    done = lab_home.slurm("sbatch", "-W", "-o", "out.txt", "job.sh", cwd=short_tmp)
-    assert done.returncode == 0, (short_tmp / "out.txt").read_text() + done.stderr
+    submitted = lab_home.slurm("sbatch", "-W", "-o", "out.txt", "job.sh", cwd=short_tmp)
+    assert submitted.returncode == 0, (short_tmp / "out.txt").read_text() + submitted.stderr
     (short_tmp / "data.txt").write_text("second\n")
     again = short_tmp / "again.txt"
     eventually(lambda: again.exists() and again.read_text() == "first\n")
 
 
-def test_hostnames_lead_to_the_node_that_they_name(lab: Lab, lab_home: Home, short_tmp: Path) -> None:
-    """As `torchrun --master_addr $(scontrol show hostnames | head -1)` needs it. host8 is a name that every host resolves, to an
-    address where nobody is; host1 and host2 resolve to themselves."""
+def test_show_hostnames_prints_addresses_for_names_that_resolve_wrongly(
+    lab: Lab, lab_home: Home, short_tmp: Path
+) -> None:
+    """`torchrun --master_addr $(scontrol show hostnames | head -1)` depends on this.
+
+    Every host resolves host8 to an unused address, and resolves host1 and host2 correctly.
+    """
     for host, name in ((1, "host8"), (2, "host2"), (3, "host3")):
-        words = ["--name", name, "--accept-host-key", lab.fingerprint(host)]
-        lab_home.ok("node", "add", f"root@{lab.address(host)}", *words)
-    show = 'srun -N1 -n1 -w $SLURMD_NODENAME scontrol show hostnames "$SLURM_JOB_NODELIST"\n'
-    assert run(lab_home, short_tmp / "a", show, "-w", "host[2-3]").split() == ["host2", "host3"]
-    led = f"first=$(scontrol show hostnames | tail -n 1)\nsrun -N1 -n1 -w host2 getent hosts $first\n{show}"
-    out = run(lab_home, short_tmp / "b", led, "-w", "host[2,8]").splitlines()
+        options = ["--name", name, "--accept-host-key", lab.fingerprint(host)]
+        lab_home.ok("node", "add", f"root@{lab.address(host)}", *options)
+    show_hostnames = 'srun -N1 -n1 -w $SLURMD_NODENAME scontrol show hostnames "$SLURM_JOB_NODELIST"\n'
+    assert run(lab_home, short_tmp / "a", show_hostnames, "-w", "host[2-3]").split() == ["host2", "host3"]
+    ssh_script = f"first=$(scontrol show hostnames | tail -n 1)\nsrun -N1 -n1 -w host2 getent hosts $first\n{show_hostnames}"
+    out = run(lab_home, short_tmp / "b", ssh_script, "-w", "host[2,8]").splitlines()
     assert out[0].split()[0] == lab.address(1)
     assert out[2] == lab.address(1)
-    asked = ["salloc", "-Q", "-w", "host[2,8]", "sh", "-c", "$SCONTROL show hostnames"]
+    salloc_argv = ["salloc", "-Q", "-w", "host[2,8]", "sh", "-c", "$SCONTROL show hostnames"]
     scontrol = f"{sys.executable} -m warpdeck.slurm.runtime.entry scontrol"
-    held = lab_home.slurm(*asked, SCONTROL=scontrol)
-    assert lab.address(1) in held.stdout.split(), held.stderr
+    allocation = lab_home.slurm(*salloc_argv, SCONTROL=scontrol)
+    assert lab.address(1) in allocation.stdout.split(), allocation.stderr

@@ -1,4 +1,6 @@
-"""Heterogeneous jobs on two real hosts: sbatch's words, one start, the script on the first node alone, one end."""
+"""Heterogeneous jobs on two real hosts: they start and end together, and the script runs on the first node
+only.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ HOSTS = (1, 2)
 @pytest.fixture(scope="module")
 def home(lab: Lab, shared_home: Home) -> Iterator[Home]:
     for host in HOSTS:
-        words = ["--name", f"het{host}", "--accept-host-key", lab.fingerprint(host)]
-        shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+        argv = ["--name", f"het{host}", "--accept-host-key", lab.fingerprint(host)]
+        shared_home.ok("node", "add", f"root@{lab.address(host)}", *argv)
     yield shared_home
 
 
@@ -26,17 +28,17 @@ def home(lab: Lab, shared_home: Home) -> Iterator[Home]:
 def work(home: Home, short_tmp: Path) -> Iterator[Path]:
     yield short_tmp
     home.slurm("scancel", "-u", "root")
-    eventually(lambda: home.slurm("squeue", "-h").stdout == "", what="nothing is left")
+    eventually(lambda: home.slurm("squeue", "-h").stdout == "", what="all jobs have ended")
 
 
 def read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def submit(home: Home, work: Path, *words: str) -> int:
-    done = home.slurm("sbatch", "--parsable", *words, cwd=work)
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+def submit(home: Home, work: Path, *argv: str) -> int:
+    submitted = home.slurm("sbatch", "--parsable", *argv, cwd=work)
+    assert submitted.returncode == 0, submitted.stderr
+    return int(submitted.stdout)
 
 
 def test_components_start_together_and_the_script_runs_once(home: Home, work: Path) -> None:
@@ -47,65 +49,69 @@ def test_components_start_together_and_the_script_runs_once(home: Home, work: Pa
     job = submit(home, work, "job.sh")
     out = work / f"slurm-{job}.out"
     eventually(lambda: "end\n" in read(out), what="the script runs")
-    listed = home.slurm("squeue", "-h", "-S", "i", "-o", "%i %A %j %T %N").stdout.splitlines()
-    assert listed == [f"{job}+0 {job} first RUNNING het1", f"{job}+1 {job + 1} second RUNNING het2"]
-    told = dict(line.partition("=")[::2] for line in read(out).splitlines())
-    assert told["SLURM_HET_SIZE"] == "2"
-    assert told["SLURM_JOB_ID_HET_GROUP_1"] == str(job + 1)
-    assert [told[f"SLURM_JOB_NODELIST_HET_GROUP_{offset}"] for offset in range(2)] == ["het1", "het2"]
-    assert (told["SLURM_JOB_NODELIST"], told["SLURM_JOB_NAME"]) == ("het1", "first")
+    rows = home.slurm("squeue", "-h", "-S", "i", "-o", "%i %A %j %T %N").stdout.splitlines()
+    assert rows == [f"{job}+0 {job} first RUNNING het1", f"{job}+1 {job + 1} second RUNNING het2"]
+    environ = dict(line.partition("=")[::2] for line in read(out).splitlines())
+    assert environ["SLURM_HET_SIZE"] == "2"
+    assert environ["SLURM_JOB_ID_HET_GROUP_1"] == str(job + 1)
+    assert [environ[f"SLURM_JOB_NODELIST_HET_GROUP_{offset}"] for offset in range(2)] == ["het1", "het2"]
+    assert (environ["SLURM_JOB_NODELIST"], environ["SLURM_JOB_NAME"]) == ("het1", "first")
     assert not (work / f"slurm-{job + 1}.out").exists()
     assert home.slurm("scancel", str(job)).returncode == 0
     eventually(lambda: home.slurm("squeue", "-h").stdout == "", what="all components have ended")
-    ended = home.slurm("sacct", "-nPXj", str(job), "-o", "jobid,jobidraw,state").stdout.splitlines()
-    assert ended == [f"{job}+0|{job}|CANCELLED by 0", f"{job}+1|{job + 1}|CANCELLED by 0"]
-    for words, offsets in (
+    records = home.slurm("sacct", "-nPXj", str(job), "-o", "jobid,jobidraw,state").stdout.splitlines()
+    assert records == [f"{job}+0|{job}|CANCELLED by 0", f"{job}+1|{job + 1}|CANCELLED by 0"]
+    for argv, offsets in (
         (("-j", f"{job}", "--whole-hetjob=no"), [0]),
         (("-j", f"{job}+1"), [1]),
         (("-j", f"{job + 1}"), [1]),
     ):
-        assert home.slurm("sacct", "-nPX", "-o", "jobid", *words).stdout.split() == [
-            f"{job}+{each}" for each in offsets
+        assert home.slurm("sacct", "-nPX", "-o", "jobid", *argv).stdout.split() == [
+            f"{job}+{offset}" for offset in offsets
         ]
-    whole = home.slurm("sacct", "-nPX", "-o", "jobid", "-j", f"{job}+1", "--whole-hetjob=yes").stdout.split()
-    assert whole == [f"{job}+0", f"{job}+1"]
+    records = home.slurm(
+        "sacct", "-nPX", "-o", "jobid", "-j", f"{job}+1", "--whole-hetjob=yes"
+    ).stdout.split()
+    assert records == [f"{job}+0", f"{job}+1"]
 
 
-def test_the_end_of_the_script_ends_all_alike(home: Home, work: Path) -> None:
-    done = home.slurm("sbatch", "-W", "-w", "het1", ":", "-w", "het2", "--wrap", "exit 3", cwd=work)
-    job = int(done.stdout.split()[-1])
-    assert done.returncode == 3
-    ended = "jobid,state,exitcode,nodelist"
+def test_the_end_of_the_script_ends_all_components_with_its_exit_code(home: Home, work: Path) -> None:
+    submitted = home.slurm("sbatch", "-W", "-w", "het1", ":", "-w", "het2", "--wrap", "exit 3", cwd=work)
+    job = int(submitted.stdout.split()[-1])
+    assert submitted.returncode == 3
+    fields = "jobid,state,exitcode,nodelist"
     eventually(
         lambda: (
-            home.slurm("sacct", "-nPXj", str(job), "-o", ended).stdout.splitlines()
+            home.slurm("sacct", "-nPXj", str(job), "-o", fields).stdout.splitlines()
             == [f"{job}+0|FAILED|3:0|het1", f"{job}+1|FAILED|3:0|het2"]
         ),
         what="both have failed",
     )
 
 
-TOLD = (
+RANK_VARIABLES = (
     "$SLURM_PROCID/$SLURM_NTASKS $SLURM_NODEID/$SLURM_NNODES $SLURM_LOCALID $SLURMD_NODENAME $SLURM_JOB_ID "
     "$SLURM_GTIDS $RANK/$WORLD_SIZE"
 )
 
 
 def run(home: Home, work: Path, script: str, *options: str) -> tuple[int, list[str]]:
-    """The number of a job of two components, the second with two tasks, and what its script has said."""
+    """Submit a job of two components, the second with two tasks, and return its id and the output of its
+    script.
+    """
     (work / "job.sh").write_text(f"#!/bin/bash\n{script}\n")
-    asked = options or ("-w", "het1", ":", "-w", "het2", "-n2")
-    done = home.slurm("sbatch", "-W", "-o", "out", *asked, "job.sh", cwd=work)
-    assert "Submitted" in done.stdout, done.stderr
-    return int(done.stdout.split()[-1]), read(work / "out").splitlines()
+    job_options = options or ("-w", "het1", ":", "-w", "het2", "-n2")
+    submitted = home.slurm("sbatch", "-W", "-o", "out", *job_options, "job.sh", cwd=work)
+    assert "Submitted" in submitted.stdout, submitted.stderr
+    return int(submitted.stdout.split()[-1]), read(work / "out").splitlines()
 
 
-def test_srun_runs_in_the_components_that_it_names(home: Home, work: Path) -> None:
+def test_srun_runs_in_the_selected_components(home: Home, work: Path) -> None:
     job, lines = run(
         home,
         work,
-        f"srun sh -c 'echo own {TOLD}'\nsrun --het-group=1 sh -c 'echo second {TOLD}'\n"
-        f"srun --het-group=0,1 -l sh -c 'echo {TOLD}'\nsrun -n1 echo a : -n2 echo b\nsrun --het-group=2 true; echo $?",
+        f"srun sh -c 'echo own {RANK_VARIABLES}'\nsrun --het-group=1 sh -c 'echo second {RANK_VARIABLES}'\n"
+        f"srun --het-group=0,1 -l sh -c 'echo {RANK_VARIABLES}'\nsrun -n1 echo a : -n2 echo b\nsrun --het-group=2 true; echo $?",
     )
     assert lines[0] == f"own 0/1 0/1 0 het1 {job} 0 0/1"
     assert sorted(lines[1:3]) == [f"second {rank}/2 0/1 {rank} het2 {job} 0,1 {rank}/2" for rank in range(2)]
@@ -122,9 +128,7 @@ def test_srun_runs_in_the_components_that_it_names(home: Home, work: Path) -> No
     ]
 
 
-def test_the_highest_exit_of_all_components_is_sruns_and_a_bad_one_may_end_all(
-    home: Home, work: Path
-) -> None:
+def test_srun_returns_the_highest_exit_code_of_all_components(home: Home, work: Path) -> None:
     _, lines = run(
         home,
         work,
@@ -140,12 +144,12 @@ def test_the_highest_exit_of_all_components_is_sruns_and_a_bad_one_may_end_all(
     assert lines[-1] == "143"
 
 
-def test_input_goes_to_the_tasks_of_all_components(home: Home, work: Path) -> None:
+def test_the_input_of_srun_reaches_the_tasks_of_all_components(home: Home, work: Path) -> None:
     _, lines = run(home, work, "seq 3 | srun --het-group=0,1 -l sh -c 'cat | wc -l'")
     assert sorted(lines) == ["0: 3", "1: 3", "2: 3"]
 
 
-def test_each_program_writes_and_reads_files_of_its_own(home: Home, work: Path) -> None:
+def test_each_program_of_a_step_has_its_own_input_and_output_files(home: Home, work: Path) -> None:
     for number in range(2):
         (work / f"in.{number}").write_text(f"told {number}\n")
     (job, lines) = run(
@@ -170,14 +174,14 @@ def test_each_program_writes_and_reads_files_of_its_own(home: Home, work: Path) 
     assert sorted(lines) == ["1: told", "2: told", "bare", "mine"]
 
 
-def test_ranks_of_all_components_meet_at_one_address(lab: Lab, home: Home, work: Path) -> None:
+def test_ranks_of_all_components_have_the_same_master_address(lab: Lab, home: Home, work: Path) -> None:
     _, lines = run(home, work, "srun --het-group=0,1 sh -c 'echo $MASTER_ADDR $MASTER_PORT'")
-    (where,) = set(lines)
-    assert where.split()[0] == lab.address(1)
+    (address,) = set(lines)
+    assert address.split()[0] == lab.address(1)
 
 
-def test_what_is_asked_of_one_is_answered_for_all(home: Home, work: Path) -> None:
-    """A dry run, why one waits, and all of it again."""
+def test_commands_for_one_component_apply_to_the_whole_job(home: Home, work: Path) -> None:
+    """A dry run, `why` and `rerun` of one component apply to the whole job."""
     dry = home.slurm("sbatch", "--test-only", "-w", "het1", ":", "-w", "het2", "--wrap", "true", cwd=work)
     assert "to start at" in dry.stderr, dry.stderr
     job = submit(
@@ -195,35 +199,35 @@ def test_what_is_asked_of_one_is_answered_for_all(home: Home, work: Path) -> Non
     )
     eventually(lambda: "waits for" in home.run("why", f"{job}+1").stdout, what="the reason is known")
     home.slurm("scancel", str(job))
-    again = home.json("rerun", f"{job}+1")["job_id"]
+    rerun = home.json("rerun", f"{job}+1")["job_id"]
     eventually(
         lambda: (
-            home.slurm("sacct", "-nPXj", str(again), "-o", "jobid,state").stdout.splitlines()
-            == [f"{again}+0|COMPLETED", f"{again}+1|COMPLETED"]
+            home.slurm("sacct", "-nPXj", str(rerun), "-o", "jobid,state").stdout.splitlines()
+            == [f"{rerun}+0|COMPLETED", f"{rerun}+1|COMPLETED"]
         ),
         what="both ran",
     )
 
 
-def test_salloc_holds_all_components_and_gives_them_back_together(home: Home, work: Path) -> None:
+def test_salloc_allocates_and_releases_all_components_together(home: Home, work: Path) -> None:
     script = "squeue -ho '%i %N' -S i; srun --het-group=0,1 -l sh -c 'echo $SLURMD_NODENAME of $SLURM_HET_SIZE'; echo $SLURM_HET_SIZE"
-    done = home.run("salloc", "-w", "het1", ":", "-w", "het2", "sh", "-c", script, cwd=work)
-    assert done.returncode == 0, done.stderr
-    job = int(done.stderr.split("Granted job allocation ")[1].split()[0])
-    listed, rest = done.stdout.splitlines()[:2], done.stdout.splitlines()[2:]
-    assert listed == [f"{job}+0 het1", f"{job}+1 het2"]
-    assert sorted(rest[:2]) == ["0: het1 of 2", "1: het2 of 2"] and rest[2:] == ["2"]
-    ended = "jobid,state,exitcode"
+    result = home.run("salloc", "-w", "het1", ":", "-w", "het2", "sh", "-c", script, cwd=work)
+    assert result.returncode == 0, result.stderr
+    job = int(result.stderr.split("Granted job allocation ")[1].split()[0])
+    rows, output = result.stdout.splitlines()[:2], result.stdout.splitlines()[2:]
+    assert rows == [f"{job}+0 het1", f"{job}+1 het2"]
+    assert sorted(output[:2]) == ["0: het1 of 2", "1: het2 of 2"] and output[2:] == ["2"]
+    fields = "jobid,state,exitcode"
     eventually(
         lambda: (
-            home.slurm("sacct", "-nPXj", str(job), "-o", ended).stdout.splitlines()
+            home.slurm("sacct", "-nPXj", str(job), "-o", fields).stdout.splitlines()
             == [f"{job}+0|COMPLETED|0:0", f"{job}+1|COMPLETED|0:0"]
         ),
         what="both were given back",
     )
 
 
-def test_a_controller_that_is_killed_between_starts_starts_all_once(home: Home, work: Path) -> None:
+def test_components_start_once_although_the_controller_is_killed(home: Home, work: Path) -> None:
     for number in range(4):
         out = work / f"ran{number}"
         wrap = f"echo $SLURM_HET_SIZE >>{out}; sleep 600"

@@ -1,4 +1,6 @@
-"""MPI on two real hosts: srun starts MPICH's programs itself, and the launchers of Open MPI and MPICH find the allocation."""
+"""MPI on two real hosts: srun starts MPICH programs, and the launchers of Open MPI and MPICH recognize the
+allocation.
+"""
 
 from __future__ import annotations
 
@@ -42,30 +44,37 @@ int main(int argc, char **argv) {
 """
 
 
-AGAIN = "for try in 1 2 3 4; do timeout -k 3 11 {} >said 2>&1; code=$?; [ $code != 124 ] && break; done; cat said; exit $code\n"
-"""Debian's MPICH over UCX waits for ever in MPI_Finalize about every fifteenth time, started by its own mpiexec as by srun: some
-ranks wait in PMI's last barrier, where they look after no message any more, and one for them to close their connection to it."""
+RETRY_HANGS = (
+    "for try in 1 2 3 4; do timeout -k 3 11 {} >output 2>&1; code=$?; [ $code != 124 ] && break; done; "
+    "cat output; exit $code\n"
+)
+"""Debian's MPICH over UCX hangs in MPI_Finalize in about one of fifteen runs, under its own mpiexec as well
+as under srun.
+
+Some ranks wait in PMI's last barrier, where they process no messages, while another rank waits for them to
+close their connection. The loop repeats such a run.
+"""
 
 
 @pytest.fixture(scope="module")
 def programs(lab: Lab) -> Iterator[Path]:
-    """A folder with the program, built by each."""
+    """A folder with the program, built with both MPI libraries."""
     folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
     folder.chmod(0o755)
     (folder / "sum.c").write_text(SUM)
     for kind in ("mpich", "openmpi"):
-        words = [f"mpicc.{kind}", "-o", str(folder / f"sum.{kind}"), str(folder / "sum.c")]
-        subprocess.run(words, check=True, timeout=60)
+        argv = [f"mpicc.{kind}", "-o", str(folder / f"sum.{kind}"), str(folder / "sum.c")]
+        subprocess.run(argv, check=True, timeout=60)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
 def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
-    """Two hosts."""
+    """A home with two hosts."""
     for host in (1, 2):
-        words = ["--name", f"mpi{host}", "--accept-host-key", lab.fingerprint(host)]
-        shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+        options = ["--name", f"mpi{host}", "--accept-host-key", lab.fingerprint(host)]
+        shared_home.ok("node", "add", f"root@{lab.address(host)}", *options)
     return shared_home
 
 
@@ -77,14 +86,14 @@ FOUR = [f"rank {rank} of 4 on host{1 + rank // 2} sum 10" for rank in range(4)]
 TWO_EACH = ("-N2", "--ntasks-per-node=2")
 
 
-def test_srun_starts_a_program_of_mpich_on_two_hosts(cluster: Home, programs: Path, short_tmp: Path) -> None:
-    out = run(cluster, short_tmp / "w", AGAIN.format(f"srun --mpi=pmi2 {programs}/sum.mpich"), *TWO_EACH)
+def test_srun_starts_an_mpich_program_on_two_hosts(cluster: Home, programs: Path, short_tmp: Path) -> None:
+    out = run(
+        cluster, short_tmp / "w", RETRY_HANGS.format(f"srun --mpi=pmi2 {programs}/sum.mpich"), *TWO_EACH
+    )
     assert ranks(out) == FOUR, out
 
 
-def test_a_rank_that_aborts_ends_the_step_with_its_code(
-    cluster: Home, programs: Path, short_tmp: Path
-) -> None:
+def test_an_mpi_abort_ends_the_step_with_its_code(cluster: Home, programs: Path, short_tmp: Path) -> None:
     out = run(
         cluster,
         short_tmp / "w",
@@ -95,9 +104,7 @@ def test_a_rank_that_aborts_ends_the_step_with_its_code(
     assert out.splitlines()[-1] == "code 7"
 
 
-def test_a_rank_that_dies_ends_the_step_in_which_others_wait_for_it(
-    cluster: Home, programs: Path, short_tmp: Path
-) -> None:
+def test_a_rank_that_dies_ends_the_step(cluster: Home, programs: Path, short_tmp: Path) -> None:
     out = run(
         cluster,
         short_tmp / "w",
@@ -108,7 +115,7 @@ def test_a_rank_that_dies_ends_the_step_in_which_others_wait_for_it(
     assert out.splitlines()[-1] == "code 137"
 
 
-RANK = """
+PMI_RANK = """
 import os, pathlib, time
 line, rank = int(os.environ["PMI_FD"]), int(os.environ["PMI_RANK"])
 def ask(words):
@@ -125,43 +132,46 @@ while not pathlib.Path("gate").exists():
     time.sleep(0.02)
 print(ask(f"cmd=get key=k{(rank + 2) % 4}"), ask("cmd=barrier_in"), ask("cmd=finalize"), flush=True)
 """
-"""A rank as an MPI library is one, without MPICH's own trouble at its end."""
+"""A rank that uses PMI like an MPI library, without the problem of MPICH's end."""
 
 
-def test_a_step_outlives_an_agent_that_is_killed(cluster: Home, lab: Lab, short_tmp: Path) -> None:
+def test_an_mpi_step_survives_a_killed_agent(cluster: Home, lab: Lab, short_tmp: Path) -> None:
     folder = short_tmp / "w"
     folder.mkdir()
-    (folder / "rank.py").write_text(RANK)
+    (folder / "rank.py").write_text(PMI_RANK)
     command = "srun --mpi=pmi2 /usr/bin/python3 rank.py; echo code $?"
-    words = ("submit", "--no-snapshot", *TWO_EACH, "--wrap", command)
-    job = str(cluster.json(*words, cwd=folder)["job_id"])
+    argv = ("submit", "--no-snapshot", *TWO_EACH, "--wrap", command)
+    job = str(cluster.json(*argv, cwd=folder)["job_id"])
     out = folder / f"slurm-{job}.out"
-    eventually(lambda: out.exists() and out.read_text().count("here") == 4, what="all ranks have begun")
+    eventually(lambda: out.exists() and out.read_text().count("here") == 4, what="all ranks have started")
     agent = lab.agent(1)
     lab.on(1, "kill", "-KILL", str(agent))
-    eventually(lambda: lab.agent(1) != agent, what="another agent")
+    eventually(lambda: lab.agent(1) != agent, what="a new agent runs")
     (folder / "gate").touch()
-    eventually(lambda: cluster.job(job)["end"], what="it has ended")
-    said = [line for line in out.read_text().splitlines() if line.startswith(("cmd", "code"))]
+    eventually(lambda: cluster.job(job)["end"], what="the job has ended")
+    answers = [line for line in out.read_text().splitlines() if line.startswith(("cmd", "code"))]
     values = [
         f"cmd=get_result rc=0 msg=success value=v{rank} cmd=barrier_out cmd=finalize_ack" for rank in range(4)
     ]
-    assert sorted(said) == sorted([*values, "code 0"])
+    assert sorted(answers) == sorted([*values, "code 0"])
 
 
-def test_ranks_may_be_dealt_out_in_turn(cluster: Home, programs: Path, short_tmp: Path) -> None:
+def test_ranks_are_placed_cyclically_with_m_cyclic(cluster: Home, programs: Path, short_tmp: Path) -> None:
     out = run(
-        cluster, short_tmp / "w", AGAIN.format(f"srun -m cyclic --mpi=pmi2 {programs}/sum.mpich"), *TWO_EACH
+        cluster,
+        short_tmp / "w",
+        RETRY_HANGS.format(f"srun -m cyclic --mpi=pmi2 {programs}/sum.mpich"),
+        *TWO_EACH,
     )
     assert ranks(out) == [f"rank {rank} of 4 on host{1 + rank % 2} sum 10" for rank in range(4)]
 
 
-def test_open_mpi_s_mpirun_finds_the_allocation(cluster: Home, programs: Path, short_tmp: Path) -> None:
+def test_mpirun_of_open_mpi_recognizes_the_allocation(cluster: Home, programs: Path, short_tmp: Path) -> None:
     command = f"mpirun.openmpi --allow-run-as-root --mca btl_tcp_if_include eth0 {programs}/sum.openmpi\n"
     out = run(cluster, short_tmp / "w", command, *TWO_EACH)
     assert ranks(out) == FOUR, out
 
 
-def test_mpich_s_mpiexec_finds_the_allocation(cluster: Home, programs: Path, short_tmp: Path) -> None:
-    out = run(cluster, short_tmp / "w", AGAIN.format(f"mpiexec.mpich {programs}/sum.mpich"), *TWO_EACH)
+def test_mpiexec_of_mpich_recognizes_the_allocation(cluster: Home, programs: Path, short_tmp: Path) -> None:
+    out = run(cluster, short_tmp / "w", RETRY_HANGS.format(f"mpiexec.mpich {programs}/sum.mpich"), *TWO_EACH)
     assert ranks(out) == FOUR, out

@@ -1,4 +1,4 @@
-"""The whole road: three hosts over SSH, a real training sweep and a two-node job, the controller killed on the way."""
+"""Three hosts over SSH: a real training sweep and a two-node job continue although the controller is killed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def repository(short_tmp: Path) -> Path:
 
 
 def add_nodes(lab: Lab, home: Home) -> None:
-    """Each host: refused while its key is unknown, added once its fingerprint is confirmed."""
+    """Add each host. It is refused while its key is unknown, and added after its fingerprint is confirmed."""
     for host in range(1, lab.count + 1):
         target = f"root@{lab.address(host)}"
         refused = home.run("node", "add", target, "--name", f"gpu{host}")
@@ -83,7 +83,7 @@ def first_line(path: Path) -> list[str]:
     return path.read_text().splitlines()[:1] if path.exists() else []
 
 
-def test_a_sweep_and_a_gang_survive_an_edit_and_a_killed_controller(
+def test_a_sweep_and_a_two_node_job_survive_an_edit_and_a_killed_controller(
     lab: Lab, lab_home: Home, repository: Path
 ) -> None:
     home = lab_home
@@ -103,9 +103,9 @@ def test_a_sweep_and_a_gang_survive_an_edit_and_a_killed_controller(
 
     def attributed() -> bool:
         row = home.node(gpu["node"])["gpus"][gpu["index"]]
-        return [(each["pid"], each["job"]) for each in row["processes"]] == [(pid, f"{sweep}_0")] and row[
-            "util_pct"
-        ] == 87
+        return [(process["pid"], process["job"]) for process in row["processes"]] == [
+            (pid, f"{sweep}_0")
+        ] and row["util_pct"] == 87
 
     eventually(attributed, what="the process is attributed to its task")
     lab.show_gpus(host)
@@ -123,7 +123,7 @@ def test_a_sweep_and_a_gang_survive_an_edit_and_a_killed_controller(
     for task, rate in enumerate((0.1, 0.01, 0.001)):
         text = (repository / "logs" / f"digits-{sweep}_{task}.out").read_text()
         assert "code OLD" in text and f"epoch 7 lr {rate} loss" in text
-        indices = [str(each["index"]) for each in home.json("show", f"{sweep}_{task}")["gpus"]]
+        indices = [str(gpu_row["index"]) for gpu_row in home.json("show", f"{sweep}_{task}")["gpus"]]
         assert len(indices) == 2 and f"gpus {','.join(indices)}" in text
         assert home.json("logs", f"{sweep}_{task}")["text"] == text
     nodes = home.job(gang)["node_list"]
@@ -133,7 +133,7 @@ def test_a_sweep_and_a_gang_survive_an_edit_and_a_killed_controller(
     assert "+new version" in home.ok("snapshot", "diff", str(sweep))
 
 
-def test_a_process_outside_the_queue_keeps_its_gpu(lab: Lab, lab_home: Home, short_tmp: Path) -> None:
+def test_a_gpu_in_use_outside_the_queue_is_not_allocated(lab: Lab, lab_home: Home, short_tmp: Path) -> None:
     home = lab_home
     target = f"root@{lab.address(1)}"
     home.ok("node", "add", target, "--name", "gpu1", "--accept-host-key", lab.fingerprint(1))
@@ -148,16 +148,16 @@ def test_a_process_outside_the_queue_keeps_its_gpu(lab: Lab, lab_home: Home, sho
         assert home.state(job) == "PENDING"
     finally:
         lab.show_gpus(1)
-    eventually(lambda: home.state(job) == "COMPLETED", what="it runs once the GPU is free")
+    eventually(lambda: home.state(job) == "COMPLETED", what="the job runs after the GPU is free")
 
 
-def test_a_cut_link_is_noticed_and_the_job_goes_on(lab: Lab, lab_home: Home, short_tmp: Path) -> None:
+def test_a_job_continues_while_its_node_is_disconnected(lab: Lab, lab_home: Home, short_tmp: Path) -> None:
     home = lab_home
     target = f"root@{lab.address(2)}"
     home.ok("node", "add", target, "--name", "gpu2", "--accept-host-key", lab.fingerprint(2))
     script = "i=0; while [ $i -lt 30 ]; do i=$((i+1)); sleep 1; done; echo done"
     job = home.json("submit", "--no-snapshot", "--wrap", script, cwd=short_tmp)["job_id"]
-    eventually(lambda: home.state(job) == "RUNNING", what="it runs")
+    eventually(lambda: home.state(job) == "RUNNING", what="the job runs")
     lab.sh("partition", "2")
     try:
         eventually(
@@ -166,5 +166,5 @@ def test_a_cut_link_is_noticed_and_the_job_goes_on(lab: Lab, lab_home: Home, sho
         assert home.state(job) == "RUNNING"
     finally:
         lab.sh("heal", "2")
-    eventually(lambda: home.state(job) == "COMPLETED", timeout_s=90, what="the job has ended by itself")
+    eventually(lambda: home.state(job) == "COMPLETED", timeout_s=90, what="the job has ended")
     assert (short_tmp / f"slurm-{job}.out").read_text() == "done\n"

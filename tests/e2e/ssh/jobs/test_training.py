@@ -1,4 +1,6 @@
-"""Distributed training on two real hosts, with nothing said of who is who: PyTorch (gloo), torchrun and JAX find themselves."""
+"""Distributed training on two real hosts without any rank settings: PyTorch (gloo), torchrun and JAX find
+their ranks and addresses.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,15 @@ from tests.support.home import Home
 
 pytestmark = pytest.mark.lab
 DEBIAN = "/usr/bin/python3"
-"""Debian's PyTorch is that interpreter's: PyPI's brings five gigabytes of CUDA."""
+"""The interpreter of Debian's PyTorch. The package from PyPI would bring five gigabytes of CUDA."""
 
 REDUCE = """
 import datetime, os, torch, torch.distributed as dist
 dist.init_process_group("gloo", init_method="env://", timeout=datetime.timedelta(seconds=50))
 number = torch.tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(number)
-with open(f"said.{os.environ['SLURM_STEP_ID']}.{dist.get_rank()}", "w") as said:
-    print("rank", dist.get_rank(), "of", dist.get_world_size(), "local", os.environ["LOCAL_RANK"], "sum", int(number), file=said)
+with open(f"result.{os.environ['SLURM_STEP_ID']}.{dist.get_rank()}", "w") as file:
+    print("rank", dist.get_rank(), "of", dist.get_world_size(), "local", os.environ["LOCAL_RANK"], "sum", int(number), file=file)
 dist.barrier()
 """
 TORCHRUN = f"{DEBIAN} -m torch.distributed.run --nproc_per_node=2 --redirects=2 --tee=1"
@@ -32,49 +34,49 @@ jax.config.update("jax_platforms", "cpu")
 jax.distributed.initialize()
 from jax.experimental.multihost_utils import process_allgather
 found = process_allgather(jnp.array([jax.process_index() + 1]))
-with open(f"said.{jax.process_index()}", "w") as said:
-    print("rank", jax.process_index(), "of", jax.process_count(), "sum", int(found.sum()), file=said)
+with open(f"result.{jax.process_index()}", "w") as file:
+    print("rank", jax.process_index(), "of", jax.process_count(), "sum", int(found.sum()), file=file)
 """
 
 
 @pytest.fixture(scope="module")
 def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
-    """Two hosts."""
+    """A home with two hosts."""
     for host in (1, 2):
-        words = ["--name", f"train{host}", "--accept-host-key", lab.fingerprint(host)]
-        shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+        options = ["--name", f"train{host}", "--accept-host-key", lab.fingerprint(host)]
+        shared_home.ok("node", "add", f"root@{lab.address(host)}", *options)
     return shared_home
 
 
-def ranks(folder: Path) -> list[str]:
-    """What the ranks have said."""
-    return sorted(path.read_text().strip() for path in folder.glob("said.*"))
+def rank_results(folder: Path) -> list[str]:
+    """Return the output files of the ranks."""
+    return sorted(path.read_text().strip() for path in folder.glob("result.*"))
 
 
 def train(home: Home, tmp: Path, command: str, *options: str, program: str = REDUCE) -> list[str]:
-    """What the ranks said of a job that ran this command."""
+    """Run the command in a job and return the output files of its ranks."""
     folder = tmp / "w"
     folder.mkdir()
     (folder / "train.py").write_text(program)
     out = run(home, folder, "export GLOO_SOCKET_IFNAME=eth0\n" + command + "\n", *options)
     print(out)
-    return ranks(folder)
+    return rank_results(folder)
 
 
 FOUR = [f"rank {rank} of 4 local {rank % 2} sum 10" for rank in range(4)]
 
 
-def test_pytorch_finds_itself_on_two_hosts(cluster: Home, short_tmp: Path) -> None:
+def test_pytorch_initializes_on_two_hosts(cluster: Home, short_tmp: Path) -> None:
     found = train(cluster, short_tmp, f"srun {DEBIAN} train.py", "-N2", "--ntasks-per-node=2")
     assert found == FOUR
 
 
-def test_torchrun_needs_to_be_told_nothing_but_how_many(cluster: Home, short_tmp: Path) -> None:
+def test_torchrun_needs_only_the_number_of_processes(cluster: Home, short_tmp: Path) -> None:
     command = f"srun {TORCHRUN} train.py"
     assert train(cluster, short_tmp, command, "-N2", "--ntasks-per-node=1") == FOUR
 
 
-def test_torchrun_rendezvous_at_what_the_batch_script_is_told(cluster: Home, short_tmp: Path) -> None:
+def test_torchrun_can_rendezvous_at_the_master_address_of_the_script(cluster: Home, short_tmp: Path) -> None:
     command = (
         f"srun {TORCHRUN} --nnodes=$SLURM_NNODES "
         "--rdzv_id=$SLURM_JOB_ID --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT train.py"
@@ -83,10 +85,10 @@ def test_torchrun_rendezvous_at_what_the_batch_script_is_told(cluster: Home, sho
     assert sorted(line.split(" local")[0] for line in found) == [f"rank {rank} of 4" for rank in range(4)]
 
 
-def test_the_usual_script_works_where_nodes_do_not_know_each_other_by_our_names(
+def test_the_usual_torchrun_script_works_if_nodes_do_not_resolve_names(
     cluster: Home, short_tmp: Path
 ) -> None:
-    """As everybody copies it. Here the hosts have never heard of train1."""
+    """This is the script that users commonly copy. The hosts do not resolve the name train1."""
     command = (
         "first=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
         "head_node_ip=$(srun --nodes=1 --ntasks=1 -w $first hostname --ip-address) || exit 1\n"
@@ -98,8 +100,8 @@ def test_the_usual_script_works_where_nodes_do_not_know_each_other_by_our_names(
     found = train(cluster, short_tmp, command, "-N2", "--ntasks-per-node=1")
     assert found == [f"rank {rank} of 2 local 0 sum 3" for rank in range(2)]
     address = cluster.json("node", "show", "train1")["address"]
-    told = sorted((short_tmp / "w" / "master").read_text().splitlines())
-    assert told == [f"{address} train1", f"{address} train2"]
+    masters = sorted((short_tmp / "w" / "master").read_text().splitlines())
+    assert masters == [f"{address} train1", f"{address} train2"]
 
 
 def test_jax_initializes_without_arguments(cluster: Home, short_tmp: Path) -> None:
@@ -108,15 +110,15 @@ def test_jax_initializes_without_arguments(cluster: Home, short_tmp: Path) -> No
     assert found == [f"rank {rank} of 2 sum 3" for rank in range(2)]
 
 
-def test_two_steps_at_once_on_one_node_have_ports_of_their_own(cluster: Home, short_tmp: Path) -> None:
+def test_two_parallel_steps_on_one_node_have_different_ports(cluster: Home, short_tmp: Path) -> None:
     step = f"srun --overlap --overcommit -n2 {DEBIAN} train.py"
     found = train(cluster, short_tmp, f"{step} & {step} & wait", "-N1", "-n1")
     assert found == sorted([f"rank {rank} of 2 local {rank} sum 3" for rank in range(2)] * 2)
 
 
-def test_a_command_without_a_script_is_told_as_much(cluster: Home, short_tmp: Path) -> None:
+def test_a_command_of_warpdeck_run_has_the_rank_variables(cluster: Home, short_tmp: Path) -> None:
     (short_tmp / "train.py").write_text(REDUCE)
     short_tmp.chmod(0o755)
-    words = ["-N2", "-n4", "env", "GLOO_SOCKET_IFNAME=eth0", DEBIAN, "train.py"]
-    done = cluster.run("run", *words, cwd=short_tmp)
-    assert ranks(short_tmp) == FOUR, done.stdout + done.stderr + cluster.log()
+    argv = ["-N2", "-n4", "env", "GLOO_SOCKET_IFNAME=eth0", DEBIAN, "train.py"]
+    result = cluster.run("run", *argv, cwd=short_tmp)
+    assert rank_results(short_tmp) == FOUR, result.stdout + result.stderr + cluster.log()

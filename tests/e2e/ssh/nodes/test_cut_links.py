@@ -1,4 +1,4 @@
-"""Packets that get lost: a link cut for less and for more than its time-out, under everything that can be going on over it."""
+"""Lost packets: a link interrupted for less and for more than its timeout, with every kind of traffic on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.lab
 BACK_S = 120.0
-"""Until a dead link is noticed, some 20 s, and pauses between attempts that take as long."""
+"""Time until a dead link is noticed, about 20 s, and pauses of similar length between attempts."""
 PORT = 8770
 TASK = """
 import itertools, os, socket, sys, threading, time
@@ -60,9 +60,12 @@ sleep 0.05
 """
 
 
-class Busy:
-    """Two nodes with all that can go on over a link: a batch job on the first whose srun has a task on each, and short tasks
-    of an array that are handed to it ahead of time; on the second a session at a terminal and a port that is forwarded."""
+class BusyLinks:
+    """Two nodes with every kind of traffic over a link.
+
+    A batch job on the first node has an srun with a task on each node, and short tasks of an array are
+    prefetched to the first node. On the second node there are a terminal session and a forwarded port.
+    """
 
     def __init__(self, home: Home, folder: Path) -> None:
         self.home = home
@@ -70,15 +73,18 @@ class Busy:
         (folder / "task.py").write_text(TASK)
         script = SCRIPT.format(python=sys.executable, folder=folder, port=PORT)
         (folder / "job.sh").write_text(script)
-        words = ["submit", "--no-snapshot", "-N2", "-n2", "-o", "out", "job.sh"]
-        self.job = str(home.json(*words, cwd=folder)["job_id"])
-        eventually(lambda: self.ticks(1) and self.ticks(0), what=f"its tasks run: {home.job(self.job)}")
+        argv = ["submit", "--no-snapshot", "-N2", "-n2", "-o", "out", "job.sh"]
+        self.job = str(home.json(*argv, cwd=folder)["job_id"])
+        eventually(
+            lambda: self.tick_count(1) and self.tick_count(0),
+            what=f"the job's tasks run: {home.job(self.job)}",
+        )
         self.session = AtTerminal(home, "run", "-w", "gpu2", "--pty", "env", "PS1=> ", "sh")
         self.session.until("> ")
         self.session_job = str(max(row["id"] for row in home.json("queue")))
-        words = ["submit", "--no-snapshot", f"--array=1-{SHORT_TASKS}", "-w", "gpu1", "-o", "short.%a"]
+        argv = ["submit", "--no-snapshot", f"--array=1-{SHORT_TASKS}", "-w", "gpu1", "-o", "short.%a"]
         command = SHORT_TASK.format(before=BEFORE_CUT)
-        self.array = home.json(*words, "--wrap", command, cwd=folder)["job_id"]
+        self.array = home.json(*argv, "--wrap", command, cwd=folder)["job_id"]
         self.forward = subprocess.Popen(
             [sys.executable, "-m", "warpdeck.cli.main", "forward", self.job, f"{PORT}:0", "--node", "gpu2"],
             env=home.environ,
@@ -90,63 +96,70 @@ class Busy:
         assert self.forward.stdout is not None
         self.local_port = int(self.forward.stdout.readline().split()[0].rpartition(":")[2])
 
-    def ticks(self, rank: int) -> int:
+    def tick_count(self, rank: int) -> int:
         path = self.folder / f"ticks{rank}"
         return len(path.read_text().splitlines()) if path.exists() else 0
 
-    def shorts(self) -> list[int]:
-        """Which of the short tasks have run, in that order."""
+    def finished_short_tasks(self) -> list[int]:
+        """Return the ids of the finished short tasks in the order in which they ran."""
         path = self.folder / "short"
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
-    def hurry(self) -> None:
-        """From here on short tasks follow one another."""
+    def release_short_tasks(self) -> None:
+        """Let short tasks run one after the other."""
         (self.folder / "more").touch()
-        some = BEFORE_CUT + 10
-        eventually(lambda: len(self.shorts()) > some, timeout_s=BACK_S, what="short tasks run")
+        minimum = BEFORE_CUT + 10
+        eventually(
+            lambda: len(self.finished_short_tasks()) > minimum, timeout_s=BACK_S, what="short tasks run"
+        )
 
-    def goes_on(self) -> None:
-        """The tasks tick a while longer: far less than a link's time-out, on a busy machine too."""
-        before = self.ticks(0), self.ticks(1)
-        eventually(lambda: self.ticks(0) > before[0] + 10 and self.ticks(1) > before[1] + 10, what="it ticks")
+    def wait_for_ticks(self) -> None:
+        """Wait until the tasks write more ticks. This takes much less than a link's timeout, even on a busy
+        machine.
+        """
+        before = self.tick_count(0), self.tick_count(1)
+        eventually(
+            lambda: self.tick_count(0) > before[0] + 10 and self.tick_count(1) > before[1] + 10,
+            what="both tasks write ticks",
+        )
 
-    def dial(self) -> socket.socket:
-        """A connection to the task's port, on which it counts."""
+    def connect(self) -> socket.socket:
+        """Connect to the task's port, on which it sends numbers."""
         return socket.create_connection(("127.0.0.1", self.local_port), timeout=WAIT_S)
 
-    def counts(self) -> bool:
-        """Whether a new connection reaches the task."""
+    def is_reachable(self) -> bool:
+        """Return whether a new connection reaches the task."""
         try:
-            with self.dial() as link:
+            with self.connect() as link:
                 return link.recv(1) == b"0"
         except OSError:
             return False
 
-    def ends_well(self) -> None:
-        """Nothing that the tasks said is missing or came twice; the codes are those of the tasks and the script."""
+    def assert_complete_output(self) -> None:
+        """Assert that the tasks' output is complete without repetitions and that the exit codes are right."""
         (self.folder / "gate").touch()
         eventually(
             lambda: self.home.job(self.job)["end"], timeout_s=BACK_S, what=f"{self.home.job(self.job)}"
         )
-        self.shorts_end_well()
+        self.assert_short_tasks_ran_once()
         row = self.home.job(self.job)
         assert (row["state"], row["exit_code"], row["restarts"]) == ("FAILED", "6:0", 0)
         out = self.folder / "out"
-        eventually(lambda: "code 5" in out.read_text(), what="the whole output is there")
+        eventually(lambda: "code 5" in out.read_text(), what="the output is complete")
         lines = out.read_text().splitlines()
         for rank in (0, 1):
-            wanted = [*map(str, range(1, self.ticks(rank) + 1)), f"over {self.ticks(rank)}"]
-            assert [line[3:] for line in lines if line.startswith(f"{rank}: ")] == wanted
+            expected = [*map(str, range(1, self.tick_count(rank) + 1)), f"over {self.tick_count(rank)}"]
+            assert [line[3:] for line in lines if line.startswith(f"{rank}: ")] == expected
 
-    def shorts_end_well(self) -> None:
-        """Each of them has run, and run once."""
+    def assert_short_tasks_ran_once(self) -> None:
+        """Assert that each short task has run exactly once."""
 
         def rows() -> list[dict[str, object]]:
-            found: list[dict[str, object]] = self.home.json("queue", "--all")
-            return [row for row in found if row["array_job_id"] == self.array]
+            queue_rows: list[dict[str, object]] = self.home.json("queue", "--all")
+            return [row for row in queue_rows if row["array_job_id"] == self.array]
 
         eventually(lambda: all(row["end"] for row in rows()), timeout_s=BACK_S, what="all have ended")
-        assert sorted(self.shorts()) == list(range(1, SHORT_TASKS + 1))
+        assert sorted(self.finished_short_tasks()) == list(range(1, SHORT_TASKS + 1))
         ends = [(row["state"], row["restarts"]) for row in rows()]
         assert ends == [("COMPLETED", 0)] * SHORT_TASKS
 
@@ -162,21 +175,21 @@ class Busy:
 @pytest.fixture(scope="module")
 def home(lab: Lab, shared_home: Home) -> Home:
     for host in (1, 2):
-        words = ["--name", f"gpu{host}", "--accept-host-key", lab.fingerprint(host)]
-        shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+        argv = ["--name", f"gpu{host}", "--accept-host-key", lab.fingerprint(host)]
+        shared_home.ok("node", "add", f"root@{lab.address(host)}", *argv)
     return shared_home
 
 
 @pytest.fixture
-def busy(home: Home, short_tmp: Path) -> Iterator[Busy]:
-    made = Busy(home, short_tmp)
-    yield made
-    made.close()
+def links(home: Home, short_tmp: Path) -> Iterator[BusyLinks]:
+    busy_links = BusyLinks(home, short_tmp)
+    yield busy_links
+    busy_links.close()
 
 
 @contextmanager
 def cut(lab: Lab, hosts: tuple[int, ...]) -> Iterator[None]:
-    """All packets to these hosts get lost in silence."""
+    """Drop all packets to these hosts silently."""
     for host in hosts:
         lab.sh("drop", str(host))
     try:
@@ -190,37 +203,39 @@ def state(home: Home, name: str) -> str:
     return str(home.node(name)["state"])
 
 
-def test_what_goes_over_a_link_outlives_a_short_cut_unharmed(home: Home, lab: Lab, busy: Busy) -> None:
-    eventually(busy.counts, what="the port is there")
-    with busy.dial() as link, link.makefile("rb") as counted:
-        assert counted.readline() == b"0\n"
-        busy.hurry()
+def test_traffic_over_a_link_survives_a_short_interruption(home: Home, lab: Lab, links: BusyLinks) -> None:
+    eventually(links.is_reachable, what="the port is forwarded")
+    with links.connect() as link, link.makefile("rb") as numbers:
+        assert numbers.readline() == b"0\n"
+        links.release_short_tasks()
         with cut(lab, (1, 2)):
-            assert len(busy.shorts()) < SHORT_TASKS
-            busy.session.type("echo typed-$((1+1))\n")
-            busy.goes_on()
-        busy.session.until("typed-2", timeout_s=BACK_S)
-        assert [counted.readline() for _ in range(100)] == [b"%d\n" % number for number in range(1, 101)]
+            assert len(links.finished_short_tasks()) < SHORT_TASKS
+            links.session.type("echo typed-$((1+1))\n")
+            links.wait_for_ticks()
+        links.session.until("typed-2", timeout_s=BACK_S)
+        assert [numbers.readline() for _ in range(100)] == [b"%d\n" % number for number in range(1, 101)]
     assert "connection lost" not in home.log()
-    busy.ends_well()
+    links.assert_complete_output()
 
 
 @pytest.mark.parametrize("hosts", [(1,), (2,)], ids=["of srun", "of a task"])
-def test_what_goes_over_a_link_comes_back_after_a_long_cut(
-    home: Home, lab: Lab, busy: Busy, hosts: tuple[int, ...]
+def test_traffic_over_a_link_resumes_after_a_long_interruption(
+    home: Home, lab: Lab, links: BusyLinks, hosts: tuple[int, ...]
 ) -> None:
-    busy.hurry()
-    busy.session.type("sleep 3; echo typed-$((1+1))\n")
-    busy.session.until("\n")
+    links.release_short_tasks()
+    links.session.type("sleep 3; echo typed-$((1+1))\n")
+    links.session.until("\n")
     with cut(lab, hosts):
-        assert len(busy.shorts()) < SHORT_TASKS
+        assert len(links.finished_short_tasks()) < SHORT_TASKS
         for host in hosts:
-            lost = f"gpu{host}"
-            eventually(lambda lost=lost: state(home, lost) == "down", timeout_s=BACK_S, what="it is lost")
-        busy.goes_on()
-        assert home.state(busy.job) == home.state(busy.session_job) == "RUNNING"
-    busy.session.until("typed-2", timeout_s=BACK_S)
-    busy.session.type("exit 3\n")
-    assert busy.session.ended() == 3
-    eventually(busy.counts, timeout_s=BACK_S, what="the port leads to the task again")
-    busy.ends_well()
+            node = f"gpu{host}"
+            eventually(
+                lambda node=node: state(home, node) == "down", timeout_s=BACK_S, what="the link is lost"
+            )
+        links.wait_for_ticks()
+        assert home.state(links.job) == home.state(links.session_job) == "RUNNING"
+    links.session.until("typed-2", timeout_s=BACK_S)
+    links.session.type("exit 3\n")
+    assert links.session.ended() == 3
+    eventually(links.is_reachable, timeout_s=BACK_S, what="the port leads to the task again")
+    links.assert_complete_output()

@@ -1,4 +1,4 @@
-"""The lab itself: labs of two test runs never meet, and one that is killed leaves nothing behind."""
+"""The lab of test hosts: labs of two test runs do not interfere, and a killed lab leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def start() -> subprocess.Popen[str]:
 
 
 def traces(base: str) -> list[str]:
-    """The folder and the processes of a lab."""
+    """Return the folder and the processes of a lab that still exist."""
     found = [base] if Path(base).exists() else []
     for name in os.listdir("/proc"):
         try:
@@ -41,12 +41,12 @@ def traces(base: str) -> list[str]:
     return found
 
 
-def test_two_labs_at_once_leave_nothing_behind_even_when_killed() -> None:
+def test_two_simultaneous_labs_leave_nothing_behind_even_if_killed() -> None:
     labs = [start(), start()]
     bases = []
-    for run in labs:
-        assert run.stdout is not None
-        base, name = run.stdout.readline().split()
+    for lab in labs:
+        assert lab.stdout is not None
+        base, name = lab.stdout.readline().split()
         assert name == "host1" and len(traces(base)) > 1
         bases.append(base)
     labs[0].kill()

@@ -1,4 +1,4 @@
-"""Adding nodes over SSH: every way in which it fails is one sentence, and every way a site's ssh is set up works."""
+"""`node add` over SSH: every failure has one clear message, and the usual SSH configurations work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture
 def home(shared_home: Home, lab: Lab) -> Iterator[Home]:
-    """The module's home with no nodes, no known hosts and no ssh configuration."""
+    """The module's home without nodes, known hosts and ssh configuration."""
     yield shared_home
     for row in shared_home.json("node", "ls"):
         shared_home.ok("node", "rm", "--force", row["name"])
@@ -39,28 +39,32 @@ def configure(home: Home, text: str) -> None:
 
 
 def add(home: Home, lab: Lab, host: int, *, user: str = "root", name: str = "") -> None:
-    """Adds the host with its true key."""
-    words = ["--name", name] if name else []
-    home.ok("node", "add", f"{user}@{lab.address(host)}", *words, "--accept-host-key", lab.fingerprint(host))
+    """Add the host with its true key."""
+    options = ["--name", name] if name else []
+    home.ok(
+        "node", "add", f"{user}@{lab.address(host)}", *options, "--accept-host-key", lab.fingerprint(host)
+    )
 
 
 def refusal(home: Home, *argv: str) -> str:
-    """What a refused `node add` says: one sentence and a next step, and nothing was added."""
+    """Return the message of a refused `node add`: one sentence with a next step. Assert that no node was
+    added.
+    """
     before = home.json("node", "ls")
-    done = home.run("node", "add", *argv)
-    assert (done.returncode, done.stdout) == (1, ""), done.stdout + done.stderr
-    told = [
+    result = home.run("node", "add", *argv)
+    assert (result.returncode, result.stdout) == (1, ""), result.stdout + result.stderr
+    messages = [
         line
-        for line in done.stderr.splitlines()
+        for line in result.stderr.splitlines()
         if not line.startswith(("connecting", "python 3", "agent copied"))
     ]
-    assert told[0].startswith("warpdeck: ") and len(told) <= 2, done.stderr
+    assert messages[0].startswith("warpdeck: ") and len(messages) <= 2, result.stderr
     assert [row["name"] for row in home.json("node", "ls")] == [row["name"] for row in before]
-    return "\n".join(told)
+    return "\n".join(messages)
 
 
-def runs_a_job(home: Home, name: str) -> None:
-    """A job on that node ends well and its output arrives."""
+def assert_job_runs(home: Home, name: str) -> None:
+    """Assert that a job on that node completes and its output arrives."""
     folder = home.path.parent
     job = home.json("submit", "--no-snapshot", "--wrap", "hostname", cwd=folder)["job_id"]
     eventually(lambda: home.state(job) == "COMPLETED", what=f"a job on {name}: {home.job(job)}")
@@ -69,7 +73,7 @@ def runs_a_job(home: Home, name: str) -> None:
     eventually(lambda: output.exists() and output.read_text() == f"{host}\n", what="its output")
 
 
-def test_a_host_that_is_not_there_is_said(home: Home, lab: Lab) -> None:
+def test_an_unreachable_host_is_reported(home: Home, lab: Lab) -> None:
     configure(home, "Host *\n  ConnectTimeout 2\n")
     assert "refused the connection" in refusal(home, f"{lab.address(1)}:1")
     assert "unknown host nowhere.invalid" in refusal(home, "nowhere.invalid")
@@ -80,22 +84,22 @@ def test_a_host_that_is_not_there_is_said(home: Home, lab: Lab) -> None:
         lab.sh("undrop", "3")
 
 
-def test_an_unreachable_network_is_said(home: Home, lab: Lab) -> None:
+def test_an_unreachable_network_is_reported(home: Home, lab: Lab) -> None:
     assert "cannot reach 192.0.2.1: Network is unreachable" in refusal(home, "192.0.2.1")
 
 
-def test_a_key_that_the_host_does_not_take_is_said(home: Home, lab: Lab) -> None:
+def test_a_key_rejected_by_the_host_is_reported(home: Home, lab: Lab) -> None:
     key = ssh_folder(home) / "id_ed25519"
     key.unlink()
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    said = refusal(home, f"root@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
-    assert f"root@{lab.address(1)} rejected all SSH keys" in said
+    message = refusal(home, f"root@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
+    assert f"root@{lab.address(1)} rejected all SSH keys" in message
 
 
-def test_an_unknown_host_key_is_shown_and_never_accepted_unseen(home: Home, lab: Lab) -> None:
+def test_an_unknown_host_key_is_shown_and_needs_confirmation(home: Home, lab: Lab) -> None:
     target = f"root@{lab.address(1)}"
-    said = refusal(home, target)
-    assert lab.fingerprint(1) in said and "--accept-host-key" in said
+    message = refusal(home, target)
+    assert lab.fingerprint(1) in message and "--accept-host-key" in message
     assert lab.fingerprint(1) in refusal(home, target, "--accept-host-key", lab.fingerprint(2))
     assert not (home.path / "known_hosts").exists()
     add(home, lab, 1, name="gpu1")
@@ -103,8 +107,8 @@ def test_an_unknown_host_key_is_shown_and_never_accepted_unseen(home: Home, lab:
     home.ok("node", "add", target, "--name", "gpu1")
 
 
-def answer_prompt(home: Home, word: str, *argv: str) -> int:
-    """`node add` on a terminal where the user types that word; its exit code."""
+def run_with_answer(home: Home, word: str, *argv: str) -> int:
+    """Run `node add` on a terminal, answer its question with the word, and return the exit code."""
     pid, terminal = pty.fork()
     if pid == 0:
         argv = ("warpdeck.cli.main", "node", "add", *argv)
@@ -122,24 +126,24 @@ def answer_prompt(home: Home, word: str, *argv: str) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_the_user_is_asked_about_an_unknown_host_key(home: Home, lab: Lab) -> None:
+def test_an_unknown_host_key_can_be_confirmed_on_a_terminal(home: Home, lab: Lab) -> None:
     target = f"root@{lab.address(1)}"
-    assert answer_prompt(home, "no", target, "--name", "gpu1") == 1
+    assert run_with_answer(home, "no", target, "--name", "gpu1") == 1
     assert home.json("node", "ls") == []
-    assert answer_prompt(home, "yes", target, "--name", "gpu1") == 0
+    assert run_with_answer(home, "yes", target, "--name", "gpu1") == 0
     assert [row["name"] for row in home.json("node", "ls")] == ["gpu1"]
 
 
-def test_a_changed_host_key_is_refused_whatever_is_confirmed(home: Home, lab: Lab) -> None:
+def test_a_changed_host_key_is_refused_even_if_confirmed(home: Home, lab: Lab) -> None:
     address = lab.address(1)
     (ssh_folder(home) / "known_hosts").write_text(f"{address} {lab.public_key(2)}\n")
-    for words in ([], ["--accept-host-key", lab.fingerprint(1)]):
-        said = refusal(home, f"root@{address}", *words)
-        assert "CHANGED" in said and lab.fingerprint(1) in said and lab.fingerprint(2) in said
-        assert f"ssh-keygen -R '{address}'" in said
+    for options in ([], ["--accept-host-key", lab.fingerprint(1)]):
+        message = refusal(home, f"root@{address}", *options)
+        assert "CHANGED" in message and lab.fingerprint(1) in message and lab.fingerprint(2) in message
+        assert f"ssh-keygen -R '{address}'" in message
 
 
-def test_a_key_that_changes_under_a_node_takes_it_down_with_the_reason(home: Home, lab: Lab) -> None:
+def test_a_node_with_a_changed_host_key_is_down_with_a_reason(home: Home, lab: Lab) -> None:
     add(home, lab, 2, name="gpu2")
     (home.path / "known_hosts").write_text(f"{lab.address(2)} {lab.public_key(1)}\n")
     lab.sh("sshd", "2", "stop")
@@ -148,29 +152,29 @@ def test_a_key_that_changes_under_a_node_takes_it_down_with_the_reason(home: Hom
 
 
 @pytest.mark.parametrize(
-    ("user", "python", "words"),
+    ("user", "python", "expected"),
     [
         ("snake", "", "has no Python; the agent needs Python 3.9"),
         ("snake36", "#!/bin/sh\necho 3.6\nexit 1\n", "has only Python 3.6; the agent needs Python 3.9"),
     ],
 )
-def test_a_node_without_a_usable_python_is_said(
-    home: Home, lab: Lab, short_tmp: Path, user: str, python: str, words: str
+def test_a_host_without_a_usable_python_is_reported(
+    home: Home, lab: Lab, short_tmp: Path, user: str, python: str, expected: str
 ) -> None:
     lab.add_user(1, user)
-    cover = short_tmp / "python"
-    cover.write_text(python)
-    cover.chmod(0o755 if python else 0o644)
+    stub = short_tmp / "python"
+    stub.write_text(python)
+    stub.chmod(0o755 if python else 0o644)
     with ExitStack() as stack:
         for folder in ("/usr/bin", "/usr/local/bin"):
             for path in sorted(Path(folder).glob("python3*")):
                 if not path.is_symlink():
-                    stack.enter_context(lab.covered(1, str(path), cover))
-        said = refusal(home, f"{user}@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
-    assert words in said and "install python3" in said
+                    stack.enter_context(lab.covered(1, str(path), stub))
+        message = refusal(home, f"{user}@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
+    assert expected in message and "install python3" in message
 
 
-def test_a_shell_that_chatters_does_no_harm(home: Home, lab: Lab) -> None:
+def test_output_of_the_login_shell_is_ignored(home: Home, lab: Lab) -> None:
     folder = lab.add_user(1, "chatty")
     noise = (
         "echo hello from .bashrc\nprintf '\\033[1;32mcolour\\033[0m$ '\necho to stderr >&2\nprintf prompt\n"
@@ -178,27 +182,27 @@ def test_a_shell_that_chatters_does_no_harm(home: Home, lab: Lab) -> None:
     for name in (".bashrc", ".profile", ".bash_profile"):
         (folder / name).write_text(noise)
     add(home, lab, 1, user="chatty", name="chatty")
-    runs_a_job(home, "chatty")
+    assert_job_runs(home, "chatty")
 
 
-def test_a_login_shell_that_ends_at_once_is_said(home: Home, lab: Lab) -> None:
+def test_a_login_shell_that_exits_at_once_is_reported(home: Home, lab: Lab) -> None:
     folder = lab.add_user(1, "leaver")
     (folder / ".bashrc").write_text("echo maintenance until noon\nexit 1\n")
-    said = refusal(home, f"leaver@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
-    assert "login shell" in said and "exit code 1" in said and "maintenance until noon" in said
+    message = refusal(home, f"leaver@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
+    assert "login shell" in message and "exit code 1" in message and "maintenance until noon" in message
     lab.add_user(1, "nologin", shell="/usr/sbin/nologin")
-    said = refusal(home, f"nologin@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
-    assert "not available" in said
+    message = refusal(home, f"nologin@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
+    assert "not available" in message
 
 
-def test_a_home_without_space_is_said(home: Home, lab: Lab) -> None:
+def test_a_full_home_on_the_host_is_reported(home: Home, lab: Lab) -> None:
     folder = lab.add_user(1, "full")
     with lab.small_disk(1, str(folder), size="16k"):
-        said = refusal(home, f"full@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
-    assert "cannot copy the agent" in said and "No space left on device" in said
+        message = refusal(home, f"full@{lab.address(1)}", "--accept-host-key", lab.fingerprint(1))
+    assert "cannot copy the agent" in message and "No space left on device" in message
 
 
-def test_an_alias_with_user_port_and_key_of_ssh_config_works(home: Home, lab: Lab) -> None:
+def test_an_ssh_config_alias_with_user_port_and_key_works(home: Home, lab: Lab) -> None:
     lab.add_user(1, "ann")
     key = ssh_folder(home) / "id_ed25519"
     key.rename(ssh_folder(home) / "special")
@@ -212,15 +216,15 @@ def test_an_alias_with_user_port_and_key_of_ssh_config_works(home: Home, lab: La
     assert (row["target"], row["hostname"]) == ("box", "host1")
     known = (home.path / "known_hosts").read_text()
     assert known.startswith(f"[{lab.address(1)}]:2222 ssh-ed25519 ")
-    runs_a_job(home, "box")
+    assert_job_runs(home, "box")
 
 
-def test_a_broken_ssh_config_is_said(home: Home, lab: Lab) -> None:
+def test_an_invalid_ssh_config_is_reported(home: Home, lab: Lab) -> None:
     configure(home, "Host *\n  Port none\n")
     assert "the SSH configuration for box is invalid" in refusal(home, "box")
 
 
-def test_a_jump_host_is_asked_for_like_the_host_behind_it(home: Home, lab: Lab) -> None:
+def test_the_key_of_a_jump_host_needs_confirmation_too(home: Home, lab: Lab) -> None:
     configure(
         home,
         f"Host bastion\n  HostName {lab.address(1)}\n  User root\n"
@@ -229,16 +233,16 @@ def test_a_jump_host_is_asked_for_like_the_host_behind_it(home: Home, lab: Lab) 
     lab.sh("shun", "2")
     try:
         assert lab.fingerprint(1) in refusal(home, "inner")
-        said = refusal(home, "inner", "--accept-host-key", lab.fingerprint(1))
-        assert "unknown host key of inner" in said and lab.fingerprint(2) in said
+        message = refusal(home, "inner", "--accept-host-key", lab.fingerprint(1))
+        assert "unknown host key of inner" in message and lab.fingerprint(2) in message
         home.ok("node", "add", "inner", "--accept-host-key", lab.fingerprint(2))
         assert home.node("inner")["hostname"] == "host2"
-        runs_a_job(home, "inner")
+        assert_job_runs(home, "inner")
     finally:
         lab.sh("undrop", "2")
 
 
-def test_a_machine_is_added_once(home: Home, lab: Lab) -> None:
+def test_a_machine_can_be_added_only_once(home: Home, lab: Lab) -> None:
     add(home, lab, 1, name="gpu1")
     target = f"root@{lab.address(1)}"
     assert "node gpu1 already exists" in refusal(home, target, "--name", "gpu1")
@@ -249,26 +253,26 @@ def test_a_machine_is_added_once(home: Home, lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "gpu[1-3]", "-x", "a/b", "x" * 64, "ü"])
-def test_a_bad_name_is_said(home: Home, lab: Lab, name: str) -> None:
+def test_an_invalid_node_name_is_refused(home: Home, lab: Lab, name: str) -> None:
     assert "is not a valid node name" in refusal(home, f"root@{lab.address(1)}", f"--name={name}")
 
 
-def test_removing_a_node_ends_its_jobs_only_when_forced(home: Home, lab: Lab) -> None:
+def test_a_node_with_jobs_can_be_removed_only_with_force(home: Home, lab: Lab) -> None:
     add(home, lab, 1, name="gpu1")
     add(home, lab, 2, name="gpu2")
     gate = home.path.parent / "gate"
     jobs = {}
     for _ in range(2):
-        words = ["--exclusive", "--wrap", f"while [ ! -e {gate} ]; do sleep 0.1; done # waits"]
-        job = home.json("submit", "--no-snapshot", *words, cwd=home.path.parent)["job_id"]
-        eventually(lambda job=job: home.state(job) == "RUNNING", what="it runs")
+        options = ["--exclusive", "--wrap", f"while [ ! -e {gate} ]; do sleep 0.1; done # waits"]
+        job = home.json("submit", "--no-snapshot", *options, cwd=home.path.parent)["job_id"]
+        eventually(lambda job=job: home.state(job) == "RUNNING", what="the job runs")
         jobs[home.job(job)["node_list"]] = job
     refused = home.run("node", "rm", "gpu1")
     assert refused.returncode == 1 and f"jobs are running on gpu1: {jobs['gpu1']}" in refused.stderr
     home.ok("node", "rm", "--force", "gpu1")
     assert (home.state(jobs["gpu1"]), home.job(jobs["gpu1"])["restarts"]) == ("PENDING", 1)
-    eventually(lambda: lab.pids(1, str(gate)) == [], what="its processes are gone")
-    eventually(lambda: lab.pids(1, "agent-") == [], what="its agent is gone")
+    eventually(lambda: lab.pids(1, str(gate)) == [], what="the processes of its job have ended")
+    eventually(lambda: lab.pids(1, "agent-") == [], what="its agent has ended")
     assert home.state(jobs["gpu2"]) == "RUNNING"
     gate.touch()
     for job in jobs.values():

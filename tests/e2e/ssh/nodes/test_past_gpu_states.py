@@ -1,4 +1,4 @@
-"""What a node's GPUs did a moment ago, over SSH: the driver's words of then, beside the job that had them."""
+"""The state of a node's GPUs at a past moment, over SSH: the driver's values and the jobs on the GPUs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.lab
 GIB = 1 << 30
-LINE = f"util=63 power=480000 temp=66 mem={80 * GIB}"
-BUSY = f"driver 550.54.15\ngpu 0 {LINE}\ngpu 1 {LINE}\n"
+GPU_LINE = f"util=63 power=480000 temp=66 mem={80 * GIB}"
+BUSY = f"driver 550.54.15\ngpu 0 {GPU_LINE}\ngpu 1 {GPU_LINE}\n"
 
 
 @pytest.fixture(scope="module")
@@ -27,69 +27,68 @@ def home(shared_home: Home, lab: Lab) -> Iterator[Home]:
     lab.show_gpus(2)
 
 
-def then(home: Home, at: str = "now-1second") -> dict[str, Any]:
+def state_at(home: Home, at: str = "now-1second") -> dict[str, Any]:
     row: dict[str, Any] = home.json("node", "show", "gpu2", "--at", at)
     return row
 
 
-def told(home: Home, at: str, *, step_s: float) -> dict[str, Any]:
-    """What the node was like then, once its agent tells it that finely."""
-    found: list[dict[str, Any]] = []
+def state_with_step(home: Home, at: str, *, step_s: float) -> dict[str, Any]:
+    """Return the past state of the node once it is available with this resolution."""
+    states: list[dict[str, Any]] = []
 
-    def tells() -> bool:
-        found.append(then(home, at))
-        return bool(found[-1]["step_s"] == step_s)
+    def is_available() -> bool:
+        states.append(state_at(home, at))
+        return bool(states[-1]["step_s"] == step_s)
 
-    eventually(tells, what=f"{at} is known in steps of {step_s:.0f} s")
-    return found[-1]
+    eventually(is_available, what=f"{at} is known in steps of {step_s:.0f} s")
+    return states[-1]
 
 
-def test_a_moment_ago_is_told_by_the_node_and_by_who_ran_there(home: Home, short_tmp: Path) -> None:
-    words = ("submit", "--no-snapshot", "--gpus=1", "--wrap", "sleep 1000")
-    job = str(home.json(*words, cwd=short_tmp)["job_id"])
+def test_the_past_state_of_a_node_shows_its_values_and_its_job(home: Home, short_tmp: Path) -> None:
+    argv = ("submit", "--no-snapshot", "--gpus=1", "--wrap", "sleep 1000")
+    job = str(home.json(*argv, cwd=short_tmp)["job_id"])
 
-    def ran() -> dict[str, Any] | None:
-        row = then(home)
+    def job_ran() -> dict[str, Any] | None:
+        row = state_at(home)
         return row if row["jobs"] == [job] and row["step_s"] == 1.0 else None
 
-    row = eventually(ran, what="it ran a second ago")
+    row = eventually(job_ran, what="the job ran a second ago")
     assert row is not None
-    (held,) = [gpu for gpu in row["gpus"] if gpu["job"]]
-    assert (row["unknown"], held["job"]) == ("", job)
-    values = [held[name] for name in ("util_pct", "power_w", "temp_c", "mem_used_bytes")]
+    (gpu,) = [gpu_row for gpu_row in row["gpus"] if gpu_row["job"]]
+    assert (row["unknown"], gpu["job"]) == ("", job)
+    values = [gpu[name] for name in ("util_pct", "power_w", "temp_c", "mem_used_bytes")]
     assert values == [63, 480.0, 66, 0] and row["mem_used_bytes"] and row["cpu_pct"] is not None
-    moment = f"uts{row['begin'] + 1:.0f}"  # wholly over: the job may have begun within the second
+    # This second has passed completely. The job may have started within the second before.
+    moment = f"uts{row['begin'] + 1:.0f}"
 
     def is_printed() -> bool:
         printed = home.ok("screen", "gpus", "--plain", "--at", moment)
         return all(word in printed for word in (" ago, averages over", "63%*", "480W*", "66'*"))
 
-    eventually(is_printed, what="that second, or the ten around it, with the job's mark")
+    eventually(is_printed, what="the values of that second or of the ten around it")
     assert "averages over" in home.ok("node", "ls", "--at", moment)
     before = home.ok("node", "ls", "--at", "now-2hours")
     assert "it was not yet a node of this cluster; data starts at" in before and f" {job} " not in before
     home.ok("cancel", job)
 
 
-def test_a_node_that_hangs_is_said_so_and_holds_nobody_up(home: Home, lab: Lab) -> None:
-    eventually(lambda: then(home)["step_s"], what="it has measured")
+def test_a_hanging_node_is_reported_and_delays_no_request(home: Home, lab: Lab) -> None:
+    eventually(lambda: state_at(home)["step_s"], what="values are measured")
     pid = lab.agent(2)
     lab.on(2, "kill", "-STOP", str(pid))
     try:
-        assert then(home)["unknown"].startswith("gpu2 does not answer: ")
+        assert state_at(home)["unknown"].startswith("gpu2 does not answer: ")
         assert "gpu2 does not answer" in home.ok("screen", "gpus", "--plain", "--at", "now-1minute")
     finally:
         lab.on(2, "kill", "-CONT", str(pid))
-    eventually(lambda: then(home)["step_s"], what="it answers again")
+    eventually(lambda: state_at(home)["step_s"], what="the node answers again")
 
 
-def test_a_moment_is_known_by_a_controller_that_has_just_begun_and_by_an_agent_that_follows(
-    home: Home, lab: Lab
-) -> None:
-    row = told(home, "now-1second", step_s=1.0)
+def test_past_states_survive_a_restart_of_the_controller_and_the_agent(home: Home, lab: Lab) -> None:
+    row = state_with_step(home, "now-1second", step_s=1.0)
     home.kill_controller()
     home.ok("up")
-    told(home, f"uts{row['begin']:.0f}", step_s=1.0)
+    state_with_step(home, f"uts{row['begin']:.0f}", step_s=1.0)
     minute, uuid = int(row["begin"] // 60) - 5, row["gpus"][0]["uuid"]
     line = f'[{minute},{{"":{{"cpu_pct":1.0}},"{uuid}":{{"gpu_util_pct":12.0,"gpu_power_w":345.6}}}}]'
     pid = lab.agent(2)
@@ -97,50 +96,48 @@ def test_a_moment_is_known_by_a_controller_that_has_just_begun_and_by_an_agent_t
         2, "sh", "-c", f"tr '\\0' '\\n' </proc/{pid}/cmdline | grep -A1 -x -e --dir | tail -n1"
     ).strip()
     lab.on(2, "sh", "-c", f"echo '{line}' >>{folder}/minutes; kill -9 {pid}")
-    first, second = told(home, f"uts{minute * 60 + 30}", step_s=60.0)["gpus"]
+    first, second = state_with_step(home, f"uts{minute * 60 + 30}", step_s=60.0)["gpus"]
     assert (first["util_pct"], first["power_w"]) == (12, 345.6)
-    assert (first["temp_c"], second["util_pct"]) == (None, None), "nothing is made up"
+    assert (first["temp_c"], second["util_pct"]) == (None, None), "missing values stay unknown"
 
 
-def test_drains_strangers_and_sharers_of_a_moment_are_known_to_a_controller_that_follows(
+def test_past_drains_foreign_processes_and_shares_survive_a_controller_restart(
     home: Home, lab: Lab, short_tmp: Path
 ) -> None:
     (home.path / "config.toml").write_text("[gpus]\nshare_start_s = 1\n")
     home.ok("config", "reload")
-    share = ("submit", "--no-snapshot", "--gpus=0.25", "--wrap", "sleep 1000")
-    jobs = [str(home.json(*share, cwd=short_tmp)["job_id"]) for _ in range(2)]
-    stranger = lab.on(2, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!").strip()
+    submit_argv = ("submit", "--no-snapshot", "--gpus=0.25", "--wrap", "sleep 1000")
+    jobs = [str(home.json(*submit_argv, cwd=short_tmp)["job_id"]) for _ in range(2)]
+    foreign_pid = lab.on(2, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!").strip()
     try:
-        lab.show_driver(2, f"{BUSY}proc 1 pid={stranger} mem={3 * GIB} type=C\n")
+        lab.show_driver(2, f"{BUSY}proc 1 pid={foreign_pid} mem={3 * GIB} type=C\n")
         home.ok("node", "drain", "--gpu", "0", "gpu2", "loose cable")
         home.ok("node", "drain", "gpu2", "new kernel")
 
-        def all_is_there() -> dict[str, Any] | None:
-            row = then(home)
-            seen = sum(len(gpu["processes"]) for gpu in row["gpus"])
-            return row if row["state"] == "draining" and seen and len(row["jobs"]) == 2 else None
+        def all_are_recorded() -> dict[str, Any] | None:
+            row = state_at(home)
+            process_count = sum(len(gpu_row["processes"]) for gpu_row in row["gpus"])
+            return row if row["state"] == "draining" and process_count and len(row["jobs"]) == 2 else None
 
-        row = eventually(all_is_there, what="drains, stranger and jobs of a second ago")
+        row = eventually(all_are_recorded, what="drains, foreign process and jobs of a second ago")
         assert row is not None
         moment = f"uts{row['begin'] + 1:.0f}"
     finally:
         lab.show_driver(2, BUSY)
-        lab.on(2, "kill", stranger)
+        lab.on(2, "kill", foreign_pid)
     home.ok("cancel", *jobs)
     home.ok("node", "resume", "gpu2")
     home.kill_controller()
     home.ok("up")
-    eventually(lambda: not then(home)["unknown"], what="the node is back")
-    row = then(home, moment)
+    eventually(lambda: not state_at(home)["unknown"], what="the node is back")
+    row = state_at(home, moment)
     assert (row["state"], row["reason"], sorted(row["jobs"])) == ("draining", "new kernel", sorted(jobs))
     shared, other = row["gpus"]
     assert shared["blocked"] == "drained: loose cable"
-    assert [(each["job"], each["share_pct"]) for each in shared["sharers"]] == [(job, 25) for job in jobs]
+    assert [(entry["job"], entry["share_pct"]) for entry in shared["sharers"]] == [(job, 25) for job in jobs]
     assert other["blocked"] == "held by root outside the queue (3.0 GiB)"
-    assert [(each["user"], each["mem_bytes"]) for each in other["processes"]] == [("root", 3 * GIB)]
+    assert [(entry["user"], entry["mem_bytes"]) for entry in other["processes"]] == [("root", 3 * GIB)]
     printed = home.ok("screen", "node", "gpu2", "--plain", "--at", moment)
-    assert all(words in printed for words in ("draining", "new kernel", "loose cable", "(25 %)", "no job"))
+    assert all(text in printed for text in ("draining", "new kernel", "loose cable", "(25 %)", "no job"))
     assert row["untold"] == []
-    eventually(
-        lambda: then(home)["state"] == "idle", what="a second ago it was resumed, and its jobs were gone"
-    )
+    eventually(lambda: state_at(home)["state"] == "idle", what="a second ago the node was resumed and idle")
