@@ -1,4 +1,6 @@
-"""warpdeck forward: a port of a job on another host is a port here, for its owner, as long as the job runs."""
+"""warpdeck forward: a port of a job on another host is available on a local port, for its owner, while the
+job runs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ NOBODY = 65534
 
 
 class Forward:
-    """A running `warpdeck forward`, which has said where its port is."""
+    """A running `warpdeck forward` that has printed its port."""
 
     def __init__(self, home: Home, *argv: str) -> None:
         self.errors = (home.path.parent / "forward.err").open("w+")
@@ -40,14 +42,14 @@ class Forward:
         )
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline()
-        assert self.line.startswith("127.0.0.1:"), self.said()
+        assert self.line.startswith("127.0.0.1:"), self.errors_text()
         self.port = int(self.line.split()[0].rpartition(":")[2])
 
     def get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", timeout=WAIT_S) as answer:
             return str(answer.read().decode())
 
-    def said(self) -> str:
+    def errors_text(self) -> str:
         return Path(self.errors.name).read_text()
 
     def close(self) -> None:
@@ -73,22 +75,24 @@ def folder(short_tmp: Path) -> Path:
 @pytest.fixture
 def job(home: Home, folder: Path) -> Iterator[str]:
     """A web server on the loopback of gpu1."""
-    made = home.json("submit", "--no-snapshot", "--wrap", SERVER.format(folder=folder), cwd=folder)["job_id"]
-    yield str(made)
-    home.run("cancel", str(made))
-    eventually(lambda: home.job(made)["end"], what="the job has ended")
+    job_id = home.json("submit", "--no-snapshot", "--wrap", SERVER.format(folder=folder), cwd=folder)[
+        "job_id"
+    ]
+    yield str(job_id)
+    home.run("cancel", str(job_id))
+    eventually(lambda: home.job(job_id)["end"], what="the job has ended")
 
 
 @pytest.fixture
 def forward(home: Home, job: str) -> Iterator[Forward]:
-    made = Forward(home, job, f"{PORT}:0")
-    eventually(lambda: listens(made), what="the server is up")
-    yield made
-    made.close()
+    running_forward = Forward(home, job, f"{PORT}:0")
+    eventually(lambda: listens(running_forward), what="the server is up")
+    yield running_forward
+    running_forward.close()
 
 
 def listens(forward: Forward) -> bool:
-    """Whether the job's server answers yet."""
+    """Return whether the job's server answers."""
     try:
         return bool(forward.get("hello"))
     except OSError:
@@ -102,14 +106,14 @@ def forwards(home: Home) -> list[dict[str, Any]]:
 def test_many_connections_at_once_reach_the_jobs_port(forward: Forward, job: str) -> None:
     assert f"forwards to port {PORT} of job {job}" in forward.line
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(forward.get, ["hello"] * 48))
-    assert found == ["from the node\n"] * 48
+        answers = list(pool.map(forward.get, ["hello"] * 48))
+    assert answers == ["from the node\n"] * 48
 
 
-def test_a_large_answer_arrives_whole_while_another_is_not_read(forward: Forward, folder: Path) -> None:
+def test_a_large_answer_arrives_complete_while_another_is_not_read(forward: Forward, folder: Path) -> None:
     (folder / "large").write_bytes(bytes(range(256)) * 32 * 1024)
-    with socket.create_connection(("127.0.0.1", forward.port)) as lazy:
-        lazy.sendall(b"GET /large HTTP/1.0\r\n\r\n")
+    with socket.create_connection(("127.0.0.1", forward.port)) as unread:
+        unread.sendall(b"GET /large HTTP/1.0\r\n\r\n")
         with urllib.request.urlopen(f"http://127.0.0.1:{forward.port}/large", timeout=WAIT_S) as answer:
             assert answer.read() == (folder / "large").read_bytes()
 
@@ -120,70 +124,71 @@ def test_forwards_are_listed_and_end_with_the_job(home: Home, forward: Forward, 
     assert (row["user"], row["host"]) == ("root", socket.gethostname())
     assert f"gpu1:{PORT}" in home.ok("forward", "--list")
     with socket.create_connection(("127.0.0.1", forward.port)):
-        eventually(lambda: forwards(home)[0]["connections"] == 1, what="an open connection is counted")
-    eventually(lambda: forwards(home)[0]["connections"] == 0, what="a closed one is not")
+        eventually(lambda: forwards(home)[0]["connections"] == 1, what="the open connection is counted")
+    eventually(lambda: forwards(home)[0]["connections"] == 0, what="the closed connection is not counted")
     home.ok("cancel", job)
     assert forward.process.wait(WAIT_S) == 0
-    assert f"job {job} has ended" in forward.said()
-    eventually(lambda: forwards(home) == [], what="it is listed no more")
+    assert f"job {job} has ended" in forward.errors_text()
+    eventually(lambda: forwards(home) == [], what="the forward is no longer listed")
 
 
-def test_a_forward_is_ended_by_its_number(home: Home, forward: Forward) -> None:
+def test_a_forward_can_be_ended_by_its_number(home: Home, forward: Forward) -> None:
     home.ok("forward", "--end", str(forwards(home)[0]["number"]))
     assert forward.process.wait(WAIT_S) == 0
-    eventually(lambda: forwards(home) == [], what="it is listed no more")
+    eventually(lambda: forwards(home) == [], what="the forward is no longer listed")
     assert "you have no forward 99" in home.run("forward", "--end", "99").stderr
 
 
 def test_another_users_connection_is_refused(forward: Forward) -> None:
     script = "import socket,sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 30); print(s.recv(1))"
     argv = [f"--reuid={NOBODY}", "--clear-groups", "/usr/bin/python3", "-c", script, str(forward.port)]
-    done = subprocess.run(["setpriv", *argv], capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert done.stdout == "b''\n", done.stderr
+    result = subprocess.run(["setpriv", *argv], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert result.stdout == "b''\n", result.stderr
     eventually(
-        lambda: f"refused a connection from another user (uid {NOBODY})" in forward.said(), what="it is said"
+        lambda: f"refused a connection from another user (uid {NOBODY})" in forward.errors_text(),
+        what="the refusal is printed",
     )
     assert forward.get("hello")
 
 
-def test_a_port_where_nothing_listens_is_named(home: Home, job: str) -> None:
-    made = Forward(home, job, "9:0")
+def test_a_port_without_a_listener_is_reported(home: Home, job: str) -> None:
+    other = Forward(home, job, "9:0")
     try:
-        with socket.create_connection(("127.0.0.1", made.port), timeout=WAIT_S) as link:
+        with socket.create_connection(("127.0.0.1", other.port), timeout=WAIT_S) as link:
             assert link.recv(1) == b""
-        words = "gpu1: nothing listens on port 9 of the node's loopback"
-        eventually(lambda: words in made.said(), what="it is said")
+        message = "gpu1: nothing listens on port 9 of the node's loopback"
+        eventually(lambda: message in other.errors_text(), what="the error is printed")
     finally:
-        made.close()
+        other.close()
 
 
-def test_a_forward_survives_the_controller(home: Home, forward: Forward, job: str) -> None:
+def test_a_forward_survives_a_killed_controller(home: Home, forward: Forward, job: str) -> None:
     home.kill_controller()
     home.ok("up", "--no-local-node")
     eventually(lambda: len(forwards(home)) == 1, what="the forward is listed again")
     eventually(lambda: listens(forward), what="the port leads to the job again")
 
 
-def test_a_forward_goes_on_in_the_background(home: Home, job: str) -> None:
-    said = json.loads(home.ok("forward", job, f"{PORT}:0", "--detach", "--json"))
+def test_a_detached_forward_runs_in_the_background(home: Home, job: str) -> None:
+    detached = json.loads(home.ok("forward", job, f"{PORT}:0", "--detach", "--json"))
     [row] = forwards(home)
-    assert row["local_port"] == said["local_port"]
+    assert row["local_port"] == detached["local_port"]
     home.ok("cancel", job)
-    eventually(lambda: forwards(home) == [], what="it ended with the job")
+    eventually(lambda: forwards(home) == [], what="the forward ended with the job")
 
 
-def test_a_port_that_is_taken_is_named_and_another_one_is_chosen_unasked(home: Home, job: str) -> None:
+def test_a_used_port_is_refused_if_requested_and_avoided_otherwise(home: Home, job: str) -> None:
     with socket.create_server(("127.0.0.1", PORT)):
         refused = home.run("forward", job, f"{PORT}:{PORT}")
         assert refused.returncode == 1
         assert f"cannot use port {PORT} of this machine" in refused.stderr
-        made = Forward(home, job, str(PORT))
-        made.close()
-        assert made.port != PORT
+        other = Forward(home, job, str(PORT))
+        other.close()
+        assert other.port != PORT
 
 
 @pytest.mark.parametrize(
-    ("argv", "words"),
+    ("argv", "expected"),
     [
         (["1", "0"], "'0' is not a port"),
         (["1", "80:x"], "'80:x' is not a port"),
@@ -192,6 +197,6 @@ def test_a_port_that_is_taken_is_named_and_another_one_is_chosen_unasked(home: H
         (["999999", "80:0"], "job 999999 is not known"),
     ],
 )
-def test_a_wrong_command_line_is_told_in_one_sentence(home: Home, argv: list[str], words: str) -> None:
-    done = home.run("forward", *argv)
-    assert done.returncode in (1, 2) and words in done.stderr and "Traceback" not in done.stderr
+def test_an_invalid_command_line_has_a_clear_message(home: Home, argv: list[str], expected: str) -> None:
+    result = home.run("forward", *argv)
+    assert result.returncode in (1, 2) and expected in result.stderr and "Traceback" not in result.stderr

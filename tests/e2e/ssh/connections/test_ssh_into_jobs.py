@@ -1,4 +1,6 @@
-"""ssh, scp and sftp into a job on another host, with the real OpenSSH client: its environment, its containment, its end."""
+"""ssh, scp and sftp into a job on another host, with the real OpenSSH client: environment, containment and
+end of sessions.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ server.serve_forever()
 
 
 class Ssh:
-    """OpenSSH's programs with warpdeck's configuration."""
+    """OpenSSH programs with warpdeck's configuration."""
 
     def __init__(self, home: Home, config: Path) -> None:
         self._home = home
@@ -46,9 +48,9 @@ class Ssh:
         )
 
     def ok(self, program: str, *argv: str, data: str = "") -> str:
-        done = self.run(program, *argv, data=data)
-        assert done.returncode == 0, f"{program} {argv}: {done.stdout}{done.stderr}\n{self._home.log()}"
-        return done.stdout
+        result = self.run(program, *argv, data=data)
+        assert result.returncode == 0, f"{program} {argv}: {result.stdout}{result.stderr}\n{self._home.log()}"
+        return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -70,37 +72,39 @@ def ssh(home: Home) -> Ssh:
 
 @pytest.fixture(scope="module")
 def job(home: Home) -> str:
-    """Two GPUs on each of two nodes; the environment has what is hard to quote."""
+    """A job with two GPUs on each of two nodes. A variable in its environment is hard to quote."""
     options = ("-N", "2", "--gpus-per-node", "2", "--export", "ALL,WORDS=a \"b\" 'c' \\d #e $f")
-    made = home.json("submit", "--no-snapshot", *options, "--wrap", "sleep 1000", cwd=home.path.parent)
-    eventually(lambda: home.state(made["job_id"]) == "RUNNING", what="it runs")
-    return str(made["job_id"])
+    submitted = home.json("submit", "--no-snapshot", *options, "--wrap", "sleep 1000", cwd=home.path.parent)
+    eventually(lambda: home.state(submitted["job_id"]) == "RUNNING", what="the job runs")
+    return str(submitted["job_id"])
 
 
 @pytest.fixture
 def own_job(home: Home) -> Iterator[str]:
-    """One for a test that ends it."""
-    made = home.json("submit", "--no-snapshot", "--wrap", "sleep 1000", cwd=home.path.parent)["job_id"]
-    eventually(lambda: home.state(made) == "RUNNING", what="it runs")
-    yield str(made)
-    home.run("cancel", str(made))
+    """A job for a test that ends it."""
+    job_id = home.json("submit", "--no-snapshot", "--wrap", "sleep 1000", cwd=home.path.parent)["job_id"]
+    eventually(lambda: home.state(job_id) == "RUNNING", what="the job runs")
+    yield str(job_id)
+    home.run("cancel", str(job_id))
 
 
-def test_a_session_has_the_jobs_host_gpus_and_environment(lab: Lab, home: Home, ssh: Ssh, job: str) -> None:
+def test_a_session_has_the_host_gpus_and_environment_of_the_job(
+    lab: Lab, home: Home, ssh: Ssh, job: str
+) -> None:
     script = (
         'hostname; echo "$SLURM_JOB_ID"; echo "$CUDA_VISIBLE_DEVICES"; echo "$WORDS"; echo "$WARPDECK_JOB"'
     )
-    host, number, gpus, words, mark = ssh.ok("ssh", f"wd-{job}", script).splitlines()
+    host, job_id, gpus, variable, tag = ssh.ok("ssh", f"wd-{job}", script).splitlines()
     assert ssh.ok("ssh", f"wd-{job}", "scontrol show hostnames").split() == [lab.address(1), lab.address(2)]
     indices = [str(gpu["index"]) for gpu in home.json("show", job)["gpus"] if gpu["node"] == "gpu1"]
-    assert (host, number, gpus.split(",")) == ("host1", job, indices)
-    assert words == "a \"b\" 'c' \\d #e $f"
-    assert mark.startswith(f"{job}.0@")
+    assert (host, job_id, gpus.split(",")) == ("host1", job, indices)
+    assert variable == "a \"b\" 'c' \\d #e $f"
+    assert tag.startswith(f"{job}.0@")
 
 
 def test_steps_start_from_a_session(ssh: Ssh, job: str) -> None:
-    said = ssh.ok("ssh", f"wd-{job}", "srun --overlap -N 2 -n 2 hostname")
-    assert sorted(said.split()) == ["host1", "host2"]
+    output = ssh.ok("ssh", f"wd-{job}", "srun --overlap -N 2 -n 2 hostname")
+    assert sorted(output.split()) == ["host1", "host2"]
 
 
 def test_each_node_of_a_job_has_a_name(ssh: Ssh, job: str) -> None:
@@ -118,24 +122,26 @@ def test_files_are_copied_both_ways(ssh: Ssh, job: str, short_tmp: Path) -> None
     assert f"{short_tmp}/there" in ssh.ok("sftp", f"wd-{job}", data=f"ls {short_tmp}\n")
 
 
-def test_exit_codes_input_and_terminals_are_sshs(ssh: Ssh, job: str) -> None:
+def test_exit_codes_input_and_terminals_work_as_with_ssh(ssh: Ssh, job: str) -> None:
     assert ssh.run("ssh", f"wd-{job}", "exit 7").returncode == 7
     assert ssh.ok("ssh", f"wd-{job}", "cat", data="typed\n") == "typed\n"
     assert ssh.ok("ssh", "-tt", f"wd-{job}", "tty").startswith("/dev/pts/")
 
 
-def test_ssh_forwards_ports_of_the_node(ssh: Ssh, job: str, lab: Lab) -> None:
+def test_ssh_can_forward_ports_of_the_node(ssh: Ssh, job: str, lab: Lab) -> None:
     assert ssh.ok("ssh", "-W", f"{lab.address(1)}:22", f"wd-{job}").startswith("SSH-2.0-OpenSSH")
 
 
-def test_an_editor_reaches_the_server_that_it_started_by_socks_and_by_a_socket(
+def test_an_editor_reaches_its_server_through_socks_and_a_socket(
     home: Home, ssh: Ssh, job: str, short_tmp: Path
 ) -> None:
-    """As VS Code goes: `ssh -T -D PORT HOST bash`, what to run on its standard input, all connections through that one."""
+    """VS Code connects like this: `ssh -T -D PORT HOST bash` with commands on its standard input, and all
+    connections through it.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     (short_tmp / "server.py").write_text(EDITOR_SERVER)
-    near, far = short_tmp / "near", short_tmp / "far"
+    local_socket, remote_socket = short_tmp / "near", short_tmp / "far"
     options = [
         "-F",
         str(ssh.config),
@@ -144,7 +150,7 @@ def test_an_editor_reaches_the_server_that_it_started_by_socks_and_by_a_socket(
         "-D",
         str(port),
         "-L",
-        f"{near}:{far}",
+        f"{local_socket}:{remote_socket}",
     ]
     with subprocess.Popen(
         ["ssh", "-T", *options, f"wd-{job}", "bash"],
@@ -155,47 +161,47 @@ def test_an_editor_reaches_the_server_that_it_started_by_socks_and_by_a_socket(
     ) as process:
         try:
             assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(f"exec python3 {short_tmp}/server.py {far}\n")
+            process.stdin.write(f"exec python3 {short_tmp}/server.py {remote_socket}\n")
             process.stdin.flush()
-            there = int(process.stdout.readline())
+            remote_port = int(process.stdout.readline())
             indices = [str(gpu["index"]) for gpu in home.json("show", job)["gpus"] if gpu["node"] == "gpu1"]
-            assert _by_socks(port, there).split(",") == indices
+            assert _read_through_socks(port, remote_port).split(",") == indices
             with socket.socket(socket.AF_UNIX) as link:
-                link.connect(str(near))
-                assert _all(link).split(",") == indices
+                link.connect(str(local_socket))
+                assert _read_all(link).split(",") == indices
         finally:
             process.kill()
 
 
-def _by_socks(proxy: int, port: int) -> str:
-    """What a port of the far loopback says, through a SOCKS 5 proxy on ours."""
+def _read_through_socks(proxy: int, port: int) -> str:
+    """Return the output of a port on the remote loopback, through a local SOCKS 5 proxy."""
     with socket.create_connection(("127.0.0.1", proxy), SSH_S) as link:
         link.sendall(b"\5\1\0")
         assert link.recv(2) == b"\5\0"
         link.sendall(b"\5\1\0\1\x7f\0\0\1" + port.to_bytes(2, "big"))
         assert link.recv(10)[:2] == b"\5\0"
-        return _all(link)
+        return _read_all(link)
 
 
-def _all(link: socket.socket) -> str:
-    """What comes until the end."""
+def _read_all(link: socket.socket) -> str:
+    """Return all data until the end."""
     pieces = iter(lambda: link.recv(4096), b"")
     return b"".join(pieces).decode()
 
 
-def test_what_a_session_started_ends_with_the_job(home: Home, ssh: Ssh, lab: Lab, own_job: str) -> None:
-    words = f"sleep 12{own_job}"
-    ssh.ok("ssh", f"wd-{own_job}", f"setsid nohup {words} >/dev/null 2>&1 </dev/null & sleep 0.1")
+def test_processes_of_a_session_end_with_the_job(home: Home, ssh: Ssh, lab: Lab, own_job: str) -> None:
+    command = f"sleep 12{own_job}"
+    ssh.ok("ssh", f"wd-{own_job}", f"setsid nohup {command} >/dev/null 2>&1 </dev/null & sleep 0.1")
     host = int(home.job(own_job)["node_list"].removeprefix("gpu"))
-    assert len(lab.pids(host, words)) == 1
+    assert len(lab.pids(host, command)) == 1
     home.ok("cancel", own_job)
     eventually(lambda: home.job(own_job)["end"], what="the job has ended")
-    eventually(lambda: not lab.pids(host, words), what="nothing of it is left")
-    done = ssh.run("ssh", f"wd-{own_job}", "true")
-    assert done.returncode == 255 and f"job {own_job} has ended (CANCELLED)" in done.stderr
+    eventually(lambda: not lab.pids(host, command), what="its process has ended")
+    result = ssh.run("ssh", f"wd-{own_job}", "true")
+    assert result.returncode == 255 and f"job {own_job} has ended (CANCELLED)" in result.stderr
 
 
-def test_a_session_is_told_when_its_job_ends(home: Home, ssh: Ssh, own_job: str) -> None:
+def test_a_session_reports_the_end_of_its_job(home: Home, ssh: Ssh, own_job: str) -> None:
     process = subprocess.Popen(
         ["ssh", "-F", str(home.path.parent / "ssh_config"), f"wd-{own_job}", "echo on; sleep 1000"],
         env=home.environ,
@@ -212,30 +218,30 @@ def test_a_session_is_told_when_its_job_ends(home: Home, ssh: Ssh, own_job: str)
     assert "the job has ended" in errors
 
 
-def test_nobody_elses_key_is_let_in(home: Home, ssh: Ssh, job: str, short_tmp: Path) -> None:
+def test_other_keys_are_refused(home: Home, ssh: Ssh, job: str, short_tmp: Path) -> None:
     key = short_tmp / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     config = short_tmp / "config"
     lines = ssh.config.read_text().splitlines()
     config.write_text("\n".join(line for line in lines if "IdentityFile" not in line))
-    done = Ssh(home, config).run("ssh", "-i", str(key), f"wd-{job}", "true")
-    assert done.returncode == 255 and "Permission denied (publickey)" in done.stderr
+    result = Ssh(home, config).run("ssh", "-i", str(key), f"wd-{job}", "true")
+    assert result.returncode == 255 and "Permission denied (publickey)" in result.stderr
 
 
-def test_a_wrong_name_is_told_before_ssh_fails_at_it(ssh: Ssh, job: str) -> None:
-    done = ssh.run("ssh", f"nobody@wd-{job}", "true")
-    assert f"job {job} runs as user root, not as nobody" in done.stderr
-    assert f"ssh root@wd-{job}" in done.stderr
+def test_a_wrong_user_name_is_reported_before_ssh_fails(ssh: Ssh, job: str) -> None:
+    result = ssh.run("ssh", f"nobody@wd-{job}", "true")
+    assert f"job {job} runs as user root, not as nobody" in result.stderr
+    assert f"ssh root@wd-{job}" in result.stderr
 
 
-def test_a_node_without_an_ssh_server_says_so(
+def test_a_node_without_an_ssh_server_is_reported(
     home: Home, ssh: Ssh, job: str, lab: Lab, short_tmp: Path
 ) -> None:
     nothing = short_tmp / "nothing"
     nothing.touch()
     with lab.covered(2, "/usr/sbin/sshd", nothing):
-        done = ssh.run("ssh", f"wd-{job}.gpu2", "true")
-    assert "there is no sshd on this node: install openssh-server" in done.stderr
+        result = ssh.run("ssh", f"wd-{job}.gpu2", "true")
+    assert "there is no sshd on this node: install openssh-server" in result.stderr
 
 
 def test_the_configuration_is_installed_once_and_first(home: Home, short_tmp: Path) -> None:
@@ -251,7 +257,7 @@ def test_the_configuration_is_installed_once_and_first(home: Home, short_tmp: Pa
     assert (home.path / "ssh").stat().st_mode & 0o777 == 0o700
 
 
-def test_another_machine_gets_a_configuration_that_goes_through_this_one(home: Home) -> None:
+def test_the_configuration_for_another_machine_connects_through_this_one(home: Home) -> None:
     text = home.ok("proxy", "--config", "--via", "ann@login")
     assert "ProxyCommand ssh ann@login 'env WARPDECK_HOME=" in text and "--user %r %h'" in text
     assert "is not an SSH host" in home.run("proxy", "--config", "--via", "x\nHost *").stderr
@@ -259,6 +265,6 @@ def test_another_machine_gets_a_configuration_that_goes_through_this_one(home: H
 
 @pytest.mark.parametrize("host", ["other", "wd-", "wd-1;x", "wd-1.-x", "--", "wd-1_2_3"])
 def test_a_host_that_names_no_job_is_refused(home: Home, host: str) -> None:
-    done = home.run("proxy", host)
-    assert done.returncode in (1, 2) and "Traceback" not in done.stderr
-    assert "is not a job" in done.stderr or "no job given" in done.stderr
+    result = home.run("proxy", host)
+    assert result.returncode in (1, 2) and "Traceback" not in result.stderr
+    assert "is not a job" in result.stderr or "no job given" in result.stderr

@@ -1,4 +1,6 @@
-"""Interactive sessions from users' terminals: several at one, read-only watchers, and sessions that outlive what fails."""
+"""Interactive sessions from users' terminals: several clients, read-only watchers, and sessions that survive
+failures.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from tests.support.terminal import AtTerminal
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.lab
-Verb = Callable[..., AtTerminal]
+StartCommand = Callable[..., AtTerminal]
 
 
 @pytest.fixture(scope="module")
@@ -24,27 +26,27 @@ def home(lab: Lab, shared_home: Home) -> Home:
 
 
 @pytest.fixture
-def verb(home: Home) -> Iterator[Verb]:
-    """Verbs at terminals, and no job after the test."""
-    made: list[AtTerminal] = []
+def start_command(home: Home) -> Iterator[StartCommand]:
+    """Start commands on terminals. After the test no job is left."""
+    terminals: list[AtTerminal] = []
 
     def start(*argv: str) -> AtTerminal:
-        made.append(AtTerminal(home, *argv))
-        return made[-1]
+        terminals.append(AtTerminal(home, *argv))
+        return terminals[-1]
 
     yield start
-    for each in made:
-        each.close()
+    for terminal in terminals:
+        terminal.close()
     for row in home.json("queue"):
         home.run("cancel", row["label"])
     eventually(lambda: not home.json("queue"), timeout_s=90, what="all jobs have ended")
 
 
-def shell(verb: Verb) -> AtTerminal:
-    """A shell on the node."""
-    made = verb("run", "--pty", "env", "PS1=> ", "sh")
-    made.until("> ")
-    return made
+def shell(start_command: StartCommand) -> AtTerminal:
+    """Return a terminal with a shell on the node."""
+    terminal = start_command("run", "--pty", "env", "PS1=> ", "sh")
+    terminal.until("> ")
+    return terminal
 
 
 def job_of(home: Home) -> str:
@@ -52,11 +54,11 @@ def job_of(home: Home) -> str:
     return str(row["label"])
 
 
-def test_watchers_see_all_and_change_nothing(home: Home, verb: Verb) -> None:
-    session = shell(verb)
+def test_watchers_see_the_output_and_cannot_type(home: Home, start_command: StartCommand) -> None:
+    session = shell(start_command)
     session.type("echo before-$((1+1))\n")
     session.until("before-2")
-    watchers = [verb("attach", "--watch", job_of(home)) for _ in range(2)]
+    watchers = [start_command("attach", "--watch", job_of(home)) for _ in range(2)]
     for watcher in watchers:
         watcher.until("before-2")
         watcher.type("echo typed\n")
@@ -70,26 +72,28 @@ def test_watchers_see_all_and_change_nothing(home: Home, verb: Verb) -> None:
     assert session.ended() == 7
 
 
-def test_srun_with_options_and_a_terminal_is_a_session_too(home: Home, verb: Verb) -> None:
-    session = verb("srun", "-J", "looked after", "-c", "1", "-u", "--pty", "env", "PS1=> ", "sh")
+def test_srun_with_options_and_pty_starts_a_session(home: Home, start_command: StartCommand) -> None:
+    session = start_command("srun", "-J", "looked after", "-c", "1", "-u", "--pty", "env", "PS1=> ", "sh")
     session.until("> ")
     session.type("\n~d")
     assert session.ended() == 0
     [row] = home.json("queue")
     assert (row["name"], row["interactive"]) == ("looked after", True)
-    back = verb("attach", row["label"])
+    back = start_command("attach", row["label"])
     back.type("exit 3\n")
     assert back.ended() == 3
 
 
-def test_srun_of_several_tasks_with_a_terminal_is_a_step(home: Home, verb: Verb) -> None:
-    session = verb("srun", "-n2", "-O", "--pty", "sh", "-c", "echo $SLURM_PROCID of $SLURM_NTASKS; exit 4")
+def test_srun_with_several_tasks_and_pty_starts_a_step(home: Home, start_command: StartCommand) -> None:
+    session = start_command(
+        "srun", "-n2", "-O", "--pty", "sh", "-c", "echo $SLURM_PROCID of $SLURM_NTASKS; exit 4"
+    )
     session.until("0 of 2")
     assert session.ended() == 4
 
 
-def test_a_session_is_left_with_the_keys_of_ssh_and_found_again(home: Home, verb: Verb) -> None:
-    session = shell(verb)
+def test_a_session_can_be_detached_with_the_escapes_of_ssh(home: Home, start_command: StartCommand) -> None:
+    session = shell(start_command)
     session.type("\n~?")
     session.until("~d  or ~.  detach")
     for key in ("d", "."):
@@ -98,14 +102,14 @@ def test_a_session_is_left_with_the_keys_of_ssh_and_found_again(home: Home, verb
         session.type(f"~{key}")
         session.until("detached; job")
         assert session.ended() == 0
-        session = verb("attach", job_of(home))
+        session = start_command("attach", job_of(home))
         session.until(f"left-by-{key}-2")
     session.type("exit\n")
     assert session.ended() == 0
 
 
-def test_who_leaves_has_his_terminal_as_it_was(home: Home, verb: Verb) -> None:
-    session = shell(verb)
+def test_detaching_restores_the_modes_of_the_terminal(home: Home, start_command: StartCommand) -> None:
+    session = shell(start_command)
     session.type("printf '\\033[?1049h\\033[?1000h'; echo full-$((1+1))\n")
     session.until("full-2")
     session.type("\n~d")
@@ -113,19 +117,21 @@ def test_who_leaves_has_his_terminal_as_it_was(home: Home, verb: Verb) -> None:
     assert session.ended() == 0
 
 
-def test_a_session_outlives_its_client(home: Home, verb: Verb) -> None:
-    session = shell(verb)
+def test_a_session_survives_its_client(home: Home, start_command: StartCommand) -> None:
+    session = shell(start_command)
     session.type("echo one-$((0+1))\n")
     session.until("one-1")
     session.process.kill()
-    again = verb("attach", job_of(home))
-    again.until("one-1")
-    again.type("exit 5\n")
-    assert again.ended() == 5
+    second_client = start_command("attach", job_of(home))
+    second_client.until("one-1")
+    second_client.type("exit 5\n")
+    assert second_client.ended() == 5
 
 
-def test_a_session_outlives_the_controller_and_its_client_comes_back(home: Home, verb: Verb) -> None:
-    session = shell(verb)
+def test_a_session_survives_the_controller_and_its_client_reconnects(
+    home: Home, start_command: StartCommand
+) -> None:
+    session = shell(start_command)
     home.kill_controller()
     session.until("Reconnecting")
     home.ok("up", "--no-local-node")
@@ -136,8 +142,10 @@ def test_a_session_outlives_the_controller_and_its_client_comes_back(home: Home,
     assert session.ended() == 6
 
 
-def test_a_session_outlives_the_agent_and_its_client_comes_back(home: Home, verb: Verb, lab: Lab) -> None:
-    session = shell(verb)
+def test_a_session_survives_the_agent_and_its_client_reconnects(
+    home: Home, start_command: StartCommand, lab: Lab
+) -> None:
+    session = shell(start_command)
     agent = lab.agent(1)
     lab.on(1, "kill", "-9", str(agent))
     session.until("reconnected")
@@ -147,8 +155,10 @@ def test_a_session_outlives_the_agent_and_its_client_comes_back(home: Home, verb
     assert session.ended() == 4
 
 
-def test_a_session_outlives_the_link_and_its_client_comes_back(home: Home, verb: Verb, lab: Lab) -> None:
-    session = shell(verb)
+def test_a_session_survives_the_link_and_its_client_reconnects(
+    home: Home, start_command: StartCommand, lab: Lab
+) -> None:
+    session = shell(start_command)
     session.type("sleep 1; echo four-$((2+2))\n")
     session.until("\n")
     lab.sh("sshd", "1", "stop")
@@ -159,28 +169,28 @@ def test_a_session_outlives_the_link_and_its_client_comes_back(home: Home, verb:
     assert session.ended() == 3
 
 
-def test_who_waits_for_a_lost_session_can_leave(home: Home, verb: Verb) -> None:
-    session = shell(verb)
+def test_a_client_that_reconnects_can_be_detached(home: Home, start_command: StartCommand) -> None:
+    session = shell(start_command)
     home.kill_controller()
     session.until("Reconnecting")
     session.type("~.")
     assert session.ended() == 0
     home.ok("up", "--no-local-node")
-    assert eventually(lambda: home.json("queue"), what="the session goes on")
+    assert eventually(lambda: home.json("queue"), what="the session continues")
 
 
-def test_an_idle_session_is_ended_by_the_sites_limit(home: Home, verb: Verb) -> None:
+def test_an_idle_session_is_ended_by_the_limit_of_the_site(home: Home, start_command: StartCommand) -> None:
     config = home.path / "config.toml"
     config.write_text("[interactive]\nidle_limit_s = 5\nidle_warning_s = 4\n")
     home.ok("config", "reload")
     try:
-        session = shell(verb)
+        session = shell(start_command)
         job = str(
             max(home.json("queue", "--all"), key=lambda row: row["id"])["label"]
-        )  # it may be over by now
+        )  # The job may have ended meanwhile.
         session.until("unless a key is typed")
         assert session.ended() != 0
-        eventually(lambda: home.state(job) == "TIMEOUT", what="it is ended")
+        eventually(lambda: home.state(job) == "TIMEOUT", what="the session is ended")
         assert "it was idle for 5 s, the limit of interactive sessions here" in home.ok("show", job)
     finally:
         config.unlink()
@@ -188,11 +198,13 @@ def test_an_idle_session_is_ended_by_the_sites_limit(home: Home, verb: Verb) -> 
 
 
 @pytest.mark.parametrize("argv", [["--watch"], ["1", "2"], ["--wach", "1"]])
-def test_attach_takes_one_job(home: Home, argv: list[str]) -> None:
-    done = home.run("attach", *argv)
-    assert done.returncode == 2 and "attach needs exactly one job" in done.stderr
+def test_attach_needs_exactly_one_job(home: Home, argv: list[str]) -> None:
+    result = home.run("attach", *argv)
+    assert result.returncode == 2 and "attach needs exactly one job" in result.stderr
 
 
-def test_a_batch_job_has_no_terminal_to_watch(home: Home, verb: Verb, short_tmp: Path) -> None:
+def test_a_batch_job_has_no_terminal_to_watch(
+    home: Home, start_command: StartCommand, short_tmp: Path
+) -> None:
     job = home.json("submit", "--no-snapshot", "--wrap", "sleep 1000", cwd=short_tmp)["job_id"]
     assert "has no terminal" in home.run("attach", "--watch", str(job)).stderr

@@ -1,4 +1,6 @@
-"""warpdeck jupyter and code: the real Jupyter server inside an allocation on another host, as a URL here that needs its token."""
+"""warpdeck jupyter and code: the real Jupyter server in an allocation on another host, as a local URL that
+needs its token.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.lab
 
 CODE_SERVER = "/var/cache/warpdeck-tests/code-server/node_modules/.bin"
 START_S = 120.0
-"""A cold Jupyter on a busy machine."""
+"""Time for a Jupyter start without caches on a busy machine."""
 EDITOR = f"""#!{sys.executable}
 import http.server, os, sys
 args = dict(zip(sys.argv[1::2], sys.argv[2::2]))
@@ -40,7 +42,7 @@ http.server.HTTPServer((args["--host"], int(args["--port"])), Editor).serve_fore
 
 
 def folder_of(program: str) -> str:
-    """Where the dev extra has installed the program."""
+    """Return the folder in which the dev extra has installed the program."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     found = shutil.which(program, path=path)
     assert found, f"{program} is not installed: pip install -e .[dev]"
@@ -58,12 +60,12 @@ def home(lab: Lab, shared_home: Home) -> Home:
 
 @pytest.fixture
 def bare(home: Home) -> Home:
-    """The same with a PATH on which there is no server."""
+    """The same home with a PATH without any server."""
     return Home(home.path, PATH="/usr/bin:/bin")
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left(home: Home) -> Iterator[None]:
+def _end_all_jobs(home: Home) -> Iterator[None]:
     yield
     for row in home.json("queue"):
         home.run("cancel", row["label"])
@@ -71,7 +73,7 @@ def _nothing_left(home: Home) -> Iterator[None]:
 
 
 def status_of(url: str) -> int:
-    """The HTTP status of a GET."""
+    """Return the HTTP status of a GET."""
     try:
         with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
             return int(answer.status)
@@ -81,24 +83,24 @@ def status_of(url: str) -> int:
 
 
 def api(url: str) -> str:
-    """What needs the token, without it."""
+    """Return the URL of a resource that needs the token, without the token."""
     return url.partition("?")[0] + "api/contents"
 
 
 def start(home: Home, verb: str, *argv: str) -> dict[str, Any]:
-    """The server in the background, as its JSON tells."""
+    """Start the server in the background and return its JSON."""
     return dict(json.loads(home.ok(verb, "--detach", "--json", *argv)))
 
 
-def test_a_notebook_starts_on_a_gpu_and_only_its_token_opens_it(home: Home, lab: Lab) -> None:
-    said = start(home, "jupyter", "--gpus", "1", "--", "--ServerApp.terminals_enabled=False")
-    url, job = said["url"], said["job"]
+def test_a_notebook_runs_on_a_gpu_and_needs_its_token(home: Home, lab: Lab) -> None:
+    server = start(home, "jupyter", "--gpus", "1", "--", "--ServerApp.terminals_enabled=False")
+    url, job = server["url"], server["job"]
     token = url.partition("token=")[2]
     assert len(token) == 48
     assert status_of(url) == 200
     assert status_of(api(url)) == 403
     assert status_of(f"{api(url)}?token={token}") == 200
-    [forward] = [each for each in home.json("forward", "--list") if each["job"] == job]
+    [forward] = [row for row in home.json("forward", "--list") if row["job"] == job]
     assert forward["purpose"] == "jupyter"
     assert forward["page"].endswith("?token=…") and token not in str(forward)
     row = home.job(job)
@@ -111,114 +113,117 @@ def test_a_notebook_starts_on_a_gpu_and_only_its_token_opens_it(home: Home, lab:
     assert token not in json.dumps(home.json("show", job))
 
 
-def test_a_notebook_beside_a_job_is_found_again_and_ends_with_it(home: Home, lab: Lab) -> None:
-    made = home.json("submit", "--no-snapshot", "--wrap", "sleep 1000", cwd=home.path.parent)["job_id"]
-    first = start(home, "jupyter", "--job", str(made))
-    again = start(home, "jupyter", "--job", str(made))
-    assert (first["port"], first["url"].partition("?")[2]) == (again["port"], again["url"].partition("?")[2])
-    assert [status_of(each["url"]) for each in (first, again)] == [200, 200]
+def test_a_notebook_in_a_running_job_is_reused_and_ends_with_it(home: Home, lab: Lab) -> None:
+    job_id = home.json("submit", "--no-snapshot", "--wrap", "sleep 1000", cwd=home.path.parent)["job_id"]
+    first = start(home, "jupyter", "--job", str(job_id))
+    second = start(home, "jupyter", "--job", str(job_id))
+    assert (first["port"], first["url"].partition("?")[2]) == (
+        second["port"],
+        second["url"].partition("?")[2],
+    )
+    assert [status_of(server["url"]) for server in (first, second)] == [200, 200]
     [pid] = lab.pids(1, "jupyter-server")
     lab.on(1, "kill", "-9", str(pid))
-    anew = start(home, "jupyter", "--job", str(made))
-    assert anew["url"].partition("?")[2] != first["url"].partition("?")[2]
-    home.ok("cancel", str(made))
-    eventually(lambda: not lab.pids(1, "jupyter-server"), timeout_s=90, what="the server is gone")
+    third = start(home, "jupyter", "--job", str(job_id))
+    assert third["url"].partition("?")[2] != first["url"].partition("?")[2]
+    home.ok("cancel", str(job_id))
+    eventually(lambda: not lab.pids(1, "jupyter-server"), timeout_s=90, what="the server has ended")
     eventually(lambda: home.json("forward", "--list") == [], what="its forwards have ended")
 
 
-def test_a_node_without_jupyter_says_what_to_do(home: Home, bare: Home) -> None:
-    made = bare.run("jupyter")
-    assert made.returncode == 1
-    assert "there is no jupyter on the PATH of this job on host1" in made.stderr
-    assert "pip install jupyterlab" in made.stderr
+def test_a_node_without_jupyter_is_reported_with_the_next_step(home: Home, bare: Home) -> None:
+    result = bare.run("jupyter")
+    assert result.returncode == 1
+    assert "there is no jupyter on the PATH of this job on host1" in result.stderr
+    assert "pip install jupyterlab" in result.stderr
     job = bare.json("submit", "--no-snapshot", "--wrap", "sleep 1000", cwd=home.path.parent)["job_id"]
-    beside = bare.run("jupyter", "--job", str(job))
-    assert beside.returncode == 1 and "there is no jupyter on the PATH" in beside.stderr
+    result_in_job = bare.run("jupyter", "--job", str(job))
+    assert result_in_job.returncode == 1 and "there is no jupyter on the PATH" in result_in_job.stderr
 
 
-def test_an_editor_that_the_node_has_is_started_with_a_token(home: Home, short_tmp: Path) -> None:
+def test_an_editor_on_the_node_is_started_with_a_token(home: Home, short_tmp: Path) -> None:
     (short_tmp / "openvscode-server").write_text(EDITOR)
     (short_tmp / "openvscode-server").chmod(0o755)
     user = Home(home.path, PATH=f"{short_tmp}:/usr/bin:/bin")
-    said = start(user, "code")
-    assert said["kind"] == "openvscode-server"
-    assert status_of(said["url"]) == 200
-    assert status_of(said["url"].partition("?")[0]) == 403
+    server = start(user, "code")
+    assert server["kind"] == "openvscode-server"
+    assert status_of(server["url"]) == 200
+    assert status_of(server["url"].partition("?")[0]) == 403
 
 
 @pytest.mark.codeserver
-def test_code_server_lets_in_who_has_the_password_behind_its_url(
-    home: Home, lab: Lab, short_tmp: Path
-) -> None:
+def test_code_server_accepts_the_password_in_its_url(home: Home, lab: Lab, short_tmp: Path) -> None:
     user = Home(home.path, PATH=f"{CODE_SERVER}:/usr/bin:/bin", XDG_DATA_HOME=str(short_tmp))
-    said = start(user, "code")
-    assert said["kind"] == "code-server"
-    page, _, password = said["url"].partition("#password=")
+    server = start(user, "code")
+    assert server["kind"] == "code-server"
+    page, _, password = server["url"].partition("#password=")
     assert len(password) == 48
     with urllib.request.urlopen(page, timeout=WAIT_S) as answer:
         assert answer.url == f"{page}login"
-    for word, title in (("x" + password[1:], "code-server login"), (password, "workbench")):
-        assert title in after_login(page, word)
+    for tried_password, title in (("x" + password[1:], "code-server login"), (password, "workbench")):
+        assert title in after_login(page, tried_password)
     [forward] = user.json("forward", "--list")
     assert forward["page"] == "/#password=…"
     assert not lab.pids(1, password)
-    again = user.run("code", "--job", said["job"], "--detach")
-    assert f"password: {password}" in again.stdout
+    second = user.run("code", "--job", server["job"], "--detach")
+    assert f"password: {password}" in second.stdout
 
 
 def after_login(page: str, password: str) -> str:
-    """The page that code-server shows then."""
+    """Return the page that code-server shows after a login."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     sent = urlencode({"password": password}).encode()
     with opener.open(f"{page}login", sent, timeout=WAIT_S) as answer:
         return str(answer.read(), "utf-8")
 
 
-def test_without_an_editor_the_way_over_ssh_is_told(home: Home, bare: Home) -> None:
-    said = bare.ok("code", "--detach")
+def test_without_an_editor_the_ssh_command_is_printed(home: Home, bare: Home) -> None:
+    output = bare.ok("code", "--detach")
     [row] = home.json("queue")
-    assert f"code --remote ssh-remote+wd-{row['label']} {home.path.parent}" in said
-    assert "warpdeck proxy --install" in said
-    beside = start(bare, "code", "--job", row["label"])
-    assert (beside["kind"], beside["host"]) == ("none", f"wd-{row['label']}")
+    assert f"code --remote ssh-remote+wd-{row['label']} {home.path.parent}" in output
+    assert "warpdeck proxy --install" in output
+    server = start(bare, "code", "--job", row["label"])
+    assert (server["kind"], server["host"]) == ("none", f"wd-{row['label']}")
 
 
 @pytest.mark.parametrize(("answer", "state"), [("y\n", "cancelled"), ("\n", "keeps running")])
 def test_an_interrupt_asks_whether_to_end_the_job(home: Home, answer: str, state: str) -> None:
-    verb = AtTerminal(home, "jupyter")
+    terminal = AtTerminal(home, "jupyter")
     try:
-        verb.until("Ctrl-C quits", timeout_s=START_S)
+        terminal.until("Ctrl-C quits", timeout_s=START_S)
         [row] = home.json("queue")
-        os.kill(verb.process.pid, signal.SIGINT)
-        verb.until(f"cancel job {row['label']} too? [y/N]")
-        verb.type(answer)
-        verb.until(state)
-        assert verb.ended() == 130
+        os.kill(terminal.process.pid, signal.SIGINT)
+        terminal.until(f"cancel job {row['label']} too? [y/N]")
+        terminal.type(answer)
+        terminal.until(state)
+        assert terminal.ended() == 130
     finally:
-        verb.close()
+        terminal.close()
     if state == "cancelled":
         eventually(lambda: home.job(row["label"])["end"], timeout_s=90, what="the job has ended")
     else:
         assert home.state(row["label"]) == "RUNNING"
 
 
-def test_enter_opens_a_page_and_no_process_list_shows_the_token(home: Home, short_tmp: Path) -> None:
-    browser, opened = short_tmp / "browser", short_tmp / "opened"
-    browser.write_text(f'#!/bin/sh\ncp "${{1#file://}}" {opened}.new && mv {opened}.new {opened}\n')
+def test_enter_opens_the_page_without_the_token_in_the_process_list(home: Home, short_tmp: Path) -> None:
+    browser, copied_page = short_tmp / "browser", short_tmp / "opened"
+    browser.write_text(
+        f'#!/bin/sh\ncp "${{1#file://}}" {copied_page}.new && mv {copied_page}.new {copied_page}\n'
+    )
     browser.chmod(0o755)
-    verb = AtTerminal(Home(home.path, **{**home.environ, "BROWSER": f"{browser} %s"}), "jupyter")
+    terminal = AtTerminal(Home(home.path, **{**home.environ, "BROWSER": f"{browser} %s"}), "jupyter")
     try:
-        shown = verb.until("Enter opens the URL", timeout_s=START_S)
-        verb.type("\n")
-        eventually(opened.exists, what="the browser was started")
+        shown = terminal.until("Enter opens the URL", timeout_s=START_S)
+        terminal.type("\n")
+        eventually(copied_page.exists, what="the browser was started")
         url = next(word for word in shown.split() if word.startswith("http://127.0.0.1:"))
-        assert f"url={url}" in opened.read_text()
+        assert f"url={url}" in copied_page.read_text()
     finally:
-        verb.close()
+        terminal.close()
 
 
 @pytest.mark.parametrize(
-    ("argv", "words"),
+    ("argv", "expected"),
     [
         (["jupyter", "train.py"], "unexpected argument train.py"),
         (["jupyter", "--job", "1", "--gpus", "1"], "--gpus cannot be combined with --job"),
@@ -228,6 +233,6 @@ def test_enter_opens_a_page_and_no_process_list_shows_the_token(home: Home, shor
         (["jupyter", "--no-such"], "--no-such"),
     ],
 )
-def test_a_wrong_command_line_is_told_in_one_sentence(home: Home, argv: list[str], words: str) -> None:
-    done = home.run(*argv)
-    assert done.returncode in (1, 2) and words in done.stderr and "Traceback" not in done.stderr
+def test_an_invalid_command_line_has_a_clear_message(home: Home, argv: list[str], expected: str) -> None:
+    result = home.run(*argv)
+    assert result.returncode in (1, 2) and expected in result.stderr and "Traceback" not in result.stderr

@@ -1,4 +1,6 @@
-"""The code of users' jobs on a shared site: whose settings of git run as whom, and who gets at it."""
+"""Snapshots of users' code on a shared site: git runs as the owner of the code, and no other user can read
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +25,22 @@ def as_alice(alice: User, *argv: str, at: Path) -> str:
     ).stdout.strip()
 
 
-def coded(alice: User, code: Path, text: str) -> tuple[int, dict[str, Any]]:
-    """A job with the code of this folder, and its snapshot."""
+def submit_with_code(alice: User, code: Path, text: str) -> tuple[int, dict[str, Any]]:
+    """Submit a job with the code of this folder, and return its id and snapshot."""
     (code / "run.py").write_text(text)
     os.chown(code / "run.py", ALICE, ALICE)
-    done = alice.ok("submit", "--json", "--require-snapshot", "--chdir", str(code), "--wrap", "true")
-    job = int(json.loads(done)["job_id"])
+    output = alice.ok("submit", "--json", "--require-snapshot", "--chdir", str(code), "--wrap", "true")
+    job = int(json.loads(output)["job_id"])
     return job, json.loads(alice.ok("show", str(job), "--json"))["snapshot"]
 
 
-def test_programs_that_a_users_store_names_never_run_as_root(site: Home, alice: User, bob: User) -> None:
+def test_programs_configured_in_a_users_store_never_run_as_root(site: Home, alice: User, bob: User) -> None:
     code = alice.folder / "code"
     code.mkdir()
     os.chown(code, ALICE, ALICE)
     as_alice(alice, "git", "init", "-q", at=code)
-    first, snapshot = coded(alice, code, "one\n")
-    second, _ = coded(alice, code, "two\n")
+    first, snapshot = submit_with_code(alice, code, "one\n")
+    second, _ = submit_with_code(alice, code, "two\n")
     store, marker = Path(snapshot["store"]), alice.folder / "ran-as"
     trap = alice.folder / "trap"
     trap.write_text(f"#!/bin/sh\nid -u >> {marker}\n")
@@ -56,8 +58,8 @@ def test_programs_that_a_users_store_names_never_run_as_root(site: Home, alice: 
         "core.repositoryFormatVersion": "1",
     }.items():
         as_alice(alice, "git", "config", "--file", str(store / "config"), key, value, at=code)
-    shown = json.loads(site.ok("snapshot", "show", str(first), "--json"))
-    assert shown["paths"] == ["run.py"]
+    snapshot_detail = json.loads(site.ok("snapshot", "show", str(first), "--json"))
+    assert snapshot_detail["paths"] == ["run.py"]
     assert "-one\n+two\n" in site.ok("snapshot", "diff", str(first), str(second))
     for argv in (
         ("snapshot", "diff", str(first)),
@@ -71,10 +73,10 @@ def test_programs_that_a_users_store_names_never_run_as_root(site: Home, alice: 
     blob = as_alice(alice, "git", "--git-dir", str(store), "rev-parse", f"{snapshot['tree']}:run.py", at=code)
     (store / "objects" / blob[:2] / blob[2:]).unlink()
     assert site.run("snapshot", "diff", str(first), str(second)).returncode == 1
-    assert set(marker.read_text().split()) == {str(ALICE)}, "the trap works, and as alice alone"
+    assert set(marker.read_text().split()) == {str(ALICE)}, "the trap runs, and only as alice"
 
     store.rename(alice.folder / "kept.git")
     (alice.folder / "roots.git").mkdir()
-    store.symlink_to(alice.folder / "roots.git")  # A store of root's in place of alice's.
+    store.symlink_to(alice.folder / "roots.git")  # A store of root in the place of alice's store.
     assert site.run("snapshot", "show", str(first)).returncode == 1
     assert set(marker.read_text().split()) == {str(ALICE)}

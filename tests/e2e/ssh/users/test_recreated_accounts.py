@@ -1,4 +1,6 @@
-"""An account is deleted and made anew, with another uid: its old jobs are not the new user's, and never run as that."""
+"""An account is deleted and created again with another uid: its old jobs do not belong to the new user and
+never run as the new user.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,24 @@ pytestmark = pytest.mark.lab
 OLD, NEW = 21_771, 21_772
 SECRET = "known-to-old-carol-alone"
 HELLO = {"t": "hello", "version": API_VERSION, "client": "test"}
-BELONGS = f"belongs to carol (uid {OLD}, where you have {NEW})"
-ADMINS = "only root and the controller's user"
-GONE = "no longer exists"
-REFUSED = {
-    "job": BELONGS, "job_environment": BELONGS, "rerun": BELONGS, "log": BELONGS, "attach": BELONGS, "tunnel": BELONGS,
-    "forward": BELONGS, "forward_page": "no forward", "forward_end": "no forward", "srun": BELONGS, "srun_attach": GONE,
-    "salloc_attach": GONE, "cancel": BELONGS, "hold": BELONGS, "release": BELONGS, "requeue": BELONGS, "tell": BELONGS,
+OTHER_UID = f"belongs to carol (uid {OLD}, where you have {NEW})"
+ADMINS_ONLY = "only root and the controller's user"
+NOT_FOUND = "no longer exists"
+REFUSALS = {
+    "job": OTHER_UID, "job_environment": OTHER_UID, "rerun": OTHER_UID, "log": OTHER_UID, "attach": OTHER_UID, "tunnel": OTHER_UID,
+    "forward": OTHER_UID, "forward_page": "no forward", "forward_end": "no forward", "srun": OTHER_UID, "srun_attach": NOT_FOUND,
+    "salloc_attach": NOT_FOUND, "cancel": OTHER_UID, "hold": OTHER_UID, "release": OTHER_UID, "requeue": OTHER_UID, "tell": OTHER_UID,
     "suspend": "only admins can", "resume": "only admins can",
-    "job_update": BELONGS, "job_annotate": BELONGS, "code_recorded": BELONGS,
-    "node_add": ADMINS, "node_drain": ADMINS, "node_resume": ADMINS, "node_rm": ADMINS, "reservation_make": ADMINS,
-    "reservation_rm": ADMINS, "reload": ADMINS, "amend": ADMINS, "shutdown": ADMINS, "config": ADMINS,
+    "job_update": OTHER_UID, "job_annotate": OTHER_UID, "code_recorded": OTHER_UID,
+    "node_add": ADMINS_ONLY, "node_drain": ADMINS_ONLY, "node_resume": ADMINS_ONLY, "node_rm": ADMINS_ONLY,
+    "reservation_make": ADMINS_ONLY,
+    "reservation_rm": ADMINS_ONLY, "reload": ADMINS_ONLY, "amend": ADMINS_ONLY, "shutdown": ADMINS_ONLY, "config": ADMINS_ONLY,
     "run": "", "salloc": "", "session": "", "put_tree": "",
 }  # fmt: skip
-"""What new carol is refused, and why. The last four are about what is her own, and are asked so that nothing begins."""
-ROW = (
+"""Requests that the new carol is refused, and the messages. The last four are about her own objects, with
+arguments that start nothing.
+"""
+COMPARED_FIELDS = (
     "state",
     "held",
     "name",
@@ -55,25 +60,25 @@ ROW = (
     "nodes",
     "partition",
 )
-SILENT = ("ack", "close", "end", "resize", "step_order", "file", "await_more")
-"""What has no answer, and is about streams of one's own connection."""
+UNANSWERED = ("ack", "close", "end", "resize", "step_order", "file", "await_more")
+"""Messages without an answer, about streams of the own connection."""
 
 
 @dataclass
-class Remade:
-    """A site on which carol's account has been made anew. The jobs are of the old one."""
+class RecreatedSite:
+    """A site on which carol's account was created again. The jobs belong to the old account."""
 
     site: Home
     folder: Path
     running: str
-    """A session, with a step and a forwarded port."""
+    """A session with a step and a forwarded port."""
     held: str
     ended: str
     salloc: str
 
 
 class Client:
-    """A connection of a user's; `said` is all that the controller has said on it."""
+    """A connection of a user. `received` holds everything that the controller has sent on it."""
 
     def __init__(self, site: Home, uid: int) -> None:
         self._link = connect_as(uid, site.path / "warpdeck.sock")
@@ -81,15 +86,19 @@ class Client:
         self._link.sendall(json_frame(HELLO))
         self._decoder = FrameDecoder()
         self._number = 1000
-        self.said = b""
+        self.received = b""
         self.welcome = self._until(lambda message: message["t"] == "welcome")
 
-    def asks(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """The answer; of a command its end; of what has no answer, that of a status."""
+    def request(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """Send a request and return its answer.
+
+        For a command the answer is its end. For messages without an answer, a status request follows and its
+        answer is returned.
+        """
         self._number += 2
         number = self._number
         self._link.sendall(json_frame({"t": kind, "id": number, **fields}))
-        if kind in SILENT:
+        if kind in UNANSWERED:
             self._link.sendall(json_frame({"t": "status", "id": number + 1}))
             return self._until(lambda message: message.get("id") == number + 1)
         ends = ("end", "error") if kind == "command" else ("ok", "error")
@@ -97,66 +106,66 @@ class Client:
             lambda message: message["t"] in ends and number in (message.get("id"), message.get("stream"))
         )
 
-    def reads(self, words: str) -> None:
-        """Returns when these words have been said."""
-        while words.encode() not in self.said:
+    def wait_for(self, text: str) -> None:
+        """Wait until this text was received."""
+        while text.encode() not in self.received:
             self._read()
 
-    def _until(self, wanted: Any) -> dict[str, Any]:
+    def _until(self, is_wanted: Any) -> dict[str, Any]:
         while True:
-            found = [message for message in self._read() if wanted(message)]
-            if found:
-                return found[-1]
+            matches = [message for message in self._read() if is_wanted(message)]
+            if matches:
+                return matches[-1]
 
     def _read(self) -> list[dict[str, Any]]:
-        """What is said next: messages; what is no message is in `said` alone."""
+        """Return the next messages. Data that is no message is only added to `received`."""
         received = self._link.recv(65536)
-        assert received, f"the controller closed the connection: {self.said[-500:]!r}"
+        assert received, f"the controller closed the connection: {self.received[-500:]!r}"
         frames = list(self._decoder.feed(received))
-        self.said += b"".join(payload for _, payload in frames)
+        self.received += b"".join(payload for _, payload in frames)
         return [parse_json(payload) for kind, payload in frames if kind == JSON]
 
     def close(self) -> None:
         self._link.close()
 
 
-def write_accounts(place: Path, uid: int) -> None:
-    """Where /etc/passwd and /etc/group are taken from: what is written there is seen at once."""
+def write_accounts(folder: Path, uid: int) -> None:
+    """Write the files that replace /etc/passwd and /etc/group. Changes are visible at once."""
     for name, line in (("passwd", f"carol:x:{uid}:{uid}::/tmp:/bin/sh"), ("group", f"carol:x:{uid}:")):
-        kept = (place / f"{name}.kept").read_text()
-        (place / name).write_text(f"{kept}{line}\n")
+        original = (folder / f"{name}.kept").read_text()
+        (folder / name).write_text(f"{original}{line}\n")
 
 
 @pytest.fixture(scope="module")
 def accounts(lab: Lab) -> Iterator[Path]:
-    """Where the accounts are that this test run sees."""
-    place = Path(tempfile.mkdtemp(prefix="wdetc", dir="/var/tmp"))
+    """The folder of the account files that this test run sees."""
+    folder = Path(tempfile.mkdtemp(prefix="wdetc", dir="/var/tmp"))
     for name in ("passwd", "group"):
-        shutil.copy(f"/etc/{name}", place / f"{name}.kept")
-    write_accounts(place, OLD)
+        shutil.copy(f"/etc/{name}", folder / f"{name}.kept")
+    write_accounts(folder, OLD)
     for name in ("passwd", "group"):
-        subprocess.run(["mount", "--bind", str(place / name), f"/etc/{name}"], check=True)
-    yield place
+        subprocess.run(["mount", "--bind", str(folder / name), f"/etc/{name}"], check=True)
+    yield folder
     for name in ("passwd", "group"):
         subprocess.run(["umount", "--lazy", f"/etc/{name}"], check=True)
-    shutil.rmtree(place)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
 def site(lab: Lab, accounts: Path) -> Iterator[Home]:
-    """Root's controller for everybody, with this machine as a node."""
+    """Root's shared controller with this machine as a node."""
     folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
     folder.chmod(0o711)
-    made = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
-    made.ok("up", "--shared")
-    made.until_its_node_is_idle()
-    yield made
-    made.close()
+    site_home = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
+    site_home.ok("up", "--shared")
+    site_home.until_its_node_is_idle()
+    yield site_home
+    site_home.close()
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
-def remade(site: Home, accounts: Path) -> Iterator[Remade]:
+def recreated(site: Home, accounts: Path) -> Iterator[RecreatedSite]:
     folder = site.path.parent / "carol"
     folder.mkdir(mode=0o755)
     os.chown(folder, OLD, OLD)
@@ -164,41 +173,39 @@ def remade(site: Home, accounts: Path) -> Iterator[Remade]:
         jobs = old_jobs(site, folder, old)
         write_accounts(accounts, NEW)
         known_until = time.monotonic() + KNOWN_S
-        eventually(
-            lambda: time.monotonic() > known_until, what="what agents have just learnt of users holds no more"
-        )
+        eventually(lambda: time.monotonic() > known_until, what="the agents' cached user data has expired")
         yield jobs
 
 
-def old_jobs(site: Home, folder: Path, old: Client) -> Remade:
-    """Old carol leaves a job of each kind."""
+def old_jobs(site: Home, folder: Path, old: Client) -> RecreatedSite:
+    """Let the old carol submit a job of each kind."""
     env = {"PATH": os.environ["PATH"], "SECRET": SECRET}
 
     def submitted(**request: Any) -> str:
-        answer = old.asks("submit", {"request": {"submit_dir": str(folder), "env": env, **request}})
+        answer = old.request("submit", {"request": {"submit_dir": str(folder), "env": env, **request}})
         return str(answer["result"]["job_id"])
 
     ended = submitted(script="#!/bin/sh\necho $SECRET\n", name="ended")
-    eventually(lambda: site.job(ended)["end"], what="one has ended")
+    eventually(lambda: site.job(ended)["end"], what="the first job has ended")
     held = submitted(script=f"#!/bin/sh\n# {SECRET}\nid -u >ran\n", name="chain", hold=True)
-    shows = ["sh", "-c", "echo $SECRET; exec sleep 1000"]
-    running = submitted(argv=shows, name="session", pty={"rows": 24, "cols": 80})
-    assert old.asks("attach", {"job": running})["t"] == "ok"
-    old.reads(SECRET)
-    step = {"words": ["--overlap", "--jobid", running, *shows], "env": env, "cwd": str(folder)}
-    assert old.asks("srun", step)["t"] == "ok"
+    print_secret = ["sh", "-c", "echo $SECRET; exec sleep 1000"]
+    running = submitted(argv=print_secret, name="session", pty={"rows": 24, "cols": 80})
+    assert old.request("attach", {"job": running})["t"] == "ok"
+    old.wait_for(SECRET)
+    step = {"words": ["--overlap", "--jobid", running, *print_secret], "env": env, "cwd": str(folder)}
+    assert old.request("srun", step)["t"] == "ok"
     page = f"/?token={SECRET}"
     port = {"job": running, "port": 8080, "local_port": 8080, "page": page}
-    assert old.asks("forward", port)["t"] == "ok"
+    assert old.request("forward", port)["t"] == "ok"
     salloc = submitted(holder="salloc", name="interactive", hold=True)
-    return Remade(site, folder, running=running, held=held, ended=ended, salloc=salloc)
+    return RecreatedSite(site, folder, running=running, held=held, ended=ended, salloc=salloc)
 
 
-def asks(old: Remade) -> dict[str, list[dict[str, Any]]]:
-    """Every message that a client can send, about old carol's jobs where it is about jobs."""
+def all_messages(old: RecreatedSite) -> dict[str, list[dict[str, Any]]]:
+    """Return every message that a client can send. Messages about jobs name the old carol's jobs."""
     jobs = (old.running, old.held, old.ended, old.salloc)
-    each = [{"jobs": [job]} for job in jobs]
-    own = {"script": "#!/bin/sh\ntrue\n", "hold": True, "submit_dir": "/", "name": "new"}
+    job_lists = [{"jobs": [job]} for job in jobs]
+    new_request = {"script": "#!/bin/sh\ntrue\n", "hold": True, "submit_dir": "/", "name": "new"}
     stream = [{"stream": number} for number in range(1, 8)]
     reservation = {"name": "r", "start_unix": time.time() + 60, "end_unix": time.time() + 90, "node_count": 1}
     return {
@@ -214,10 +221,10 @@ def asks(old: Remade) -> dict[str, list[dict[str, Any]]]:
         "srun": [{"words": ["--overlap", "--jobid", old.running, "env"], "cwd": "/"}],
         "srun_attach": [{"step": f"{old.running}.0"}],
         "salloc_attach": [{"job": int(old.salloc)}],
-        "cancel": [*each, {"jobs": [f"{old.running}.0"]}, {"jobs": [old.running], "signal": "TERM"}],
-        **dict.fromkeys(("hold", "release", "requeue", "suspend", "resume", "code_recorded"), each),
-        "tell": [{**job, "text": "hello"} for job in each],
-        "job_update": [{**job, "change": {"comment": "mine"}} for job in each],
+        "cancel": [*job_lists, {"jobs": [f"{old.running}.0"]}, {"jobs": [old.running], "signal": "TERM"}],
+        **dict.fromkeys(("hold", "release", "requeue", "suspend", "resume", "code_recorded"), job_lists),
+        "tell": [{**job, "text": "hello"} for job in job_lists],
+        "job_update": [{**job, "change": {"comment": "mine"}} for job in job_lists],
         "job_annotate": [{"ids": [int(job)], "annotating": {"comment": "mine"}} for job in jobs],
         "node_add": [{"target": "root@127.0.0.1"}],
         "node_drain": [{"name": "x", "reason": "mine"}],
@@ -228,14 +235,14 @@ def asks(old: Remade) -> dict[str, list[dict[str, Any]]]:
         "run": [{"words": ["--no-such-option"], "errors": 900}],
         **{kind: [{"words": ["--no-such-option"]}] for kind in ("salloc", "session")},
         "put_tree": [{"tree": "no tree", "sha256": "", "size_bytes": 1}],
-        **dict.fromkeys(SILENT[:3], stream),
+        **dict.fromkeys(UNANSWERED[:3], stream),
         "ack": [{**each, "size": 1} for each in stream],
         "resize": [{**each, "rows": 9, "cols": 9} for each in stream],
         "step_order": [{**each, "what": "end"} for each in stream],
         "file": stream,
-        "hello": [],  # said at the begin of each connection
-        "submit": [{"request": own}],
-        "dry_run": [{"request": own}],
+        "hello": [],  # This message is sent at the start of each connection.
+        "submit": [{"request": new_request}],
+        "dry_run": [{"request": new_request}],
         "have_tree": [{"tree": "0" * 40}],
         "forecast": [{"job": old.held}],
         "settle": [{"job": int(old.ended)}],
@@ -258,71 +265,75 @@ def asks(old: Remade) -> dict[str, list[dict[str, Any]]]:
     }  # fmt: skip
 
 
-def shown(old: Remade) -> dict[str, Any]:
-    """What the site's admin sees of old carol's jobs, but for what is measured and computed again and again."""
+def admin_view(old: RecreatedSite) -> dict[str, Any]:
+    """Return the admin's view of the old carol's jobs, without values that are measured or computed
+    repeatedly.
+    """
     site = old.site
     jobs = {}
     for job in (old.running, old.held, old.ended, old.salloc):
         detail = site.asked("job", job=job)
-        row = {name: detail["row"][name] for name in ROW}
+        row = {name: detail["row"][name] for name in COMPARED_FIELDS}
         steps = [(step["id"], step["state"]) for step in detail["steps"]]
         jobs[job] = row, steps, detail["events"], detail["script"], detail["dependency"]
     return {"jobs": jobs, "forwards": site.asked("forwards")}
 
 
-def test_no_request_of_the_new_user_shows_or_changes_an_old_job(remade: Remade) -> None:
-    asked = asks(remade)
-    assert asked.keys() == {kind.__struct_config__.tag for kind in get_args(ClientMessage)}
-    before = shown(remade)
-    carol = Client(remade.site, NEW)
+def test_no_request_of_the_new_user_shows_or_changes_an_old_job(recreated: RecreatedSite) -> None:
+    messages_by_kind = all_messages(recreated)
+    assert messages_by_kind.keys() == {kind.__struct_config__.tag for kind in get_args(ClientMessage)}
+    before = admin_view(recreated)
+    carol = Client(recreated.site, NEW)
     try:
         assert (carol.welcome["user"], carol.welcome["uid"]) == ("carol", NEW)
-        for kind, messages in asked.items():
+        for kind, messages in messages_by_kind.items():
             for fields in messages:
-                answer = carol.asks(kind, fields)
-                if kind in REFUSED:
-                    assert answer["t"] == "error" and REFUSED[kind] in answer["message"], (
+                answer = carol.request(kind, fields)
+                if kind in REFUSALS:
+                    assert answer["t"] == "error" and REFUSALS[kind] in answer["message"], (
                         kind,
                         fields,
                         answer,
                     )
                 else:
                     assert answer["t"] != "error", (kind, fields, answer)
-        assert SECRET.encode() not in carol.said
+        assert SECRET.encode() not in carol.received
     finally:
         carol.close()
-    assert shown(remade) == before
+    assert admin_view(recreated) == before
 
 
-def decided(row: dict[str, Any]) -> dict[str, Any]:
-    """The row of a job that has started, or knows why not; else none."""
+def started_or_explained(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a job that has started or has a reason to wait, and an empty dict otherwise."""
     return row if row["state"] != "PENDING" or row["why"] else {}
 
 
-def test_a_job_of_the_new_user_does_not_wait_for_an_old_one_of_the_same_name(remade: Remade) -> None:
-    carol = Client(remade.site, NEW)
+def test_a_singleton_job_does_not_wait_for_a_job_of_the_old_account(recreated: RecreatedSite) -> None:
+    carol = Client(recreated.site, NEW)
     try:
         clause = {"clauses": [{"kind": "singleton"}]}
         request = {"script": "#!/bin/sh\ntrue\n", "name": "chain", "submit_dir": "/", "dependencies": clause}
-        job = carol.asks("submit", {"request": request})["result"]["job_id"]
-        row = eventually(lambda: decided(remade.site.job(job)), what="it starts, or is told why not")
+        job = carol.request("submit", {"request": request})["result"]["job_id"]
+        row = eventually(
+            lambda: started_or_explained(recreated.site.job(job)), what="the job starts or has a reason"
+        )
         assert row["why"] is None or row["why"]["code"] != "Dependency", row
-        carol.asks("cancel", {"jobs": [str(job)]})
+        carol.request("cancel", {"jobs": [str(job)]})
     finally:
         carol.close()
 
 
-def test_what_waited_when_the_account_was_made_anew_fails_and_says_both_uids(remade: Remade) -> None:
-    remade.site.ok("release", remade.held)
-    eventually(lambda: remade.site.job(remade.held)["end"], what="it has ended")
-    detail = remade.site.asked("job", job=remade.held)
+def test_a_waiting_job_of_the_old_account_fails_and_names_both_uids(recreated: RecreatedSite) -> None:
+    recreated.site.ok("release", recreated.held)
+    eventually(lambda: recreated.site.job(recreated.held)["end"], what="the job has ended")
+    detail = recreated.site.asked("job", job=recreated.held)
     assert detail["row"]["state"] == "FAILED"
-    said = json.dumps(detail)
-    assert f"carol has uid {NEW} on this node, and the job is of carol with uid {OLD}: " in said
-    assert not (remade.folder / "ran").exists()
+    received = json.dumps(detail)
+    assert f"carol has uid {NEW} on this node, and the job is of carol with uid {OLD}: " in received
+    assert not (recreated.folder / "ran").exists()
 
 
-def test_nothing_begins_in_an_old_job_with_the_groups_of_the_new_user(remade: Remade) -> None:
-    done = remade.site.run("srun", "--overlap", "--jobid", remade.running, "id")
-    assert done.returncode != 0 and "groups=" not in done.stdout
-    assert f"carol has uid {NEW} on this node" in done.stderr
+def test_no_step_starts_in_an_old_job_with_the_groups_of_the_new_user(recreated: RecreatedSite) -> None:
+    result = recreated.site.run("srun", "--overlap", "--jobid", recreated.running, "id")
+    assert result.returncode != 0 and "groups=" not in result.stdout
+    assert f"carol has uid {NEW} on this node" in result.stderr

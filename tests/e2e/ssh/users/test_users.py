@@ -1,4 +1,6 @@
-"""One controller of root's for several users: each job runs as its user, and nobody gets at another's."""
+"""A controller of root for several users: each job runs as its user, and no user has access to another user's
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ pytestmark = pytest.mark.lab
 
 ALICE, BOB, RESEARCH = 20901, 20902, 20903
 READER = "dac_read_search"
-"""What lets a user run an interpreter that lies where only root can read."""
+"""The capability that lets a user run an interpreter in a folder that only root can read."""
 
 
 class User:
-    """A user of this machine with a folder of their own."""
+    """A user of this machine with a folder."""
 
     def __init__(self, home: Home, name: str, uid: int, folder: Path) -> None:
         self.name, self.uid, self.folder = name, uid, folder
@@ -41,12 +43,14 @@ class User:
         self.environ = {**home.environ, "HOME": str(folder), "USER": name}
 
     def argv(self, *argv: str, capability: str = "") -> list[str]:
-        """A command with the user's ids and groups."""
+        """Return a command line that runs with the user's ids and groups."""
         caps = [f"--inh-caps=+{capability}", f"--ambient-caps=+{capability}"] if capability else []
         return ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--init-groups", *caps, "--", *argv]
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        """warpdeck ARGV. The interpreter may lie where only root can read (make test in /root), hence the capability."""
+        """Run warpdeck ARGV. The capability is needed if only root can read the interpreter's folder (make
+        test in /root).
+        """
         command = self.argv(sys.executable, "-m", "warpdeck.cli.main", *argv, capability=READER)
         return subprocess.run(
             command,
@@ -60,9 +64,9 @@ class User:
         )
 
     def ok(self, *argv: str) -> str:
-        done = self.run(*argv)
-        assert done.returncode == 0, f"{self.name}: warpdeck {argv}: {done.stdout}{done.stderr}"
-        return done.stdout
+        result = self.run(*argv)
+        assert result.returncode == 0, f"{self.name}: warpdeck {argv}: {result.stdout}{result.stderr}"
+        return result.stdout
 
     def submit(self, command: str, *options: str) -> int:
         return int(
@@ -70,9 +74,9 @@ class User:
         )
 
     def refused(self, *argv: str) -> str:
-        done = self.run(*argv)
-        assert (done.returncode, done.stdout) == (1, ""), f"{argv}: {done.stdout}"
-        return done.stderr
+        result = self.run(*argv)
+        assert (result.returncode, result.stdout) == (1, ""), f"{argv}: {result.stdout}"
+        return result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -95,22 +99,22 @@ def accounts(lab: Lab) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def folder(accounts: None) -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
 def site(lab: Lab, folder: Path) -> Iterator[Home]:
-    """Root's controller for everybody, with this machine as a node."""
-    made = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
-    closed = made.run("up", "--shared")
+    """Root's shared controller with this machine as a node."""
+    path = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
+    closed = path.run("up", "--shared")
     assert closed.returncode == 1 and f"{folder} is not accessible to other users" in closed.stderr
     folder.chmod(0o711)
-    made.ok("up", "--shared")
-    eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is up")
-    yield made
-    made.close()
+    path.ok("up", "--shared")
+    eventually(lambda: path.json("node", "ls")[0]["state"] == "idle", what="the node is up")
+    yield path
+    path.close()
 
 
 @pytest.fixture(scope="module")
@@ -123,14 +127,14 @@ def bob(site: Home, folder: Path) -> User:
     return User(site, "bob", BOB, folder / "bob")
 
 
-def ended(site: Home, job: int) -> dict[str, Any]:
+def wait_for_end(site: Home, job: int) -> dict[str, Any]:
     eventually(lambda: site.job(job)["end"], what=f"job {job} has ended")
     return site.job(job)
 
 
 def test_a_job_runs_as_its_user_with_all_groups(site: Home, alice: User) -> None:
     job = alice.submit("id -u; id -G; umask")
-    row = ended(site, job)
+    row = wait_for_end(site, job)
     assert (row["state"], row["user"]) == ("COMPLETED", "alice")
     output = alice.folder / f"slurm-{job}.out"
     assert output.read_text().splitlines()[:2] == [str(ALICE), f"{ALICE} {RESEARCH}"]
@@ -138,8 +142,8 @@ def test_a_job_runs_as_its_user_with_all_groups(site: Home, alice: User) -> None
     assert json.loads(alice.ok("status", "--json"))["user"] == "alice"
 
 
-def test_slurms_commands_are_their_callers(site: Home, alice: User) -> None:
-    def call(*argv: str) -> subprocess.CompletedProcess[str]:
+def test_slurm_commands_run_with_the_rights_of_their_caller(site: Home, alice: User) -> None:
+    def run_slurm(*argv: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             alice.argv(sys.executable, "-m", "warpdeck.slurm.runtime.entry", *argv, capability=READER),
             cwd=alice.folder,
@@ -151,14 +155,14 @@ def test_slurms_commands_are_their_callers(site: Home, alice: User) -> None:
         )
 
     job = alice.submit("true", "--hold")
-    assert call("squeue", "--me", "-h", "-o", "%i %u").stdout == f"{job} alice\n"
-    assert call("scontrol", "reconfigure").returncode == 1
-    assert call("scontrol", "update", f"job={job}", "nice=-5").returncode == 1
-    assert call("scancel", str(job)).returncode == 0
+    assert run_slurm("squeue", "--me", "-h", "-o", "%i %u").stdout == f"{job} alice\n"
+    assert run_slurm("scontrol", "reconfigure").returncode == 1
+    assert run_slurm("scontrol", "update", f"job={job}", "nice=-5").returncode == 1
+    assert run_slurm("scancel", str(job)).returncode == 0
     assert site.job(job)["state"] == "CANCELLED"
 
 
-def test_a_users_shells_have_a_submitter_of_their_own(site: Home, alice: User, bob: User) -> None:
+def test_each_user_has_a_separate_submitter(site: Home, alice: User, bob: User) -> None:
     def sbatch(user: User, program: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             user.argv("/bin/sh", program, "-H", "--parsable", "--wrap", "true", capability=READER),
@@ -173,84 +177,85 @@ def test_a_users_shells_have_a_submitter_of_their_own(site: Home, alice: User, b
     program = Path(alice.ok("shims", "--folder").strip()) / "sbatch"
     (folder,) = re.findall(r"^for folder in (/dev/shm/\S+); do", program.read_text(), flags=re.M)
     jobs = [sbatch(alice, str(program))]
-    eventually(Path(folder, "ask").exists, what="alice's submitter can be asked")
-    asking = alice.folder / "asking"  # begins nothing else
-    asking.write_text(
+    eventually(Path(folder, "ask").exists, what="alice's submitter listens")
+    sbatch_copy = alice.folder / "asking"  # This script starts no submitter.
+    sbatch_copy.write_text(
         script(
             head="#", home=alice.environ["WARPDECK_HOME"], folder=folder, interpreter="/bin/false", folders=[]
         )
     )
-    jobs.append(sbatch(alice, str(asking)))
-    assert [(done.returncode, done.stderr) for done in jobs] == [(0, "")] * 2
-    assert [site.job(done.stdout.strip())["user"] for done in jobs] == ["alice"] * 2
-    found = os.stat(folder)
-    assert (found.st_uid, found.st_mode & 0o777) == (ALICE, 0o700)
-    assert sbatch(bob, str(asking)).returncode == 1  # it is not his, and he asks nobody
-    alice.ok("cancel", *(done.stdout.strip() for done in jobs))
+    jobs.append(sbatch(alice, str(sbatch_copy)))
+    assert [(result.returncode, result.stderr) for result in jobs] == [(0, "")] * 2
+    assert [site.job(result.stdout.strip())["user"] for result in jobs] == ["alice"] * 2
+    folder_stat = os.stat(folder)
+    assert (folder_stat.st_uid, folder_stat.st_mode & 0o777) == (ALICE, 0o700)
+    # The folder is not bob's, so his sbatch contacts no submitter.
+    assert sbatch(bob, str(sbatch_copy)).returncode == 1
+    alice.ok("cancel", *(result.stdout.strip() for result in jobs))
 
 
-ASKED_IN_BOBS_JOB = """
-try() {{ "$@" </dev/null >>said 2>&1; echo "$? $*" >>codes; }}
-squeue -h -j {theirs} -o %u > seen
+COMMANDS_ON_ANOTHER_JOB = """
+try() {{ "$@" </dev/null >>output 2>&1; echo "$? $*" >>codes; }}
+squeue -h -j {alices_job} -o %u > seen
 sacct -n -X -P -o user > history
-sacct -B -j {theirs} > script
-for order in hold release requeue suspend; do try scontrol $order {theirs}; done
-try scancel {theirs}
-try scancel -s USR1 {theirs}
-try scontrol update jobid={theirs} timelimit=1
-try scontrol notify {theirs} hello
-try scontrol write batch_script {theirs} -
+sacct -B -j {alices_job} > script
+for order in hold release requeue suspend; do try scontrol $order {alices_job}; done
+try scancel {alices_job}
+try scancel -s USR1 {alices_job}
+try scontrol update jobid={alices_job} timelimit=1
+try scontrol notify {alices_job} hello
+try scontrol write batch_script {alices_job} -
 try scontrol update nodename={node} state=drain reason=mine
 try scontrol update partitionname=main state=down
 try scontrol reconfigure
-try srun --jobid={theirs} --overlap id
+try srun --jobid={alices_job} --overlap id
 own=$(sbatch --parsable --hold -o /dev/null --wrap true)
 scontrol release $own && scontrol hold $own && scancel $own && echo $own > own
 """
 
 
-def test_a_jobs_commands_are_its_users_and_change_nobody_elses(site: Home, alice: User, bob: User) -> None:
-    theirs = alice.submit("sleep 600 # a secret")
-    eventually(lambda: site.state(theirs) == "RUNNING", what="alice's job runs")
+def test_commands_in_a_job_cannot_change_jobs_of_other_users(site: Home, alice: User, bob: User) -> None:
+    alices_job = alice.submit("sleep 600 # a secret")
+    eventually(lambda: site.state(alices_job) == "RUNNING", what="alice's job runs")
     node = site.json("node", "ls")[0]["name"]
-    job = bob.submit(ASKED_IN_BOBS_JOB.format(theirs=theirs, node=node), "-t", "5", "-D", str(bob.folder))
-    found = ended(site, job)
+    job = bob.submit(
+        COMMANDS_ON_ANOTHER_JOB.format(alices_job=alices_job, node=node), "-t", "5", "-D", str(bob.folder)
+    )
+    row = wait_for_end(site, job)
 
     def text(name: str) -> str:
         return (bob.folder / name).read_text()
 
-    assert found["state"] == "COMPLETED", found
+    assert row["state"] == "COMPLETED", row
     assert text("seen") == "alice\n"
     assert set(text("history").split()) == {"bob"}
-    assert "secret" not in text("script") + text("said")
+    assert "secret" not in text("script") + text("output")
     codes = [line.partition(" ") for line in text("codes").splitlines()]
     assert len(codes) == 13
-    # Of a script that it does not show Slurm's scontrol says so, and ends with 0.
+    # If scontrol refuses to show a script, it prints that and exits with code 0, as in Slurm.
     assert [command for code, _, command in codes if code == "0"] == [
-        f"scontrol write batch_script {theirs} -"
+        f"scontrol write batch_script {alices_job} -"
     ]
-    assert "job script retrieval failed" in text("said")
-    assert "Access/permission denied" in text("said")
+    assert "job script retrieval failed" in text("output")
+    assert "Access/permission denied" in text("output")
     assert site.job(int(text("own")))["state"] == "CANCELLED" and site.job(int(text("own")))["user"] == "bob"
-    assert site.state(theirs) == "RUNNING"
+    assert site.state(alices_job) == "RUNNING"
     assert site.json("node", "ls")[0]["state"] != "drained"
-    alice.ok("cancel", str(theirs))
+    alice.ok("cancel", str(alices_job))
 
 
-def test_a_terminal_is_its_users_whatever_python_the_controller_runs_on(alice: User, bob: User) -> None:
+def test_a_terminal_runs_as_its_user(alice: User, bob: User) -> None:
     assert alice.ok("run", "--pty", "id", "-u").split() == [str(ALICE)]
     assert bob.ok("run", "--pty", "sh", "-c", "tty && id -u").split()[-1] == str(BOB)
 
 
-def test_a_terminal_is_watched_by_others_only_where_the_site_lets_them(
-    site: Home, alice: User, bob: User
-) -> None:
+def test_others_may_watch_a_terminal_only_if_the_site_allows_it(site: Home, alice: User, bob: User) -> None:
     session = AtTerminal(site, "run", "--pty", "env", "PS1=> ", "sh", prefix=alice.argv(capability=READER))
     try:
         session.until("> ")
         row = max(
             json.loads(alice.ok("queue", "--json")), key=lambda row: row["id"]
-        )  # others may still be ending
+        )  # Jobs of earlier tests may still be ending.
         assert "belongs to alice" in bob.refused("attach", "--watch", row["label"])
         config = site.path / "config.toml"
         config.write_text('[interactive]\nwatch = "all"\n')
@@ -271,10 +276,10 @@ def test_a_terminal_is_watched_by_others_only_where_the_site_lets_them(
         session.close()
 
 
-def test_steps_are_their_users_and_nobody_elses(site: Home, alice: User, bob: User) -> None:
+def test_steps_run_as_their_user_and_are_closed_to_others(site: Home, alice: User, bob: User) -> None:
     script = "srun sh -c 'id -u; id -G'; touch begun; while [ ! -e over ]; do sleep 0.05; done"
     job = alice.submit(script)
-    eventually((alice.folder / "begun").exists, what="its step has run")
+    eventually((alice.folder / "begun").exists, what="the step has run")
     output = alice.folder / f"slurm-{job}.out"
     assert output.read_text().splitlines() == [str(ALICE), f"{ALICE} {RESEARCH}"]
     assert "belongs to alice" in bob.refused("srun", "--overlap", "--jobid", str(job), "id")
@@ -289,7 +294,7 @@ def test_steps_are_their_users_and_nobody_elses(site: Home, alice: User, bob: Us
         if name.startswith("WARPDECK_")
     }
     program = Path(stolen["WARPDECK_ACCESS"]).parent / "bin/srun"
-    done = subprocess.run(
+    result = subprocess.run(
         bob.argv("env", *(f"{name}={value}" for name, value in stolen.items()), str(program), "id"),
         cwd=bob.folder,
         capture_output=True,
@@ -297,29 +302,29 @@ def test_steps_are_their_users_and_nobody_elses(site: Home, alice: User, bob: Us
         timeout=VERB_S,
         check=False,
     )
-    assert done.returncode == 1
-    assert "no process of a job" in done.stderr
+    assert result.returncode == 1
+    assert "no process of a job" in result.stderr
     (alice.folder / "over").touch()
-    ended(site, job)
+    wait_for_end(site, job)
 
 
-def environment_of(words: str) -> str:
-    """The environment of a process that carries these words in it."""
+def environment_of(text: str) -> str:
+    """Return the environment of a process whose environment contains the text."""
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
-            found = path.read_text(errors="replace")
+            environ = path.read_text(errors="replace")
         except OSError:
             continue
-        if words in found:
-            return found
-    raise AssertionError(f"no process carries {words}")
+        if text in environ:
+            return environ
+    raise AssertionError(f"no process carries {text}")
 
 
-def test_others_see_the_row_and_nothing_more(site: Home, alice: User, bob: User) -> None:
+def test_other_users_see_only_the_row_of_a_job(site: Home, alice: User, bob: User) -> None:
     job = str(alice.submit("echo secret; sleep 1000"))
-    eventually(lambda: site.state(job) == "RUNNING", what="it runs")
-    seen = {row["label"]: row["user"] for row in json.loads(bob.ok("queue", "--json"))}
-    assert seen[job] == "alice"
+    eventually(lambda: site.state(job) == "RUNNING", what="the job runs")
+    users = {row["label"]: row["user"] for row in json.loads(bob.ok("queue", "--json"))}
+    assert users[job] == "alice"
     for argv in (
         ["cancel", job],
         ["requeue", job],
@@ -341,12 +346,12 @@ def test_others_see_the_row_and_nothing_more(site: Home, alice: User, bob: User)
     assert site.state(job) == "RUNNING"
     assert "secret" in alice.ok("logs", job)
     alice.ok("cancel", job)
-    assert ended(site, int(job))["state"] == "CANCELLED"
+    assert wait_for_end(site, int(job))["state"] == "CANCELLED"
 
 
-def test_a_client_that_claims_to_be_another_is_taken_for_itself(site: Home, alice: User, bob: User) -> None:
+def test_a_client_that_claims_to_be_another_user_acts_as_itself(site: Home, alice: User, bob: User) -> None:
     job = alice.submit("sleep 1000")
-    eventually(lambda: site.state(job) == "RUNNING", what="it runs")
+    eventually(lambda: site.state(job) == "RUNNING", what="the job runs")
     link = connect_as(bob.uid, site.path / "warpdeck.sock")
     claim = {"user": "root", "uid": 0, "who": {"user": "root", "uid": 0, "admin": True}}
     with link:
@@ -359,20 +364,20 @@ def test_a_client_that_claims_to_be_another_is_taken_for_itself(site: Home, alic
             "env": {"USER": "root", "LOGNAME": "root"},
         }
         link.sendall(json_frame({"t": "submit", "id": 2, "request": request, **claim}))
-        own = reply(link, 2)["result"]["job_id"]
-        assert ended(site, own)["user"] == "bob"
-        assert (bob.folder / f"slurm-{own}.out").read_text() == f"{BOB}\n"
+        bobs_job = reply(link, 2)["result"]["job_id"]
+        assert wait_for_end(site, bobs_job)["user"] == "bob"
+        assert (bob.folder / f"slurm-{bobs_job}.out").read_text() == f"{BOB}\n"
         link.sendall(json_frame({"t": "submit", "id": 3, "request": {**request, **claim}}))
         answer = reply(link, 3)
         if answer["t"] == "ok":
-            assert ended(site, answer["result"]["job_id"])["user"] == "bob"
+            assert wait_for_end(site, answer["result"]["job_id"])["user"] == "bob"
     assert site.state(job) == "RUNNING"
     alice.ok("cancel", str(job))
 
 
 def connect_as(uid: int, path: Path) -> socket.socket:
-    """A connection that a process of that user has made."""
-    ours, theirs = socket.socketpair()
+    """Return a connection that a process of that user has opened."""
+    receiver, sender = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         os.setgroups([])
@@ -380,12 +385,12 @@ def connect_as(uid: int, path: Path) -> socket.socket:
         os.setuid(uid)
         link = socket.socket(socket.AF_UNIX)
         link.connect(str(path))
-        socket.send_fds(theirs, [b"x"], [link.fileno()])
+        socket.send_fds(sender, [b"x"], [link.fileno()])
         os._exit(0)
-    _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+    _, descriptors, _, _ = socket.recv_fds(receiver, 1, 1)
     os.waitpid(pid, 0)
-    ours.close()
-    theirs.close()
+    receiver.close()
+    sender.close()
     return socket.socket(fileno=descriptors[0])
 
 
@@ -399,23 +404,27 @@ def reply(link: socket.socket, number: int) -> dict[str, Any]:
                 return message
 
 
-def test_a_link_in_place_of_the_output_shows_nobody_elses_file(site: Home, alice: User) -> None:
+def test_a_link_in_place_of_the_output_shows_no_file_of_others(site: Home, alice: User) -> None:
     private = site.path.parent / "private"
     private.write_text("not for alice\n")
     private.chmod(0o600)
     job = alice.submit("echo mine")
-    ended(site, job)
+    wait_for_end(site, job)
     output = alice.folder / f"slurm-{job}.out"
     output.unlink()
     output.symlink_to(private)
-    done = alice.run("logs", str(job))
-    assert done.returncode == 1 and "not for alice" not in done.stdout + done.stderr
+    result = alice.run("logs", str(job))
+    assert result.returncode == 1 and "not for alice" not in result.stdout + result.stderr
 
 
-def test_users_reach_the_socket_and_nothing_else_of_the_home(site: Home, alice: User) -> None:
-    look = f"cd {site.path} && [ -w warpdeck.sock ] && ! ls . && ! cat state.db controller.log known_hosts"
-    done = subprocess.run(alice.argv("sh", "-c", look), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_users_can_access_only_the_socket_in_the_home(site: Home, alice: User) -> None:
+    script_of_checks = (
+        f"cd {site.path} && [ -w warpdeck.sock ] && ! ls . && ! cat state.db controller.log known_hosts"
+    )
+    result = subprocess.run(
+        alice.argv("sh", "-c", script_of_checks), capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
     assert site.path.stat().st_mode & 0o777 == 0o711
     open_to_users = {"warpdeck.sock": 0o666, "agent": 0o711}
     for entry in site.path.iterdir():
@@ -423,29 +432,29 @@ def test_users_reach_the_socket_and_nothing_else_of_the_home(site: Home, alice: 
         assert mode == open_to_users.get(entry.name, mode & 0o700), f"{entry.name}: {mode:o}"
 
 
-def test_only_root_shares_a_controller(alice: User) -> None:
+def test_only_root_can_share_a_controller(alice: User) -> None:
     assert "only root can share a controller" in alice.refused("up", "--shared")
 
 
-def test_the_sites_home_is_everybodys_default(lab: Lab, alice: User) -> None:
-    made = Home(Path(SITE_HOME), HOME=alice.environ["HOME"])
-    del made.environ["WARPDECK_HOME"]
-    anybody = User(made, "alice", ALICE, alice.folder / "again")
+def test_the_home_of_the_site_is_the_default_for_all_users(lab: Lab, alice: User) -> None:
+    default_home = Home(Path(SITE_HOME), HOME=alice.environ["HOME"])
+    del default_home.environ["WARPDECK_HOME"]
+    user_of_home = User(default_home, "alice", ALICE, alice.folder / "again")
     try:
-        made.ok("up", "--shared", "--no-local-node", cwd=Path("/"))
-        found = json.loads(anybody.ok("status", "--json"))
-        assert (found["home"], found["user"]) == (SITE_HOME, "alice")
+        default_home.ok("up", "--shared", "--no-local-node", cwd=Path("/"))
+        status = json.loads(user_of_home.ok("status", "--json"))
+        assert (status["home"], status["user"]) == (SITE_HOME, "alice")
     finally:
-        made.run("down", cwd=Path("/"))
+        default_home.run("down", cwd=Path("/"))
         shutil.rmtree(SITE_HOME)
 
 
-def test_output_of_a_node_without_the_folder_is_written_as_the_user(
+def test_output_from_a_node_without_the_folder_is_written_as_the_user(
     site: Home, lab: Lab, alice: User, folder: Path
 ) -> None:
-    place = lab.base / "3" / "etc"
+    etc = lab.base / "3" / "etc"
     for name in ("passwd", "group"):
-        (place / name).write_text(Path("/etc", name).read_text())
+        (etc / name).write_text(Path("/etc", name).read_text())
     target = f"root@{lab.address(3)}"
     site.ok("node", "add", target, "--name", "far", "--accept-host-key", lab.fingerprint(3))
     with lab.small_disk(3, "/tmp"):
@@ -459,8 +468,10 @@ def test_output_of_a_node_without_the_folder_is_written_as_the_user(
         ]
         for path in (folder / "root" / "x.out", folder / "alice-is-not-here.out"):
             job = alice.submit("id -u", "-w", "far", "-o", str(path))
-            eventually(lambda job=job: "Permission denied" in history(alice, job), what="it is said")
-            ended(site, job)
+            eventually(
+                lambda job=job: "Permission denied" in history(alice, job), what="the error is in the history"
+            )
+            wait_for_end(site, job)
             assert not path.exists()
     site.ok("node", "rm", "far")
 
