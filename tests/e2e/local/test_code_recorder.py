@@ -1,4 +1,4 @@
-"""The record of the code that sbatch's jobs were submitted with: taken behind sbatch's back, before the job begins."""
+"""The record of the code of sbatch's jobs, which is taken in the background before the job starts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.support.processes import kill, parent, running
 from tests.support.waiting import eventually
 
 from warpdeck.client.code import files
-from warpdeck.client.snapshot_recorder import main as record
+from warpdeck.client.snapshot_recorder import main as run_recorder
 from warpdeck.slurm.submit.sbatch import RECORDED_S
 
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    """One for all tests of the module."""
-    with passing_home() as made:
-        yield made
+    """One home for all tests of the module."""
+    with passing_home() as home:
+        yield home
 
 
 @pytest.fixture
@@ -32,50 +32,51 @@ def work(short_tmp: Path) -> Path:
     return short_tmp
 
 
-def submit(home: Home, work: Path, *words: str, data: str = "") -> int:
-    done = home.slurm("sbatch", "--parsable", *words, cwd=work, data=data)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr + home.log()
-    return int(done.stdout)
+def submit(home: Home, work: Path, *argv: str, data: str = "") -> int:
+    result = home.slurm("sbatch", "--parsable", *argv, cwd=work, data=data)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr + home.log()
+    return int(result.stdout)
 
 
-def recorded(home: Home, job: int) -> list[str]:
-    """The files of the job's record, when it is there."""
-    found = eventually(lambda: home.json("show", str(job))["snapshot"], what=f"job {job} has its record")
-    return sorted(files(found))
+def recorded_files(home: Home, job: int) -> list[str]:
+    """Return the files of the job's record once it exists."""
+    snapshot = eventually(lambda: home.json("show", str(job))["snapshot"], what=f"job {job} has its record")
+    return sorted(files(snapshot))
 
 
-def test_what_a_job_writes_is_in_its_folder_and_not_in_its_record(home: Home, work: Path) -> None:
+def test_files_written_by_a_job_are_not_in_its_record(home: Home, work: Path) -> None:
     job = submit(home, work, "--wait", "--wrap", "echo made > made.txt")
     assert (work / "made.txt").exists()
-    assert recorded(home, job) == ["code.py"]
+    assert recorded_files(home, job) == ["code.py"]
 
 
-def test_code_that_changes_after_a_submission_is_the_next_ones(home: Home, work: Path) -> None:
+def test_code_changed_after_a_submission_belongs_to_the_next_one(home: Home, work: Path) -> None:
     first = submit(home, work, "--hold", "--wrap", "true")
-    before = recorded(home, first)
+    before = recorded_files(home, first)
     (work / "more.py").write_text("print(2)\n")
     second = submit(home, work, "--hold", "--wrap", "true")
-    assert (before, recorded(home, second)) == (["code.py"], ["code.py", "more.py"])
+    assert (before, recorded_files(home, second)) == (["code.py"], ["code.py", "more.py"])
 
 
-def test_many_submissions_at_once_all_have_their_record(home: Home, work: Path) -> None:
+def test_each_of_many_submissions_has_a_record(home: Home, work: Path) -> None:
     jobs = [submit(home, work, "--hold", "--wrap", "true") for _ in range(8)]
-    assert [recorded(home, job) for job in jobs] == [["code.py"]] * len(jobs)
+    assert [recorded_files(home, job) for job in jobs] == [["code.py"]] * len(jobs)
 
 
-def test_a_folder_without_code_is_said_in_the_jobs_history_and_keeps_nothing_waiting(home: Home) -> None:
+def test_a_folder_without_code_is_noted_in_the_history_and_delays_nothing(home: Home) -> None:
     job = submit(home, Path("/"), "--wait", "-o", "/dev/null", "--wrap", "true")
     detail = home.json("show", str(job))
     assert (detail["row"]["state"], detail["snapshot"]) == ("COMPLETED", None)
     assert any(event["text"].startswith("no snapshot of /: not a code folder") for event in detail["events"])
 
 
-def test_where_no_recorder_can_be_the_history_says_so_and_the_job_starts(home: Home, work: Path) -> None:
-    kill(recorders(home))
+def test_a_job_starts_without_a_recorder_and_its_history_says_so(home: Home, work: Path) -> None:
+    kill(recorder_pids(home))
     shutil.rmtree(home.path / "recorder", ignore_errors=True)
     (home.path / "recorder").write_text("")
     try:
-        job = submit(home, work, "--wait", "--wrap", "true")  # and not the minute that a record may take
+        # Otherwise the job would wait up to a minute for its record.
+        job = submit(home, work, "--wait", "--wrap", "true")
         detail = home.json("show", str(job))
     finally:
         (home.path / "recorder").unlink()
@@ -85,30 +86,29 @@ def test_where_no_recorder_can_be_the_history_says_so_and_the_job_starts(home: H
     assert row["start"] - row["submit"] < RECORDED_S / 2
 
 
-def test_a_recorder_that_was_killed_is_followed_by_another(home: Home, work: Path) -> None:
-    recorded(home, submit(home, work, "--hold", "--wrap", "true"))
-    kill(recorders(home))
-    assert recorded(home, submit(home, work, "--hold", "--wrap", "true")) == ["code.py"]
+def test_a_killed_recorder_is_replaced(home: Home, work: Path) -> None:
+    recorded_files(home, submit(home, work, "--hold", "--wrap", "true"))
+    kill(recorder_pids(home))
+    assert recorded_files(home, submit(home, work, "--hold", "--wrap", "true")) == ["code.py"]
 
 
-def test_there_is_one_recorder_and_it_takes_the_orders_of_others(
-    home: Home, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorded(home, submit(home, work, "--hold", "--wrap", "true"))
-    before = recorders(home)
-    monkeypatch.chdir(work)  # it leaves the folder that it was started in
+def test_only_one_recorder_runs(home: Home, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded_files(home, submit(home, work, "--hold", "--wrap", "true"))
+    before = recorder_pids(home)
+    monkeypatch.chdir(work)  # A recorder leaves its folder at its start.
     umask = os.umask(0o022)
     try:
-        record(str(home.path), '{"jobs":[1],"folder":"/"}\n')  # returns: another holds the place
+        # This returns because another recorder holds the lock.
+        run_recorder(str(home.path), '{"jobs":[1],"folder":"/"}\n')
     finally:
         os.umask(umask)
-    assert len(before) == 1 and recorders(home) == before
+    assert len(before) == 1 and recorder_pids(home) == before
 
 
-def test_a_shell_that_waits_for_sbatchs_output_does_not_wait_for_the_recorder(home: Home, work: Path) -> None:
-    kill(recorders(home))
+def test_a_shell_that_captures_sbatchs_output_does_not_wait_for_the_recorder(home: Home, work: Path) -> None:
+    kill(recorder_pids(home))
     shims = home.ok("shims", "--folder").strip()
-    said = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", f"echo got $({shims}/sbatch --parsable --hold --wrap true)"],
         cwd=work,
         env=home.environ,
@@ -117,11 +117,14 @@ def test_a_shell_that_waits_for_sbatchs_output_does_not_wait_for_the_recorder(ho
         timeout=20,
         check=True,
     )
-    assert said.stdout.startswith("got ")
-    assert recorders(home)  # it lingers, and holds nothing of ours
+    assert result.stdout.startswith("got ")
+    assert recorder_pids(home)  # The recorder lingers and holds no file of the shell.
 
 
-def recorders(home: Home) -> list[int]:
-    """The pids of the home's recorders; a program that one starts is called so, too, until it begins."""
-    found = running("client.snapshot_recorder", str(home.path))
-    return [pid for pid in found if parent(pid) not in found]
+def recorder_pids(home: Home) -> list[int]:
+    """Return the pids of the home's recorders.
+
+    A child that a recorder is about to start has the same command line for a moment.
+    """
+    pids = running("client.snapshot_recorder", str(home.path))
+    return [pid for pid in pids if parent(pid) not in pids]

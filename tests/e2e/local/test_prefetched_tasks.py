@@ -1,4 +1,4 @@
-"""Short tasks of an array, handed to their node ahead of time, while agent and controller are killed among them."""
+"""Short tasks of an array that are prefetched to their node, while agent and controller are killed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ TASKS = 100
 
 
 class Array:
-    """Tasks each of which leaves its number in one file."""
+    """An array whose tasks each write their id into one file."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
         self.ran = home.path.parent / "ran"
         command = f"echo $SLURM_ARRAY_TASK_ID >>{self.ran}"
-        found = home.json(
+        submitted = home.json(
             "submit",
             "--no-snapshot",
             f"--array=1-{TASKS}",
@@ -30,38 +30,36 @@ class Array:
             command,
             cwd=home.path.parent,
         )
-        self.id = found["job_id"]
+        self.id = submitted["job_id"]
 
-    def lines(self) -> list[int]:
+    def finished_ids(self) -> list[int]:
         return [int(line) for line in self.ran.read_text().split()] if self.ran.exists() else []
 
-    def come_to(self, count: int) -> None:
-        eventually(lambda: len(self.lines()) >= count, timeout_s=60.0, what=f"{count} tasks have run")
+    def wait_for_count(self, count: int) -> None:
+        eventually(lambda: len(self.finished_ids()) >= count, timeout_s=60.0, what=f"{count} tasks have run")
 
     def rows(self) -> list[dict[str, object]]:
-        found = self.home.json("queue", "--all")
-        return [row for row in found if row["array_job_id"] == self.id]
+        queue_rows = self.home.json("queue", "--all")
+        return [row for row in queue_rows if row["array_job_id"] == self.id]
 
 
 def kill_agent(home: Home) -> None:
     os.kill(lock_holder(home.path / "agent" / "agent.lock"), signal.SIGKILL)
 
 
-def test_tasks_run_once_each_whoever_is_killed(home: Home) -> None:
+def test_each_task_runs_once_although_agent_and_controller_are_killed(home: Home) -> None:
     array = Array(home)
-    array.come_to(15)
+    array.wait_for_count(15)
     kill_agent(home)
-    array.come_to(35)
+    array.wait_for_count(35)
     home.kill_controller()
     home.ok("up")
-    array.come_to(60)
+    array.wait_for_count(60)
     kill_agent(home)
     home.kill_controller()
     home.ok("up")
-    eventually(
-        lambda: all(row["end"] for row in array.rows()), timeout_s=120.0, what="all of them have ended"
-    )
-    assert sorted(array.lines()) == list(range(1, TASKS + 1))
+    eventually(lambda: all(row["end"] for row in array.rows()), timeout_s=120.0, what="all tasks have ended")
+    assert sorted(array.finished_ids()) == list(range(1, TASKS + 1))
     rows = array.rows()
     assert len(rows) == TASKS
     assert {(row["state"], row["restarts"]) for row in rows} == {("COMPLETED", 0)}
