@@ -17,7 +17,7 @@ from hypothesis import settings
 
 from tests.lab.homes import end_home, start_home
 from tests.lab.hosts import Lab, enter_namespaces
-from tests.slurm_parity.peer import RealSlurm
+from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.support.home import Home
 
 # There is no deadline because a shared machine has no steady speed. Under CI every run uses the same

@@ -10,7 +10,7 @@ for pair in sshd:openssh-server tmux:tmux ip:iproute2 nft:nftables gcc:gcc git:g
 done
 [ -e /usr/lib/python3/dist-packages/torch ] || missing="$missing python3-torch" # gloo; PyPI's brings 5 GB of CUDA
 [ -e "/usr/lib/$(uname -m)-linux-gnu/libpmi2.so.0" ] || missing="$missing libpmi2-0" # a client of PMI-2, beside MPICH's of PMI-1
-peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacked; tests/slurm_parity/peer.py starts them
+peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacked; tests/slurm_parity/peer/real_slurm.py starts them
 [ -x $peer/root/usr/sbin/slurmctld ] && [ -x $peer/root/usr/sbin/slurmrestd ] || unpack=$peer
 editor=/var/cache/warpdeck-tests/code-server # the editor of `warpdeck code`, of a version that runs on Debian's node
 [ -e $editor/done ] || build=$editor
@@ -26,6 +26,6 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086
 [ -z "$missing" ] || apt-get install -y -qq --no-install-recommends $missing >/dev/null
-[ -z "${unpack-}" ] || bash "$(dirname "$0")/slurm_parity/slurm.sh" get "$unpack"
+[ -z "${unpack-}" ] || bash "$(dirname "$0")/slurm_parity/peer/slurm.sh" get "$unpack"
 [ -z "${build-}" ] || sh "$(dirname "$0")/lab/codeserver.sh" "$build"
 [ -z "${fetch-}" ] || sh "$(dirname "$0")/lab/apptainer.sh" "$fetch"

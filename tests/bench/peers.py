@@ -3,7 +3,7 @@ values.
 
 Slurm: the one whose srun is on PATH and answers, else (with WARPDECK_BENCH_PEERS set) Debian's packages in a
 scratch
-folder, see tests/slurm_parity/slurm.sh. HyperQueue: the package from PyPI, server and worker in one process.
+folder, see tests/slurm_parity/peer/slurm.sh. HyperQueue: the package from PyPI, server and worker in one process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .jobs import BIG_ARRAY, FIRST_WORD, word_of
 from .loopback import free_port
 from .table import PeerReadings, timed
 
-SCRIPT = Path(__file__).parents[1] / "slurm_parity" / "slurm.sh"
+SCRIPT = Path(__file__).parents[1] / "slurm_parity" / "peer" / "slurm.sh"
 WANTED = "WARPDECK_BENCH_PEERS"
 STARTS = 5
 TASKS = 300

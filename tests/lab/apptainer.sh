@@ -1,7 +1,7 @@
 #!/bin/sh
-# A real Apptainer in a folder of its own: Debian's package and the C library that it wants, unpacked, nothing installed.
+# Unpack a real Apptainer into a folder: Debian's package and the C library that it needs. Nothing is installed.
 #   apptainer.sh FOLDER
-# Of all of Debian's releases only the unstable one has it. Tests lay the folder over /usr, /etc and /var/lib of a node of theirs.
+# Only Debian's unstable release has the package. Tests mount the folder over /usr, /etc and /var/lib of a test node.
 set -eu
 folder=$1
 rm -rf "$folder"

@@ -1,12 +1,12 @@
 #!/bin/sh
-# The real code-server in a folder of its own, from npm: as much of it as asks for its password and shows the workbench.
+# Install the real code-server from npm into a folder, with the parts that ask for its password and show the workbench.
 #   codeserver.sh FOLDER
-# What VS Code has in C++ (terminals, watched files, its log) is not built: that takes minutes and more packages of Debian's.
+# The C++ parts of VS Code (terminals, watched files, its log) are not built: that takes minutes and more Debian packages.
 set -eu
 folder=$1
 rm -rf "$folder"
 mkdir -p "$folder"
-[ ! -d /usr/include/node ] || export npm_config_nodedir=/usr # else node-gyp asks the network for them
+[ ! -d /usr/include/node ] || export npm_config_nodedir=/usr # otherwise node-gyp downloads the headers
 quick="--ignore-scripts --omit=dev --legacy-peer-deps --no-audit --no-fund"
 {
     # shellcheck disable=SC2086

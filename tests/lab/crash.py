@@ -1,6 +1,6 @@
-"""python crash.py FILE FUNCTION call|return VERB ...: runs the agent, which is killed when it comes to that point.
+"""python crash.py FILE FUNCTION call|return VERB ...: run the agent and kill it at that point.
 
-The kill is a real one, of the whole process, before the function's first line or after its last.
+The whole process is really killed, before the function's first line or after its last.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""python flooder.py FOLDER BUILD KIND: a program in the place of a node's agent that says one thing again and again, as fast as it
-is read. It answers in FOLDER before the agent would, greets whoever comes and then floods: or has invented all that it says it
-holds ("welcome"), or does not read ("deaf")."""
+"""python flooder.py FOLDER BUILD KIND: replace a node's agent and send one message repeatedly, as fast as it
+is read.
+
+The program listens in FOLDER before the agent does, greets each client and then floods it. With the kind
+"welcome" it greets with many invented jobs instead, and with "deaf" it reads nothing.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,20 @@ KINDS = {
 
 
 def wait_for_end(link: socket.socket) -> bool:
-    """Whether the link is still there after a while, without reading what has come."""
+    """Return whether the link is still open after a while. Received data stay unread."""
     poll = select.poll()
     poll.register(link, select.POLLRDHUP | select.POLLHUP)
     return not poll.poll(100)
 
 
 def flood(link: socket.socket, build: str, kind: str) -> None:
-    """Raises OSError when it is cut."""
+    """Flood the link. Raise OSError when it is closed."""
     decoder = FrameDecoder()
     greeted = False
     while not greeted:
         data = link.recv(65536)
         if not data:
-            return  # whoever only looks whether an agent answers
+            return  # The client only checks whether an agent answers.
         greeted = any(frame == JSON for frame, _ in decoder.feed(data))
     inventory = wire.Inventory(
         hostname=socket.gethostname(), boot_id="flood", cpus=CPUS, mem_bytes=GIB, containment="none"

@@ -1,7 +1,9 @@
-"""A mount whose server has stopped: whoever asks it for anything waits, and dies of no signal, until the server is gone.
+"""A mount with a stopped server: every process that accesses it blocks and ignores signals until the server
+is gone.
 
-A FUSE file system in a few lines: it takes part in the greeting, then reads every request and answers none. The kernel lets
-nobody go whose request has been read. Only a mount namespace of its own sees it, and who is started in there.
+It is a minimal FUSE file system: it answers the initial message, then reads every request and answers none.
+The kernel does not release a process after its request was read. The mount exists only in its own mount
+namespace, so that it affects only processes started there.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ END_S = 10.0
 
 
 class Hang:
-    """The mount at `path`; words that begin with `inside` are run where it is seen."""
+    """The mount at `path`. Command lines with the prefix `inside` run where it is visible."""
 
     def __init__(self, path: Path, pid: int) -> None:
         self.path = path
@@ -30,24 +32,24 @@ class Hang:
 
 @contextlib.contextmanager
 def hanging_mount(path: Path) -> Iterator[Hang]:
-    """A folder of the type fuse.hangs that answers nobody."""
+    """Mount a file system of the type fuse.hangs that answers no request."""
     path.mkdir()
     holder = subprocess.Popen(
         ["unshare", "--mount", "sh", "-c", "echo; exec sleep 1000"], stdout=subprocess.PIPE, text=True
     )
     assert holder.stdout is not None
     holder.stdout.readline()
-    made = Hang(path, holder.pid)
+    hang = Hang(path, holder.pid)
     device = os.open("/dev/fuse", os.O_RDWR)
     server = threading.Thread(target=_serve, args=(device,), daemon=True)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
-    words = [*made.inside, "mount", "-i", "-t", "fuse.hangs", "-o", options, "hangs", str(path)]
+    argv = [*hang.inside, "mount", "-i", "-t", "fuse.hangs", "-o", options, "hangs", str(path)]
     try:
-        subprocess.run(words, check=True, pass_fds=[device], timeout=END_S)
+        subprocess.run(argv, check=True, pass_fds=[device], timeout=END_S)
         server.start()
-        yield made
+        yield hang
     finally:
-        subprocess.run([*made.inside, "umount", "-i", "-f", "-l", str(path)], check=False, timeout=END_S)
+        subprocess.run([*hang.inside, "umount", "-i", "-f", "-l", str(path)], check=False, timeout=END_S)
         if server.ident:
             server.join(END_S)
         os.close(device)
@@ -58,7 +60,7 @@ def hanging_mount(path: Path) -> Iterator[Hang]:
 
 
 def _serve(device: int) -> None:
-    """Says which FUSE it speaks, and nothing after that."""
+    """Answer the first message with the FUSE version, and no other request."""
     while True:
         try:
             request = os.read(device, 1 << 18)

@@ -1,4 +1,4 @@
-"""Homes whose user may log in to the lab's hosts."""
+"""Homes of users who may log in to the lab's hosts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .hosts import Lab
 
 
 def start_home(lab: Lab, folder: Path, **environ: str) -> Home:
-    """A home with its controller, which has no local node."""
-    made = Home(folder / "home", HOME=str(lab.user_home(folder / "user")), SSH_AUTH_SOCK="", **environ)
-    made.ok("up", "--no-local-node")
-    return made
+    """Return a home with a running controller and no local node."""
+    home = Home(folder / "home", HOME=str(lab.user_home(folder / "user")), SSH_AUTH_SOCK="", **environ)
+    home.ok("up", "--no-local-node")
+    return home
 
 
-def end_home(made: Home) -> None:
-    """Takes its nodes out, then ends it."""
-    for node in made.json("node", "ls"):
-        made.run("node", "rm", "--force", node["name"])
-    made.close()
+def end_home(home: Home) -> None:
+    """Remove the nodes of the home and stop its controller."""
+    for node in home.json("node", "ls"):
+        home.run("node", "rm", "--force", node["name"])
+    home.close()

@@ -1,7 +1,9 @@
-"""Hosts on one machine: network, process and mount namespaces and a real sshd each, in a network of the lab's own.
+"""Hosts on one machine: each has network, process and mount namespaces and a real sshd, in a network of the
+lab.
 
-Entering the lab moves this process into fresh network and mount namespaces, so nothing touches the machine's own network,
-and labs of other test runs are never met. A keeper outside pytest takes everything down when pytest ends, however it ends.
+Entering the lab moves this process into new network and mount namespaces. Therefore the lab does not touch
+the machine's own network, and labs of different test runs cannot reach each other. A keeper process outside
+pytest removes everything when pytest ends, even if it is killed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ COMMAND_S = 60.0
 
 
 class Lab:
-    """So many hosts, up."""
+    """A number of running hosts."""
 
     def __init__(self, count: int, *, gpus: int = 4) -> None:
         # Not below /tmp: a test may hide that folder from a host, and the host's sshd needs this one.
@@ -56,10 +58,10 @@ class Lab:
         )
 
     def sh(self, *argv: str) -> None:
-        """One command of hosts.sh. Its background processes must not hold our pipes."""
+        """Run one command of hosts.sh. Its background processes must not hold our pipes open."""
         log = self.base / "hosts.log"
         with log.open("wb") as file:
-            done = subprocess.run(
+            result = subprocess.run(
                 [str(SCRIPT), *argv],
                 env=self._environ,
                 check=False,
@@ -68,11 +70,11 @@ class Lab:
                 stderr=file,
                 timeout=COMMAND_S,
             )
-        assert done.returncode == 0, f"hosts.sh {' '.join(argv)}: {log.read_text()}"
+        assert result.returncode == 0, f"hosts.sh {' '.join(argv)}: {log.read_text()}"
 
     def on(self, host: int, *argv: str) -> str:
-        """What a command on the host prints; it runs as root in all the host's namespaces."""
-        done = subprocess.run(
+        """Return the output of a command that runs as root in all namespaces of the host."""
+        result = subprocess.run(
             [str(SCRIPT), "exec", str(host), *argv],
             env=self._environ,
             check=False,
@@ -81,11 +83,11 @@ class Lab:
             stdin=subprocess.DEVNULL,
             timeout=COMMAND_S,
         )
-        assert done.returncode == 0, f"on host {host}: {argv}: {done.stderr}"
-        return done.stdout
+        assert result.returncode == 0, f"on host {host}: {argv}: {result.stderr}"
+        return result.stdout
 
     def pids(self, host: int, words: str) -> list[int]:
-        """The processes of the host whose command line holds the words, as the host counts them."""
+        """Return the host's pids of the processes with this text in their command line."""
         script = (
             'for dir in /proc/[0-9]*; do tr "\\0" " " <$dir/cmdline 2>/dev/null | grep -qF -- "$1" '
             "&& [ ${dir#/proc/} != $$ ] && echo ${dir#/proc/}; done; true"
@@ -93,7 +95,10 @@ class Lab:
         return [int(word) for word in self.on(host, "sh", "-c", script, "-", words).split()]
 
     def agent(self, host: int) -> int:
-        """The pid of the one agent on that host. What it is about to start is called so, too, until it begins."""
+        """Return the pid of the host's only agent.
+
+        A child that the agent is about to start has the same command line for a moment.
+        """
         return eventually(lambda: self._agent(host), what=f"one agent on host {host}")
 
     def _agent(self, host: int) -> int:
@@ -101,11 +106,11 @@ class Lab:
         return found[0] if len(found) == 1 else 0
 
     def add_user(self, host: int, name: str, *, shell: str = "/bin/bash") -> Path:
-        """A plain user of that host, who may log in with the lab's key; returns the home folder."""
+        """Add an ordinary user of the host who may log in with the lab's key, and return the home folder."""
         self._users += 1
         uid = FIRST_UID + self._users
-        place = self.base / str(host)
-        home = place / "home" / name
+        host_folder = self.base / str(host)
+        home = host_folder / "home" / name
         home.mkdir()
         os.chown(home, uid, uid)
         for file, line in (
@@ -113,13 +118,13 @@ class Lab:
             ("group", f"{name}:x:{uid}:"),
             ("shadow", f"{name}:*:19000:0:99999:7:::"),
         ):
-            with (place / "etc" / file).open("a") as table:
+            with (host_folder / "etc" / file).open("a") as table:
                 table.write(line + "\n")
         return home
 
     @contextmanager
     def covered(self, host: int, path: str, cover: Path) -> Iterator[None]:
-        """The host sees another file in place of that one."""
+        """Replace a file by another one, as the host sees it."""
         self.on(host, "mount", "--bind", str(cover), path)
         try:
             yield
@@ -128,7 +133,9 @@ class Lab:
 
     @contextmanager
     def small_disk(self, host: int, path: str, *, size: str = "64m", files: int = 0) -> Iterator[None]:
-        """An empty file system of that size (and so many files) over a folder that only this host sees."""
+        """Mount an empty file system of this size, and with this number of files, over a folder. Only this
+        host sees it.
+        """
         options = f"size={size},mode=1777,nr_inodes={files}"
         self.on(host, "mount", "-t", "tmpfs", "-o", options, "tmpfs", path)
         try:
@@ -139,46 +146,46 @@ class Lab:
     def show_gpus(
         self, host: int, *, util: int = 0, processes: list[tuple[int, int, int]] | None = None
     ) -> None:
-        """What NVML says on that host."""
+        """Set the values that NVML returns on that host."""
         write_state(
             self.base / str(host) / "nvml.state", gpus=self.gpus, util=util, processes=processes or []
         )
 
     def show_driver(self, host: int, text: str) -> None:
-        """NVML says exactly this on that host."""
+        """Set the complete state of NVML on that host."""
         show(self.base / str(host) / "nvml.state", text)
 
     def address(self, host: int) -> str:
         return f"{NETWORK}.{10 + host}"
 
     def fingerprint(self, host: int) -> str:
-        """Of the host's key, as ssh-keygen tells it."""
+        """Return the fingerprint of the host's key, as ssh-keygen prints it."""
         return fingerprint(self.base / str(host) / "hostkey.pub")
 
     def public_key(self, host: int) -> str:
-        """The host's key as known_hosts holds it, without the host's name."""
+        """Return the host's key in the form of known_hosts, without the host's name."""
         return " ".join((self.base / str(host) / "hostkey.pub").read_text().split()[:2])
 
     def user_home(self, path: Path) -> Path:
-        """A home folder whose ssh key the hosts accept, and which knows no host yet."""
+        """Return a home folder with an ssh key that the hosts accept, and with no known host."""
         ssh = path / ".ssh"
         ssh.mkdir(parents=True, mode=0o700)
         self.give_key(ssh)
         return path
 
     def give_key(self, ssh: Path) -> None:
-        """Puts the key into a .ssh folder."""
+        """Put the key into a .ssh folder."""
         (ssh / "id_ed25519").write_bytes((self.base / "client").read_bytes())
         (ssh / "id_ed25519").chmod(0o600)
 
     def close(self) -> None:
-        """Takes all hosts down; nothing of them is left when this returns."""
+        """Stop all hosts. Nothing of them is left when this returns."""
         self._keeper.communicate(b"done\n", timeout=COMMAND_S)
         shutil.rmtree(self.base, ignore_errors=True)
 
 
 def fingerprint(public_key: Path) -> str:
-    """SHA256:..., as ssh-keygen tells it."""
+    """Return the fingerprint SHA256:..., as ssh-keygen prints it."""
     out = subprocess.run(
         ["ssh-keygen", "-lf", str(public_key)], check=True, capture_output=True, text=True
     ).stdout
@@ -186,7 +193,7 @@ def fingerprint(public_key: Path) -> str:
 
 
 def enter_namespaces() -> None:
-    """Moves this process (and what it starts from now on) into a network and mounts of its own."""
+    """Move this process, and the processes that it starts later, into new network and mount namespaces."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS | _CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "unshare")

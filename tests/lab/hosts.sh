@@ -1,17 +1,17 @@
 #!/bin/bash
-# Hosts on one machine, as root: each has network, mount, process, host name and IPC namespaces of its own and a real sshd.
+# Hosts on one machine, started by root. Each has its own network, mount, process, host name and IPC namespaces and a real sshd.
 #
-#   hosts.sh up N            N hosts on a bridge          hosts.sh down            all gone
-#   hosts.sh keep            waits for the end of its standard input, then takes everything down
-#   hosts.sh exec I ARGV     a command on host I          hosts.sh sshd I stop|start
-#   hosts.sh partition I     link down                    hosts.sh heal I          link up
-#   hosts.sh drop I          silently drop all packets    hosts.sh undrop I
-#   hosts.sh shun I          drop those of this machine   hosts.sh undrop I
+#   hosts.sh up N            start N hosts on a bridge    hosts.sh down            stop all hosts
+#   hosts.sh keep            wait for the end of the standard input, then stop everything
+#   hosts.sh exec I ARGV     run a command on host I      hosts.sh sshd I stop|start
+#   hosts.sh partition I     take the link down           hosts.sh heal I          bring the link up
+#   hosts.sh drop I          silently drop all packets    hosts.sh undrop I        stop dropping packets
+#   hosts.sh shun I          drop packets of this machine hosts.sh undrop I
 #   hosts.sh crash I         kill the whole host          hosts.sh boot I          bring it back, with a new boot id
 #
-# The caller is in a network namespace of the lab's own (tests/lab/hosts.py enters it): names and addresses are the same in
-# every lab and never meet. No namespace is named and no mount is made outside a host, so what a host's first process
-# leaves behind when it dies is nothing.
+# The caller is in the lab's own network namespace (tests/lab/hosts.py enters it). Therefore all labs use the same names and
+# addresses without conflict. No namespace has a name and no mount exists outside a host, so nothing is left when a host's first
+# process dies.
 set -eu
 BASE=${HOSTS_BASE:?the folder of this lab}
 BRIDGE=lab0
@@ -19,7 +19,7 @@ NET=198.18.60
 
 address() { echo "$NET.$((10 + $1))"; }
 
-# The first process of host I, as this machine counts: `unshare` is its parent and dies with it, and it with `unshare`.
+# Print this machine's pid of the first process of host I. `unshare` is its parent; each of the two dies with the other.
 first_process() {
     local parent
     parent=$(cat "$BASE/$1/unshare.pid")
@@ -59,7 +59,7 @@ SetEnv LAB_HOST=host$1 LD_LIBRARY_PATH=${HOSTS_NVML:-} FAKE_NVML_STATE=$dir/nvml
 END
 }
 
-# bash as the first process: it buries the orphans of killed agents and jobs.
+# bash is the first process, because it reaps the orphans of killed agents and jobs.
 INIT='
 mount --make-rprivate /
 for name in passwd group shadow hosts; do mount --bind "$1/etc/$name" "/etc/$name"; done
@@ -91,7 +91,7 @@ start_sshd() {
     until inside "$1" ss -Hltn 'sport = 22' | grep -q .; do sleep 0.01; done
 }
 
-# The listener and all its sessions, as a package upgrade at its worst.
+# Kill the listener and all its sessions, as a bad package upgrade would.
 stop_sshd() {
     inside "$1" bash -c 'for dir in /proc/[0-9]*; do
         read -r name <"$dir/comm" 2>/dev/null || continue
@@ -130,7 +130,7 @@ rules() {
     inside "$1" nft -f - <<<"table inet lab { chain arriving { type filter hook input priority 0; $2; }; }"
 }
 
-# A test run that ends well says a word; one that was killed does not, and then its controllers and agents go too.
+# A test run that ends normally writes a line. A killed run does not, and then its controllers and agents are killed too.
 keep() {
     if ! read -r _; then
         local own dir

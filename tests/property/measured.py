@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.slurm_parity.peer import PACKAGES
+from tests.slurm_parity.peer.real_slurm import PACKAGES
 
 CONF = """ClusterName=x
 SlurmctldHost=localhost

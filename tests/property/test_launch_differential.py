@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
-from tests.slurm_parity.peer import PACKAGES
+from tests.slurm_parity.peer.real_slurm import PACKAGES
 
 from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05

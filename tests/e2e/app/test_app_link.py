@@ -1,4 +1,6 @@
-"""The app's connection to a real controller that hangs: it is said, and taken back when the controller goes on."""
+"""The app's connection to a real controller that hangs: the app reports it, and removes the message when the
+controller answers.
+"""
 
 from __future__ import annotations
 
@@ -14,50 +16,50 @@ from warpdeck.base.paths import Paths
 from warpdeck.protocol.results import Delta
 from warpdeck_tui.data.connection import Core
 
-HANGS = "Controller not responding, waiting"
+HANGING_MESSAGE = "Controller not responding, waiting"
 
 
-class Heard:
-    """What the app was told of its connection, in order."""
+class ConnectionLog:
+    """Records the connection messages for the app in their order."""
 
     def __init__(self) -> None:
-        self.words: asyncio.Queue[str] = asyncio.Queue()
+        self.messages: asyncio.Queue[str] = asyncio.Queue()
 
     def linked(self, user: str) -> None:
-        self.words.put_nowait("linked")
+        self.messages.put_nowait("linked")
 
     def told(self, delta: Delta) -> None: ...
 
-    def went_away(self, words: str) -> None:
-        self.words.put_nowait(words)
+    def went_away(self, message: str) -> None:
+        self.messages.put_nowait(message)
 
     def came_back(self) -> None:
-        self.words.put_nowait("came back")
+        self.messages.put_nowait("came back")
 
-    async def until(self, words: str) -> None:
-        """On a busy machine it may be told more than once before that."""
+    async def until(self, message: str) -> None:
+        """Wait for a message. On a busy machine, other messages may come repeatedly before it."""
         async with asyncio.timeout(WAIT_S):
-            while await self.words.get() != words:
+            while await self.messages.get() != message:
                 pass
 
 
-async def test_a_controller_that_hangs_is_said_to_and_is_back_when_it_answers(home: Home) -> None:
+async def test_a_hanging_controller_is_reported_until_it_answers(home: Home) -> None:
     home.ok("up", "--no-local-node")
-    heard, pid = Heard(), home.controller_pid()
+    log, pid = ConnectionLog(), home.controller_pid()
     core = Core(Paths(str(home.path)), rng=random.Random(1), pulse_s=0.05, late_s=0.3)
-    watch = asyncio.create_task(core.watch(heard))
+    watch = asyncio.create_task(core.watch(log))
     try:
-        await heard.until("linked")
+        await log.until("linked")
         os.kill(pid, signal.SIGSTOP)
-        await heard.until(HANGS)
+        await log.until(HANGING_MESSAGE)
         os.kill(pid, signal.SIGCONT)
-        await heard.until("came back")
+        await log.until("came back")
         watch.cancel()
         os.kill(pid, signal.SIGSTOP)
-        watch = asyncio.create_task(core.watch(heard))
-        await heard.until(HANGS)
+        watch = asyncio.create_task(core.watch(log))
+        await log.until(HANGING_MESSAGE)
         os.kill(pid, signal.SIGCONT)
-        await heard.until("linked")
+        await log.until("linked")
     finally:
         os.kill(pid, signal.SIGCONT)
         watch.cancel()

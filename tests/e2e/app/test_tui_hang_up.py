@@ -1,4 +1,4 @@
-"""A terminal that is closed ends the app and nothing else: interactive sessions go on, and no process of the app stays."""
+"""A closed terminal ends the app and all its processes, but no interactive session."""
 
 from __future__ import annotations
 
@@ -16,39 +16,41 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.tmux
 
 GONE_S = 20.0
-"""The promise is a second; other tests may use this machine too."""
+"""The budget is one second, but other tests may use this machine too."""
 EDITOR = "sh -c 'trap \"\" HUP TERM; echo the-editor-runs; exec tail -f /dev/null'"
-"""An editor that no hang-up ends."""
+"""An editor that ignores hang-ups."""
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """A home with this machine as its node, for all tests of the module."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder:
-        made = Home(Path(folder) / "home")
-        made.ok("up")
-        made.until_its_node_is_idle()
-        yield made
-        made.close()
+        home = Home(Path(folder) / "home")
+        home.ok("up")
+        home.until_its_node_is_idle()
+        yield home
+        home.close()
 
 
 @pytest.fixture
 def window(site: Home, short_tmp: Path) -> Iterator[Tmux]:
-    made = Tmux(short_tmp / "tmux", site, size=(100, 30), environ={"EDITOR": EDITOR, "PS1": "=> "})
-    made.shows("q Quit")
-    yield made
-    made.close()
+    tmux = Tmux(short_tmp / "tmux", site, size=(100, 30), environ={"EDITOR": EDITOR, "PS1": "=> "})
+    tmux.shows("q Quit")
+    yield tmux
+    tmux.close()
     for row in site.json("queue"):
         site.run("cancel", row["label"])
     eventually(lambda: not site.json("queue"), what="all jobs have ended")
 
 
-def close(window: Tmux) -> None:
-    """Close the terminal; the app and its guard are gone soon."""
+def close_terminal(window: Tmux) -> None:
+    """Close the terminal, and wait until the app and its guard process have ended."""
     guard, app = window.pid(), window.app_pid()
     window.run("kill-session")
     for pid in (app, guard):
-        eventually(lambda pid=pid: has_ended(pid), timeout_s=GONE_S, what=f"process {pid} of the app is gone")
+        eventually(
+            lambda pid=pid: has_ended(pid), timeout_s=GONE_S, what=f"process {pid} of the app has ended"
+        )
 
 
 def running_session(site: Home) -> str:
@@ -73,20 +75,20 @@ def in_the_editor(window: Tmux) -> None:
     window.shows("the-editor-runs")
 
 
-@pytest.mark.parametrize("place", [at_the_queue, at_a_page, in_the_editor])
-def test_the_app_ends_with_its_terminal(window: Tmux, place: Callable[[Tmux], None]) -> None:
-    place(window)
-    close(window)
+@pytest.mark.parametrize("open_place", [at_the_queue, at_a_page, in_the_editor])
+def test_the_app_ends_with_its_terminal(window: Tmux, open_place: Callable[[Tmux], None]) -> None:
+    open_place(window)
+    close_terminal(window)
 
 
 @pytest.mark.parametrize("prints", [False, True], ids=["a quiet session", "a session that prints"])
-def test_a_session_of_the_app_outlives_its_terminal(site: Home, window: Tmux, prints: bool) -> None:
+def test_a_session_of_the_app_survives_a_closed_terminal(site: Home, window: Tmux, prints: bool) -> None:
     open_shell(window)
     if prints:
         window.type("while sleep 0.05; do echo still-here; done")
         window.keys("Enter")
         window.shows("still-here")
-    close(window)
+    close_terminal(window)
     label = running_session(site)
     back = Tmux(window.pid_file.with_name("again"), site, size=(100, 30), environ={}, verb=f"attach {label}")
     try:
@@ -99,7 +101,7 @@ def test_a_session_of_the_app_outlives_its_terminal(site: Home, window: Tmux, pr
         back.close()
 
 
-def test_attach_that_no_hang_up_ends_detaches_from_a_closed_terminal(
+def test_attach_detaches_from_a_closed_terminal_even_if_it_ignores_hang_ups(
     site: Home, window: Tmux, short_tmp: Path
 ) -> None:
     open_shell(window)
@@ -107,10 +109,10 @@ def test_attach_that_no_hang_up_ends_detaches_from_a_closed_terminal(
     window.type("~d")
     window.shows("Detached from job")
     label = running_session(site)
-    left = short_tmp / "left"
-    command = f"trap '' HUP; {sys.executable} -m warpdeck.cli.main attach {label}; touch {left}"
+    marker = short_tmp / "left"
+    command = f"trap '' HUP; {sys.executable} -m warpdeck.cli.main attach {label}; touch {marker}"
     window.run("new-window", command)
     window.shows("sum-42")
     window.run("kill-session")
-    eventually(left.exists, what="attach has ended")
+    eventually(marker.exists, what="attach has ended")
     assert running_session(site) == label

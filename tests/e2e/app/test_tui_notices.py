@@ -1,4 +1,6 @@
-"""A job's start and end told to the desktop from inside a real tmux: by its bell, and by OSC 9 where tmux hands that on."""
+"""Desktop notifications of job starts and ends from inside a real tmux: its bell, and OSC 9 if tmux passes it
+on.
+"""
 
 from __future__ import annotations
 
@@ -20,36 +22,36 @@ APP, OTHER = "0", "1"
 
 @pytest.fixture
 def window(home: Home, short_tmp: Path) -> Iterator[Tmux]:
-    """The app, told to speak of all jobs of its user's; a second window lies before it."""
+    """The app with notifications for all jobs of its user. A second window is in front of it."""
     home.ok("up")
     config = home.path / "config"
     config.mkdir(mode=0o700)
     (config / "app.toml").write_text('notify = "own"\n')
     home.until_its_node_is_idle()
-    made = Tmux(short_tmp / "tmux", home, size=(100, 30), environ={})
-    made.shows("No jobs. Press n to submit one")
-    made.run("new-window", "-t", f":{OTHER}", "exec cat")
-    yield made
-    made.close()
+    tmux = Tmux(short_tmp / "tmux", home, size=(100, 30), environ={})
+    tmux.shows("No jobs. Press n to submit one")
+    tmux.run("new-window", "-t", f":{OTHER}", "exec cat")
+    yield tmux
+    tmux.close()
 
 
 @pytest.fixture
 def desktop(home: Home, short_tmp: Path, window: Tmux) -> Iterator[Terminal]:
     """The terminal outside of tmux."""
     environ = {**home.environ, "TERM": "xterm-256color"}
-    made = Terminal(["tmux", "-S", str(short_tmp / "tmux"), "attach"], environ=environ, cwd=short_tmp)
-    fcntl.ioctl(made.master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    terminal = Terminal(["tmux", "-S", str(short_tmp / "tmux"), "attach"], environ=environ, cwd=short_tmp)
+    fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     eventually(lambda: window.run("list-clients"), what="the terminal is attached")
-    yield made
-    made.close()
+    yield terminal
+    terminal.close()
 
 
-def test_a_job_that_ends_rings_in_tmux_and_speaks_where_tmux_lets_it(
+def test_a_job_end_rings_the_bell_and_is_sent_as_osc_9_if_allowed(
     home: Home, window: Tmux, desktop: Terminal
 ) -> None:
     home.ok("submit", "--no-snapshot", "-J", "quiet", "--wrap", "true")
     flag = ("display-message", "-p", "-t", f":{APP}", "#{window_bell_flag}")
-    eventually(lambda: window.run(*flag).strip() == "1", what="the app's window has rung")
+    eventually(lambda: window.run(*flag).strip() == "1", what="the app's window has its bell flag set")
     window.run("set", "-g", "allow-passthrough", "on")
     window.run("select-window", "-t", f":{APP}")
     window.shows("quiet")

@@ -1,4 +1,6 @@
-"""The app as a guest in a real terminal: killed, stopped, resized, pasted into, looked away from; and what it leaves behind."""
+"""The app in a real terminal: killed, stopped, resized, pasted into, without focus, and the state of the
+terminal afterwards.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +18,23 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.tmux
 
-SHELL_SAYS = "sum-$((40+2))"
+SUM_COMMAND = "sum-$((40+2))"
 
 
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Tmux]:
-    """The demo in a shell of its own."""
+    """An interactive shell with the demo."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder:
         home = Home(Path(folder) / "home")
-        made = Tmux(Path(folder) / "tmux", home, size=(100, 30), environ={}, verb="demo", by_hand=True)
-        made.shows("$")
-        yield made
-        made.close()
+        tmux = Tmux(Path(folder) / "tmux", home, size=(100, 30), environ={}, verb="demo", by_hand=True)
+        tmux.shows("$")
+        yield tmux
+        tmux.close()
 
 
 @pytest.fixture
 def window(shell: Tmux) -> Tmux:
-    """With the queue shown; the app is started if the test before has ended it."""
+    """The window with the queue shown. The app is started again if the previous test has ended it."""
     if "q Quit" not in shell.screen():
         shell.pid_file.unlink(missing_ok=True)
         shell.type(f"clear; {shell.app}")
@@ -41,16 +43,16 @@ def window(shell: Tmux) -> Tmux:
     return shell
 
 
-def has_a_shell(window: Tmux) -> None:
-    """Lines are edited and echoed, and the alternate screen is gone."""
-    window.type(f"echo {SHELL_SAYS}; stty -a")
-    window.shows(f"$ echo {SHELL_SAYS}")
+def assert_shell_works(window: Tmux) -> None:
+    """Assert that lines are edited and echoed and that the alternate screen is gone."""
+    window.type(f"echo {SUM_COMMAND}; stty -a")
+    window.shows(f"$ echo {SUM_COMMAND}")
     window.keys("Enter")
     window.shows("sum-42")
     window.has_sane_terminal()
 
 
-def test_it_may_become_as_small_as_it_likes(window: Tmux) -> None:
+def test_the_app_survives_any_window_size(window: Tmux) -> None:
     for cols, rows in ((20, 5), (4, 2), (1, 1), (100, 30)):
         window.resize(cols, rows)
         for key in ("2", "1", "?", "Escape", "n", "Escape", "Enter", "Escape"):
@@ -62,7 +64,7 @@ def test_it_may_become_as_small_as_it_likes(window: Tmux) -> None:
 PASTED = "qcyHRU Zn\nyes\rq"
 
 
-def test_what_is_pasted_is_text_or_nothing(window: Tmux) -> None:
+def test_pasted_text_triggers_no_keys(window: Tmux) -> None:
     window.paste(PASTED)
     window.keys("2")
     window.shows("metric: utilization")
@@ -86,7 +88,7 @@ def test_what_is_pasted_is_text_or_nothing(window: Tmux) -> None:
     window.hides("usag")
 
 
-def test_a_key_typed_right_after_esc_is_one_of_its_own(window: Tmux) -> None:
+def test_a_key_right_after_escape_is_a_separate_key(window: Tmux) -> None:
     window.keys("Enter")
     window.shows("[Log]")
     window.sends("1b", "32")
@@ -98,19 +100,19 @@ def test_a_key_typed_right_after_esc_is_one_of_its_own(window: Tmux) -> None:
     window.shows("all jobs")
 
 
-LONG = 10_000
+PASTE_LENGTH = 10_000
 
 
-def test_a_paste_of_ten_thousand_characters_is_text(window: Tmux) -> None:
+def test_a_paste_of_ten_thousand_characters_is_inserted_as_text(window: Tmux) -> None:
     window.keys("/")
-    window.paste("q" * LONG)
+    window.paste("q" * PASTE_LENGTH)
     window.shows("No jobs match the filter")
     window.keys("Escape")
     window.shows("● R")
     window.keys("n")
     window.shows("Enter Submit")
-    window.keys("Tab", "Tab")  # from the script to the command
-    window.paste("y" * LONG + "END")
+    window.keys("Tab", "Tab")  # Move from the script to the command.
+    window.paste("y" * PASTE_LENGTH + "END")
     window.shows("yyyEND")
     window.shows("or command")
     window.shows("Enter Submit")
@@ -122,61 +124,61 @@ def test_a_paste_of_ten_thousand_characters_is_text(window: Tmux) -> None:
     window.hides("metric: utilization")
 
 
-def test_the_mouse_is_the_terminals_own_after_m_and_the_apps_again_after_another(window: Tmux) -> None:
-    def is_the_apps() -> bool:
+def test_the_key_m_toggles_the_mouse_between_app_and_terminal(window: Tmux) -> None:
+    def app_has_mouse() -> bool:
         return window.run("display-message", "-p", "#{mouse_any_flag}").strip() == "1"
 
-    eventually(is_the_apps, what="clicks go to the app")
+    eventually(app_has_mouse, what="clicks go to the app")
     window.keys("M")
     window.shows("The terminal uses the mouse")
-    eventually(lambda: not is_the_apps(), what="clicks are the terminal's own, to select and to copy")
+    eventually(lambda: not app_has_mouse(), what="clicks go to the terminal, to select and copy")
     window.keys("M")
-    eventually(is_the_apps, what="clicks go to the app again")
+    eventually(app_has_mouse, what="clicks go to the app again")
 
 
-TRUE_COLOUR = re.compile(r"\x1b\[[0-9;]*[34]8[;:]2[;:]")
+TRUE_COLOR = re.compile(r"\x1b\[[0-9;]*[34]8[;:]2[;:]")
 
 
 @pytest.mark.parametrize(
-    ("environ", "running", "many"),
+    ("environ", "running_sign", "has_true_color"),
     [("TERM=linux COLORTERM=", "* R", False), ("TERM=tmux-256color COLORTERM=truecolor", "● R", True)],
     ids=["TERM=linux", "truecolor"],
 )
-def test_it_writes_the_signs_and_colours_that_its_terminal_has(
-    window: Tmux, environ: str, running: str, many: bool
+def test_signs_and_colors_match_the_terminal(
+    window: Tmux, environ: str, running_sign: str, has_true_color: bool
 ) -> None:
     window.keys("q")
     window.hides("q Quit")
     window.type(f"clear; {environ} {window.app}")
     window.keys("Enter")
-    window.shows(running)
+    window.shows(running_sign)
     window.keys("2")
     window.shows("metric: utilization")
-    assert bool(TRUE_COLOUR.search(window.screen("-e"))) is many
+    assert bool(TRUE_COLOR.search(window.screen("-e"))) is has_true_color
     window.keys("1", "Enter")
     window.shows("[Log]")
     window.keys("Escape")
     window.hides("[Log]")
     window.keys("q")
     window.hides("q Quit")
-    has_a_shell(window)
+    assert_shell_works(window)
 
 
-def test_while_nobody_looks_the_clocks_stand_and_without_such_news_they_go(window: Tmux) -> None:
-    """tmux tells nothing of the focus unless its user wants it: nothing is sent here but by us."""
+def test_screen_updates_slow_down_without_focus(window: Tmux) -> None:
+    """tmux reports the focus only if its user enables it, so only the test sends focus events here."""
     window.keys("2")
     window.shows("metric: utilization")
     before = window.screen()
     eventually(lambda: window.screen() != before, what="the values change")
     window.sends("1b", "5b", "4f")
-    seen = window.screen()
-    eventually(lambda: window.screen() != seen, what="news all the same, now and then")
+    last_screen = window.screen()
+    eventually(lambda: window.screen() != last_screen, what="values still change, less often")
     window.sends("1b", "5b", "49")
     window.keys("1")
     window.shows("● R")
 
 
-def test_it_stops_for_the_shell_and_goes_on(window: Tmux) -> None:
+def test_the_app_stops_and_continues_with_job_control(window: Tmux) -> None:
     app = window.app_pid()
     for stop in (
         lambda: window.keys("C-z"),
@@ -185,7 +187,7 @@ def test_it_stops_for_the_shell_and_goes_on(window: Tmux) -> None:
     ):
         stop()
         window.shows("Stopped")
-        has_a_shell(window)
+        assert_shell_works(window)
         window.type("clear; fg")
         window.keys("Enter")
         window.shows("● R")
@@ -195,10 +197,10 @@ def test_it_stops_for_the_shell_and_goes_on(window: Tmux) -> None:
         window.hides("metric: utilization")
     window.keys("q")
     window.shows("$")
-    has_a_shell(window)
+    assert_shell_works(window)
 
 
-def test_killed_outright_it_leaves_a_terminal_that_echoes(window: Tmux) -> None:
+def test_a_killed_app_leaves_a_working_terminal(window: Tmux) -> None:
     os.kill(window.app_pid(), signal.SIGKILL)
     window.shows("The app was killed (SIGKILL). Jobs keep running")
-    has_a_shell(window)
+    assert_shell_works(window)

@@ -1,4 +1,6 @@
-"""The app in a real tmux: submit, watch the log, the GPU page, cancel, attach, quit; and what it leaves behind."""
+"""The app in a real tmux: submit, read the log, the GPU page, cancel, attach and quit, and the state of the
+terminal afterwards.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ from warpdeck_agent.linux.procfs import number, table
 
 pytestmark = pytest.mark.tmux
 
-FEW_COLOURS = {"TERM": "screen", "COLORTERM": ""}
-NO_COLOUR = {"NO_COLOR": "1"}
+FEW_COLORS = {"TERM": "screen", "COLORTERM": ""}
+NO_COLOR = {"NO_COLOR": "1"}
 
 
 class Tmux:
-    """One window with the app in it; when it has ended, a shell shows what terminal it left.
+    """A window that runs the app. After the app has ended, a shell shows the settings of the terminal.
 
-    `by_hand`: an interactive shell, in which the app was started with the command that `app` is.
+    With `by_hand` the window runs an interactive shell instead, in which the command `app` starts the app.
     """
 
     def __init__(
@@ -53,27 +55,27 @@ class Tmux:
         self.run("new-session", "-d", "-x", str(cols), "-y", str(rows), "-c", str(home.path.parent), command)
 
     def run(self, *argv: str) -> str:
-        """One of tmux's own commands; what it prints."""
-        done = subprocess.run(
+        """Run a tmux command and return its output."""
+        result = subprocess.run(
             [*self._argv, *argv], env=self._environ, check=True, capture_output=True, text=True, timeout=20
         )
-        return done.stdout
+        return result.stdout
 
     def keys(self, *keys: str) -> None:
-        """Keys by tmux's names."""
+        """Press keys, given by tmux's names."""
         self.run("send-keys", *keys)
 
     def type(self, text: str) -> None:
-        """Text as it is."""
+        """Type text literally."""
         self.run("send-keys", "-l", text)
 
     def paste(self, text: str) -> None:
-        """As a terminal pastes: bracketed, where the program asked for that."""
+        """Paste text as a terminal does, bracketed if the program has requested it."""
         self.run("set-buffer", text)
         self.run("paste-buffer", "-p")
 
     def sends(self, *octets: str) -> None:
-        """What a terminal sends by itself, in hexadecimal."""
+        """Send bytes in hexadecimal, as a terminal sends them by itself."""
         self.run("send-keys", "-H", *octets)
 
     def resize(self, cols: int, rows: int) -> None:
@@ -82,12 +84,12 @@ class Tmux:
     def screen(self, *options: str) -> str:
         return self.run("capture-pane", "-p", *options)
 
-    def shows(self, words: str) -> None:
-        """Waits for words on the screen; fails with what is there instead."""
-        self._until(lambda: words in self.screen(), f"{words!r} on the screen")
+    def shows(self, text: str) -> None:
+        """Wait until the text is on the screen. The error message shows the screen."""
+        self._until(lambda: text in self.screen(), f"{text!r} on the screen")
 
-    def hides(self, words: str) -> None:
-        self._until(lambda: words not in self.screen(), f"{words!r} gone from the screen")
+    def hides(self, text: str) -> None:
+        self._until(lambda: text not in self.screen(), f"{text!r} gone from the screen")
 
     def _until(self, holds: Callable[[], bool], what: str) -> None:
         try:
@@ -96,18 +98,18 @@ class Tmux:
             raise AssertionError(f"{error}\n{self.screen()}") from error
 
     def pid(self) -> int:
-        """The app's, as its shell knows it."""
+        """Return the app's pid, as its shell has written it."""
         return int(eventually(lambda: self.pid_file.exists() and self.pid_file.read_text(), what="the pid"))
 
     def app_pid(self) -> int:
-        """The app's own, below the process that guards the terminal."""
+        """Return the pid of the app itself, a child of the process that guards the terminal."""
         guard = self.pid()
-        below = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
+        children = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
         command = Path(f"/proc/{guard}/cmdline").read_bytes()
-        return next(int(pid) for pid in below if Path(f"/proc/{pid}/cmdline").read_bytes() == command)
+        return next(int(pid) for pid in children if Path(f"/proc/{pid}/cmdline").read_bytes() == command)
 
     def has_sane_terminal(self) -> None:
-        """Lines are edited and echoed again, as a shell wants it."""
+        """Wait until the terminal edits and echoes lines, as a shell expects."""
         self._until(
             lambda: {"icanon", "echo", "isig", "icrnl"} <= set(self.screen().split()), "a sane terminal"
         )
@@ -125,13 +127,13 @@ def window(home: Home, short_tmp: Path, request: pytest.FixtureRequest) -> Itera
     )
     home.ok("up")
     home.until_its_node_is_idle()
-    made = Tmux(short_tmp / "tmux", home, size=size, environ=environ)
-    yield made
-    made.close()
+    tmux = Tmux(short_tmp / "tmux", home, size=size, environ=environ)
+    yield tmux
+    tmux.close()
 
 
 def open_shell(window: Tmux) -> None:
-    """A shell that has answered."""
+    """Open a shell and wait for its first output."""
     window.keys("i")
     window.shows("~d to detach")
     window.type("echo sum-$((40+2))")
@@ -141,11 +143,11 @@ def open_shell(window: Tmux) -> None:
 
 @pytest.mark.parametrize(
     "window",
-    [((120, 30), {}), ((80, 24), FEW_COLOURS), ((80, 24), NO_COLOUR)],
-    ids=["120x30", "80x24 in 16 colors", "80x24 without colour"],
+    [((120, 30), {}), ((80, 24), FEW_COLORS), ((80, 24), NO_COLOR)],
+    ids=["120x30", "80x24 in 16 colors", "80x24 without color"],
     indirect=True,
 )
-def test_a_day_in_the_app(home: Home, window: Tmux) -> None:
+def test_the_main_actions_work_in_a_terminal(home: Home, window: Tmux) -> None:
     window.shows("No jobs. Press n to submit one")
     window.keys("n")
     window.shows("Enter Submit")
@@ -204,12 +206,12 @@ def test_a_long_log_opens_at_its_end_and_goes_to_its_beginning(home: Home, windo
     window.shows("left with 0")
 
 
-def test_a_log_is_called_empty_where_it_is_and_until_something_is_written(
+def test_an_empty_log_is_shown_as_empty_until_output_arrives(
     home: Home, window: Tmux, short_tmp: Path
 ) -> None:
     gate = short_tmp / "gate"
-    waits = f"until [ -e {gate} ]; do sleep 0.1; done; echo it spoke; sleep 600"
-    home.ok("submit", "--no-snapshot", "-J", "quiet", "--wrap", waits)
+    wait_script = f"until [ -e {gate} ]; do sleep 0.1; done; echo it spoke; sleep 600"
+    home.ok("submit", "--no-snapshot", "-J", "quiet", "--wrap", wait_script)
     window.shows("● R")
     window.keys("Enter")
     window.shows("No output yet")
@@ -223,14 +225,14 @@ FLOOD = (
     "i=0; while [ ! -e {gate} ]; do i=$((i+1)); head -c 4194304 /dev/zero; echo; echo piece $i; "
     "[ $((i % 128)) != 0 ] || : >{output}; done"
 )
-"""As fast as the disk takes it, which may be slowly for all. It begins anew now and then: nobody wants so much kept."""
+"""Output as fast as the disk takes it. The file is truncated at times to limit its size."""
 GROWTH = 64 * MIB
 
 
-def test_a_flood_of_output_is_watched_and_nothing_grows_or_stands_still(
+def test_a_flood_of_output_is_shown_in_bounded_memory_and_delays_nothing(
     home: Home, window: Tmux, short_tmp: Path
 ) -> None:
-    """Somebody follows it in the app, somebody reads it as it comes, somebody does not read at all."""
+    """One user follows the output in the app, one reads it as it arrives, and one does not read at all."""
     window.shows("No jobs. Press n to submit one")
     gate, output = short_tmp / "gate", short_tmp / "out"
     command = FLOOD.format(gate=gate, output=output)
@@ -240,17 +242,19 @@ def test_a_flood_of_output_is_watched_and_nothing_grows_or_stands_still(
         "job_id"
     ]
     follow = [sys.executable, "-m", "warpdeck.cli.main", "logs", "-f", str(job)]
-    lazy, eager = (subprocess.Popen(follow, env=home.environ, stdout=subprocess.PIPE) for _ in range(2))
+    idle_reader, active_reader = (
+        subprocess.Popen(follow, env=home.environ, stdout=subprocess.PIPE) for _ in range(2)
+    )
     try:
         window.shows("torrent")
         window.keys("Enter")
         window.shows("piece ")
         read = 0
-        assert eager.stdout is not None
+        assert active_reader.stdout is not None
         while read < 64 * MIB:
-            read += len(os.read(eager.stdout.fileno(), MIB))
+            read += len(os.read(active_reader.stdout.fileno(), MIB))
         other = home.json("submit", "--no-snapshot", "--wrap", "exit 3")["job_id"]
-        eventually(lambda: home.job(other)["end"], what="another job runs beside it")
+        eventually(lambda: home.job(other)["end"], what="another job runs meanwhile")
         assert home.job(other)["exit_code"] == "3:0"
         window.keys("d")
         window.shows("work dir")
@@ -259,7 +263,7 @@ def test_a_flood_of_output_is_watched_and_nothing_grows_or_stands_still(
         eventually(lambda: home.state(job) == "COMPLETED", what="the flood has ended")
     finally:
         gate.touch()
-        for follower in (lazy, eager):
+        for follower in (idle_reader, active_reader):
             follower.kill()
             follower.communicate()
     window.keys("q")
@@ -267,12 +271,12 @@ def test_a_flood_of_output_is_watched_and_nothing_grows_or_stands_still(
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that a process has ever had."""
+    """Return the peak memory of a process."""
     return number(table(f"/proc/{pid}/status")["VmHWM"]) * 1024
 
 
-def test_without_colour_no_colour_is_written(home: Home, short_tmp: Path) -> None:
-    window = Tmux(short_tmp / "tmux", home, size=(80, 24), environ=NO_COLOUR, verb="demo")
+def test_no_color_escapes_are_written_with_no_color(home: Home, short_tmp: Path) -> None:
+    window = Tmux(short_tmp / "tmux", home, size=(80, 24), environ=NO_COLOR, verb="demo")
     window.shows("● R")
     window.keys("2")
     window.shows("metric: utilization")
@@ -282,7 +286,7 @@ def test_without_colour_no_colour_is_written(home: Home, short_tmp: Path) -> Non
     window.close()
 
 
-def test_a_smaller_window_keeps_what_matters(home: Home, window: Tmux) -> None:
+def test_a_smaller_window_keeps_the_important_columns(home: Home, window: Tmux) -> None:
     home.ok("submit", "--hold", "--no-snapshot", "-J", "waiting", "--wrap", "true")
     window.shows("held")
     window.resize(60, 12)
@@ -292,7 +296,7 @@ def test_a_smaller_window_keeps_what_matters(home: Home, window: Tmux) -> None:
     window.shows("LIMIT")
 
 
-def test_a_larger_window_gets_the_shells_lines_back_and_none_of_ours(home: Home, window: Tmux) -> None:
+def test_no_text_of_the_app_is_left_after_a_resize(home: Home, window: Tmux) -> None:
     window.shows("No jobs. Press n to submit one")
     window.resize(200, 60)
     window.shows("LIMIT")
@@ -302,29 +306,29 @@ def test_a_larger_window_gets_the_shells_lines_back_and_none_of_ours(home: Home,
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["TERM", "HUP"])
-@pytest.mark.parametrize("lent", [False, True], ids=["in the app", "in a shell"])
-def test_a_signal_leaves_the_terminal_as_it_was(
-    home: Home, window: Tmux, number: signal.Signals, lent: bool
+@pytest.mark.parametrize("in_shell", [False, True], ids=["in the app", "in a shell"])
+def test_a_signal_restores_the_terminal(
+    home: Home, window: Tmux, number: signal.Signals, in_shell: bool
 ) -> None:
     window.shows("No jobs. Press n to submit one")
-    if lent:
+    if in_shell:
         open_shell(window)
     os.kill(window.pid(), number)
     window.shows("left with 0")
     window.has_sane_terminal()
 
 
-def test_the_app_says_when_the_controller_crashes_and_starts_it_again(home: Home, window: Tmux) -> None:
+def test_the_app_restarts_a_crashed_controller(home: Home, window: Tmux) -> None:
     home.ok("submit", "--no-snapshot", "-J", "steady", "--wrap", "sleep 600")
     window.shows("● R")
     before = home.controller_pid()
     home.kill_controller()
-    eventually(lambda: home.controller_pid() != before, what="another controller")
+    eventually(lambda: home.controller_pid() != before, what="a new controller runs")
     window.hides("reconnecting")
     window.shows("● R")
 
 
-def test_a_shell_in_the_app_comes_back_after_the_controller_was_killed(home: Home, window: Tmux) -> None:
+def test_a_shell_in_the_app_reconnects_after_the_controller_was_killed(home: Home, window: Tmux) -> None:
     window.shows("No jobs. Press n to submit one")
     open_shell(window)
     home.kill_controller()
@@ -343,4 +347,4 @@ def test_a_controller_that_was_stopped_stays_stopped(home: Home, window: Tmux) -
     assert home.run("status").returncode == 1
     window.keys("C-r")
     window.hides("Controller stopped")
-    eventually(lambda: home.run("status").returncode == 0, what="another one runs")
+    eventually(lambda: home.run("status").returncode == 0, what="a new controller runs")

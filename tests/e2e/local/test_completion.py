@@ -1,4 +1,4 @@
-"""Tab in real shells, with a real controller's jobs and nodes behind it."""
+"""Completion with Tab in real shells, with the jobs and nodes of a real controller."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from warpdeck.base.paths import Paths
 pytestmark = pytest.mark.shells
 SHELL_S = 60.0
 TAB_S = 5.0
-"""Until one presses it again."""
-REPLY = """
+"""Time after which a user would press Tab again."""
+COMPLETE_IN_BASH = """
 COMP_WORDS=({line}); COMP_CWORD=1; _warpdeck_complete; printf %s "${{COMPREPLY[*]}}"
 """
-STARTS = {
+SHELL_ARGV = {
     "bash": ["bash", "--norc", "--noprofile", "-i"],
     "fish": ["fish", "--no-config", "-i"],
     "zsh": ["zsh", "-f", "-i"],
 }
-LOADS = {
+LOAD_COMPLETION = {
     "bash": 'eval "$(warpdeck completion bash)"',
     "fish": "warpdeck completion fish | source",
     "zsh": 'autoload -Uz compinit; compinit -u -D; eval "$(warpdeck completion zsh)"',
@@ -40,7 +40,7 @@ LOADS = {
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
-    """One controller, with warpdeck and Slurm's commands on the PATH."""
+    """A home with warpdeck and Slurm's commands on the PATH."""
     with tempfile.TemporaryDirectory(prefix="wdt", dir="/tmp") as folder:
         home = Home(Path(folder) / "home")
         home.ok("up")
@@ -59,13 +59,13 @@ def site() -> Iterator[Home]:
         home.close()
 
 
-def held(home: Home) -> str:
-    """A job that waits; those of other tests are gone."""
+def held_job(home: Home) -> str:
+    """Cancel the jobs of other tests, and return the id of a new held job."""
     home.run("cancel", "--me")
     return str(home.json("submit", "--no-snapshot", "--hold", "--wrap", "true")["job_id"])
 
 
-def node(home: Home) -> str:
+def node_name(home: Home) -> str:
     return str(home.json("node", "ls")[0]["name"])
 
 
@@ -75,7 +75,7 @@ class Typing:
     def __init__(self, home: Home, shell: str) -> None:
         self._master, slave = pty.openpty()
         self._process = subprocess.Popen(
-            ["setsid", "--ctty", *STARTS[shell]],
+            ["setsid", "--ctty", *SHELL_ARGV[shell]],
             env=home.environ,
             cwd=home.path.parent,
             stdin=slave,
@@ -84,35 +84,38 @@ class Typing:
         )
         os.close(slave)
         self._shown = ""
-        self.type(LOADS[shell] + "; echo rea''dy\n")
+        self.type(LOAD_COMPLETION[shell] + "; echo rea''dy\n")
         self.until("ready")
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
-    def until(self, words: str) -> None:
-        eventually(lambda: self._has(words), timeout_s=SHELL_S, what=f"{words!r} at the terminal")
-        self._shown = self._shown.partition(words)[2]
+    def until(self, text: str) -> None:
+        eventually(lambda: self._has(text), timeout_s=SHELL_S, what=f"{text!r} at the terminal")
+        self._shown = self._shown.partition(text)[2]
 
-    def _has(self, words: str) -> bool:
+    def _has(self, text: str) -> bool:
         while select.select([self._master], [], [], 0)[0]:
             self._shown += os.read(self._master, 4096).decode(errors="replace")
-        return words in self._shown
+        return text in self._shown
 
-    def tab(self, words: str) -> None:
-        """What is typed is finished to these words, by another Tab if this machine was busy: the first gives up after a second."""
-        begun = time.monotonic()
+    def tab(self, text: str) -> None:
+        """Press Tab and wait until it completes to this text.
+
+        If the machine is busy, Tab is pressed again, because the first completion gives up after a second.
+        """
+        pressed_at = time.monotonic()
 
         def shown() -> bool:
-            nonlocal begun
-            if time.monotonic() - begun > TAB_S:
-                begun = time.monotonic()
+            nonlocal pressed_at
+            if time.monotonic() - pressed_at > TAB_S:
+                pressed_at = time.monotonic()
                 self.type("\t")
-            return self._has(words)
+            return self._has(text)
 
         self.type("\t")
-        eventually(shown, timeout_s=SHELL_S, what=f"{words!r} at the terminal")
-        self._shown = self._shown.partition(words)[2]
+        eventually(shown, timeout_s=SHELL_S, what=f"{text!r} at the terminal")
+        self._shown = self._shown.partition(text)[2]
 
     def close(self) -> None:
         self._process.kill()
@@ -120,67 +123,69 @@ class Typing:
         os.close(self._master)
 
 
-@pytest.mark.parametrize("shell", sorted(STARTS))
-def test_tab_finishes_verbs_jobs_and_nodes_as_they_are_typed(site: Home, shell: str) -> None:
-    job = held(site)
+@pytest.mark.parametrize("shell", sorted(SHELL_ARGV))
+def test_tab_completes_verbs_jobs_and_nodes(site: Home, shell: str) -> None:
+    job = held_job(site)
     typing = Typing(site, shell)
     try:
         typing.type("echo begin; scancel ")
         typing.tab(job)
         typing.type("\n")
-        eventually(lambda: site.state(job) == "CANCELLED", what="the job that Tab found is cancelled")
+        eventually(lambda: site.state(job) == "CANCELLED", what="the completed job is cancelled")
         typing.type("echo $(( 4 + 4 )); warpdeck node dra")
         typing.tab("drain ")
-        typing.tab(node(site))
+        typing.tab(node_name(site))
     finally:
         typing.close()
 
 
-def test_bash_completes_behind_an_equals_sign_and_in_a_list(site: Home) -> None:
-    job, script = held(site), site.ok("completion", "bash")
-    for words, at, reply in (
-        (f"(squeue --nodelist = '{node(site)[:1]}')", 3, node(site)),
-        ("(squeue --nodelist =)", 2, node(site)),
+def test_bash_completes_after_an_equals_sign_and_in_a_list(site: Home) -> None:
+    job, script = held_job(site), site.ok("completion", "bash")
+    for comp_words, index, expected in (
+        (f"(squeue --nodelist = '{node_name(site)[:1]}')", 3, node_name(site)),
+        ("(squeue --nodelist =)", 2, node_name(site)),
         ("(sbatch -d afterok : '')", 4, job),
         ("(sbatch --wra)", 1, "--wrap"),
     ):
-        test = f'{script}\nCOMP_WORDS={words}; COMP_CWORD={at}; _warpdeck_complete; printf %s "${{COMPREPLY[*]}}"'
-        eventually(lambda test=test, reply=reply: said_by(site, test) == (reply, ""), what=words)
+        test = f'{script}\nCOMP_WORDS={comp_words}; COMP_CWORD={index}; _warpdeck_complete; printf %s "${{COMPREPLY[*]}}"'
+        eventually(
+            lambda test=test, expected=expected: run_bash(site, test) == (expected, ""), what=comp_words
+        )
 
 
-def said_by(site: Home, script: str) -> tuple[str, str]:
-    """A bash script's output and errors."""
+def run_bash(site: Home, script: str) -> tuple[str, str]:
+    """Return the output and errors of a bash script."""
     done = subprocess.run(
         ["bash", "-c", script], env=site.environ, capture_output=True, text=True, timeout=SHELL_S, check=True
     )
     return done.stdout, done.stderr
 
 
-def test_fish_shows_what_each_candidate_is(site: Home) -> None:
-    job = held(site)
+def test_fish_shows_a_description_of_each_candidate(site: Home) -> None:
+    job = held_job(site)
     script = site.ok("completion", "fish")
     (site.path.parent / "train.sh").touch()
 
-    def offered(line: str) -> list[str]:
+    def candidates(line: str) -> list[str]:
         test = f"{script}\ncomplete -C '{line}'"
-        done = subprocess.run(
+        result = subprocess.run(
             ["fish", "--no-config", "-c", test],
             env=site.environ, cwd=site.path.parent, capture_output=True, text=True, timeout=SHELL_S, check=True,
         )  # fmt: skip
-        assert done.stderr == ""
-        return done.stdout.splitlines()
+        assert result.stderr == ""
+        return result.stdout.splitlines()
 
     row = [f"{job}\twrap PENDING root"]
-    eventually(lambda: offered("scancel ") == row, what="the job")
-    eventually(lambda: offered("warpdeck hold ") == row, what="the job that can be held")
-    named = f"--nodelist={node(site)}\tidle, "
-    eventually(lambda: "".join(offered("squeue --nodelist=")).startswith(named), what="the node")
-    assert "cancel\tcancel jobs, or send them a signal" in offered("warpdeck can")
-    assert offered("sbatch tr") == ["train.sh"]
+    eventually(lambda: candidates("scancel ") == row, what="the job")
+    eventually(lambda: candidates("warpdeck hold ") == row, what="the job that can be held")
+    expected_start = f"--nodelist={node_name(site)}\tidle, "
+    eventually(lambda: "".join(candidates("squeue --nodelist=")).startswith(expected_start), what="the node")
+    assert "cancel\tcancel jobs, or send them a signal" in candidates("warpdeck can")
+    assert candidates("sbatch tr") == ["train.sh"]
 
 
 @pytest.mark.parametrize("controller", ["absent", "silent"])
-def test_tab_is_quiet_and_soon_over_where_no_controller_answers(
+def test_completion_without_a_controller_is_silent_and_fast(
     site: Home, short_tmp: Path, controller: str
 ) -> None:
     home = short_tmp / "home"
@@ -189,31 +194,31 @@ def test_tab_is_quiet_and_soon_over_where_no_controller_answers(
         if controller == "silent":
             listener.bind(Paths(str(home)).socket)
             listener.listen()
-        for line, found in (("scancel ''", ""), ("warpdeck canc", "cancel")):
-            done = subprocess.run(
-                ["bash", "-c", f"{site.ok('completion', 'bash')}\n{REPLY.format(line=line)}"],
+        for line, expected in (("scancel ''", ""), ("warpdeck canc", "cancel")):
+            result = subprocess.run(
+                ["bash", "-c", f"{site.ok('completion', 'bash')}\n{COMPLETE_IN_BASH.format(line=line)}"],
                 env={**site.environ, "WARPDECK_HOME": str(home)},
                 capture_output=True,
                 text=True,
                 timeout=SHELL_S,
                 check=True,
             )
-            assert (done.stdout, done.stderr) == (found, "")
+            assert (result.stdout, result.stderr) == (expected, "")
     assert not (home / "controller.lock").exists()
 
 
-def test_jobs_of_use_to_the_verb_are_offered(site: Home) -> None:
-    job = held(site)
+def test_completion_offers_jobs_in_suitable_states(site: Home) -> None:
+    job = held_job(site)
 
-    def offered(*line: str) -> list[str]:
+    def candidates(*line: str) -> list[str]:
         return [
             row.split("\t")[0] for row in site.ok("completion", "--words", "fish", "--", *line).splitlines()
         ]
 
-    assert offered("warpdeck", "suspend", "") == []
-    eventually(lambda: offered("warpdeck", "release", "") == [job], what="the job that is held")
+    assert candidates("warpdeck", "suspend", "") == []
+    eventually(lambda: candidates("warpdeck", "release", "") == [job], what="the job that is held")
     site.ok("cancel", job)
-    assert offered("warpdeck", "cancel", "") == []
+    assert candidates("warpdeck", "cancel", "") == []
     for line in (("warpdeck", "show", ""), ("sacct", "-j", "")):
-        eventually(lambda line=line: job in offered(*line), what="the job that has ended")
-    eventually(lambda: offered("warpdeck", "queue", "--user=") == ["--user=root"], what="the user")
+        eventually(lambda line=line: job in candidates(*line), what="the job that has ended")
+    eventually(lambda: candidates("warpdeck", "queue", "--user=") == ["--user=root"], what="the user")

@@ -1,4 +1,4 @@
-"""`warpdeck demo`: a live cluster at once, and nothing left behind, however it ends."""
+"""`warpdeck demo` shows a running cluster at once and leaves nothing behind, even if it is killed."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ pytestmark = pytest.mark.tmux
 @pytest.fixture
 def demo(home: Home, short_tmp: Path) -> Tmux:
     """The demo in a window."""
-    made = opened(home, short_tmp, "demo")
-    made.shows("● R")
-    return made
+    tmux = open_window(home, short_tmp, "demo")
+    tmux.shows("● R")
+    return tmux
 
 
-def opened(home: Home, short_tmp: Path, verb: str) -> Tmux:
-    """Its folder is made below the test's."""
+def open_window(home: Home, short_tmp: Path, verb: str) -> Tmux:
+    """Open the command in a window. Its folder is created below the test's folder."""
     environ = {"TMPDIR": str(short_tmp)}
     return Tmux(short_tmp / "tmux", home, size=(120, 40), environ=environ, verb=verb)
 
 
-def leaves_nothing(short_tmp: Path) -> None:
-    eventually(lambda: not list(short_tmp.glob("warpdeck-demo-*")), what="its folder is gone")
+def assert_nothing_left(short_tmp: Path) -> None:
+    eventually(lambda: not list(short_tmp.glob("warpdeck-demo-*")), what="the demo's folder is removed")
     eventually(
         lambda: not [pid for pid in os.listdir("/proc") if pid.isdigit() and _is_demo(pid, short_tmp)],
-        what="its process is gone",
+        what="the demo's process has ended",
     )
 
 
 def _is_demo(pid: str, short_tmp: Path) -> bool:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        cmdline = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"warpdeck.sim.demo" in words and str(short_tmp).encode() in words
+    return b"warpdeck.sim.demo" in cmdline and str(short_tmp).encode() in cmdline
 
 
-def test_it_shows_a_lab_at_work(demo: Tmux, short_tmp: Path) -> None:
-    for words in ("all jobs", "● R", "◌ PD", "lr-sweep", "interactive", "✓ CD", "held"):
-        demo.shows(words)
+def test_the_demo_shows_a_busy_cluster(demo: Tmux, short_tmp: Path) -> None:
+    for text in ("all jobs", "● R", "◌ PD", "lr-sweep", "interactive", "✓ CD", "held"):
+        demo.shows(text)
     demo.keys("2")
     demo.shows("64 GPUs allocated, 1 blocked")
     demo.shows("drained")
@@ -63,11 +63,11 @@ def test_it_shows_a_lab_at_work(demo: Tmux, short_tmp: Path) -> None:
     demo.shows("jobs: ")
     demo.keys("q")
     demo.shows("left with 0")
-    leaves_nothing(short_tmp)
+    assert_nothing_left(short_tmp)
     demo.close()
 
 
-def test_who_looks_at_it_may_submit_jobs_there(demo: Tmux, short_tmp: Path) -> None:
+def test_jobs_can_be_submitted_in_the_demo(demo: Tmux, short_tmp: Path) -> None:
     demo.keys("n")
     demo.shows("or command")
     demo.keys("Tab", "Tab")
@@ -76,11 +76,11 @@ def test_who_looks_at_it_may_submit_jobs_there(demo: Tmux, short_tmp: Path) -> N
     demo.shows("Submitted job")
     demo.keys("q")
     demo.shows("left with 0")
-    leaves_nothing(short_tmp)
+    assert_nothing_left(short_tmp)
     demo.close()
 
 
-def test_its_shell_is_one_to_try(demo: Tmux, short_tmp: Path) -> None:
+def test_the_demo_has_a_simulated_shell(demo: Tmux, short_tmp: Path) -> None:
     demo.keys("/")
     demo.type("interactive")
     demo.shows("1 match interactive")
@@ -95,28 +95,28 @@ def test_its_shell_is_one_to_try(demo: Tmux, short_tmp: Path) -> None:
     demo.shows("Detached from job")
     demo.keys("q")
     demo.shows("left with 0")
-    leaves_nothing(short_tmp)
+    assert_nothing_left(short_tmp)
     demo.close()
 
 
-def test_it_takes_the_apps_options_and_a_closed_window_ends_it(home: Home, short_tmp: Path) -> None:
-    demo = opened(home, short_tmp, "demo --ascii --readonly --theme deck-light")
+def test_the_demo_accepts_the_options_of_the_app(home: Home, short_tmp: Path) -> None:
+    demo = open_window(home, short_tmp, "demo --ascii --readonly --theme deck-light")
     demo.shows("* R")
-    demo.shows("l Log  u Mine/all  / Filter")  # and no New
+    demo.shows("l Log  u Mine/all  / Filter")  # The key for new jobs is not listed.
     demo.close()
-    leaves_nothing(short_tmp)
+    assert_nothing_left(short_tmp)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["the app", "its guard"])
-def test_a_killed_app_takes_its_cluster_along(demo: Tmux, short_tmp: Path, guarded: bool) -> None:
-    os.kill(demo.app_pid() if guarded else demo.pid(), signal.SIGKILL)
-    if guarded:
+@pytest.mark.parametrize("kill_app", [True, False], ids=["the app", "its guard"])
+def test_the_simulated_cluster_ends_with_a_killed_app(demo: Tmux, short_tmp: Path, kill_app: bool) -> None:
+    os.kill(demo.app_pid() if kill_app else demo.pid(), signal.SIGKILL)
+    if kill_app:
         demo.shows("left with 137")
-    leaves_nothing(short_tmp)
+    assert_nothing_left(short_tmp)
     demo.close()
 
 
-def test_who_waits_for_it_is_told_so_until_it_opens(home: Home) -> None:
+def test_the_demo_prints_a_message_until_it_opens(home: Home) -> None:
     terminal = AtTerminal(home, "demo")
     try:
         waiting = terminal.until("\x1b[?1049h")

@@ -1,8 +1,8 @@
-"""Every command line that README.md and docs/ show works as it is shown. See documented.py for the conventions.
+"""Every command line in README.md and docs/ works as shown. See documented.py for the conventions.
 
-A page runs on this machine unless one of its blocks needs `ssh` or `root`: then all of it runs on the lab's hosts, as root. Blocks
-that need a real Slurm, a program that is not installed or a second user are not run. Their command lines are parsed, which proves only
-that the command, its options and their values' places exist.
+A page runs on this machine unless one of its blocks needs `ssh` or `root`; then the whole page runs on the
+lab's hosts, as root. Blocks that need a real Slurm, a program that is not installed, or a second user are not
+run. Their command lines are only parsed, which proves that the command and its options exist.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from tests.support.home import Home
 from tests.support.waiting import eventually
 
 PAGES = [page for page in read_pages() if page.commands]
-FARTHER = frozenset({"ssh", "root"})
-LAB_PAGES = [page for page in PAGES if page.needs & FARTHER]
-HERE = [page for page in PAGES if not page.needs & FARTHER]
+NEEDS_LAB = frozenset({"ssh", "root"})
+LAB_PAGES = [page for page in PAGES if page.needs & NEEDS_LAB]
+LOCAL_PAGES = [page for page in PAGES if not page.needs & NEEDS_LAB]
 GPUS = 4
 KINDS = ("slurm", "gpu", "ssh", "root", "users")
-"""Words after `needs` that are no programs."""
+"""Words after `needs` that do not name programs."""
 
 
 def run_page(page: Page, session: Session, *, has: frozenset[str], log: Path) -> None:
-    """Run all commands of a page that this place can run, and parse the others."""
+    """Run all commands of a page that can run here, and parse the others."""
     for command in page.commands:
-        if lacks(command, has):
+        if missing_needs(command, has):
             assert not parses(command), f"{page.name}:{command.line}: {command.text}: {parses(command)}"
             continue
         code = session.run(command)
         assert code == command.exit, (
-            f"{page.name}:{command.line}: {command.text}\nexit {code}, not {command.exit}:\n{session.text}\n{told(log)}"
+            f"{page.name}:{command.line}: {command.text}\nexit {code}, not {command.exit}:\n{session.text}\n{log_end(log)}"
         )
 
 
-def lacks(command: Command, has: frozenset[str]) -> frozenset[str]:
-    """What the command needs and this place does not have."""
+def missing_needs(command: Command, has: frozenset[str]) -> frozenset[str]:
+    """Return the requirements of the command that are missing here."""
     return frozenset(
         need
         for need in command.needs - has
@@ -54,7 +54,7 @@ def lacks(command: Command, has: frozenset[str]) -> frozenset[str]:
     )
 
 
-def told(log: Path) -> str:
+def log_end(log: Path) -> str:
     return log.read_text()[-2000:] if log.exists() else ""
 
 
@@ -68,9 +68,9 @@ def with_gpus(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[None]]]:
-    """Runs of the selected pages, as many at once as there are CPUs."""
+    """Runs of the selected pages, in parallel on all CPUs."""
     selected = {item.name for item in request.session.items}
-    pages = [page for page in HERE if f"test_commands_of_a_page_run[{page.name}]" in selected]
+    pages = [page for page in LOCAL_PAGES if f"test_commands_of_a_page_run[{page.name}]" in selected]
     folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
     gpus = with_gpus(folder) if shutil.which("gcc") else {}
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -78,13 +78,13 @@ def runs(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[None]]]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("page", HERE, ids=[page.name for page in HERE])
+@pytest.mark.parametrize("page", LOCAL_PAGES, ids=[page.name for page in LOCAL_PAGES])
 def test_commands_of_a_page_run(page: Page, runs: dict[str, Future[None]]) -> None:
     runs[page.name].result()
 
 
 def run_here(page: Page, gpus: dict[str, str]) -> None:
-    """Run a page in an empty home, with a site of its own whose node is this machine."""
+    """Run a page in an empty home, on a site with this machine as its node."""
     has = frozenset({"gpu"}) if gpus else frozenset()
     folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
     environ = {**os.environ, **gpus}
@@ -94,7 +94,9 @@ def run_here(page: Page, gpus: dict[str, str]) -> None:
     write_files(page, project)
     session = Session(project, environ)
     try:
-        if any(not lacks(command, has) and command.text != "warpdeck demo" for command in page.commands):
+        if any(
+            not missing_needs(command, has) and command.text != "warpdeck demo" for command in page.commands
+        ):
             home.ok("up")
             home.until_its_node_is_idle()
         run_page(page, session, has=has, log=home.path / "controller.log")
@@ -136,19 +138,21 @@ def test_commands_of_a_page_run_on_hosts(page: Page, lab: Lab, short_tmp: Path) 
 
 
 def end_agents(lab: Lab, host: int) -> None:
-    """Kill the agents that the page's commands have left on that host, which other tests use after this one."""
+    """Kill the agents of the page's commands on that host, which other tests use later."""
 
-    def none_is_left() -> bool:
+    def all_have_ended() -> bool:
         pids = lab.pids(host, "agent-")
         if pids:
             lab.on(host, "sh", "-c", 'kill -9 "$@" 2>/dev/null; true', "-", *map(str, pids))
         return not pids
 
-    eventually(none_is_left, what=f"no agent on host {host}")
+    eventually(all_have_ended, what=f"no agent on host {host}")
 
 
 def name_hosts(lab: Lab, folder: Path, user: Path) -> None:
-    """Give the lab's hosts the names gpu01, gpu02 and gpu03 in this process's own mounts, and have the user know their keys."""
+    """Give the lab's hosts the names gpu01, gpu02 and gpu03 in this process's mounts, and add their keys to
+    the user's known_hosts.
+    """
     names = {f"gpu0{host}": host for host in range(1, lab.count + 1)}
     hosts = folder / "hosts"
     hosts.write_text(
@@ -164,13 +168,13 @@ def name_hosts(lab: Lab, folder: Path, user: Path) -> None:
             lab.add_user(host, "alice")
 
 
-def test_every_page_is_read() -> None:
+def test_every_page_of_the_documentation_is_read() -> None:
     names = {page.name for page in read_pages()}
     assert {"README.md", "docs/index.md", "docs/tutorial.md"} <= names
     assert not any(name.startswith("docs/reference/") for name in names)
 
 
-def test_a_wrong_option_of_a_command_that_is_only_parsed_is_found() -> None:
+def test_a_wrong_option_is_found_in_a_command_that_is_only_parsed() -> None:
     assert parses(Command(1, "warpdeck queue --no-such-option"))
     assert parses(Command(1, "warpdeck nosuchverb"))
     assert parses(Command(1, "sudo warpdeck node drain --gpu x gpu01"))
@@ -179,7 +183,7 @@ def test_a_wrong_option_of_a_command_that_is_only_parsed_is_found() -> None:
     assert not parses(Command(1, "sudo warpdeck node drain --gpu 3 gpu01 'bad cable'"))
 
 
-def test_documents_have_the_fields_that_the_reference_names(home: Home) -> None:
+def test_json_output_has_the_fields_of_the_reference(home: Home) -> None:
     home.ok("up")
     home.until_its_node_is_idle()
     home.ok("submit", "--wait", "--no-snapshot", "--wrap", "true")
@@ -203,7 +207,7 @@ def test_documents_have_the_fields_that_the_reference_names(home: Home) -> None:
         assert {field.name for field in msgspec.structs.fields(struct)} <= document.keys(), command
 
 
-def test_interactive_commands_are_told_from_others() -> None:
+def test_interactive_commands_are_recognized() -> None:
     assert Command(1, "warpdeck run --gpus 1 --pty bash").typed == "exit\r"
     assert Command(1, "warpdeck").typed == "q"
     assert Command(1, "warpdeck demo").typed == "q"
@@ -215,19 +219,19 @@ def test_interactive_commands_are_told_from_others() -> None:
 
 @pytest.fixture(autouse=True)
 def hosts_file() -> Iterator[None]:
-    """The names of hosts that a test has made go with it."""
+    """Remove the host names that a test has added."""
     yield
     while "wd" in os.path.dirname(mounted_over("/etc/hosts")):
         subprocess.run(["umount", "/etc/hosts"], check=True)
 
 
 def mounted_over(path: str) -> str:
-    """What is mounted over that file, as the kernel names it; "" for nothing."""
+    """Return the source of the mount over that file, as the kernel names it, and "" if there is none."""
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return next((line[3] for line in reversed(lines) if line[4] == path), "")
 
 
-def test_pages_are_made_of_files_commands_and_needs(tmp_path: Path) -> None:
+def test_a_page_is_parsed_into_files_commands_and_needs(tmp_path: Path) -> None:
     from tests.support.documented import read_page
 
     path = tmp_path / "page.md"

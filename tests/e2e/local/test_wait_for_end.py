@@ -1,4 +1,4 @@
-"""sbatch --wait and submit --wait: they wait for the job, whatever becomes of the controller."""
+"""sbatch --wait and submit --wait wait for the end of the job even if the controller is killed or restarted."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tests.support.home import Home, passing_home
 from tests.support.waiting import WAIT_S, eventually
 
 SBATCH, SUBMIT = "warpdeck.slurm.runtime.entry", "warpdeck.cli.main"
-HELD = "while [ ! -e go ]; do sleep 0.05; done; exit"
+WAIT_FOR_GO = "while [ ! -e go ]; do sleep 0.05; done; exit"
 
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    """One for all tests of the module."""
-    with passing_home() as made:
-        made.ok("up")
-        yield made
+    """One home for all tests of the module."""
+    with passing_home() as home:
+        home.ok("up")
+        yield home
 
 
-def start(home: Home, program: str, *words: str, cwd: Path) -> subprocess.Popen[str]:
-    """A waiting submission whose job has its number."""
+def start(home: Home, program: str, *argv: str, cwd: Path) -> subprocess.Popen[str]:
+    """Start a waiting submission and return it after its job has an id."""
     child = subprocess.Popen(
-        [sys.executable, "-m", program, *words],
+        [sys.executable, "-m", program, *argv],
         cwd=cwd,
         env=home.environ,
         stdin=subprocess.DEVNULL,
@@ -39,22 +39,22 @@ def start(home: Home, program: str, *words: str, cwd: Path) -> subprocess.Popen[
     return child
 
 
-def test_who_waits_for_a_job_waits_on_over_a_killed_and_a_restarted_controller(
-    home: Home, short_tmp: Path
-) -> None:
-    inner = f"sbatch -W -n1 -o /dev/null --wrap 'cd {short_tmp}; {HELD} 7' >told; exit $?"
-    words = f"{HELD} $((3 + SLURM_ARRAY_TASK_ID))"
-    waiting = {start(home, SBATCH, "sbatch", "-W", "-n1", "--wrap", inner, cwd=short_tmp): 7}
-    told = short_tmp / "told"
-    eventually(lambda: told.exists() and told.read_text(), what="the job waits for a job of its own")
-    waiting[start(home, SBATCH, "sbatch", "-W", "-a", "0-1", "--wrap", words, cwd=short_tmp)] = 4
-    here = ("--no-snapshot", "--wrap", f"{HELD} 5")
-    waiting[start(home, SUBMIT, "submit", "--wait", *here, cwd=short_tmp)] = 5
+def test_waiting_submissions_survive_a_killed_and_restarted_controller(home: Home, short_tmp: Path) -> None:
+    inner = f"sbatch -W -n1 -o /dev/null --wrap 'cd {short_tmp}; {WAIT_FOR_GO} 7' >marker; exit $?"
+    array_script = f"{WAIT_FOR_GO} $((3 + SLURM_ARRAY_TASK_ID))"
+    expected_codes = {start(home, SBATCH, "sbatch", "-W", "-n1", "--wrap", inner, cwd=short_tmp): 7}
+    marker = short_tmp / "marker"
+    eventually(lambda: marker.exists() and marker.read_text(), what="the job waits for another job")
+    expected_codes[
+        start(home, SBATCH, "sbatch", "-W", "-a", "0-1", "--wrap", array_script, cwd=short_tmp)
+    ] = 4
+    submit_argv = ("--no-snapshot", "--wrap", f"{WAIT_FOR_GO} 5")
+    expected_codes[start(home, SUBMIT, "submit", "--wait", *submit_argv, cwd=short_tmp)] = 5
     home.kill_controller()
     home.ok("up")
     home.ok("down")
     (short_tmp / "go").touch()
     home.ok("up")
-    for child, code in waiting.items():
-        said = child.communicate(timeout=2 * WAIT_S)
-        assert child.returncode == code, said
+    for child, code in expected_codes.items():
+        output = child.communicate(timeout=2 * WAIT_S)
+        assert child.returncode == code, output

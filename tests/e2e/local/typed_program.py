@@ -1,5 +1,8 @@
-"""A user's program over the library. mypy checks it as strictly as the product, and `assert_type` says what each call gives; the
-end-to-end tests run it."""
+"""A user's program that uses the library.
+
+mypy checks it as strictly as the product, with `assert_type` for the type of each call. The end-to-end tests
+run it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from warpdeck.protocol.site_rows import ForecastRow
 
 
 def ask(deck: warpdeck.Client, *, timeout_s: float) -> str:
-    """Every question of a blocking client. The output of the job that it submitted."""
+    """Use every request of a blocking client, and return the output of the submitted job."""
     job = assert_type(deck.submit(command=["echo", "typed"], time=5, snapshot="none"), warpdeck.Job)
     assert_type(job.logs(), Iterator[str])
     outcome = assert_type(job.wait(timeout_s=timeout_s), warpdeck.Outcome)
@@ -35,23 +38,23 @@ def ask(deck: warpdeck.Client, *, timeout_s: float) -> str:
 
 
 def call(deck: warpdeck.Client, *, timeout_s: float) -> list[float]:
-    """Calls of functions, whose results have the functions' types."""
+    """Call functions in jobs. The results have the functions' types."""
     with warpdeck.Executor(deck, time=5, snapshot="none") as pool:
         future = assert_type(pool.submit(len, "four"), warpdeck.CallFuture[int])
         sums = assert_type(pool.map(divide, [1, 2], [2, 4], chunksize=2), Iterator[float])
-        found = [*sums, future.result(timeout_s)]
+        results = [*sums, future.result(timeout_s)]
         job = assert_type(future.job, warpdeck.Job | None)
         assert job is not None
-    return found
+    return results
 
 
-def divide(over: float, under: float) -> float:
-    """A function of the program's own."""
-    return over / under
+def divide(numerator: float, denominator: float) -> float:
+    """A function of the program."""
+    return numerator / denominator
 
 
 async def ask_in_a_loop(deck: warpdeck.AsyncClient) -> list[str]:
-    """Two jobs at once; the lines of both."""
+    """Submit two jobs at once and return the lines of both."""
     jobs = await asyncio.gather(*(deck.submit(command=f"echo {n}", snapshot="none") for n in range(2)))
     assert_type(jobs, list[warpdeck.AsyncJob])
     assert_type(await deck.wait(jobs), list[warpdeck.Outcome])

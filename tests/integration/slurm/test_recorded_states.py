@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from tests.slurm_parity.ours import OurSlurm
+from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
 from tests.support.waiting import eventually
 
 
 def test_a_job_that_is_about_to_begin_runs_in_the_records(short_tmp: Path) -> None:
-    with OurSlurm(short_tmp) as slurm:  # its nodes report the start of a job only on request
+    with WarpdeckCluster(short_tmp) as slurm:  # its nodes report the start of a job only on request
         job = str(slurm.submit())
         eventually(
             lambda: slurm.run(["squeue", "-h", "-o", "%T"]).out == "CONFIGURING\n", what="it was given nodes"

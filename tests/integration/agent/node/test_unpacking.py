@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.integration.agent.conftest import ADA, agent_of_root
 from tests.integration.agent.memory import peak_bytes
-from tests.integration.agent.node.test_trees import Entry, file, pack, send, special
+from tests.integration.agent.node.test_code_trees import Entry, file, pack, send, special
 from tests.support.agent import AgentProcess
 
 from warpdeck_agent.code.tar_stream import MAX_HEADER_BYTES, MAX_MEMBERS

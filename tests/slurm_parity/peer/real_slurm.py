@@ -1,0 +1,194 @@
+"""A real Slurm for comparisons: Debian's slurmctld, munged and one slurmd per node, in their own namespaces.
+
+    with RealSlurm() as slurm:
+        result = slurm.run(["squeue", "--me"])
+
+The packages are unpacked once per machine (`tests/setup.sh`); nothing is installed. All daemons run in
+process, network and host name namespaces that end with the block. Therefore no process is left, no port of
+the machine is used, and the host is called `login`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+SCRIPT = Path(__file__).with_name("slurm.sh")
+PACKAGES = Path("/var/cache/warpdeck-tests/slurm")
+"""The folder into which `slurm.sh get` unpacks the packages. tests/setup.sh names it too."""
+HOST = "login"
+PORT = 6817
+"""Port of slurmctld in its own network namespace. The ports of the slurmds follow."""
+ADDRESS = "198.18.61.1/32"
+"""An address besides 127.0.0.1. Without one, slurmd finds no address to listen on."""
+_NULL = os.makedev(1, 3)
+UP_S = 90.0
+COMMAND_S = 60.0
+NODES = ("n1", "n2", "n3", "n4")
+NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none\n"
+SITE = f"""
+SelectTypeParameters=CR_Core_Memory
+PriorityType=priority/multifactor
+PriorityWeightJobSize=1000
+PriorityWeightPartition=1000
+GresTypes=gpu
+DefMemPerCPU=100
+JobCompType=jobcomp/none
+{NO_ACCOUNTING}\
+NodeName=n[1-4] NodeHostname={HOST} NodeAddr=127.0.0.1 Port=[{PORT + 1}-{PORT + 4}] \
+CPUs=16 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000 Gres=gpu:a100:4 State=UNKNOWN
+PartitionName=gpu Nodes=n[1-4] Default=YES MaxTime=7-0 DefaultTime=1:00:00 PriorityTier=10 State=UP
+PartitionName=debug Nodes=n[1-2] MaxTime=30 PriorityTier=1 State=UP
+"""
+GRES = "NodeName=n[1-4] Name=gpu Type=a100 File={folder}/gpu[0-3]\n"
+GPU_FILES = 8
+"""Number of files gpu0, gpu1, ... in the folder. Slurm counts device files."""
+
+REST = ("--reuid=nobody", "--regid=nogroup", "--clear-groups", "sh", "-c")
+ANSWER = "cat | slurmrestd -a rest_auth/local -s openapi/v0.0.38"
+"""slurmrestd answers one request on its input. It refuses to run as root, and to serve a caller that does not
+own its pipe.
+"""
+_INIT = """
+ip link set lo up; ip address add {address} dev lo; hostname {host}; mount --bind {folder}/hosts /etc/hosts
+{script} up {folder} {port} || exit 1
+echo up; read -r _; {script} down {folder}
+"""
+"""Script of bash as the first process of the namespaces: bash reaps the children that daemons leave."""
+
+
+class CommandResult(NamedTuple):
+    """Exit code and output of a command."""
+
+    rc: int
+    out: str
+    err: str
+
+
+class RealSlurm:
+    """A small cluster.
+
+    `site` holds the lines of slurm.conf from SelectTypeParameters on, and `gres` is gres.conf. With
+    `accounting`, slurmdbd and its database keep the history, which takes two more seconds to start.
+    `accounts` are then command lines of sacctmgr that create accounts, users and QoS.
+    """
+
+    def __init__(
+        self,
+        site: str = SITE,
+        *,
+        nodes: Sequence[str] = NODES,
+        gres: str = GRES,
+        accounting: bool = False,
+        accounts: Sequence[str] = (),
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="wdp", dir="/tmp"))
+        self.folder.chmod(0o755)
+        (self.folder / "root").symlink_to(PACKAGES / "root")
+        (self.folder / "site.conf").write_text(site.replace(NO_ACCOUNTING, "") if accounting else site)
+        if accounting:
+            (self.folder / "accounting").write_text("".join(f"{line}\n" for line in accounts))
+        (self.folder / "nodes").write_text("\n".join(nodes) + "\n")
+        (self.folder / "gres.conf").write_text(gres.format(folder=self.folder))
+        for number in range(GPU_FILES):
+            os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, _NULL)
+        (self.folder / "hosts").write_text(f"127.0.0.1 localhost {HOST}\n")
+        self._init: subprocess.Popen[str] | None = None
+        self._pid = 0
+
+    def __enter__(self) -> Self:
+        values = {"address": ADDRESS, "script": SCRIPT, "folder": self.folder, "port": PORT, "host": HOST}
+        script = _INIT.format(**{name: shlex.quote(str(value)) for name, value in values.items()})
+        namespaces = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--uts", "--ipc"]
+        with (self.folder / "up.log").open("wb") as log:
+            self._init = subprocess.Popen(
+                ["timeout", "1h", *namespaces, "bash", "-c", script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                text=True,
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_up()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _wait_until_up(self) -> None:
+        assert self._init is not None and self._init.stdout is not None
+        greeting = self._init.stdout.readline()
+        assert greeting == "up\n", "\n".join(
+            path.read_text(errors="replace")[-3000:]
+            for path in (*sorted(self.folder.glob("*.err")), *sorted(self.folder.glob("*.log")))
+        )
+        self._pid = _first_below(_first_below(self._init.pid))
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all daemons and running jobs."""
+        if self._init is not None:
+            self._init.communicate("down\n", timeout=UP_S)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(
+        self,
+        values: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        data: str = "",
+        user: str = "root",
+    ) -> CommandResult:
+        """Run a command as the user. `env` is set in addition to the environment that Slurm's commands need."""
+        become = ["setpriv", f"--reuid={user}", "--clear-groups"] if user != "root" else []
+        result = subprocess.run(
+            ["nsenter", f"--target={self._pid}", "--pid", "--mount", "--net", "--uts", "--ipc"]
+            + [f"--wd={cwd or self.folder}", *become, str(SCRIPT), "run", str(self.folder), *values],
+            env={**_plain_environ(), **(env or {})},
+            input=data,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        return CommandResult(result.returncode, result.stdout, result.stderr)
+
+    def ok(self, *values: str) -> str:
+        """Return the output of a command that must succeed."""
+        result = self.run(values)
+        assert result.rc == 0, f"{' '.join(values)}: {result.out}{result.err}"
+        return result.out
+
+    def rest(self, path: str) -> Any:
+        """Return slurmrestd's answer for `path`, for example partitions or reservation/R.
+
+        In 22.05 it is the only source of JSON for the data that scontrol shows.
+        """
+        request = f"GET /slurm/v0.0.38/{path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
+        result = self.run(["setpriv", *REST, ANSWER], data=request)
+        assert result.out.startswith("HTTP/1.1 200 "), f"{path}: {result.out}{result.err}"
+        return json.JSONDecoder().raw_decode(result.out.partition("\n\n")[2])[0]
+
+
+def _plain_environ() -> dict[str, str]:
+    """Return the environment without variables of ours that Slurm's commands read."""
+    kept = ("HOME", "LANG", "PATH", "TZ")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"LC_ALL": "C.UTF-8"}
+
+
+def _first_below(pid: int) -> int:
+    """Return the first child of the process."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
