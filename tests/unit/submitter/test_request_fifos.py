@@ -25,7 +25,7 @@ from warpdeck.submitter.service import PATIENCE_S, Waiting
 
 @pytest.fixture
 def folder(short_tmp: Path) -> Iterator[Path]:
-    made = short_tmp / "asked"
+    made = short_tmp / "requests"
     held = hold(str(made))
     yield made
     os.close(held)
@@ -38,36 +38,36 @@ def slots(folder: Path) -> Iterator[Slots]:
     made.close()
 
 
-def ask(folder: Path, text: str) -> None:
-    with open(folder / "ask", "w", encoding="ascii") as asking:
-        asking.write(text)
+def send(folder: Path, text: str) -> None:
+    with open(folder / "ask", "w", encoding="ascii") as fifo:
+        fifo.write(text)
 
 
 def ready(folder: Path) -> list[str]:
     return [path.name for path in folder.glob("*.slot")]
 
 
-def test_all_of_it_is_the_users_alone(folder: Path, slots: Slots) -> None:
+def test_the_folder_and_its_fifos_are_private(folder: Path, slots: Slots) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     modes = {(stat.S_IFMT(path.stat().st_mode), path.stat().st_mode & 0o777) for path in folder.iterdir()}
     assert modes == {(stat.S_IFIFO, 0o600)}
     assert len(ready(folder)) == READY
 
 
-def test_a_folder_is_served_once(folder: Path) -> None:
+def test_a_folder_has_one_submitter(folder: Path) -> None:
     with pytest.raises(BlockingIOError):
         hold(str(folder))
 
 
-def test_nothing_is_left_of_it(folder: Path) -> None:
+def test_closing_removes_the_folder(folder: Path) -> None:
     Slots(str(folder)).close()
     assert not folder.exists()
 
 
-def test_a_folder_that_goes_before_it_is_held_is_not_held(
+def test_a_folder_removed_before_it_is_locked_is_not_held(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, lock = short_tmp / "asked", fcntl.flock
+    made, lock = short_tmp / "requests", fcntl.flock
 
     def after_it_went(descriptor: int, how: int) -> None:
         made.rmdir()
@@ -78,7 +78,7 @@ def test_a_folder_that_goes_before_it_is_held_is_not_held(
         hold(str(made))
 
 
-def test_what_shells_open_too_early_is_in_nobodys_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_created_by_early_shells_are_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell that has a slot creates a file for its request if there is none."""
     os.mkfifo(folder / "old.slot")
     forget, make = os.unlink, os.mkfifo
@@ -96,7 +96,7 @@ def test_what_shells_open_too_early_is_in_nobodys_way(folder: Path, monkeypatch:
     monkeypatch.setattr(os, "mkfifo", early_shell)
     slots = Slots(str(folder))
     monkeypatch.undo()
-    ask(folder, f"17 3 {ready(folder)[0]}\n")
+    send(folder, f"17 3 {ready(folder)[0]}\n")
     (found,) = slots.questions()
     found.slot.close()
     slots.close()
@@ -104,7 +104,7 @@ def test_what_shells_open_too_early_is_in_nobodys_way(folder: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("mode", [0o750, 0o705, 0o777])
-def test_a_folder_that_others_reach_is_refused(short_tmp: Path, mode: int) -> None:
+def test_a_folder_that_others_can_access_is_refused(short_tmp: Path, mode: int) -> None:
     (short_tmp / "open").mkdir()
     (short_tmp / "open").chmod(mode)
     with pytest.raises(PermissionError, match="not this user's alone"):
@@ -118,14 +118,14 @@ def test_a_link_to_a_folder_is_refused(short_tmp: Path) -> None:
         hold(str(short_tmp / "link"))
 
 
-def test_a_question_is_asked_once_with_each_slot(folder: Path, slots: Slots) -> None:
+def test_each_slot_serves_one_request(folder: Path, slots: Slots) -> None:
     name = ready(folder)[0]
-    ask(folder, f"17 3 {name}\n17 3 {name}\n")
+    send(folder, f"17 3 {name}\n17 3 {name}\n")
     (found,) = slots.questions()
     assert (found.pid, found.words) == (17, 3)
     found.slot.close()
     assert name not in ready(folder)
-    ask(folder, f"17 3 {name}\n")
+    send(folder, f"17 3 {name}\n")
     assert slots.questions() == []
 
 
@@ -133,31 +133,31 @@ def test_a_question_is_asked_once_with_each_slot(folder: Path, slots: Slots) -> 
     "line",
     ["", "x", "1 2", "1 2 3", "-1 2 {}", "1 -2 {}", "1 2 ../{}", "1 2 {} more", "9" * 40, "1 2 ask", "\0 2 {}", "1  2 {}"],
 )  # fmt: skip
-def test_what_is_no_question_is_passed_over(folder: Path, slots: Slots, line: str) -> None:
+def test_invalid_requests_are_ignored(folder: Path, slots: Slots, line: str) -> None:
     name = ready(folder)[0]
-    ask(folder, line.format(name) + f"\n5 0 {name}\n")
+    send(folder, line.format(name) + f"\n5 0 {name}\n")
     assert [question.pid for question in slots.questions()] == [5]
 
 
-def test_a_line_that_has_no_end_is_forgotten(folder: Path, slots: Slots) -> None:
+def test_a_line_without_an_end_is_discarded(folder: Path, slots: Slots) -> None:
     name = ready(folder)[0]
-    ask(folder, "9" * (MAX_LINE_BYTES + 1))
+    send(folder, "9" * (MAX_LINE_BYTES + 1))
     assert slots.questions() == []
-    ask(folder, f"5 0 {name}\n")
+    send(folder, f"5 0 {name}\n")
     assert [question.pid for question in slots.questions()] == [5]
 
 
-def test_a_question_in_two_pieces_is_one(folder: Path, slots: Slots) -> None:
+def test_a_request_may_arrive_in_two_pieces(folder: Path, slots: Slots) -> None:
     name = ready(folder)[0]
-    ask(folder, f"5 0 {name[:4]}")
+    send(folder, f"5 0 {name[:4]}")
     assert slots.questions() == []
-    ask(folder, f"{name[4:]}\n")
+    send(folder, f"{name[4:]}\n")
     assert [question.pid for question in slots.questions()] == [5]
 
 
-def test_slots_are_made_anew_before_there_are_none(folder: Path, slots: Slots) -> None:
+def test_slots_are_refilled_before_they_run_out(folder: Path, slots: Slots) -> None:
     used = ready(folder)[: READY - LEAST_READY]
-    ask(folder, "".join(f"1 0 {name}\n" for name in used))
+    send(folder, "".join(f"1 0 {name}\n" for name in used))
     for question in slots.questions():
         question.slot.close()
     slots.refill(LEAST_READY)
@@ -166,19 +166,19 @@ def test_slots_are_made_anew_before_there_are_none(folder: Path, slots: Slots) -
     assert len(ready(folder)) == READY and not set(used) & set(ready(folder))
 
 
-def test_a_slot_that_was_taken_and_never_asked_with_goes(folder: Path, slots: Slots) -> None:
+def test_a_slot_that_was_taken_but_not_used_is_removed(folder: Path, slots: Slots) -> None:
     name = ready(folder)[0]
     (folder / f"{name}.taken").touch()
     now = time.monotonic()
     slots.sweep(now)
-    assert name in ready(folder), "its shell may be about to ask"
+    assert name in ready(folder), "its shell may be about to send its request"
     slots.sweep(now + SWEEP_S / 2)
     assert name in ready(folder)
     slots.sweep(now + SWEEP_S)
     assert name not in ready(folder) and not list(folder.glob("*.taken"))
 
 
-def test_who_was_killed_left_nothing_that_counts(folder: Path) -> None:
+def test_leftovers_of_a_killed_submitter_are_removed(folder: Path) -> None:
     for name in ("old-1.slot", "ask"):
         os.mkfifo(folder / name)
     (folder / "old-1.slot.taken").touch()
@@ -187,16 +187,16 @@ def test_who_was_killed_left_nothing_that_counts(folder: Path) -> None:
     made.close()
 
 
-def test_an_answer_that_has_no_room_is_an_error(folder: Path, slots: Slots) -> None:
-    ask(folder, f"5 0 {ready(folder)[0]}\n")
+def test_an_answer_that_does_not_fit_is_an_error(folder: Path, slots: Slots) -> None:
+    send(folder, f"5 0 {ready(folder)[0]}\n")
     (question,) = slots.questions()
     with pytest.raises(BlockingIOError):
         question.slot.say("1" + "x" * (1 << 20) + "\n")
     question.slot.close()
 
 
-def test_who_waits_too_long_is_taken_out_again_oldest_first(folder: Path, slots: Slots) -> None:
-    ask(folder, "".join(f"{number} 0 {name}\n" for number, name in enumerate(ready(folder)[:3])))
+def test_overdue_requests_are_removed_oldest_first(folder: Path, slots: Slots) -> None:
+    send(folder, "".join(f"{number} 0 {name}\n" for number, name in enumerate(ready(folder)[:3])))
     waiting = Waiting()
     questions = slots.questions()
     for number, question in enumerate(questions):

@@ -15,14 +15,14 @@ ANN, NEW_ANN = Principal(user="ann", uid=1000), Principal(user="ann", uid=1001)
 """Two users of the same name: the account of the first was deleted."""
 
 
-def a_job() -> Job:
+def make_job() -> Job:
     return Job(
         id=JobId(7), array_job_id=JobId(7), user="ann", uid=1000, request=ask("train", script="#!/bin/sh\n")
     )
 
 
-def test_moments_are_over_and_the_rest_is_as_it_was() -> None:
-    job = a_job()
+def test_a_resubmitted_request_loses_its_times_and_keeps_the_rest() -> None:
+    job = make_job()
     request = msgspec.structs.replace(
         job.request, begin_at_unix=5.0, deadline_unix=9.0, hold=True, env={"A": "1"}
     )
@@ -36,8 +36,8 @@ def test_moments_are_over_and_the_rest_is_as_it_was() -> None:
     assert msgspec.structs.replace(again, begin_at_unix=5.0, deadline_unix=9.0, hold=True) == request
 
 
-def test_variables_are_their_own_users() -> None:
-    job = a_job()
+def test_only_the_owner_sees_a_jobs_environment() -> None:
+    job = make_job()
     mine = msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, env={"A": "1"}))
     assert variables_of(mine, who=ANN).variables == {"A": "1"}
     for other in (Principal(user="root", uid=0, admin=True), NEW_ANN):
@@ -45,16 +45,16 @@ def test_variables_are_their_own_users() -> None:
             variables_of(mine, who=other)
 
 
-def test_a_task_runs_again_alone() -> None:
-    job = a_job()
+def test_an_array_task_is_resubmitted_alone() -> None:
+    job = make_job()
     request = msgspec.structs.replace(job.request, array=ArraySpec(ranges=((0, 9, 1),), throttle=2))
     task = msgspec.structs.replace(job, request=request)
     assert asked_again(task, who=ANN, task=3).array == ArraySpec(ranges=((3, 3, 1),))
     assert asked_again(task, who=ANN, task=None).array == request.array
 
 
-def test_nobody_runs_anothers_job_again_nor_a_session() -> None:
-    job = a_job()
+def test_only_the_owner_resubmits_a_job_and_nobody_a_session() -> None:
+    job = make_job()
     for other in (Principal(user="eve", uid=1001), NEW_ANN):
         with pytest.raises(UserError, match="only the owner can submit it again"):
             asked_again(job, who=other, task=None)

@@ -16,17 +16,17 @@ BLOCKS, BLOCK_BYTES = 400, 100_000
 
 
 @pytest.mark.parametrize(("count", "calls"), [(MANY, 1), (MANY - 1, 0)])
-def test_only_many_at_once_are_followed_by_a_call_and_by_one(count: int, calls: int) -> None:
+def test_a_large_burst_is_followed_by_exactly_one_call(count: int, calls: int) -> None:
     over: list[int] = []
     burst = Burst(lambda: over.append(1))
     with ExitStack() as stack:
         for _ in range(count):
             stack.enter_context(burst.one())
-        assert not over, "they are under way"
+        assert not over, "the handshakes are still in progress"
     assert len(over) == calls
 
 
-def test_what_fails_is_no_longer_under_way_and_few_now_and_then_never_add_up() -> None:
+def test_failed_handshakes_leave_a_burst_and_single_ones_never_add_up() -> None:
     over: list[int] = []
     burst = Burst(lambda: over.append(1))
     for _ in range(2 * MANY):
@@ -35,7 +35,7 @@ def test_what_fails_is_no_longer_under_way_and_few_now_and_then_never_add_up() -
     assert not over
 
 
-async def test_what_many_ended_links_left_is_collected_once_and_a_few_wait_for_the_next_time(
+async def test_many_ended_links_cause_one_collection_and_a_few_wait_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(memory_trim, "SETTLE_S", 0.01)
@@ -48,14 +48,14 @@ async def test_what_many_ended_links_left_is_collected_once_and_a_few_wait_for_t
         tidying.ended()
     assert collected == [1]
     tidying.later()
-    await comes(lambda: len(collected) == 2, what="with what comes after a burst")
+    await comes(lambda: len(collected) == 2, what="the few links are collected after a burst")
 
 
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def test_free_memory_between_used_memory_goes_back() -> None:
+def test_free_memory_between_used_blocks_is_returned_to_the_system() -> None:
     blocks = [bytearray(BLOCK_BYTES) for _ in range(BLOCKS)]
     for place in range(0, BLOCKS - 1, 2):
         blocks[place] = bytearray()
