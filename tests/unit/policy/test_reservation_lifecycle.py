@@ -33,7 +33,7 @@ def made(**facts: Any) -> ReservationView:
     return ReservationView(**{**plain, **facts})
 
 
-def tended(
+def actions(
     each: ReservationView,
     *,
     use: ReservationUse | None = None,
@@ -48,7 +48,7 @@ def tended(
 @pytest.mark.parametrize(
     ("facts", "able", "idle", "spare", "nodes"),
     [
-        ({}, "bcd", "bcd", "cd", "ab"),  # they were named
+        ({}, "bcd", "bcd", "cd", "ab"),  # the nodes were named
         ({"node_count": 2}, "abcd", "cd", "cd", "ab"),
         ({"node_count": 2}, "bcd", "bcd", "cd", "bc"),
         ({"node_count": 2}, "cd", "cd", "c", "ab"),  # replaces all missing nodes, or none
@@ -60,38 +60,38 @@ def tended(
         ({"node_count": 2, "end_unix": NOW}, "bcd", "bcd", "cd", "ab"),
     ],
 )
-def test_nodes_give_way_only_where_so_many_were_asked_for(
+def test_nodes_are_replaced_only_if_a_node_count_was_requested(
     facts: dict[str, Any], able: str, idle: str, spare: str, nodes: str
 ) -> None:
     names = {
-        what: [NodeName(each) for each in text]
-        for what, text in (("able", able), ("idle", idle), ("spare", spare))
+        key: [NodeName(each) for each in text]
+        for key, text in (("able", able), ("idle", idle), ("spare", spare))
     }
     pool = NodePool(able=frozenset(names["able"]), idle=frozenset(names["idle"]), spare=tuple(names["spare"]))
-    assert tended(made(**facts), pool=pool).nodes == frozenset(NodeName(each) for each in nodes)
+    assert actions(made(**facts), pool=pool).nodes == frozenset(NodeName(each) for each in nodes)
 
 
-def test_one_that_is_idle_for_its_time_is_purged() -> None:
+def test_an_idle_reservation_is_purged_after_its_time() -> None:
     each = made(purge_after_s=60)
-    assert tended(each).idle_since_unix == NOW and not tended(each).purged
+    assert actions(each).idle_since_unix == NOW and not actions(each).purged
     for use in (ReservationUse(waiting=(JobId(1),)), ReservationUse(running=((JobId(1), math.inf),))):
-        assert tended(made(purge_after_s=60, idle_since_unix=NOW - 100), use=use).idle_since_unix is None
-    assert not tended(made(purge_after_s=60, idle_since_unix=NOW - 59)).purged
-    assert tended(made(purge_after_s=60, idle_since_unix=NOW - 60)).purged
-    assert tended(made(purge_after_s=60, start_unix=NOW + 1)).idle_since_unix is None
+        assert actions(made(purge_after_s=60, idle_since_unix=NOW - 100), use=use).idle_since_unix is None
+    assert not actions(made(purge_after_s=60, idle_since_unix=NOW - 59)).purged
+    assert actions(made(purge_after_s=60, idle_since_unix=NOW - 60)).purged
+    assert actions(made(purge_after_s=60, start_unix=NOW + 1)).idle_since_unix is None
 
 
-def test_when_it_is_over_it_ends_those_that_run_and_loses_those_that_wait() -> None:
+def test_the_end_of_a_reservation_ends_running_jobs_and_drops_waiting_ones() -> None:
     use = ReservationUse(waiting=(JobId(1),), running=((JobId(2), NOW), (JobId(3), NOW + 1)))
-    over = tended(made(end_unix=NOW), use=use)
+    over = actions(made(end_unix=NOW), use=use)
     assert over.losers == (1,) and over.overrun == (2,)
-    assert tended(made(), use=use).losers == ()
-    assert tended(made(end_unix=NOW, repeat="daily"), use=use).losers == (), "it comes again"
+    assert actions(made(), use=use).losers == ()
+    assert actions(made(end_unix=NOW, repeat="daily"), use=use).losers == (), "it comes again"
     flexible = ReservationUse(waiting=(JobId(1),), running=((JobId(2), math.inf),))
-    assert tended(made(end_unix=NOW, flex=True), use=flexible).losers == (1, 2)
+    assert actions(made(end_unix=NOW, flex=True), use=flexible).losers == (1, 2)
 
 
-def test_the_clock_calls_when_something_is_to_be_done() -> None:
+def test_the_next_deadline_is_the_next_action() -> None:
     assert next_deadline_unix(made(), ReservationUse()) == math.inf
     assert next_deadline_unix(made(), ReservationUse(waiting=(JobId(1),))) == 2000.0
     assert next_deadline_unix(made(), ReservationUse(running=((JobId(1), 1500.0),))) == 1500.0
@@ -113,5 +113,7 @@ def test_the_clock_calls_when_something_is_to_be_done() -> None:
         ({"float_s": 600}, "ann", "x", False),
     ],
 )
-def test_who_may_use_it(facts: dict[str, Any], user: str, account: str, allowed: bool) -> None:
+def test_users_and_accounts_decide_who_is_admitted(
+    facts: dict[str, Any], user: str, account: str, allowed: bool
+) -> None:
     assert made(**facts).admits(user, account) == allowed

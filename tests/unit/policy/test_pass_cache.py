@@ -46,7 +46,7 @@ THINGS = [Thing(number) for number in range(1000)]
     ],
     ids=["nothing", "one gone", "first replaced and one more", "one replaced", "the first gone", "all gone"],
 )
-def test_only_other_objects_are_new(now: list[Thing], new: list[int]) -> None:
+def test_rows_of_replaced_objects_are_new(now: list[Thing], new: list[int]) -> None:
     found = came_from(THINGS, now, lambda thing: thing.number).tolist()
     assert [at for at, before in enumerate(found) if before == NEW] == new
     assert all(THINGS[before] is now[at] for at, before in enumerate(found) if before != NEW)
@@ -63,36 +63,36 @@ def full_site(limit: int) -> View:
     )
 
 
-def test_what_runs_counts_under_the_qos_that_its_partition_gets() -> None:
-    memory, site = PassCache(), full_site(4)
-    assert [start.job_id for start in plan(site, NOW, SETTINGS, memory=memory).starts] == [2]
+def test_running_jobs_count_under_their_partitions_qos() -> None:
+    cache, site = PassCache(), full_site(4)
+    assert [start.job_id for start in plan(site, NOW, SETTINGS, memory=cache).starts] == [2]
     strict = msgspec.structs.replace(site, partitions=(PartitionView(name="p", qos="few"),))
-    made = plan(strict, NOW, SETTINGS, memory=memory)
+    made = plan(strict, NOW, SETTINGS, memory=cache)
     assert not made.starts and made.pending_reasons[strict.pending[0].id].code == "QOSGrpGRES"
 
 
-def test_a_job_whose_time_is_over_is_planned_to_end_in_a_moment_however_late_it_is() -> None:
-    memory = PassCache()
+def test_an_overdue_job_is_expected_to_end_in_a_second() -> None:
+    cache = PassCache()
     site = view([node("a")], [pending(2, gpus=8)], [running(1, "a", tuple(range(8)), ends=NOW + 10)])
-    assert plan(site, NOW, SETTINGS, memory=memory).reserves[0].at_unix == NOW + 10
-    assert plan(site, NOW + 500, SETTINGS, memory=memory).reserves[0].at_unix == NOW + 501
+    assert plan(site, NOW, SETTINGS, memory=cache).reserves[0].at_unix == NOW + 10
+    assert plan(site, NOW + 500, SETTINGS, memory=cache).reserves[0].at_unix == NOW + 501
 
 
-def test_endless_jobs_stay_endless_as_time_goes_on() -> None:
-    memory = PassCache()
+def test_jobs_without_a_limit_never_get_an_expected_end() -> None:
+    cache = PassCache()
     site = view([node("a")], [pending(2, gpus=8)], [running(1, "a", tuple(range(8)), ends=None)])
     for later in (0.0, 500.0, 1e6):
-        made = plan(site, NOW + later, SETTINGS, memory=memory)
+        made = plan(site, NOW + later, SETTINGS, memory=cache)
         assert not made.reserves and made.pending_reasons[site.pending[0].id].expected_start_unix is None
 
 
-def test_kinds_that_nobody_waits_with_any_more_are_forgotten() -> None:
-    memory = PassCache()
+def test_unused_equivalence_classes_are_removed() -> None:
+    cache = PassCache()
     blocker: RunningJob = running(1, "a", tuple(range(8)), ends=NOW + 10)
     for round_ in range(2, 12):
         jobs: list[PendingJob] = [
             pending(round_ * 100 + number, gpus=1, limit_s=round_ * 1000 + number) for number in range(100)
         ]
-        made = plan(view([node("a")], jobs, [blocker]), NOW, SETTINGS, memory=memory)
+        made = plan(view([node("a")], jobs, [blocker]), NOW, SETTINGS, memory=cache)
         assert len(made.pending_reasons) == 100
-        assert len(memory.queue.kinds) <= 2 * 100 + SPARE_KINDS + 100
+        assert len(cache.queue.kinds) <= 2 * 100 + SPARE_KINDS + 100

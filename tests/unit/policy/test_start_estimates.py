@@ -28,8 +28,8 @@ HOUR_S = 3600.0
 WHOLE = tuple(range(8))
 
 
-def estimated(picture: View, **settings: object) -> Backlog:
-    return likely_starts(picture, NOW, Settings(**settings), priorities={})  # type: ignore[arg-type]
+def estimated(cluster: View, **settings: object) -> Backlog:
+    return likely_starts(cluster, NOW, Settings(**settings), priorities={})  # type: ignore[arg-type]
 
 
 def hours(found: Backlog, number: int) -> float | None:
@@ -41,37 +41,37 @@ def busy(name: str = "a", *, ends: float | None = NOW + HOUR_S, gpus: tuple[int,
     return running(900, name, gpus, ends=ends)
 
 
-def test_each_waits_for_what_runs_and_for_all_before_it() -> None:
+def test_each_job_waits_for_running_jobs_and_all_jobs_ahead() -> None:
     found = estimated(view([node("a")], [pending(number, gpus=8) for number in (1, 2, 3)], [busy()]))
     assert [hours(found, number) for number in (1, 2, 3)] == pytest.approx([1, 2, 3])
 
 
-def test_predictions_count_where_there_are_some_and_tasks_each() -> None:
+def test_predicted_run_times_and_each_array_task_count() -> None:
     jobs = [pending(1, gpus=8, predicted_s=HOUR_S / 2, tasks=((0, 9, 1),)), pending(2, gpus=8)]
     assert hours(estimated(view([node("a")], jobs, [busy()])), 2) == pytest.approx(6)
 
 
-def test_the_work_of_other_nodes_is_in_nobodys_way() -> None:
+def test_jobs_of_other_nodes_do_not_delay_a_job() -> None:
     parts = (
         PartitionView(name="x", nodes=frozenset({NodeName("a")})),
         PartitionView(name="y", nodes=frozenset({NodeName("b")})),
     )
     jobs = [pending(number, gpus=8, partition="x") for number in range(1, 9)]
     jobs.append(pending(9, gpus=8, partition="y"))
-    picture = view([node("a"), node("b")], jobs, [busy("b")])
-    found = estimated(msgspec.structs.replace(picture, partitions=parts))
+    cluster = view([node("a"), node("b")], jobs, [busy("b")])
+    found = estimated(msgspec.structs.replace(cluster, partitions=parts))
     assert hours(found, 9) == pytest.approx(1)
     assert hours(found, 8) == pytest.approx(7)
 
 
-def test_work_that_may_go_elsewhere_is_in_the_way_by_its_part() -> None:
+def test_a_job_that_may_run_elsewhere_counts_in_part() -> None:
     of_type = Resources(gpus=GpuAsk(per_node=8, type="a100"))
     nodes = [node("a", gpu_type="a100"), node("b", gpu_type="h100")]
     jobs = [pending(1, gpus=8), pending(2, gpus=8), pending(3, resources=of_type)]
     assert hours(estimated(view(nodes, jobs)), 3) == pytest.approx(1)
 
 
-def test_what_never_ends_takes_from_the_pace_and_where_it_takes_all_nothing_can_be_told() -> None:
+def test_jobs_without_end_reduce_the_rate_and_may_make_the_start_unknown() -> None:
     jobs = [pending(1, gpus=4), pending(2, gpus=4)]
     half = busy(ends=None, gpus=(0, 1, 2, 3))
     assert hours(estimated(view([node("a")], jobs, [half])), 2) == pytest.approx(1)
@@ -82,20 +82,20 @@ def test_what_never_ends_takes_from_the_pace_and_where_it_takes_all_nothing_can_
     assert hours(estimated(view([node("a")], endless), default_time_s=7200), 2) == pytest.approx(2)
 
 
-def test_who_does_not_wait_for_room_is_in_nobodys_way() -> None:
+def test_held_and_dependent_jobs_do_not_delay_others() -> None:
     jobs = [pending(1, gpus=8, held=True), pending(2, gpus=8, waits_for="job 1"), pending(3, gpus=8)]
     assert hours(estimated(view([node("a")], jobs)), 3) == 0
     found = likely_starts(view([node("a")], jobs), NOW, Settings(), priorities={}, besides={JobId(3)})
     assert len(found) == 0
 
 
-def test_a_job_that_has_only_just_come_is_behind_all_others() -> None:
+def test_an_unknown_job_is_estimated_behind_all_others() -> None:
     found = estimated(view([node("a")], [pending(1, gpus=8), pending(2, gpus=8)], [busy()]))
     assert hours(found, 77) == pytest.approx(2)
     assert NO_BACKLOG.start_of(JobId(1)) is None
 
 
-def test_only_what_moved_by_a_good_part_of_the_wait_is_told_again() -> None:
+def test_only_estimates_that_moved_by_much_of_the_wait_are_reported_as_moved() -> None:
     jobs = [pending(number, gpus=8) for number in range(1, 11)]
     before = estimated(view([node("a")], jobs, [busy()]))
     assert before.moved_since(NO_BACKLOG, NOW) == [job.id for job in jobs]
@@ -105,21 +105,21 @@ def test_only_what_moved_by_a_good_part_of_the_wait_is_told_again() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_played_out_the_estimates_come_true_within_a_third(seed: int) -> None:
+def test_simulated_starts_match_the_estimates_within_a_third(seed: int) -> None:
     rng = Random(seed)
     jobs: list[PendingJob] = [
         pending(number, gpus=rng.choice([1, 2, 4, 8]), limit_s=rng.randint(600, 7200))
         for number in range(1, 201)
     ]
-    picture = view([node(name) for name in "abcd"], jobs)
+    cluster = view([node(name) for name in "abcd"], jobs)
     fifo = Settings(queue_order="submission", backfill_order="priority")
-    found = likely_starts(picture, NOW, fifo, priorities={})
-    stage, started = Stage(picture, fifo, NOW), dict[JobId, float]()
+    found = likely_starts(cluster, NOW, fifo, priorities={})
+    stage, started = Stage(cluster, fifo, NOW), dict[JobId, float]()
     while True:
         now = stage.now
         started.update({start.job_id: now - NOW for start in stage.step().starts})
         if not stage.wait():
             break
     tail = [(started[job.id], (found.start_of(job.id) or 0.0) - NOW) for job in jobs[64:]]
-    error = sum(abs(came - told) for came, told in tail) / sum(came for came, _ in tail)
+    error = sum(abs(actual - estimate) for actual, estimate in tail) / sum(actual for actual, _ in tail)
     assert len(started) == len(jobs) and error < 0.33

@@ -37,22 +37,22 @@ def planned(
     qos: tuple[QosView, ...] = QOS,
     **settings: Any,
 ) -> Plan:
-    picture: View = view([node("a", gpus=gpus)], jobs, held)
-    return plan(msgspec.structs.replace(picture, qos=qos), NOW, Settings(**settings))
+    cluster: View = view([node("a", gpus=gpus)], jobs, held)
+    return plan(msgspec.structs.replace(cluster, qos=qos), NOW, Settings(**settings))
 
 
-def told(made: Plan) -> list[JobId]:
+def preempted(made: Plan) -> list[JobId]:
     return [each.job_id for each in made.preempts]
 
 
-def test_for_a_part_no_more_sharers_leave_than_must() -> None:
+def test_a_gpu_share_preempts_as_few_sharers_as_possible() -> None:
     held = [sharer(1, 0, 50, start_at_unix=NOW - 500), sharer(2, 0, 50, start_at_unix=NOW - 100)]
     made = planned(1, [part(5, 40, qos="high")], held)
-    assert told(made) == [2]
+    assert preempted(made) == [2]
     assert made.pending_reasons[JobId(5)].expected_start_unix == NOW + 60
 
 
-def test_for_a_whole_gpu_all_sharers_of_one_leave_and_those_of_others_stay() -> None:
+def test_a_whole_gpu_preempts_all_sharers_of_one_gpu() -> None:
     held = [
         sharer(1, 0, 30, start_at_unix=NOW - 900),
         sharer(2, 0, 30, start_at_unix=NOW - 100),
@@ -60,41 +60,41 @@ def test_for_a_whole_gpu_all_sharers_of_one_leave_and_those_of_others_stay() -> 
         sharer(4, 1, 30, start_at_unix=NOW - 200),
     ]
     made = planned(2, [pending(5, gpus=1, qos="high")], held)
-    assert sorted(told(made)) == [3, 4]
+    assert sorted(preempted(made)) == [3, 4]
 
 
-def test_a_sharer_who_may_not_be_pushed_keeps_the_gpu_from_being_whole() -> None:
+def test_a_gpu_with_a_protected_sharer_is_not_freed_completely() -> None:
     held = [sharer(1, 0, 30), sharer(2, 0, 30, qos="normal")]
-    assert told(planned(1, [pending(5, gpus=1, qos="high")], held)) == []
-    assert told(planned(1, [part(5, 70, qos="high")], held)) == [1]
+    assert preempted(planned(1, [pending(5, gpus=1, qos="high")], held)) == []
+    assert preempted(planned(1, [part(5, 70, qos="high")], held)) == [1]
 
 
-def test_for_a_part_a_job_on_whole_gpus_leaves_where_nothing_smaller_would_do() -> None:
+def test_a_gpu_share_preempts_a_whole_gpu_job_if_necessary() -> None:
     whole = msgspec.structs.replace(running(1, "a", (0,), ends=NOW + 1000), qos="low", start_at_unix=0.0)
-    assert told(planned(1, [part(5, 40, qos="high")], [whole])) == [1]
+    assert preempted(planned(1, [part(5, 40, qos="high")], [whole])) == [1]
 
 
-def test_nobody_else_is_given_the_room_that_is_being_made() -> None:
+def test_a_share_freed_by_preemption_is_not_given_to_another_job() -> None:
     held = [sharer(1, 0, 60)]
     jobs = [part(5, 70, qos="high"), part(6, 40, qos="normal", limit_s=90_000), part(7, 30, limit_s=90_000)]
     made = planned(1, jobs, held)
-    assert told(made) == [1]
+    assert preempted(made) == [1]
     assert [start.job_id for start in made.starts] == [7]
 
 
-def test_a_shared_gpu_is_made_whole_for_one_and_given_to_no_other_meanwhile() -> None:
+def test_a_gpu_freed_for_one_job_is_not_shared_meanwhile() -> None:
     made = planned(1, [pending(5, gpus=1, qos="high"), part(6, 30, qos="normal")], [sharer(1, 0, 60)])
-    assert told(made) == [1] and not made.starts
+    assert preempted(made) == [1] and not made.starts
 
 
-def test_a_suspended_sharer_gives_its_part_away_where_the_site_says_so() -> None:
+def test_a_suspended_sharer_releases_its_share_only_if_configured() -> None:
     qos = (QOS[0], QosView(name="low", preempt_mode="suspend"))
     jobs = [part(5, 50, qos="high")]
-    assert told(planned(1, jobs, [sharer(1, 0, 60)], qos=qos)) == []
-    assert told(planned(1, jobs, [sharer(1, 0, 60)], qos=qos, suspend_keeps_gpus=False)) == [1]
+    assert preempted(planned(1, jobs, [sharer(1, 0, 60)], qos=qos)) == []
+    assert preempted(planned(1, jobs, [sharer(1, 0, 60)], qos=qos, suspend_keeps_gpus=False)) == [1]
 
 
-def test_a_suspended_sharer_goes_on_beside_others_once_its_part_is_free() -> None:
+def test_a_suspended_sharer_resumes_when_its_share_is_free() -> None:
     job = sharer(1, 0, 60)
     share = job.allocation.shares[0]
     stopped = msgspec.structs.replace(share, cpus=0, gpus=(), gpu_uuids=())
@@ -108,7 +108,7 @@ def test_a_suspended_sharer_goes_on_beside_others_once_its_part_is_free() -> Non
     assert not made.starts, "what the resumed job holds again is not free"
 
 
-def test_a_part_that_is_reserved_is_not_given_away_by_backfill() -> None:
+def test_backfill_does_not_use_a_reserved_gpu_share() -> None:
     held = [sharer(1, 0, 30, ends=100.0), sharer(2, 0, 20)]
     jobs = [part(5, 70), part(6, 20, limit_s=7200), part(7, 50, limit_s=60)]
     made = planned(1, jobs, held, backfill_order="priority", queue_order="submission")

@@ -24,21 +24,21 @@ def full(ends: float = NOW + 100) -> list[RunningJob]:
 def planned(
     jobs: list[PendingJob], *, longest_wait_s: float, held: list[RunningJob] | None = None, **how: Any
 ) -> Plan:
-    picture = view([node("a")], jobs, full() if held is None else held)
-    return plan(msgspec.structs.replace(picture, longest_wait_s=longest_wait_s), NOW, Settings(**how))
+    cluster = view([node("a")], jobs, full() if held is None else held)
+    return plan(msgspec.structs.replace(cluster, longest_wait_s=longest_wait_s), NOW, Settings(**how))
 
 
 def first_reserved(made: Plan) -> JobId:
     return made.reserves[0].job_id
 
 
-def test_who_waited_longest_for_what_the_job_is_worth_is_next() -> None:
+def test_the_job_with_the_highest_response_ratio_is_next() -> None:
     jobs = [waiting(2, waited_s=3600, limit_s=36_000), waiting(3, waited_s=600, limit_s=60)]
     assert first_reserved(planned(jobs, longest_wait_s=1e9)) == 3
     assert first_reserved(planned(jobs, longest_wait_s=1e9, queue_order="submission")) == 2
 
 
-def test_a_prediction_counts_for_more_than_the_limit() -> None:
+def test_the_order_uses_the_predicted_run_time_before_the_limit() -> None:
     jobs = [
         waiting(2, waited_s=600, limit_s=36_000, predicted_s=30.0),
         waiting(3, waited_s=600, limit_s=3600),
@@ -46,12 +46,12 @@ def test_a_prediction_counts_for_more_than_the_limit() -> None:
     assert first_reserved(planned(jobs, longest_wait_s=1e9)) == 2
 
 
-def test_a_job_is_passed_no_more_when_its_wait_nears_the_longest() -> None:
+def test_a_job_is_overtaken_no_more_when_its_wait_nears_the_longest() -> None:
     jobs = [waiting(2, waited_s=3600, limit_s=36_000), waiting(3, waited_s=600, limit_s=60)]
     assert first_reserved(planned(jobs, longest_wait_s=4000)) == 2
 
 
-def test_the_work_that_stands_before_a_job_counts_as_its_wait() -> None:
+def test_work_ahead_of_a_job_counts_as_waiting_time() -> None:
     """Job 2 has waited only briefly, but running jobs will delay it for an hour, longer than any recent
     wait.
     """
@@ -60,7 +60,7 @@ def test_the_work_that_stands_before_a_job_counts_as_its_wait() -> None:
     assert first_reserved(planned(jobs, longest_wait_s=40_000, held=full(NOW + 3600))) == 3
 
 
-def test_late_jobs_have_two_reservations_but_none_where_the_site_wants_none() -> None:
+def test_overdue_jobs_get_two_reservations_unless_reservations_are_off() -> None:
     jobs = [waiting(number, waited_s=4000 - number, limit_s=600) for number in (2, 3, 4)]
     assert len(planned(jobs, longest_wait_s=9000, held=full(NOW + 9000)).reserves) == 1
     assert [each.job_id for each in planned(jobs, longest_wait_s=4000).reserves] == [2, 3]
@@ -77,16 +77,16 @@ def beside(jobs: list[PendingJob], *, busy_gpus: int, longest_wait_s: float = 40
     held = [running(1, "b", tuple(range(on_b)), ends=NOW + 9000)] if on_b else []
     if busy_gpus > 8:
         held.append(running(5, "a", tuple(range(busy_gpus - 8)), ends=NOW + 9000))
-    picture = view([node("a"), node("b")], jobs, held)
-    return plan(msgspec.structs.replace(picture, longest_wait_s=longest_wait_s), NOW, Settings(**how))
+    cluster = view([node("a"), node("b")], jobs, held)
+    return plan(msgspec.structs.replace(cluster, longest_wait_s=longest_wait_s), NOW, Settings(**how))
 
 
 def both_nodes(number: int, *, waited_s: float) -> PendingJob:
-    asked = Resources(nodes_min=2, nodes_max=2, cpus_per_task=8, gpus=GpuAsk(per_node=8))
-    return waiting(number, waited_s=waited_s, limit_s=600, resources=asked)
+    resources = Resources(nodes_min=2, nodes_max=2, cpus_per_task=8, gpus=GpuAsk(per_node=8))
+    return waiting(number, waited_s=waited_s, limit_s=600, resources=resources)
 
 
-def test_a_late_job_of_most_of_the_machine_goes_on_while_the_machine_is_empty() -> None:
+def test_a_wide_overdue_job_starts_first_on_an_empty_machine() -> None:
     """Otherwise the narrow jobs ahead of it fill the machine, and it has to be drained again."""
     narrow = waiting(2, waited_s=3900, limit_s=6000, gpus=4)
     assert [each.job_id for each in beside([narrow, both_nodes(3, waited_s=3000)], busy_gpus=0).starts] == [3]
@@ -94,13 +94,13 @@ def test_a_late_job_of_most_of_the_machine_goes_on_while_the_machine_is_empty() 
     assert [each.job_id for each in soon.starts] == [2]
 
 
-def test_it_does_not_go_first_while_there_is_no_room_for_it() -> None:
+def test_a_wide_overdue_job_does_not_start_first_on_a_busy_machine() -> None:
     narrow = waiting(2, waited_s=3900, limit_s=60_000, gpus=4)
     made = beside([narrow, both_nodes(3, waited_s=3000)], busy_gpus=4)
     assert [each.job_id for each in made.starts] == [2]
 
 
-def test_the_size_of_a_job_is_measured_by_its_own_partition() -> None:
+def test_the_width_of_a_job_is_relative_to_its_partition() -> None:
     """All nodes of a small partition are most of it, however large the rest of the machine is."""
     jobs = [
         waiting(2, waited_s=3900, limit_s=600, gpus=4, partition="few"),
@@ -111,14 +111,14 @@ def test_the_size_of_a_job_is_measured_by_its_own_partition() -> None:
         PartitionView(name="few", nodes=frozenset((NodeName("a"),))),
         PartitionView(name="many", nodes=frozenset(NodeName(name) for name in "bcd")),
     )
-    picture = msgspec.structs.replace(view(names, jobs, []), partitions=parts, longest_wait_s=4000)
-    assert [each.job_id for each in plan(picture, NOW, Settings()).starts] == [3]
+    cluster = msgspec.structs.replace(view(names, jobs, []), partitions=parts, longest_wait_s=4000)
+    assert [each.job_id for each in plan(cluster, NOW, Settings()).starts] == [3]
     elsewhere = [msgspec.structs.replace(job, partition="many") for job in jobs]
-    picture = msgspec.structs.replace(picture, pending=tuple(elsewhere))
-    assert [each.job_id for each in plan(picture, NOW, Settings()).starts] == [2, 3]
+    cluster = msgspec.structs.replace(cluster, pending=tuple(elsewhere))
+    assert [each.job_id for each in plan(cluster, NOW, Settings()).starts] == [2, 3]
 
 
-def test_conservative_backfill_keeps_promises_in_their_order() -> None:
+def test_conservative_backfill_keeps_reserved_starts_in_order() -> None:
     jobs = [
         waiting(2, waited_s=50, limit_s=600, promised_at_unix=NOW + 700),
         waiting(3, waited_s=40, limit_s=600, promised_at_unix=NOW + 100),
@@ -132,20 +132,20 @@ def test_conservative_backfill_keeps_promises_in_their_order() -> None:
     ]
 
 
-def test_a_reservation_may_hold_a_start_only_and_not_its_nodes() -> None:
+def test_a_reservation_of_the_start_only_leaves_the_nodes_open() -> None:
     """The head job can have all of node b in 50 s. A small job may take half of it if it ends by then, or if
     other nodes have room.
     """
     held = [running(1, "a", tuple(range(8)), ends=NOW + 100), running(5, "b", (0, 1, 2, 3), ends=NOW + 50)]
     head = waiting(2, waited_s=50, limit_s=600)
     small = waiting(3, waited_s=40, limit_s=6000, gpus=4)
-    picture = view([node("a"), node("b")], [head, small], held)
+    cluster = view([node("a"), node("b")], [head, small], held)
     textbook = Settings(queue_order="submission", reservation_holds="start")
-    assert not plan(picture, NOW, textbook).starts
-    more = msgspec.structs.replace(picture, nodes=(*picture.nodes, node("c", gpus=4, cpus=8)))
+    assert not plan(cluster, NOW, textbook).starts
+    more = msgspec.structs.replace(cluster, nodes=(*cluster.nodes, node("c", gpus=4, cpus=8)))
     assert [each.job_id for each in plan(more, NOW, textbook).starts] == [3]
     wide = waiting(3, waited_s=40, limit_s=40, gpus=4)
     assert [
         each.job_id
-        for each in plan(msgspec.structs.replace(picture, pending=(head, wide)), NOW, textbook).starts
+        for each in plan(msgspec.structs.replace(cluster, pending=(head, wide)), NOW, textbook).starts
     ] == [3]
