@@ -46,7 +46,7 @@ def test_a_job_waits_until_its_code_is_recorded() -> None:
     assert core.job(job).request.snapshot == SNAPSHOT == kept(core, job).request.snapshot
 
 
-def test_it_starts_at_once_where_there_is_no_snapshot() -> None:
+def test_a_job_starts_at_once_if_no_snapshot_can_be_recorded() -> None:
     core = Core("a")
     job = submit(core)
     assert not record(core, job, snapshot=None).errors
@@ -54,7 +54,7 @@ def test_it_starts_at_once_where_there_is_no_snapshot() -> None:
     assert core.job(job).request.snapshot is None
 
 
-def test_a_job_that_is_to_begin_later_says_that_first() -> None:
+def test_the_begin_time_is_the_reason_before_the_snapshot() -> None:
     core = Core("a")
     job = core.submit(ask(code_due_unix=core.now + DUE_S, begin_at_unix=core.now + 2 * DUE_S))
     made = plan(build_view(core.state, now=core.now), core.now, Settings())
@@ -63,7 +63,7 @@ def test_a_job_that_is_to_begin_later_says_that_first() -> None:
     assert not starts(core)
 
 
-def test_nobody_waits_for_ever_and_a_late_record_is_still_kept() -> None:
+def test_a_job_starts_after_the_deadline_and_a_late_snapshot_is_stored() -> None:
     core = Core("a")
     job = submit(core, due_s=10 * MOST_RECORDING_S)
     assert next_moment(core.state, core.now) == core.now + MOST_RECORDING_S
@@ -75,7 +75,7 @@ def test_nobody_waits_for_ever_and_a_late_record_is_still_kept() -> None:
     assert kept(core, job).request.snapshot == SNAPSHOT
 
 
-def test_all_tasks_of_an_array_have_the_one_record() -> None:
+def test_all_tasks_of_an_array_get_the_recorded_snapshot() -> None:
     core = Core("a")
     job = submit(core, array=ArraySpec(ranges=((0, 3, 1),)))
     core.apply(Held(who=ANN, jobs=(f"{job}_2",)))
@@ -85,7 +85,7 @@ def test_all_tasks_of_an_array_have_the_one_record() -> None:
     assert all(each.request.snapshot == SNAPSHOT for each in found)
 
 
-def test_only_the_owner_records_and_only_what_waits_for_it() -> None:
+def test_only_the_owner_may_record_and_only_for_waiting_jobs() -> None:
     core = Core("a")
     job, other = submit(core), core.submit(ask())
     assert record(core, job, who=BOB).codes == ("not_owner",)
@@ -95,7 +95,7 @@ def test_only_the_owner_records_and_only_what_waits_for_it() -> None:
     assert core.job(job).request.snapshot == SNAPSHOT
 
 
-def test_the_record_of_a_held_job_calls_for_no_pass() -> None:
+def test_a_recorded_snapshot_of_a_held_job_causes_no_planning_pass() -> None:
     """A loop that submits held jobs would wait for a pass after every few."""
     core = Core("a")
     job = submit(core)

@@ -26,7 +26,7 @@ def running(snapshot: Snapshot | None, *, work_dir: str) -> Job:
     )
 
 
-def asked(folder: str, **more: str) -> Request:
+def nested_request(folder: str, **more: str) -> Request:
     return Request(script="#!/bin/sh\n", submit_dir=folder, **more)  # type: ignore[arg-type]
 
 
@@ -38,32 +38,35 @@ def asked(folder: str, **more: str) -> Request:
         ("/agent/work/1/eval/deep", "/home/ann/code/eval/deep", "eval/deep"),
     ],
 )
-def test_a_folder_of_the_checkout_is_named_as_the_submit_host_has_it(
+def test_a_folder_of_the_checkout_becomes_the_folder_of_the_submit_host(
     called_in: str, submit_dir: str, subdir: str
 ) -> None:
     job = running(CODE, work_dir="/agent/work/1/train")
-    made = nested_submission(asked(called_in, output=f"{called_in}/out"), job, NODE)
+    made = nested_submission(nested_request(called_in, output=f"{called_in}/out"), job, NODE)
     assert made.snapshot is not None
     assert (made.submit_dir, made.snapshot.tree, made.snapshot.subdir) == (submit_dir, "t", subdir)
     assert made.output == f"{submit_dir}/out"
 
 
-def test_a_folder_beside_the_checkout_stays_and_has_no_snapshot() -> None:
+def test_a_folder_outside_the_checkout_is_kept_without_a_snapshot() -> None:
     job = running(CODE, work_dir="/agent/work/1/train")
     for folder in ("/data/run", "/agent/work/12"):
-        made = nested_submission(asked(folder), job, NODE)
+        made = nested_submission(nested_request(folder), job, NODE)
         assert (made.submit_dir, made.snapshot) == (folder, None)
 
 
-def test_a_working_folder_that_is_asked_for_decides() -> None:
+def test_a_requested_working_folder_takes_precedence() -> None:
     job = running(CODE, work_dir="/agent/work/1/train")
-    made = nested_submission(asked("/agent/work/1/train", chdir="/data"), job, NODE)
+    made = nested_submission(nested_request("/agent/work/1/train", chdir="/data"), job, NODE)
     assert (made.submit_dir, made.chdir, made.snapshot) == ("/home/ann/code/train", "/data", None)
 
 
-def test_a_job_without_a_snapshot_goes_on_in_the_folder_it_has() -> None:
+def test_a_job_without_a_snapshot_uses_the_submit_folder() -> None:
     job = running(None, work_dir="/home/ann/code/train")
-    assert nested_submission(asked("/home/ann/code/train"), job, NODE).submit_dir == "/home/ann/code/train"
+    assert (
+        nested_submission(nested_request("/home/ann/code/train"), job, NODE).submit_dir
+        == "/home/ann/code/train"
+    )
     elsewhere = running(None, work_dir="/agent/work/empty-1")  # its folder does not exist on that node
-    made = nested_submission(asked("/agent/work/empty-1/sub"), elsewhere, NODE)
+    made = nested_submission(nested_request("/agent/work/empty-1/sub"), elsewhere, NODE)
     assert (made.submit_dir, made.snapshot) == ("/home/ann/code/train/sub", None)

@@ -69,14 +69,14 @@ def test_every_column_has_the_type_of_its_field(core, kind):
         msgspec.convert(row, kind, strict=True)
 
 
-def test_columns_come_in_one_row_with_fields_that_only_rows_have(core):
+def test_columns_may_be_fields_that_only_rows_have(core):
     row = shower(core.state, ["uid", "gpu_type"], now=core.now)([core.job(core.runs)])[0]
     assert row == {"uid": 1, "gpu_type": ""}
     with pytest.raises(UserError, match="unknown job field colour"):
         shower(core.state, ["colour"], now=core.now)
 
 
-def test_reasons_are_slurms(core):
+def test_reasons_have_slurms_names(core):
     def reason(job_id):
         return column(core, job_id, "reason")
 
@@ -105,7 +105,7 @@ def test_a_reason_names_the_nodes_that_are_not_available():
     assert reason(ask(resources=Resources(nodelist=("n2",)))) == "ReqNodeNotAvail, UnavailableNodes:n2"
 
 
-def test_a_dependency_tells_what_is_still_open(core):
+def test_the_dependency_column_lists_unfulfilled_dependencies(core):
     assert column(core, core.depends, "dependency") == (
         f"afterok:{core.runs}(unfulfilled),afterok:{core.array}_*(unfulfilled)"
     )
@@ -114,7 +114,7 @@ def test_a_dependency_tells_what_is_still_open(core):
     assert column(core, core.depends, "eligible") is None
 
 
-def test_an_arrays_text_has_its_limit(core):
+def test_the_text_of_an_arrays_tasks_contains_its_throttle(core):
     waiting = next(job for job in core.state.jobs.values() if job.pending_tasks)
     assert column(core, waiting.id, "tasks_text") == "3-9%2"
 
@@ -129,12 +129,12 @@ def test_an_arrays_text_has_its_limit(core):
         ("", ""),
     ],
 )
-def test_the_command_is_the_script_as_a_path(core, line, command):
+def test_the_command_column_is_the_path_of_the_script(core, line, command):
     job = core.submit(ask("named", submit_line=line, submit_dir="/data"))
     assert column(core, job, "command") == command
 
 
-def test_what_is_held_comes_as_tres_and_what_waits_as_asked(core):
+def test_the_tres_column_shows_allocated_or_requested_resources(core):
     assert column(core, core.runs, "tres")["gres/gpu"] == 2
     waiting = core.submit(ask("asks", resources=Resources(nodes_min=2, nodes_max=2, cpus_per_task=3)))
     assert column(core, waiting, "tres") == {"cpu": 6, "mem": 0, "node": 2, "gres/gpu": 0, "billing": 6}
@@ -158,11 +158,11 @@ def test_what_is_held_comes_as_tres_and_what_waits_as_asked(core):
         ({"reservations": ["none"]}, set()),
     ],
 )
-def test_filters_let_through_what_all_of_them_name(core, filters, names):
+def test_a_job_is_selected_if_all_filters_match(core, filters, names):
     assert chosen(core, **filters) == names
 
 
-def test_a_job_that_asked_for_several_partitions_is_found_by_each_until_it_starts(core):
+def test_a_job_for_several_partitions_is_found_by_each_until_it_starts(core):
     job = Job(id=1, array_job_id=1, request=ask("both", partition="gpu,debug"), user="ann", uid=1)
     core.state.jobs[job.id] = job
     assert chosen(core, partitions=["debug"]) == chosen(core, partitions=["gpu"]) == {"both"}
@@ -170,19 +170,19 @@ def test_a_job_that_asked_for_several_partitions_is_found_by_each_until_it_start
     assert chosen(core, partitions=["debug"]) == set()
 
 
-def test_what_was_read_before_a_job_began_says_nothing_of_its_gpus(core: Core) -> None:
+def test_measurements_from_before_a_jobs_start_are_not_shown(core: Core) -> None:
     job = core.job(core.runs)
     assert job.start_at_unix is not None
     gpus = tuple(GpuReading(index=index, util_pct=0) for index in range(8))
-    said = []
+    shown = []
     for at_unix in (job.start_at_unix - 1, job.start_at_unix + 1):
         reading = Reading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
         core.state.node_status.readings[job.shares[0].node] = reading
-        said.append(job_row(core.state, job).gpu_util_pct)
-    assert said == [None, 0]
+        shown.append(job_row(core.state, job).gpu_util_pct)
+    assert shown == [None, 0]
 
 
-def test_the_last_task_of_an_array_loses_its_brackets_when_it_starts():
+def test_the_last_task_of_an_array_is_shown_without_brackets_once_started():
     core = Core("a")
     pair = core.run(ask("pair", gpus=4, array=ArraySpec(ranges=((5, 6, 1),))))
     last = next(job for job in core.state.jobs.values() if job.start_at_unix is None)

@@ -12,7 +12,7 @@ from warpdeck.controller.launch.launching import build_launch
 from warpdeck.model import GpuAsk, JobState, Request, Resources
 
 
-def part(pct: int) -> Request:
+def gpu_share(pct: int) -> Request:
     return ask(resources=Resources(gpus=GpuAsk(share_pct=pct)))
 
 
@@ -21,9 +21,9 @@ def gpu_of(core: Core, job_id: int) -> tuple[int, ...]:
     return () if allocation is None else allocation.shares[0].gpus
 
 
-def test_parts_fill_one_gpu_before_the_next_and_leave_whole_ones_whole() -> None:
+def test_shares_fill_one_gpu_before_the_next() -> None:
     core = Core("a")
-    first, second, third = core.run(part(60)), core.run(part(40), BOB), core.run(part(40))
+    first, second, third = core.run(gpu_share(60)), core.run(gpu_share(40), BOB), core.run(gpu_share(40))
     assert gpu_of(core, first) == gpu_of(core, second) != gpu_of(core, third)
     whole, none_left = core.run(ask(gpus=2)), core.run(ask(gpus=1))
     assert core.job(whole).state is JobState.RUNNING
@@ -33,16 +33,16 @@ def test_parts_fill_one_gpu_before_the_next_and_leave_whole_ones_whole() -> None
     assert core.job(none_left).state is JobState.RUNNING
 
 
-def test_a_job_is_told_the_size_of_its_part() -> None:
+def test_a_job_gets_the_size_of_its_gpu_share() -> None:
     core = Core("a")
-    job = core.job(core.run(part(25)))
+    job = core.job(core.run(gpu_share(25)))
     env = job_environment(job, 0, submit_host="h")
     assert (env["WARPDECK_GPU_SHARE_PCT"], env["SLURM_GPUS_ON_NODE"]) == ("25", "1")
     assert build_launch(job, 0, submit_host="h", config=Config()).gpu_share_pct == 25
     assert job.request.resources.gpu_count() == 1
 
 
-def test_a_job_that_is_alone_on_its_node_is_told_all_that_it_has() -> None:
+def test_an_exclusive_job_gets_all_resources_in_its_environment() -> None:
     core = Core("a")
     whole = Resources(gpus=GpuAsk(per_node=1), exclusive=True)
     job = core.job(core.run(ask(resources=whole)))
@@ -53,7 +53,7 @@ def test_a_job_that_is_alone_on_its_node_is_told_all_that_it_has() -> None:
     assert (launch.cpus, launch.mem_bytes, len(launch.gpus)) == (16, 64 * GIB, 4)
 
 
-def test_a_restart_is_told_and_a_first_start_is_not() -> None:
+def test_only_a_restarted_job_gets_a_restart_count() -> None:
     core = Core("a")
     job = core.job(core.run())
     assert "SLURM_RESTART_COUNT" not in job_environment(job, 0, submit_host="h")

@@ -8,23 +8,23 @@ from warpdeck.model import NodeName
 NODES = [NodeName(f"n{number:04}") for number in range(2 * MOST_AT_ONCE + 50)]
 
 
-def test_all_nodes_of_a_small_site_are_asked_each_time() -> None:
-    inquiry = HealthPolling()
-    assert inquiry.next([]) == []
+def test_all_nodes_of_a_small_site_are_polled_each_time() -> None:
+    polling = HealthPolling()
+    assert polling.next([]) == []
     for _ in range(3):
-        assert sorted(inquiry.next(NODES[:MOST_AT_ONCE])) == NODES[:MOST_AT_ONCE]
+        assert sorted(polling.next(NODES[:MOST_AT_ONCE])) == NODES[:MOST_AT_ONCE]
 
 
-def test_nodes_of_a_large_site_are_asked_in_turn() -> None:
-    inquiry = HealthPolling()
-    turns = [inquiry.next(reversed(NODES)) for _ in range(3)]
+def test_nodes_of_a_large_site_are_polled_in_turn() -> None:
+    polling = HealthPolling()
+    turns = [polling.next(reversed(NODES)) for _ in range(3)]
     assert [len(turn) for turn in turns] == [MOST_AT_ONCE] * 3
     assert turns[0] + turns[1] + turns[2][:50] == NODES
     assert turns[2][50:] == NODES[: MOST_AT_ONCE - 50]
 
 
-def test_who_comes_and_goes_keeps_nobody_from_a_turn() -> None:
-    inquiry = HealthPolling()
-    inquiry.next(NODES)
+def test_removed_nodes_do_not_delay_the_turn_of_others() -> None:
+    polling = HealthPolling()
+    polling.next(NODES)
     left = NODES[:10] + NODES[MOST_AT_ONCE + 5 :]
-    assert inquiry.next(left)[0] == NODES[MOST_AT_ONCE + 5]
+    assert polling.next(left)[0] == NODES[MOST_AT_ONCE + 5]

@@ -29,29 +29,29 @@ def ran(core: Core, *, began: float, ended: float, took: float) -> tuple[float, 
 
 
 @pytest.mark.parametrize("jump", [2 * HOUR, -2 * HOUR])
-def test_a_clock_that_jumps_while_a_job_runs_costs_nobody_hours(jump: float) -> None:
+def test_a_node_clock_that_jumps_does_not_change_the_run_time(jump: float) -> None:
     core = Core("a")
     assert ran(core, began=core.now, ended=core.now + 12 + jump, took=12) == (-12, 0)
 
 
-def test_what_a_node_calls_the_future_is_now() -> None:
+def test_a_start_in_the_future_is_moved_to_the_present() -> None:
     core = Core("a")
     ahead = core.now + HOUR
     assert ran(core, began=ahead, ended=ahead + 12, took=12) == (-12, 0)
 
 
-def test_an_end_that_is_told_late_counts_when_it_was() -> None:
+def test_an_end_that_is_reported_late_counts_at_its_own_time() -> None:
     core = Core("a")
     assert ran(core, began=core.now, ended=core.now + 12, took=HOUR) == (-HOUR, 12 - HOUR)
 
 
 @pytest.mark.parametrize("off", [2 * HOUR, -2 * HOUR])
-def test_a_node_that_is_known_to_be_off_is_corrected(off: float) -> None:
+def test_times_of_a_node_with_a_known_clock_difference_are_corrected(off: float) -> None:
     core = Core("a")
     job_id = core.submit()
     core.plan()
-    asked = wire.Health(at_unix=core.now + off, asked_at_unix=core.now, checks=[])
-    core.apply(HealthTold(name=A, health=asked, received_unix=core.now))
+    health = wire.Health(at_unix=core.now + off, asked_at_unix=core.now, checks=[])
+    core.apply(HealthTold(name=A, health=health, received_unix=core.now))
     began = core.now + off
     core.told("a", wire.JobReport(job_id, 0, phase="running", started_at=began))
     core.now += 3 * HOUR

@@ -24,17 +24,17 @@ def watch_of(core: Core) -> EndWaiters:
     return EndWaiters(core.state, core.store, CommitBarrier(core.store))
 
 
-def heard(watch: EndWaiters, asked: EndsAsked, core: Core) -> list[Page]:
+def pages_after_change(watch: EndWaiters, request: EndsAsked, core: Core) -> list[Page]:
     """Return the messages after any change."""
     watch.touch(list(core.state.jobs))
-    return done(asked.look())
+    return done(request.look())
 
 
 def labels(pages: list[Page]) -> list[str]:
     return [job.label() for page in pages for job in page.ended]
 
 
-def handed(core: Core) -> tuple[JobId, Job, Job]:
+def prefetched(core: Core) -> tuple[JobId, Job, Job]:
     """Return an array, its running task, and its prefetched task."""
     array = core.run(ask(gpus=4, array=ARRAY))
     runs = next(job for job in core.state.jobs.values() if job.shares)
@@ -42,71 +42,71 @@ def handed(core: Core) -> tuple[JobId, Job, Job]:
     return array, runs, core.job(core.state.index.follower[runs.id])
 
 
-def test_a_task_that_is_taken_back_is_waited_for_where_it_waits_again() -> None:
+def test_a_waiter_of_a_revoked_task_waits_for_its_array() -> None:
     core = Core("a")
     watch = watch_of(core)
-    array, runs, task = handed(core)
+    array, runs, task = prefetched(core)
     assert done(watch.record_of(task)) is task
-    asked = EndsAsked(watch)
-    asked.add([array])
-    assert done(asked.look()) == []
+    request = EndsAsked(watch)
+    request.add([array])
+    assert done(request.look()) == []
     core.apply(LaunchRevoked(name=NodeName("a"), launches=((task.id, 0),)))
     assert task.id not in core.state.jobs
     record = done(watch.record_of(task))
     assert record is not None and (record.id, record.is_folded_array) == (array, True)
     core.end(runs.id)
-    assert labels(heard(watch, asked, core)) == [f"{array}_0"]
+    assert labels(pages_after_change(watch, request, core)) == [f"{array}_0"]
     core.apply(Cancelled(who=ANN, jobs=(str(array),)))
-    (page,) = heard(watch, asked, core)
+    (page,) = pages_after_change(watch, request, core)
     assert (labels([page]), page.done, page.unknown) == ([f"{array}_[1-5]"], True, False)
-    assert not len(asked) and not watch.waiting
+    assert not len(request) and not watch.waiting
 
 
-def test_what_has_ended_long_ago_is_told_at_once_and_what_never_was_is_said() -> None:
+def test_old_ends_are_reported_at_once_and_unknown_jobs_as_unknown() -> None:
     core = Core("a")
     watch = watch_of(core)
     job = core.run()
     core.end(job, exit_code=3)
     core.now += 10
     assert evict_finished(core.state, ended_before_unix=core.now) == [job]
-    asked = EndsAsked(watch)
-    asked.add([job, 99])
-    known, unknown = done(asked.look())
+    request = EndsAsked(watch)
+    request.add([job, 99])
+    known, unknown = done(request.look())
     assert [(each.id, str(each.exit)) for each in known.ended] == [(job, "3:0")]
     assert (known.done, known.unknown, unknown.done, unknown.unknown) == (True, False, True, True)
 
 
-def test_an_end_that_nobody_looked_at_before_it_left_the_memory_is_told_with_the_last() -> None:
+def test_an_end_that_left_memory_unseen_is_reported_with_the_last() -> None:
     core = Core("a")
     watch = watch_of(core)
     array = core.run(ask(gpus=2, array=ArraySpec(ranges=((0, 1, 1),))))
-    asked = EndsAsked(watch)
-    asked.add([array])
-    done(asked.look())
+    request = EndsAsked(watch)
+    request.add([array])
+    done(request.look())
     first, last = sorted(job.id for job in core.state.jobs.values())
     core.end(first)
     core.now += 10
     watch.touch(evict_finished(core.state, ended_before_unix=core.now))
     core.end(last)
-    pages = heard(watch, asked, core)
+    pages = pages_after_change(watch, request, core)
     assert sorted(labels(pages)) == [f"{array}_0", f"{array}_1"] and pages[-1].done
 
 
-def test_a_requeued_job_has_not_ended() -> None:
+def test_a_requeued_job_does_not_count_as_ended() -> None:
     core = Core("a")
     watch = watch_of(core)
     job = core.run()
-    asked = EndsAsked(watch, begun=True)
-    asked.add([job])
-    assert [each.id for page in done(asked.look()) for each in page.begun] == [job]
+    request = EndsAsked(watch, begun=True)
+    request.add([job])
+    assert [each.id for page in done(request.look()) for each in page.begun] == [job]
     core.apply(Requeued(who=ANN, jobs=(str(job),)))
     core.end(job, signal=15)
-    assert core.job(job).restarts == 1 and heard(watch, asked, core) == []
+    assert core.job(job).restarts == 1 and pages_after_change(watch, request, core) == []
     core.launch(core.plan().effects)
-    (page,) = heard(watch, asked, core)
+    (page,) = pages_after_change(watch, request, core)
     assert [(each.id, each.restarts) for each in page.begun] == [(job, 1)]
     core.end(job)
-    (page,) = heard(watch, asked, core)
+    (page,) = pages_after_change(watch, request, core)
     assert (labels([page]), page.done) == ([str(job)], True)
 
 
@@ -121,27 +121,27 @@ class Disk(MemoryStore):
         await self.gate.wait()
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["committed", "taken-back"])
-async def test_an_end_is_told_once_it_is_on_disk(kept: bool) -> None:
+@pytest.mark.parametrize("kept", [True, False], ids=["committed", "rolled-back"])
+async def test_an_end_is_reported_only_after_its_commit(kept: bool) -> None:
     core = Core("a")
     disk = Disk()
     commits = CommitBarrier(disk)
     watch = EndWaiters(core.state, core.store, commits)
     job = core.run()
     before = core.job(job)
-    asked = EndsAsked(watch)
-    asked.add([job])
-    assert await asked.look() == []
+    request = EndsAsked(watch)
+    request.add([job])
+    assert await request.look() == []
     commit = asyncio.create_task(commits.commit(Changes()))
     await asyncio.sleep(0)
     core.end(job)
     watch.touch([job])
-    looking = asyncio.create_task(asked.look())
+    pages_task = asyncio.create_task(request.look())
     await asyncio.sleep(0)
-    assert not looking.done()
+    assert not pages_task.done()
     if not kept:
         core.state.upsert_job(before)
     disk.gate.set()
     await commit
-    pages = await looking
+    pages = await pages_task
     assert [page.done for page in pages] == ([True] if kept else [])

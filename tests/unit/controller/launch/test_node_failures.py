@@ -28,7 +28,7 @@ def refused(core: Core, job_id: int, node: NodeName = A, **fields: object) -> No
     core.apply(LaunchRefused(name=node, failed=failed))
 
 
-def test_a_launch_that_the_node_could_not_begin_waits_again() -> None:
+def test_a_job_whose_launch_the_node_cannot_start_waits_again() -> None:
     core = Core("a")
     job_id = core.submit(ask(gpus=1, requeue=False))
     core.plan()
@@ -39,7 +39,7 @@ def test_a_launch_that_the_node_could_not_begin_waits_again() -> None:
     assert core.reload().jobs[job_id] == job
 
 
-def test_a_prolog_that_failed_drains_the_node_and_holds_the_job() -> None:
+def test_a_failed_prolog_drains_the_node_and_holds_the_job() -> None:
     core = Core("a", "b")
     job_id = core.submit()
     core.plan()
@@ -50,7 +50,7 @@ def test_a_prolog_that_failed_drains_the_node_and_holds_the_job() -> None:
     assert not core.state.nodes[B].drained
 
 
-def test_a_launch_for_which_the_node_has_no_room_goes_elsewhere_until_there_is_room() -> None:
+def test_a_full_disk_drains_the_node_and_the_job_starts_elsewhere() -> None:
     """As with Slurm's slurmd. Otherwise a node with a full disk would end the jobs of the queue one after the
     other.
     """
@@ -68,7 +68,7 @@ def test_a_launch_for_which_the_node_has_no_room_goes_elsewhere_until_there_is_r
     assert not core.state.nodes[A].drained
 
 
-def test_where_the_site_ignores_full_disks_the_launch_fails() -> None:
+def test_a_launch_fails_if_the_site_ignores_full_disks() -> None:
     core = Core("a")
     core.state.site = build_site(Config(health=Health(ignore=("disk",))))
     job_id = core.submit(ask())
@@ -78,7 +78,7 @@ def test_where_the_site_ignores_full_disks_the_launch_fails() -> None:
     assert not core.state.nodes[A].drained
 
 
-def test_a_gang_of_which_one_node_refuses_waits_again_as_a_whole() -> None:
+def test_a_gang_waits_again_as_a_whole_if_one_node_refuses_it() -> None:
     core = Core("a", "b")
     job_id = core.submit(ask(nodes=2))
     core.plan()
@@ -90,7 +90,7 @@ def test_a_gang_of_which_one_node_refuses_waits_again_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("case", ["its own fault", "interactive"])
-def test_a_launch_that_will_never_do_or_has_somebody_waiting_fails(case: str) -> None:
+def test_a_faulty_or_interactive_launch_fails_its_job(case: str) -> None:
     core = Core("a")
     job_id = core.submit(ask(pty=PtySize() if case == "interactive" else None))
     core.plan()
@@ -100,17 +100,17 @@ def test_a_launch_that_will_never_do_or_has_somebody_waiting_fails(case: str) ->
     assert (job.state, job.exit.cause) == (JobState.FAILED, "launch_failed")
 
 
-def test_an_epilog_that_failed_drains_the_node_once_and_leaves_the_jobs_end_alone() -> None:
+def test_a_failed_epilog_drains_the_node_once_and_keeps_the_jobs_end() -> None:
     core = Core("a")
     first, second = core.run(), core.run()
     for job_id in (first, second):
-        said = core.agents[A].end((job_id, 0), drain=f"the epilog failed after {job_id}")
-        core.apply(Reported(name=A, report=said))
+        report = core.agents[A].end((job_id, 0), drain=f"the epilog failed after {job_id}")
+        core.apply(Reported(name=A, report=report))
         assert core.job(job_id).state is JobState.COMPLETED
     assert core.state.nodes[A].reason == f"the epilog failed after {first}"
 
 
-def test_a_launch_carries_what_the_site_holds_jobs_to() -> None:
+def test_a_launch_contains_the_sites_limits_and_hooks() -> None:
     core = Core("a")
     job = core.job(core.run(ask(gpus=1, env={"SLURM_JOB_ID": "forged", "LD_PRELOAD": "evil"})))
     config = Config(
@@ -128,7 +128,7 @@ def test_a_launch_carries_what_the_site_holds_jobs_to() -> None:
 
 
 @pytest.mark.parametrize(("how", "hook"), [("index", "0,1"), ("uuid", "a-0,a-1")])
-def test_a_site_says_how_jobs_find_their_gpus(how: Literal["index", "uuid"], hook: str) -> None:
+def test_the_configuration_decides_how_jobs_name_their_gpus(how: Literal["index", "uuid"], hook: str) -> None:
     """The agent inserts the names because it knows the GPUs that a job sees; hooks see all GPUs of the
     node.
     """
@@ -140,18 +140,18 @@ def test_a_site_says_how_jobs_find_their_gpus(how: Literal["index", "uuid"], hoo
     assert Config().gpus.cuda_visible_devices == "index"
 
 
-def test_a_container_reaches_the_node_as_it_was_asked_for() -> None:
+def test_a_container_request_reaches_the_node_unchanged() -> None:
     core = Core("a")
-    asked = Container(
+    container = Container(
         image="r#a/b:1", mounts=(Mount(source="/d", target="/in", flags=("ro",)),), mount_home=True
     )
-    made = build_launch(core.job(core.run(ask(container=asked))), 0, submit_host="h", config=Config())
+    made = build_launch(core.job(core.run(ask(container=container))), 0, submit_host="h", config=Config())
     mounts = [wire.Mount(source="/d", target="/in", flags=["ro"])]
     assert made.container == wire.Container(image="r#a/b:1", mounts=mounts, mount_home=True)
-    assert core.reload().jobs[1].request.container == asked
+    assert core.reload().jobs[1].request.container == container
 
 
-def test_a_site_without_hooks_sends_none_and_one_that_shares_gpus_with_others_does_not_ask() -> None:
+def test_hooks_and_the_check_for_foreign_processes_are_optional() -> None:
     core = Core("a")
     job = core.job(core.run(ask(gpus=1)))
     made = build_launch(job, 0, submit_host="h", config=Config(gpus=Gpus(avoid_foreign_processes=False)))
@@ -159,7 +159,7 @@ def test_a_site_without_hooks_sends_none_and_one_that_shares_gpus_with_others_do
     assert made.confine == ["memory", "cpus", "devices"]
 
 
-def test_what_a_node_enforces_is_kept_with_it() -> None:
+def test_the_limits_that_a_node_enforces_are_stored() -> None:
     core = Core("a")
     agent = core.agents[A]
     welcome = agent.welcome()
@@ -171,7 +171,7 @@ def test_what_a_node_enforces_is_kept_with_it() -> None:
     ]
 
 
-def test_an_agent_that_cannot_work_drains_its_node_and_the_job_is_no_restart_of_the_users() -> None:
+def test_a_broken_agent_drains_its_node_and_counts_no_user_restart() -> None:
     core = Core("a", "b")
     job_id = core.submit(ask(requeue=False))
     core.plan()
@@ -188,7 +188,7 @@ def test_an_agent_that_cannot_work_drains_its_node_and_the_job_is_no_restart_of_
     assert core.reload().jobs[job_id] == core.job(job_id)
 
 
-def test_a_job_that_three_nodes_could_not_start_waits_held_until_it_is_released() -> None:
+def test_a_job_that_three_nodes_cannot_start_is_held() -> None:
     core = Core("a", "b", "c", "d")
     job_id = core.submit()
     for restarts in range(3):

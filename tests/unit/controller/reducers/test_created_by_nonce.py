@@ -21,7 +21,7 @@ from warpdeck.model.created_by_nonce import (
 MARK = Mark("ab" * 16, "content")
 
 
-def test_the_same_request_has_the_same_answer() -> None:
+def test_a_repeated_request_gets_the_same_answer() -> None:
     core = Core("a")
     request = ask(array=ArraySpec(ranges=((0, 9, 1),)))
     first = core.apply(Submitted(who=ANN, request=request, mark=MARK))
@@ -30,7 +30,7 @@ def test_the_same_request_has_the_same_answer() -> None:
     assert len(core.state.jobs) == 1
 
 
-def test_another_content_of_the_same_nonce_is_refused() -> None:
+def test_another_request_with_the_same_nonce_is_refused() -> None:
     core = Core("a")
     core.apply(Submitted(who=ANN, request=ask(), mark=MARK))
     with pytest.raises(UserError, match="was used by another request"):
@@ -38,7 +38,7 @@ def test_another_content_of_the_same_nonce_is_refused() -> None:
     assert len(core.state.jobs) == 1
 
 
-def test_nonces_are_of_their_users() -> None:
+def test_nonces_are_separate_for_each_user() -> None:
     core = Core("a")
     core.apply(Submitted(who=ANN, request=ask(), mark=MARK))
     core.apply(Submitted(who=BOB, request=ask(), mark=MARK))
@@ -49,7 +49,7 @@ def made(number: int, at_unix: float) -> Made:
     return Made(uid=1, mark=Mark(f"{number:032x}", ""), at_unix=at_unix, job_id=number, label=str(number))
 
 
-def test_entries_are_bounded_in_time_and_number() -> None:
+def test_entries_are_limited_in_age_and_number() -> None:
     table: MadeTable = {}
     assert upsert_created(table, made(0, 0.0)) == []
     assert upsert_created(table, made(1, KEPT_S + 1)) == [made(0, 0.0)]

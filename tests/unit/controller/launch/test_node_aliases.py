@@ -21,25 +21,25 @@ NODES = {
 ALL = list(NODES)
 
 
-def test_only_nodes_with_another_name_at_home_are_told() -> None:
+def test_addresses_contain_only_nodes_with_another_host_name() -> None:
     assert addresses(ALL, NODES) == {"gpu1": "192.0.2.1", "box": "no-such-host-b"}
 
 
-def test_a_step_may_name_them_by_where_they_are_reached() -> None:
+def test_a_step_may_name_nodes_by_address_or_host_name() -> None:
     assert our_names(["192.0.2.1", "gpu2.cluster.lab", "box", "other"], ALL, NODES) == (
         *("gpu1", "gpu2", "box"),
         "other",
     )
 
 
-def test_jobs_are_told_where_all_nodes_are_reached_whose_name_is_not_that_address() -> None:
+def test_jobs_get_the_address_of_each_node_whose_name_differs() -> None:
     assert address_variables([GPU1, GPU2], NODES) == {ADDRESSES: "gpu1=192.0.2.1 gpu2=192.0.2.2"}
     plain = {GPU1: Node(name=GPU1, hostname="gpu1"), GPU2: Node(name=GPU2, address="gpu2")}
     assert address_variables([GPU1, GPU2], plain) == {}
 
 
 @pytest.mark.parametrize(
-    ("told", "printed"),
+    ("known", "printed"),
     [
         ("", "localhost no-such-host-c"),
         ("localhost=127.0.0.1", "localhost no-such-host-c"),
@@ -49,15 +49,15 @@ def test_jobs_are_told_where_all_nodes_are_reached_whose_name_is_not_that_addres
         ("localhost=no-such-host-d no-such-host-c=no-such-host-d", "localhost no-such-host-d"),
     ],
 )
-def test_a_name_is_printed_only_where_it_resolves_to_its_node(told: str, printed: str) -> None:
+def test_a_name_is_printed_only_if_it_resolves_to_its_node(known: str, printed: str) -> None:
     """Each name is checked separately: one that resolves does not vouch for the others."""
-    assert shown({ADDRESSES: told}) == printed
+    assert shown({ADDRESSES: known}) == printed
 
 
-def test_a_machines_own_name_counts_only_where_it_resolves_those_of_others() -> None:
-    told = {ADDRESSES: "localhost=127.0.0.1 no-such-host-c=192.0.2.3", "SLURMD_NODENAME": "localhost"}
-    assert shown(told) == "127.0.0.1 192.0.2.3"
-    assert shown({**told, ADDRESSES: "localhost=127.0.0.1"}) == "localhost no-such-host-c"
+def test_a_nodes_own_name_is_printed_only_if_it_resolves_elsewhere() -> None:
+    variables = {ADDRESSES: "localhost=127.0.0.1 no-such-host-c=192.0.2.3", "SLURMD_NODENAME": "localhost"}
+    assert shown(variables) == "127.0.0.1 192.0.2.3"
+    assert shown({**variables, ADDRESSES: "localhost=127.0.0.1"}) == "localhost no-such-host-c"
 
 
 def shown(env: dict[str, str]) -> str:
