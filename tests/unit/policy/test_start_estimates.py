@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 import pytest
-from tests.property.play import Stage
+from tests.property.pass_player import PassPlayer
 from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import GpuAsk, JobId, NodeName, Resources
@@ -114,11 +114,11 @@ def test_simulated_starts_match_the_estimates_within_a_third(seed: int) -> None:
     cluster = view([node(name) for name in "abcd"], jobs)
     fifo = Settings(queue_order="submission", backfill_order="priority")
     found = likely_starts(cluster, NOW, fifo, priorities={})
-    stage, started = Stage(cluster, fifo, NOW), dict[JobId, float]()
+    player, started = PassPlayer(cluster, fifo, NOW), dict[JobId, float]()
     while True:
-        now = stage.now
-        started.update({start.job_id: now - NOW for start in stage.step().starts})
-        if not stage.wait():
+        now = player.now
+        started.update({start.job_id: now - NOW for start in player.step().starts})
+        if not player.wait():
             break
     tail = [(started[job.id], (found.start_of(job.id) or 0.0) - NOW) for job in jobs[64:]]
     error = sum(abs(actual - estimate) for actual, estimate in tail) / sum(actual for actual, _ in tail)

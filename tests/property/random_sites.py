@@ -37,7 +37,7 @@ from warpdeck.policy import (
     Weights,
 )
 
-from .sitetables import ACCOUNTS, GIB, NOW, USERS, reservations_of, tables_of
+from .random_tables import ACCOUNTS, GIB, NOW, USERS, reservations_of, tables_of
 
 CONSTRAINTS = ("", "", "", "", "", "", "", "ib", "ib&new", "ib|new", "[ib|new]", "(ib|old)&new")
 LENGTHS = (None, 60, 600, 3600, 86_400)
@@ -196,13 +196,13 @@ def queue_of(rng: Random, *, plain: bool = False, most: int = 8) -> tuple[Pendin
     )
 
 
-def _pending(rng: Random, number: int, asked: Resources, plain: bool) -> PendingJob:
+def _pending(rng: Random, number: int, resources: Resources, plain: bool) -> PendingJob:
     job = PendingJob(
         id=JobId(number),
         array_job_id=JobId(number),
         user=rng.choice(USERS),
         label=str(number),
-        resources=asked,
+        resources=resources,
         submit_at_unix=float(number),
         eligible_at_unix=float(number),
         time_limit_s=rng.choice(LENGTHS),
@@ -254,24 +254,24 @@ def site_of(rng: Random) -> tuple[View, Settings]:
     nodes = nodes_of(rng)
     tables = tables_of(rng, nodes) if rng.random() < 0.7 else {}
     view = View(nodes=nodes, running=running_on(rng, nodes), pending=queue_of(rng), **tables)
-    return with_users_apart(rng, view), settings_of(rng)
+    return with_exclusive_users(rng, view), settings_of(rng)
 
 
-def with_users_apart(rng: Random, view: View) -> View:
+def with_exclusive_users(rng: Random, view: View) -> View:
     """Give some jobs and partitions --exclusive=user on some sites. Later random values stay the same."""
     rng = copy(rng)
     if rng.random() < 0.6:
         return view
     odds = rng.choice([0.1, 0.4])
-    asked = {job.resources: job.resources for job in view.pending}
-    for each in asked:
+    requests = {job.resources: job.resources for job in view.pending}
+    for each in requests:
         if rng.random() < odds:
-            asked[each] = msgspec.structs.replace(each, share_with="user")
+            requests[each] = msgspec.structs.replace(each, share_with="user")
     users = rng.sample(USERS, 2) if rng.random() < 0.5 else USERS
     return msgspec.structs.replace(
         view,
         pending=tuple(
-            msgspec.structs.replace(job, resources=asked[job.resources], user=rng.choice(users))
+            msgspec.structs.replace(job, resources=requests[job.resources], user=rng.choice(users))
             for job in view.pending
         ),
         running=tuple(
@@ -300,8 +300,8 @@ def reserved_site_of(rng: Random) -> tuple[View, Settings]:
     return msgspec.structs.replace(view, reservations=reservations, pending=pending), chosen
 
 
-def parted_site_of(rng: Random) -> tuple[View, Settings]:
-    """Return the same with reservations of parts of nodes, and some jobs running in them."""
+def partially_reserved_site_of(rng: Random) -> tuple[View, Settings]:
+    """Return a reserved site that also has reservations of parts of nodes, with some jobs running in them."""
     view, chosen = reserved_site_of(rng)
     nodes = {node.name: node for node in view.nodes}
     reservations = tuple(
@@ -312,7 +312,7 @@ def parted_site_of(rng: Random) -> tuple[View, Settings]:
     )
     left = {(each.name, part.node): [part.cpus, sum(count for _, count in part.gpus)]
             for each in reservations for part in each.parts}  # fmt: skip
-    running = tuple(_may_be_in(rng, job, reservations, left) for job in view.running)
+    running = tuple(_perhaps_reserved(rng, job, reservations, left) for job in view.running)
     return msgspec.structs.replace(view, reservations=reservations, running=running), chosen
 
 
@@ -323,22 +323,22 @@ def _part_of(rng: Random, node: NodeView) -> ReservedPart:
     return ReservedPart(node=node.name, cpus=rng.randint(1, node.cpus - 1), gpus=gpus)
 
 
-def _may_be_in(
+def _perhaps_reserved(
     rng: Random,
     job: RunningJob,
     reservations: Sequence[ReservationView],
     left: dict[tuple[str, str], list[int]],
 ) -> RunningJob:
-    """Return whether the job may run in a reservation with its nodes, within the reservation's parts."""
+    """Return the job, perhaps placed in a reservation whose reserved parts are large enough for it."""
     held = (job.resumes_to or job.allocation).shares
     for each in reservations:
-        rooms = [left.get((each.name, share.node), [0, 0]) for share in held]
+        remaining = [left.get((each.name, share.node), [0, 0]) for share in held]
         fits = all(
             share.cpus <= room[0] and share.gpu_share_pct == 100 and len(share.gpus) <= room[1]
-            for share, room in zip(held, rooms, strict=True)
+            for share, room in zip(held, remaining, strict=True)
         )
         if each.start_unix <= NOW and fits and rng.random() < 0.7:
-            for share, room in zip(held, rooms, strict=True):
+            for share, room in zip(held, remaining, strict=True):
                 room[:] = room[0] - share.cpus, room[1] - len(share.gpus)
             ends = min(each.end_unix, ENDLESS if job.ends_by_unix is None else job.ends_by_unix)
             return msgspec.structs.replace(
@@ -366,13 +366,14 @@ def plain_site_of(rng: Random) -> tuple[View, Settings]:
     )
     chosen = msgspec.structs.replace(settings_of(rng), default_mem_per_cpu_bytes=0)
     running = tuple(job for job in running_on(rng, nodes) if not job.suspended)
-    return with_users_apart(rng, View(nodes=nodes, running=running, pending=queue)), chosen
+    return with_exclusive_users(rng, View(nodes=nodes, running=running, pending=queue)), chosen
 
 
 def contested_site_of(rng: Random) -> tuple[View, Settings]:
-    """Return a site with conflicting claims: tiers, QoS and quotas favor different jobs, some jobs cannot be
-    preempted, and waits, usage
-    and end times are no round numbers.
+    """Return a site with conflicting claims.
+
+    Tiers, QoS and quotas favor different jobs, and some jobs cannot be preempted. Waits, usage and end times are
+    not round numbers.
     """
     view, chosen = site_of(rng)
     while not view.qos:

@@ -26,7 +26,7 @@ UNREACHED = "Unable to contact slurm controller"
 _COUNTS_ON = re.compile(r"(?=.*ntasks=2147483648)(?=.*(nodes|nodelist|nodefile)=)", re.DOTALL)
 
 
-def comes_back(text: str) -> bool:
+def terminates(text: str) -> bool:
     """Return whether the real commands terminate. With a negative number of tasks, such as 2**31, they loop
     over the tasks of each node.
     """
@@ -42,9 +42,9 @@ def without_controller(folder: Path) -> dict[str, str]:
     return {"SLURM_CONF": str(folder / "slurm.conf"), "LD_LIBRARY_PATH": f"{plugins}:{plugins.parent}"}
 
 
-def shown_by(command: str, said: str) -> list[dict[str, str]]:
+def shown_by(command: str, output: str) -> list[dict[str, str]]:
     """Return the option values that a command shows with -vv, for each component."""
-    parts = said.split(f"{command}: defined options\n")[1:]
+    parts = output.split(f"{command}: defined options\n")[1:]
     found = [
         dict(re.findall(rf"{command}: (\S+) *: (.*)", part.split(f"{command}: end of defined options")[0]))
         for part in parts

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.play import begun
-from tests.property.sites import LENGTHS, nodes_of, queue_of, running_on, settings_of, site_of
-from tests.property.sitetables import NOW, tables_of
+from tests.property.pass_player import started_job
+from tests.property.random_sites import LENGTHS, nodes_of, queue_of, running_on, settings_of, site_of
+from tests.property.random_tables import NOW, tables_of
 
 from warpdeck.model import JobId
 from warpdeck.policy import PassCache, Plan, Settings, View, Weights, plan
@@ -23,7 +23,7 @@ STEPS = 8
 seeds = st.integers(0, 2**32)
 
 
-def with_(view: View, **fields: object) -> View:
+def replaced(view: View, **fields: object) -> View:
     return msgspec.structs.replace(view, **fields)
 
 
@@ -35,29 +35,29 @@ def one_submitted(rng: Random, view: View) -> View:
     """Add a waiting job of an existing kind or a new one."""
     (new,) = queue_of(rng, most=1)
     number = JobId(next_id(view))
-    asked = rng.choice(view.pending).resources if view.pending and rng.random() < 0.6 else new.resources
+    resources = rng.choice(view.pending).resources if view.pending and rng.random() < 0.6 else new.resources
     new = msgspec.structs.replace(
-        new, id=number, array_job_id=number, label=str(number), resources=asked, eligible_at_unix=NOW
+        new, id=number, array_job_id=number, label=str(number), resources=resources, eligible_at_unix=NOW
     )
-    return with_(view, pending=(*view.pending, new))
+    return replaced(view, pending=(*view.pending, new))
 
 
-def one_gone(rng: Random, view: View) -> View:
-    return with_(view, pending=tuple(job for job in view.pending if rng.random() < 0.8))
+def some_removed(rng: Random, view: View) -> View:
+    return replaced(view, pending=tuple(job for job in view.pending if rng.random() < 0.8))
 
 
-def one_amended(rng: Random, view: View) -> View:
+def one_updated(rng: Random, view: View) -> View:
     changed = rng.randrange(max(1, len(view.pending)))
     pending = list(view.pending)
     for at in range(changed, min(changed + 1, len(pending))):
         pending[at] = msgspec.structs.replace(
             pending[at], nice=rng.randint(-3, 3), held=rng.random() < 0.2, time_limit_s=rng.choice(LENGTHS)
         )
-    return with_(view, pending=tuple(pending))
+    return replaced(view, pending=tuple(pending))
 
 
-def all_the_same_but_other_objects(rng: Random, view: View) -> View:
-    return with_(
+def equal_values_as_new_objects(rng: Random, view: View) -> View:
+    return replaced(
         view,
         nodes=tuple(msgspec.structs.replace(node) for node in view.nodes),
         running=tuple(msgspec.structs.replace(job) for job in view.running),
@@ -69,11 +69,11 @@ def all_the_same_but_other_objects(rng: Random, view: View) -> View:
 
 
 def some_ended(rng: Random, view: View) -> View:
-    return with_(view, running=tuple(job for job in view.running if rng.random() < 0.7))
+    return replaced(view, running=tuple(job for job in view.running if rng.random() < 0.7))
 
 
-def others_run(rng: Random, view: View) -> View:
-    return with_(view, running=running_on(rng, view.nodes))
+def other_running_jobs(rng: Random, view: View) -> View:
+    return replaced(view, running=running_on(rng, view.nodes))
 
 
 def one_node_changed(rng: Random, view: View) -> View:
@@ -84,67 +84,69 @@ def one_node_changed(rng: Random, view: View) -> View:
     )
     out = rng.choice(["", "", "drained", "does not answer"])
     nodes[at] = msgspec.structs.replace(nodes[at], unavailable=out, gpus=gpus)
-    return with_(view, nodes=tuple(nodes))
+    return replaced(view, nodes=tuple(nodes))
 
 
-def one_node_refitted(rng: Random, view: View) -> View:
+def one_node_upgraded(rng: Random, view: View) -> View:
     nodes = list(view.nodes)
     at = rng.randrange(len(nodes))
     features = frozenset(each for each in ("ib", "new", "old") if rng.random() < 0.5)
     nodes[at] = msgspec.structs.replace(
         nodes[at], features=features, weight=rng.randint(1, 2), mem_bytes=nodes[at].mem_bytes + 2**30
     )
-    return with_(view, nodes=tuple(nodes))
+    return replaced(view, nodes=tuple(nodes))
 
 
 def other_nodes(rng: Random, view: View) -> View:
     nodes = nodes_of(rng)
-    return with_(view, nodes=nodes, running=running_on(rng, nodes))
+    return replaced(view, nodes=nodes, running=running_on(rng, nodes))
 
 
 def other_tables(rng: Random, view: View) -> View:
-    return with_(view, **tables_of(rng, view.nodes))
+    return replaced(view, **tables_of(rng, view.nodes))
 
 
-def use_was_charged(rng: Random, view: View) -> View:
+def usage_was_charged(rng: Random, view: View) -> View:
     accounts = tuple(
         msgspec.structs.replace(each, usage=each.usage + rng.random() * 1000) for each in view.accounts
     )
-    return with_(view, accounts=accounts)
+    return replaced(view, accounts=accounts)
 
 
 CHANGES: tuple[Callable[[Random, View], View], ...] = (
     one_submitted,
     one_submitted,
-    one_gone,
-    one_amended,
-    all_the_same_but_other_objects,
+    some_removed,
+    one_updated,
+    equal_values_as_new_objects,
     some_ended,
     some_ended,
-    others_run,
+    other_running_jobs,
     one_node_changed,
     one_node_changed,
-    one_node_refitted,
+    one_node_upgraded,
     other_nodes,
     other_tables,
     other_tables,
-    use_was_charged,
+    usage_was_charged,
 )
 
 
 def started(view: View, made: Plan, now: float) -> View:
     """Return the view in which the jobs started by the plan run."""
     waiting = {job.id: job for job in view.pending}
-    fresh = [begun(waiting.pop(start.job_id), start, now) for start in made.starts if start.job_id in waiting]
+    fresh = [
+        started_job(waiting.pop(start.job_id), start, now) for start in made.starts if start.job_id in waiting
+    ]
     running = sorted((*view.running, *fresh), key=lambda job: job.id)
-    return with_(view, running=tuple(running), pending=tuple(waiting.values()))
+    return replaced(view, running=tuple(running), pending=tuple(waiting.values()))
 
 
 def decisions(made: Plan) -> tuple[object, ...]:
     return made.starts, made.reserves, made.preempts, made.resumes, made.ends, made.more
 
 
-def check_telling_few(rng: Random, view: View, made: Plan, now: float, chosen: Settings) -> None:
+def check_partial_explanations(rng: Random, view: View, made: Plan, now: float, chosen: Settings) -> None:
     """Check that decisions and explanations are the same, except for expected starts that no reservation
     backs.
     """
@@ -164,19 +166,19 @@ def check_telling_few(rng: Random, view: View, made: Plan, now: float, chosen: S
 @pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_a_memory_changes_nothing_but_the_time_it_takes(seed: int) -> None:
+def test_a_pass_cache_changes_the_speed_of_a_plan_but_not_the_plan(seed: int) -> None:
     rng = Random(seed)
     view, chosen = site_of(rng)
-    view = with_(view, pending=queue_of(rng, most=40))
+    view = replaced(view, pending=queue_of(rng, most=40))
     chosen = msgspec.structs.replace(
         chosen,
         weights=rng.choice([Weights(), Weights(age=1000, fairshare=3000, job_size=50, tres={"cpu": 7.0})]),
     )
-    memory, now = PassCache(), NOW
+    cache, now = PassCache(), NOW
     for _ in range(STEPS):
-        made = plan(view, now, chosen, memory=memory)
+        made = plan(view, now, chosen, memory=cache)
         assert made == plan(view, now, chosen)
-        check_telling_few(rng, view, made, now, chosen)
+        check_partial_explanations(rng, view, made, now, chosen)
         if rng.random() < 0.6:
             view = started(view, made, now)
         for change in rng.sample(CHANGES, rng.choice([0, 1, 1, 2])):

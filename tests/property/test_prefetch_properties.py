@@ -1,8 +1,7 @@
 """Prefetched array tasks: in any order of events, each slot has one holder and no task runs twice.
 
 Connections deliver in order, are slow, and may be cut at any time with messages in flight. Agents and the
-controller
-are killed, another user's job arrives, and any prefetched task may be revoked at any time.
+controller are killed, another user's job arrives, and any prefetched task may be revoked at any time.
 """
 
 from __future__ import annotations
@@ -52,48 +51,48 @@ class Host:
     def __init__(self) -> None:
         self.up = True
         self.orders: list[Any] = []
-        self.words: list[Any] = []
+        self.messages: list[Any] = []
         self.running: set[Launch] = set()
-        self.line: dict[Launch, Launch] = {}
+        self.prefetched: dict[Launch, Launch] = {}
         """The predecessor of each prefetched launch."""
         self.known: dict[Launch, wire.JobReport] = {}
         self.begun: list[Launch] = []
 
-    def say(self, word: Any) -> None:
+    def send(self, message: Any) -> None:
         if self.up:
-            self.words.append(word)
+            self.messages.append(message)
 
     def begin(self, launch: Launch) -> None:
-        assert launch not in self.begun, f"{launch} begins a second time"
+        assert launch not in self.begun, f"{launch} starts a second time"
         self.begun.append(launch)
         self.running.add(launch)
         self.known[launch] = wire.JobReport(*launch, phase="running", started_at=1.0)
-        assert len(self.running) * TAKES <= GPUS, f"a place is held twice: {self.running}"
-        self.say(self.known[launch])
+        assert len(self.running) * TAKES <= GPUS, f"a slot is held twice: {self.running}"
+        self.send(self.known[launch])
 
     def end(self, launch: Launch, **facts: Any) -> None:
         self.running.remove(launch)
         self.known[launch] = wire.JobReport(*launch, phase="exited", started_at=1.0, ended_at=2.0, **facts)
-        follower = self.line.pop(launch, None)
+        follower = self.prefetched.pop(launch, None)
         if follower is not None:
             self.begin(follower)  # before the end is reported, as in the agent
-        self.say(self.known[launch])
+        self.send(self.known[launch])
 
     def drop(self, first: Launch) -> list[Launch]:
-        """Remove a launch and all its successors from the line."""
-        before = next((each for each, behind in self.line.items() if behind == first), None)
+        """Remove a prefetched launch and all its successors."""
+        before = next((each for each, behind in self.prefetched.items() if behind == first), None)
         if before is None:
             return []
-        del self.line[before]
-        return [first, *(self.drop(self.line[first]) if first in self.line else [])]
+        del self.prefetched[before]
+        return [first, *(self.drop(self.prefetched[first]) if first in self.prefetched else [])]
 
-    def give_back(self, launches: list[Launch]) -> None:
+    def revoke(self, launches: list[Launch]) -> None:
         dropped = [each for launch in launches for each in self.drop(launch)]
         if dropped:
-            self.say(dropped)
+            self.send(dropped)
 
 
-class Follow(RuleBasedStateMachine):
+class Prefetch(RuleBasedStateMachine):
     """Two nodes with two slots each, an array on them, and all possible interruptions."""
 
     @initialize(tasks=st.integers(8, 30))
@@ -101,7 +100,7 @@ class Follow(RuleBasedStateMachine):
         self.core = Core(*NODES)
         self.hosts = {NodeName(name): Host() for name in NODES}
         self.array = self.core.submit(ask(gpus=TAKES, array=ArraySpec(ranges=((0, tasks, 1),))))
-        self.plans()
+        self.run_pass()
 
     def send(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
@@ -121,27 +120,27 @@ class Follow(RuleBasedStateMachine):
     # ---- The controller
 
     @rule()
-    def plans(self) -> None:
+    def run_pass(self) -> None:
         """Run a pass as the controller does: if there is anything to decide, prefetched launches that may not
         have started are revoked.
         """
         state, now = self.core.state, self.core.now
         made = plan(build_view(state, now=now), now, Settings(kill_invalid_dependency=False))
-        succession = ArrayFastPath()
-        succession.learn(state, made, now)
-        if succession.trusted is None:
-            self.asks_back()
+        fast_path = ArrayFastPath()
+        fast_path.learn(state, made, now)
+        if fast_path.trusted is None:
+            self.revoke_all()
         self.send(self.core.apply(Planned(starts=made.starts)).effects)
 
     @rule()
-    def asks_back(self) -> None:
+    def revoke_all(self) -> None:
         for name, host in self.hosts.items():
             keys = tuple((job.id, job.restarts) for job in self.core.state.handed_to(name) if job.is_handed)
             if keys and host.up:
                 host.orders.append(TakeBack(node=name, launches=keys))
 
     @rule(which=pick, count=st.integers(1, 3))
-    def hands(self, which: int, count: int) -> None:
+    def prefetch(self, which: int, count: int) -> None:
         """Prefetch tasks behind the last one of a slot."""
         state = self.core.state
         rest = state.jobs[self.array]
@@ -163,10 +162,10 @@ class Follow(RuleBasedStateMachine):
         self.send(self.core.apply(kind(who=ANN, jobs=(f"{ids[which % len(ids)]}{task}",))).effects)
 
     @rule(gpus=st.sampled_from((2, 2, 4)))
-    def another_comes(self, gpus: int) -> None:
+    def another_user_submits(self, gpus: int) -> None:
         if gpus == TAKES:  # running tasks are counted in slots
             self.core.submit(ask(gpus=TAKES), BOB)
-        self.plans()
+        self.run_pass()
 
     @rule(name=nodes, drained=st.booleans())
     def drain_or_resume(self, name: str, drained: bool) -> None:
@@ -177,8 +176,8 @@ class Follow(RuleBasedStateMachine):
     def controller_is_killed(self) -> None:
         self.core.state = self.core.reload()
         for name in NODES:
-            self.link_is_cut(name)
-            self.link_is_back(name)
+            self.connection_is_cut(name)
+            self.node_reconnects(name)
 
     # ---- Nodes
 
@@ -192,7 +191,7 @@ class Follow(RuleBasedStateMachine):
         if isinstance(order, tuple):
             self.launch(host, *order)
         elif isinstance(order, TakeBack):
-            host.give_back(list(order.launches))
+            host.revoke(list(order.launches))
         elif isinstance(order, KillShare):
             self.kill(host, (order.job_id, order.restarts), order.cause)
         elif isinstance(order, ForgetShare):
@@ -200,24 +199,24 @@ class Follow(RuleBasedStateMachine):
 
     def launch(self, host: Host, key: Launch, behind: Launch | None) -> None:
         if key in host.known:
-            host.say(host.known[key])
-        elif key in host.line.values():
+            host.send(host.known[key])
+        elif key in host.prefetched.values():
             return
-        elif behind is not None and (behind in host.running or behind in host.line.values()):
-            host.line[behind] = key
+        elif behind is not None and (behind in host.running or behind in host.prefetched.values()):
+            host.prefetched[behind] = key
         elif behind is not None and behind not in host.known:
-            host.say([key])  # its predecessor has left the line
+            host.send([key])  # its predecessor is no longer prefetched
         else:
             host.begin(key)
 
     def kill(self, host: Host, key: Launch, cause: str) -> None:
         if key in host.running:
             host.end(key, signal=15, cause=cause)
-        elif key in host.line.values():
+        elif key in host.prefetched.values():
             first, *others = host.drop(key)
-            host.say(wire.JobReport(*first, phase="exited", cause=cause))
+            host.send(wire.JobReport(*first, phase="exited", cause=cause))
             if others:
-                host.say(others)
+                host.send(others)
 
     @rule(name=nodes, which=pick)
     def process_ends(self, name: str, which: int) -> None:
@@ -227,52 +226,52 @@ class Follow(RuleBasedStateMachine):
             host.end(sorted(host.running)[which % len(host.running)])
 
     @rule(name=nodes)
-    def waited_too_long(self, name: str) -> None:
+    def task_waits_too_long(self, name: str) -> None:
         host = self.hosts[NodeName(name)]
-        host.give_back(list(host.line.values())[:1])
+        host.revoke(list(host.prefetched.values())[:1])
 
     @rule(name=nodes, count=st.integers(1, 4))
-    def words_arrive(self, name: str, count: int) -> None:
+    def reports_arrive(self, name: str, count: int) -> None:
         host = self.hosts[NodeName(name)]
         node = NodeName(name)
-        for word in host.words[:count]:
-            if isinstance(word, list):
-                keys = tuple((JobId(job_id), restarts) for job_id, restarts in word)
+        for message in host.messages[:count]:
+            if isinstance(message, list):
+                keys = tuple((JobId(job_id), restarts) for job_id, restarts in message)
                 self.send(self.core.apply(LaunchRevoked(name=node, launches=keys)).effects)
-            elif isinstance(word, wire.LaunchFailed):
-                self.send(self.core.apply(LaunchRefused(name=node, failed=word)).effects)
+            elif isinstance(message, wire.LaunchFailed):
+                self.send(self.core.apply(LaunchRefused(name=node, failed=message)).effects)
             else:
-                self.send(self.core.apply(Reported(name=node, report=word)).effects)
-        del host.words[:count]
+                self.send(self.core.apply(Reported(name=node, report=message)).effects)
+        del host.messages[:count]
 
     @rule(name=nodes)
-    def link_is_cut(self, name: str) -> None:
+    def connection_is_cut(self, name: str) -> None:
         host = self.hosts[NodeName(name)]
         host.up = False
         host.orders.clear()
-        host.words.clear()
+        host.messages.clear()
         self.core.lose(name)
 
     @rule(name=nodes, agent=st.sampled_from(("lives", "lives", "killed", "rebooted")))
-    def link_is_back(self, name: str, agent: str = "lives") -> None:
+    def node_reconnects(self, name: str, agent: str = "lives") -> None:
         host = self.hosts[NodeName(name)]
-        self.link_is_cut(name)
+        self.connection_is_cut(name)
         if agent != "lives":
-            host.line.clear()
-        told = self.core.agents[NodeName(name)]
+            host.prefetched.clear()
+        agent_state = self.core.agents[NodeName(name)]
         if agent == "rebooted":
-            told.boots += 1
+            agent_state.boots += 1
             for launch in host.running:
                 host.known[launch] = wire.JobReport(*launch, phase="lost")
             host.running.clear()
         host.up = True
-        told.jobs = dict(reversed(host.known.items()))  # in any order
+        agent_state.jobs = dict(reversed(host.known.items()))  # in any order
         self.send(self.core.up(name).effects)
 
     # ---- Invariants
 
     @invariant()
-    def promises_hold(self) -> None:
+    def invariants_hold(self) -> None:
         if hasattr(self, "core"):
             assert violations(self.core.state) == []
             assert sorted(self.core.reload().index.follower.items()) == sorted(
@@ -280,32 +279,32 @@ class Follow(RuleBasedStateMachine):
             )
 
     def teardown(self) -> None:
-        """Let all events finish: no task is left over."""
+        """Deliver all events and check that every task ends."""
         if not hasattr(self, "core"):
             return
         for name in NODES:
             self.core.apply(NodeResumed(name=NodeName(name)))
-            self.link_is_back(name)
+            self.node_reconnects(name)
         held = sorted({job.array_job_id for job in self.core.state.jobs.values() if job.held})
         self.core.apply(Released(who=ANN, jobs=tuple(map(str, held))))
         self.core.apply(Released(who=BOB, jobs=tuple(map(str, held))))
         for _ in range(400):
             if all(job.is_finished for job in self.core.state.jobs.values()):
                 return
-            self.plans()
+            self.run_pass()
             for name in NODES:
                 host = self.hosts[NodeName(name)]
                 while host.orders:
                     self.order_arrives(name)
                 self.process_ends(name, 0)
-                self.words_arrive(name, 99)
+                self.reports_arrive(name, 99)
         left = [
             (job.label(), job.state, job.behind)
             for job in self.core.state.jobs.values()
             if not job.is_finished
         ]
-        raise AssertionError(f"these never end: {left}")
+        raise AssertionError(f"jobs never end: {left}")
 
 
-Follow.TestCase.settings = settings(max_examples=10, stateful_step_count=50, deadline=None)
-TestFollow = Follow.TestCase
+Prefetch.TestCase.settings = settings(max_examples=10, stateful_step_count=50, deadline=None)
+TestPrefetch = Prefetch.TestCase

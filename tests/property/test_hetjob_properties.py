@@ -1,4 +1,4 @@
-"""Components of heterogeneous jobs, over random sites: all start or none, and a try that failed leaves nothing behind."""
+"""Heterogeneous jobs on random sites: all components start or none, and a failed attempt leaves no trace."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from random import Random
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property import recount
-from tests.property.disputed import disputed_site, to_rest
-from tests.property.play import Stage, begun, with_rooms
-from tests.property.recountlimits import no_limit_is_broken
-from tests.property.sites import plain_site_of, site_of
-from tests.property.sitetables import NOW
+from tests.property import plan_checks
+from tests.property.limit_checks import no_limit_is_broken
+from tests.property.pass_player import PassPlayer, started_job, with_claims
+from tests.property.preemption_sites import preemption_site, run_to_rest
+from tests.property.random_sites import plain_site_of, site_of
+from tests.property.random_tables import NOW
 
 from warpdeck.model import JobId
 from warpdeck.policy import PassCache, PendingJob, Settings, View, plan
@@ -23,7 +23,7 @@ seeds = st.integers(0, 2**32)
 
 
 def grouped(rng: Random, view: View) -> View:
-    """Some of the waiting jobs become components of others."""
+    """Return the view with some waiting jobs turned into components of others."""
     pending: list[PendingJob] = []
     leaders: list[JobId] = []
     for job in view.pending:
@@ -40,7 +40,7 @@ def grouped(rng: Random, view: View) -> View:
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_all_start_or_none_and_the_others_are_told(seed: int) -> None:
+def test_all_components_start_or_none_and_waiting_ones_have_reasons(seed: int) -> None:
     rng = Random(seed)
     view, chosen = site_of(rng)
     view = grouped(rng, view)
@@ -51,26 +51,32 @@ def test_all_start_or_none_and_the_others_are_told(seed: int) -> None:
         assert not job.components or parts <= started or not parts & started
         ended = {end.job_id for end in made.ends}
         assert parts & started or parts & ended or all(made.pending_reasons[each].sentence for each in parts)
-    everyone = tuple(part for job in view.pending for part in (job, *job.components))
-    apart = msgspec.structs.replace(view, pending=everyone)
-    recount.nothing_is_held_twice(apart, made)
-    recount.gangs_are_whole(apart, made)
-    recount.placements_are_allowed(apart, made, NOW)
-    no_limit_is_broken(apart, made, NOW)
+    components_too = tuple(part for job in view.pending for part in (job, *job.components))
+    separate = msgspec.structs.replace(view, pending=components_too)
+    plan_checks.nothing_is_held_twice(separate, made)
+    plan_checks.gangs_are_whole(separate, made)
+    plan_checks.placements_are_allowed(separate, made, NOW)
+    no_limit_is_broken(separate, made, NOW)
 
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_reservations_of_components_fit_beside_all_else(seed: int) -> None:
+def test_reservations_of_components_fit_with_all_other_jobs(seed: int) -> None:
     rng = Random(seed)
     view, chosen = plain_site_of(rng)
     view, chosen = grouped(rng, view), msgspec.structs.replace(chosen, reservation_holds="nodes")
     made = plan(view, NOW, chosen)
-    everyone = tuple(part for job in view.pending for part in (job, *job.components))
-    moments = {job.id: {r.at_unix for r in made.reserves if r.job_id in _ids(job)} for job in view.pending}
-    assert all(len(found) <= 1 for found in moments.values()), "one moment for all of a job"
-    limits = {job.id: float(job.time_limit_s or chosen.default_time_s or 2 * ENDLESS_S) for job in everyone}
-    recount.the_future_fits(msgspec.structs.replace(view, pending=everyone), made, NOW, limits)
+    components_too = tuple(part for job in view.pending for part in (job, *job.components))
+    start_times = {
+        job.id: {r.at_unix for r in made.reserves if r.job_id in _ids(job)} for job in view.pending
+    }
+    assert all(len(found) <= 1 for found in start_times.values()), (
+        "all components of a job have the same start"
+    )
+    limits = {
+        job.id: float(job.time_limit_s or chosen.default_time_s or 2 * ENDLESS_S) for job in components_too
+    }
+    plan_checks.the_future_fits(msgspec.structs.replace(view, pending=components_too), made, NOW, limits)
 
 
 def _ids(job: PendingJob) -> set[JobId]:
@@ -79,11 +85,11 @@ def _ids(job: PendingJob) -> set[JobId]:
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_with_a_memory_the_plan_is_the_same(seed: int) -> None:
+def test_a_pass_cache_does_not_change_the_plan(seed: int) -> None:
     rng = Random(seed)
-    (view, chosen), memory = site_of(rng), PassCache()
+    (view, chosen), cache = site_of(rng), PassCache()
     view = grouped(rng, view)
-    first = plan(view, NOW, chosen, memory=memory)
+    first = plan(view, NOW, chosen, memory=cache)
     assert first == plan(view, NOW, chosen)
     rest = tuple(
         job
@@ -93,13 +99,13 @@ def test_with_a_memory_the_plan_is_the_same(seed: int) -> None:
     later = msgspec.structs.replace(
         view, pending=rest, leaders=tuple(job.id for job in rest if job.components)
     )
-    assert plan(later, NOW + 5, chosen, memory=memory) == plan(later, NOW + 5, chosen)
+    assert plan(later, NOW + 5, chosen, memory=cache) == plan(later, NOW + 5, chosen)
 
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_who_cannot_start_takes_nothing_from_the_others(seed: int) -> None:
-    """Without reservations for those who wait: the others start where they would if it were not there."""
+def test_a_hetjob_that_cannot_start_takes_nothing_from_others(seed: int) -> None:
+    """Without reservations, the other jobs start as if the waiting heterogeneous job did not exist."""
     rng = Random(seed)
     view = grouped(rng, site_of(rng)[0])
     chosen = Settings(reservations=0, queue_order="submit", overdue_reservations=0)
@@ -109,32 +115,34 @@ def test_who_cannot_start_takes_nothing_from_the_others(seed: int) -> None:
     assert plan(msgspec.structs.replace(view, pending=left), NOW, chosen).starts == made.starts
 
 
-def disputed(seed: int) -> Stage:
-    """Those who wait have claims on those who run, and nothing else is in the way."""
+def contested(seed: int) -> PassPlayer:
+    """Return a site whose waiting jobs may preempt running ones, without other obstacles."""
     rng = Random(seed)
-    view, chosen, jobs = disputed_site(rng)
+    view, chosen, jobs = preemption_site(rng)
     first = len(jobs) // 2
-    stage = Stage(msgspec.structs.replace(view, pending=tuple(jobs[:first])), chosen, NOW)
+    player = PassPlayer(msgspec.structs.replace(view, pending=tuple(jobs[:first])), chosen, NOW)
     for _ in range(3):
-        stage.step()
-        stage.wait()
-    waiting = (*stage.view.pending, *jobs[first:])
-    stage.view = grouped(rng, msgspec.structs.replace(stage.view, pending=waiting))
-    stage.origin = {job.id: job for job in jobs}
-    return stage
+        player.step()
+        player.wait()
+    waiting = (*player.view.pending, *jobs[first:])
+    player.view = grouped(rng, msgspec.structs.replace(player.view, pending=waiting))
+    player.origin = {job.id: job for job in jobs}
+    return player
 
 
 @settings(max_examples=2 * EXAMPLES)
 @given(seeds)
-def test_those_who_leave_for_components_are_enough_for_all_of_them(seed: int) -> None:
-    stage = disputed(seed)
-    view, now = stage.view, stage.now
-    made = plan(view, now, stage.settings)
-    told = {each.job_id for each in made.preempts}
-    assert len(told) == len(made.preempts) and told <= {job.id for job in view.running if not job.ending}
+def test_preempted_jobs_free_enough_for_all_components(seed: int) -> None:
+    player = contested(seed)
+    view, now = player.view, player.now
+    made = plan(view, now, player.settings)
+    preempted = {each.job_id for each in made.preempts}
+    assert len(preempted) == len(made.preempts) and preempted <= {
+        job.id for job in view.running if not job.ending
+    }
     jobs = {part.id: part for job in view.pending for part in (job, *job.components)}
-    begun_too = tuple(begun(jobs[start.job_id], start, now) for start in made.starts)
-    left = tuple(job for job in (*view.running, *begun_too) if job.id not in told)
+    started_too = tuple(started_job(jobs[start.job_id], start, now) for start in made.starts)
+    left = tuple(job for job in (*view.running, *started_too) if job.id not in preempted)
     for number in sorted({each.for_job_id for each in made.preempts}):
         leader = next(job for job in view.pending if job.id == number)
         own = next(each for each in made.preempts if each.for_job_id == number)
@@ -143,14 +151,14 @@ def test_those_who_leave_for_components_are_enough_for_all_of_them(seed: int) ->
         alone = msgspec.structs.replace(
             view,
             running=left,
-            pending=(with_rooms(leader, own),),
+            pending=(with_claims(leader, own),),
             leaders=(number,) if leader.components else (),
         )
-        started = {start.job_id for start in plan(alone, now, stage.settings).starts}
-        assert _ids(leader) <= started, f"{number} has not enough: {told}"
+        started = {start.job_id for start in plan(alone, now, player.settings).starts}
+        assert _ids(leader) <= started, f"the preempted jobs do not free enough for {number}: {preempted}"
 
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_who_has_others_leave_for_components_comes_to_rest(seed: int) -> None:
-    to_rest(disputed(seed))
+def test_preemption_for_components_comes_to_rest(seed: int) -> None:
+    run_to_rest(contested(seed))

@@ -16,7 +16,7 @@ MOST = 3
 
 
 def values(
-    of: types.Type,
+    kind: types.Type,
     *,
     texts: Sequence[str],
     fields: Callable[[type], st.SearchStrategy[Any]],
@@ -26,32 +26,32 @@ def values(
     builds objects of a class.
     """
     inner = partial(values, texts=texts, fields=fields, patterned=patterned)
-    match of:
+    match kind:
         case types.IntType() | types.FloatType():
-            low, high = (-WIDE if of.ge is None else of.ge), (WIDE if of.le is None else of.le)
+            low, high = (-WIDE if kind.ge is None else kind.ge), (WIDE if kind.le is None else kind.le)
             return st.sampled_from([low, high, *(near for near in (0, 1, 2, 64) if low <= near <= high)])
         case types.StrType():
-            some = texts if of.pattern is None else patterned
-            return st.sampled_from([text for text in some if len(text) <= (of.max_length or WIDE)])
+            choices = texts if kind.pattern is None else patterned
+            return st.sampled_from([text for text in choices if len(text) <= (kind.max_length or WIDE)])
         case types.BoolType():
             return st.booleans()
         case types.NoneType():
             return st.none()
         case types.LiteralType():
-            return st.sampled_from(of.values)
+            return st.sampled_from(kind.values)
         case types.UnionType():
-            return st.one_of(*map(inner, of.types))
+            return st.one_of(*map(inner, kind.types))
         case types.ListType() | types.VarTupleType():
-            most = min(MOST, of.max_length or MOST)
-            return st.lists(inner(of.item_type), min_size=of.min_length or 0, max_size=most)
+            most = min(MOST, kind.max_length or MOST)
+            return st.lists(inner(kind.item_type), min_size=kind.min_length or 0, max_size=most)
         case types.TupleType():
-            return st.tuples(*map(inner, of.item_types))
+            return st.tuples(*map(inner, kind.item_types))
         case types.DictType():
-            return st.dictionaries(inner(of.key_type), inner(of.value_type), max_size=2)
+            return st.dictionaries(inner(kind.key_type), inner(kind.value_type), max_size=2)
         case types.DataclassType() | types.StructType():
-            return fields(of.cls)
+            return fields(kind.cls)
         case _:
-            raise AssertionError(f"no values are made for {of}")
+            raise AssertionError(f"no values are made for {kind}")
 
 
 def some_of(
@@ -60,7 +60,7 @@ def some_of(
     """Return the required fields of an object, and some of the others."""
     others = sorted(fields.keys() - must) or sorted(fields)
     return st.sets(st.sampled_from(others), max_size=most).flatmap(
-        lambda some: st.fixed_dictionaries(
-            {name: each for name, each in fields.items() if name in must or name in some}
+        lambda chosen: st.fixed_dictionaries(
+            {name: each for name, each in fields.items() if name in must or name in chosen}
         )
     )

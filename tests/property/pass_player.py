@@ -8,7 +8,7 @@ from warpdeck.model import Allocation, JobId
 from warpdeck.policy import PendingJob, Plan, Preempt, RunningJob, Settings, Start, View, plan
 
 
-class Stage:
+class PassPlayer:
     """A site with a clock. Jobs use their whole time limit, and preempted jobs use their whole grace time."""
 
     def __init__(self, view: View, settings: Settings, now: float) -> None:
@@ -16,7 +16,7 @@ class Stage:
         self.settings = settings
         self.now = now
         self.origin: dict[JobId, PendingJob] = {job.id: job for job in view.pending}
-        self.told: list[tuple[float, Preempt]] = []
+        self.preemptions: list[tuple[float, Preempt]] = []
         self.limits: dict[JobId, float | None] = {}
 
     def step(self) -> Plan:
@@ -24,11 +24,11 @@ class Stage:
         made = plan(self.view, self.now, self.settings)
         running = {job.id: job for job in self.view.running}
         waiting = {job.id: job for job in self.view.pending}
-        for told in made.preempts:
-            assert told.job_id in running, f"{told.job_id} does not run"
-            self.told.append((self.now, told))
-            waiting[told.for_job_id] = with_rooms(waiting[told.for_job_id], told)
-            running[told.job_id] = self._pushed(running[told.job_id], told)
+        for order in made.preempts:
+            assert order.job_id in running, f"{order.job_id} does not run"
+            self.preemptions.append((self.now, order))
+            waiting[order.for_job_id] = with_claims(waiting[order.for_job_id], order)
+            running[order.job_id] = self._preempted(running[order.job_id], order)
         for resumed in made.resumes:
             job = running[resumed.job_id]
             assert job.suspended and job.resumes_to is not None
@@ -38,7 +38,7 @@ class Stage:
         members = {part.id: part for job in waiting.values() for part in (job, *job.components)}
         for start in made.starts:
             waiting.pop(start.job_id, None)
-            running[start.job_id] = begun(members[start.job_id], start, self.now)
+            running[start.job_id] = started_job(members[start.job_id], start, self.now)
         for end in made.ends:
             waiting.pop(end.job_id)
         self._set(running, waiting)
@@ -65,18 +65,18 @@ class Stage:
         self._set(running, waiting)
         return True
 
-    def _pushed(self, job: RunningJob, told: Preempt) -> RunningJob:
-        if told.mode != "suspend":
-            requeue = told.mode == "requeue"
+    def _preempted(self, job: RunningJob, order: Preempt) -> RunningJob:
+        if order.mode != "suspend":
+            requeue = order.mode == "requeue"
             return msgspec.structs.replace(
-                job, ending=True, requeue=requeue, ends_by_unix=self.now + told.grace_s
+                job, ending=True, requeue=requeue, ends_by_unix=self.now + order.grace_s
             )
         kept = tuple(
             msgspec.structs.replace(
                 share,
                 cpus=0,
-                gpus=share.gpus if told.keeps_gpus else (),
-                gpu_uuids=share.gpu_uuids if told.keeps_gpus else (),
+                gpus=share.gpus if order.keeps_gpus else (),
+                gpu_uuids=share.gpu_uuids if order.keeps_gpus else (),
             )
             for share in job.allocation.shares
         )
@@ -92,16 +92,16 @@ class Stage:
         )
 
 
-def with_rooms(job: PendingJob, told: Preempt) -> PendingJob:
+def with_claims(job: PendingJob, order: Preempt) -> PendingJob:
     """Return the job and its components with the resources that preempted jobs clear for them."""
-    rooms = dict(told.rooms_beside)
+    claims = dict(order.rooms_beside)
     parts = tuple(
-        msgspec.structs.replace(part, room=rooms.get(part.id, part.room)) for part in job.components
+        msgspec.structs.replace(part, room=claims.get(part.id, part.room)) for part in job.components
     )
-    return msgspec.structs.replace(job, room=told.room, components=parts)
+    return msgspec.structs.replace(job, room=order.room, components=parts)
 
 
-def begun(job: PendingJob, start: Start, now: float) -> RunningJob:
+def started_job(job: PendingJob, start: Start, now: float) -> RunningJob:
     """Return the started job."""
     return RunningJob(
         id=job.id,

@@ -72,8 +72,8 @@ def no_limit_is_broken(view: View, plan: Plan, now: float) -> None:
         for name, count in job_now.licenses:
             owned[name] = owned.get(name, 0) - count
             assert owned[name] >= 0, f"license {name} is given too often"
-        for what, limits, group in _scopes(view, one, uses):
-            _check(what, limits, one, group)
+        for table_name, limits, group in _scopes(view, one, uses):
+            _check(table_name, limits, one, group)
 
 
 def _scopes(view: View, one: Use, uses: list[Use]) -> Iterator[tuple[str, Limits, list[Use]]]:
@@ -125,9 +125,9 @@ def _qos_of(view: View, one: Use, qos: dict[str, QosView]) -> list[str]:
     return sorted({name for name in (*found, one.qos) if name in qos})
 
 
-def _check(what: str, limits: Limits, one: Use, group: list[Use]) -> None:
+def _check(table_name: str, limits: Limits, one: Use, group: list[Use]) -> None:
     of_account = [each for each in group if each.account == one.account]
-    is_qos = what.startswith("QoS")
+    is_qos = table_name.startswith("QoS")
     of_user = [each for each in (group if is_qos else of_account) if each.user == one.user]
     for table, members in (
         (limits.grp_tres, group),
@@ -137,20 +137,20 @@ def _check(what: str, limits: Limits, one: Use, group: list[Use]) -> None:
     ):
         for name, most in table.items():
             used = sum(each.tres.get(name, 0) for each in members)
-            assert not one.tres.get(name, 0) or used <= most, f"{what}: {used} {name} of {most}"
-    assert limits.grp_jobs is None or len(group) <= limits.grp_jobs, f"{what}: GrpJobs"
+            assert not one.tres.get(name, 0) or used <= most, f"{table_name}: {used} {name} of {most}"
+    assert limits.grp_jobs is None or len(group) <= limits.grp_jobs, f"{table_name}: GrpJobs"
     assert limits.max_jobs_per_user is None or len(of_user) <= limits.max_jobs_per_user
     assert not is_qos or limits.max_jobs_per_account is None or len(of_account) <= limits.max_jobs_per_account
     if limits.max_wall_s is not None:
-        assert one.limit_s is not None and one.limit_s <= limits.max_wall_s, f"{what}: MaxWall"
+        assert one.limit_s is not None and one.limit_s <= limits.max_wall_s, f"{table_name}: MaxWall"
     for name, most in limits.max_tres_mins_per_job.items():
         minutes = one.tres.get(name, 0) * (float("inf") if one.limit_s is None else one.limit_s) / 60
-        assert not one.tres.get(name, 0) or minutes <= most, f"{what}: {minutes} minutes of {name}"
+        assert not one.tres.get(name, 0) or minutes <= most, f"{table_name}: {minutes} minutes of {name}"
     for name, most in limits.max_tres_per_node.items():
-        assert one.per_node.get(name, 0) <= most, f"{what}: {one.per_node} a node"
+        assert one.per_node.get(name, 0) <= most, f"{table_name}: {one.per_node} a node"
     if limits.grp_wall_s is not None:
         total = sum(float("inf") if each.limit_s is None else each.limit_s for each in group)
-        assert total <= limits.grp_wall_s + 1e-6, f"{what}: {total} s of running jobs"
+        assert total <= limits.grp_wall_s + 1e-6, f"{table_name}: {total} s of running jobs"
     for name, most in (*limits.grp_tres_mins.items(), *limits.grp_tres_run_mins.items()):
         if one.tres.get(name, 0):
             total = sum(
@@ -158,4 +158,4 @@ def _check(what: str, limits: Limits, one: Use, group: list[Use]) -> None:
                 for each in group
                 if each.tres.get(name, 0)
             )
-            assert total <= most + 1e-6, f"{what}: {total} minutes of {name}"
+            assert total <= most + 1e-6, f"{table_name}: {total} minutes of {name}"

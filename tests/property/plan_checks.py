@@ -27,33 +27,35 @@ def nothing_is_held_twice(view: View, plan: Plan) -> None:
     cpus: dict[NodeName, int] = {}
     mem: dict[NodeName, int] = {}
     parts: dict[tuple[NodeName, int], int] = {}
-    for who, allocation in holdings(view, plan):
+    for holder, allocation in holdings(view, plan):
         for share in allocation.shares:
             cpus[share.node] = cpus.get(share.node, 0) + share.cpus
             mem[share.node] = mem.get(share.node, 0) + share.mem_bytes
             for index in share.gpus:
                 key = (share.node, index)
                 parts[key] = parts.get(key, 0) + share.gpu_share_pct
-                assert parts[key] <= 100, f"GPU {key} is given to {parts[key]} % with {who}"
+                assert parts[key] <= 100, f"GPU {key} is given to {parts[key]} % with {holder}"
     for name, count in cpus.items():
         assert count <= nodes[name].cpus, f"{name} gives {count} CPUs"
         assert mem[name] <= nodes[name].mem_bytes, f"{name} gives too much memory"
 
 
-def _resources_are_as_asked(view: View, job: PendingJob, start: Start) -> None:
-    asked, shares = job.resources, start.allocation.shares
+def _resources_equal_the_request(view: View, job: PendingJob, start: Start) -> None:
+    requested, shares = job.resources, start.allocation.shares
     count = len(shares)
     nodes = {node.name: node for node in view.nodes}
     assert len({share.node for share in shares}) == count
-    assert asked.nodes_min <= count <= max(asked.nodes_min, asked.nodes_max)
-    tasks = max(count, asked.tasks if asked.tasks is not None else count * (asked.tasks_per_node or 1))
+    assert requested.nodes_min <= count <= max(requested.nodes_min, requested.nodes_max)
+    tasks = max(
+        count, requested.tasks if requested.tasks is not None else count * (requested.tasks_per_node or 1)
+    )
     assert sum(share.tasks for share in shares) == tasks
-    gpus = asked.gpus
+    gpus = requested.gpus
     given = sum(len(share.gpus) for share in shares)
     parts = {part.name: part for part in view.partitions}
-    alone = asked.exclusive or (start.partition in parts and parts[start.partition].exclusive)
-    if alone:
-        _whole_nodes_are_given(view, asked, shares)
+    exclusive = requested.exclusive or (start.partition in parts and parts[start.partition].exclusive)
+    if exclusive:
+        _whole_nodes_are_allocated(view, requested, shares)
     elif gpus.share_pct is not None:
         assert all(len(share.gpus) == 1 and share.gpu_share_pct == gpus.share_pct for share in shares)
     elif gpus.per_node is not None:
@@ -62,29 +64,29 @@ def _resources_are_as_asked(view: View, job: PendingJob, start: Start) -> None:
         assert all(len(share.gpus) == share.tasks * gpus.per_task for share in shares)
     else:
         assert given == (gpus.total or 0)
-    least = asked.node_minimum
+    least = requested.node_minimum
     for share in shares:
         node = nodes[share.node]
         assert share.tasks >= 1
-        assert share.cpus >= (asked.cpus_per_node_min or 0)
+        assert share.cpus >= (requested.cpus_per_node_min or 0)
         assert node.tmp_disk_bytes >= (least.tmp_disk_bytes or 0)
         lies = node.topology.sockets, node.topology.cores, node.topology.threads
-        asked_for = least.sockets or 0, least.cores or 0, least.threads or 0
-        assert all(map(int.__ge__, lies if lies[0] else (node.cpus, 1, 1), asked_for))
-        assert share.cpus >= share.tasks * asked.cpus_per_task
-        assert alone or share.cpus >= len(share.gpus) * (asked.cpus_per_gpu or 0)
-        if asked.mem_per_node_bytes is not None:
-            assert share.mem_bytes == (asked.mem_per_node_bytes or node.mem_bytes)
+        minimum = least.sockets or 0, least.cores or 0, least.threads or 0
+        assert all(map(int.__ge__, lies if lies[0] else (node.cpus, 1, 1), minimum))
+        assert share.cpus >= share.tasks * requested.cpus_per_task
+        assert exclusive or share.cpus >= len(share.gpus) * (requested.cpus_per_gpu or 0)
+        if requested.mem_per_node_bytes is not None:
+            assert share.mem_bytes == (requested.mem_per_node_bytes or node.mem_bytes)
         held = [gpu for gpu in node.gpus if gpu.index in share.gpus]
         assert tuple(gpu.uuid for gpu in held) == share.gpu_uuids
         assert all(not gpu.blocked for gpu in held)
-        assert alone or all(gpus.type.lower() in ("", gpu.type.lower()) for gpu in held)
+        assert exclusive or all(gpus.type.lower() in ("", gpu.type.lower()) for gpu in held)
 
 
-def _whole_nodes_are_given(view: View, asked: Resources, shares: tuple[Share, ...]) -> None:
+def _whole_nodes_are_allocated(view: View, requested: Resources, shares: tuple[Share, ...]) -> None:
     """Check that the job gets all CPUs, all free GPUs, and all free memory unless it requested an amount."""
     nodes = {node.name: node for node in view.nodes}
-    amounts = (asked.mem_per_node_bytes, asked.mem_per_cpu_bytes, asked.mem_per_gpu_bytes)
+    amounts = (requested.mem_per_node_bytes, requested.mem_per_cpu_bytes, requested.mem_per_gpu_bytes)
     for share in shares:
         node = nodes[share.node]
         kept = [each for job in view.running for each in job.allocation.shares if each.node == share.node]
@@ -101,7 +103,7 @@ def gangs_are_whole(view: View, plan: Plan) -> None:
     """
     jobs = {job.id: job for job in view.pending}
     for start in plan.starts:
-        _resources_are_as_asked(view, jobs[start.job_id], start)
+        _resources_equal_the_request(view, jobs[start.job_id], start)
 
 
 def meets(constraint: str, features: list[frozenset[str]]) -> bool:
@@ -129,22 +131,22 @@ def placements_are_allowed(view: View, plan: Plan, now: float) -> None:
     qos = {each.name: each for each in view.qos}
     for start in plan.starts:
         job = jobs[start.job_id]
-        asked, names = job.resources, start.allocation.node_names()
+        requested, names = job.resources, start.allocation.node_names()
         assert not (job.held or job.waits_for or job.never)
         assert not any(nodes[name].unavailable for name in names)
-        assert not set(names) & set(asked.exclude)
-        listed = set(asked.nodelist)
+        assert not set(names) & set(requested.exclude)
+        listed = set(requested.nodelist)
         assert not listed or set(names) <= listed or listed < set(names)
-        if asked.contiguous:
+        if requested.contiguous:
             # Within a reservation, its nodes must be adjacent.
             own = next((each for each in view.reservations if each.name == start.reservation), None)
             among = nodes if own is None or own.is_everywhere else own.nodes
             ordered = sorted(among, key=lambda name: int(name[1:]))
             places = sorted(ordered.index(name) for name in names)
             assert places == list(range(places[0], places[0] + len(places)))
-        assert meets(asked.constraint, [nodes[name].features for name in names])
-        if asked.max_switches is not None:
-            assert len({nodes[name].switch for name in names}) <= asked.max_switches
+        assert meets(requested.constraint, [nodes[name].features for name in names])
+        if requested.max_switches is not None:
+            assert len({nodes[name].switch for name in names}) <= requested.max_switches
         if parts:
             assert start.partition in job.partition.split(",")
             _partition_allows(parts[start.partition], job, start, qos.get(job.qos))
@@ -186,7 +188,8 @@ def _reservations_allow(view: View, job: PendingJob, start: Start, now: float) -
     for each in view.reservations:
         ours = names & own.nodes if own is not None else set()
         overlaps = each.start_unix < end and each.end_unix > now and names & each.nodes
-        if overlaps and each is not own and not each.parts:  # reservations of parts are checked in partcount
+        # Reservations of parts are checked in partial_reservation_checks.
+        if overlaps and each is not own and not each.parts:
             assert (
                 own is not None and names & each.nodes <= ours and (own.maintenance or not each.maintenance)
             ), f"{job.id} runs into {each.name}"
@@ -201,7 +204,10 @@ def _exclusive_jobs_are_alone(view: View, plan: Plan) -> None:
         if jobs[start.job_id].resources.exclusive or (part is not None and part.exclusive):
             for name in start.allocation.node_names():
                 users = [
-                    who for who, each in held for share in each.shares if share.node == name and share.cpus
+                    holder
+                    for holder, each in held
+                    for share in each.shares
+                    if share.node == name and share.cpus
                 ]
                 assert len(users) == 1, f"{users} share {name} with an exclusive job"
 
@@ -210,44 +216,44 @@ def _users_are_apart(view: View, plan: Plan) -> None:
     """Check that --exclusive=user is respected for started jobs. Suspended jobs still count."""
     jobs = {job.id: job for job in view.pending}
     parted = {part.name for part in view.partitions if part.exclusive_user}
-    there = [
+    present = [
         (job.user, job.users_apart or job.partition in parted, job.allocation.node_names())
         for job in view.running
     ]
     for start in plan.starts:
         job = jobs[start.job_id]
-        apart = job.resources.share_with == "user" or start.partition in parted
+        exclusive_user = job.resources.share_with == "user" or start.partition in parted
         names = start.allocation.node_names()
-        for user, wants, where in there:
+        for user, excludes, where in present:
             both = set(where) & set(names)
-            assert not both or user == job.user or not (wants or apart), (
+            assert not both or user == job.user or not (excludes or exclusive_user), (
                 f"{job.id} of {job.user} joins {user} on {both}"
             )
-        there.append((job.user, apart, names))
+        present.append((job.user, exclusive_user, names))
 
 
-def everyone_is_accounted_for(view: View, plan: Plan) -> None:
-    """Every waiting job starts, ends, or has a pending reason, and no task starts twice."""
+def every_job_has_an_answer(view: View, plan: Plan) -> None:
+    """Check that every waiting job starts, ends, or has a pending reason, and that no task starts twice."""
     answered = {start.job_id for start in plan.starts} | {end.job_id for end in plan.ends}
     assert len({(start.job_id, start.task) for start in plan.starts}) == len(plan.starts)
     for job in view.pending:
         assert job.id in answered or plan.pending_reasons[job.id].sentence, f"job {job.id} has no answer"
         if job.tasks:
             tasks = sum(start.job_id == job.id for start in plan.starts)
-            there = sum(each.array_job_id == job.array_job_id for each in view.running)
-            assert not job.throttle or tasks == 0 or tasks + there <= job.throttle
+            running = sum(each.array_job_id == job.array_job_id for each in view.running)
+            assert not job.throttle or tasks == 0 or tasks + running <= job.throttle
 
 
 def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, float]) -> None:
-    """Running jobs until their limits and reserved jobs in their time never exceed a node's capacity.
+    """Check that running and reserved jobs never exceed a node's capacity until their time limits.
 
-    `limits_s` is the run time of each reserved job. Victims have left when their preemptor's reserved start
-    comes.
+    `limits_s` is the run time of each reserved job. Preempted jobs have ended when the reserved start of their
+    preemptor comes.
     """
     leaves = {}
     promised = {each.job_id: each.at_unix for each in plan.reserves}
-    for told in plan.preempts:
-        leaves[told.job_id] = promised.get(told.for_job_id, now)
+    for order in plan.preempts:
+        leaves[order.job_id] = promised.get(order.for_job_id, now)
     spans: list[tuple[NodeName, float, float, Share]] = []
     resumed = {each.job_id for each in plan.resumes}
     for job in view.running:
@@ -268,12 +274,12 @@ def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, fl
         job = jobs[each.job_id]
         end = each.at_unix + limits_s[each.job_id]
         own = (job.user, job.resources.share_with == "user", each.nodes, each.at_unix, end)
-        _nobody_is_in_the_way(own, stays)
+        _no_other_user_overlaps(own, stays)
         stays.append(own)
         for name in each.nodes:
-            _node_has_room(view, name, job, (each.at_unix, end), spans, types)
-        asked = job.resources
-        count = asked.gpus.per_node or 0
+            _node_has_capacity(view, name, job, (each.at_unix, end), spans, types)
+        requested = job.resources
+        count = requested.gpus.per_node or 0
         spans += [
             (
                 name,
@@ -281,8 +287,8 @@ def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, fl
                 end,
                 Share(
                     node=name,
-                    cpus=max(asked.cpus_per_task, count * (asked.cpus_per_gpu or 0)),
-                    mem_bytes=asked.mem_per_node_bytes or 0,
+                    cpus=max(requested.cpus_per_task, count * (requested.cpus_per_gpu or 0)),
+                    mem_bytes=requested.mem_per_node_bytes or 0,
                     gpus=tuple(range(-count, 0)),
                     gpu_uuids=(),
                 ),
@@ -310,14 +316,16 @@ def _stays(view: View, plan: Plan, now: float, leaves: dict[JobId, float]) -> li
     return found
 
 
-def _nobody_is_in_the_way(own: Stay, stays: list[Stay]) -> None:
-    user, apart, names, begins, ends = own
-    for other, wants, where, start, end in stays:
+def _no_other_user_overlaps(own: Stay, stays: list[Stay]) -> None:
+    user, exclusive_user, names, begins, ends = own
+    for other, excludes, where, start, end in stays:
         meets = set(names) & set(where) and start < ends and begins < end
-        assert not meets or other == user or not (apart or wants), f"{own} meets {other} on {where}"
+        assert not meets or other == user or not (exclusive_user or excludes), (
+            f"{own} meets {other} on {where}"
+        )
 
 
-def _node_has_room(
+def _node_has_capacity(
     view: View,
     name: NodeName,
     job: PendingJob,
@@ -329,20 +337,27 @@ def _node_has_room(
     assert not node.unavailable
     mine = [(begin, end, share) for where, begin, end, share in spans if where == name]
     moments = {window[0]} | {begin for begin, _, _ in mine if window[0] < begin < window[1]}
-    asked = job.resources
+    requested = job.resources
     for moment in moments:
-        there = [share for begin, end, share in mine if begin <= moment < end]
-        assert sum(share.cpus for share in there) + asked.cpus_per_task <= node.cpus, f"CPUs of {name}"
-        assert sum(share.mem_bytes for share in there) + (asked.mem_per_node_bytes or 0) <= node.mem_bytes
+        overlapping = [share for begin, end, share in mine if begin <= moment < end]
+        assert sum(share.cpus for share in overlapping) + requested.cpus_per_task <= node.cpus, (
+            f"CPUs of {name}"
+        )
+        assert (
+            sum(share.mem_bytes for share in overlapping) + (requested.mem_per_node_bytes or 0)
+            <= node.mem_bytes
+        )
         usable = {gpu.index for gpu in node.gpus if not gpu.blocked}
-        taken = {index for share in there for index in share.gpus if index >= 0} & usable
-        unnamed = sum(1 for share in there for index in share.gpus if index < 0)
-        if asked.gpus.per_node:
-            assert len(taken) + unnamed + asked.gpus.per_node <= len(usable), f"GPUs of {name} at {moment}"
-            if asked.gpus.type:
-                kind = asked.gpus.type.lower()
+        taken = {index for share in overlapping for index in share.gpus if index >= 0} & usable
+        unnamed = sum(1 for share in overlapping for index in share.gpus if index < 0)
+        if requested.gpus.per_node:
+            assert len(taken) + unnamed + requested.gpus.per_node <= len(usable), (
+                f"GPUs of {name} at {moment}"
+            )
+            if requested.gpus.type:
+                kind = requested.gpus.type.lower()
                 free = [gpu for gpu in node.gpus if gpu.index in usable - taken and gpu.type.lower() == kind]
-                assert asked.gpus.per_node <= len(free), f"{kind} of {name} at {moment}"
+                assert requested.gpus.per_node <= len(free), f"{kind} of {name} at {moment}"
 
 
 def flushed(view: View, plan: Plan, now: float, *, only: JobId) -> View:
@@ -383,17 +398,17 @@ def as_new(view: View) -> View:
 
 def changed_as_advised(job: PendingJob, advice: str) -> PendingJob:
     """Return the job after a change such as "starts now with --time=00:10:00"."""
-    asked, gpus = job.resources, job.resources.gpus
+    requested, gpus = job.resources, job.resources.gpus
     if "--exclusive=user" in advice:
-        return msgspec.structs.replace(job, resources=msgspec.structs.replace(asked, share_with=""))
+        return msgspec.structs.replace(job, resources=msgspec.structs.replace(requested, share_with=""))
     if "--exclusive" in advice:
-        return msgspec.structs.replace(job, resources=msgspec.structs.replace(asked, exclusive=False))
+        return msgspec.structs.replace(job, resources=msgspec.structs.replace(requested, exclusive=False))
     if "any type" in advice:
-        any_type = msgspec.structs.replace(asked, gpus=msgspec.structs.replace(gpus, type=""))
+        any_type = msgspec.structs.replace(requested, gpus=msgspec.structs.replace(gpus, type=""))
         return msgspec.structs.replace(job, resources=any_type)
-    said = re.fullmatch(r".*--([a-z-]+)=(\S+)", advice)
-    assert said is not None, advice
-    option, value = said.groups()
+    found = re.fullmatch(r".*--([a-z-]+)=(\S+)", advice)
+    assert found is not None, advice
+    option, value = found.groups()
     if option == "time":
         days, _, rest = value.rpartition("-")
         hours, minutes, seconds = (int(part) for part in rest.split(":"))
@@ -403,12 +418,12 @@ def changed_as_advised(job: PendingJob, advice: str) -> PendingJob:
         return msgspec.structs.replace(job, partition=value)
     count = int(value.rstrip("G").split(":")[-1])
     if option == "nodes":
-        asked = msgspec.structs.replace(asked, nodes_min=count, nodes_max=count)
+        requested = msgspec.structs.replace(requested, nodes_min=count, nodes_max=count)
     elif option == "cpus-per-task":
-        asked = msgspec.structs.replace(asked, cpus_per_task=count)
+        requested = msgspec.structs.replace(requested, cpus_per_task=count)
     elif option == "mem":
-        asked = msgspec.structs.replace(asked, mem_per_node_bytes=count << 30)
+        requested = msgspec.structs.replace(requested, mem_per_node_bytes=count << 30)
     else:
         field = {"gpus-per-node": "per_node", "gpus": "total", "gpus-per-task": "per_task"}[option]
-        asked = msgspec.structs.replace(asked, gpus=msgspec.structs.replace(gpus, **{field: count}))
-    return msgspec.structs.replace(job, resources=asked)
+        requested = msgspec.structs.replace(requested, gpus=msgspec.structs.replace(gpus, **{field: count}))
+    return msgspec.structs.replace(job, resources=requested)

@@ -11,7 +11,7 @@ import msgspec
 import msgspec.inspect as types
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.property import edges
+from tests.property import type_values
 from tests.support.core import ANN, Core, ask
 
 from warpdeck.base.errors import UserError
@@ -36,8 +36,8 @@ TEXTS = [
 KINDS = ["after", "afterany", "afterok", "afternotok", "aftercorr", "singleton"]
 
 
-def values(of: types.Type) -> st.SearchStrategy[Any]:
-    return edges.values(of, texts=TEXTS, fields=structs, patterned=KINDS)
+def values(kind: types.Type) -> st.SearchStrategy[Any]:
+    return type_values.values(kind, texts=TEXTS, fields=structs, patterned=KINDS)
 
 
 def structs(cls: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -46,7 +46,7 @@ def structs(cls: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any
     assert isinstance(info, types.StructType)
     known = {each.encode_name: fixed.get(each.name, values(each.type)) for each in info.fields}
     must = {each.encode_name for each in info.fields if each.required}
-    return edges.some_of(known, must=must, most=4)
+    return type_values.some_of(known, must=must, most=4)
 
 
 def decoded(cls: type, sent: Any) -> Any:
@@ -62,7 +62,7 @@ CHANGES = st.lists(structs(JobChange), max_size=3)
 
 
 @given(REQUESTS, CHANGES, st.booleans())
-def test_what_may_be_sent_is_done_or_refused_and_what_is_kept_can_be_read(
+def test_any_request_is_executed_or_rejected_and_stored_values_decode(
     sent: tuple[dict[str, Any], dict[str, Any]], changes: list[dict[str, Any]], plans: bool
 ) -> None:
     core, base = Core("n0", "n1"), msgspec.to_builtins(ask())

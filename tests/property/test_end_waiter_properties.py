@@ -1,8 +1,7 @@
 """Waiting for ends: each waiter receives every end once, and then the message that nothing is left.
 
-The jobs are those of test_following_properties: prefetched, revoked, ended, canceled, held and released, with
-controllers
-and agents that are killed. In addition, jobs are requeued and connections are lost.
+The jobs are those of test_prefetch_properties: prefetched, revoked, ended, canceled, held and released, while
+controllers and agents are killed. In addition, jobs are requeued and connections are lost.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from tests.property.test_following_properties import Follow, pick
+from tests.property.test_prefetch_properties import Prefetch, pick
 from tests.support.core import ANN, done
 
 from warpdeck.base.errors import UserError
@@ -25,34 +24,32 @@ class Waiting:
     def __init__(self, watch: EndWaiters, numbers: set[int]) -> None:
         self.numbers = numbers
         self.done: set[int] = set()
-        self.told: set[tuple[int, int]] = set()
-        self.ask(watch)
+        self.reported: set[tuple[int, int]] = set()
+        self.connect(watch)
 
-    def ask(self, watch: EndWaiters) -> None:
-        """Ask on a new connection: unfinished submissions are requested again, and reported from the
-        start.
-        """
-        self.here: list[tuple[int, int]] = []
-        self.asked = EndsAsked(watch)
-        self.asked.add(self.numbers - self.done)
+    def connect(self, watch: EndWaiters) -> None:
+        """Use a new connection, on which unfinished submissions are requested and reported from the start."""
+        self.received: list[tuple[int, int]] = []
+        self.request = EndsAsked(watch)
+        self.request.add(self.numbers - self.done)
 
-    def hear(self) -> None:
+    def read(self) -> None:
         """Read the messages that are available now."""
-        for page in done(self.asked.look()):
-            assert all(job.is_finished for job in page.ended), "a job is told that has not ended"
+        for page in done(self.request.look()):
+            assert all(job.is_finished for job in page.ended), "a job is reported that has not ended"
             assert not page.unknown
-            self.here += [(job.id, job.restarts) for job in page.ended]
+            self.received += [(job.id, job.restarts) for job in page.ended]
             if page.done:
                 self.done.add(page.number)
-        assert len(self.here) == len(set(self.here)), "an end is told twice on one connection"
-        self.told.update(self.here)
+        assert len(self.received) == len(set(self.received)), "an end is reported twice on one connection"
+        self.reported.update(self.received)
 
 
-class Await(Follow):
-    """The same state machine with waiters."""
+class EndWaiterMachine(Prefetch):
+    """The state machine of prefetched tasks with clients that wait for ends."""
 
     def watch_all(self) -> None:
-        """Report the touched jobs of every commit, as the controller does."""
+        """Report the changed jobs of every commit to the waiters, as the controller does."""
         if hasattr(self, "waiting"):
             return
         self.waiting: list[Waiting] = []
@@ -73,7 +70,7 @@ class Await(Follow):
         return EndWaiters(self.core.state, self.core.store, CommitBarrier(self.core.store))
 
     @rule(which=pick, both=st.booleans())
-    def somebody_waits(self, which: int, both: bool) -> None:
+    def client_waits(self, which: int, both: bool) -> None:
         """Wait for one submission, or for all."""
         self.watch_all()
         ids = sorted({job.array_job_id for job in self.core.state.jobs.values()})
@@ -82,15 +79,15 @@ class Await(Follow):
 
     @rule(which=pick)
     @precondition(lambda self: getattr(self, "waiting", None))
-    def hears(self, which: int) -> None:
-        self.waiting[which % len(self.waiting)].hear()
+    def waiter_reads(self, which: int) -> None:
+        self.waiting[which % len(self.waiting)].read()
 
     @rule(which=pick)
     @precondition(lambda self: getattr(self, "waiting", None))
     def connection_is_lost(self, which: int) -> None:
         lost = self.waiting[which % len(self.waiting)]
-        lost.asked.close()
-        lost.ask(self.watch)
+        lost.request.close()
+        lost.connect(self.watch)
 
     @rule(which=pick)
     def requeue(self, which: int) -> None:
@@ -110,22 +107,22 @@ class Await(Follow):
         if hasattr(self, "waiting"):
             self.watch = self.make_watch()
             for each in self.waiting:
-                each.ask(self.watch)
+                each.connect(self.watch)
 
     def teardown(self) -> None:
         super().teardown()
         for each in getattr(self, "waiting", ()):
-            while each.asked._waiter.changed.is_set():
-                each.hear()
-            assert each.done == each.numbers, "somebody waits for ever"
+            while each.request._waiter.changed.is_set():
+                each.read()
+            assert each.done == each.numbers, "a client waits forever"
             for number in each.numbers:
                 ended = done(self.core.store.named(number))  # type: ignore[arg-type]
-                missed = {(job.id, job.restarts) for job in ended} - each.told
-                assert not missed, f"ends that were never told: {missed}"
-            assert not len(each.asked)
+                missed = {(job.id, job.restarts) for job in ended} - each.reported
+                assert not missed, f"ends that were never reported: {missed}"
+            assert not len(each.request)
         if hasattr(self, "watch"):
-            assert not self.watch.waiting, "who waits for nothing is still listed"
+            assert not self.watch.waiting, "a waiter with nothing to wait for is still listed"
 
 
-Await.TestCase.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
-TestAwait = Await.TestCase
+EndWaiterMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
+TestEndWaiters = EndWaiterMachine.TestCase

@@ -1,9 +1,7 @@
-"""Any message of a node is either rejected, or can be stored, shown and planned with, and changes nothing
-about
-other nodes' jobs.
+"""Any message of a node is either rejected, or can be stored, shown and used for planning.
 
-The messages are generated from their types, mostly at the limits of the types, and go through the
-controller's decoder.
+No message changes anything about other nodes' jobs. The messages are generated from their types, mostly at the
+limits of the types, and go through the controller's decoder.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import msgspec.inspect as types
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property import edges
+from tests.property import type_values
 from tests.support.core import Core, ask
 
 from warpdeck.base.errors import InvalidTransition, UserError
@@ -54,7 +52,7 @@ TEXTS = [
 ]
 TEXTS += ["spool:", "%j" * 100, "cpu_s", "launch_failed", "oom", "9" * 1000, "x" * MAX_TEXT_CHARS]
 STRANGE = [math.nan, math.inf, 1e308, 2**64, 10**400, "9" * (MAX_TEXT_CHARS + 1)]
-SAID = [
+MESSAGE_TYPES = [
     wire.JobReport,
     wire.LaunchFailed,
     wire.GivenBack,
@@ -66,11 +64,11 @@ SAID = [
 STEPS = [stepwire.StepReport, stepwire.StepFence]
 
 
-def values(of: types.Type) -> st.SearchStrategy[Any]:
-    return edges.values(of, texts=TEXTS, fields=said)
+def values(kind: types.Type) -> st.SearchStrategy[Any]:
+    return type_values.values(kind, texts=TEXTS, fields=message_fields)
 
 
-def said(kind: Any, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+def message_fields(kind: Any, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Return fields of that message: the required ones, some others, and sometimes one out of its bounds."""
     info = types.type_info(bounded(kind))
     assert isinstance(info, types.DataclassType)
@@ -78,7 +76,7 @@ def said(kind: Any, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[s
     known = {each.name: fixed.get(each.name, values(each.type)) for each in fields}
     must = {each.name for each in fields if each.required}
     tag = {"t": kind.t} if "t" in kind.__dataclass_fields__ else {}
-    sane = edges.some_of(known, must=must, most=5).map(lambda made: made | tag)
+    sane = type_values.some_of(known, must=must, most=5).map(lambda made: made | tag)
     wild = st.tuples(sane, st.sampled_from(sorted(known)), st.sampled_from(STRANGE))
     strange = wild.map(lambda made: {**made[0], made[1]: made[2]})
     return st.integers(0, 30).flatmap(lambda dice: strange if dice == 30 else sane)
@@ -86,7 +84,7 @@ def said(kind: Any, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[s
 
 SMALL = st.integers(0, 6)
 ABOUT = {"job_id": SMALL, "restarts": st.integers(0, 1), "step": st.integers(0, 1)}
-MESSAGES = st.one_of(*(said(kind, **ABOUT) for kind in [*SAID, *STEPS]))
+MESSAGES = st.one_of(*(message_fields(kind, **ABOUT) for kind in [*MESSAGE_TYPES, *STEPS]))
 
 
 def cluster() -> Core:
@@ -129,7 +127,7 @@ def take(core: Core, message: Any) -> None:
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(MESSAGES, min_size=1, max_size=4))
-def test_what_a_node_says_harms_nobody_else(sent: list[dict[str, Any]]) -> None:
+def test_messages_of_a_node_do_not_affect_other_nodes(sent: list[dict[str, Any]]) -> None:
     core = cluster()
     before = others(core)
     assert len(before) == 2

@@ -52,21 +52,23 @@ def _part_is_kept(
     begin = max(now, each.start_unix)
     moments = [begin, *(span.until for span in spans if begin < span.until < each.end_unix)]
     for moment in moments:
-        there = [span for span in spans if span.until > moment]
-        own = [span for span in there if span.reservation == each.name]
-        others = [span for span in there if span.reservation != each.name]
-        for what, count in _kept(part):
-            most, used = _has(view, part.node, what), _count(view, others, what)
-            if any(span.is_new and _count(view, [span], what) for span in own) and not each.is_everywhere:
-                assert _count(view, own, what) <= count, f"{each.name} gives more {what} than it has"
-            before = _count(view, [span for span in others if not span.is_new], what)
+        present = [span for span in spans if span.until > moment]
+        own = [span for span in present if span.reservation == each.name]
+        others = [span for span in present if span.reservation != each.name]
+        for resource, count in _kept(part):
+            most, used = _has(view, part.node, resource), _count(view, others, resource)
+            if any(span.is_new and _count(view, [span], resource) for span in own) and not each.is_everywhere:
+                assert _count(view, own, resource) <= count, f"{each.name} gives more {resource} than it has"
+            before = _count(view, [span for span in others if not span.is_new], resource)
             late = [
                 span
                 for span in others
-                if span.is_new and _count(view, [span], what) and not _goes_first(view, span, each, moment)
+                if span.is_new
+                and _count(view, [span], resource)
+                and not _goes_first(view, span, each, moment)
             ]
-            assert not late or used == before or used + max(count, _count(view, own, what)) <= most, (
-                f"{late[0]} has {what} of {each.name}"
+            assert not late or used == before or used + max(count, _count(view, own, resource)) <= most, (
+                f"{late[0]} has {resource} of {each.name}"
             )
 
 
@@ -87,16 +89,16 @@ def _kept(part: ReservedPart) -> list[tuple[str, int]]:
     return [*([("cpu", part.cpus)] if part.cpus else []), *part.gpus]
 
 
-def _has(view: View, name: NodeName, what: str) -> int:
+def _has(view: View, name: NodeName, resource: str) -> int:
     node = next(node for node in view.nodes if node.name == name)
-    if what == "cpu":
+    if resource == "cpu":
         return node.cpus
-    return sum(gpu.type.lower() == what and not gpu.blocked for gpu in node.gpus)
+    return sum(gpu.type.lower() == resource and not gpu.blocked for gpu in node.gpus)
 
 
-def _count(view: View, spans: list[Span], what: str) -> int:
+def _count(view: View, spans: list[Span], resource: str) -> int:
     """Return the number of CPUs, or of GPUs of a type of which a job has at least a part."""
-    if what == "cpu":
+    if resource == "cpu":
         return sum(span.share.cpus for span in spans)
     types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus if not gpu.blocked}
-    return len({uuid for span in spans for uuid in span.share.gpu_uuids if types.get(uuid) == what})
+    return len({uuid for span in spans for uuid in span.share.gpu_uuids if types.get(uuid) == resource})

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from random import Random
 
 import msgspec
-from tests.property.play import Stage
-from tests.property.sitetables import GIB, NOW
+from tests.property.pass_player import PassPlayer
+from tests.property.random_tables import GIB, NOW
 
 from warpdeck.model import GpuAsk, GpuUuid, JobId, NodeName, Resources
 from warpdeck.policy import (
@@ -29,13 +29,13 @@ QOS = (
     QosView(name="normal", priority=5, preempts=frozenset({"low"})),
     QosView(name="low"),
 )
-ROOM_IS_OVER_S = 200.0
-"""Longer than cleared resources are kept for the job that requested them."""
+CLAIM_EXPIRED_S = 200.0
+"""Longer than freed resources are kept for the job that preempted others."""
 MOST_PASSES = 80
 """Maximum number of passes until a site of a few jobs is at rest; about ten are usual."""
 
 
-def disputed_site(rng: Random) -> tuple[View, Settings, list[PendingJob]]:
+def preemption_site(rng: Random) -> tuple[View, Settings, list[PendingJob]]:
     """Return an empty site and the jobs that arrive."""
     nodes = tuple(_node(f"n{number}", rng.choice([2, 4])) for number in range(rng.randint(1, 3)))
     names = [node.name for node in nodes]
@@ -80,7 +80,7 @@ def _quota(rng: Random) -> dict[str, int]:
 
 def _job(rng: Random, number: int) -> PendingJob:
     gpus, nodes = rng.choice([0, 0, 1, 1, 2, 3, 4]), rng.choice([1, 1, 1, 2])
-    asked = Resources(
+    resources = Resources(
         nodes_min=nodes,
         nodes_max=nodes,
         cpus_per_task=rng.randint(1, 8),
@@ -92,7 +92,7 @@ def _job(rng: Random, number: int) -> PendingJob:
         array_job_id=JobId(number),
         user=rng.choice(["ann", "bob"]),
         label=str(number),
-        resources=asked,
+        resources=resources,
         submit_at_unix=float(number),
         eligible_at_unix=float(number),
         time_limit_s=None,
@@ -102,33 +102,33 @@ def _job(rng: Random, number: int) -> PendingJob:
     )
 
 
-def played_out(rng: Random) -> Iterator[list[tuple[JobId, JobId]]]:
+def preemptions_to_rest(rng: Random) -> Iterator[list[tuple[JobId, JobId]]]:
     """Yield the preemptions (preemptor, victim) after each arrival until the site is at rest. Too many passes
     raise AssertionError.
     """
-    view, chosen, coming = disputed_site(rng)
-    stage = Stage(view, chosen, NOW)
+    view, chosen, coming = preemption_site(rng)
+    player = PassPlayer(view, chosen, NOW)
     while coming:
         wave, coming = coming[: (count := rng.randint(1, 3))], coming[count:]
-        stage.origin.update({job.id: job for job in wave})
-        waiting = sorted((*stage.view.pending, *wave), key=lambda job: job.id)
-        stage.view = msgspec.structs.replace(stage.view, pending=tuple(waiting))
-        yield to_rest(stage)
+        player.origin.update({job.id: job for job in wave})
+        waiting = sorted((*player.view.pending, *wave), key=lambda job: job.id)
+        player.view = msgspec.structs.replace(player.view, pending=tuple(waiting))
+        yield run_to_rest(player)
 
 
-def to_rest(stage: Stage) -> list[tuple[JobId, JobId]]:
+def run_to_rest(player: PassPlayer) -> list[tuple[JobId, JobId]]:
     """Run passes until nothing changes, and return the preemptions."""
-    told: list[tuple[JobId, JobId]] = []
+    preemptions: list[tuple[JobId, JobId]] = []
     was_quiet = False
     for _ in range(MOST_PASSES):
-        made = stage.step()
-        told += [(each.for_job_id, each.job_id) for each in made.preempts]
-        is_quiet = not (made.starts or made.preempts or any(job.ending for job in stage.view.running))
+        made = player.step()
+        preemptions += [(each.for_job_id, each.job_id) for each in made.preempts]
+        is_quiet = not (made.starts or made.preempts or any(job.ending for job in player.view.running))
         if is_quiet and was_quiet:
-            return told
+            return preemptions
         was_quiet = is_quiet
         if is_quiet:
-            stage.now += ROOM_IS_OVER_S
-        elif not stage.wait():
-            stage.now += 1.0
-    raise AssertionError(f"no rest: {told[-12:]}")
+            player.now += CLAIM_EXPIRED_S
+        elif not player.wait():
+            player.now += 1.0
+    raise AssertionError(f"the site does not come to rest: {preemptions[-12:]}")

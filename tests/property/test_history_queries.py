@@ -86,7 +86,7 @@ WORDS = (
 
 
 @st.composite
-def pasts(draw: st.DrawFn) -> list[Job]:
+def histories(draw: st.DrawFn) -> list[Job]:
     return [_job(draw, number) for number in range(1, draw(st.integers(1, 14)) + 1)]
 
 
@@ -141,19 +141,21 @@ queries = st.builds(
 
 
 @settings(max_examples=25)
-@given(jobs=pasts(), asked=st.lists(queries, min_size=1, max_size=12))
-def test_sql_and_memory_give_the_same_pages_and_costs(jobs: list[Job], asked: Sequence[PastQuery]) -> None:
-    asyncio.run(_compare(jobs, asked))
+@given(jobs=histories(), page_queries=st.lists(queries, min_size=1, max_size=12))
+def test_sql_and_memory_give_the_same_pages_and_costs(
+    jobs: list[Job], page_queries: Sequence[PastQuery]
+) -> None:
+    asyncio.run(_compare(jobs, page_queries))
 
 
-async def _compare(jobs: list[Job], asked: Sequence[PastQuery]) -> None:
+async def _compare(jobs: list[Job], page_queries: Sequence[PastQuery]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sql, memory = await SqliteStore.open(str(Path(folder) / "state.db")), MemoryStore()
         try:
             for store in (sql, memory):
                 requests = tuple((job.request_key, job.request) for job in jobs)
                 await store.commit(Changes(requests=requests, jobs=tuple(jobs)))
-            for query in asked:
+            for query in page_queries:
                 expected = await memory.past(query, counted=True)
                 assert await sql.past(query, counted=True) == expected, query
                 assert _rounded(await sql.past_costs(query)) == _rounded(await memory.past_costs(query))
@@ -162,7 +164,7 @@ async def _compare(jobs: list[Job], asked: Sequence[PastQuery]) -> None:
 
 
 def _rounded(groups: Sequence[GroupCost]) -> list[tuple[object, ...]]:
-    """Sums of fractions differ in their last digits."""
+    """Return the costs with rounded numbers, as sums of fractions differ in their last digits."""
     return sorted(
         (each.user, each.account, each.partition, each.state, each.reason)
         + tuple(round(float(figure), 6) for figure in msgspec.structs.astuple(each.cost))
@@ -171,8 +173,8 @@ def _rounded(groups: Sequence[GroupCost]) -> list[tuple[object, ...]]:
 
 
 @settings(max_examples=100)
-@given(jobs=pasts(), words=st.lists(st.sampled_from(WORDS), max_size=3))
-def test_a_filter_means_the_same_of_a_row_and_of_what_the_store_keeps(
+@given(jobs=histories(), words=st.lists(st.sampled_from(WORDS), max_size=3))
+def test_a_filter_gives_the_same_result_for_rows_and_stored_records(
     jobs: list[Job], words: list[str]
 ) -> None:
     test = holds(parse_filter(" ".join(words), me="ann"))
@@ -183,8 +185,8 @@ def test_a_filter_means_the_same_of_a_row_and_of_what_the_store_keeps(
 
 
 @settings(max_examples=25)
-@given(jobs=pasts(), order=st.sampled_from(PAST_ORDERS), descending=st.booleans())
-def test_pages_beside_each_other_are_the_whole_in_order_from_both_ends(
+@given(jobs=histories(), order=st.sampled_from(PAST_ORDERS), descending=st.booleans())
+def test_consecutive_pages_cover_the_history_from_both_ends(
     jobs: list[Job], order: str, descending: bool
 ) -> None:
     asyncio.run(_walk(jobs, PastQuery(order=order, descending=descending, limit=3)))
