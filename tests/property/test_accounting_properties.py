@@ -1,6 +1,4 @@
-"""Whatever happens, and whenever the controller is killed, every second of every job is counted once, and
-decays.
-"""
+"""Each second of each job is charged once and decays, whatever happens and whenever the controller is killed."""
 
 from __future__ import annotations
 
@@ -75,36 +73,36 @@ STEPS = st.lists(
 
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
-def test_what_is_known_live_is_what_a_killed_controller_finds_and_what_really_ran(
+def test_charged_usage_equals_the_real_run_time_also_after_a_kill(
     steps: list[tuple[str, int, int]],
 ) -> None:
     core = Core("a", "b")
     core.state.site = SITE
     log: dict[tuple[int, int], Ran] = {}
-    for what, later_s, number in steps:
+    for action, later_s, number in steps:
         core.now += later_s
         running = [job for job in core.state.jobs.values() if job.state is JobState.RUNNING]
-        if what == "kill":
+        if action == "kill":
             links = core.state.node_status.links
             core.state = core.reload()
             core.state.node_status.links, core.state.site = links, SITE
-        elif what in ("end", "cancel", "requeue") and running:
+        elif action in ("end", "cancel", "requeue") and running:
             job = running[number % len(running)]
-            if what != "end":
-                core.apply({"cancel": Cancelled, "requeue": Requeued}[what](who=ANN, jobs=(str(job.id),)))
-                core.now += 7  # it takes time to end
+            if action != "end":
+                core.apply({"cancel": Cancelled, "requeue": Requeued}[action](who=ANN, jobs=(str(job.id),)))
+                core.now += 7  # the job takes time to end
             key = (job.id, job.restarts)
             ended = max(log[key].start, core.now - 60 * number)  # the node could not report it at once
             core.end(job.id, ended_at=ended)
             log[key] = log[key]._replace(end=ended)
-        elif what in ("ann", "bob", "half"):
+        elif action in ("ann", "bob", "half"):
             core.submit(
                 ask(
                     gpus=number,
-                    account="speech" if what == "bob" else "vision",
-                    qos="half" if what == "half" else "normal",
+                    account="speech" if action == "bob" else "vision",
+                    qos="half" if action == "half" else "normal",
                 ),
-                BOB if what == "bob" else ANN,
+                BOB if action == "bob" else ANN,
             )
         core.launch(core.plan().effects)
         for job in core.state.jobs.values():
@@ -113,8 +111,8 @@ def test_what_is_known_live_is_what_a_killed_controller_finds_and_what_really_ra
                 factor = 0.5 if job.request.qos == "half" else 1.0
                 began = Ran(job.request.account, units * factor, core.now, None)
                 log.setdefault((job.id, job.restarts), began)
-        said = expected(list(log.values()), core.now)
+        charges = expected(list(log.values()), core.now)
         for state in (core.state, core.reload()):
             found = used(state, SITE, core.now)
-            for name, billing_s in said.items():
-                assert math.isclose(found[name], billing_s, rel_tol=1e-9, abs_tol=1e-6), (name, what)
+            for name, billing_s in charges.items():
+                assert math.isclose(found[name], billing_s, rel_tol=1e-9, abs_tol=1e-6), (name, action)

@@ -63,18 +63,18 @@ class Storm(RuleBasedStateMachine):
         self.core = Core(*NODES)
         self.up = dict.fromkeys(NODES, True)
         self.late: list[Effect] = []
-        self.said: list[tuple[str, wire.JobReport]] = []
-        self.thought: Planned | None = None
+        self.reports: list[tuple[str, wire.JobReport]] = []
+        self.planned: Planned | None = None
         for gpus in (0, 2, 4):
             self.core.submit(ask(gpus=gpus))
 
     def send(self, effects: tuple[Effect, ...]) -> None:
         self.late += [effect for effect in effects if self.up[effect.node]]
 
-    def report(self, name: str, said: wire.JobReport) -> None:
-        self.said.append((name, said))
+    def report(self, name: str, report: wire.JobReport) -> None:
+        self.reports.append((name, report))
         if self.up[name]:
-            self.send(self.core.told(name, said).effects)
+            self.send(self.core.told(name, report).effects)
 
     # ---- Users
 
@@ -86,7 +86,7 @@ class Storm(RuleBasedStateMachine):
         requeue=st.booleans(),
         after=st.one_of(st.none(), st.tuples(st.sampled_from(("after", "afterok", "afterany")), number)),
         who=st.sampled_from((ANN, ANN, BOB)),
-        apart=st.sampled_from((False, False, True)),
+        exclusive_user=st.sampled_from((False, False, True)),
     )
     def submit(
         self,
@@ -97,7 +97,7 @@ class Storm(RuleBasedStateMachine):
         requeue: bool,
         after: Any,
         who: Principal,
-        apart: bool,
+        exclusive_user: bool,
     ) -> None:
         fields: dict[str, Any] = {"hold": hold, "requeue": requeue}
         if tasks:
@@ -107,9 +107,9 @@ class Storm(RuleBasedStateMachine):
                 clauses=(Dependency(kind=after[0], job_id=JobId(after[1])),)
             )
         request = ask(gpus=gpus, nodes=count, **fields)
-        if apart:
-            asked = msgspec.structs.replace(request.resources, share_with="user")
-            request = msgspec.structs.replace(request, resources=asked)
+        if exclusive_user:
+            resources = msgspec.structs.replace(request.resources, share_with="user")
+            request = msgspec.structs.replace(request, resources=resources)
         self.core.submit(request, who)
 
     @rule(
@@ -138,31 +138,31 @@ class Storm(RuleBasedStateMachine):
         self.send(self.core.apply(kind(who=ROOT, jobs=tuple(names))).effects)  # type: ignore[arg-type]
 
     @rule(job=number, mode=st.sampled_from(("requeue", "suspend", "cancel")), keeps=st.booleans())
-    def push_aside(self, job: int, mode: str, keeps: bool) -> None:
-        """Preempt by a decision made on an earlier state."""
+    def preempt(self, job: int, mode: str, keeps: bool) -> None:
+        """Preempt a job because of a decision made on an earlier state."""
         order = Preempt(
             job_id=JobId(job), for_job_id=JobId(0), mode=mode, grace_s=9, sentence="x", keeps_gpus=keeps
         )
         self.send(self.core.apply(Planned(preempts=(order,))).effects)
 
     @rule()
-    def think(self) -> None:
+    def plan_ahead(self) -> None:
         """Run a pass whose starts are committed later, after other events."""
         state, now = self.core.state, self.core.now
         made = plan(build_view(state, now=now), now, Settings())
-        self.thought = Planned(starts=made.starts, resumes=made.resumes, ends=made.ends)
+        self.planned = Planned(starts=made.starts, resumes=made.resumes, ends=made.ends)
 
     @rule()
     def decide(self) -> None:
-        if self.thought is not None:
-            self.send(self.core.apply(self.thought).effects)
+        if self.planned is not None:
+            self.send(self.core.apply(self.planned).effects)
 
     @rule()
-    def all_goes_well(self) -> None:
+    def run_pass_and_deliver(self) -> None:
         """Run a pass and deliver all its effects."""
         self.send(self.core.plan().effects)
         while self.late:
-            self.carry_out(self.late.pop(0))
+            self.execute(self.late.pop(0))
 
     # ---- Agents
 
@@ -173,9 +173,9 @@ class Storm(RuleBasedStateMachine):
             return
         effect = self.late.pop(pick % len(self.late))
         for _ in range(1 + doubled):
-            self.carry_out(effect)
+            self.execute(effect)
 
-    def carry_out(self, effect: Effect) -> None:
+    def execute(self, effect: Effect) -> None:
         agent = self.core.agents[effect.node]
         match effect:
             case LaunchShare():
@@ -194,17 +194,17 @@ class Storm(RuleBasedStateMachine):
     @rule(name=nodes, pick=st.integers(0, 50), code=st.sampled_from((0, 0, 1)))
     def process_ends(self, name: str, pick: int, code: int) -> None:
         agent = self.core.agents[NodeName(name)]
-        live = [launch for launch, said in agent.jobs.items() if said.phase == "running"]
+        live = [launch for launch, report in agent.jobs.items() if report.phase == "running"]
         if live:
             self.core.now += 1
             self.report(name, agent.end(live[pick % len(live)], exit_code=code, ended_at=self.core.now))
 
     @rule(pick=st.integers(0, 200))
-    def old_word_comes_again(self, pick: int) -> None:
-        if self.said:
-            name, said = self.said[pick % len(self.said)]
+    def old_report_repeats(self, pick: int) -> None:
+        if self.reports:
+            name, report = self.reports[pick % len(self.reports)]
             if self.up[name]:
-                self.send(self.core.told(name, said).effects)
+                self.send(self.core.told(name, report).effects)
 
     @rule(pick=st.integers(0, 50))
     def launch_is_refused(self, pick: int) -> None:
@@ -221,15 +221,15 @@ class Storm(RuleBasedStateMachine):
     # ---- Nodes
 
     @rule(name=nodes)
-    def link_breaks(self, name: str) -> None:
+    def connection_breaks(self, name: str) -> None:
         self.up[name] = False
         self.late = [effect for effect in self.late if effect.node != name]
         self.core.lose(name)
 
     @rule(name=nodes, reboots=st.booleans())
-    def link_is_back(self, name: str, reboots: bool) -> None:
+    def node_reconnects(self, name: str, reboots: bool) -> None:
         if self.up[name]:
-            self.link_breaks(name)
+            self.connection_breaks(name)
         if reboots:
             self.core.agents[NodeName(name)].reboot()
         self.up[name] = True
@@ -244,7 +244,7 @@ class Storm(RuleBasedStateMachine):
 
     @rule()
     def controller_is_killed(self) -> None:
-        """A new controller finds the state of the old one. The connections are made anew."""
+        """Load the state of the old controller into a new one, which connects to the nodes again."""
         self.core.state = self.core.reload()
         self.late.clear()
         for name in NODES:
@@ -262,7 +262,7 @@ class Storm(RuleBasedStateMachine):
     # ---- Invariants
 
     @invariant()
-    def promises_hold(self) -> None:
+    def invariants_hold(self) -> None:
         if hasattr(self, "core"):
             assert violations(self.core.state) == []
             assert durable(self.core.reload()) == durable(self.core.state)

@@ -24,13 +24,13 @@ CLAUSES = st.builds(
     task=st.sampled_from([None, None, 1]),
     delay_s=st.sampled_from([0, 5]),
 )
-ASKED = st.builds(
+DEPENDENCIES = st.builds(
     Dependencies, clauses=st.lists(CLAUSES, min_size=1, max_size=3).map(tuple), any_of=st.booleans()
 )
 ARRAY = ArraySpec(ranges=((0, 3, 1),))
 REQUESTS = st.builds(
-    lambda asked, array, held: ask(dependencies=asked, array=array, hold=held, gpus=2),
-    st.one_of(st.none(), ASKED),
+    lambda dependencies, array, held: ask(dependencies=dependencies, array=array, hold=held, gpus=2),
+    st.one_of(st.none(), DEPENDENCIES),
     st.sampled_from([None, ARRAY]),
     st.booleans(),
 )
@@ -73,7 +73,7 @@ def do(core: Core, step: Request | tuple[str, int] | str) -> None:
     core.now += 3.0
 
 
-def anew(core: Core) -> View:
+def fresh_view(core: Core) -> View:
     state, kept = core.state, core.state.picture
     state.picture = ViewCache()
     try:
@@ -84,28 +84,28 @@ def anew(core: Core) -> View:
 
 @settings(max_examples=60)
 @given(st.lists(STEPS, min_size=3, max_size=14))
-def test_what_is_kept_of_dependents_is_what_would_be_made_anew(
+def test_cached_verdicts_equal_freshly_computed_ones(
     steps: list[Request | tuple[str, int] | str],
 ) -> None:
     core = Core("a", "b")
     for step in (*BEGIN, *steps):
         with contextlib.suppress(UserError, InvalidTransition):
             do(core, step)
-        assert build_view(core.state, now=core.now) == anew(core)
+        assert build_view(core.state, now=core.now) == fresh_view(core)
 
 
-def test_who_waits_for_hundreds_is_judged_again_when_one_of_them_moves() -> None:
+def test_a_change_of_one_dependency_recomputes_its_dependents() -> None:
     core = Core("a")
     firsts = [core.submit(ask(hold=True)) for _ in range(3)]
     clauses = tuple(Dependency(kind="afterok", job_id=number) for number in firsts)
     waits = [core.submit(ask(dependencies=Dependencies(clauses=clauses))) for _ in range(2)]
 
-    def seen() -> dict[int, object]:
+    def waiting_jobs() -> dict[int, object]:
         return {job.id: job for job in build_view(core.state, now=core.now).pending}
 
-    before = seen()
+    before = waiting_jobs()
     core.submit(ask())
-    assert all(seen()[number] is before[number] for number in waits)
+    assert all(waiting_jobs()[number] is before[number] for number in waits)
     core.apply(Cancelled(who=ANN, jobs=(str(firsts[2]),)))
-    after = seen()
+    after = waiting_jobs()
     assert all(after[number] != before[number] for number in waits)

@@ -61,7 +61,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(form=FORM)
-def test_any_short_format_prints_one_line_a_row(kind, form):
+def test_any_short_format_prints_one_line_per_row(kind, form):
     letters, fields, rows = KINDS[kind]
     columns = short_columns(form, letters, lambda _: None)
     layout = Layout(columns, fields)
@@ -72,7 +72,7 @@ def test_any_short_format_prints_one_line_a_row(kind, form):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), form=FORM)
-def test_any_long_format_prints_one_line_a_row(kind, data, form):
+def test_any_long_format_prints_one_line_per_row(kind, data, form):
     _, fields, rows = KINDS[kind]
     names = data.draw(st.lists(st.sampled_from(sorted(fields)), max_size=4))
     text = ",".join([f"{name}:{form}" for name in names] or [form])
@@ -89,7 +89,7 @@ NEVER_CUT = {"nodelist", "reasonlist", "resizetime", "schednodes", "timeleft", "
 @example(width=1, right=True, name="reasonlist")
 @example(width=1, right=False, name="reasonlist")
 @example(width=2, right=True, name="timeleft")
-def test_a_column_with_a_width_is_so_wide(width, right, name):
+def test_a_column_has_its_requested_width(width, right, name):
     fields, rows = PRINTED, KINDS["jobs"][2]
     layout = Layout(
         long_columns(
@@ -105,7 +105,7 @@ def test_a_column_with_a_width_is_so_wide(width, right, name):
 
 
 @given(text=FORM)
-def test_any_order_sorts_all_rows_or_names_the_letter(text):
+def test_any_sort_order_sorts_all_rows_or_names_the_invalid_letter(text):
     rows = list(KINDS["jobs"][2])
     try:
         keys = parse(text, job_keys(PRINTED))
@@ -116,7 +116,7 @@ def test_any_order_sorts_all_rows_or_names_the_letter(text):
     assert len(rows) == len(KINDS["jobs"][2])
 
 
-def test_every_letter_has_a_field_and_every_field_its_needs():
+def test_every_letter_has_a_field_and_every_field_its_columns():
     for letters, fields, rows in KINDS.values():
         assert set(letters.values()) <= set(fields)
         for field in fields.values():

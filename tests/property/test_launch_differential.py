@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
+from tests.property.real_commands import ENVIRON, UNREACHED, VALUES, shown_by, terminates, without_controller
 from tests.slurm_parity.peer.real_slurm import PACKAGES
 
 from warpdeck.notation.option_values.option_fields import OptionSource
@@ -20,7 +20,7 @@ from warpdeck.notation.verdict.launch import judge_launch
 COMMAND_S = 60.0
 TABLES = {"salloc": SALLOC_22_05, "srun": SRUN_22_05}
 VARIABLES = {"salloc": SALLOC_VARIABLES, "srun": SRUN_VARIABLES}
-OF_STEPS = {
+STEP_VALUES = {
     "cpu-bind": ["none", "v,rank", "map_cpu:0,1*2", "mask_cpu:x", "cores", "x", "map_cpu:", "none,v"],
     "immediate": ["1", "x", "0"],
     "kill-on-bad-exit": ["0", "1", "x"],
@@ -34,10 +34,10 @@ OF_STEPS = {
 }
 FLAGS = ["--exclusive", "--overcommit", "-s", "--nice", "-k", "--hold", "-H", "-I"]
 _KNOWN = {
-    command: {name: values for name, values in (VALUES | OF_STEPS).items() if name in known.options}
+    command: {name: values for name, values in (VALUES | STEP_VALUES).items() if name in known.options}
     for command, known in TABLES.items()
 }
-_UNTOLD = frozenset({"begin", "chdir", "distribution"})
+_EXCLUDED = frozenset({"begin", "chdir", "distribution"})
 """Excluded options: an invalid time is not shown, a missing folder is found later, and SLURM_DIST_PLANESIZE
 is a value.
 """
@@ -61,13 +61,15 @@ class Launcher:
             timeout=COMMAND_S,
             check=False,
         )
-        said = done.stderr.decode()
-        if UNREACHED in said:
-            return 0, [], shown_by(command, said)
+        output = done.stderr.decode()
+        if UNREACHED in output:
+            return 0, [], shown_by(command, output)
         errors = [
-            line for line in said.splitlines() if line.startswith((f"{command}: error", f"{command}: fatal"))
+            line
+            for line in output.splitlines()
+            if line.startswith((f"{command}: error", f"{command}: fatal"))
         ]
-        return done.returncode, [line for line in errors if "Ignoring" not in line], shown_by(command, said)
+        return done.returncode, [line for line in errors if "Ignoring" not in line], shown_by(command, output)
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +85,10 @@ def _word(name: str, value: str) -> str:
 def _lines(draw: st.DrawFn) -> tuple[str, list[str], dict[str, str]]:
     command = draw(st.sampled_from(sorted(TABLES)))
     known = _KNOWN[command]
-    names = draw(st.lists(st.sampled_from(sorted(known.keys() - _UNTOLD)), max_size=4))
+    names = draw(st.lists(st.sampled_from(sorted(known.keys() - _EXCLUDED)), max_size=4))
     words = [_word(name, draw(st.sampled_from(known[name]))) for name in names]
     words += draw(st.lists(st.sampled_from(FLAGS), max_size=1))
-    pairs = [(variable, name) for variable, name in VARIABLES[command] if name in known.keys() - _UNTOLD]
+    pairs = [(variable, name) for variable, name in VARIABLES[command] if name in known.keys() - _EXCLUDED]
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=2))
     return command, words, {variable: draw(st.sampled_from(known[name])) for variable, name in chosen}
 
@@ -94,8 +96,8 @@ def _lines(draw: st.DrawFn) -> tuple[str, list[str], dict[str, str]]:
 @pytest.mark.slurm
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @example(line=("srun", ["--nodelist=n[1-3]", "--ntasks=2"], {}))
-@given(line=_lines().filter(lambda line: comes_back(" ".join(line[1]))))
-def test_the_real_srun_and_salloc_say_the_same(
+@given(line=_lines().filter(lambda line: terminates(" ".join(line[1]))))
+def test_messages_and_options_equal_those_of_real_srun_and_salloc(
     real: Launcher, line: tuple[str, list[str], dict[str, str]]
 ) -> None:
     command, words, environ = line
@@ -106,11 +108,11 @@ def test_the_real_srun_and_salloc_say_the_same(
     fault = found.fault
     code = 0 if fault is None else fault.exit_code
     # The answer to --hint=help goes to the other stream.
-    said = [] if fault is None or fault.is_answer else [f"{command}: {each}" for each in fault.words]
-    real_code, real_said, shown = real.judge(command, words, environ)
-    assert (code, found.shown) == (real_code, shown), (said, real_said)
-    assert set(said) <= set(real_said)  # the real commands may report further errors
-    assert bool(said) == bool(real_said)
+    errors = [] if fault is None or fault.is_answer else [f"{command}: {each}" for each in fault.words]
+    real_code, real_errors, shown = real.judge(command, words, environ)
+    assert (code, found.shown) == (real_code, shown), (errors, real_errors)
+    assert set(errors) <= set(real_errors)  # the real commands may report further errors
+    assert bool(errors) == bool(real_errors)
 
 
 def _number(text: str) -> int | None:

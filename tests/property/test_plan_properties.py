@@ -45,9 +45,9 @@ def queue(raw: list[tuple[int, int, int | None, int, bool]]) -> list[PendingJob]
     ]
 
 
-def run_on(picture: View, made: Plan) -> View:
+def run_on(current: View, made: Plan) -> View:
     """Return the view after the plan, with the remaining jobs."""
-    ends = {job.id: job.time_limit_s for job in picture.pending}
+    ends = {job.id: job.time_limit_s for job in current.pending}
     begun = [
         RunningJob(
             id=start.job_id,
@@ -58,8 +58,8 @@ def run_on(picture: View, made: Plan) -> View:
         for start in made.starts
     ]
     left = {start.job_id for start in made.starts}
-    waiting = tuple(job for job in picture.pending if job.id not in left)
-    return msgspec.structs.replace(picture, running=picture.running + tuple(begun), pending=waiting)
+    waiting = tuple(job for job in current.pending if job.id not in left)
+    return msgspec.structs.replace(current, running=current.running + tuple(begun), pending=waiting)
 
 
 @settings(max_examples=150, deadline=None)
@@ -67,11 +67,11 @@ def run_on(picture: View, made: Plan) -> View:
 def test_every_plan_keeps_the_invariants(
     raw_nodes: list[tuple[int, str, int, bool]], raw_jobs: list[tuple[int, int, int | None, int, bool]]
 ) -> None:
-    picture = view(cluster(raw_nodes), queue(raw_jobs))
-    made = plan(picture, NOW, Settings())
+    current = view(cluster(raw_nodes), queue(raw_jobs))
+    made = plan(current, NOW, Settings())
     for holds in invariants.ALL:
-        holds(picture, made)
-    second = run_on(picture, made)
+        holds(current, made)
+    second = run_on(current, made)
     again = plan(second, NOW, Settings())
     for holds in invariants.ALL:
         holds(second, again)
@@ -82,21 +82,21 @@ def test_every_plan_keeps_the_invariants(
 def test_equal_inputs_give_equal_plans(
     raw_nodes: list[tuple[int, str, int, bool]], raw_jobs: list[tuple[int, int, int | None, int, bool]]
 ) -> None:
-    picture = view(cluster(raw_nodes), queue(raw_jobs))
-    assert plan(picture, NOW, Settings()) == plan(picture, NOW, Settings())
+    current = view(cluster(raw_nodes), queue(raw_jobs))
+    assert plan(current, NOW, Settings()) == plan(current, NOW, Settings())
 
 
 @settings(max_examples=150, deadline=None)
 @given(nodes_of, jobs_of)
-def test_backfill_never_delays_the_head(
+def test_backfill_never_delays_the_first_job(
     raw_nodes: list[tuple[int, str, int, bool]], raw_jobs: list[tuple[int, int, int | None, int, bool]]
 ) -> None:
-    picture = view(cluster(raw_nodes), queue([job[:3] + (0, False) for job in raw_jobs]))
-    made = plan(picture, NOW, Settings())
+    current = view(cluster(raw_nodes), queue([job[:3] + (0, False) for job in raw_jobs]))
+    made = plan(current, NOW, Settings())
     if not made.reserves:
         return
     head = made.reserves[0]
-    after = run_on(picture, made)
+    after = run_on(current, made)
     alone = msgspec.structs.replace(
         after, pending=tuple(job for job in after.pending if job.id == head.job_id)
     )

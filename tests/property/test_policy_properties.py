@@ -10,11 +10,17 @@ from random import Random
 import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.property import recount
-from tests.property.partcount import parts_are_kept
-from tests.property.recountlimits import no_limit_is_broken
-from tests.property.sites import contested_site_of, parted_site_of, plain_site_of, reserved_site_of, site_of
-from tests.property.sitetables import NOW
+from tests.property import plan_checks
+from tests.property.limit_checks import no_limit_is_broken
+from tests.property.partial_reservation_checks import parts_are_kept
+from tests.property.random_sites import (
+    contested_site_of,
+    partially_reserved_site_of,
+    plain_site_of,
+    reserved_site_of,
+    site_of,
+)
+from tests.property.random_tables import NOW
 
 from warpdeck.model import JobId
 from warpdeck.policy import Plan, Settings, View, admit, advise, plan
@@ -27,40 +33,42 @@ seeds = st.integers(0, 2**32)
 
 
 def check(view: View, made: Plan, now: float = NOW) -> None:
-    recount.nothing_is_held_twice(view, made)
-    recount.gangs_are_whole(view, made)
-    recount.placements_are_allowed(view, made, now)
+    plan_checks.nothing_is_held_twice(view, made)
+    plan_checks.gangs_are_whole(view, made)
+    plan_checks.placements_are_allowed(view, made, now)
     no_limit_is_broken(view, made, now)
-    recount.everyone_is_accounted_for(view, made)
+    plan_checks.every_job_has_an_answer(view, made)
 
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_whatever_starts_is_whole_allowed_and_within_limits(seed: int) -> None:
+def test_every_started_job_is_complete_allowed_and_within_limits(seed: int) -> None:
     view, chosen = site_of(Random(seed))
     check(view, plan(view, NOW, chosen))
 
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_whatever_starts_where_much_is_reserved_is_allowed_there_and_fits(seed: int) -> None:
+def test_started_jobs_respect_reservations(seed: int) -> None:
     view, chosen = reserved_site_of(Random(seed))
     check(view, plan(view, NOW, chosen))
 
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_parts_of_nodes_that_are_set_aside_are_for_those_whose_they_are(seed: int) -> None:
-    view, chosen = parted_site_of(Random(seed))
+def test_parts_of_nodes_are_reserved_for_their_users(seed: int) -> None:
+    view, chosen = partially_reserved_site_of(Random(seed))
     made = plan(view, NOW, chosen)
     check(view, made)
     parts_are_kept(view, made, NOW)
 
 
 @settings(max_examples=EXAMPLES)
-@given(seeds, st.sampled_from([site_of, contested_site_of, reserved_site_of, parted_site_of]))
-@example(1977, parted_site_of)  # parts of several reservations block it; the sentence named either
-@example(234, site_of)  # two reservations begin before the job could end; the sentence named either
+@given(seeds, st.sampled_from([site_of, contested_site_of, reserved_site_of, partially_reserved_site_of]))
+@example(
+    1977, partially_reserved_site_of
+)  # parts of several reservations block the job; the reason named a random one
+@example(234, site_of)  # two reservations start before the job could end; the reason named a random one
 def test_the_plan_does_not_depend_on_the_order_of_lists(
     seed: int, make: Callable[[Random], tuple[View, Settings]]
 ) -> None:
@@ -89,11 +97,11 @@ def limit_of(view: View, chosen: Settings) -> dict[JobId, float]:
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_nothing_that_starts_is_in_the_way_of_a_reserved_job(seed: int) -> None:
+def test_no_started_job_delays_a_reserved_job(seed: int) -> None:
     view, chosen = plain_site_of(Random(seed))
     chosen = msgspec.structs.replace(chosen, reservation_holds="nodes")
     made = plan(view, NOW, chosen)
-    recount.the_future_fits(view, made, NOW, limit_of(view, chosen))
+    plan_checks.the_future_fits(view, made, NOW, limit_of(view, chosen))
 
 
 @settings(max_examples=EXAMPLES)
@@ -105,18 +113,18 @@ def test_backfill_never_delays_the_first_reserved_job(seed: int, holds: str) -> 
     if not made.reserves:
         return
     head = made.reserves[0]
-    again = plan(recount.flushed(view, made, NOW, only=head.job_id), NOW, chosen)
+    again = plan(plan_checks.flushed(view, made, NOW, only=head.job_id), NOW, chosen)
     if holds == "start" and again.starts:
-        return  # other jobs with a start time kept it from starting, too
+        return  # other jobs with a reserved start also prevented its start
     assert not again.starts
     assert again.reserves[0].at_unix <= head.at_unix
 
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_what_is_admitted_starts_on_the_empty_healthy_cluster(seed: int) -> None:
+def test_an_admitted_job_starts_on_the_empty_healthy_cluster(seed: int) -> None:
     view, chosen = site_of(Random(seed))
-    empty = recount.as_new(view)
+    empty = plan_checks.as_new(view)
     chosen = msgspec.structs.replace(chosen, max_starts=1000)
     for job in empty.pending:
         alone = msgspec.structs.replace(empty, pending=(job,))
@@ -128,19 +136,19 @@ def test_what_is_admitted_starts_on_the_empty_healthy_cluster(seed: int) -> None
         if wanted - {node.name for node in view.nodes} or wanted & set(job.resources.exclude):
             assert refused is not None
         elif refused is None:
-            assert made.starts, f"{job} was admitted: {made.whys}"
+            assert made.starts, f"{job} was admitted: {made.pending_reasons}"
         elif made.starts:
             assert refused.code in ("InvalidAccount", "InvalidPrefer", "PartitionInactive"), f"{refused}"
 
 
 @settings(max_examples=EXAMPLES // 2)
 @given(seeds)
-def test_what_is_advised_comes_true(seed: int) -> None:
+def test_an_advised_change_starts_the_job(seed: int) -> None:
     view, chosen = site_of(Random(seed))
     for job in view.pending:
         advice = advise(view, NOW, chosen, job.id)
         for change in advice.changes:
-            changed = recount.changed_as_advised(job, change)
+            changed = plan_checks.changed_as_advised(job, change)
             others = tuple(changed if each.id == job.id else each for each in view.pending)
             made = plan(msgspec.structs.replace(view, pending=others), NOW, chosen)
             assert any(start.job_id == job.id for start in made.starts), f"{job.id}: {change}"

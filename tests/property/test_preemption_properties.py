@@ -1,4 +1,4 @@
-"""Preemption played out over many passes: victims are allowed, needed, and for somebody's good; nothing goes in circles."""
+"""Preemption over many passes: preempted jobs may be preempted, are needed, and preemption does not cycle."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from random import Random
 import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.property import recount
-from tests.property.disputed import played_out
-from tests.property.play import Stage
-from tests.property.sites import contested_site_of, site_of
-from tests.property.sitetables import NOW
+from tests.property import plan_checks
+from tests.property.pass_player import PassPlayer
+from tests.property.preemption_sites import preemptions_to_rest
+from tests.property.random_sites import contested_site_of, site_of
+from tests.property.random_tables import NOW
 
 from warpdeck.model import GpuUuid, JobId
 from warpdeck.policy import Plan, Preempt, RunningJob, Settings, View, plan
@@ -55,14 +55,14 @@ def preempting_site(seed: int) -> tuple[View, Settings]:
     return msgspec.structs.replace(view, pending=jobs, running=held, qos=qos, partitions=parts), chosen
 
 
-def without(view: View, told: tuple[Preempt, ...]) -> View:
-    gone = {each.job_id for each in told}
+def without(view: View, orders: tuple[Preempt, ...]) -> View:
+    gone = {each.job_id for each in orders}
     return msgspec.structs.replace(view, running=tuple(job for job in view.running if job.id not in gone))
 
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_victims_are_running_jobs_that_the_rules_give_up(seed: int) -> None:
+def test_preempted_jobs_run_and_may_be_preempted(seed: int) -> None:
     view, chosen = preempting_site(seed)
     made = plan(view, NOW, chosen)
     running = {job.id: job for job in view.running}
@@ -70,31 +70,31 @@ def test_victims_are_running_jobs_that_the_rules_give_up(seed: int) -> None:
     qos = {each.name: each for each in view.qos}
     tiers = {part.name: part.priority_tier for part in view.partitions}
     assert len({each.job_id for each in made.preempts}) == len(made.preempts)
-    for told in made.preempts:
-        victim, job = running[told.job_id], waiting[told.for_job_id]
-        assert not victim.ending and not victim.suspended and told.sentence
+    for order in made.preempts:
+        victim, job = running[order.job_id], waiting[order.for_job_id]
+        assert not victim.ending and not victim.suspended and order.sentence
         assert NOW - victim.start_at_unix >= qos[victim.qos].preempt_exempt_s
         by_qos = chosen.preempt_by == "qos" and victim.qos in qos[job.qos].preempts
         tier = max(tiers[name] for name in job.partition.split(","))
         by_tier = chosen.preempt_by == "partition" and tier > tiers[victim.partition]
         assert by_qos or by_tier or victim.account != job.account
-        assert told.job_id not in {start.job_id for start in made.starts}
+        assert order.job_id not in {start.job_id for start in made.starts}
 
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
 @example(1_213_918)
-def test_every_victim_is_needed_and_together_they_are_enough(seed: int) -> None:
+def test_every_preempted_job_is_needed_and_together_they_suffice(seed: int) -> None:
     view, chosen = preempting_site(seed)
     made = plan(view, NOW, chosen)
     modes = {each.mode for each in made.preempts}
     if not made.preempts or "suspend" in modes:
         return
     for number in {each.for_job_id for each in made.preempts}:
-        told = tuple(each for each in made.preempts if each.for_job_id == number)
-        assert starts(made, view, chosen, number, told)
-        for spared in told:
-            rest = tuple(each for each in told if each is not spared)
+        orders = tuple(each for each in made.preempts if each.for_job_id == number)
+        assert starts(made, view, chosen, number, orders)
+        for spared in orders:
+            rest = tuple(each for each in orders if each is not spared)
             reserved = next(each for each in made.reserves if each.job_id == number)
             assert not starts(made, view, chosen, number, rest, reserved.nodes), f"{spared} is not needed"
 
@@ -104,14 +104,14 @@ def starts(
     view: View,
     chosen: Settings,
     number: JobId,
-    told: tuple[Preempt, ...],
+    orders: tuple[Preempt, ...],
     nodes: tuple[str, ...] | None = None,
 ) -> bool:
-    """Whether the job would start if these had left, on these nodes if any are given, and nobody else waited.
+    """Return whether the job would start without the preempted jobs and without other waiting jobs.
 
-    What starts and ends while they take their grace time is not in its way.
+    `nodes` restricts the nodes. Jobs that start and end during the grace time are ignored.
     """
-    later = recount.flushed(without(view, told), made, NOW, only=number)
+    later = plan_checks.flushed(without(view, orders), made, NOW, only=number)
     begun = {start.job_id for start in made.starts}
     ready = next(each.at_unix for each in made.reserves if each.job_id == number)
     over = [
@@ -122,7 +122,7 @@ def starts(
         inside = tuple(node for node in view.nodes if node.name in nodes)
         held = tuple(job for job in later.running if set(job.allocation.node_names()) <= set(nodes))
         if len(held) < len(later.running):
-            return False  # others reach beyond these nodes: not to be told apart here
+            return False  # other jobs extend beyond these nodes, so this check cannot decide
         later = msgspec.structs.replace(later, nodes=inside, running=held)
     again = plan(later, NOW, msgspec.structs.replace(chosen, preempt_by="off", reclaim=False))
     return any(start.job_id == number for start in again.starts)
@@ -138,43 +138,45 @@ def contested_site(seed: int) -> tuple[View, Settings]:
 
 @settings(max_examples=EXAMPLES)
 @given(seeds, st.sampled_from([preempting_site, contested_site]))
-@example(1631, preempting_site)  # of two who made room one started on the other's, which had more made
-@example(2_001_316, preempting_site)  # whole nodes were more than the quota by which they were reclaimed
-@example(1_000_321, preempting_site)  # one within its quota took what was cleared for one that borrows
-def test_nothing_is_pushed_aside_in_vain_or_in_circles(
+@example(1631, preempting_site)  # one of two preempting jobs started on resources freed for the other
+@example(2_001_316, preempting_site)  # whole nodes exceeded the quota that reclaimed them
+@example(1_000_321, preempting_site)  # a job within its quota took resources freed for a borrowing job
+def test_no_job_is_preempted_in_vain_or_in_a_cycle(
     seed: int, make: Callable[[int], tuple[View, Settings]]
 ) -> None:
     view, chosen = make(seed)
-    stage = Stage(view, chosen, NOW)
-    pushed: dict[JobId, int] = {}
+    player = PassPlayer(view, chosen, NOW)
+    preempted: dict[JobId, int] = {}
     pairs: Counter[tuple[JobId, JobId]] = Counter()
     for _ in range(STEPS):
-        made = stage.step()
-        for told in made.preempts:
-            pushed[told.job_id] = pushed.get(told.job_id, 0) + 1
-            pairs[told.job_id, told.for_job_id] += 1
-        again = stage.step()
+        made = player.step()
+        for order in made.preempts:
+            preempted[order.job_id] = preempted.get(order.job_id, 0) + 1
+            pairs[order.job_id, order.for_job_id] += 1
+        again = player.step()
         twice = {each.for_job_id for each in made.preempts} & {each.for_job_id for each in again.preempts}
-        assert not twice, f"others leave for {twice} while it waits for those that were told to"
-        if not stage.wait():
+        assert not twice, f"further jobs are preempted for {twice} while it waits for the first ones"
+        if not player.wait():
             break
-    assert all(count <= len(view.pending) for count in pushed.values()), f"in circles: {pushed}"
-    # Once each way there may be a reason: a third who started has taken what was guaranteed.
-    to_and_fro = [pair for pair in pairs if pairs[pair] > 1 and pairs[pair[::-1]]]
-    assert not to_and_fro, f"to and fro: {pairs}"
+    assert all(count <= len(view.pending) for count in preempted.values()), (
+        f"preemption in a cycle: {preempted}"
+    )
+    # Once each way is allowed: a third job that started may have taken guaranteed resources.
+    mutual = [pair for pair in pairs if pairs[pair] > 1 and pairs[pair[::-1]]]
+    assert not mutual, f"jobs preempt each other repeatedly: {pairs}"
 
 
 @settings(max_examples=2 * EXAMPLES)
 @given(seeds)
-@example(98)  # by QoS, by tier and by quota three each pushed the next aside
-@example(1883)  # the same, of which two were within one quota
-def test_who_pushes_whom_aside_comes_to_rest_where_nothing_ends_by_itself(seed: int) -> None:
-    for told in played_out(Random(seed)):
-        assert len(told) == len(set(told)), f"the same pushed the same aside again: {told}"
+@example(98)  # three jobs preempted each other by QoS, by tier and by quota
+@example(1883)  # the same, with two of them within one quota
+def test_preemption_ends_on_a_site_where_no_job_ends_by_itself(seed: int) -> None:
+    for pairs in preemptions_to_rest(Random(seed)):
+        assert len(pairs) == len(set(pairs)), f"a job preempted the same job again: {pairs}"
 
 
-def _given_away(job: RunningJob) -> set[GpuUuid]:
-    """The GPUs that a suspended job needs back."""
+def _released_gpus(job: RunningJob) -> set[GpuUuid]:
+    """Return the GPUs that a suspended job has released."""
     assert job.resumes_to is not None
     kept = {uuid for share in job.allocation.shares for uuid in share.gpu_uuids}
     return {uuid for share in job.resumes_to.shares for uuid in share.gpu_uuids} - kept
@@ -182,19 +184,19 @@ def _given_away(job: RunningJob) -> set[GpuUuid]:
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_suspended_jobs_go_on_when_the_others_are_done(seed: int) -> None:
+def test_suspended_jobs_resume_when_the_others_have_ended(seed: int) -> None:
     view, chosen = preempting_site(seed)
-    stage = Stage(view, chosen, NOW)
+    player = PassPlayer(view, chosen, NOW)
     for _ in range(STEPS):
-        stage.step()
-        if not stage.wait():
+        player.step()
+        if not player.wait():
             break
-    if stage.view.pending or any(
-        job.ends_by_unix is None and not job.suspended for job in stage.view.running
+    if player.view.pending or any(
+        job.ends_by_unix is None and not job.suspended for job in player.view.running
     ):
         return
-    free = msgspec.structs.replace(stage.view, reservations=())
-    left = plan(free, stage.now, chosen).resumes
+    free = msgspec.structs.replace(player.view, reservations=())
+    left = plan(free, player.now, chosen).resumes
     out = {node.name for node in free.nodes if node.unavailable}
     blocked = {gpu.uuid for node in free.nodes for gpu in node.gpus if gpu.blocked}
     suspended = [
@@ -202,5 +204,5 @@ def test_suspended_jobs_go_on_when_the_others_are_done(seed: int) -> None:
         for job in free.running
         if job.suspended and job.resumes_to and not out.intersection(job.allocation.node_names())
     ]
-    suspended = [job for job in suspended if blocked.isdisjoint(_given_away(job))]
+    suspended = [job for job in suspended if blocked.isdisjoint(_released_gpus(job))]
     assert not suspended or left

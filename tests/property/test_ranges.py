@@ -1,4 +1,4 @@
-"""Sets of array task numbers, beside plain sets."""
+"""Ranges of array task numbers behave like plain sets."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from warpdeck.model import Ranges, has_task, iter_tasks, split_ranges
 
 PIECE = st.tuples(st.integers(1, 9), st.integers(0, 12), st.integers(1, 9))
-"""How far behind the last one, how many more numbers, how far apart."""
+"""Distance from the previous range, number of further numbers, and step."""
 
 
 def ranges(pieces: list[tuple[int, int, int]]) -> Ranges:
-    """Ascending and apart."""
+    """Return ascending ranges that do not overlap."""
     made, end = [], -1
     for ahead, more, step in pieces:
         first, end = end + ahead, end + ahead + more * step
@@ -26,22 +26,22 @@ RANGES = st.lists(PIECE, max_size=8).map(ranges)
 
 
 @given(RANGES, RANGES)
-def test_numbers_are_split_as_sets_are(whole: Ranges, wanted: Ranges) -> None:
+def test_ranges_are_split_like_sets(whole: Ranges, wanted: Ranges) -> None:
     taken, rest = split_ranges(whole, wanted)
-    numbers, asked = set(iter_tasks(whole)), set(iter_tasks(wanted))
-    assert list(iter_tasks(taken)) == sorted(numbers & asked)
-    assert list(iter_tasks(rest)) == sorted(numbers - asked)
+    numbers, selected = set(iter_tasks(whole)), set(iter_tasks(wanted))
+    assert list(iter_tasks(taken)) == sorted(numbers & selected)
+    assert list(iter_tasks(rest)) == sorted(numbers - selected)
     for made in (taken, rest):
         assert all(left[1] < right[0] for left, right in itertools.pairwise(made))
         assert all(step == 1 if first == last else (last - first) % step == 0 for first, last, step in made)
 
 
 @given(RANGES, st.integers(0, 200))
-def test_a_number_is_found(whole: Ranges, number: int) -> None:
+def test_membership_equals_that_of_a_set(whole: Ranges, number: int) -> None:
     assert has_task(whole, number) is (number in set(iter_tasks(whole)))
 
 
-def test_every_second_task_of_a_large_array_is_named_at_once() -> None:
-    """What went over each named number, and each range that was left, took hours."""
+def test_splitting_off_every_second_task_of_a_large_array_is_fast() -> None:
+    """An algorithm that visits each number and each remaining range would take hours."""
     taken, rest = split_ranges(((0, 999_999, 1),), ((0, 999_998, 2),))
     assert (taken, rest) == (((0, 999_998, 2),), ((1, 999_997, 2), (999_999, 999_999, 1)))

@@ -1,4 +1,4 @@
-"""On whole nodes the planner starts the same jobs as the textbook."""
+"""On whole nodes the planner starts the same jobs as a simple reference planner."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ EXAMPLES = 200
 GPUS = 2
 
 
-def textbook_site(rng: Random) -> tuple[int, list[tuple[float, int]], list[Waiting]]:
-    """(free nodes, what runs, the queue). Ends are far enough apart that no rounding decides."""
+def reference_site(rng: Random) -> tuple[int, list[tuple[float, int]], list[Waiting]]:
+    """Return the number of free nodes, the running jobs and the queue.
+
+    End times are so far apart that rounding does not matter.
+    """
     free = rng.randint(0, 5)
     ends = [(NOW + 100.0 * rng.randint(1, 9), 1) for _ in range(rng.randint(0, 6))]
     most = max(1, free + len(ends))
@@ -32,8 +35,8 @@ def textbook_site(rng: Random) -> tuple[int, list[tuple[float, int]], list[Waiti
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize(("backfill", "holds"), [("none", "nodes"), ("easy", "nodes"), ("easy", "start")])
-def test_the_same_jobs_start_as_in_the_textbook(backfill: str, holds: str, seed: int) -> None:
-    free, ends, queue = textbook_site(Random(seed))
+def test_the_planner_starts_the_same_jobs_as_the_reference(backfill: str, holds: str, seed: int) -> None:
+    free, ends, queue = reference_site(Random(seed))
     nodes = [node(f"n{number:02}", gpus=GPUS) for number in range(free + len(ends))]
     if not nodes:
         return

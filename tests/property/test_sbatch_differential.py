@@ -1,4 +1,4 @@
-"""What we say of a script beside what the real sbatch says of it, on scripts that nobody wrote."""
+"""Our verdict on random batch scripts, compared with the one of the real sbatch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
+from tests.property.real_commands import ENVIRON, UNREACHED, VALUES, shown_by, terminates, without_controller
 from tests.slurm_parity.peer.real_slurm import PACKAGES
 
 from warpdeck.notation.option_values.option_fields import OptionSource
@@ -20,14 +20,14 @@ SBATCH_S = 60.0
 
 
 class Sbatch:
-    """The real one, whose controller is nowhere: it says what a script sets and comes back."""
+    """The real sbatch with an unreachable controller: it prints the options of a script and exits."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._environ = {**ENVIRON, **without_controller(folder)}
 
     def judge(self, text: str) -> tuple[bool, list[dict[str, str]]]:
-        """(whether it takes it, the options it shows)."""
+        """Return whether sbatch accepts the script, and the options that it prints."""
         (self.folder / "job.sh").write_text(text)
         words = [str(PACKAGES / "root/usr/bin/sbatch"), "-vv", "job.sh"]
         done = subprocess.run(
@@ -38,8 +38,8 @@ class Sbatch:
             stdin=subprocess.DEVNULL,
             timeout=SBATCH_S,
         )
-        said = done.stderr.decode()
-        return UNREACHED in said, shown_by("sbatch", said)
+        output = done.stderr.decode()
+        return UNREACHED in output, shown_by("sbatch", output)
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +102,8 @@ LINES = st.one_of(
 
 @pytest.mark.slurm
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(lines=st.lists(LINES, min_size=1, max_size=6).filter(lambda lines: comes_back("\n".join(lines))))
-def test_the_real_sbatch_says_the_same(real: Sbatch, lines: list[str]) -> None:
+@given(lines=st.lists(LINES, min_size=1, max_size=6).filter(lambda lines: terminates("\n".join(lines))))
+def test_verdict_and_options_equal_those_of_real_sbatch(real: Sbatch, lines: list[str]) -> None:
     folder = real.folder
     text = "#!/bin/sh\n" + "\n".join(lines) + "\n"
     place = OptionSource(

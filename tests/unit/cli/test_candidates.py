@@ -63,27 +63,30 @@ def offered(*words: str, grammar: Grammar | None = None) -> list[str]:
         (["--nowhere", "1"], ["12", "13"]),
     ],
 )
-def test_words_options_values_and_lists_are_offered(words: list[str], found: list[str]) -> None:
+def test_candidates_cover_arguments_options_values_and_lists(words: list[str], found: list[str]) -> None:
     assert offered(*words) == found
 
 
-def test_a_name_that_a_shell_would_take_apart_is_not_offered() -> None:
+def test_names_that_need_quoting_are_not_offered() -> None:
     assert offered("-u", "o") == []
 
 
-def test_a_place_that_does_not_repeat_is_filled_once() -> None:
+def test_an_argument_that_does_not_repeat_is_completed_once() -> None:
     once = grammar_of_help(HELP.replace("[JOB ...]", "JOB"))
     assert (offered("", grammar=once), offered("12", "", grammar=once)) == (["12", "13", "2"], [])
 
 
-def test_a_help_that_is_written_by_hand_is_read_by_its_first_line() -> None:
-    told = grammar_of_help(
+def test_a_handwritten_help_is_parsed_by_its_first_usage_line() -> None:
+    handwritten = grammar_of_help(
         "usage: warpdeck stop [OPTIONS] [--now] JOB\n       warpdeck start NODE\n\nStops.\n"
     )
-    assert (offered("--", grammar=told), offered("1", grammar=told)) == (["--now"], ["12", "13"])
+    assert (offered("--", grammar=handwritten), offered("1", grammar=handwritten)) == (
+        ["--now"],
+        ["12", "13"],
+    )
 
 
-def test_sub_verbs_are_read_from_the_help_and_its_examples_are_not() -> None:
+def test_subverbs_are_read_from_the_help_but_examples_are_not() -> None:
     assert offered("", grammar=grammar_of_help(SUBVERBS)) == ["add", "rm"]
     assert "-x" not in grammar_of_help(HELP).options
     assert grammar_of_help(HELP).about["--to"] == "there"
@@ -92,7 +95,7 @@ def test_sub_verbs_are_read_from_the_help_and_its_examples_are_not() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("JOB,...", "jobs"), ("[NODE]", "nodes"), ("--partition", "partitions"), ("N", "")]
 )
-def test_what_a_value_is_follows_from_its_name(name: str, kind: str) -> None:
+def test_the_name_of_a_value_determines_its_kind(name: str, kind: str) -> None:
     assert value_named(name).kind == kind
 
 
@@ -106,18 +109,18 @@ def test_what_a_value_is_follows_from_its_name(name: str, kind: str) -> None:
         (["scancel", "--me", "1"], ["scancel", "--me", "1"]),
     ],
 )
-def test_bash_s_pieces_are_put_together_again(pieces: list[str], words: list[str]) -> None:
+def test_words_that_bash_split_are_joined_again(pieces: list[str], words: list[str]) -> None:
     assert rejoined(pieces) == words
 
 
 @pytest.fixture
-def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def _no_controller(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("WARPDECK_HOME", f"{tmp_path}/home")
 
 
-@pytest.mark.usefixtures("_alone")
+@pytest.mark.usefixtures("_no_controller")
 @pytest.mark.parametrize(
-    ("line", "among"),
+    ("line", "expected"),
     [
         ("warpdeck can", "cancel"),
         ("warpdeck node ", "drain"),
@@ -137,12 +140,12 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
         ("scontrol show par", "partition"),
     ],
 )
-def test_verbs_and_commands_tell_their_options_without_a_controller(line: str, among: str) -> None:
-    assert among in [each.word for each in complete(line.split(" "))]
+def test_options_and_subverbs_complete_without_a_controller(line: str, expected: str) -> None:
+    assert expected in [each.word for each in complete(line.split(" "))]
 
 
-@pytest.mark.usefixtures("_alone")
-def test_nothing_is_offered_where_files_are_meant_or_nobody_answers() -> None:
+@pytest.mark.usefixtures("_no_controller")
+def test_completion_is_empty_for_file_names_and_without_a_controller() -> None:
     for line in (
         "sbatch tr",
         "warpdeck submit tr",
@@ -154,7 +157,7 @@ def test_nothing_is_offered_where_files_are_meant_or_nobody_answers() -> None:
         assert complete(line.split(" ")) == [], line
 
 
-@pytest.mark.usefixtures("_alone")
+@pytest.mark.usefixtures("_no_controller")
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_every_verb_can_be_completed(verb: str) -> None:
     assert complete(["warpdeck", verb, "--"]) != []

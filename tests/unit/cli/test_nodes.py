@@ -13,7 +13,7 @@ def lines(links: GpuLinks) -> list[str]:
     return _link_lines(msgspec.to_builtins(links))
 
 
-def test_links_say_how_they_are_and_what_goes_over_them() -> None:
+def test_links_show_their_generation_and_their_traffic() -> None:
     whole = GpuLinks(
         pcie_gen=5,
         pcie_gen_max=5,
@@ -31,10 +31,10 @@ def test_links_say_how_they_are_and_what_goes_over_them() -> None:
     ]
 
 
-def test_a_link_below_its_best_says_what_it_could_be() -> None:
+def test_a_link_below_its_maximum_shows_the_maximum() -> None:
     slow = GpuLinks(pcie_gen=3, pcie_gen_max=4, pcie_width=8, pcie_width_max=16)
     assert lines(slow) == ["PCIe 3.0 x8 (up to 4.0 x16)"]
 
 
-def test_of_what_is_not_known_nothing_is_said() -> None:
+def test_links_with_unknown_width_produce_no_line() -> None:
     assert lines(GpuLinks(pcie_gen=4)) == []

@@ -19,12 +19,12 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_verb_starts_one_anywhere(home: Path) -> None:
+def test_a_verb_may_start_a_controller_in_any_home(home: Path) -> None:
     assert start_refusal(Paths(str(home / "new"))) == ""
 
 
 @pytest.mark.parametrize(
-    ("shim", "named", "exists", "may"),
+    ("shim", "named", "exists", "allowed"),
     [
         ("", "", True, True),
         ("", "", False, False),
@@ -35,8 +35,8 @@ def test_a_verb_starts_one_anywhere(home: Path) -> None:
         ("own", "other", True, False),
     ],
 )
-def test_a_command_of_slurms_starts_one_only_where_nothing_names_another(
-    home: Path, monkeypatch: pytest.MonkeyPatch, shim: str, named: str, exists: bool, may: bool
+def test_a_slurm_command_starts_a_controller_only_in_its_own_or_a_named_home(
+    home: Path, monkeypatch: pytest.MonkeyPatch, shim: str, named: str, exists: bool, allowed: bool
 ) -> None:
     own = home / "own"
     if exists:
@@ -46,6 +46,6 @@ def test_a_command_of_slurms_starts_one_only_where_nothing_names_another(
         monkeypatch.setenv("WARPDECK_HOME", str(home / named))
     found = default_paths() if shim or named else Paths(str(own))
     assert found.home == str(home / (named or "own"))
-    assert (start_refusal(found) == "") == may
+    assert (start_refusal(found) == "") == allowed
     monkeypatch.setenv("WARPDECK_TOKEN", "of a job")
     assert start_refusal(found) != ""

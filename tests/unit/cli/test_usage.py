@@ -25,9 +25,9 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sho
             code = main(argv)
         except SystemExit as end:  # argparse ends --help with it
             code = int(end.code or 0)
-        said = capsys.readouterr()
+        captured = capsys.readouterr()
         assert not (short_tmp / "home").exists(), "a controller was started"
-        return code, said.out, said.err
+        return code, captured.out, captured.err
 
     return call
 
@@ -35,14 +35,14 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sho
 @pytest.mark.parametrize(
     "words", [["srun", "-V"], ["srun", "--version"], ["salloc", "-V"], ["salloc", "-N2", "--version"]]
 )
-def test_what_only_tells_asks_for_no_allocation(run: Run, words: list[str]) -> None:
+def test_printing_the_version_needs_no_allocation(run: Run, words: list[str]) -> None:
     code, out, err = run(*words)
     assert (code, err) == (0, "")
     assert out.startswith("slurm 22.05")
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_teaches_by_example(run: Run, verb: str) -> None:
+def test_help_contains_examples(run: Run, verb: str) -> None:
     code, out, err = run(verb, "--help")
     assert (code, err) == (0, "")
     assert "examples:" in out and f"\n  warpdeck {verb}" in out
@@ -74,7 +74,7 @@ def test_the_overview_names_every_verb(run: Run, flag: str) -> None:
         (["up", "--forse"], "unknown option --forse", "--help"),
     ],
 )
-def test_a_command_line_that_is_not_understood_ends_with_2(
+def test_an_invalid_command_line_exits_with_2_and_a_hint(
     run: Run, argv: list[str], message: str, hint: str
 ) -> None:
     code, out, err = run(*argv)
@@ -100,17 +100,17 @@ def script(path: Path, *lines: str) -> None:
         (b"#!/bin/sh\n" + b"#" * 2**21, "is larger than 2 MiB", "move data out of the batch script"),
     ],
 )
-def test_a_file_that_is_no_batch_script_is_refused(
+def test_a_file_that_is_not_a_batch_script_is_refused(
     run: Run, short_tmp: Path, data: bytes, message: str, hint: str
 ) -> None:
     (short_tmp / "job.sh").write_bytes(data)
     refused(run("submit", "job.sh"), message, hint)
 
 
-def refused(said: tuple[int, str, str], message: str, hint: str) -> None:
+def refused(result: tuple[int, str, str], message: str, hint: str) -> None:
     """Check for exit code 1, one sentence and one hint."""
-    code, out, err = said
-    assert (code, out) == (1, ""), said
+    code, out, err = result
+    assert (code, out) == (1, ""), result
     first, second = err.splitlines()
     assert message in first and hint in second, err
 
@@ -125,24 +125,24 @@ def refused(said: tuple[int, str, str], message: str, hint: str) -> None:
         (["run", "--gpus", "1"], "no command given", "COMMAND"),
     ],
 )
-def test_what_is_missing_is_said(run: Run, argv: list[str], message: str, hint: str) -> None:
+def test_a_missing_script_or_command_is_reported(run: Run, argv: list[str], message: str, hint: str) -> None:
     refused(run(*argv), message, hint)
 
 
 @pytest.mark.parametrize("verb", ["run", "attach"])
-def test_a_bare_verb_that_needs_more_shows_its_help(run: Run, verb: str) -> None:
+def test_a_verb_without_required_arguments_shows_its_help(run: Run, verb: str) -> None:
     code, out, _ = run(verb)
     assert code == 2 and "examples:" in out
 
 
 @pytest.mark.root
-def test_a_script_that_may_not_be_read(run: Run, short_tmp: Path) -> None:
+def test_an_unreadable_script_is_refused(run: Run, short_tmp: Path) -> None:
     script(short_tmp / "job.sh")
     os.chmod(short_tmp / "job.sh", 0o600)
     os.chmod(short_tmp, 0o711)
     with as_uid(65534):
-        said = run("submit", str(short_tmp / "job.sh"))
-    refused(said, "Permission denied", "check its permissions")
+        result = run("submit", str(short_tmp / "job.sh"))
+    refused(result, "Permission denied", "check its permissions")
 
 
 @pytest.mark.parametrize(
@@ -188,23 +188,23 @@ def test_a_script_that_may_not_be_read(run: Run, short_tmp: Path) -> None:
         ("-J a b", "'b' is no option", "quote"),
     ],
 )
-def test_a_directive_that_is_wrong_names_line_and_option(
+def test_an_invalid_directive_is_reported_with_line_and_option(
     run: Run, short_tmp: Path, line: str, message: str, hint: str
 ) -> None:
     script(short_tmp / "job.sh", "#SBATCH -J ok", f"#SBATCH {line}")
-    said = run("submit", "job.sh")
-    refused(said, message, hint)
-    assert "exclude each other" in message or "job.sh:3" in said[2]
+    result = run("submit", "job.sh")
+    refused(result, message, hint)
+    assert "exclude each other" in message or "job.sh:3" in result[2]
 
 
-def test_the_same_on_the_command_line_names_the_command_line(run: Run, short_tmp: Path) -> None:
+def test_an_invalid_option_is_reported_as_part_of_the_command_line(run: Run, short_tmp: Path) -> None:
     script(short_tmp / "job.sh")
     refused(run("submit", "--time=12h", "job.sh"), "command line: '12h' is no time", "D-HH")
     refused(run("submit", "--ntsks", "2", "job.sh"), "unrecognized option '--ntsks'", "did you mean --ntasks")
     refused(run("run", "--ntsks", "2", "true"), "unrecognized option '--ntsks'", "did you mean --ntasks")
 
 
-def test_a_folder_that_was_deleted_under_us(run: Run, short_tmp: Path) -> None:
+def test_submission_from_a_deleted_folder_is_refused(run: Run, short_tmp: Path) -> None:
     gone = short_tmp / "gone"
     gone.mkdir()
     os.chdir(gone)
@@ -213,7 +213,7 @@ def test_a_folder_that_was_deleted_under_us(run: Run, short_tmp: Path) -> None:
     os.chdir(short_tmp)
 
 
-def test_verbs_that_only_ask_start_nothing(run: Run) -> None:
+def test_status_and_down_start_no_controller(run: Run) -> None:
     code, out, err = run("status", "--json")
     assert code == 1 and '"running": false' in out and not err
     assert run("down")[0] == 0

@@ -127,38 +127,38 @@ def errors(text: str) -> list[str]:
         ('[partitions."a b"]\n', 'f:1: partitions."a b": names must not contain spaces'),
     ],
 )
-def test_a_contradiction_is_told_where_it_stands(text: str, sentence: str) -> None:
+def test_a_contradiction_is_reported_with_line_and_key(text: str, sentence: str) -> None:
     (found,) = errors(text)
     assert found.startswith(sentence)
 
 
-def test_tables_may_overlap_where_they_agree() -> None:
+def test_overlapping_node_tables_may_set_equal_values() -> None:
     text = '[nodes."n[1-3]"]\nswitch = "s1"\n[nodes.n2]\nswitch = "s1"\nweight = 3\n'
     assert decode(text, "f").warnings == ()
 
 
 @pytest.mark.parametrize("table", ["accounts.lab", "accounts.lab.users.ann"])
-def test_a_limit_of_a_qos_is_none_of_an_account(table: str) -> None:
+def test_a_qos_only_limit_is_refused_in_an_account(table: str) -> None:
     assert errors(f"[{table}]\nmax_jobs_per_account = 3\n") == [
         f"f:2: {table}.max_jobs_per_account: is a QoS limit; for accounts use grp_jobs"
     ]
     assert decode(f"[{table}]\nmax_jobs_per_user = 3\n", "f").config.accounts
 
 
-def test_a_deep_tree_is_no_circle() -> None:
+def test_a_deep_account_tree_is_not_circular() -> None:
     text = "[accounts.a0]\n" + "".join(
         f'[accounts.a{n}]\nparent = "a{n - 1}"\nusers.u = {{}}\n' for n in range(1, 2000)
     )
     assert len(decode(text, "f").config.accounts) == 2000
 
 
-def test_many_ways_to_one_end_are_each_walked_once() -> None:
+def test_the_check_for_circular_preemption_visits_each_qos_once() -> None:
     below = [", ".join(f'"q{m}"' for m in range(n)) for n in range(40)]
     text = "".join(f"[qos.q{n}]\npreempts = [{names}]\n" for n, names in enumerate(below))
     assert len(decode(text, "f").config.qos) == 40
 
 
-def test_what_is_only_doubtful_is_a_warning() -> None:
+def test_doubtful_settings_are_warnings() -> None:
     text = '[nodes.n1]\n[partitions.a]\nnodes = "n[1-2]"\n[partitions.b]\n[accounts.lonely]\n'
     assert [problem.sentence("f") for problem in decode(text, "f").warnings] == [
         "f: scheduler.default_partition: is not set: each job must name its partition",

@@ -22,17 +22,17 @@ def errors(text: str) -> list[str]:
     return [problem.sentence("config.toml") for problem in raised.value.problems]
 
 
-def test_an_empty_file_is_all_defaults() -> None:
+def test_an_empty_file_gives_the_defaults() -> None:
     assert decode("", "config.toml").config == Config()
 
 
-def test_a_missing_file_is_all_defaults_but_not_for_read(tmp_path: Path) -> None:
+def test_a_missing_file_gives_the_defaults_for_load_and_an_error_for_read(tmp_path: Path) -> None:
     assert load(str(tmp_path / "config.toml")).config == Config()
     with pytest.raises(FileNotFoundError):
         read(str(tmp_path / "config.toml"))
 
 
-def test_values_are_read_in_their_text_forms() -> None:
+def test_values_may_be_written_in_slurms_text_formats() -> None:
     text = """
         [scheduler]
         default_mem_per_cpu = "4G"
@@ -61,7 +61,7 @@ def test_the_shipped_example_is_accepted_without_a_warning() -> None:
     assert len(decoded.config.partitions) >= 2
 
 
-def test_every_error_is_told_with_its_line_and_key() -> None:
+def test_every_error_is_reported_with_its_line_and_key() -> None:
     text = (
         'grace_s = "x"\n'
         "[scheduler]\n"
@@ -103,44 +103,44 @@ def test_every_error_is_told_with_its_line_and_key() -> None:
         ("qos = [1]\n", "config.toml:1: qos: [1] has the wrong type"),
     ],
 )
-def test_one_error_is_one_sentence(text: str, sentence: str) -> None:
+def test_an_invalid_value_gives_one_error(text: str, sentence: str) -> None:
     (found,) = errors(text)
     assert found.startswith(sentence)
 
 
-def test_the_error_itself_counts_the_others() -> None:
+def test_the_exception_shows_the_first_error_and_counts_the_others() -> None:
     with pytest.raises(ConfigError) as raised:
         decode("a = 1\nb = 2\nc = 3\n", "config.toml")
     assert str(raised.value).startswith("config.toml:1: a: unknown key")
     assert str(raised.value).endswith("(and 2 more)")
 
 
-def test_a_file_that_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(b"grace_s = 1\n# \xff\n")
     with pytest.raises(UserError, match=r"config.toml:2: not UTF-8"):
         load(str(path))
 
 
-def test_a_mark_at_the_start_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
+def test_a_byte_order_mark_and_windows_line_ends_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(b"\xef\xbb\xbfgrace_s = 1\r\n[qos.a]\r\npriority = 3\r\n")
     assert load(str(path)).config.qos["a"].priority == 3
 
 
-def test_a_file_without_read_permission_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot read .*: Is a directory"):
         load(str(tmp_path))
 
 
-def test_a_file_beyond_every_configuration_is_refused(tmp_path: Path) -> None:
+def test_a_file_above_the_size_limit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(b"#" * (MAX_TEXT_BYTES + 1))
     with pytest.raises(UserError, match="is larger than 16 MiB"):
         load(str(path))
 
 
-def test_the_shipped_example_has_every_key() -> None:
+def test_the_shipped_example_contains_every_key() -> None:
     text = EXAMPLE.read_text()
     tables: list[type] = [Config]
     for table in tables:
@@ -151,16 +151,16 @@ def test_the_shipped_example_has_every_key() -> None:
         tables += [each for each in tables_in(info) if each not in tables]
 
 
-def tables_in(of: types.Type) -> list[type]:
+def tables_in(info: types.Type) -> list[type]:
     """Return the tables that a table or its values may contain."""
-    match of:
+    match info:
         case types.StructType():
-            fields = types.type_info(of.cls)
+            fields = types.type_info(info.cls)
             assert isinstance(fields, types.StructType)
-            return [of.cls, *(each for field in fields.fields for each in tables_in(field.type))]
+            return [info.cls, *(each for field in fields.fields for each in tables_in(field.type))]
         case types.DictType():
-            return tables_in(of.value_type)
+            return tables_in(info.value_type)
         case types.UnionType():
-            return [each for one in of.types for each in tables_in(one)]
+            return [each for one in info.types for each in tables_in(one)]
         case _:
             return []

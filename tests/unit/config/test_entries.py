@@ -61,23 +61,23 @@ def without_rules(text: str) -> Config:
 
 @settings(max_examples=60, deadline=None)
 @given(tables_of(Config))
-def test_what_is_written_is_read_back_the_same(config: Config) -> None:
+def test_a_written_configuration_reads_back_unchanged(config: Config) -> None:
     assert without_rules(write(config)) == config
     assert without_rules(write(config, defaults=True)) == config
     assert changes(config, without_rules(write(config))) == []
 
 
-def test_only_what_was_set_is_written() -> None:
+def test_only_keys_that_were_set_are_written() -> None:
     text = '[qos.high]\npriority = 3\n\n[qos.low]\nmax_wall = "1:00:00"\n'
     assert write(decode(text, "f").config) == text
 
 
-def test_a_remark_stands_behind_its_key() -> None:
+def test_a_remark_follows_its_key_as_a_comment() -> None:
     config = decode("grace_s = 5", "f").config
     assert write(config, remarks={("grace_s",): "here"}) == f"{'grace_s = 5':<44}  # here\n"
 
 
-def test_all_keys_are_listed_with_what_nobody_set() -> None:
+def test_all_keys_are_listed_including_defaults() -> None:
     found = {entry.path: entry for entry in entries(decode("[partitions.gpu]\nmin_nodes = 2", "f").config)}
     assert found["partitions", "gpu", "min_nodes"].text == "2"
     assert not found["partitions", "gpu", "min_nodes"].default
@@ -86,7 +86,7 @@ def test_all_keys_are_listed_with_what_nobody_set() -> None:
     assert found["partitions", "gpu", "max_nodes"].text == ""
 
 
-def test_changes_name_new_gone_and_changed_keys() -> None:
+def test_changes_name_added_removed_and_changed_keys() -> None:
     old = decode('[qos.a]\n[qos.b]\nmax_wall = "60"\n[licenses]\nx = 1\nz = 1\n', "f").config
     new = decode('[qos.b]\nmax_wall = "90"\n[qos.c]\npriority = 1\n[licenses]\ny = 2\nz = 2\n', "f").config
     assert changes(old, new) == [
@@ -101,5 +101,5 @@ def test_changes_name_new_gone_and_changed_keys() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(tables_of(Config), tables_of(Config))
-def test_two_configurations_differ_if_and_only_if_a_change_is_told(old: Config, new: Config) -> None:
+def test_two_configurations_differ_if_and_only_if_a_change_is_listed(old: Config, new: Config) -> None:
     assert bool(changes(old, new)) == (old != new)

@@ -14,7 +14,7 @@ from warpdeck.model.amendment import Amendment
 HIGH = Amendment(path=("qos", "high"), values={"priority": 10})
 
 
-def test_it_says_so_and_what_it_said_lies_beside_it(tmp_path: Path) -> None:
+def test_a_rewrite_keeps_comments_and_mode_and_saves_the_previous_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("grace_s = 5.0 # short\n")
     file.chmod(0o640)
@@ -25,14 +25,14 @@ def test_it_says_so_and_what_it_said_lies_beside_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml", "config.toml.before"]
 
 
-def test_a_file_that_there_was_none_of_is_the_owners_alone(tmp_path: Path) -> None:
+def test_a_new_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     rewrite(str(file), [HIGH], in_force=Config())
     assert file.stat().st_mode & 0o777 == 0o600
     assert load(str(file)).config.qos["high"].priority == 10
 
 
-def test_a_link_stays_one(tmp_path: Path) -> None:
+def test_a_symbolic_link_stays_and_its_target_is_rewritten(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     file, link = tmp_path / "etc" / "site.toml", tmp_path / "config.toml"
     file.touch()
@@ -41,7 +41,7 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
     assert link.is_symlink() and "[qos.high]" in file.read_text()
 
 
-def test_what_could_not_be_in_force_is_not_written(tmp_path: Path) -> None:
+def test_a_change_that_could_not_be_loaded_is_not_written(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("grace_s = 5.0\n")
     config = load(str(file)).config
@@ -52,7 +52,7 @@ def test_what_could_not_be_in_force_is_not_written(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["config.toml"] and file.read_text() == "grace_s = 5.0\n"
 
 
-def test_a_folder_that_takes_no_file_is_told(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "config.toml.new"
     folder.mkdir()
     with pytest.raises(UserError, match="cannot write"):

@@ -9,17 +9,17 @@ from warpdeck.config import Site
 from warpdeck.model import GpuAsk, Request, Resources
 
 
-def asked(shards: int, *, each: int) -> GpuAsk:
+def completed(shards: int, *, each: int) -> GpuAsk:
     request = Request(resources=Resources(gpus=GpuAsk(shards=shards, type="h100")))
     return Site(shards_per_gpu=each).complete(request, "ann").resources.gpus
 
 
-def test_shards_become_a_part_of_a_gpu() -> None:
-    assert asked(1, each=4) == GpuAsk(share_pct=25, type="h100")
-    assert asked(4, each=4) == GpuAsk(per_node=1, type="h100")
+def test_shards_become_a_share_of_a_gpu() -> None:
+    assert completed(1, each=4) == GpuAsk(share_pct=25, type="h100")
+    assert completed(4, each=4) == GpuAsk(per_node=1, type="h100")
 
 
 @pytest.mark.parametrize(("shards", "each", "words"), [(1, 0, "no GPU shards"), (5, 4, "a GPU has 4")])
-def test_shards_that_there_are_not(shards: int, each: int, words: str) -> None:
+def test_requests_for_unavailable_shards_are_refused(shards: int, each: int, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        asked(shards, each=each)
+        completed(shards, each=each)

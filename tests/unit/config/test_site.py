@@ -16,19 +16,19 @@ from warpdeck.model import NodeName
 from warpdeck.policy import Limits, Settings
 
 
-def test_without_a_file_the_planner_has_its_own_defaults() -> None:
+def test_without_a_file_the_planner_uses_its_defaults() -> None:
     site = build_site(Config())
     assert site.settings == Settings()
     assert (site.partitions, site.qos, site.accounts, site.users) == ((), (), (), ())
 
 
-def test_every_setting_and_limit_of_the_policy_can_be_set() -> None:
+def test_every_setting_and_limit_of_the_policy_is_configurable() -> None:
     source = inspect.getsource(site_module)
     for field in (*Settings.__struct_fields__, *Limits.__struct_fields__):
         assert f"{field}=" in source, f"{field} cannot be set in config.toml"
 
 
-def test_each_limit_arrives_under_its_name() -> None:
+def test_each_limit_of_a_qos_reaches_the_planner() -> None:
     text = "\n".join(
         ["[qos.a]"]
         + [
@@ -45,7 +45,7 @@ def test_each_limit_arrives_under_its_name() -> None:
     assert limits.max_wall_s == 7200
 
 
-def test_the_example_becomes_sorted_tables() -> None:
+def test_the_example_gives_sorted_tables() -> None:
     site = build_site(read(str(EXAMPLE)).config, members={"staff": ["kim"], "other": ["lee"]})
     assert [each.name for each in site.partitions] == ["gpu", "short", "staff"]
     assert site.partitions[2].allow_users == frozenset({"guest", "kim"})
@@ -78,7 +78,7 @@ def test_a_single_partition_is_the_default() -> None:
     assert build_site(decode("[partitions.p]\n[partitions.q]", "f").config).settings.default_partition == ""
 
 
-def test_flags_of_a_reservation_are_those_of_scontrol() -> None:
+def test_reservations_accept_scontrols_flags() -> None:
     config = decode(
         "[reservations.r]\nusers = ['u']\nnodes = 'n1'\nflags = ['magnetic', 'FLEX', 'NO_HOLD']\n"
         "[reservations.s]\nstart = 2027-01-01T00:00:00Z\nduration = '60'\nflags = ['MAINT,DAILY']\n",
@@ -89,7 +89,7 @@ def test_flags_of_a_reservation_are_those_of_scontrol() -> None:
     assert (second.maintenance, second.repeat, second.magnetic) == (True, "daily", False)
 
 
-def test_reservations_get_their_times_and_all_nodes() -> None:
+def test_reservations_get_their_times_and_default_to_all_nodes() -> None:
     config = decode(
         "[reservations.always]\nmaintenance = true\n"
         "[reservations.then]\nusers = ['u']\nnodes = 'n1'\nstart = 2027-01-01T00:00:00Z\nduration = '60'\n",
@@ -102,7 +102,7 @@ def test_reservations_get_their_times_and_all_nodes() -> None:
     assert (then.start_unix, then.end_unix) == (1_798_761_600.0, 1_798_765_200.0)
 
 
-def test_usage_goes_to_its_account_user_and_qos() -> None:
+def test_usage_is_assigned_to_account_user_and_qos() -> None:
     config = decode("[accounts.a.users.u]\n[qos.q]\n", "f").config
     usage = Usage(
         accounts={"a": 5.0},
@@ -117,7 +117,7 @@ def test_usage_goes_to_its_account_user_and_qos() -> None:
     assert site.qos[0].usage == {"cpu": 3.0}
 
 
-def test_a_site_of_ten_thousand_users_is_read(tmp_path: Path) -> None:
+def test_a_site_with_ten_thousand_users_is_read(tmp_path: Path) -> None:
     text = "".join(
         f'[accounts.a{n}]\nshares = {n}\ngrp_tres = "gres/gpu=8"\n'
         + "".join(f'users.u{n}_{m} = {{ max_wall = "1-0" }}\n' for m in range(20))

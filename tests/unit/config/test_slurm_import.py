@@ -37,7 +37,7 @@ def remark(made: Imported, about: str) -> str:
     return found
 
 
-def test_a_small_site_comes_over_whole() -> None:
+def test_a_small_site_is_imported_completely() -> None:
     made = imported("small.conf")
     assert made.config.nodes == {
         "g[1-2]": NodeTable(features=("2.25GHz",)),
@@ -52,7 +52,7 @@ def test_a_small_site_comes_over_whole() -> None:
     assert "configures Slurm's own daemons" in remark(made, "ClusterName")
 
 
-def test_the_health_check_comes_over_where_slurm_runs_it(tmp_path: Path) -> None:
+def test_the_health_check_is_imported_if_slurm_runs_it(tmp_path: Path) -> None:
     lines = "NodeName=n1 CPUs=1\nPartitionName=p Nodes=n1\nHealthCheckProgram=/usr/sbin/nhc\n"
     for interval_s, program in ((300, "/usr/sbin/nhc"), (0, "")):
         (tmp_path / "slurm.conf").write_text(f"{lines}HealthCheckInterval={interval_s}\n")
@@ -62,7 +62,7 @@ def test_the_health_check_comes_over_where_slurm_runs_it(tmp_path: Path) -> None
         assert bool(program) is not any("not run" in line for line in made.remarks)
 
 
-def test_folders_of_their_own_for_jobs_come_over(tmp_path: Path) -> None:
+def test_private_folders_of_jobs_are_imported(tmp_path: Path) -> None:
     lines = "NodeName=n1 CPUs=1\nPartitionName=p Nodes=n1\nJobContainerType=job_container/"
     for kind, folders in (("tmpfs", ("/tmp", "/dev/shm")), ("none", ())):
         (tmp_path / "slurm.conf").write_text(f"{lines}{kind}\n")
@@ -71,7 +71,7 @@ def test_folders_of_their_own_for_jobs_come_over(tmp_path: Path) -> None:
         assert bool(folders) is any("is not read" in line for line in made.remarks)
 
 
-def test_partitions_take_their_defaults_and_node_sets(lab: Imported) -> None:
+def test_partitions_get_defaults_and_node_sets(lab: Imported) -> None:
     partitions = lab.config.partitions
     assert list(partitions) == ["batch", "gpu", "debug", "admin"]
     assert lab.config.scheduler.default_partition == "batch"
@@ -91,7 +91,7 @@ def test_partitions_take_their_defaults_and_node_sets(lab: Imported) -> None:
     )
 
 
-def test_nodes_take_features_weights_and_switches(lab: Imported) -> None:
+def test_nodes_get_features_weights_and_switches(lab: Imported) -> None:
     assert lab.config.nodes == {
         "g[01-08]": NodeTable(features=("a100", "ib"), weight=10, switch="leaf1"),
         "g[09-16]": NodeTable(features=("a100", "ib"), weight=10, switch="leaf2"),
@@ -101,7 +101,7 @@ def test_nodes_take_features_weights_and_switches(lab: Imported) -> None:
     assert lab.config.gpus.shards_per_gpu == 8
 
 
-def test_the_scheduler_plans_as_the_site_did(lab: Imported) -> None:
+def test_scheduler_settings_are_imported(lab: Imported) -> None:
     scheduler = lab.config.scheduler
     assert (scheduler.backfill, scheduler.backfill_order) == ("conservative", "priority")
     assert scheduler.weights.fairshare == 100_000
@@ -119,7 +119,7 @@ def test_the_scheduler_plans_as_the_site_did(lab: Imported) -> None:
     assert lab.config.licenses == {"matlab": 4, "ansys": 1}
 
 
-def test_accounts_and_users_come_from_the_dump(lab: Imported) -> None:
+def test_accounts_and_users_are_imported_from_the_sacctmgr_dump(lab: Imported) -> None:
     accounts = lab.config.accounts
     assert {name: entry.parent for name, entry in accounts.items()} == {
         "astro": "",
@@ -142,7 +142,7 @@ def test_accounts_and_users_come_from_the_dump(lab: Imported) -> None:
     assert "root" not in accounts
 
 
-def test_qos_come_from_their_table(lab: Imported) -> None:
+def test_qos_are_imported_from_the_table_of_sacctmgr(lab: Imported) -> None:
     high = lab.config.qos["high"]
     assert (high.priority, high.preempts, high.preempt_mode) == (100, ("normal",), "requeue")
     assert (high.grace_s, high.preempt_exempt_s, high.usage_factor) == (120, 600, 2.0)
@@ -174,15 +174,17 @@ def test_qos_come_from_their_table(lab: Imported) -> None:
         ("MaxArraySize", "the size of arrays has a fixed limit"),
     ],
 )
-def test_what_is_lost_is_told_with_the_reason(lab: Imported, about: str, why: str) -> None:
+def test_each_setting_that_is_not_imported_has_a_remark_with_the_reason(
+    lab: Imported, about: str, why: str
+) -> None:
     assert why in remark(lab, about)
 
 
-def test_nothing_is_called_unknown_that_the_manual_knows(lab: Imported) -> None:
+def test_no_key_of_slurms_manual_is_called_unknown(lab: Imported) -> None:
     assert [line for line in lab.remarks if "unknown key" in line] == []
 
 
-def test_partition_tiers_strict_order_and_broken_values_come_over_as_far_as_they_go() -> None:
+def test_invalid_values_are_remarked_and_the_rest_is_imported() -> None:
     made = imported("tiers.conf")
     scheduler = made.config.scheduler
     assert (scheduler.backfill, scheduler.preempt_by, scheduler.preempt_mode) == (
@@ -215,13 +217,13 @@ def test_partition_tiers_strict_order_and_broken_values_come_over_as_far_as_they
         ("Include slurm.conf\n", "more than 200 included files"),
     ],
 )
-def test_what_is_no_slurm_conf_is_refused_with_its_line(tmp_path: Path, text: str, complaint: str) -> None:
+def test_an_invalid_slurm_conf_is_refused_with_its_line(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "slurm.conf").write_text(text)
     with pytest.raises(UserError, match=complaint):
         import_site(str(tmp_path / "slurm.conf"))
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot read .*nothing.conf: No such file"):
         import_site(str(tmp_path / "nothing.conf"))
 
@@ -233,7 +235,7 @@ def test_a_file_that_sacctmgr_did_not_write_is_refused(tmp_path: Path) -> None:
         import_site(str(tmp_path / "slurm.conf"), sacctmgr=[str(tmp_path / "other")])
 
 
-def test_continued_lines_join_without_a_blank_and_comments_end_anywhere() -> None:
+def test_continued_lines_join_without_a_space_and_comments_are_cut() -> None:
     text = 'Key=one,\\\ntwo # no\nOTHER="a b" Third=x\\#y\n'
     lines = read_conf("slurm.conf", lambda path: text)
     assert [(line.number, line.pairs) for line in lines] == [

@@ -35,7 +35,7 @@ def ring() -> tuple[list[Ring], weakref.ref[Ring]]:
     return [one], weakref.ref(one)
 
 
-def test_what_survived_a_look_is_not_looked_at_again_and_new_garbage_is_collected(made: Collector) -> None:
+def test_survivors_of_a_collection_are_skipped_and_new_garbage_is_freed(made: Collector) -> None:
     kept, old = ring()
     gc.collect()
     assert all(each is not kept[0] for each in gc.get_objects())
@@ -43,38 +43,38 @@ def test_what_survived_a_look_is_not_looked_at_again_and_new_garbage_is_collecte
     young, new = ring()
     young.clear()
     gc.collect()
-    assert new() is None, "it never survived a look"
-    assert old() is not None, "left out"
+    assert new() is None, "it never survived a collection"
+    assert old() is not None, "it is skipped"
 
 
-def test_everything_is_looked_at_when_much_has_come(made: Collector) -> None:
+def test_a_full_collection_runs_after_enough_growth(made: Collector) -> None:
     kept, old = ring()
     gc.collect()
     kept.clear()
     more = [[number] for number in range(1500)]
     gc.collect()
-    assert old() is not None and len(more) == 1500, "only now there is more than may be left out"
+    assert old() is not None and len(more) == 1500, "only now there are more objects than may be skipped"
     gc.collect()
     assert old() is None
     again, later = ring()
     gc.collect()
     again.clear()
     gc.collect()
-    assert later() is not None, "and so many more may be left out again"
+    assert later() is not None, "as many further objects may be skipped again"
 
 
-def test_what_was_there_for_a_moment_alone_is_no_reason_to_look_at_everything(made: Collector) -> None:
+def test_short_lived_objects_cause_no_full_collection(made: Collector) -> None:
     kept, old = ring()
     gc.collect()
     kept.clear()
     for _ in range(5):
-        passing = [[number] for number in range(400)]
+        temporary = [[number] for number in range(400)]
         gc.collect()
-        passing.clear()
+        temporary.clear()
     assert old() is not None
 
 
-def test_everything_is_looked_at_when_somebody_knows_of_much_that_has_died(made: Collector) -> None:
+def test_an_explicit_collection_examines_all_objects(made: Collector) -> None:
     kept, old = ring()
     gc.collect()
     kept.clear()

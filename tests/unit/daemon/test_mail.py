@@ -34,27 +34,27 @@ def events(before: MailedEvents, now: Job, *others: MailedEvents, at: float = 11
     return [mail.event for mail in mails(before, now, others, now=at)]
 
 
-def test_only_what_was_asked_for_is_told() -> None:
+def test_mails_are_sent_only_for_requested_events() -> None:
     assert events(PENDING, job(JobState.RUNNING, "BEGIN")) == ["BEGIN"]
     assert events(PENDING, job(JobState.RUNNING, "END")) == []
     assert events(RUNNING, job(JobState.RUNNING, "BEGIN")) == []
 
 
-def test_a_job_that_was_never_seen_to_run_began_and_ended() -> None:
+def test_a_job_first_seen_after_its_end_gets_mails_for_begin_and_end() -> None:
     ended = job(JobState.COMPLETED, "BEGIN", "END", exit=ExitStatus(code=0))
     assert events(PENDING, ended) == ["BEGIN", "END"]
     began, over = mails(PENDING, ended, [], now=110.0)
     assert "COMPLETED" not in began.subject and over.subject.endswith(", COMPLETED, ExitCode 0")
 
 
-def test_a_subject_is_one_line_however_long() -> None:
+def test_a_long_subject_is_one_line() -> None:
     named = Request(name="n" * 100, script="#!/bin/sh\n", mail_types=("END",))
     (mail,) = mails(RUNNING, job(JobState.COMPLETED, request=named), [], now=110.0)
     lines = message(mail, ["ann@example.org"]).decode().splitlines()
     assert f"Subject: {mail.subject}" in lines
 
 
-def test_a_failure_is_an_end_to_who_asked_for_ends_only() -> None:
+def test_a_failure_counts_as_an_end_if_only_end_is_requested() -> None:
     failed = ExitStatus(code=1)
     assert events(RUNNING, job(JobState.FAILED, "END", "FAIL", exit=failed)) == ["FAIL"]
     assert events(RUNNING, job(JobState.FAILED, "END", exit=failed)) == ["END"]
@@ -63,7 +63,7 @@ def test_a_failure_is_an_end_to_who_asked_for_ends_only() -> None:
     assert events(RUNNING, job(JobState.TIMEOUT, "TIME_LIMIT", "FAIL", "END")) == ["TIME_LIMIT", "FAIL"]
 
 
-def test_each_share_of_the_limit_is_told_once() -> None:
+def test_each_fraction_of_the_time_limit_is_mailed_once() -> None:
     now = job(JobState.RUNNING, "TIME_LIMIT_50", "TIME_LIMIT_80")
     assert events(RUNNING, now, at=149.0) == []
     found = mails(RUNNING, now, [], now=151.0)
@@ -73,13 +73,13 @@ def test_each_share_of_the_limit_is_told_once() -> None:
     assert events(again, now, at=181.0) == ["TIME_LIMIT_80"]
 
 
-def test_a_requeue_and_a_dependency_that_can_never_hold_are_told() -> None:
+def test_requeues_and_impossible_dependencies_are_mailed() -> None:
     assert events(RUNNING, job(JobState.PENDING, "REQUEUE", restarts=1)) == ["REQUEUE"]
     never = job(JobState.CANCELLED, "INVALID_DEPEND", start_at_unix=None, ending_cause="dependency")
     assert events(PENDING, never) == ["INVALID_DEPEND"]
 
 
-def test_an_array_is_told_of_as_a_whole_unless_its_tasks_are_asked_for() -> None:
+def test_an_array_is_mailed_as_a_whole_unless_array_tasks_is_requested() -> None:
     array = ArraySpec(ranges=((0, 1, 1),))
     request = Request(name="n", script="#!/bin/sh\n", mail_types=("BEGIN", "END"), array=array)
     first = job(JobState.COMPLETED, request=request, array_task_id=0)
@@ -93,7 +93,7 @@ def test_an_array_is_told_of_as_a_whole_unless_its_tasks_are_asked_for() -> None
     assert events(RUNNING, alone, seen(second)) == ["END"]
 
 
-def test_of_tasks_that_change_at_once_one_is_the_first_and_one_the_last() -> None:
+def test_tasks_that_change_together_cause_one_begin_and_one_end_mail() -> None:
     array = ArraySpec(ranges=((0, 1, 1),))
     request = Request(name="n", script="#!/bin/sh\n", mail_types=("BEGIN", "FAIL"), array=array)
     good = job(JobState.COMPLETED, request=request, array_task_id=0)
@@ -132,11 +132,11 @@ TIMEOUT = ExitStatus(signal=15, cause="timeout")
         ),
     ],
 )  # fmt: skip
-def test_subjects_are_slurms(before: MailedEvents, now: Job, words: list[str]) -> None:
+def test_subjects_equal_slurms(before: MailedEvents, now: Job, words: list[str]) -> None:
     assert subjects(before, now) == [f"Job_id=7 Name=n {each}" for each in words]
 
 
-def test_days_stand_before_the_clock() -> None:
+def test_a_run_time_above_a_day_shows_days() -> None:
     ended = job(JobState.COMPLETED, "END", end_at_unix=100.0 + 90_061)
     assert "Run time 1-01:01:01," in subjects(STARTED, ended)[0]
 
@@ -151,7 +151,7 @@ def test_days_stand_before_the_clock() -> None:
         (["0:9", "1:0"], "Failed, Mixed, MaxExitCode [1]"),
     ],
 )
-def test_an_array_is_told_of_by_the_least_and_the_most_of_its_tasks(exits: list[str], words: str) -> None:
+def test_an_array_summary_shows_the_range_of_exit_codes(exits: list[str], words: str) -> None:
     array = ArraySpec(ranges=((0, 1, 1),))
     request = Request(name="n", script="#!/bin/sh\n", mail_types=("BEGIN", "END", "FAIL"), array=array)
     found = [ExitStatus(code=int(text[0]), signal=int(text[2])) for text in exits]
@@ -169,14 +169,14 @@ def test_an_array_is_told_of_by_the_least_and_the_most_of_its_tasks(exits: list[
     )
 
 
-def test_a_task_that_is_told_of_by_itself_has_its_own_number_too() -> None:
+def test_a_mail_about_a_task_shows_its_own_job_id_too() -> None:
     array = ArraySpec(ranges=((0, 1, 1),))
     request = Request(name="n", script="#!/bin/sh\n", mail_types=("BEGIN", "ARRAY_TASKS"), array=array)
     task = job(JobState.RUNNING, request=request, array_task_id=1, id=JobId(9), submit_at_unix=99.0)
     assert subjects(PENDING, task) == ["Array Task Job_id=7_1 (9) Name=n Began, Queued time 00:00:01"]
 
 
-def test_a_dependency_that_cannot_hold_is_told_once_of_a_job_that_stays() -> None:
+def test_an_impossible_dependency_of_a_waiting_job_is_mailed_once() -> None:
     waits = job(JobState.PENDING, "INVALID_DEPEND")
     never = mails(PENDING, waits, [], now=110.0, why="DependencyNeverSatisfied")
     assert [mail.subject for mail in never] == ["Slurm Job_id=7 Name=n Invalid dependency"]
@@ -185,7 +185,7 @@ def test_a_dependency_that_cannot_hold_is_told_once_of_a_job_that_stays() -> Non
     assert subjects(PENDING, waits, why="Dependency") == []
 
 
-def test_an_end_looks_at_no_more_of_its_array_than_it_takes() -> None:
+def test_the_end_of_a_task_examines_as_few_other_tasks_as_possible() -> None:
     array = ArraySpec(ranges=((0, 99, 1),))
     looked: list[MailedEvents] = []
 
@@ -203,7 +203,7 @@ def test_an_end_looks_at_no_more_of_its_array_than_it_takes() -> None:
         looked.clear()
 
 
-def test_what_waits_of_an_array_is_the_first_of_its_tasks() -> None:
+def test_member_ids_start_with_the_record_of_waiting_tasks() -> None:
     core = Core("a")
     array = core.submit(ask(array=ArraySpec(ranges=((0, 99, 1),))))
     core.plan()
@@ -215,10 +215,10 @@ def test_what_waits_of_an_array_is_the_first_of_its_tasks() -> None:
 @pytest.mark.parametrize(
     "text", ["-bs", "a b@c", "a@b;c", "$USER@x", "", "a@b\nBcc: c@d", ",".join(["a@b"] * 11)]
 )
-def test_what_is_no_address_gets_no_mail(text: str) -> None:
+def test_invalid_mail_addresses_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no mail address"):
         addresses(text)
 
 
-def test_several_addresses_may_be_given() -> None:
+def test_several_mail_addresses_are_accepted() -> None:
     assert addresses("ann@example.org, bob") == ["ann@example.org", "bob"]

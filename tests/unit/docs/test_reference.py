@@ -18,7 +18,7 @@ def pages() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", reference.PAGES)
-def test_committed_page_is_what_the_generator_writes(pages: dict[str, str], name: str) -> None:
+def test_each_committed_page_equals_the_generated_page(pages: dict[str, str], name: str) -> None:
     committed = (reference.FOLDER / name).read_text(encoding="utf-8")
     assert committed == pages[name], (
         f"docs/reference/{name} is out of date: run `make docs` and commit the result"
@@ -43,6 +43,6 @@ def test_every_command_of_the_overview_has_a_section(pages: dict[str, str]) -> N
         assert f"\n## warpdeck {verb}\n" in pages["commands.md"]
 
 
-def test_every_command_of_slurms_has_its_help(pages: dict[str, str]) -> None:
+def test_every_slurm_command_has_its_help(pages: dict[str, str]) -> None:
     for name in (*COMMANDS, "sbcast"):
         assert f"\n## {name}\n\n```text\n" in pages["slurm-commands.md"], name

@@ -49,20 +49,25 @@ class Sink:
 class Ends:
     """A channel, and the agent's end of it.
 
-    `told` holds the messages for the controller, which processes them only when the test allows it.
+    `received` holds the messages for the controller, which processes them only when the test allows it.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, agent: Any) -> None:
-        self.told: list[Any] = []
-        self.may_deal = asyncio.Event()
-        self.is_waited_for = False
+        self.received: list[Any] = []
+        self.may_process = asyncio.Event()
+        self.is_waiting = False
 
-        async def dealt() -> None:
-            self.is_waited_for = True
-            await self.may_deal.wait()
+        async def processed() -> None:
+            self.is_waiting = True
+            await self.may_process.wait()
 
         self.channel = Channel(
-            "n", reader, writer, writer.transport, lambda message, size: self.told.append(message), dealt
+            "n",
+            reader,
+            writer,
+            writer.transport,
+            lambda message, size: self.received.append(message),
+            processed,
         )
         self.agent = agent
         self.pump = asyncio.get_running_loop().create_task(self.channel.pump())
@@ -88,7 +93,7 @@ async def ends() -> AsyncIterator[Ends]:
     await asyncio.wait([made.pump, drained])
 
 
-async def test_a_stream_that_is_sent_on_and_on_ends_the_link(ends: Ends) -> None:
+async def test_data_beyond_the_window_of_a_stream_ends_the_connection(ends: Ends) -> None:
     sink = Sink()
     ends.channel.accept_stream(3, sink)
     for _ in range(MAX_UNTAKEN_BYTES // DATA_CHUNK_BYTES + 1):
@@ -98,7 +103,7 @@ async def test_a_stream_that_is_sent_on_and_on_ends_the_link(ends: Ends) -> None
 
 
 @pytest.mark.parametrize("piece", [DATA_CHUNK_BYTES, 30])
-async def test_a_window_may_wait_in_pieces_of_any_size(ends: Ends, piece: int) -> None:
+async def test_a_full_window_may_consist_of_pieces_of_any_size(ends: Ends, piece: int) -> None:
     sink = Sink()
     ends.channel.accept_stream(3, sink)
     window = STREAM_WINDOW_BYTES // piece * piece
@@ -112,7 +117,7 @@ async def test_a_window_may_wait_in_pieces_of_any_size(ends: Ends, piece: int) -
     assert await asyncio.wait_for(sink.end, WAIT_S) == ""
 
 
-async def test_messages_on_a_stream_are_no_way_around_its_window(ends: Ends) -> None:
+async def test_messages_on_a_stream_count_against_its_window(ends: Ends) -> None:
     sink = Sink()
     ends.channel.accept_stream(3, sink)
     ends.agent.write(data_frame(3, b"x"))
@@ -123,7 +128,7 @@ async def test_messages_on_a_stream_are_no_way_around_its_window(ends: Ends) -> 
     sink.may_take.set()
 
 
-async def test_calls_are_of_the_agents_own_numbers_and_bounded(ends: Ends) -> None:
+async def test_calls_use_the_agents_stream_numbers_and_are_limited(ends: Ends) -> None:
     sinks: list[Any] = [Sink() for _ in range(MAX_CALLS + 1)]
     ends.channel.accept_stream(3, sinks[0])
     for stream in (3, 4):
@@ -135,7 +140,7 @@ async def test_calls_are_of_the_agents_own_numbers_and_bounded(ends: Ends) -> No
         ends.channel.accept_call(FIRST_CALL + MAX_CALLS, Sink())
 
 
-async def test_bytes_on_streams_that_nobody_opened_end_the_link(ends: Ends) -> None:
+async def test_data_on_unopened_streams_ends_the_connection(ends: Ends) -> None:
     """Data that was in flight when a stream ended here is ignored."""
     sink = Sink()
     sink.may_take.set()
@@ -145,27 +150,27 @@ async def test_bytes_on_streams_that_nobody_opened_end_the_link(ends: Ends) -> N
     for _ in range(STREAM_WINDOW_BYTES // 30):
         ends.agent.write(data_frame(3, bytes(30)))
     ends.agent.write(json_frame(wire.encode(REPORT)))
-    await comes(lambda: ends.told, what="the link goes on")
+    await comes(lambda: ends.received, what="the link goes on")
     for _ in range(MAX_UNTAKEN_BYTES // DATA_CHUNK_BYTES):
         ends.agent.write(data_frame(3, bytes(DATA_CHUNK_BYTES)))
     assert "stream 3, which nobody has opened" in await ends.lost()
 
 
-async def test_an_agent_is_read_no_further_than_what_it_said_is_dealt_with(ends: Ends) -> None:
+async def test_reading_pauses_until_received_messages_are_processed(ends: Ends) -> None:
     report = json_frame(wire.encode(REPORT))
     most = AHEAD_BYTES // len(report)
     ends.agent.write(report * (2 * most))
-    await comes(lambda: ends.is_waited_for, what="the channel waits")
-    read = len(ends.told)
+    await comes(lambda: ends.is_waiting, what="the channel waits")
+    read = len(ends.received)
     assert 0 < read < most
     for _ in range(100):  # iterations of the event loop, in which a reader that does not wait would continue
         await asyncio.sleep(0)
-    assert len(ends.told) == read
-    ends.may_deal.set()
-    await comes(lambda: len(ends.told) == 2 * most, what="then all of it is read")
+    assert len(ends.received) == read
+    ends.may_process.set()
+    await comes(lambda: len(ends.received) == 2 * most, what="then all of it is read")
 
 
-async def test_who_never_reads_is_cut_and_what_was_kept_for_them_is_let_go() -> None:
+async def test_an_agent_that_never_reads_is_disconnected_and_its_buffer_is_freed() -> None:
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
     ends = Ends(reader, writer, theirs)
@@ -181,7 +186,7 @@ async def test_who_never_reads_is_cut_and_what_was_kept_for_them_is_let_go() -> 
     theirs.close()
 
 
-async def test_what_is_typed_waits_for_an_agent_that_does_not_read_and_has_its_link_cut_for_nobody() -> None:
+async def test_typed_input_waits_for_a_slow_agent_and_keeps_the_connection() -> None:
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
     ends = Ends(reader, writer, theirs)

@@ -50,7 +50,7 @@ def payload(message: Any) -> bytes:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: str(message.t))
-def test_every_message_of_an_agent_comes_back_as_it_was(message: Any) -> None:
+def test_every_message_of_an_agent_is_decoded_unchanged(message: Any) -> None:
     assert decode(payload(message)) == message
 
 
@@ -63,7 +63,7 @@ def test_every_message_of_an_agent_comes_back_as_it_was(message: Any) -> None:
     ],
     ids=lambda message: str(message.t),
 )
-def test_what_is_not_utf8_breaks_neither_the_link_nor_the_store(message: Any) -> None:
+def test_text_that_is_not_utf8_becomes_storable_text(message: Any) -> None:
     """File names and program output may contain bytes that are not UTF-8; the store accepts only text."""
     data = payload(message)
     found = decode(data)
@@ -76,7 +76,7 @@ def test_what_is_not_utf8_breaks_neither_the_link_nor_the_store(message: Any) ->
     "data",
     [b"", b"{", b"[]", b'{"t": "nonsense"}', b'{"t": "stream_ack"}', b'{"t": "stream_ack", "stream": "x"}'],
 )
-def test_what_is_no_message_is_a_wire_error(data: bytes) -> None:
+def test_invalid_messages_raise_a_wire_error(data: bytes) -> None:
     with pytest.raises(WireError):
         decode(data)
 
@@ -91,7 +91,7 @@ def test_what_is_no_message_is_a_wire_error(data: bytes) -> None:
         [wire.Strangers(0)] * (MAX_GPUS + 1),
     ],
 )
-def test_no_more_strangers_are_taken_than_a_node_can_have(strangers: list[wire.Strangers]) -> None:
+def test_more_foreign_gpu_users_than_possible_are_refused(strangers: list[wire.Strangers]) -> None:
     with pytest.raises(WireError):
         decode(payload(wire.Moment(ask=1, strangers=strangers)))
 
@@ -106,9 +106,9 @@ def test_no_more_strangers_are_taken_than_a_node_can_have(strangers: list[wire.S
     ],
     ids=lambda message: str(message.t),
 )
-def test_what_users_processes_make_an_agent_say_does_not_end_its_link(message: Any) -> None:
-    said = wire.encode(message)
+def test_an_agent_can_make_any_message_acceptable(message: Any) -> None:
+    encoded = wire.encode(message)
     with pytest.raises(WireError):
-        decode(json_frame(said)[HEADER_BYTES:])
-    assert type(message).__name__ in str(decode(json_frame(sayable(said))[HEADER_BYTES:]))
+        decode(json_frame(encoded)[HEADER_BYTES:])
+    assert type(message).__name__ in str(decode(json_frame(sayable(encoded))[HEADER_BYTES:]))
     assert sayable(wire.encode(REPORT)) == wire.encode(REPORT)

@@ -43,7 +43,7 @@ def test_a_kill_at_any_point_neither_loses_nor_repeats_a_byte(
         assert file.read_bytes() == b"o" * old + source[: last.offset]
 
 
-def test_what_was_finished_stays_finished(tmp_path: Path) -> None:
+def test_a_finished_ledger_stays_finished(tmp_path: Path) -> None:
     ledger = Ledger(str(tmp_path / "ledger"))
     assert ledger.is_new and not ledger.is_done
     ledger.finish()
@@ -53,7 +53,7 @@ def test_what_was_finished_stays_finished(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_torn_ledger_counts_as_none(tmp_path: Path) -> None:
+def test_an_incomplete_ledger_counts_as_empty(tmp_path: Path) -> None:
     (tmp_path / "ledger").write_text("12 3")
     ledger = Ledger(str(tmp_path / "ledger"))
     assert (ledger.offset, ledger.is_done) == (0, False)

@@ -19,14 +19,14 @@ def strict_umask() -> Iterator[None]:
     os.umask(old)
 
 
-def test_missing_folders_are_made_as_the_users_shell_would(tmp_path: Path, strict_umask: None) -> None:
+def test_missing_folders_are_created_with_the_users_umask(tmp_path: Path, strict_umask: None) -> None:
     os.close(open_here(str(tmp_path / "a" / "b" / "x.out"), truncate=False, umask=0o027))
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o750
     assert (tmp_path / "a" / "b" / "x.out").stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize(("truncate", "left"), [(True, b"new"), (False, b"oldnew")])
-def test_an_old_file_is_emptied_or_kept(tmp_path: Path, truncate: bool, left: bytes) -> None:
+def test_an_existing_file_is_truncated_or_appended_to(tmp_path: Path, truncate: bool, left: bytes) -> None:
     path = tmp_path / "x.out"
     path.write_bytes(b"old")
     path.chmod(0o600)
@@ -37,7 +37,7 @@ def test_an_old_file_is_emptied_or_kept(tmp_path: Path, truncate: bool, left: by
     assert path.stat().st_mode & 0o777 == 0o600, "an old file keeps its mode"
 
 
-def test_a_pipe_or_folder_is_refused_and_nobody_waits(tmp_path: Path) -> None:
+def test_a_pipe_or_folder_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "."):
         with pytest.raises(OSError):

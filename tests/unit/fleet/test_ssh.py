@@ -31,7 +31,7 @@ from warpdeck_agent.wire.frames import SENTINEL
         ("a.b-c@10.0.0.1", "a.b-c", "10.0.0.1", None),
     ],
 )
-def test_targets_are_read(text: str, user: str, host: str, port: int | None) -> None:
+def test_valid_targets_are_parsed(text: str, user: str, host: str, port: int | None) -> None:
     found = parse_target(text)
     assert (found.user, found.host, found.port) == (user, host, port)
 
@@ -53,7 +53,7 @@ def test_targets_are_read(text: str, user: str, host: str, port: int | None) -> 
         "a\nb",
     ],
 )
-def test_what_is_no_host_is_refused(text: str) -> None:
+def test_invalid_targets_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="is not a host"):
         parse_target(text)
 
@@ -72,13 +72,13 @@ def test_what_is_no_host_is_refused(text: str) -> None:
         (ValueError("odd key"), "no SSH connection to box: odd key"),
     ],
 )
-def test_each_failure_has_its_sentence(error: Exception, words: str) -> None:
+def test_each_connection_failure_has_a_message_and_a_hint(error: Exception, words: str) -> None:
     found = explain("box", error)
     assert found.message == words
     assert found.hint
 
 
-def test_the_agents_word_is_found_among_noise() -> None:
+def test_the_agents_greeting_is_found_in_noisy_output() -> None:
     noise = f'hello\n\x1b[1mprompt$ {SENTINEL}{{"ok": true}}\nbye\n'
     assert said(noise) == {"ok": True}
     assert said("hello\n") is None
@@ -86,7 +86,7 @@ def test_the_agents_word_is_found_among_noise() -> None:
     start_result("box", noise, "")
 
 
-def test_an_agent_that_says_nothing_is_told_by_its_last_words() -> None:
+def test_an_agent_that_does_not_start_is_reported_with_its_last_line() -> None:
     with pytest.raises(RemoteError, match="did not start: Killed"):
         start_result("box", "", "warning\nKilled\n")
     with pytest.raises(RemoteError, match=r"did not start: x{200}$"):
@@ -95,13 +95,13 @@ def test_an_agent_that_says_nothing_is_told_by_its_last_words() -> None:
         start_result("box", f'{SENTINEL}{{"ok": false, "error": "no room"}}\n', "")
 
 
-def test_the_probes_answer_is_found_behind_a_prompt() -> None:
+def test_the_answer_of_the_probe_is_found_after_a_prompt() -> None:
     match = PROBED.search("$ WARPDECK-PROBE|/usr/bin/python3|3.11|/home/a b/.warpdeck|gpu01|boot|10.0.0.7|\n")
     assert match is not None
     assert match.groups() == ("/usr/bin/python3", "3.11", "/home/a b/.warpdeck", "gpu01", "boot", "10.0.0.7")
 
 
-def test_pauses_grow_to_a_cap_and_are_spread() -> None:
+def test_reconnect_pauses_grow_to_a_limit_with_jitter() -> None:
     rng = random.Random(1)
     pauses = [backoff_s(attempt, rng) for attempt in range(2000)]
     assert BACKOFF_FIRST_S <= pauses[0] <= BACKOFF_FIRST_S * 1.5
@@ -120,7 +120,7 @@ def public(key: asyncssh.SSHKey) -> str:
     return key.export_public_key("openssh").decode().strip()
 
 
-def test_only_the_confirmed_key_of_an_unknown_host_is_kept(
+def test_only_the_confirmed_key_of_an_unknown_host_is_stored(
     tmp_path: Path, keys: tuple[asyncssh.SSHKey, asyncssh.SSHKey]
 ) -> None:
     own = tmp_path / "known_hosts"
@@ -151,7 +151,9 @@ def test_a_changed_key_is_refused_with_both_fingerprints_even_if_confirmed(
     assert not (tmp_path / "own").exists()
 
 
-def test_another_port_is_another_host(tmp_path: Path, keys: tuple[asyncssh.SSHKey, asyncssh.SSHKey]) -> None:
+def test_known_keys_are_separate_for_each_port(
+    tmp_path: Path, keys: tuple[asyncssh.SSHKey, asyncssh.SSHKey]
+) -> None:
     file = tmp_path / "own"
     file.write_text(f"[box]:2222 {public(keys[0])}\n")
     known = KnownHosts([], own=str(file))
@@ -159,7 +161,7 @@ def test_another_port_is_another_host(tmp_path: Path, keys: tuple[asyncssh.SSHKe
     assert known.other_keys(HostKey(host="box", address="", port=2222, key=keys[1]))[0] == str(file)
 
 
-def test_known_hosts_are_read_anew_only_when_a_file_has_changed(tmp_path: Path) -> None:
+def test_known_hosts_are_read_again_only_after_a_change(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("users", "own")]
     known = KnownHosts([str(files[0])], own=str(files[1]))
     line = f"{{}} {asyncssh.generate_private_key('ssh-ed25519').export_public_key().decode()}"

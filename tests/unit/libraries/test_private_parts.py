@@ -74,18 +74,18 @@ KNOWN = {"textual._compositor", "textual._parser", "textual._xterm_parser", "tex
 
 
 @pytest.mark.parametrize(("module", "owner", "name", "reason"), CLASS_PARTS)
-def test_a_method_that_we_use_is_there(module: str, owner: str, name: str, reason: str) -> None:
+def test_each_private_method_in_use_exists(module: str, owner: str, name: str, reason: str) -> None:
     assert hasattr(getattr(importlib.import_module(module), owner), name), reason
 
 
 @pytest.mark.parametrize(("module", "owner", "name", "reason"), ATTRIBUTES)
-def test_an_attribute_that_we_use_is_set(module: str, owner: str, name: str, reason: str) -> None:
+def test_each_private_attribute_in_use_is_set(module: str, owner: str, name: str, reason: str) -> None:
     source = inspect.getsource(getattr(importlib.import_module(module), owner))
     assert re.search(rf"self\.{name}\b[^=\n]*=", source), reason
 
 
 @pytest.mark.parametrize(("module", "name", "reason"), MODULE_PARTS)
-def test_a_name_that_we_import_is_there(module: str, name: str, reason: str) -> None:
+def test_each_private_name_that_is_imported_exists(module: str, name: str, reason: str) -> None:
     assert hasattr(importlib.import_module(module), name), reason
 
 

@@ -22,12 +22,12 @@ from warpdeck.library.options import option_words
         ({"comment": "two words; $HOME"}, ["--comment=two words; $HOME"]),
     ],
 )
-def test_options_are_slurm_s_with_underscores(given: dict[str, object], words: list[str]) -> None:
+def test_keyword_arguments_become_sbatch_options(given: dict[str, object], words: list[str]) -> None:
     assert option_words(given) == words
     command_options(words)
 
 
-def test_a_moment_is_told_in_local_time() -> None:
+def test_a_point_in_time_is_passed_in_local_time() -> None:
     moment = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     local = datetime.fromtimestamp(moment.timestamp())
     assert option_words({"begin": moment}) == [f"--begin={local.isoformat()}"]
@@ -36,11 +36,11 @@ def test_a_moment_is_told_in_local_time() -> None:
 @pytest.mark.parametrize(
     "given", [{"time": timedelta(seconds=-1)}, {"begin": timedelta(hours=1)}, {"gpus": {"a": 1}}]
 )
-def test_a_value_that_no_option_has_is_refused_by_name(given: dict[str, object]) -> None:
+def test_a_value_of_the_wrong_type_is_refused_with_the_options_name(given: dict[str, object]) -> None:
     with pytest.raises(UserError, match=f"^{next(iter(given))} cannot be"):
         option_words(given)
 
 
-def test_an_option_that_sbatch_does_not_have_is_refused() -> None:
+def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(UserError, match="--gpu-count"):
         command_options(option_words({"gpu_count": 1}))

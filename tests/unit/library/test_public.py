@@ -23,7 +23,7 @@ def public() -> Iterator[tuple[str, object]]:
 
 
 @pytest.mark.parametrize(("name", "member"), public(), ids=[name for name, _ in public()])
-def test_each_public_call_says_what_it_gives(name: str, member: object) -> None:
+def test_each_public_member_is_documented_and_typed(name: str, member: object) -> None:
     assert inspect.getdoc(member), name
     function = member.fget if isinstance(member, property) else member
     if inspect.isfunction(function):
@@ -31,13 +31,13 @@ def test_each_public_call_says_what_it_gives(name: str, member: object) -> None:
         assert given | {"return"} <= set(function.__annotations__), name
 
 
-def test_help_begins_with_what_there_is_and_leads_to_each() -> None:
+def test_help_lists_every_public_class() -> None:
     text = pydoc.plain(pydoc.render_doc(warpdeck))
     head = text.partition("PACKAGE CONTENTS")[0]
     for name in warpdeck.__all__:
         assert name in head and f"class {name}(" in text, name
 
 
-def test_type_checkers_are_told_that_it_is_typed() -> None:
+def test_packages_contain_the_py_typed_marker() -> None:
     for package in ("warpdeck", "warpdeck_agent"):
         assert importlib.resources.files(package).joinpath("py.typed").is_file()

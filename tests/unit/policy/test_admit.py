@@ -29,7 +29,7 @@ max_submit_per_user = 2
 """
 
 
-def refusal(*, held: int = 0, must_fit: bool = True, **asked: Any) -> str:
+def refusal(*, held: int = 0, must_fit: bool = True, **fields: Any) -> str:
     """Return the refusal of this job, or "" if it is admitted. `held` jobs of the user already wait."""
     site = build_site(decode(SITE, "f").config)
     view = View(
@@ -42,13 +42,13 @@ def refusal(*, held: int = 0, must_fit: bool = True, **asked: Any) -> str:
         accounts=site.accounts,
         users=site.users,
     )
-    job = pending(1, **{"account": "lab", "gpus": 1, **asked})
+    job = pending(1, **{"account": "lab", "gpus": 1, **fields})
     found = admit(job, view, site.settings, must_fit=must_fit)
     return "" if found is None else f"{found.code}: {found.sentence}"
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("fields", "sentence"),
     [
         ({}, ""),
         ({"held": 1}, ""),
@@ -75,12 +75,12 @@ def refusal(*, held: int = 0, must_fit: bool = True, **asked: Any) -> str:
         ({"gpus": 9}, "BadConstraints: the job requests 9 GPUs"),
     ],
 )
-def test_a_request_is_turned_away_with_the_rule_that_it_breaks(asked: dict[str, Any], sentence: str) -> None:
-    found = refusal(**asked)
+def test_a_refused_job_names_the_violated_rule(fields: dict[str, Any], sentence: str) -> None:
+    found = refusal(**fields)
     assert found.startswith(sentence) if sentence else found == ""
 
 
-def test_only_the_rules_are_asked_while_sizes_are_not_known() -> None:
+def test_unknown_sizes_are_not_checked_but_other_rules_are() -> None:
     assert refusal(gpus=9, must_fit=False) == ""
     assert refusal(gpus=9, must_fit=False, user="bob").startswith("InvalidAccount")
 
@@ -100,7 +100,7 @@ max_submit_per_account = 3
 
 
 @pytest.mark.parametrize(
-    ("there", "asked", "sentence"),
+    ("submitted", "fields", "sentence"),
     [
         ({("vision", "ann", ""): 4}, {}, ""),
         (
@@ -120,12 +120,12 @@ max_submit_per_account = 3
         ({("vision", "bob", "normal"): 2}, {"qos": "normal"}, ""),
     ],
 )
-def test_limits_on_the_queue_count_all_that_is_under_them(
-    there: dict[tuple[str, str, str], int], asked: dict[str, Any], sentence: str
+def test_submit_limits_count_all_jobs_below_the_account_or_qos(
+    submitted: dict[tuple[str, str, str], int], fields: dict[str, Any], sentence: str
 ) -> None:
     site = build_site(decode(GROUPS, "f").config)
     tables = {"qos": site.qos, "accounts": site.accounts, "users": site.users}
-    queue = View(nodes=(node("n1"),), running=(), pending=(), submitted=there, **tables)  # type: ignore[arg-type]
-    found = admit(pending(1, **{"account": "vision", **asked}), queue, site.settings)
-    said = "" if found is None else f"{found.code}: {found.sentence}"
-    assert said.startswith(sentence) if sentence else said == ""
+    queue = View(nodes=(node("n1"),), running=(), pending=(), submitted=submitted, **tables)  # type: ignore[arg-type]
+    found = admit(pending(1, **{"account": "vision", **fields}), queue, site.settings)
+    refused = "" if found is None else f"{found.code}: {found.sentence}"
+    assert refused.startswith(sentence) if sentence else refused == ""

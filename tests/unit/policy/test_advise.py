@@ -19,43 +19,43 @@ def busy_until(number: int, name: str, ends: float, gpus: int = 8) -> RunningJob
     return running(number, name, tuple(range(gpus)), ends=ends)
 
 
-def changed(picture: View, job: PendingJob) -> View:
+def changed(cluster: View, job: PendingJob) -> View:
     return msgspec.structs.replace(
-        picture, pending=(*(each for each in picture.pending if each.id != job.id), job)
+        cluster, pending=(*(each for each in cluster.pending if each.id != job.id), job)
     )
 
 
-def test_a_request_that_fits_starts_now() -> None:
+def test_a_job_that_fits_starts_now() -> None:
     advice = advise(view([node("a")], [pending(1, gpus=2)]), NOW, Settings(), JobId(1))
     assert advice.starts_now and advice.nodes == ("a",)
 
 
-def test_a_shorter_limit_that_ends_before_the_head_starts_is_named() -> None:
+def test_a_time_limit_that_fits_before_the_first_job_is_advised() -> None:
     head = pending(1, gpus=8)
     held = [busy_until(9, "a", NOW + 7800, gpus=4)]
-    picture = view([node("a")], [head, pending(2, gpus=2, limit_s=86_400)], held)
-    advice = advise(picture, NOW, Settings(), JobId(2))
+    cluster = view([node("a")], [head, pending(2, gpus=2, limit_s=86_400)], held)
+    advice = advise(cluster, NOW, Settings(), JobId(2))
     assert "starts now with --time=02:10:00" in advice.changes
-    again = plan(changed(picture, pending(2, gpus=2, limit_s=7800)), NOW, Settings())
+    again = plan(changed(cluster, pending(2, gpus=2, limit_s=7800)), NOW, Settings())
     assert [start.job_id for start in again.starts] == [2]
-    longer = plan(changed(picture, pending(2, gpus=2, limit_s=7801)), NOW, Settings())
+    longer = plan(changed(cluster, pending(2, gpus=2, limit_s=7801)), NOW, Settings())
     assert not longer.starts
 
 
-def test_a_limit_is_named_in_whole_minutes_because_time_rounds_up_to_them() -> None:
+def test_the_advised_time_limit_is_in_whole_minutes() -> None:
     held = [busy_until(9, "a", NOW + 7859, gpus=4)]
     jobs = [pending(1, gpus=8), pending(2, gpus=2, limit_s=86_400)]
     advice = advise(view([node("a")], jobs, held), NOW, Settings(), JobId(2))
     assert "starts now with --time=02:10:00" in advice.changes
 
 
-def test_fewer_gpus_nodes_or_another_partition_are_proposed_where_they_help() -> None:
+def test_fewer_gpus_and_another_partition_are_advised_where_they_help() -> None:
     parts = (
         PartitionView(name="long", nodes=frozenset({NodeName("a"), NodeName("b")})),
         PartitionView(name="short", nodes=frozenset({NodeName("c"), NodeName("d")})),
     )
     held = [busy_until(8, "a", NOW + 600, gpus=6), busy_until(9, "b", NOW + 600)]
-    picture = msgspec.structs.replace(
+    cluster = msgspec.structs.replace(
         view(
             [node("a"), node("b"), node("c"), node("d")],
             [pending(1, gpus=4, nodes=2, partition="long")],
@@ -63,8 +63,8 @@ def test_fewer_gpus_nodes_or_another_partition_are_proposed_where_they_help() ->
         ),
         partitions=parts,
     )
-    assert advise(picture, NOW, Settings(), JobId(1)).changes == ("starts now with --partition=short",)
-    alone = msgspec.structs.replace(picture, pending=(pending(1, gpus=4, partition="long"),))
+    assert advise(cluster, NOW, Settings(), JobId(1)).changes == ("starts now with --partition=short",)
+    alone = msgspec.structs.replace(cluster, pending=(pending(1, gpus=4, partition="long"),))
     assert advise(alone, NOW, Settings(), JobId(1)).changes == (
         "starts now with --gpus-per-node=2",
         "starts now with --partition=short",
@@ -80,7 +80,9 @@ def test_fewer_gpus_nodes_or_another_partition_are_proposed_where_they_help() ->
         ({"gpus": GpuAsk(per_node=2, type="a100")}, "GPUs of any type"),
     ],
 )
-def test_whatever_is_in_the_way_can_be_asked_for_less(fields: dict[str, Any], change: str) -> None:
+def test_a_smaller_request_is_advised_for_the_resource_that_is_missing(
+    fields: dict[str, Any], change: str
+) -> None:
     held = [
         running(9, "a", (0, 1, 2), ends=NOW + 600, cpus=50),
         running(8, "b", tuple(range(8)), ends=NOW + 900),
@@ -88,36 +90,36 @@ def test_whatever_is_in_the_way_can_be_asked_for_less(fields: dict[str, Any], ch
     share = msgspec.structs.replace(held[0].allocation.shares[0], mem_bytes=400 * GIB)
     held[0] = msgspec.structs.replace(held[0], allocation=Allocation(shares=(share,)))
     job = pending(1, resources=Resources(**{"gpus": GpuAsk(per_node=2), **fields}))
-    picture = view([node("a"), node("b", gpu_type="a100")], [job], held)
-    assert advise(picture, NOW, Settings(), JobId(1)).changes == (f"starts now with {change}",)
+    cluster = view([node("a"), node("b", gpu_type="a100")], [job], held)
+    assert advise(cluster, NOW, Settings(), JobId(1)).changes == (f"starts now with {change}",)
 
 
-def test_of_a_very_large_request_some_smaller_ones_are_tried() -> None:
+def test_a_large_request_is_tried_at_a_limited_number_of_smaller_sizes() -> None:
     tried = list(_below(10_000))
     assert len(tried) <= MAX_STEPS and tried[0] > 9_000 and tried[-1] < 1_000
     assert list(_below(4)) == [3, 2, 1] and not list(_below(1)) and not list(_below(0))
 
 
-def test_the_start_of_a_job_far_behind_is_worked_out_when_it_is_asked_for() -> None:
+def test_advice_forecasts_a_start_that_the_pass_does_not_compute() -> None:
     jobs = [pending(number, gpus=8, limit_s=600) for number in range(1, 6)]
-    picture = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
+    cluster = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
     settings = Settings(max_forecasts=1)
-    assert plan(picture, NOW, settings).pending_reasons[JobId(5)].expected_start_unix is None
-    advice = advise(picture, NOW, settings, JobId(5))
+    assert plan(cluster, NOW, settings).pending_reasons[JobId(5)].expected_start_unix is None
+    advice = advise(cluster, NOW, settings, JobId(5))
     assert advice.why is not None and advice.why.expected_start_unix == NOW + 100 + 4 * 600
     assert advice.ahead == 4 and advice.leaders == (1, 2, 3)
 
 
-def test_too_far_behind_the_start_is_not_worked_out() -> None:
+def test_no_start_is_forecast_for_a_job_beyond_the_forecast_limit() -> None:
     jobs = [pending(number, gpus=8, limit_s=600) for number in range(1, MAX_FORECASTS + 2)]
-    picture = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
+    cluster = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
     for number, known in ((MAX_FORECASTS, True), (MAX_FORECASTS + 1, False)):
-        why = advise(picture, NOW, Settings(), JobId(number)).why
+        why = advise(cluster, NOW, Settings(), JobId(number)).why
         assert why is not None and why.sentence
         assert (why.expected_start_unix is not None) is known
 
 
-def test_only_jobs_that_want_the_same_nodes_are_ahead() -> None:
+def test_only_jobs_that_compete_for_the_same_nodes_are_ahead() -> None:
     parts = (
         PartitionView(name="all"),
         PartitionView(name="left", nodes=frozenset({NodeName("a")})),
@@ -126,11 +128,11 @@ def test_only_jobs_that_want_the_same_nodes_are_ahead() -> None:
     names = ("left", "right", "left", "all", "right")
     jobs = [pending(number, gpus=8, partition=name) for number, name in enumerate(names, 1)]
     held = [busy_until(8, "a", NOW + 600), busy_until(9, "b", NOW + 600)]
-    picture = msgspec.structs.replace(view([node("a"), node("b")], jobs, held), partitions=parts)
-    assert advise(picture, NOW, Settings(), JobId(5)).leaders == (2, 4)
-    assert advise(picture, NOW, Settings(), JobId(4)).leaders == (1, 2, 3)
+    cluster = msgspec.structs.replace(view([node("a"), node("b")], jobs, held), partitions=parts)
+    assert advise(cluster, NOW, Settings(), JobId(5)).leaders == (2, 4)
+    assert advise(cluster, NOW, Settings(), JobId(4)).leaders == (1, 2, 3)
 
 
-def test_a_job_that_is_not_in_the_queue_is_no_question() -> None:
+def test_advice_for_a_job_that_is_not_in_the_queue_raises_keyerror() -> None:
     with pytest.raises(KeyError):
         advise(view([node("a")], []), NOW, Settings(), JobId(1))

@@ -37,37 +37,39 @@ def sized(name: str, *mem_bytes: int) -> NodeView:
         ("gpumem>=0G", True),
     ],
 )
-def test_a_node_meets_a_constraint_or_not(constraint: str, fits: bool) -> None:
+def test_constraints_match_features_and_gpu_memory(constraint: str, fits: bool) -> None:
     (test,) = parse_constraint(constraint)
     assert test(Traits(frozenset({"a100", "ib"}), A100_40)) is fits
 
 
 @pytest.mark.parametrize("constraint", ["gpumem>40G", "gpumem>=lots", "mem>=40G", "gpumem=40G"])
-def test_what_is_no_comparison_is_refused_by_name(constraint: str) -> None:
+def test_an_invalid_comparison_is_refused_with_a_hint(constraint: str) -> None:
     with pytest.raises(UserError, match="only comparison is gpumem>=40G"):
         parse_constraint(constraint)
 
 
 @pytest.mark.parametrize("constraint", ["(" * 1024, "(a|" * 300, f"{'(' * 17}a{')' * 17}"])
-def test_parentheses_have_a_depth_beyond_which_they_are_refused(constraint: str) -> None:
+def test_deeply_nested_parentheses_are_refused(constraint: str) -> None:
     """The controller parses constraints itself, and must not overflow its stack."""
     with pytest.raises(UserError, match="more than 16 nested parentheses"):
         parse_constraint(constraint)
 
 
-def test_as_many_parentheses_as_one_likes_stand_beside_each_other() -> None:
+def test_any_number_of_parentheses_may_follow_each_other() -> None:
     (test,) = parse_constraint("&".join(["((a))|b"] * 100))
     assert test(Traits(frozenset({"a"}))) and not test(Traits(frozenset()))
 
 
-def test_without_gpus_there_is_no_gpu_memory() -> None:
+def test_a_node_without_gpus_has_no_gpu_memory() -> None:
     (test,) = parse_constraint("gpumem>=0G")
     assert not test(Traits(frozenset()))
 
 
-def test_a_job_goes_where_every_gpu_has_the_memory() -> None:
+def test_a_job_goes_to_a_node_where_every_gpu_has_the_memory() -> None:
     nodes = [sized("small", A100_40, A100_40), sized("mixed", H100_80, A100_40), sized("large", H100_80)]
-    asked = Resources(gpus=GpuAsk(per_node=1), constraint="gpumem>=80G")
-    made = plan(view(nodes, [pending(1, resources=asked), pending(2, resources=asked)]), 10_000.0, Settings())
+    requested = Resources(gpus=GpuAsk(per_node=1), constraint="gpumem>=80G")
+    made = plan(
+        view(nodes, [pending(1, resources=requested), pending(2, resources=requested)]), 10_000.0, Settings()
+    )
     assert [start.allocation.node_names() for start in made.starts] == [("large",)]
     assert made.pending_reasons[JobId(2)].code == "Resources"

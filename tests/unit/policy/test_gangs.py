@@ -27,30 +27,32 @@ def held(*names: str, cpus: int = 16, ends: float | None = None) -> list[Running
     return [running(90 + at, name, (), ends=ends, cpus=cpus) for at, name in enumerate(names)]
 
 
-def went(there: list[NodeView], busy: list[RunningJob] | None = None, **asked: Any) -> dict[str, int]:
+def tasks_by_node(
+    available: list[NodeView], busy: list[RunningJob] | None = None, **requested: Any
+) -> dict[str, int]:
     """Return the number of tasks on each node on which a job with these resources starts now."""
-    made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, Settings())
+    made = plan(view(available, [pending(1, resources=Resources(**requested))], busy), NOW, Settings())
     return {share.node: share.tasks for start in made.starts for share in start.allocation.shares}
 
 
-def open_to(tasks: int, **asked: Any) -> dict[str, Any]:
-    return {"tasks": tasks, "nodes_max": tasks, "nodes_open": True, **asked}
+def open_to(tasks: int, **requested: Any) -> dict[str, Any]:
+    return {"tasks": tasks, "nodes_max": tasks, "nodes_open": True, **requested}
 
 
 FOUR = ("n1", "n2", "n3", "n4")
 
 
-def test_tasks_without_a_number_of_nodes_go_to_as_few_as_hold_them() -> None:
-    there = nodes(*FOUR)
-    assert went(there, **open_to(8)) == {"n1": 8}
-    assert went(there, **open_to(40)) == {"n1": 16, "n2": 16, "n3": 8}
-    assert went(there, **open_to(64)) == dict.fromkeys(FOUR, 16)
-    assert went(there, **open_to(8, cpus_per_task=8)) == dict.fromkeys(FOUR, 2)
-    assert went(there, **open_to(65)) == {}
+def test_tasks_without_a_node_count_go_to_as_few_nodes_as_possible() -> None:
+    available = nodes(*FOUR)
+    assert tasks_by_node(available, **open_to(8)) == {"n1": 8}
+    assert tasks_by_node(available, **open_to(40)) == {"n1": 16, "n2": 16, "n3": 8}
+    assert tasks_by_node(available, **open_to(64)) == dict.fromkeys(FOUR, 16)
+    assert tasks_by_node(available, **open_to(8, cpus_per_task=8)) == dict.fromkeys(FOUR, 2)
+    assert tasks_by_node(available, **open_to(65)) == {}
 
 
 @pytest.mark.parametrize(
-    ("asked", "tasks"),
+    ("requested", "tasks"),
     [
         ({"nodes_min": 3, "nodes_max": 3, "tasks": 20}, [16, 3, 1]),
         ({"nodes_min": 2, "nodes_max": 4, "tasks": 20}, [14, 4, 1, 1]),
@@ -64,34 +66,38 @@ def test_tasks_without_a_number_of_nodes_go_to_as_few_as_hold_them() -> None:
         ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuAsk(total=8)}, [4, 4]),
     ],
 )
-def test_nodes_are_filled_one_after_the_other(asked: dict[str, Any], tasks: list[int]) -> None:
-    found = went(nodes(*FOUR), **asked)
+def test_tasks_fill_nodes_one_after_the_other(requested: dict[str, Any], tasks: list[int]) -> None:
+    found = tasks_by_node(nodes(*FOUR), **requested)
     assert list(found) == list(FOUR[: len(tasks)]) and list(found.values()) == tasks
 
 
-def test_a_node_is_filled_with_what_is_free_on_it_for_as_long_as_the_job_may_run() -> None:
+def test_tasks_fill_only_resources_free_until_the_jobs_end() -> None:
     two = {"nodes_min": 2, "nodes_max": 2, "nodelist": FOUR[:2]}
-    assert went(nodes(*FOUR), held("n1", cpus=4), tasks=20, **two) == {"n1": 12, "n2": 8}
-    assert went(nodes(*FOUR), held("n1", cpus=6), tasks=20, **two) == {"n1": 10, "n2": 10}
+    assert tasks_by_node(nodes(*FOUR), held("n1", cpus=4), tasks=20, **two) == {"n1": 12, "n2": 8}
+    assert tasks_by_node(nodes(*FOUR), held("n1", cpus=6), tasks=20, **two) == {"n1": 10, "n2": 10}
     memory = {"mem_per_cpu_bytes": 64 * 2**30}  # of the 512 GiB of a node
-    assert went(nodes(*FOUR), tasks=10, **two, **memory) == {"n1": 8, "n2": 2}
+    assert tasks_by_node(nodes(*FOUR), tasks=10, **two, **memory) == {"n1": 8, "n2": 2}
 
 
-def test_nodes_of_which_some_have_little_free_are_filled_too() -> None:
-    there, open_20 = nodes(*FOUR), open_to(20)
-    assert went(there, held("n1", "n3", "n4", cpus=12), **open_20) == {"n1": 4, "n2": 16}
-    assert went(there, held(*FOUR, cpus=12), **open_20) == {}
-    assert went(there, held("n3", "n4", "n1", cpus=13), **open_to(24)) == {
+def test_tasks_fill_partly_free_nodes() -> None:
+    available, open_20 = nodes(*FOUR), open_to(20)
+    assert tasks_by_node(available, held("n1", "n3", "n4", cpus=12), **open_20) == {"n1": 4, "n2": 16}
+    assert tasks_by_node(available, held(*FOUR, cpus=12), **open_20) == {}
+    assert tasks_by_node(available, held("n3", "n4", "n1", cpus=13), **open_to(24)) == {
         "n1": 3,
         "n2": 16,
         "n3": 3,
         "n4": 2,
     }
     three = {"nodes_min": 3, "nodes_max": 3}
-    assert went(there, held("n1", "n3", "n4", cpus=14), **three, tasks=20) == {"n1": 2, "n2": 16, "n3": 2}
-    assert went(there, held("n1", "n3", "n4", cpus=14), **three, tasks=21) == {}
+    assert tasks_by_node(available, held("n1", "n3", "n4", cpus=14), **three, tasks=20) == {
+        "n1": 2,
+        "n2": 16,
+        "n3": 2,
+    }
+    assert tasks_by_node(available, held("n1", "n3", "n4", cpus=14), **three, tasks=21) == {}
     ranged = {"nodes_min": 1, "nodes_max": 4, "use_min_nodes": True}
-    assert went(there, held("n1", "n2", cpus=10), **ranged, tasks=40) == {
+    assert tasks_by_node(available, held("n1", "n2", cpus=10), **ranged, tasks=40) == {
         "n1": 6,
         "n2": 6,
         "n3": 16,
@@ -99,44 +105,44 @@ def test_nodes_of_which_some_have_little_free_are_filled_too() -> None:
     }
 
 
-def test_tasks_that_do_not_fill_the_least_cpus_of_a_node_are_no_more_than_have_room() -> None:
+def test_a_minimum_of_cpus_per_node_does_not_exceed_the_free_cpus() -> None:
     pair = {"nodes_min": 2, "nodes_max": 2, "nodelist": FOUR[:2], "cpus_per_task": 2, "cpus_per_node_min": 3}
-    assert went(nodes(*FOUR), held("n1", "n2", cpus=13), tasks=2, **pair) == {"n1": 1, "n2": 1}
-    assert went(nodes(*FOUR), held("n2", cpus=13), tasks=2, **pair) == {"n1": 1, "n2": 1}
+    assert tasks_by_node(nodes(*FOUR), held("n1", "n2", cpus=13), tasks=2, **pair) == {"n1": 1, "n2": 1}
+    assert tasks_by_node(nodes(*FOUR), held("n2", cpus=13), tasks=2, **pair) == {"n1": 1, "n2": 1}
     by_memory = {**pair, "mem_per_cpu_bytes": 64 * 2**30}  # of the 512 GiB of a node
-    assert went(nodes(*FOUR), tasks=8, **by_memory) == {"n1": 4, "n2": 4}
-    assert went(nodes(*FOUR), tasks=9, **by_memory) == {}
+    assert tasks_by_node(nodes(*FOUR), tasks=8, **by_memory) == {"n1": 4, "n2": 4}
+    assert tasks_by_node(nodes(*FOUR), tasks=9, **by_memory) == {}
 
 
-def test_a_limit_on_each_node_bounds_how_far_it_is_filled() -> None:
+def test_a_limit_per_node_limits_the_tasks_on_each_node() -> None:
     limit = (QosView(name="few", limits=Limits(max_tres_per_node={"cpu": 12})),)
     job = pending(1, qos="few", resources=Resources(nodes_min=2, nodes_max=2, tasks=20))
     made = plan(msgspec.structs.replace(view(nodes(*FOUR), [job]), qos=limit), NOW, Settings())
     assert [share.tasks for share in made.starts[0].allocation.shares] == [12, 8]
 
 
-def test_they_go_to_more_where_they_can_then_start_now() -> None:
+def test_tasks_use_more_nodes_if_that_starts_the_job_now() -> None:
     busy = held(*FOUR, cpus=12)
-    assert went(nodes(*FOUR), busy, **open_to(8)) == {"n1": 4, "n2": 4}
+    assert tasks_by_node(nodes(*FOUR), busy, **open_to(8)) == {"n1": 4, "n2": 4}
     assert (
-        went(nodes(*FOUR), busy, **open_to(8, gpus=GpuAsk(per_node=4))) == {}
+        tasks_by_node(nodes(*FOUR), busy, **open_to(8, gpus=GpuAsk(per_node=4))) == {}
     )  # it requested four, not eight
 
 
-def test_a_range_of_nodes_takes_as_many_as_can_be_had_now() -> None:
-    there = nodes(*FOUR)
-    assert went(there, nodes_min=1, nodes_max=3) == dict.fromkeys(("n1", "n2", "n3"), 1)
-    assert went(there, nodes_min=2, nodes_max=9) == dict.fromkeys(FOUR, 1)
-    assert went(there, held("n1", "n2"), nodes_min=1, nodes_max=4) == {"n3": 1, "n4": 1}
-    assert went(there, held("n1", "n2", "n3"), nodes_min=2, nodes_max=4) == {}
-    assert len(went(nodes(*(f"m{at}" for at in range(200))), nodes_min=2, nodes_max=200)) == 200
+def test_a_range_of_nodes_gets_as_many_nodes_as_are_free() -> None:
+    available = nodes(*FOUR)
+    assert tasks_by_node(available, nodes_min=1, nodes_max=3) == dict.fromkeys(("n1", "n2", "n3"), 1)
+    assert tasks_by_node(available, nodes_min=2, nodes_max=9) == dict.fromkeys(FOUR, 1)
+    assert tasks_by_node(available, held("n1", "n2"), nodes_min=1, nodes_max=4) == {"n3": 1, "n4": 1}
+    assert tasks_by_node(available, held("n1", "n2", "n3"), nodes_min=2, nodes_max=4) == {}
+    assert len(tasks_by_node(nodes(*(f"m{at}" for at in range(200))), nodes_min=2, nodes_max=200)) == 200
 
 
-def test_a_range_of_nodes_gives_way_to_limits_and_to_who_was_there_before() -> None:
+def test_a_range_of_nodes_respects_limits_and_reservations() -> None:
     limit = (QosView(name="two", limits=Limits(max_tres_per_job={"node": 2})),)
     ranged = pending(1, qos="two", resources=Resources(nodes_min=1, nodes_max=4))
-    picture = msgspec.structs.replace(view(nodes(*FOUR), [ranged]), qos=limit)
-    assert [len(start.allocation.shares) for start in plan(picture, NOW, Settings()).starts] == [2]
+    cluster = msgspec.structs.replace(view(nodes(*FOUR), [ranged]), qos=limit)
+    assert [len(start.allocation.shares) for start in plan(cluster, NOW, Settings()).starts] == [2]
     wide = pending(
         1, resources=Resources(nodes_min=4, nodes_max=4, tasks_per_node=16), limit_s=1000, priority=10
     )
@@ -145,144 +151,154 @@ def test_a_range_of_nodes_gives_way_to_limits_and_to_who_was_there_before() -> N
     assert made.starts == (), "on none of one, two and three nodes it would be done in time"
 
 
-def test_tasks_a_node_are_a_bound_that_more_nodes_may_stay_below() -> None:
-    there = nodes(*FOUR, gpus=4)
-    asked = open_to(6, tasks_per_node=4, nodes_min=2)
-    assert went(there, **asked) == {"n1": 3, "n2": 3}
-    assert went(there, **asked, gpus=GpuAsk(per_task=2)) == {"n1": 2, "n2": 2, "n3": 2}
-    assert went(there, held(*FOUR[:3], cpus=14), **asked) == {}
+def test_tasks_per_node_is_an_upper_limit_for_an_open_node_count() -> None:
+    available = nodes(*FOUR, gpus=4)
+    requested = open_to(6, tasks_per_node=4, nodes_min=2)
+    assert tasks_by_node(available, **requested) == {"n1": 3, "n2": 3}
+    assert tasks_by_node(available, **requested, gpus=GpuAsk(per_task=2)) == {"n1": 2, "n2": 2, "n3": 2}
+    assert tasks_by_node(available, held(*FOUR[:3], cpus=14), **requested) == {}
 
 
-def test_the_fewest_follow_from_gpus_and_memory_too() -> None:
-    there = nodes(*FOUR)
-    assert len(went(there, **open_to(12, gpus=GpuAsk(per_task=2)))) == 3
-    assert len(went(there, nodes_max=24, nodes_open=True, gpus=GpuAsk(total=24))) == 3
-    assert len(went(there, **open_to(4, mem_per_cpu_bytes=300 << 30))) == 4
+def test_the_smallest_node_count_also_follows_from_gpus_and_memory() -> None:
+    available = nodes(*FOUR)
+    assert len(tasks_by_node(available, **open_to(12, gpus=GpuAsk(per_task=2)))) == 3
+    assert len(tasks_by_node(available, nodes_max=24, nodes_open=True, gpus=GpuAsk(total=24))) == 3
+    assert len(tasks_by_node(available, **open_to(4, mem_per_cpu_bytes=300 << 30))) == 4
 
 
-def test_a_large_job_reaches_far_in_a_few_steps() -> None:
-    there = nodes(*(f"n{number:03}" for number in range(300)))
-    assert len(went(there, **open_to(4800))) == 300
-    assert len(went(there, held(*(one.name for one in there), cpus=8), **open_to(320))) in range(40, 60)
+def test_a_job_may_span_hundreds_of_nodes() -> None:
+    available = nodes(*(f"n{number:03}" for number in range(300)))
+    assert len(tasks_by_node(available, **open_to(4800))) == 300
+    assert len(
+        tasks_by_node(available, held(*(one.name for one in available), cpus=8), **open_to(320))
+    ) in range(40, 60)
 
 
-def test_small_nodes_of_a_partition_count_where_larger_ones_are_elsewhere() -> None:
-    there = [*nodes("big", cpus=256), *nodes("n1", "n2", "n3")]
+def test_the_node_count_follows_the_nodes_of_the_jobs_partition() -> None:
+    available = [*nodes("big", cpus=256), *nodes("n1", "n2", "n3")]
     small = PartitionView(name="small", nodes=frozenset(map(NodeName, ("n1", "n2", "n3"))))
     job = pending(1, partition="small", resources=Resources(**open_to(48)))
-    picture = msgspec.structs.replace(view(there, [job]), partitions=(small,))
-    assert len(plan(picture, NOW, Settings()).starts[0].allocation.shares) == 3
+    cluster = msgspec.structs.replace(view(available, [job]), partitions=(small,))
+    assert len(plan(cluster, NOW, Settings()).starts[0].allocation.shares) == 3
 
 
-def test_what_is_too_much_for_all_nodes_is_said_in_tasks() -> None:
+def test_a_job_too_large_for_all_nodes_is_refused_in_terms_of_tasks() -> None:
     refusal = admit(pending(1, resources=Resources(**open_to(65))), view(nodes(*FOUR), []), Settings())
     assert refusal is not None and "65 tasks of 1 CPU" in refusal.sentence
 
 
-def test_all_nodes_that_are_named_are_given_and_others_beside_them() -> None:
-    there = nodes(*FOUR)
+def test_all_nodes_of_the_nodelist_are_allocated_and_others_added() -> None:
+    available = nodes(*FOUR)
     named = {"nodelist": ("n3",), "nodes_min": 2, "nodes_max": 2}
-    assert went(there, **named) == {"n1": 1, "n3": 1}
-    assert went(there, held("n3"), **named) == {}
-    assert went(there, nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {"n2": 1, "n4": 1}
-    assert went(there, held("n2"), nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {}
-    assert went(there, **open_to(40, nodelist=("n4",))) == {"n1": 16, "n2": 16, "n4": 8}
+    assert tasks_by_node(available, **named) == {"n1": 1, "n3": 1}
+    assert tasks_by_node(available, held("n3"), **named) == {}
+    assert tasks_by_node(available, nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {"n2": 1, "n4": 1}
+    assert tasks_by_node(available, held("n2"), nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {}
+    assert tasks_by_node(available, **open_to(40, nodelist=("n4",))) == {"n1": 16, "n2": 16, "n4": 8}
 
 
-def why(there: list[NodeView], busy: list[RunningJob], **asked: Any) -> str:
+def why(available: list[NodeView], busy: list[RunningJob], **requested: Any) -> str:
     """Return the pending reason of a job with these resources."""
-    made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, Settings())
+    made = plan(view(available, [pending(1, resources=Resources(**requested))], busy), NOW, Settings())
     return made.pending_reasons[JobId(1)].sentence
 
 
-def test_who_waits_for_a_named_node_hears_of_that_and_of_no_other() -> None:
-    there = nodes("n1", "n2")
+def test_the_reason_names_the_node_of_the_nodelist_that_is_busy() -> None:
+    available = nodes("n1", "n2")
     full = "n1 (--nodelist) has 0 CPUs free"
-    assert why(there, held("n1"), **open_to(2, nodelist=("n1",))).endswith(full)
-    assert why(there, held("n1"), nodelist=("n1",), nodes_min=2, nodes_max=2).endswith(full)
+    assert why(available, held("n1"), **open_to(2, nodelist=("n1",))).endswith(full)
+    assert why(available, held("n1"), nodelist=("n1",), nodes_min=2, nodes_max=2).endswith(full)
     out = [*nodes("n2"), node("n1", gpus=8, cpus=16, unavailable="drained")]
-    asked = {"nodelist": ("n1",), "nodes_min": 2, "nodes_max": 2}
-    assert "n1 (--nodelist): drained" in why(out, [], **asked)
-    assert why(there, held("n1", cpus=1), exclusive=True, **asked).endswith("n1 (--nodelist) is not idle")
-    assert "1 of 2 required nodes" in why(there, held("n2"), **asked), "it is the other that is missing"
+    requested = {"nodelist": ("n1",), "nodes_min": 2, "nodes_max": 2}
+    assert "n1 (--nodelist): drained" in why(out, [], **requested)
+    assert why(available, held("n1", cpus=1), exclusive=True, **requested).endswith(
+        "n1 (--nodelist) is not idle"
+    )
+    assert "1 of 2 required nodes" in why(available, held("n2"), **requested), (
+        "it is the other that is missing"
+    )
 
 
-def test_a_job_that_waits_for_a_named_node_is_promised_it() -> None:
-    asked = Resources(nodelist=("n3",), nodes_min=2, nodes_max=2)
-    picture = view(nodes(*FOUR), [pending(1, resources=asked)], held("n3", ends=NOW + 60))
-    made = plan(picture, NOW, Settings())
+def test_a_node_of_the_nodelist_is_reserved_for_its_job() -> None:
+    requested = Resources(nodelist=("n3",), nodes_min=2, nodes_max=2)
+    cluster = view(nodes(*FOUR), [pending(1, resources=requested)], held("n3", ends=NOW + 60))
+    made = plan(cluster, NOW, Settings())
     assert not made.starts and made.reserves[0].at_unix == NOW + 60
     assert NodeName("n3") in made.reserves[0].nodes
 
 
-def test_a_named_node_brings_its_switch() -> None:
-    there = [
+def test_a_node_of_the_nodelist_determines_the_switch() -> None:
+    available = [
         msgspec.structs.replace(one, switch=switch)
         for one, switch in zip(nodes(*FOUR, "n5", "n6"), "aabbbb", strict=True)
     ]
-    asked = {"nodelist": ("n2",), "nodes_min": 2, "nodes_max": 2}
-    assert went(there, **asked, max_switches=1) == {"n1": 1, "n2": 1}
-    assert went(there, held("n1"), **asked, max_switches=1) == {}
+    requested = {"nodelist": ("n2",), "nodes_min": 2, "nodes_max": 2}
+    assert tasks_by_node(available, **requested, max_switches=1) == {"n1": 1, "n2": 1}
+    assert tasks_by_node(available, held("n1"), **requested, max_switches=1) == {}
 
 
-def test_neighbours_follow_each_other_by_number() -> None:
-    there = sorted(nodes("n2", "n8", "n9", "n10", "n11", "n12"), key=lambda one: one.name)
+def test_contiguous_nodes_follow_each_other_by_number() -> None:
+    available = sorted(nodes("n2", "n8", "n9", "n10", "n11", "n12"), key=lambda one: one.name)
     three = {"nodes_min": 3, "nodes_max": 3}
-    assert set(went(there, contiguous=True, **three)) == {"n2", "n8", "n9"}
-    assert set(went(there, held("n2", "n9"), contiguous=True, **three)) == {"n10", "n11", "n12"}
-    assert went(there, held("n8", "n11"), contiguous=True, **three) == {}
-    assert len(went(there, held("n8", "n11"), **three)) == 3
+    assert set(tasks_by_node(available, contiguous=True, **three)) == {"n2", "n8", "n9"}
+    assert set(tasks_by_node(available, held("n2", "n9"), contiguous=True, **three)) == {"n10", "n11", "n12"}
+    assert tasks_by_node(available, held("n8", "n11"), contiguous=True, **three) == {}
+    assert len(tasks_by_node(available, held("n8", "n11"), **three)) == 3
 
 
-def test_the_shortest_run_that_holds_it_is_taken() -> None:
-    there = nodes("n1", "n2", "n3", "n4", "n5", "n6", "n7")
+def test_contiguous_nodes_come_from_the_shortest_sufficient_run() -> None:
+    available = nodes("n1", "n2", "n3", "n4", "n5", "n6", "n7")
     two = {"nodes_min": 2, "nodes_max": 2, "contiguous": True}
-    assert set(went(there, held("n4", "n7"), **two)) == {"n5", "n6"}
+    assert set(tasks_by_node(available, held("n4", "n7"), **two)) == {"n5", "n6"}
 
 
-def test_preferred_nodes_are_taken_if_they_can_be() -> None:
-    there = nodes(*FOUR, features={"n2": "nvme", "n3": "nvme ib"})
-    assert went(there, prefer="nvme&ib") == {"n3": 1}
-    assert went(there, held("n3"), prefer="nvme&ib") != {}
-    assert went(there, prefer="ib", constraint="nvme") == {"n3": 1}
-    assert went(there, held("n3"), prefer="ib", constraint="nvme") == {"n2": 1}
-    assert went(there, held("n2", "n3"), prefer="ib", constraint="nvme") == {}
+def test_preferred_features_are_used_if_possible() -> None:
+    available = nodes(*FOUR, features={"n2": "nvme", "n3": "nvme ib"})
+    assert tasks_by_node(available, prefer="nvme&ib") == {"n3": 1}
+    assert tasks_by_node(available, held("n3"), prefer="nvme&ib") != {}
+    assert tasks_by_node(available, prefer="ib", constraint="nvme") == {"n3": 1}
+    assert tasks_by_node(available, held("n3"), prefer="ib", constraint="nvme") == {"n2": 1}
+    assert tasks_by_node(available, held("n2", "n3"), prefer="ib", constraint="nvme") == {}
 
 
-def test_what_no_node_has_cannot_be_preferred() -> None:
+def test_a_preferred_feature_that_no_node_has_is_refused() -> None:
     refusal = admit(pending(1, resources=Resources(prefer="knl")), view(nodes(*FOUR), []), Settings())
     assert refusal is not None and (refusal.code, refusal.sentence) == ("InvalidPrefer", "no node has knl")
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         {"nodelist": ("n3",), "nodes_min": 2, "nodes_max": 2},
         {"contiguous": True, "nodes_min": 3, "nodes_max": 3},
     ],
 )
-def test_others_leave_the_nodes_that_are_meant(asked: dict[str, Any]) -> None:
+def test_preemption_frees_the_nodes_that_the_job_can_use(requested: dict[str, Any]) -> None:
     site = build_site(
         decode('[scheduler]\npreempt_by = "qos"\n[qos.low]\n[qos.high]\npreempts = ["low"]', "f").config
     )
     busy = [msgspec.structs.replace(one, qos="low") for one in held("n2", "n3", ends=NOW + 9999)]
-    job = pending(1, qos="high", resources=Resources(**asked))
-    picture = msgspec.structs.replace(view(nodes(*FOUR), [job], busy), qos=site.qos)
-    made = plan(picture, NOW, site.settings)
+    job = pending(1, qos="high", resources=Resources(**requested))
+    cluster = msgspec.structs.replace(view(nodes(*FOUR), [job], busy), qos=site.qos)
+    made = plan(cluster, NOW, site.settings)
     leaving = {order.job_id for order in made.preempts}
     assert leaving and (91 in leaving)
     assert all(NodeName("n3") in order.room.nodes for order in made.preempts)
 
 
-def test_only_nodes_that_are_large_enough_will_do() -> None:
+def test_only_nodes_above_the_requested_minimum_are_used() -> None:
     small, large = nodes("n1", "n2")
     large = msgspec.structs.replace(
         large, topology=Topology(sockets=2, cores=4, threads=2), tmp_disk_bytes=100 << 30
     )
     for least in (NodeMinimum(cores=4), NodeMinimum(threads=2), NodeMinimum(tmp_disk_bytes=50 << 30)):
-        assert went([small, large], node_minimum=least) == {"n2": 1}
-    assert went([small, large], node_minimum=NodeMinimum(sockets=16)) == {"n1": 1}, "each CPU a socket"
-    assert went([small, large], node_minimum=NodeMinimum(sockets=2, cores=4, tmp_disk_bytes=1)) == {"n2": 1}
+        assert tasks_by_node([small, large], node_minimum=least) == {"n2": 1}
+    assert tasks_by_node([small, large], node_minimum=NodeMinimum(sockets=16)) == {"n1": 1}, (
+        "each CPU a socket"
+    )
+    assert tasks_by_node([small, large], node_minimum=NodeMinimum(sockets=2, cores=4, tmp_disk_bytes=1)) == {
+        "n2": 1
+    }
 
 
 @pytest.mark.parametrize(
@@ -293,13 +309,13 @@ def test_only_nodes_that_are_large_enough_will_do() -> None:
         (NodeMinimum(sockets=16), ""),
     ],
 )
-def test_what_no_node_has_is_refused_by_name(least: NodeMinimum, code: str) -> None:
-    asked = pending(1, resources=Resources(node_minimum=least))
-    refused = admit(asked, view(nodes(*FOUR), []), Settings())
+def test_a_minimum_that_no_node_has_is_refused_with_its_code(least: NodeMinimum, code: str) -> None:
+    requested = pending(1, resources=Resources(node_minimum=least))
+    refused = admit(requested, view(nodes(*FOUR), []), Settings())
     assert (refused.code if refused else "") == code
 
 
-def test_a_range_of_nodes_takes_few_where_that_is_asked() -> None:
-    there, ranged = nodes(*FOUR), {"nodes_min": 1, "nodes_max": 4, "use_min_nodes": True}
-    assert went(there, **ranged, tasks=4) == {"n1": 4}
-    assert went(there, **ranged, tasks=20) == {"n1": 16, "n2": 4}
+def test_use_min_nodes_takes_as_few_nodes_as_possible() -> None:
+    available, ranged = nodes(*FOUR), {"nodes_min": 1, "nodes_max": 4, "use_min_nodes": True}
+    assert tasks_by_node(available, **ranged, tasks=4) == {"n1": 4}
+    assert tasks_by_node(available, **ranged, tasks=20) == {"n1": 16, "n2": 4}

@@ -26,12 +26,12 @@ from warpdeck.policy import (
 NOW = 1000.0
 
 
-def planned(picture: View, **settings: object) -> Plan:
-    return plan(picture, NOW, Settings(**settings))  # type: ignore[arg-type]
+def planned(cluster: View, **settings: object) -> Plan:
+    return plan(cluster, NOW, Settings(**settings))  # type: ignore[arg-type]
 
 
-def with_tables(picture: View, **tables: object) -> View:
-    return msgspec.structs.replace(picture, **tables)
+def with_tables(cluster: View, **tables: object) -> View:
+    return msgspec.structs.replace(cluster, **tables)
 
 
 def code(made: Plan, number: int) -> str:
@@ -54,7 +54,7 @@ def code(made: Plan, number: int) -> str:
         (Limits(grp_wall_s=130 * 60), "QOSGrpWallLimit"),
     ],
 )
-def test_a_qos_stops_the_third_of_three_equal_jobs(limits: Limits, reason: str) -> None:
+def test_a_qos_limit_blocks_the_third_of_three_equal_jobs(limits: Limits, reason: str) -> None:
     jobs = [pending(number, gpus=1, qos="normal", account="lab") for number in (1, 2, 3)]
     made = planned(with_tables(view([node("a")], jobs), qos=(QosView(name="normal", limits=limits),)))
     assert [start.job_id for start in made.starts] == [1, 2]
@@ -62,7 +62,7 @@ def test_a_qos_stops_the_third_of_three_equal_jobs(limits: Limits, reason: str) 
     assert "normal" in made.pending_reasons[JobId(3)].sentence
 
 
-def test_a_limited_job_lets_those_behind_it_pass() -> None:
+def test_a_job_blocked_by_a_limit_does_not_block_jobs_behind_it() -> None:
     jobs = [
         pending(1, gpus=8, qos="small"),
         pending(2, gpus=8, qos="large"),
@@ -72,7 +72,7 @@ def test_a_limited_job_lets_those_behind_it_pass() -> None:
     assert [start.job_id for start in made.starts] == [2]
 
 
-def test_limits_of_an_account_hold_for_all_below_it() -> None:
+def test_limits_of_an_account_cover_its_subaccounts() -> None:
     accounts = (
         AccountView(name="lab", limits=Limits(grp_tres={"gres/gpu": 3})),
         AccountView(name="vision", parent="lab"),
@@ -94,12 +94,12 @@ def test_running_jobs_count_against_limits() -> None:
         running(9, "a", (0, 1), ends=NOW + 60), user="ann", account="lab", qos="normal"
     )
     users = (UserView(user="ann", account="lab", limits=Limits(max_jobs_per_user=1)),)
-    picture = with_tables(
+    cluster = with_tables(
         view([node("a")], [pending(1, gpus=1, account="lab")], [held]),
         accounts=(AccountView(name="lab"),),
         users=users,
     )
-    assert code(planned(picture), 1) == "AssocMaxJobsLimit"
+    assert code(planned(cluster), 1) == "AssocMaxJobsLimit"
 
 
 LAB = (
@@ -135,7 +135,7 @@ CPUS = Resources(nodes_min=1, cpus_per_task=9)
         ),
     ],
 )
-def test_a_user_without_own_limits_has_those_of_the_nearest_account(
+def test_a_user_without_limits_gets_those_of_the_nearest_account(
     own: Limits | None, job: dict[str, Any], reason: str
 ) -> None:
     held = msgspec.structs.replace(running(9, "a", (0, 1), ends=NOW + 60), user="ann", account="vision")
@@ -146,7 +146,7 @@ def test_a_user_without_own_limits_has_those_of_the_nearest_account(
     assert (why is None) if not reason else f"{why.code}: {why.sentence}".startswith(reason)
 
 
-def test_licenses_are_counted() -> None:
+def test_a_job_waits_for_licenses() -> None:
     jobs = [pending(1, licenses=(("matlab", 2),)), pending(2, licenses=(("matlab", 2),))]
     made = planned(with_tables(view([node("a")], jobs), licenses=(("matlab", 3),)))
     assert [start.job_id for start in made.starts] == [1]
@@ -159,7 +159,7 @@ def refused(job: PendingJob, **tables: object) -> str:
     return "" if refusal is None else f"{refusal.code}: {refusal.sentence}"
 
 
-def test_what_can_never_pass_is_said_at_submit() -> None:
+def test_a_job_that_can_never_start_is_refused_at_submission() -> None:
     part = PartitionView(name="gpu", nodes=frozenset({NodeName("a")}), max_time_s=3600, max_nodes=1)
     gpu = {"partitions": (part,)}
     assert refused(pending(1, partition="gpu", gpus=1), **gpu) == ""
@@ -180,21 +180,21 @@ def test_what_can_never_pass_is_said_at_submit() -> None:
     assert "no node has ib" in refused(pending(1, resources=Resources(constraint="ib", nodes_min=1)))
 
 
-def test_too_many_jobs_in_the_queue_are_refused() -> None:
+def test_a_job_above_the_submit_limit_is_refused() -> None:
     few = (QosView(name="normal", limits=Limits(max_submit_per_user=3)),)
-    picture = with_tables(view([node("a")], []), qos=few, submitted={("", "ann", "normal"): 2})
-    assert admit(pending(2, qos="normal"), picture, Settings()) is None
-    over = admit(pending(2, qos="normal", tasks=((0, 1, 1),)), picture, Settings())
+    cluster = with_tables(view([node("a")], []), qos=few, submitted={("", "ann", "normal"): 2})
+    assert admit(pending(2, qos="normal"), cluster, Settings()) is None
+    over = admit(pending(2, qos="normal", tasks=((0, 1, 1),)), cluster, Settings())
     assert over is not None and "QOSMaxSubmitJobPerUserLimit" in over.code
 
 
-def test_a_partition_that_is_down_keeps_its_queue() -> None:
+def test_jobs_of_a_down_partition_wait() -> None:
     parts = (PartitionView(name="gpu", state="DOWN"),)
     made = planned(with_tables(view([node("a")], [pending(1, partition="gpu")]), partitions=parts))
     assert code(made, 1) == "PartitionDown"
 
 
-def test_a_job_for_several_partitions_starts_where_there_is_room() -> None:
+def test_a_job_for_several_partitions_starts_in_one_with_free_nodes() -> None:
     parts = (
         PartitionView(name="big", nodes=frozenset({NodeName("a")})),
         PartitionView(name="small", nodes=frozenset({NodeName("b")})),
@@ -209,14 +209,14 @@ def test_a_job_for_several_partitions_starts_where_there_is_room() -> None:
     assert made.starts[0].partition == "small"
 
 
-def test_a_higher_tier_goes_first() -> None:
+def test_a_higher_partition_tier_starts_first() -> None:
     parts = (PartitionView(name="high", priority_tier=2), PartitionView(name="low"))
     jobs = [pending(1, gpus=8, partition="low"), pending(2, gpus=8, partition="high")]
     made = planned(with_tables(view([node("a")], jobs), partitions=parts))
     assert [start.job_id for start in made.starts] == [2]
 
 
-def test_wall_time_that_was_used_counts_with_what_is_promised_to_running_jobs() -> None:
+def test_used_wall_time_and_that_reserved_for_running_jobs_count() -> None:
     accounts = (AccountView(name="lab", limits=Limits(grp_wall_s=4 * 3600), tres_usage={"wall": 3600.0}),)
     runs = msgspec.structs.replace(running(9, "a", (0,), ends=NOW + 3600), account="lab", start_at_unix=NOW)
     two_hours = pending(1, account="lab", limit_s=7200)
@@ -227,20 +227,20 @@ def test_wall_time_that_was_used_counts_with_what_is_promised_to_running_jobs() 
     assert "240 minutes of running jobs; 120 are used or reserved" in made.pending_reasons[JobId(1)].sentence
 
 
-def test_what_ran_since_use_was_counted_last_is_not_forgotten() -> None:
+def test_run_time_since_the_last_usage_count_is_included() -> None:
     accounts = (AccountView(name="lab", limits=Limits(grp_tres_mins={"gres/gpu": 120})),)
     runs = msgspec.structs.replace(
         running(9, "a", (0,), ends=NOW + 3000), account="lab", start_at_unix=NOW - 600
     )
-    picture = with_tables(view([node("a")], [pending(1, gpus=1, account="lab")], [runs]), accounts=accounts)
-    assert planned(picture).starts
-    late = with_tables(picture, counted_unix=NOW - 600)
+    cluster = with_tables(view([node("a")], [pending(1, gpus=1, account="lab")], [runs]), accounts=accounts)
+    assert planned(cluster).starts
+    late = with_tables(cluster, counted_unix=NOW - 600)
     assert planned(late).starts, "50 minutes, 10 since the count, and an hour are two hours"
     more = with_tables(late, pending=(pending(1, gpus=1, account="lab", limit_s=3660),))
     assert code(planned(more), 1) == "AssocGrpGRESMinutes"
 
 
-def test_minutes_count_as_often_as_the_qos_says() -> None:
+def test_the_usage_factor_of_a_qos_multiplies_minutes() -> None:
     qos = (QosView(name="dear", usage_factor=2.0, limits=Limits(grp_tres_mins={"gres/gpu": 100})),)
     made = planned(with_tables(view([node("a")], [pending(1, gpus=1, qos="dear")]), qos=qos))
     assert code(made, 1) == "QOSGrpGRESMinutes"
@@ -250,7 +250,7 @@ def test_minutes_count_as_often_as_the_qos_says() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "starts"), [(2, True), (1, False)])
-def test_a_limit_on_each_node_looks_at_the_node_that_gives_most(nodes: int, starts: bool) -> None:
+def test_a_limit_per_node_applies_to_the_largest_share(nodes: int, starts: bool) -> None:
     qos = (QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2})),)
     three = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(total=3))
     job = pending(1, resources=three, qos="flat")
@@ -262,7 +262,7 @@ def test_a_limit_on_each_node_looks_at_the_node_that_gives_most(nodes: int, star
     assert not planned(with_tables(view([node("a"), node("b")], [uneven]), qos=qos)).starts
 
 
-def test_a_range_of_nodes_takes_as_many_as_a_limit_on_each_node_wants() -> None:
+def test_a_range_of_nodes_spreads_to_satisfy_a_limit_per_node() -> None:
     qos = (
         QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2, "cpu": 8})),
         QosView(name="free"),
@@ -270,8 +270,8 @@ def test_a_range_of_nodes_takes_as_many_as_a_limit_on_each_node_wants() -> None:
     nodes = [node(name) for name in "abcd"]
     ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuAsk(total=6))
     jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free")]
-    picture = with_tables(view(nodes, jobs), qos=qos)
-    held = {start.job_id: start.allocation for start in planned(picture).starts}
+    cluster = with_tables(view(nodes, jobs), qos=qos)
+    held = {start.job_id: start.allocation for start in planned(cluster).starts}
     assert [len(share.gpus) for share in held[JobId(1)].shares] == [2, 2, 2]
     assert len(held[JobId(2)].shares) == 1, "nothing makes the other spread"
     assert admit(jobs[0], with_tables(view(nodes, []), qos=qos), Settings()) is None
@@ -280,7 +280,7 @@ def test_a_range_of_nodes_takes_as_many_as_a_limit_on_each_node_wants() -> None:
     assert refused is not None and refused.code == "QOSMaxGRESPerNode"
 
 
-def test_one_that_must_spread_says_nothing_of_those_that_need_not() -> None:
+def test_a_job_that_must_spread_does_not_block_equal_jobs_without_the_limit() -> None:
     qos = (QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2})), QosView(name="free"))
     ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuAsk(total=4))
     jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free", limit_s=100)]

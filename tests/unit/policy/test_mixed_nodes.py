@@ -21,13 +21,13 @@ def mixed() -> NodeView:
     return msgspec.structs.replace(made, gpus=(first, made.gpus[1]))
 
 
-def test_a_promise_of_any_gpu_is_kept_by_one_gpu_and_not_by_two_in_turns() -> None:
+def test_a_reservation_of_any_gpu_type_uses_one_gpu_for_the_whole_time() -> None:
     large = Resources(cpus_per_task=32, gpus=GpuAsk(per_node=1, type="a100"))
     jobs = [
         pending(1, resources=large, limit_s=1000),  # its CPUs, and so the A100, are free from 300 on
         pending(2, gpus=1, limit_s=400),
     ]
-    there = [running(8, "a", (0,), ends=NOW + 100), running(9, "a", (1,), ends=NOW + 300, cpus=60)]
-    made = plan(view([mixed()], jobs, there), NOW, Settings(reservations=2, queue_order="submission"))
+    held = [running(8, "a", (0,), ends=NOW + 100), running(9, "a", (1,), ends=NOW + 300, cpus=60)]
+    made = plan(view([mixed()], jobs, held), NOW, Settings(reservations=2, queue_order="submission"))
     starts = {each.job_id: each.at_unix - NOW for each in made.reserves}
     assert starts == {JobId(1): 300.0, JobId(2): 300.0}, "one is free from 100 on, but not the same one"

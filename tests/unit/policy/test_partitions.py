@@ -17,26 +17,26 @@ def planned(*jobs: object, settings: Settings | None = None, **site: object) -> 
     return plan(view, 100.0, settings or Settings())
 
 
-def test_a_job_of_a_partition_that_is_gone_waits_and_says_so() -> None:
+def test_a_job_of_a_removed_partition_waits_with_a_reason() -> None:
     made = planned(pending(1, partition="old"), pending(2, partition="old,gpu"))
     assert [(start.job_id, start.partition) for start in made.starts] == [(2, "gpu")]
     assert made.pending_reasons[1].code == "PartitionInactive"
     assert "partition old is inactive" in made.pending_reasons[1].sentence
 
 
-def test_a_job_that_names_no_partition_where_none_is_default_gets_no_node() -> None:
+def test_a_job_without_a_partition_waits_if_there_is_no_default() -> None:
     made = planned(pending(1))
     assert not made.starts and made.pending_reasons[1].code == "PartitionInactive"
 
 
-def test_a_job_without_a_limit_gets_the_longest_that_the_partition_allows() -> None:
+def test_a_job_without_a_time_limit_gets_the_maximum_of_its_partition() -> None:
     made = planned(pending(1, partition="gpu", limit_s=None))
     assert [start.time_limit_s for start in made.starts] == [7200]
     made = planned(pending(1, partition="gpu", limit_s=None), settings=Settings(default_time_s=60))
     assert [start.time_limit_s for start in made.starts] == [60]
 
 
-def test_jobs_of_one_request_count_their_own_licenses() -> None:
+def test_jobs_of_equal_resources_count_their_own_licenses() -> None:
     limited = QosView(name="q", limits=Limits(grp_tres={"license/lic": 3}))
     first = pending(1, partition="gpu", qos="q", licenses=(("lic", 1),))
     second = pending(2, partition="gpu", qos="q", licenses=(("lic", 3),), resources=first.resources)

@@ -30,21 +30,21 @@ def held(number: int, name: str, gpus: tuple[int, ...], **fields: Any) -> Runnin
     return msgspec.structs.replace(running(number, name, gpus, ends=NOW + 86_400), **fields)
 
 
-def planned(picture: View, **settings: Any) -> Plan:
-    return plan(picture, NOW, Settings(**settings))
+def planned(cluster: View, **settings: Any) -> Plan:
+    return plan(cluster, NOW, Settings(**settings))
 
 
-def site(picture: View, **tables: Any) -> View:
-    return msgspec.structs.replace(picture, **tables)
+def site(cluster: View, **tables: Any) -> View:
+    return msgspec.structs.replace(cluster, **tables)
 
 
-def test_a_qos_pushes_aside_what_it_names_and_no_more_than_it_needs() -> None:
-    there = [
+def test_a_qos_preempts_as_few_jobs_of_the_listed_qos_as_possible() -> None:
+    running_jobs = [
         held(1, "a", (0, 1, 2, 3), qos="low", start_at_unix=NOW - 500),
         held(2, "a", (4, 5), qos="low", start_at_unix=NOW - 100),
         held(3, "a", (6, 7), qos="normal", start_at_unix=NOW - 10),
     ]
-    made = planned(site(view([node("a")], [pending(4, gpus=2, qos="high")], there), qos=QOS))
+    made = planned(site(view([node("a")], [pending(4, gpus=2, qos="high")], running_jobs), qos=QOS))
     assert [(each.job_id, each.for_job_id, each.mode, each.grace_s) for each in made.preempts] == [
         (2, 4, "requeue", 120)
     ]
@@ -54,183 +54,189 @@ def test_a_qos_pushes_aside_what_it_names_and_no_more_than_it_needs() -> None:
     assert "preempted job 2" in why.sentence and why.expected_start_unix == NOW + 120
 
 
-def test_nobody_else_is_told_to_leave_while_victims_take_their_grace_time() -> None:
-    there = [
+def test_no_further_job_is_preempted_during_the_grace_time() -> None:
+    running_jobs = [
         held(1, "a", (0, 1, 2, 3), qos="low", ending=True, ends_by_unix=NOW + 100),
         held(2, "a", (4, 5, 6, 7), qos="low", start_at_unix=NOW - 100),
     ]
-    made = planned(site(view([node("a")], [pending(4, gpus=4, qos="high")], there), qos=QOS))
+    made = planned(site(view([node("a")], [pending(4, gpus=4, qos="high")], running_jobs), qos=QOS))
     assert not made.preempts
     assert made.reserves[0].at_unix == NOW + 100
 
 
-def test_freed_room_is_kept_for_the_one_it_was_made_for() -> None:
-    there = [held(1, "a", tuple(range(8)), qos="low", ending=True, ends_by_unix=NOW + 100)]
+def test_freed_nodes_are_reserved_for_the_preempting_job() -> None:
+    running_jobs = [held(1, "a", tuple(range(8)), qos="low", ending=True, ends_by_unix=NOW + 100)]
     jobs = [pending(2, gpus=8, qos="normal"), pending(4, gpus=8, qos="high")]
-    made = planned(site(view([node("a")], jobs, there), qos=QOS), reservations=0)
+    made = planned(site(view([node("a")], jobs, running_jobs), qos=QOS), reservations=0)
     assert [each.job_id for each in made.reserves] == [4]
 
 
-def test_jobs_are_exempt_until_they_ran_for_a_while() -> None:
+def test_jobs_are_exempt_from_preemption_for_their_first_minutes() -> None:
     qos = (QOS[0], QosView(name="low", preempt_exempt_s=600))
-    there = [held(1, "a", tuple(range(8)), qos="low", start_at_unix=NOW - 599)]
-    picture = site(view([node("a")], [pending(4, gpus=8, qos="high")], there), qos=qos)
-    assert not planned(picture).preempts
-    older = site(picture, running=(msgspec.structs.replace(there[0], start_at_unix=NOW - 600),))
+    running_jobs = [held(1, "a", tuple(range(8)), qos="low", start_at_unix=NOW - 599)]
+    cluster = site(view([node("a")], [pending(4, gpus=8, qos="high")], running_jobs), qos=qos)
+    assert not planned(cluster).preempts
+    older = site(cluster, running=(msgspec.structs.replace(running_jobs[0], start_at_unix=NOW - 600),))
     assert [each.job_id for each in planned(older).preempts] == [1]
 
 
 def test_a_job_that_cannot_be_requeued_is_cancelled() -> None:
-    there = [held(1, "a", tuple(range(8)), qos="low", requeue=False)]
-    made = planned(site(view([node("a")], [pending(4, gpus=8, qos="high")], there), qos=QOS))
+    running_jobs = [held(1, "a", tuple(range(8)), qos="low", requeue=False)]
+    made = planned(site(view([node("a")], [pending(4, gpus=8, qos="high")], running_jobs), qos=QOS))
     assert made.preempts[0].mode == "cancel"
 
 
-def test_partition_tiers_preempt_where_the_site_says_so() -> None:
+def test_partition_tiers_preempt_only_if_configured() -> None:
     parts = (PartitionView(name="p1"), PartitionView(name="p9", priority_tier=9))
-    there = [held(1, "a", tuple(range(8)), partition="p1")]
-    picture = site(view([node("a")], [pending(4, gpus=8, partition="p9")], there), partitions=parts)
-    assert not planned(picture).preempts
-    assert [each.job_id for each in planned(picture, preempt_by="partition").preempts] == [1]
+    running_jobs = [held(1, "a", tuple(range(8)), partition="p1")]
+    cluster = site(view([node("a")], [pending(4, gpus=8, partition="p9")], running_jobs), partitions=parts)
+    assert not planned(cluster).preempts
+    assert [each.job_id for each in planned(cluster, preempt_by="partition").preempts] == [1]
 
 
-def test_an_account_takes_back_its_quota_from_those_who_borrow() -> None:
+def test_an_account_reclaims_its_quota_from_borrowing_jobs() -> None:
     accounts = (
         AccountView(name="speech", quota={"gres/gpu": 4}),
         AccountView(name="vision", quota={"gres/gpu": 4}),
     )
-    there = [
+    running_jobs = [
         held(1, "a", (0, 1, 2, 3), account="vision", start_at_unix=NOW - 900),
         held(2, "a", (4, 5, 6, 7), account="vision", start_at_unix=NOW - 100),
     ]
     jobs = [pending(3, gpus=4, account="speech")]
-    made = planned(site(view([node("a")], jobs, there), accounts=accounts))
+    made = planned(site(view([node("a")], jobs, running_jobs), accounts=accounts))
     assert [each.job_id for each in made.preempts] == [2]
     assert "borrows beyond its quota" in made.preempts[0].sentence
     greedy = planned(
-        site(view([node("a")], [pending(3, gpus=6, account="speech")], there), accounts=accounts)
+        site(view([node("a")], [pending(3, gpus=6, account="speech")], running_jobs), accounts=accounts)
     )
     assert not greedy.preempts
-    off = planned(site(view([node("a")], jobs, there), accounts=accounts), reclaim=False)
+    off = planned(site(view([node("a")], jobs, running_jobs), accounts=accounts), reclaim=False)
     assert not off.preempts
 
 
-def test_a_guaranteed_job_leaves_for_nobody_whose_account_would_borrow() -> None:
+def test_a_job_within_its_quota_is_not_preempted_for_a_borrower() -> None:
     accounts = (AccountView(name="guests"), AccountView(name="vision", quota={"gres/gpu": 8}))
-    there = [held(1, "a", tuple(range(8)), account="vision", qos="low")]
-    picture = site(view([node("a")], [pending(2, gpus=8, account="guests", qos="high")], there), qos=QOS)
-    assert not planned(site(picture, accounts=accounts)).preempts, "it would take its place back at once"
-    assert planned(site(picture, accounts=accounts), reclaim=False).preempts
+    running_jobs = [held(1, "a", tuple(range(8)), account="vision", qos="low")]
+    cluster = site(
+        view([node("a")], [pending(2, gpus=8, account="guests", qos="high")], running_jobs), qos=QOS
+    )
+    assert not planned(site(cluster, accounts=accounts)).preempts, (
+        "the job within its quota would reclaim its GPUs at once"
+    )
+    assert planned(site(cluster, accounts=accounts), reclaim=False).preempts
     borrowing = (accounts[0], msgspec.structs.replace(accounts[1], quota={"gres/gpu": 7}))
-    assert planned(site(picture, accounts=borrowing)).preempts
+    assert planned(site(cluster, accounts=borrowing)).preempts
 
 
-def test_a_quota_gives_a_right_to_what_it_names_and_no_more() -> None:
+def test_a_quota_reclaims_only_the_resources_that_it_names() -> None:
     accounts = (AccountView(name="guests"), AccountView(name="vision", quota={"gres/gpu": 2}))
-    there = [
+    running_jobs = [
         msgspec.structs.replace(running(1, "a", (0, 1, 2, 3), ends=NOW + 9000, cpus=4), account="guests"),
         msgspec.structs.replace(running(2, "b", (), ends=NOW + 9000, cpus=16), account="guests"),
     ]
     nodes = [node("a", gpus=4, cpus=16), node("b", gpus=0, cpus=16)]
 
-    def victims(asked: PendingJob) -> list[int]:
-        made = planned(site(view(nodes, [asked], there), accounts=accounts))
+    def victims(job: PendingJob) -> list[int]:
+        made = planned(site(view(nodes, [job], running_jobs), accounts=accounts))
         return [each.job_id for each in made.preempts]
 
     one = pending(3, gpus=2, account="vision")
     assert victims(one) == [1]
     whole = msgspec.structs.replace(one.resources, exclusive=True)
-    assert not victims(msgspec.structs.replace(one, resources=whole)), "it would have all four"
+    assert not victims(msgspec.structs.replace(one, resources=whole)), "it would get all four GPUs"
     cpus = msgspec.structs.replace(pending(3, account="vision").resources, cpus_per_task=14)
-    assert not victims(msgspec.structs.replace(one, resources=cpus)), "no GPU of the quota is asked for"
+    assert not victims(msgspec.structs.replace(one, resources=cpus)), "the job requests no GPU of the quota"
 
 
-def test_a_guaranteed_job_leaves_for_nobody_of_higher_rank_who_asks_for_nothing_of_the_kind() -> None:
+def test_a_job_within_its_quota_is_protected_from_requests_without_that_resource() -> None:
     accounts = (AccountView(name="guests"), AccountView(name="vision", quota={"gres/gpu": 2}))
     cpus = msgspec.structs.replace(pending(2).resources, cpus_per_task=64)
     job = pending(2, resources=cpus, account="guests", qos="high")
-    for whose in ("guests", "vision"):  # guaranteed jobs of its own account are protected, too
-        there = [held(1, "a", (0,), account="vision", qos="low")]
-        asking = msgspec.structs.replace(job, account=whose)
-        assert not planned(site(view([node("a")], [asking], there), qos=QOS, accounts=accounts)).preempts
-    there = [held(1, "a", (), account="vision", qos="low")]
-    assert planned(site(view([node("a")], [job], there), qos=QOS, accounts=accounts)).preempts
+    for account in ("guests", "vision"):  # guaranteed jobs of its own account are protected, too
+        running_jobs = [held(1, "a", (0,), account="vision", qos="low")]
+        asking = msgspec.structs.replace(job, account=account)
+        assert not planned(
+            site(view([node("a")], [asking], running_jobs), qos=QOS, accounts=accounts)
+        ).preempts
+    running_jobs = [held(1, "a", (), account="vision", qos="low")]
+    assert planned(site(view([node("a")], [job], running_jobs), qos=QOS, accounts=accounts)).preempts
 
 
-def test_what_others_of_the_account_borrow_takes_nothing_from_those_who_were_there_before() -> None:
+def test_the_latest_jobs_of_an_account_count_as_borrowing() -> None:
     accounts = (
         AccountView(name="bio", quota={"gres/gpu": 4}),
         AccountView(name="vision", quota={"gres/gpu": 3}),
     )
-    there = [
+    running_jobs = [
         held(1, "a", (0,), account="vision", qos="low", start_at_unix=NOW - 900),
         held(2, "b", (0, 1, 2, 3), account="vision", qos="low", start_at_unix=NOW - 500),
     ]
     nodes = [node("a", gpus=1, cpus=8), node("b", gpus=4, cpus=8)]
     reclaims = pending(3, gpus=1, account="bio")
-    made = planned(site(view(nodes, [reclaims], there), accounts=accounts))
+    made = planned(site(view(nodes, [reclaims], running_jobs), accounts=accounts))
     assert [each.job_id for each in made.preempts] == [2]
     guest = pending(4, gpus=1, account="guests", qos="high")
     accounts = (*accounts, AccountView(name="guests"))
-    made = planned(site(view(nodes, [guest], there), qos=QOS, accounts=accounts))
+    made = planned(site(view(nodes, [guest], running_jobs), qos=QOS, accounts=accounts))
     assert [each.job_id for each in made.preempts] == [2]
 
 
-def test_a_quota_deeper_in_the_tree_goes_before_the_rank_of_one_within_a_higher_one() -> None:
+def test_the_quota_of_a_subaccount_protects_its_jobs_from_sibling_accounts() -> None:
     accounts = (
         AccountView(name="lab", quota={"gres/gpu": 4}),
         AccountView(name="speech", parent="lab", quota={"gres/gpu": 2}),
         AccountView(name="vision", parent="lab"),
     )
-    there = [held(1, "a", (0, 1), account="speech", qos="low")]
+    running_jobs = [held(1, "a", (0, 1), account="speech", qos="low")]
     job = pending(2, gpus=2, account="vision", qos="high")
-    picture = site(view([node("a", gpus=2)], [job], there), qos=QOS)
-    assert not planned(site(picture, accounts=accounts)).preempts, "speech would take it back"
+    cluster = site(view([node("a", gpus=2)], [job], running_jobs), qos=QOS)
+    assert not planned(site(cluster, accounts=accounts)).preempts, "speech would reclaim its GPUs"
     no_less = (accounts[0], msgspec.structs.replace(accounts[1], quota={}), accounts[2])
-    assert planned(site(picture, accounts=no_less)).preempts
+    assert planned(site(cluster, accounts=no_less)).preempts
 
 
-def test_what_is_never_preempted_gives_up_nobody() -> None:
+def test_preempt_mode_off_protects_jobs() -> None:
     qos = (QOS[0], QosView(name="low", preempt_mode="off"))
-    there = [held(1, "a", tuple(range(8)), qos="low", partition="batch")]
-    picture = view([node("a")], [pending(2, gpus=8, qos="high", partition="batch")], there)
-    assert not planned(site(picture, qos=qos)).preempts
+    running_jobs = [held(1, "a", tuple(range(8)), qos="low", partition="batch")]
+    cluster = view([node("a")], [pending(2, gpus=8, qos="high", partition="batch")], running_jobs)
+    assert not planned(site(cluster, qos=qos)).preempts
     for mode, victims in (("off", 0), ("requeue", 1)):
         batch = (PartitionView(name="batch", preempt_mode=mode),)
-        assert len(planned(site(picture, qos=QOS, partitions=batch)).preempts) == victims
+        assert len(planned(site(cluster, qos=QOS, partitions=batch)).preempts) == victims
 
 
-def test_whoever_others_left_for_goes_first_and_to_that_place() -> None:
+def test_a_preempting_job_starts_first_and_on_the_freed_nodes() -> None:
     room = PreemptedClaim(nodes=(NodeName("b"),), until_unix=NOW + 10)
     first = msgspec.structs.replace(pending(1, gpus=8), time_limit_s=60)
     owner = msgspec.structs.replace(pending(2, gpus=8), room=room)
-    picture = view([node("a"), node("b")], [first, owner], [held(3, "a", (0,))])
+    cluster = view([node("a"), node("b")], [first, owner], [held(3, "a", (0,))])
     for settings in ({}, {"reservations": 0}):
-        made = planned(picture, **settings)
+        made = planned(cluster, **settings)
         assert [(start.job_id, start.allocation.node_names()) for start in made.starts] == [(2, ("b",))]
-    late = plan(picture, NOW + 10, Settings())
+    late = plan(cluster, NOW + 10, Settings())
     assert [start.job_id for start in late.starts] == [1]
 
 
-def test_who_is_told_to_leave_leaves_the_whole_place_to_the_other() -> None:
-    there = [held(1, "a", tuple(range(8)), qos="low"), held(2, "b", (0,), qos="low")]
-    asked = pending(4, gpus=8, nodes=3, qos="high")
-    made = planned(site(view([node("a"), node("b"), node("c")], [asked], there), qos=QOS))
-    assert {told.room for told in made.preempts} == {
+def test_a_preemption_order_reserves_all_nodes_of_the_preempting_job() -> None:
+    running_jobs = [held(1, "a", tuple(range(8)), qos="low"), held(2, "b", (0,), qos="low")]
+    job = pending(4, gpus=8, nodes=3, qos="high")
+    made = planned(site(view([node("a"), node("b"), node("c")], [job], running_jobs), qos=QOS))
+    assert {order.room for order in made.preempts} == {
         PreemptedClaim(
             nodes=(NodeName("a"), NodeName("b"), NodeName("c")), until_unix=NOW + 120 + ROOM_KEPT_S
         )
     }
 
 
-def test_jobs_within_their_quota_go_before_those_that_would_borrow() -> None:
+def test_jobs_within_their_quota_start_before_borrowing_jobs() -> None:
     accounts = (AccountView(name="guests"), AccountView(name="vision", quota={"gres/gpu": 8}))
     jobs = [pending(1, gpus=8, account="guests"), pending(2, gpus=8, account="vision")]
     made = planned(site(view([node("a")], jobs), accounts=accounts))
     assert [start.job_id for start in made.starts] == [2]
 
 
-def test_a_suspended_job_goes_on_when_its_place_is_free_again() -> None:
+def test_a_suspended_job_resumes_when_its_resources_are_free() -> None:
     whole = running(1, "a", tuple(range(8)), ends=NOW + 500, cpus=8)
     kept = msgspec.structs.replace(
         whole.allocation, shares=(msgspec.structs.replace(whole.allocation.shares[0], cpus=0),)
@@ -249,16 +255,16 @@ def test_a_suspended_job_goes_on_when_its_place_is_free_again() -> None:
     assert not planned(site(view([node("a")], [], [stopped, busy]), qos=QOS)).resumes
 
 
-def test_suspension_frees_cpus_and_only_if_the_site_says_so_gpus() -> None:
+def test_suspension_frees_cpus_and_gpus_only_if_configured() -> None:
     qos = (QOS[0], QosView(name="low", preempt_mode="suspend"))
-    there = [held(1, "a", tuple(range(8)), qos="low")]
-    picture = site(view([node("a")], [pending(4, gpus=8, qos="high")], there), qos=qos)
-    assert not planned(picture).preempts
-    made = planned(picture, suspend_keeps_gpus=False)
+    running_jobs = [held(1, "a", tuple(range(8)), qos="low")]
+    cluster = site(view([node("a")], [pending(4, gpus=8, qos="high")], running_jobs), qos=qos)
+    assert not planned(cluster).preempts
+    made = planned(cluster, suspend_keeps_gpus=False)
     assert [(each.mode, each.grace_s, each.keeps_gpus) for each in made.preempts] == [("suspend", 0, False)]
 
 
-def test_a_suspended_job_of_a_reservation_goes_on_within_it_if_it_can_end_in_its_time() -> None:
+def test_a_suspended_job_resumes_in_its_reservation_only_if_it_ends_in_time() -> None:
     kept = running(1, "a", tuple(range(8)), ends=NOW + 500, cpus=8)
     share = msgspec.structs.replace(kept.allocation.shares[0], cpus=0)
     stopped = msgspec.structs.replace(
@@ -268,7 +274,7 @@ def test_a_suspended_job_of_a_reservation_goes_on_within_it_if_it_can_end_in_its
         resumes_to=kept.allocation,
         reservation="class",
     )
-    for ends, goes_on in ((NOW + 600, True), (NOW + 400, False), (NOW, True)):
+    for ends, resumes in ((NOW + 600, True), (NOW + 400, False), (NOW, True)):
         mine = ReservationView(
             name="class",
             nodes=frozenset({NodeName("a")}),
@@ -277,4 +283,4 @@ def test_a_suspended_job_of_a_reservation_goes_on_within_it_if_it_can_end_in_its
             users=frozenset({"ann"}),
         )
         made = planned(site(view([node("a")], [], [stopped]), reservations=(mine,)))
-        assert bool(made.resumes) == goes_on, f"the reservation ends at {ends}"
+        assert bool(made.resumes) == resumes, f"the reservation ends at {ends}"

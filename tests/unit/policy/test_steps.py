@@ -29,10 +29,12 @@ def job(*cpus: int, gpus: int = 0, tasks: tuple[int, ...] = (), mem_bytes: int =
     )
 
 
-def place(allocation: Allocation, *running: Step, of: Resources | None = None, **asked: Any) -> Layout | Busy:
-    asked.setdefault("argv", ("true",))
-    resources = of or Resources(nodes_min=len(allocation.shares), nodes_max=len(allocation.shares))
-    return lay_out(StepAsk(**asked), allocation, job=resources, running=running)
+def place(
+    allocation: Allocation, *running: Step, resources: Resources | None = None, **fields: Any
+) -> Layout | Busy:
+    fields.setdefault("argv", ("true",))
+    resources = resources or Resources(nodes_min=len(allocation.shares), nodes_max=len(allocation.shares))
+    return lay_out(StepAsk(**fields), allocation, job=resources, running=running)
 
 
 def counts(found: Layout | Busy) -> dict[str, int]:
@@ -47,36 +49,36 @@ def running(number: int, found: Layout | Busy, *, holds: bool = True, whole: boo
     )
 
 
-def test_without_options_a_step_is_the_jobs_own_tasks() -> None:
+def test_a_step_without_options_gets_the_jobs_tasks() -> None:
     assert counts(place(job(4, 4))) == {"n1": 1, "n2": 1}
-    assert counts(place(job(4, 4), of=Resources(nodes_min=2, nodes_max=2, tasks_per_node=3))) == {
+    assert counts(place(job(4, 4), resources=Resources(nodes_min=2, nodes_max=2, tasks_per_node=3))) == {
         "n1": 3,
         "n2": 3,
     }
     four = Resources(nodes_min=2, nodes_max=2, tasks=4)
-    assert counts(place(job(4, 4, tasks=(3, 1)), of=four)) == {"n1": 3, "n2": 1}
+    assert counts(place(job(4, 4, tasks=(3, 1)), resources=four)) == {"n1": 3, "n2": 1}
 
 
-def test_tasks_are_dealt_over_what_the_nodes_have() -> None:
+def test_tasks_are_distributed_by_the_cpus_of_the_nodes() -> None:
     assert counts(place(job(2, 2, 2), tasks=4)) == {"n1": 2, "n2": 1, "n3": 1}
     assert counts(place(job(8, 8), tasks=4)) == {"n1": 2, "n2": 2}
     assert counts(place(job(16, 4), tasks=18)) == {"n1": 14, "n2": 4}
     assert counts(place(job(8, 8), tasks=4, packed=True)) == {"n1": 3, "n2": 1}
 
 
-def test_a_step_for_a_range_of_nodes_takes_as_many_as_there_are() -> None:
+def test_a_step_for_a_range_of_nodes_gets_as_many_as_the_job_has() -> None:
     assert counts(place(job(4, 4, 4), tasks=3, nodes_min=1, nodes_max=2)) == {"n1": 2, "n2": 1}
     assert counts(place(job(4, 4), tasks=3, nodes_min=1, nodes_max=9)) == {"n1": 2, "n2": 1}
 
 
-def test_ranks_are_dealt_round_where_that_is_asked() -> None:
+def test_cyclic_distribution_alternates_between_nodes() -> None:
     found = place(job(4, 4), tasks=4, distribution="cyclic")
     assert isinstance(found, Layout)
     assert [share.ranks for share in found.shares] == [(0, 2), (1, 3)]
 
 
 @pytest.mark.parametrize(
-    ("asked", "ranks"),
+    ("fields", "ranks"),
     [
         ({"tasks": 5, "distribution": "plane", "plane_size": 2}, [(0, 1, 4), (2, 3)]),
         ({"tasks": 5, "distribution": "cyclic"}, [(0, 2, 4), (1, 3)]),
@@ -89,40 +91,40 @@ def test_ranks_are_dealt_round_where_that_is_asked() -> None:
         ({"tasks_per_gpu": 2, "gpu_bind": "single:2"}, [(0, 1, 2, 3), (4, 5, 6, 7)]),
     ],
 )
-def test_ranks_go_where_real_slurm_puts_them(asked: dict[str, Any], ranks: list[tuple[int, ...]]) -> None:
-    found = place(job(4, 4, gpus=2), **asked)
+def test_ranks_are_placed_as_by_real_slurm(fields: dict[str, Any], ranks: list[tuple[int, ...]]) -> None:
+    found = place(job(4, 4, gpus=2), **fields)
     assert isinstance(found, Layout)
     assert [share.ranks for share in found.shares] == ranks
 
 
-def test_a_packed_step_fills_nodes_where_the_jobs_own_tasks_are_even() -> None:
-    allocation, of = job(4, 4, tasks=(3, 3)), Resources(nodes_min=2, nodes_max=2, tasks=6)
-    assert counts(place(allocation, of=of)) == {"n1": 3, "n2": 3}
-    assert counts(place(allocation, of=of, packed=True)) == {"n1": 4, "n2": 2}
+def test_a_packed_step_fills_nodes_instead_of_using_the_jobs_layout() -> None:
+    allocation, six = job(4, 4, tasks=(3, 3)), Resources(nodes_min=2, nodes_max=2, tasks=6)
+    assert counts(place(allocation, resources=six)) == {"n1": 3, "n2": 3}
+    assert counts(place(allocation, resources=six, packed=True)) == {"n1": 4, "n2": 2}
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("fields", "words"),
     [
         ({"hosts": ("n1",), "tasks": 2}, "2 tasks, but the list of nodes has 1 entries"),
         ({"hosts": ("n1", "n9")}, "node n9 does not belong to the job"),
         ({"hosts": ("n1",) * 5}, "5 tasks of 1 CPUs do not fit on n1"),
     ],
 )
-def test_a_list_of_nodes_that_cannot_be_is_refused(asked: dict[str, Any], words: str) -> None:
+def test_an_impossible_host_list_is_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        place(job(4, 4), **asked)
+        place(job(4, 4), **fields)
 
 
-def test_fewer_tasks_than_nodes_take_fewer_nodes() -> None:
+def test_a_step_with_fewer_tasks_than_nodes_uses_fewer_nodes() -> None:
     assert counts(place(job(4, 4, 4), tasks=2)) == {"n1": 1, "n2": 1}
     assert counts(place(job(4, 4, 4), tasks=1, nodelist=("n3",))) == {"n3": 1}
     assert counts(place(job(4, 4, 4), nodes_min=1, exclude=("n1",))) == {"n2": 1}
     assert counts(place(job(4, 4, 4), nodes_min=1, relative=2)) == {"n3": 1}
 
 
-def test_what_the_job_can_never_give_is_refused() -> None:
-    for asked, words in (
+def test_a_step_that_exceeds_the_job_is_refused() -> None:
+    for fields, words in (
         ({"tasks": 9}, "9 tasks of 1 CPUs"),
         ({"tasks": 2, "cpus_per_task": 5}, "of 5 CPUs"),
         ({"nodes_min": 3}, "the step requests 3 nodes"),
@@ -131,17 +133,17 @@ def test_what_the_job_can_never_give_is_refused() -> None:
         ({"exclude": ("n1", "n2")}, "nodes"),
     ):
         with pytest.raises(UserError, match=words):
-            place(job(4, 4), **asked)
+            place(job(4, 4), **fields)
     assert counts(place(job(1, 1), tasks=8, overcommit=True))["n2"] >= 1
 
 
-def test_the_jobs_cpus_per_task_hold_as_far_as_they_go() -> None:
-    found = place(job(8), of=Resources(cpus_per_task=8), tasks=4)
+def test_the_jobs_cpus_per_task_are_reduced_to_fit_the_step() -> None:
+    found = place(job(8), resources=Resources(cpus_per_task=8), tasks=4)
     assert isinstance(found, Layout)
     assert found.cpus_per_task == 2
 
 
-def test_a_step_holds_its_nodes_whole() -> None:
+def test_a_step_holds_whole_nodes_by_default() -> None:
     both = job(4, 4)
     first = running(0, place(both, nodes_min=1))
     assert counts(place(both, first, nodes_min=1)) == {"n2": 1}
@@ -150,7 +152,7 @@ def test_a_step_holds_its_nodes_whole() -> None:
     assert counts(place(both, running(0, place(both), holds=False))) == {"n1": 1, "n2": 1}
 
 
-def test_an_exact_step_holds_what_it_asks_for() -> None:
+def test_an_exact_step_holds_only_its_requested_resources() -> None:
     one = job(4, gpus=2)
     first = running(0, place(one, tasks=1, cpus_per_task=3, exact=True, gpus=GpuAsk(total=1)), whole=False)
     second = place(one, first, tasks=1, exact=True, gpus=GpuAsk(total=1))
@@ -160,11 +162,11 @@ def test_an_exact_step_holds_what_it_asks_for() -> None:
     assert place(one, first, tasks=1, exact=True) == Busy(steps=(0,))  # all GPUs, the default
 
 
-def test_a_step_has_no_more_memory_than_the_job_and_exact_ones_share_it() -> None:
+def test_exact_steps_share_the_memory_of_the_job() -> None:
     one = job(4, mem_bytes=200)
-    for asked in ({"mem_per_node_bytes": 201}, {"mem_per_cpu_bytes": 51, "tasks": 4}):
+    for fields in ({"mem_per_node_bytes": 201}, {"mem_per_cpu_bytes": 51, "tasks": 4}):
         with pytest.raises(UserError, match="of memory") as refused:
-            place(one, **asked)
+            place(one, **fields)
         assert refused.value.code == "step_mem"
     first = running(0, place(one, tasks=1, exact=True, mem_per_node_bytes=150), whole=False)
     assert place(one, first, tasks=1, exact=True, mem_per_node_bytes=51) == Busy(steps=(0,))
@@ -175,7 +177,7 @@ def test_a_step_has_no_more_memory_than_the_job_and_exact_ones_share_it() -> Non
     assert counts(place(job(4), mem_per_node_bytes=201)) == {"n1": 1}, "a job without an amount"
 
 
-def test_who_waits_for_a_named_node_hears_of_those_who_are_there() -> None:
+def test_a_busy_step_names_only_the_steps_on_its_nodes() -> None:
     two = job(4, 4)
     first = running(0, place(two, tasks=1, nodelist=("n1",)))
     second = running(1, place(two, tasks=1, nodelist=("n2",)))
@@ -188,7 +190,7 @@ def memory(found: Layout | Busy) -> list[int]:
     return [share.mem_bytes for share in found.shares]
 
 
-def test_what_a_step_asks_for_of_memory_is_what_it_may_use() -> None:
+def test_a_step_may_use_its_requested_memory() -> None:
     one = job(4, gpus=2, mem_bytes=200)
     assert memory(place(one, tasks=1)) == memory(place(one, tasks=1, mem_per_node_bytes=0)) == [0], "all"
     assert memory(place(one, tasks=1, mem_per_node_bytes=50)) == [50]
@@ -202,13 +204,13 @@ def test_what_a_step_asks_for_of_memory_is_what_it_may_use() -> None:
     assert memory(place(job(4), mem_per_node_bytes=50)) == [50], "of a job that is held to none"
 
 
-def test_a_step_goes_where_there_is_memory() -> None:
+def test_a_step_goes_to_a_node_with_enough_memory() -> None:
     two = job(4, 4, mem_bytes=200)
     first = running(0, place(two, tasks=1, nodes_min=1, exact=True, mem_per_node_bytes=150), whole=False)
     assert counts(place(two, first, tasks=1, nodes_min=1, exact=True, mem_per_node_bytes=100)) == {"n2": 1}
 
 
-def test_each_task_may_have_gpus_of_its_own() -> None:
+def test_each_task_may_get_its_own_gpus() -> None:
     found = place(job(4, 4, gpus=2), tasks=4, gpus=GpuAsk(per_task=1))
     assert isinstance(found, Layout)
     assert [share.task_gpus for share in found.shares] == [((0,), (1,)), ((0,), (1,))]
@@ -226,18 +228,18 @@ def test_each_task_may_have_gpus_of_its_own() -> None:
         ("map_gpu:1,0", ((1,), (0,))),
     ],
 )
-def test_gpus_are_bound_as_asked(bind: str, seen: tuple[tuple[int, ...], ...]) -> None:
+def test_gpus_are_bound_to_tasks_as_requested(bind: str, seen: tuple[tuple[int, ...], ...]) -> None:
     found = place(job(4, gpus=2), tasks=2, gpu_bind=bind)
     assert isinstance(found, Layout)
     assert found.shares[0].task_gpus == seen
 
 
-def test_a_program_file_says_how_many_tasks_there_are() -> None:
+def test_a_program_file_determines_the_number_of_tasks() -> None:
     programs = (Program(ranks=((0, 0), (1, 2)), argv=("a",)), Program(argv=("b",)))
     assert counts(place(job(4), programs=programs, argv=())) == {"n1": 3}
 
 
-def test_more_tasks_than_a_step_may_have_are_refused_before_they_are_dealt() -> None:
+def test_a_step_above_the_task_limit_is_refused() -> None:
     crowd = Resources(nodes_min=1, nodes_max=1, tasks=1_000_000, overcommit=True)
     with pytest.raises(UserError, match=r"1,000,000 tasks exceed the limit of 100,000 per step"):
-        place(job(1), of=crowd, overcommit=True)
+        place(job(1), resources=crowd, overcommit=True)

@@ -22,15 +22,15 @@ def forward(page: str) -> ForwardRow:
     return ForwardRow(number=0, job="7", user="ann", node="n1", port=8888, local_port=9000, page=page)
 
 
-def test_a_page_is_its_own_users_alone_and_no_list_has_its_token() -> None:
+def test_only_its_user_opens_a_page_and_lists_hide_its_token() -> None:
     table = ForwardTable()
     number = table.add(forward("/lab?token=s3cret&x=1"), uid=ANN.uid, end=lambda words: None)
     assert table.page(ANN, number) == "/lab?token=s3cret&x=1"
-    for who in (ANN, ADMIN):
-        assert [row.page for row in table.rows(who)] == ["/lab?token=…&x=…"]
-    for who in (BOB, ADMIN):
+    for caller in (ANN, ADMIN):
+        assert [row.page for row in table.rows(caller)] == ["/lab?token=…&x=…"]
+    for caller in (BOB, ADMIN):
         with pytest.raises(UserError, match="you have no forward 1"):
-            table.page(who, number)
+            table.page(caller, number)
     table.drop(number)
     with pytest.raises(UserError, match="no forward"):
         table.page(ANN, number)
@@ -48,12 +48,12 @@ def test_a_page_is_its_own_users_alone_and_no_list_has_its_token() -> None:
         ("/?a=b#c=d", "/?a=…#c=…"),
     ],
 )
-def test_values_of_a_query_are_left_out(page: str, shown: str) -> None:
+def test_values_in_query_and_fragment_are_masked(page: str, shown: str) -> None:
     assert masked(page) == shown
 
 
 @pytest.mark.parametrize("page", ["http://elsewhere/", "/a b", "/\n", "/" + 2048 * "x", "/\x1b]0;t"])
-def test_what_is_no_page_of_a_url_is_refused(page: str) -> None:
+def test_invalid_pages_are_refused(page: str) -> None:
     data = msgspec.json.encode({"t": "forward", "job": "7", "port": 1, "local_port": 1, "page": page})
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(data, type=ask.Forward)

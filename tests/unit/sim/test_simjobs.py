@@ -15,9 +15,11 @@ def job(**fields: object) -> TraceJob:
     return TraceJob(**{**base, **fields})  # type: ignore[arg-type]
 
 
-def test_a_pool_takes_cpus_else_gpus_else_nodes() -> None:
+def test_a_pool_measures_jobs_in_cpus_or_gpus_or_nodes() -> None:
     pool = Pool(64)
-    sizes = [pool.shape(job(**asked)) for asked in ({"cpus": 5, "nodes": 2}, {"gpus": 3}, {"nodes": 4})]
+    sizes = [
+        pool.shape(job(**requested)) for requested in ({"cpus": 5, "nodes": 2}, {"gpus": 3}, {"nodes": 4})
+    ]
     assert [found and found.units for found in sizes] == [5, 3, 4]
     assert pool.shape(job(cpus=65)) is None
 
@@ -29,7 +31,7 @@ def test_equal_requests_share_one_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "nodes", "per_node", "units"),
+    ("requested", "nodes", "per_node", "units"),
     [
         ({"nodes": 2, "gpus": 16}, 2, 8, 16),
         ({"gpus": 20}, 3, None, 20),
@@ -38,23 +40,23 @@ def test_equal_requests_share_one_object() -> None:
         ({"nodes": 3}, 3, None, 24),
     ],
 )
-def test_gpus_are_laid_out_over_nodes(
-    asked: dict[str, int], nodes: int, per_node: int | None, units: int
+def test_gpus_are_distributed_over_nodes(
+    requested: dict[str, int], nodes: int, per_node: int | None, units: int
 ) -> None:
-    found = GpuNodes(4, gpus_per_node=8).shape(job(**asked))
+    found = GpuNodes(4, gpus_per_node=8).shape(job(**requested))
     assert found is not None
     assert (found.resources.nodes_min, found.resources.gpus.per_node, found.units) == (nodes, per_node, units)
-    assert found.resources.exclusive == ("gpus" not in asked)
+    assert found.resources.exclusive == ("gpus" not in requested)
 
 
 @pytest.mark.parametrize(
-    "asked", [{"nodes": 1, "gpus": 9}, {"gpus": 33}, {"nodes": 5}, {"nodes": 5, "gpus": 40}]
+    "requested", [{"nodes": 1, "gpus": 9}, {"gpus": 33}, {"nodes": 5}, {"nodes": 5, "gpus": 40}]
 )
-def test_what_is_larger_than_the_machine_has_no_shape(asked: dict[str, int]) -> None:
-    assert GpuNodes(4, gpus_per_node=8).shape(job(**asked)) is None
+def test_a_job_larger_than_the_machine_has_no_request(requested: dict[str, int]) -> None:
+    assert GpuNodes(4, gpus_per_node=8).shape(job(**requested)) is None
 
 
-def test_limits_by_each_rule() -> None:
+def test_the_time_limit_follows_the_selected_rule() -> None:
     assert limit_of(job(limit_s=600.0), rule="log") == 600
     assert limit_of(job(), rule="log") == 100
     assert limit_of(job(limit_s=600.0, run_s=0.2), rule="exact") == 1
@@ -64,7 +66,7 @@ def test_limits_by_each_rule() -> None:
     assert limit_of(job(run_s=1e9), rule="menu") == 365 * 86_400
 
 
-def test_a_workload_counts_what_it_left_out_and_made_up() -> None:
+def test_a_workload_counts_skipped_jobs_and_invented_limits() -> None:
     trace = Trace(
         jobs=(
             job(cpus=4, submit_s=50.0),

@@ -33,7 +33,7 @@ def refusal(path: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["log.csv", "log.csv.gz"])
-def test_csv_is_read_in_order_of_submission_with_blanks_as_unknown(tmp_path: Path, name: str) -> None:
+def test_csv_jobs_are_sorted_by_submission_and_blanks_are_unknown(tmp_path: Path, name: str) -> None:
     text = HEADER + "b,ann,lab,20,5,60,2,16,,,COMPLETED,3\n" + "a,-1,,10,7,,,,4,,,\n\n"
     found = read_trace(write(tmp_path, text, name=name))
     assert found.jobs == (
@@ -43,19 +43,19 @@ def test_csv_is_read_in_order_of_submission_with_blanks_as_unknown(tmp_path: Pat
     assert found.skipped == 0
 
 
-def test_csv_columns_go_by_name_and_others_do_not_matter(tmp_path: Path) -> None:
+def test_csv_columns_are_found_by_name_and_others_are_ignored(tmp_path: Path) -> None:
     found = read_trace(write(tmp_path, "\ufeffcpus,note,submit_s,runtime_s,job_id\n3,x,1,2,9\n"))
     assert found.jobs == (TraceJob(job_id="9", submit_s=1, run_s=2, cpus=3),)
 
 
-def test_jobs_of_which_too_little_is_known_are_skipped_and_counted(tmp_path: Path) -> None:
+def test_incomplete_jobs_are_skipped_and_counted(tmp_path: Path) -> None:
     rows = ["1,,,,5,,,,4,,,", "2,,,1,,,,,4,,,", "3,,,1,5,,,,,,,", "4,,,1,5,,,,4,,,"]
     found = read_trace(write(tmp_path, HEADER + "\n".join(rows)))
     assert [job.job_id for job in found.jobs] == ["4"]
     assert found.skipped == 3
 
 
-def test_swf_is_read_with_the_machine_of_its_header(tmp_path: Path) -> None:
+def test_swf_is_read_with_the_machine_size_of_its_header(tmp_path: Path) -> None:
     text = (
         "; Version: 2.2\n; MaxProcs: 128\n" + SWF_JOB + "8 50 -1 -1 4 -1 -1 -1 -1 -1 5 -1 -1 -1 1 -1 -1 -1\n"
     )
@@ -66,14 +66,14 @@ def test_swf_is_read_with_the_machine_of_its_header(tmp_path: Path) -> None:
     assert (found.machine_cpus, found.skipped) == (128, 1)
 
 
-def test_swf_takes_the_processors_used_where_none_were_asked_for(tmp_path: Path) -> None:
+def test_swf_uses_the_processors_used_if_none_were_requested(tmp_path: Path) -> None:
     line = SWF_JOB.replace(" 8 3600", " -1 -1")
     (job,) = read_trace(write(tmp_path, line, name="log.swf")).jobs
     assert (job.cpus, job.limit_s) == (4, None)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("job_id,submit_s,cpus\n1,2,3\n", "log.csv:1: missing in the header: column runtime_s"),
         (
@@ -92,25 +92,25 @@ def test_swf_takes_the_processors_used_where_none_were_asked_for(tmp_path: Path)
         (HEADER, "log.csv contains no jobs that can be replayed"),
     ],
 )
-def test_a_bad_csv_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
-    assert refusal(write(tmp_path, text)) == f"{tmp_path}/{said}"
+def test_an_invalid_csv_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    assert refusal(write(tmp_path, text)) == f"{tmp_path}/{message}"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (SWF_JOB + "1 2 3\n", "log.swf:2: 3 fields; a line of the Standard Workload Format has 18"),
         (SWF_JOB.replace("60", "sixty"), "log.swf:1: the run time (field 4) is 'sixty', not a number"),
         (SWF_JOB.replace("60", "nan"), "log.swf:1: the run time (field 4) is 'nan', which is out of range"),
     ],
 )
-def test_a_bad_swf_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
-    assert refusal(write(tmp_path, text, name="log.swf")) == f"{tmp_path}/{said}"
+def test_an_invalid_swf_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    assert refusal(write(tmp_path, text, name="log.swf")) == f"{tmp_path}/{message}"
 
 
 @pytest.mark.parametrize("field", [1, 3, 7])
 @pytest.mark.parametrize("value", ["-1", "-7", "-0.5"])
-def test_what_is_below_zero_in_swf_is_unknown_and_skips_only_the_jobs_that_need_it(
+def test_negative_values_in_swf_are_unknown_and_skip_jobs_that_need_them(
     tmp_path: Path, field: int, value: str
 ) -> None:
     fields = SWF_JOB.split()
@@ -120,7 +120,7 @@ def test_what_is_below_zero_in_swf_is_unknown_and_skips_only_the_jobs_that_need_
     assert (len(found.jobs), found.skipped) == ((1, 1) if needed else (2, 0))
 
 
-def test_swf_of_other_systems_is_read_with_its_line_ends_blank_lines_and_comments(tmp_path: Path) -> None:
+def test_swf_may_have_windows_line_ends_blank_lines_and_comments(tmp_path: Path) -> None:
     late = SWF_JOB.replace("7 100", "8 900").strip()
     early = SWF_JOB.replace("7 100", "9 20").strip()
     lines = [
@@ -137,13 +137,13 @@ def test_swf_of_other_systems_is_read_with_its_line_ends_blank_lines_and_comment
     assert found.machine_cpus == 64 and not found.skipped
 
 
-def test_the_parts_of_a_job_that_has_a_line_of_its_own_are_not_replayed_beside_it(tmp_path: Path) -> None:
+def test_partial_executions_in_swf_are_skipped(tmp_path: Path) -> None:
     parts = [SWF_JOB.replace(" -1 1 12", f" -1 {status} 12") for status in (1, 2, 3, 4, 0, 5)]
     found = read_trace(write(tmp_path, "".join(parts), name="log.swf"))
     assert (len(found.jobs), found.skipped) == (3, 3)
 
 
-def test_a_log_of_a_hundred_thousand_jobs_in_any_order_is_read_in_that_of_submission(tmp_path: Path) -> None:
+def test_a_log_of_a_hundred_thousand_unordered_jobs_is_sorted(tmp_path: Path) -> None:
     text = "".join(
         SWF_JOB.replace("7 100", f"{number} {number * 7919 % 100_003}") for number in range(100_000)
     )
@@ -153,7 +153,7 @@ def test_a_log_of_a_hundred_thousand_jobs_in_any_order_is_read_in_that_of_submis
     assert all(one.submit_s <= other.submit_s for one, other in pairwise(found.jobs))
 
 
-def test_what_is_no_gzip_and_what_is_cut_off_is_said(tmp_path: Path) -> None:
+def test_invalid_and_truncated_gzip_files_are_refused(tmp_path: Path) -> None:
     plain = tmp_path / "plain.csv.gz"
     plain.write_text(HEADER)
     assert "is not a gzip file" in refusal(str(plain))
@@ -165,7 +165,7 @@ def test_what_is_no_gzip_and_what_is_cut_off_is_said(tmp_path: Path) -> None:
     assert "early.swf.gz:1: the gzip data is truncated or damaged" in refusal(str(early))
 
 
-def test_binary_data_folders_and_missing_files_are_said(tmp_path: Path) -> None:
+def test_binary_data_folders_and_missing_files_are_refused(tmp_path: Path) -> None:
     binary = tmp_path / "binary.csv"
     binary.write_bytes(HEADER.encode() + b"\xff\xfe\x00\n")
     assert refusal(str(binary)).endswith("binary.csv:2: not UTF-8 text")
@@ -175,6 +175,6 @@ def test_binary_data_folders_and_missing_files_are_said(tmp_path: Path) -> None:
     assert "unknown log format" in refusal(str(tmp_path / "log.json"))
 
 
-def test_a_log_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_above_the_job_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MAX_JOBS", 3)
     assert "more than 3 jobs in one log" in refusal(write(tmp_path, HEADER + "1,,,0,5,,,,4,,,\n" * 4))

@@ -13,7 +13,7 @@ from warpdeck.sim.history import with_more_gpus
 from warpdeck.sim.policies import weighted
 
 
-def test_more_gpus_stand_on_nodes_like_the_largest_in_its_partitions() -> None:
+def test_additional_gpus_are_placed_on_copies_of_the_largest_node() -> None:
     import msgspec
 
     both = frozenset({NodeName("big")})
@@ -34,7 +34,7 @@ def test_more_gpus_stand_on_nodes_like_the_largest_in_its_partitions() -> None:
         with_more_gpus(view([node("cpu", gpus=0)], []), 8)
 
 
-def test_weights_are_set_by_name_and_nonsense_is_refused() -> None:
+def test_weights_are_set_by_name_and_invalid_ones_are_refused() -> None:
     own = Settings(weights=Weights(age=5, qos=7))
     assert weighted(own, ["age=100", "fairshare=3"]).weights == Weights(age=100, fairshare=3, qos=7)
     for words in ("age", "age=-1", "beauty=3", "age=x", "age=99999999999999"):

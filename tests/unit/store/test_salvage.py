@@ -49,7 +49,7 @@ def spoil(path: str, table: str, where: str = "1") -> None:
         db.commit()
 
 
-async def test_a_job_that_cannot_be_read_is_set_aside_and_the_others_are_there(tmp_path: Path) -> None:
+async def test_an_unreadable_job_is_set_aside_and_the_others_are_loaded(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     await filled(path)
     spoil(path, "jobs", "id = 2")
@@ -67,7 +67,7 @@ async def test_a_job_that_cannot_be_read_is_set_aside_and_the_others_are_there(t
     assert (row_kept["id"], row_kept["user"], row_kept["data"]) == (2, "ann", NOISE)
 
 
-async def test_no_row_of_any_table_keeps_the_store_from_being_loaded(tmp_path: Path) -> None:
+async def test_unreadable_rows_in_all_tables_do_not_prevent_loading(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     await filled(path)
     for table in KEYS:
@@ -86,7 +86,7 @@ async def test_no_row_of_any_table_keeps_the_store_from_being_loaded(tmp_path: P
     await store.close()
 
 
-async def test_an_unreadable_request_takes_its_jobs_along(tmp_path: Path) -> None:
+async def test_an_unreadable_request_sets_its_jobs_aside_too(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     await filled(path)
     spoil(path, "requests", "array_job_id = 4")
@@ -97,7 +97,7 @@ async def test_an_unreadable_request_takes_its_jobs_along(tmp_path: Path) -> Non
     await store.close()
 
 
-async def test_a_node_that_cannot_be_read_stays_known_and_takes_no_job(tmp_path: Path) -> None:
+async def test_an_unreadable_node_stays_known_and_is_drained(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     await filled(path)
     spoil(path, "nodes", "name = 'a'")
@@ -111,7 +111,7 @@ async def test_a_node_that_cannot_be_read_stays_known_and_takes_no_job(tmp_path:
     await store.close()
 
 
-async def test_an_ended_job_that_cannot_be_read_is_set_aside_when_it_is_asked_for(tmp_path: Path) -> None:
+async def test_an_unreadable_ended_job_is_set_aside_when_it_is_requested(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     await filled(path)
     store = await SqliteStore.open(path)
@@ -122,7 +122,7 @@ async def test_an_ended_job_that_cannot_be_read_is_set_aside_when_it_is_asked_fo
     await store.close()
 
 
-async def test_a_job_keeps_its_number_even_where_the_next_one_was_lost(tmp_path: Path) -> None:
+async def test_job_ids_are_not_reused_if_the_next_id_is_lost(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     await filled(path)
     with contextlib.closing(sqlite3.connect(path)) as db:
@@ -134,5 +134,5 @@ async def test_a_job_keeps_its_number_even_where_the_next_one_was_lost(tmp_path:
 
 
 @pytest.mark.parametrize("key", ["12", "12 0 3"])
-def test_a_row_is_named_as_people_name_it(key: str) -> None:
+def test_an_unreadable_row_is_named_in_readable_form(key: str) -> None:
     assert UnreadableRow(table="steps", key=key).words == f"step {key}"

@@ -68,7 +68,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await made.close()
 
 
-async def test_what_was_committed_is_loaded(store: Store) -> None:
+async def test_committed_changes_are_loaded(store: Store) -> None:
     job = make_job(1)
     await store.commit(submission(job))
     node = Node(name=NodeName("gpu01"), cpus=8)
@@ -79,7 +79,7 @@ async def test_what_was_committed_is_loaded(store: Store) -> None:
     assert loaded.next_job_id == 2
 
 
-async def test_curves_are_kept_by_job_and_node_and_replaced_by_the_next_start(store: Store) -> None:
+async def test_curves_are_stored_by_job_and_node_and_replaced_by_the_next_start(store: Store) -> None:
     def curve(job: int, node: str, point: float | None) -> JobCurve:
         columns = {"gpu_util_pct": (point, None)}
         return JobCurve(
@@ -101,7 +101,7 @@ async def test_curves_are_kept_by_job_and_node_and_replaced_by_the_next_start(st
     )
 
 
-async def test_only_recent_ends_are_loaded_but_all_are_found(store: Store) -> None:
+async def test_only_recently_ended_jobs_are_loaded_but_all_are_found(store: Store) -> None:
     old, new, waiting = make_job(1, ended_at=100.0), make_job(2, ended_at=200.0), make_job(3)
     for job in (old, new, waiting):
         await store.commit(submission(job))
@@ -114,7 +114,7 @@ async def test_only_recent_ends_are_loaded_but_all_are_found(store: Store) -> No
     assert await store.finished_jobs(user="bob", limit=9) == []
 
 
-async def test_earlier_starts_are_kept_beside_their_jobs(store: Store) -> None:
+async def test_earlier_starts_are_stored_with_their_jobs(store: Store) -> None:
     ended = make_job(5, ended_at=100.0)
     again = msgspec.structs.replace(make_job(5), restarts=1)
     await store.commit(submission(ended))
@@ -138,13 +138,15 @@ async def test_tasks_share_the_request_of_their_array(store: Store) -> None:
     assert await store.named(JobId(7)) == []
 
 
-async def test_who_asks_for_the_same_shares_it_after_a_start(tmp_path: Path) -> None:
+async def test_equal_resource_requests_are_shared_after_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     store = await SqliteStore.open(path)
     for number, gpus in ((1, 4), (2, 4), (3, 8)):
-        asked = Resources(gpus=GpuAsk(per_node=gpus), nodelist=(NodeName("a"),))
+        resources = Resources(gpus=GpuAsk(per_node=gpus), nodelist=(NodeName("a"),))
         job = make_job(number)
-        changed = msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, resources=asked))
+        changed = msgspec.structs.replace(
+            job, request=msgspec.structs.replace(job.request, resources=resources)
+        )
         await store.commit(submission(changed))
     first, second, third = sorted((await store.load(finished_since_unix=0.0)).jobs, key=lambda job: job.id)
     await store.close()
@@ -152,7 +154,7 @@ async def test_who_asks_for_the_same_shares_it_after_a_start(tmp_path: Path) -> 
     assert third.request.resources.gpus.per_node == 8
 
 
-async def test_the_last_use_that_was_committed_is_loaded(store: Store) -> None:
+async def test_the_last_committed_usage_is_loaded(store: Store) -> None:
     def row(user: str, seconds: float) -> UsageRow:
         return UsageRow(account="lab", user=user, qos="", at_unix=seconds, tres={"cpu": seconds})
 
@@ -161,7 +163,7 @@ async def test_the_last_use_that_was_committed_is_loaded(store: Store) -> None:
     assert (await store.load(finished_since_unix=0.0)).usage == (row("ann", 3.0), row("bob", 2.0))
 
 
-async def test_the_last_ends_of_each_user_are_loaded_however_old(store: Store) -> None:
+async def test_the_last_ended_jobs_of_each_user_are_loaded_regardless_of_age(store: Store) -> None:
     for number in range(1, 30):
         user = "ann" if number < 20 else "bob"
         await store.commit(submission(make_job(number, ended_at=100.0 + number, user=user)))
@@ -185,14 +187,14 @@ async def test_reservations_are_loaded_until_they_are_removed(store: Store) -> N
     assert (await store.load(finished_since_unix=0.0)).reservations == (made[1],)
 
 
-async def test_the_last_entries_of_all_jobs_come_latest_first(store: Store) -> None:
+async def test_the_last_journal_entries_come_newest_first(store: Store) -> None:
     entries = [JournalEntry(at_unix=float(at), job_id=JobId(at % 2), text=f"line {at}") for at in range(5)]
     await store.commit(Changes(journal=tuple(entries)))
     assert await store.last_entries(3) == entries[:1:-1]
     assert await store.last_entries(99) == entries[::-1]
 
 
-async def test_history_keeps_its_order(store: Store) -> None:
+async def test_journal_entries_keep_their_order(store: Store) -> None:
     entries = tuple(JournalEntry(at_unix=float(n), job_id=JobId(1), text=f"event {n}") for n in range(3))
     await store.commit(Changes(journal=entries))
     assert await store.journal(JobId(1)) == list(entries)
@@ -205,14 +207,14 @@ async def test_a_removed_node_is_gone(store: Store) -> None:
     assert [node.name for node in (await store.load(finished_since_unix=0.0)).nodes] == ["b"]
 
 
-async def test_a_record_that_was_folded_back_is_gone(store: Store) -> None:
+async def test_a_removed_job_record_is_gone(store: Store) -> None:
     await store.commit(submission(make_job(1)))
     await store.commit(submission(msgspec.structs.replace(make_job(2), array_job_id=JobId(1))))
     await store.commit(Changes(gone_jobs=(JobId(2),)))
     assert [each.id for each in await store.named(JobId(1))] == [1]
 
 
-async def test_a_reopened_database_has_everything_and_the_same_identity(tmp_path: Path) -> None:
+async def test_a_reopened_database_keeps_its_data_and_identity(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     first = await SqliteStore.open(path)
     await first.commit(submission(make_job(7)))
@@ -234,14 +236,14 @@ async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         await SqliteStore.open(path)
 
 
-async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(b"not a database, certainly" * 100)
     with pytest.raises(StoreError, match="not a database"):
         await SqliteStore.open(str(path))
 
 
-async def test_a_commit_that_fails_keeps_nothing_and_the_store_goes_on(tmp_path: Path) -> None:
+async def test_a_failed_commit_stores_nothing_and_the_store_stays_usable(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     store = await SqliteStore.open(path)
     await store.commit(submission(make_job(1)))
@@ -257,7 +259,7 @@ async def test_a_commit_that_fails_keeps_nothing_and_the_store_goes_on(tmp_path:
     await store.close()
 
 
-async def test_a_changed_job_keeps_its_own_request_and_its_siblings_theirs(store: Store) -> None:
+async def test_a_changed_array_task_has_its_own_request(store: Store) -> None:
     first = make_job(1)
     await store.commit(submission(first))
     other = Request(name="changed", script="#!/bin/sh\n")
@@ -272,7 +274,7 @@ async def test_a_changed_job_keeps_its_own_request_and_its_siblings_theirs(store
     assert [job.request for job in loaded.jobs] == [first.request, other]
 
 
-async def test_curves_of_a_database_from_before_there_were_those_of_steps_are_kept(tmp_path: Path) -> None:
+async def test_the_migration_to_step_curves_keeps_job_curves(tmp_path: Path) -> None:
     before = JobCurve(job_id=JobId(4), node=NodeName("a"), curve=Curve(begin_unix=1.0, step_s=1.0))
     path = tmp_path / "state.db"
     version = next(at for at, script in enumerate(MIGRATIONS) if "curves_of_jobs" in script)
@@ -289,7 +291,7 @@ async def test_curves_of_a_database_from_before_there_were_those_of_steps_are_ke
         await store.close()
 
 
-async def test_a_database_from_before_sweeps_were_kept_finds_its_ended_tasks_by_their_values(
+async def test_the_migration_to_stored_sweeps_makes_ended_tasks_searchable(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "state.db"
@@ -321,7 +323,7 @@ def condition(node: str, at: float, **fields: Any) -> Condition:
     return Condition(node=NodeName(node), at_unix=at, **fields)
 
 
-async def test_what_nodes_were_at_a_moment_is_known_until_they_are_removed(store: Store) -> None:
+async def test_past_conditions_of_nodes_are_found_until_the_node_is_removed(store: Store) -> None:
     drain = GpuDrain(uuid=GpuUuid("GPU-1"), reason="ECC", check="ecc", at_unix=20.0)
     well, ill = condition("a", 10.0), condition("a", 20.0, gpu_drains=(drain,))
     down, drained = condition("b", 15.0, down=True, down_reason="cut"), condition("b", 30.0, drained=True)
@@ -338,7 +340,7 @@ async def test_what_nodes_were_at_a_moment_is_known_until_they_are_removed(store
     assert await store.conditions(1e12) == [drained]
 
 
-async def test_of_a_node_that_is_never_the_same_the_last_conditions_are_kept(store: Store) -> None:
+async def test_only_the_last_conditions_of_a_node_are_kept(store: Store) -> None:
     was = [condition("a", float(at), down=bool(at % 2)) for at in range(MOST_CONDITIONS + 3)]
     await store.commit(Changes(conditions=tuple(was[:MOST_CONDITIONS])))
     for each in was[MOST_CONDITIONS:]:
@@ -363,18 +365,23 @@ async def test_ended_jobs_are_found_by_user_and_time(store: Store) -> None:
     assert await store.jobs([]) == [] and await store.steps_of([JobId(1)]) == []
 
 
-async def test_what_requests_from_one_folder_have_in_common_is_there_once_after_a_start(
+async def test_equal_environments_and_users_are_shared_after_a_restart(
     tmp_path: Path,
 ) -> None:
     path, env = str(tmp_path / "state.db"), {"PATH": "/usr/bin:/bin", "HOME": "/home/ann"}
     store = await SqliteStore.open(path)
-    asked = [("/home/ann", env), ("/home/bob", {}), ("/home/ann", env), ("/home/ann", {**env, "SEED": "1"})]
-    for number, (folder, variables) in enumerate(asked, start=1):
+    expected = [
+        ("/home/ann", env),
+        ("/home/bob", {}),
+        ("/home/ann", env),
+        ("/home/ann", {**env, "SEED": "1"}),
+    ]
+    for number, (folder, variables) in enumerate(expected, start=1):
         job = make_job(number)
         request = msgspec.structs.replace(job.request, submit_dir=folder, env=variables)
         await store.commit(submission(msgspec.structs.replace(job, request=request)))
     jobs = sorted((await store.load(finished_since_unix=0.0)).jobs, key=lambda job: job.id)
     await store.close()
-    assert [(job.request.submit_dir, job.request.env) for job in jobs] == asked
+    assert [(job.request.submit_dir, job.request.env) for job in jobs] == expected
     assert jobs[2].request.env is jobs[0].request.env and jobs[3].request.env is not jobs[0].request.env
     assert len({id(job.user) for job in jobs}) == 1

@@ -27,8 +27,8 @@ def submitter(folder: Path, *, linger_s: float) -> Iterator[tuple[Submitter, soc
 
 
 @pytest.mark.parametrize("end", ["its controller goes", "nobody asks"])
-def test_it_ends_and_leaves_nothing(short_tmp: Path, end: str) -> None:
-    folder = short_tmp / "asked"
+def test_a_submitter_ends_and_removes_its_folder(short_tmp: Path, end: str) -> None:
+    folder = short_tmp / "requests"
     with submitter(folder, linger_s=0.0 if end == "nobody asks" else 1000.0) as (serving, controller):
         if end == "its controller goes":
             controller.close()
@@ -36,14 +36,14 @@ def test_it_ends_and_leaves_nothing(short_tmp: Path, end: str) -> None:
     assert not folder.exists()
 
 
-def test_who_asks_when_no_controller_answers_is_turned_away(short_tmp: Path) -> None:
-    folder = short_tmp / "asked"
+def test_a_request_is_turned_away_if_no_controller_answers(short_tmp: Path) -> None:
+    folder = short_tmp / "requests"
     with submitter(folder, linger_s=1000.0) as (serving, _):
         slot = next(folder.glob("*.slot"))
         reading = os.open(slot, os.O_RDONLY | os.O_NONBLOCK)
-        asking = os.open(folder / "ask", os.O_WRONLY)
-        os.write(asking, f"{os.getpid()} 0 {slot.name}\n".encode())
+        writing = os.open(folder / "ask", os.O_WRONLY)
+        os.write(writing, f"{os.getpid()} 0 {slot.name}\n".encode())
         serving.run()  # a worker finds no controller at /nowhere and exits
         assert os.read(reading, 100) == b""
         os.close(reading)
-        os.close(asking)
+        os.close(writing)

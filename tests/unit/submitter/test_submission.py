@@ -39,8 +39,8 @@ def answers(link: socket.socket, answer: dict[str, Any]) -> None:
     reader = FrameDecoder()
     while not (frames := list(reader.feed(link.recv(1 << 16)))):
         pass
-    asked = parse_json(frames[0][1])
-    link.sendall(json_frame({**answer, "id": asked["id"]}))
+    request = parse_json(frames[0][1])
+    link.sendall(json_frame({**answer, "id": request["id"]}))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,9 @@ def answers(link: socket.socket, answer: dict[str, Any]) -> None:
     ],
     ids=["taken", "refused by a rule", "failed after it may have been taken"],
 )  # fmt: skip
-def test_only_a_refusal_leads_to_the_other_road(short_tmp: Path, answer: dict[str, Any], last: str) -> None:
+def test_a_late_answer_makes_the_shell_retry_only_after_a_refusal(
+    short_tmp: Path, answer: dict[str, Any], last: str
+) -> None:
     ours, theirs = socket.socketpair()
     slot = Slot(str(short_tmp / "a.slot"))
     reading = os.open(short_tmp / "a.slot", os.O_RDONLY | os.O_NONBLOCK)
@@ -68,7 +70,7 @@ def test_only_a_refusal_leads_to_the_other_road(short_tmp: Path, answer: dict[st
             progress=Progress(),
         )
         controller.join()
-    said = os.read(reading, 1 << 16).decode().splitlines()
+    received = os.read(reading, 1 << 16).decode().splitlines()
     os.close(reading)
     slot.close()
-    assert (said[0], said[-1]) == (SENT, last)
+    assert (received[0], received[-1]) == (SENT, last)

@@ -35,7 +35,7 @@ values = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(), values, max_size=3), max_size=4), st.integers(1, 7))
-def test_messages_survive_any_cut_of_the_stream(messages: list[dict[str, Any]], size: int) -> None:
+def test_messages_are_decoded_from_pieces_of_any_size(messages: list[dict[str, Any]], size: int) -> None:
     sent = [{**message, "t": "x"} for message in messages]
     data = b"".join(json_frame(message) for message in sent)
     decoder = FrameDecoder()
@@ -44,13 +44,13 @@ def test_messages_survive_any_cut_of_the_stream(messages: list[dict[str, Any]], 
 
 
 @given(st.integers(0, 2**32 - 1), st.binary())
-def test_data_survives(stream: int, data: bytes) -> None:
+def test_data_frames_are_decoded_unchanged(stream: int, data: bytes) -> None:
     [(kind, payload)] = FrameDecoder().feed(data_frame(stream, data))
     assert kind == BINARY and split_data(payload) == (stream, data)
 
 
 @given(st.binary(min_size=5))
-def test_noise_is_refused_or_awaited_but_never_a_crash(noise: bytes) -> None:
+def test_random_bytes_never_crash_the_decoder(noise: bytes) -> None:
     try:
         for kind, payload in FrameDecoder(max_bytes=1024).feed(noise):
             if kind == JSON:
@@ -70,7 +70,7 @@ def test_noise_is_refused_or_awaited_but_never_a_crash(noise: bytes) -> None:
         (struct.pack(">IB", 0, 0), "kind byte 0x00"),
     ],
 )
-def test_a_wrong_header_is_refused_at_once(data: bytes, words: str) -> None:
+def test_an_invalid_header_is_refused_at_once(data: bytes, words: str) -> None:
     with pytest.raises(WireError, match=words):
         list(FrameDecoder().feed(data))
 
@@ -78,19 +78,19 @@ def test_a_wrong_header_is_refused_at_once(data: bytes, words: str) -> None:
 @pytest.mark.parametrize(
     "payload", [b"", b"[]", b"1", b'{"t":1}', b"{}", b"\xff", b'{"t":"x"', b"[" * 100_000]
 )
-def test_what_is_no_message_is_refused(payload: bytes) -> None:
+def test_an_invalid_message_is_refused(payload: bytes) -> None:
     with pytest.raises(WireError):
         parse_json(payload)
 
 
-def test_too_large_a_message_is_not_even_sent() -> None:
+def test_a_frame_above_the_size_limit_is_not_sent() -> None:
     with pytest.raises(WireError, match="over the limit"):
         pack(BINARY, b"x" * (MAX_FRAME_BYTES + 1))
     with pytest.raises(WireError, match="without a stream id"):
         split_data(b"abc")
 
 
-async def test_half_a_frame_is_not_a_frame() -> None:
+async def test_an_incomplete_frame_is_an_error() -> None:
     reader = asyncio.StreamReader()
     reader.feed_data(json_frame({"t": "x"})[:-1])
     reader.feed_eof()
@@ -116,7 +116,7 @@ async def test_half_a_frame_is_not_a_frame() -> None:
         ),
     ],
 )
-def test_agent_messages_survive(message: Any) -> None:
+def test_messages_of_the_agent_are_decoded_unchanged(message: Any) -> None:
     assert wire.decode(parse_json(json_frame(wire.encode(message))[5:])) == message
 
 
@@ -131,12 +131,12 @@ def test_agent_messages_survive(message: Any) -> None:
         ({"t": "welcome", "inventory": []}, "expected an object"),
     ],
 )
-def test_a_message_of_the_wrong_shape_is_named(message: dict[str, Any], words: str) -> None:
+def test_an_invalid_field_is_named(message: dict[str, Any], words: str) -> None:
     with pytest.raises(WireError, match=words):
         wire.decode(message)
 
 
-def test_fields_of_a_newer_version_are_passed_over() -> None:
+def test_fields_of_a_newer_version_are_ignored() -> None:
     assert wire.decode({"t": "forget", "job_id": 1, "restarts": 0, "new": 5}) == wire.Forget(
         job_id=1, restarts=0
     )

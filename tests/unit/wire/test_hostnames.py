@@ -32,12 +32,12 @@ def run(*words: str, **env: str) -> tuple[int, str, str]:
         ("a]", "a]"),
     ],
 )
-def test_hostnames_are_one_a_line(text: str, names: str) -> None:
+def test_hostnames_are_printed_one_per_line(text: str, names: str) -> None:
     assert run("hostnames", text) == (0, "".join(f"{name}\n" for name in names.split()), "")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a[1-3,7-9]x", ""),
         ("a[01-03]b,c[1-2]d[1-2]", ""),
@@ -47,8 +47,8 @@ def test_hostnames_are_one_a_line(text: str, names: str) -> None:
         ("a[1-70000]", "scontrol: error: _parse_single_range: Too many hosts in range `1-70000'\n"),
     ],
 )
-def test_what_is_no_hostlist_is_said_and_is_no_error(text: str, said: str) -> None:
-    assert run("hostnames", text) == (0, "", f"{said}Invalid hostlist: {text}\n")
+def test_an_invalid_hostlist_is_reported_with_exit_code_0(text: str, message: str) -> None:
+    assert run("hostnames", text) == (0, "", f"{message}Invalid hostlist: {text}\n")
 
 
 @pytest.mark.parametrize(
@@ -67,18 +67,18 @@ def test_what_is_no_hostlist_is_said_and_is_no_error(text: str, said: str) -> No
         ("gpu01,gpu02,login,gpu04", "gpu[01-02],login,gpu04", "gpu[01-02,04],login"),
     ],
 )
-def test_hostlists_keep_order_unless_they_are_sorted(names: str, plain: str, ordered: str) -> None:
+def test_hostlists_keep_the_order_unless_sorted(names: str, plain: str, ordered: str) -> None:
     assert run("hostlist", names) == (0, plain + "\n", "")
     assert run("hostlistsorted", names) == (0, ordered + "\n", "")
 
 
-def test_without_a_list_the_jobs_own_is_meant() -> None:
+def test_the_hostlist_defaults_to_the_jobs_nodes() -> None:
     assert run("hostnames", SLURM_JOB_NODELIST="x[1-2]")[1] == "x1\nx2\n"
     assert run("hostnames") == (0, "", "scontrol: error: host list is empty\n")
     assert run("hostlist") == (1, "", "invalid encode argument\n")
 
 
-def test_the_entity_may_be_shortened() -> None:
+def test_the_entity_may_be_abbreviated() -> None:
     assert [entity(word) for word in ("hostn", "HOSTNAMES", "hostl", "hostlists", "host", "hosts")] == [
         *("hostnames", "hostnames", "hostlist", "hostlistsorted", "", "")
     ]
@@ -88,11 +88,11 @@ NAMES = st.lists(st.from_regex(r"[a-c]{1,2}(-[a-c])?[0-9]{0,4}", fullmatch=True)
 
 
 @given(NAMES)
-def test_a_list_stands_for_its_names(names: list[str]) -> None:
+def test_expanding_a_collapsed_list_returns_the_names(names: list[str]) -> None:
     assert expand(collapse(names)) == names
     assert sorted(expand(collapse_sorted(names))) == sorted(names)
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_names_or_refused(text: str) -> None:
+def test_no_text_crashes_the_expansion(text: str) -> None:
     assert run("hostnames", text)[0] == 0

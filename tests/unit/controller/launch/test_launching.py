@@ -15,12 +15,12 @@ from warpdeck.notation.request.request import build_request
     ("words", "appends"),
     [((), (False, True)), (("truncate",), (False, False)), (("append",), (True, True))],
 )
-def test_what_a_job_said_before_it_was_requeued_is_kept_unless_its_user_wants_it_otherwise(
+def test_output_before_a_requeue_is_kept_unless_open_mode_is_truncate(
     words: tuple[str, ...], appends: tuple[bool, bool]
 ) -> None:
     fields, _ = build_request([("open-mode", word, "sbatch") for word in words], {}, now=0.0)
     core = Core("a")
-    job_id = core.run(ask(**{name: said for name, said in fields.items() if name.startswith("open_")}))
+    job_id = core.run(ask(**{name: value for name, value in fields.items() if name.startswith("open_")}))
     job = core.job(job_id)
     runs = (job, msgspec.structs.replace(job, restarts=1))
     launches = [build_launch(run, 0, submit_host="h", config=Config()) for run in runs]

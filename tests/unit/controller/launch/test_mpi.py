@@ -24,11 +24,11 @@ A, B = NodeName("a"), NodeName("b")
         ([[0]], "(vector,(0,1,1))"),
     ],
 )
-def test_a_mapping_says_which_ranks_share_a_node(ranks: list[list[int]], text: str) -> None:
+def test_a_process_mapping_lists_the_ranks_of_each_node(ranks: list[list[int]], text: str) -> None:
     assert process_mapping(ranks) == text
 
 
-def test_a_mapping_that_is_too_long_is_not_said() -> None:
+def test_a_process_mapping_above_the_limit_is_empty() -> None:
     assert process_mapping([list(range(0, 1000, 2)), list(range(1, 1000, 2))]) == ""
 
 
@@ -44,59 +44,60 @@ def fence(number: int, *, last: bool = True, **values: str) -> StepFence:
     return StepFence(job_id=1, restarts=0, step=0, number=number, values=values, last=last)
 
 
-def told(
-    fences: Fences, state: State, node: NodeName, said: StepFence
+def spread_by(
+    fences: Fences, state: State, node: NodeName, message: StepFence
 ) -> list[tuple[str, int, dict[str, str]]]:
-    found = fences.take(node, said, state)
+    found = fences.take(node, message, state)
     spread = [effect for effect in found if isinstance(effect, SpreadFence)]
     assert spread == found
     return [(effect.node, effect.said.number, effect.said.values) for effect in spread]
 
 
-def test_all_nodes_are_told_what_all_have_put_when_the_last_has_come(state: State) -> None:
+def test_the_last_node_of_a_fence_sends_all_values_to_all_nodes(state: State) -> None:
     fences = Fences()
-    assert told(fences, state, A, fence(0, x="1")) == []
+    assert spread_by(fences, state, A, fence(0, x="1")) == []
     both = {"x": "1", "y": "2"}
-    assert told(fences, state, B, fence(0, y="2")) == [("a", 0, both), ("b", 0, both)]
+    assert spread_by(fences, state, B, fence(0, y="2")) == [("a", 0, both), ("b", 0, both)]
 
 
-def test_a_node_that_missed_the_answer_and_asks_again_is_told_alone(state: State) -> None:
+def test_a_node_that_repeats_a_completed_fence_gets_the_values_alone(state: State) -> None:
     fences = Fences()
-    told(fences, state, A, fence(0, x="1"))
-    told(fences, state, B, fence(0))
-    told(fences, state, A, fence(1))
-    assert told(fences, state, B, fence(0)) == [("b", 0, {"x": "1"})]
+    spread_by(fences, state, A, fence(0, x="1"))
+    spread_by(fences, state, B, fence(0))
+    spread_by(fences, state, A, fence(1))
+    assert spread_by(fences, state, B, fence(0)) == [("b", 0, {"x": "1"})]
 
 
-def test_a_controller_that_starts_anew_gathers_what_is_said_again(state: State) -> None:
+def test_a_restarted_controller_collects_repeated_fences(state: State) -> None:
     fences = Fences()
-    assert told(fences, state, A, fence(3, x="1")) == []
-    assert told(fences, state, A, fence(4)) == []
-    assert told(fences, state, B, fence(3)) == [("a", 3, {"x": "1"}), ("b", 3, {"x": "1"})]
+    assert spread_by(fences, state, A, fence(3, x="1")) == []
+    assert spread_by(fences, state, A, fence(4)) == []
+    assert spread_by(fences, state, B, fence(3)) == [("a", 3, {"x": "1"}), ("b", 3, {"x": "1"})]
 
 
-def test_a_node_has_said_it_all_with_the_last_piece(state: State) -> None:
+def test_a_fence_is_complete_with_its_last_piece(state: State) -> None:
     fences = Fences()
-    told(fences, state, A, fence(0))
-    assert told(fences, state, B, fence(0, last=False, y="1")) == []
-    assert len(told(fences, state, B, fence(0, z="2"))) == 2
+    spread_by(fences, state, A, fence(0))
+    assert spread_by(fences, state, B, fence(0, last=False, y="1")) == []
+    assert len(spread_by(fences, state, B, fence(0, z="2"))) == 2
 
 
-def test_what_a_stranger_says_of_a_step_counts_for_nothing(state: State) -> None:
+def test_fences_of_other_nodes_or_starts_are_ignored(state: State) -> None:
     fences = Fences()
-    told(fences, state, A, fence(0))
-    assert told(fences, state, NodeName("c"), fence(0)) == []
+    spread_by(fences, state, A, fence(0))
+    assert spread_by(fences, state, NodeName("c"), fence(0)) == []
     assert (
-        told(fences, state, B, StepFence(job_id=1, restarts=1, step=0, number=0, values={}, last=True)) == []
+        spread_by(fences, state, B, StepFence(job_id=1, restarts=1, step=0, number=0, values={}, last=True))
+        == []
     )
 
 
-def test_large_values_are_told_in_pieces(state: State) -> None:
+def test_large_values_are_sent_in_pieces(state: State) -> None:
     values = {f"k{number}": "v" * 1000 for number in range(600)}
     parts = pieces(values, FENCE_PIECE_BYTES)
     assert len(parts) == 3
     assert {key: value for part in parts for key, value in part.items()} == values
     fences = Fences()
-    told(fences, state, A, fence(0))
-    found = told(fences, state, B, fence(0, **values))
+    spread_by(fences, state, A, fence(0))
+    found = spread_by(fences, state, B, fence(0, **values))
     assert [node for node, _, _ in found] == ["a", "a", "a", "b", "b", "b"]

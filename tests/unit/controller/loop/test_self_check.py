@@ -12,13 +12,13 @@ from warpdeck.model import JobState
 
 
 def checked(core: Core, *, times: int = 3) -> None:
-    """The first time it takes what was there when it was made; then it begins again."""
+    """Run several checks. The first covers the jobs present at its creation; later ones start again."""
     check = SelfCheck(core.state)
     for _ in range(times):
         check.run_once()
 
 
-def test_a_sound_state_is_silent(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_valid_state_produces_no_log_records(caplog: pytest.LogCaptureFixture) -> None:
     core = Core("a", "b")
     core.run()
     core.submit(ask(hold=True))
@@ -28,7 +28,7 @@ def test_a_sound_state_is_silent(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.bugs
-def test_a_violation_is_reported_as_a_bug_and_the_check_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_violation_is_reported_as_a_bug_and_the_check_continues(caplog: pytest.LogCaptureFixture) -> None:
     core = Core("a")
     job_id = core.submit(ask(hold=True))
     core.state.jobs[job_id] = msgspec.structs.replace(core.job(job_id), state=JobState.COMPLETED)
@@ -40,7 +40,7 @@ def test_a_violation_is_reported_as_a_bug_and_the_check_goes_on(caplog: pytest.L
 
 
 @pytest.mark.bugs
-def test_a_gpu_that_two_jobs_hold_is_found(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gpu_held_by_two_jobs_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     core = Core("a")
     first, second = core.run(ask(gpus=1)), core.run(ask(gpus=1))
     held = core.job(first).allocation

@@ -21,21 +21,21 @@ def allowed(made: RulesInForce) -> dict[str, frozenset[str] | None]:
     return {each.name: each.allow_users for each in made.site.partitions}
 
 
-def test_users_are_let_in_once_their_groups_are_known() -> None:
+def test_users_are_admitted_once_their_groups_are_known() -> None:
     made = rules(TWO)
     assert allowed(made) == {"p": frozenset(), "q": frozenset()}
     made.learn(made.look_up(["ann", "bob", "eve"]))
     assert allowed(made) == {"p": frozenset({"ann"}), "q": frozenset({"ann", "bob"})}
 
 
-def test_a_user_who_has_left_a_group_is_let_in_no_more() -> None:
+def test_a_user_who_left_a_group_is_not_admitted() -> None:
     made = rules(TWO)
     made.learn(made.look_up(["ann", "bob"]))
     made.learn({"ann": frozenset({"chem"})})
     assert allowed(made) == {"p": frozenset(), "q": frozenset({"ann", "bob"})}
 
 
-def test_nothing_is_built_anew_for_a_user_who_is_known() -> None:
+def test_known_groups_do_not_rebuild_the_site() -> None:
     made = rules(TWO)
     made.learn(made.look_up(["ann"]))
     before = made.site
@@ -43,16 +43,16 @@ def test_nothing_is_built_anew_for_a_user_who_is_known() -> None:
     assert made.site is before
 
 
-def test_another_configuration_keeps_what_is_known_of_its_groups() -> None:
+def test_a_new_configuration_keeps_the_known_groups() -> None:
     made = rules(TWO)
     made.learn(made.look_up(["ann"]))
-    told = made.adopt(decode('[partitions.p]\nallow_groups = ["phys", "new"]\n', "f").config)
-    assert told == ["partitions.q: removed", 'partitions.p.allow_groups: ["phys"] -> ["phys", "new"]']
+    differences = made.adopt(decode('[partitions.p]\nallow_groups = ["phys", "new"]\n', "f").config)
+    assert differences == ["partitions.q: removed", 'partitions.p.allow_groups: ["phys"] -> ["phys", "new"]']
     assert allowed(made) == {"p": frozenset({"ann"})}
     assert made.adopt(made.config) == []
 
 
-def test_without_groups_nobody_need_be_looked_up() -> None:
+def test_a_configuration_without_groups_needs_no_lookup() -> None:
     assert RulesInForce(Config()).groups_named() == frozenset()
 
 

@@ -36,14 +36,14 @@ class Site:
         return set(self.passes.keep(self.core.state, made))
 
 
-def test_a_small_site_is_told_everything_in_every_pass() -> None:
+def test_every_pass_of_a_small_site_explains_all_jobs() -> None:
     site = Site(3)
     assert site.run() == set(site.waiting)
     assert set(site.make().pending_reasons) == set(site.waiting)
     assert site.passes.next_s(site.core.now, most_s=30.0) == 30.0
 
 
-def test_a_large_site_tells_the_new_ones_at_once_and_everybody_soon() -> None:
+def test_passes_of_a_large_site_explain_new_jobs_at_once_and_all_soon() -> None:
     site = Site(LARGE)
     assert site.run() == set(site.waiting)
     new = site.core.submit(ask(gpus=4))
@@ -56,7 +56,7 @@ def test_a_large_site_tells_the_new_ones_at_once_and_everybody_soon() -> None:
     assert site.passes.next_s(site.core.now, most_s=30.0) == 30.0
 
 
-def test_a_job_that_was_changed_is_told_at_once() -> None:
+def test_a_changed_job_is_explained_at_once() -> None:
     site = Site(LARGE)
     site.run()
     job_id = site.waiting[7]
@@ -65,7 +65,7 @@ def test_a_job_that_was_changed_is_told_at_once() -> None:
     assert site.core.state.planned.pending_reasons[job_id].code == "JobHeldUser"
 
 
-def test_what_changes_while_words_are_made_is_told_in_the_next_pass() -> None:
+def test_a_job_that_changes_during_a_pass_is_explained_in_the_next() -> None:
     site = Site(LARGE)
     site.run()
     new = site.core.submit(ask(gpus=4))
@@ -75,7 +75,7 @@ def test_what_changes_while_words_are_made_is_told_in_the_next_pass() -> None:
     assert site.run() == {new}
 
 
-def test_no_start_waits_for_words() -> None:
+def test_a_start_does_not_wait_for_explanations() -> None:
     site = Site(LARGE)
     site.run()
     site.core.end(site.first)
@@ -83,7 +83,7 @@ def test_no_start_waits_for_words() -> None:
     assert [start.job_id for start in made.starts] == [site.waiting[0]] and not made.pending_reasons
 
 
-def test_a_clock_that_was_set_back_silences_nobody() -> None:
+def test_a_clock_that_was_set_back_stops_no_explanation() -> None:
     site = Site(LARGE)
     site.run()
     site.core.now -= 3600.0
@@ -91,18 +91,20 @@ def test_a_clock_that_was_set_back_silences_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "along"), [({}, True), ({"hold": True}, False), ({"code_due_unix": 1060.0}, False)]
+    ("fields", "answered_first"), [({}, True), ({"hold": True}, False), ({"code_due_unix": 1060.0}, False)]
 )
-def test_who_submits_what_cannot_start_is_answered_before_a_pass(asked: dict[str, Any], along: bool) -> None:
+def test_submissions_that_cannot_start_are_answered_before_a_pass(
+    fields: dict[str, Any], answered_first: bool
+) -> None:
     core = Core("a")
-    outcome = core.apply(Submitted(who=ANN, request=ask(**asked)))
-    assert goes_along(core.state, [(None, outcome)]) is along
+    outcome = core.apply(Submitted(who=ANN, request=ask(**fields)))
+    assert goes_along(core.state, [(None, outcome)]) is answered_first
     assert goes_along(core.state, [(None, outcome), (None, Outcome())])  # other events may let a job start
     assert not goes_along(core.state, [(None, None)])
 
 
 @pytest.mark.parametrize("waiting", [3, LARGE])
-def test_what_happens_to_others_is_nothing_to_those_who_are_held_and_know_it(waiting: int) -> None:
+def test_events_cause_no_pass_if_all_jobs_are_held_and_explained(waiting: int) -> None:
     site = Site(waiting)
     for job_id in site.waiting:
         site.core.apply(Held(who=ANN, jobs=(str(job_id),)))
@@ -114,7 +116,7 @@ def test_what_happens_to_others_is_nothing_to_those_who_are_held_and_know_it(wai
     assert site.core.state.reacts_to_events
 
 
-def test_a_held_job_with_a_deadline_goes_on_being_planned() -> None:
+def test_a_held_job_with_a_deadline_is_still_planned() -> None:
     site = Site(0)
     site.core.submit(ask(hold=True, time_limit_s=60, deadline_unix=site.core.now + 100))
     site.run()
@@ -123,7 +125,7 @@ def test_a_held_job_with_a_deadline_goes_on_being_planned() -> None:
     assert [end.code for end in site.make().ends] == ["DeadLine"]
 
 
-def test_a_suspended_job_may_go_on_whatever_else_is_held() -> None:
+def test_a_suspended_job_makes_the_planner_react_to_events() -> None:
     site = Site(0)
     site.core.submit(ask(hold=True))
     site.run()

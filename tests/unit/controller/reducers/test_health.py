@@ -32,16 +32,16 @@ LOST = wire.Check("gpu_lost", "fail", "the GPU has fallen off the bus", gpu=1, u
 HOT = wire.Check("thermal", "fail", "throttled because of heat for over 60 s", gpu=2, uuid="a-2")
 
 
-class Ward(Core):
+class MonitoredNode(Core):
     """A core whose node reports its health."""
 
     def __init__(self, **rules: Any) -> None:
         super().__init__("a")
         self.state.site = build_site(Config(health=Health(**rules)))
 
-    def says(self, *checks: wire.Check, faults: tuple[wire.Fault, ...] = (), **fields: Any) -> Outcome:
-        told = wire.Health(at_unix=self.now, checks=list(checks), faults=list(faults), **fields)
-        return self.apply(HealthTold(name=A, health=told, received_unix=self.now))
+    def reports(self, *checks: wire.Check, faults: tuple[wire.Fault, ...] = (), **fields: Any) -> Outcome:
+        health = wire.Health(at_unix=self.now, checks=list(checks), faults=list(faults), **fields)
+        return self.apply(HealthTold(name=A, health=health, received_unix=self.now))
 
     @property
     def node(self) -> Node:
@@ -51,7 +51,7 @@ class Ward(Core):
         return {drain.uuid: drain.reason for drain in self.node.gpu_drains}
 
     def history(self, job_id: int) -> list[str]:
-        journal = self.store._journal  # of the memory store itself
+        journal = self.store._journal  # an attribute of the store in memory only
         return [entry.text for entry in journal[self.job(job_id).id]]
 
 
@@ -70,74 +70,74 @@ def xid(number: int, *, gpu: int = 3, code: int = 79, at: float = 2000.0, check:
 # ---- The node
 
 
-def test_a_full_disk_drains_its_node_until_there_is_room() -> None:
-    core = Ward()
-    assert core.says(*WELL).replan is False and not core.node.drained
-    core.says(FULL, *WELL[1:])
+def test_a_full_disk_drains_its_node_until_there_is_space() -> None:
+    core = MonitoredNode()
+    assert core.reports(*WELL).replan is False and not core.node.drained
+    core.reports(FULL, *WELL[1:])
     assert core.node.drained and core.node.reason == "/tmp is full: 3 MiB are free"
     core.submit()
     assert core.plan().effects == ()
-    core.says(*WELL)
+    core.reports(*WELL)
     assert not core.node.drained and core.node.reason == ""
     assert core.plan().effects
 
 
-def test_what_an_admin_drained_only_an_admin_resumes() -> None:
-    core = Ward()
+def test_a_node_drained_by_an_admin_is_resumed_only_by_an_admin() -> None:
+    core = MonitoredNode()
     core.apply(NodeDrained(name=A, reason="new fan"))
-    core.says(FULL)
+    core.reports(FULL)
     assert core.node.reason == "new fan"
-    core.says(*WELL)
+    core.reports(*WELL)
     assert core.node.drained
-    core.says(FULL)
+    core.reports(FULL)
     core.apply(NodeResumed(name=A))
     assert not core.node.drained
-    core.says(FULL)
-    assert core.node.drained, "it is still full, so that the next look drains it"
+    core.reports(FULL)
+    assert core.node.drained, "the disk is still full, so the next report drains the node again"
     core.apply(NodeDrained(name=A, reason="taken over"))
-    core.says(*WELL)
+    core.reports(*WELL)
     assert core.node.drained and core.node.reason == "taken over"
 
 
-def test_several_causes_are_all_told_and_all_have_to_go() -> None:
-    core = Ward()
-    core.says(FULL, wire.Check("program", "fail", "no scratch"))
+def test_all_causes_of_a_drain_are_listed_and_all_must_end() -> None:
+    core = MonitoredNode()
+    core.reports(FULL, wire.Check("program", "fail", "no scratch"))
     assert core.node.reason == "/tmp is full: 3 MiB are free; no scratch"
-    core.says(WELL[0], wire.Check("program", "fail", "no scratch"))
+    core.reports(WELL[0], wire.Check("program", "fail", "no scratch"))
     assert core.node.drained and core.node.reason == "no scratch"
-    core.says(*WELL)
+    core.reports(*WELL)
     assert not core.node.drained, "a site that has no program any more has no reason either"
 
 
-def test_what_fails_now_is_the_reason_of_a_drain_that_goes_on() -> None:
-    core = Ward()
-    core.says(wire.Check("program", "fail", "/check did not finish within 30 s"), *WELL)
+def test_a_continued_drain_shows_the_current_failure() -> None:
+    core = MonitoredNode()
+    core.reports(wire.Check("program", "fail", "/check did not finish within 30 s"), *WELL)
     since = core.node.reason_at_unix
     core.now += 60
-    core.says(wire.Check("program", "fail", "ib0 is down"), *WELL)
+    core.reports(wire.Check("program", "fail", "ib0 is down"), *WELL)
     assert (core.node.drained, core.node.reason) == (True, "ib0 is down")
     assert core.node.reason_at_unix == since
 
 
-def test_a_new_figure_in_the_same_reason_writes_nothing() -> None:
-    core = Ward()
-    core.says(FULL)
+def test_a_changed_number_in_the_reason_changes_nothing() -> None:
+    core = MonitoredNode()
+    core.reports(FULL)
     before = core.node
     core.now += 60
-    core.says(wire.Check("disk", "fail", "/tmp is full: 2 MiB are free"))
+    core.reports(wire.Check("disk", "fail", "/tmp is full: 2 MiB are free"))
     assert core.node is before
 
 
-def test_an_agent_that_has_not_looked_yet_resumes_nothing() -> None:
-    core = Ward()
-    core.says(FULL, LOST, HOT)
-    core.says()
+def test_a_report_without_checks_resumes_nothing() -> None:
+    core = MonitoredNode()
+    core.reports(FULL, LOST, HOT)
+    core.reports()
     assert core.node.drained and set(core.drains()) == {"a-1", "a-2"}
 
 
-def test_warnings_and_ignored_checks_drain_nothing_and_are_shown() -> None:
-    core = Ward(ignore=("disk", "thermal"))
-    core.says(FULL, HOT, wire.Check("program", "warn", "cannot be run"), wire.Check("new", "odd", "?"))
+def test_warnings_and_ignored_checks_are_shown_but_drain_nothing() -> None:
+    core = MonitoredNode(ignore=("disk", "thermal"))
+    core.reports(FULL, HOT, wire.Check("program", "warn", "cannot be run"), wire.Check("new", "odd", "?"))
     assert not core.node.drained and core.drains() == {}
     shown = [(row.check, row.verdict) for row in node_row(core.state, core.node).health]
     assert shown == [("disk", "fail"), ("thermal", "fail"), ("program", "warn"), ("new", "warn")]
@@ -146,77 +146,77 @@ def test_warnings_and_ignored_checks_drain_nothing_and_are_shown() -> None:
 # ---- Its GPUs
 
 
-def test_a_fault_drains_its_gpu_once_and_for_good() -> None:
-    core = Ward()
-    core.says(*WELL, faults=(xid(7),))
+def test_a_fault_drains_its_gpu_once_until_an_admin_resumes_it() -> None:
+    core = MonitoredNode()
+    core.reports(*WELL, faults=(xid(7),))
     assert core.drains() == {"a-3": "Xid 79"} and not core.node.drained
     core.submit(ask(gpus=4))
     assert core.plan().effects == ()
     core.submit(ask(gpus=3))
     assert len(core.plan().effects) == 1
-    core.says(*WELL, faults=(xid(7),))
-    assert core.drains(), "nothing but an admin ends it"
+    core.reports(*WELL, faults=(xid(7),))
+    assert core.drains(), "only an admin ends the drain"
     core.apply(NodeResumed(name=A, gpus=(3,)))
-    core.says(*WELL, faults=(xid(7),))
-    assert core.drains() == {}, "the same fault is no news"
-    core.says(*WELL, faults=(xid(7), xid(8)))
+    core.reports(*WELL, faults=(xid(7),))
+    assert core.drains() == {}, "a known fault drains nothing again"
+    core.reports(*WELL, faults=(xid(7), xid(8)))
     assert core.drains() == {"a-3": "Xid 79"}
 
 
-def test_it_survives_a_restart_of_the_controller() -> None:
-    core = Ward()
-    core.says(FULL, faults=(xid(7),))
+def test_drains_survive_a_restart_of_the_controller() -> None:
+    core = MonitoredNode()
+    core.reports(FULL, faults=(xid(7),))
     node = core.reload().nodes[A]
     assert node == core.node and node.faults_until == 7 and node.drain_checks == ("disk",)
 
 
-def test_faults_from_before_the_node_was_ours_are_not_held_against_it() -> None:
-    core = Ward()
-    core.says(*WELL, faults=(xid(7, at=1.0),))
+def test_faults_from_before_the_node_was_added_are_ignored() -> None:
+    core = MonitoredNode()
+    core.reports(*WELL, faults=(xid(7, at=1.0),))
     assert core.drains() == {} and core.node.faults_until == 7
 
 
-def test_heat_drains_a_gpu_while_it_lasts_and_a_lost_gpu_stays_drained() -> None:
-    core = Ward()
-    core.says(*WELL[:2], LOST, HOT)
+def test_an_overheated_gpu_recovers_and_a_lost_gpu_stays_drained() -> None:
+    core = MonitoredNode()
+    core.reports(*WELL[:2], LOST, HOT)
     assert set(core.drains()) == {"a-1", "a-2"}
-    core.says(*WELL)
+    core.reports(*WELL)
     assert set(core.drains()) == {"a-1"}
 
 
-def test_a_lasting_cause_takes_the_place_of_heat() -> None:
-    core = Ward()
-    core.says(*WELL[:2], HOT)
-    core.says(*WELL[:2], HOT, faults=(xid(5, gpu=2),))
-    core.says(*WELL)
+def test_a_permanent_fault_replaces_overheating_as_the_reason() -> None:
+    core = MonitoredNode()
+    core.reports(*WELL[:2], HOT)
+    core.reports(*WELL[:2], HOT, faults=(xid(5, gpu=2),))
+    core.reports(*WELL)
     assert core.drains() == {"a-2": "Xid 79"}
 
 
-def test_gpus_that_are_not_found_any_more_drain_the_node_until_they_are() -> None:
-    core = Ward()
+def test_missing_gpus_drain_the_node_until_they_are_found() -> None:
+    core = MonitoredNode()
     whole = core.agents[A].welcome()
     part = msgspec.json.decode(msgspec.json.encode(whole), type=wire.Welcome)
     part.inventory.gpus.pop()
     core.agents[A].welcome = lambda: part  # type: ignore[method-assign]
     core.up("a")
-    core.says(*WELL)
+    core.reports(*WELL)
     assert core.node.reason == "3 of 4 GPUs found: a-3 is missing"
     core.agents[A].welcome = lambda: whole  # type: ignore[method-assign]
     core.up("a")
-    core.says(*WELL)
+    core.reports(*WELL)
     assert not core.node.drained
     core.agents[A].welcome = lambda: part  # type: ignore[method-assign]
     core.up("a")
-    core.says(*WELL)
+    core.reports(*WELL)
     core.apply(NodeResumed(name=A))
-    core.says(*WELL)
+    core.reports(*WELL)
     assert not core.node.drained, "the admin knows that it was taken out"
 
 
-def test_an_admin_drains_single_gpus() -> None:
-    core = Ward()
+def test_an_admin_may_drain_single_gpus() -> None:
+    core = MonitoredNode()
     core.apply(NodeDrained(name=A, gpus=(0, 2), reason="cable"))
-    core.says(*WELL)
+    core.reports(*WELL)
     assert core.drains() == {"a-0": "cable", "a-2": "cable"}
     row = node_row(core.state, core.node)
     assert [gpu.blocked for gpu in row.gpus] == ["drained: cable", "", "drained: cable", ""]
@@ -227,56 +227,56 @@ def test_an_admin_drains_single_gpus() -> None:
         core.apply(NodeDrained(name=A, gpus=(9,), reason="x"))
 
 
-def test_a_start_on_a_gpu_that_was_drained_meanwhile_is_not_made() -> None:
-    core = Ward()
+def test_a_start_on_a_gpu_drained_meanwhile_is_dropped() -> None:
+    core = MonitoredNode()
     core.submit(ask(gpus=4))
     from warpdeck.controller.events.events import Planned
     from warpdeck.controller.state.planner_view import build_view
     from warpdeck.policy import Settings, plan
 
     made = plan(build_view(core.state, now=core.now), core.now, Settings())
-    core.says(*WELL, faults=(xid(7),))
+    core.reports(*WELL, faults=(xid(7),))
     assert made.starts and core.apply(Planned(starts=made.starts)).effects == ()
 
 
 # ---- The jobs
 
 
-def test_the_jobs_on_a_gpu_are_told_and_go_on() -> None:
-    core = Ward()
+def test_jobs_on_a_faulty_gpu_are_notified_and_continue() -> None:
+    core = MonitoredNode()
     hit, other = core.run(ask(gpus=2)), core.run(ask(gpus=1))
     index = core.job(hit).allocation.shares[0].gpus[0]  # type: ignore[union-attr]
-    outcome = core.says(*WELL, faults=(xid(7, gpu=index),))
+    outcome = core.reports(*WELL, faults=(xid(7, gpu=index),))
     words = f"GPU {index} of a: Xid 79"
     assert outcome.effects == (TellJob(node=A, job_id=hit, restarts=0, text=words),)
     assert (core.job(hit).notice, core.job(other).notice) == (words, "")
     assert words in core.history(hit) and words not in core.history(other)
     assert core.job(hit).state is JobState.RUNNING
-    assert core.says(*WELL, faults=(xid(7, gpu=index),)).effects == ()
+    assert core.reports(*WELL, faults=(xid(7, gpu=index),)).effects == ()
 
 
-def test_an_xid_of_a_faulty_program_is_told_and_drains_nothing() -> None:
-    core = Ward()
+def test_an_xid_caused_by_a_program_is_reported_and_drains_nothing() -> None:
+    core = MonitoredNode()
     job = core.run(ask(gpus=4))
-    outcome = core.says(*WELL, faults=(xid(7, code=31),))
+    outcome = core.reports(*WELL, faults=(xid(7, code=31),))
     assert [type(effect) for effect in outcome.effects] == [TellJob]
     assert core.job(job).notice == "GPU 3 of a: Xid 31" and core.drains() == {}
-    assert core.says(*WELL, faults=(xid(7, code=31),)).effects == ()
+    assert core.reports(*WELL, faults=(xid(7, code=31),)).effects == ()
 
 
-def test_everybody_on_a_node_that_is_drained_is_told() -> None:
-    core = Ward()
+def test_all_jobs_on_a_drained_node_are_notified() -> None:
+    core = MonitoredNode()
     jobs = [core.run(), core.run()]
-    outcome = core.says(FULL)
+    outcome = core.reports(FULL)
     assert [effect.job_id for effect in outcome.effects if isinstance(effect, TellJob)] == jobs
     assert core.job(jobs[0]).notice == "node a: /tmp is full: 3 MiB are free"
 
 
-def test_jobs_on_a_failed_gpu_wait_again_where_site_and_job_want_it() -> None:
-    core = Ward(requeue_on=("xid",))
+def test_jobs_on_a_failed_gpu_are_requeued_if_site_and_job_allow_it() -> None:
+    core = MonitoredNode(requeue_on=("xid",))
     moves, stays = core.run(ask(gpus=2, requeue=True)), core.run(ask(gpus=2, requeue=False))
     faults = tuple(xid(number + 1, gpu=number) for number in range(4))
-    outcome = core.says(*WELL, faults=faults)
+    outcome = core.reports(*WELL, faults=faults)
     kills = [effect for effect in outcome.effects if isinstance(effect, KillShare)]
     assert [(kill.job_id, kill.cause) for kill in kills] == [(moves, "requeued")]
     core.end(moves, signal=15, cause="requeued")
@@ -288,7 +288,7 @@ def test_jobs_on_a_failed_gpu_wait_again_where_site_and_job_want_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told", "received", "words"),
+    ("asked_at", "node_time", "received", "words"),
     [
         (1000.0, 1003.0, 1003.5, ""),
         (1000.0, 1030.0, 1060.0, ""),  # a slow link proves nothing
@@ -297,22 +297,22 @@ def test_jobs_on_a_failed_gpu_wait_again_where_site_and_job_want_it() -> None:
         (1000.0, 989.0, 1300.0, "the clock is 11 s behind the controller's"),
     ],
 )
-def test_clocks_are_compared_however_slow_the_link(
-    asked: float, told: float, received: float, words: str
+def test_a_clock_difference_beyond_the_links_delay_drains_the_node(
+    asked_at: float, node_time: float, received: float, words: str
 ) -> None:
-    core = Ward()
-    said = wire.Health(at_unix=told, checks=WELL, asked_at_unix=asked)
-    core.apply(HealthTold(name=A, health=said, received_unix=received))
+    core = MonitoredNode()
+    health = wire.Health(at_unix=node_time, checks=WELL, asked_at_unix=asked_at)
+    core.apply(HealthTold(name=A, health=health, received_unix=received))
     assert core.node.reason == words and core.node.drained == bool(words)
-    core.says(*WELL)
-    assert core.node.drained == bool(words), "a word that was not asked for says nothing of the clock"
-    core.says(*WELL, asked_at_unix=core.now)
+    core.reports(*WELL)
+    assert core.node.drained == bool(words), "an unsolicited report says nothing about the clock"
+    core.reports(*WELL, asked_at_unix=core.now)
     assert not core.node.drained
 
 
-def test_checks_are_shown_with_what_follows() -> None:
-    core = Ward()
-    core.says(FULL, *WELL[1:], faults=(xid(7),), asked_at_unix=core.now)
+def test_all_checks_are_shown_with_the_nodes_state() -> None:
+    core = MonitoredNode()
+    core.reports(FULL, *WELL[1:], faults=(xid(7),), asked_at_unix=core.now)
     row = node_health_row(core.state, core.node)
     assert (row.state, row.reason) == ("drained", "/tmp is full: 3 MiB are free")
     assert [(check.check, check.verdict, check.gpu) for check in row.checks] == [

@@ -18,7 +18,7 @@ def test_held_jobs_wait_until_released() -> None:
     assert core.job(job_id).state is JobState.RUNNING
 
 
-def test_a_running_job_may_be_held_and_waits_held_once_it_is_requeued() -> None:
+def test_a_running_job_may_be_held_and_stays_held_after_a_requeue() -> None:
     core = Core("a")
     job_id = core.run(ask())
     reference = (str(job_id),)
@@ -37,7 +37,7 @@ def test_a_running_job_may_be_held_and_waits_held_once_it_is_requeued() -> None:
     assert (run.restarts, run.exit.cause if run.exit else "") == (0, "requeued")
 
 
-def test_what_is_over_is_not_held() -> None:
+def test_an_ended_job_cannot_be_held() -> None:
     core = Core("a")
     job_id = core.run(ask())
     core.end(job_id)
@@ -52,7 +52,7 @@ def test_a_part_of_an_array_can_be_held() -> None:
     assert {job.array_task_id for job in core.state.jobs.values() if job.holds_resources} == {5, 6, 7, 8}
 
 
-def test_a_cancel_of_waiting_tasks_refuses_those_that_have_begun() -> None:
+def test_canceling_waiting_tasks_refuses_started_ones() -> None:
     core = Core("a")
     core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),)), gpus=4))
     core.launch(core.plan().effects)
@@ -65,7 +65,7 @@ def test_a_cancel_of_waiting_tasks_refuses_those_that_have_begun() -> None:
     assert (refused.labels, refused.codes) == ((), ("already_begun",))
 
 
-def test_requeue_ends_a_run_and_counts_the_next_start() -> None:
+def test_requeue_ends_the_run_and_increments_the_start_count() -> None:
     core = Core("a")
     job_id = core.run(ask(gpus=1))
     outcome = core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
@@ -77,7 +77,7 @@ def test_requeue_ends_a_run_and_counts_the_next_start() -> None:
     assert core.agents[NodeName("a")].begun == [(job_id, 0), (job_id, 1)]
 
 
-def test_requeue_of_an_ended_job_that_left_memory() -> None:
+def test_an_ended_job_that_left_memory_can_be_requeued() -> None:
     core = Core("a")
     job_id = core.run()
     core.end(job_id, exit_code=1)
@@ -88,7 +88,7 @@ def test_requeue_of_an_ended_job_that_left_memory() -> None:
     assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
 
 
-def test_what_cannot_be_requeued_says_why() -> None:
+def test_a_refused_requeue_names_the_reason() -> None:
     core = Core("a")
     waiting = core.submit(ask(hold=True))
     shell = core.run(ask(script="", argv=("sh",), pty=PtySize()))
@@ -99,7 +99,7 @@ def test_what_cannot_be_requeued_says_why() -> None:
         assert words in error
 
 
-def test_a_cancel_outlives_the_requeue_that_was_asked_before() -> None:
+def test_a_cancellation_overrides_an_earlier_requeue() -> None:
     core = Core("a")
     job_id = core.run()
     core.apply(Requeued(who=ANN, jobs=(str(job_id),)))

@@ -65,7 +65,7 @@ def test_a_submission_gets_the_next_id_and_waits() -> None:
         (ask(resources=Resources(constraint="a")), "can never start"),
     ],
 )
-def test_what_can_never_be_is_refused_and_takes_no_id(request_: Any, words: str) -> None:
+def test_an_impossible_submission_is_refused_and_takes_no_id(request_: Any, words: str) -> None:
     core = Core("a", "b")
     with pytest.raises(UserError, match=words):
         core.submit(request_)
@@ -81,7 +81,7 @@ def test_what_can_never_be_is_refused_and_takes_no_id(request_: Any, words: str)
         ("theirs", "not for ann"),
     ],
 )
-def test_a_reservation_must_be_there_and_for_whoever_names_it(name: str, words: str) -> None:
+def test_a_reservation_must_exist_and_admit_the_user(name: str, words: str) -> None:
     core = Core("a")
     made = [("mine", "ann", 9e9), ("over", "ann", core.now), ("theirs", "bob", 9e9)]
     core.state.site = Site(
@@ -126,7 +126,7 @@ def test_a_start_is_committed_and_then_launched_on_every_node() -> None:
     assert core.job(job_id).state is JobState.RUNNING
 
 
-def test_a_start_that_does_not_fit_any_more_is_left_for_the_next_pass() -> None:
+def test_a_start_that_no_longer_fits_is_left_for_the_next_pass() -> None:
     core = Core("a")
     first = core.run(ask(gpus=3))
     allocation = core.job(first).allocation
@@ -136,17 +136,17 @@ def test_a_start_that_does_not_fit_any_more_is_left_for_the_next_pass() -> None:
     assert outcome.effects == () and core.job(second).state is JobState.PENDING
 
 
-@pytest.mark.parametrize("apart", [0, 1])
+@pytest.mark.parametrize("exclusive", [0, 1])
 @pytest.mark.parametrize("other", [BOB, NEW_ANN], ids=["another name", "another uid"])
-def test_a_start_beside_a_user_who_came_meanwhile_is_left_if_one_of_the_two_is_to_be_apart(
-    apart: int, other: Principal
+def test_a_start_beside_another_users_new_job_is_dropped_if_one_is_exclusive(
+    exclusive: int, other: Principal
 ) -> None:
-    core, asked = Core("a"), [ask(), ask()]
-    own = msgspec.structs.replace(asked[apart].resources, share_with="user")
-    asked[apart] = msgspec.structs.replace(asked[apart], resources=own)
-    allocation = core.job(core.run(asked[0])).allocation
+    core, requests = Core("a"), [ask(), ask()]
+    own = msgspec.structs.replace(requests[exclusive].resources, share_with="user")
+    requests[exclusive] = msgspec.structs.replace(requests[exclusive], resources=own)
+    allocation = core.job(core.run(requests[0])).allocation
     assert allocation is not None
-    theirs, own_users = core.submit(asked[1], other), core.submit(asked[1], ANN)
+    theirs, own_users = core.submit(requests[1], other), core.submit(requests[1], ANN)
     starts = [Start(job_id=job_id, allocation=allocation) for job_id in (theirs, own_users)]
     core.apply(Planned(starts=tuple(starts)))
     assert core.job(theirs).state is JobState.PENDING
@@ -154,7 +154,7 @@ def test_a_start_beside_a_user_who_came_meanwhile_is_left_if_one_of_the_two_is_t
 
 
 @pytest.mark.parametrize("happened", ["held", "cancelled", "drained", "lost", "gone"])
-def test_a_start_is_checked_against_what_happened_since_it_was_planned(happened: str) -> None:
+def test_a_start_is_checked_against_changes_since_it_was_planned(happened: str) -> None:
     core = Core("a")
     probe = core.run(ask(gpus=1))
     allocation = core.job(probe).allocation
@@ -175,7 +175,7 @@ def test_a_start_is_checked_against_what_happened_since_it_was_planned(happened:
     assert not core.state.index.active
 
 
-def test_tasks_start_as_jobs_of_their_own_and_the_last_takes_the_arrays_record() -> None:
+def test_started_tasks_get_their_own_records_and_the_last_takes_the_arrays() -> None:
     core = Core("a")
     job_id = core.submit(array(2, gpus=1))
     core.launch(core.plan().effects)
@@ -200,7 +200,9 @@ def test_tasks_start_as_jobs_of_their_own_and_the_last_takes_the_arrays_record()
         ({"exit_code": 1, "cause": "unknown"}, JobState.FAILED, "1:0", "unknown"),
     ],
 )
-def test_an_end_is_told_as_it_was(facts: Any, state: JobState, exit_code: str, cause: str) -> None:
+def test_a_reported_end_determines_state_exit_code_and_cause(
+    facts: Any, state: JobState, exit_code: str, cause: str
+) -> None:
     core = Core("a")
     job_id = core.run()
     core.now += 60
@@ -211,7 +213,7 @@ def test_an_end_is_told_as_it_was(facts: Any, state: JobState, exit_code: str, c
     assert outcome.effects == (ForgetShare(node=NodeName("a"), job_id=job_id, restarts=0),)
 
 
-def test_a_job_may_end_before_it_was_said_to_run() -> None:
+def test_a_job_may_end_before_it_is_reported_as_running() -> None:
     core = Core("a")
     job_id = core.submit()
     core.plan()
@@ -220,14 +222,14 @@ def test_a_job_may_end_before_it_was_said_to_run() -> None:
     assert (job.state, job.start_at_unix, job.end_at_unix) == (JobState.COMPLETED, 1000.5, 1000.6)
 
 
-def test_an_end_never_lies_before_its_start_when_a_clock_is_set_back() -> None:
+def test_an_end_is_never_before_its_start_if_a_clock_is_set_back() -> None:
     core = Core("a")
     job_id = core.run()
     core.end(job_id, ended_at=10.0)
     assert core.job(job_id).end_at_unix == core.job(job_id).start_at_unix
 
 
-def test_a_batch_script_that_ends_ends_the_other_nodes_of_its_gang() -> None:
+def test_the_end_of_a_batch_script_ends_the_other_nodes_of_its_gang() -> None:
     core = Core("a", "b")
     job_id = core.run(ask(nodes=2))
     first, second = core.job(job_id).shares
@@ -238,7 +240,7 @@ def test_a_batch_script_that_ends_ends_the_other_nodes_of_its_gang() -> None:
     assert (core.job(job_id).state, str(core.job(job_id).exit)) == (JobState.FAILED, "4:0")
 
 
-def test_a_launch_that_is_refused_fails_the_job_with_its_reason() -> None:
+def test_a_refused_launch_fails_the_job_with_the_reason() -> None:
     core = Core("a")
     job_id = core.submit()
     core.plan()
@@ -265,7 +267,7 @@ def test_a_repeated_report_changes_nothing() -> None:
     assert again.effects == (ForgetShare(node=NodeName("a"), job_id=job_id, restarts=0),)
 
 
-def test_a_run_that_does_not_count_any_more_is_killed_and_its_end_is_nobodys() -> None:
+def test_a_superseded_run_is_killed_and_its_end_is_ignored() -> None:
     core = Core("a")
     job_id = core.run()
     core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
@@ -277,7 +279,7 @@ def test_a_run_that_does_not_count_any_more_is_killed_and_its_end_is_nobodys() -
     assert core.job(job_id).state is JobState.PENDING
 
 
-def test_a_stranger_is_killed_and_a_strangers_end_is_forgotten() -> None:
+def test_an_unknown_launch_is_killed_and_its_end_is_forgotten() -> None:
     core = Core("a")
     running = core.told("a", wire.JobReport(job_id=77, restarts=0, phase="running"))
     assert [type(effect) for effect in running.effects] == [KillShare]
@@ -289,7 +291,7 @@ def test_a_stranger_is_killed_and_a_strangers_end_is_forgotten() -> None:
 # ---- Cancel, hold, release, requeue
 
 
-def test_cancel_of_a_waiting_job_is_its_end() -> None:
+def test_canceling_a_waiting_job_ends_it() -> None:
     core = Core("a")
     job_id = core.submit()
     outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
@@ -299,7 +301,7 @@ def test_cancel_of_a_waiting_job_is_its_end() -> None:
     assert "has already ended" in again.errors[0]
 
 
-def test_cancel_of_a_running_job_waits_for_its_nodes() -> None:
+def test_canceling_a_running_job_waits_for_its_nodes() -> None:
     core = Core("a", "b")
     job_id = core.run(ask(nodes=2))
     outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
@@ -309,7 +311,7 @@ def test_cancel_of_a_running_job_waits_for_its_nodes() -> None:
     assert core.job(job_id).state is JobState.CANCELLED and not core.state.index.active
 
 
-def test_cancel_before_the_launch_was_heard_of_kills_what_starts_late() -> None:
+def test_a_canceled_launch_that_starts_late_is_killed() -> None:
     core = Core("a")
     job_id = core.submit()
     core.plan()
@@ -318,7 +320,7 @@ def test_cancel_before_the_launch_was_heard_of_kills_what_starts_late() -> None:
     assert core.kills(outcome) == [("a", "cancelled", 0)]
 
 
-def test_a_signal_only_is_sent() -> None:
+def test_a_signal_is_sent_without_ending_the_job() -> None:
     core = Core("a")
     job_id = core.run()
     outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),), signal=10))
@@ -339,7 +341,7 @@ def test_a_signal_only_is_sent() -> None:
         ("1", {"1_[0-9]": "CANCELLED"}),
     ],
 )
-def test_tasks_of_a_waiting_array_are_cancelled_by_name(reference: str, left: dict[str, str]) -> None:
+def test_tasks_of_a_waiting_array_are_canceled_by_number(reference: str, left: dict[str, str]) -> None:
     core = Core("a")
     core.submit(array(9, hold=True))
     assert not core.apply(Cancelled(who=ANN, jobs=(reference,))).errors
@@ -347,7 +349,7 @@ def test_tasks_of_a_waiting_array_are_cancelled_by_name(reference: str, left: di
     assert core.state.next_job_id == 1 + len(left)
 
 
-def test_a_range_reaches_running_and_waiting_tasks() -> None:
+def test_canceling_a_range_covers_running_and_waiting_tasks() -> None:
     core = Core("a")
     core.submit(array(9, gpus=1))
     core.launch(core.plan().effects)
@@ -357,7 +359,7 @@ def test_a_range_reaches_running_and_waiting_tasks() -> None:
     assert labels(core, 1)["1_[7-9]"] is JobState.PENDING
 
 
-def test_one_bad_name_does_not_keep_the_others() -> None:
+def test_an_invalid_job_name_does_not_affect_the_others() -> None:
     core = Core("a")
     mine, theirs = core.submit(), core.submit(who=BOB)
     outcome = core.apply(Cancelled(who=ANN, jobs=(str(theirs), "99", "x", str(mine))))
@@ -370,19 +372,19 @@ def test_one_bad_name_does_not_keep_the_others() -> None:
 # ---- The transaction
 
 
-def test_a_transaction_that_is_undone_leaves_no_trace() -> None:
+def test_a_rolled_back_transaction_leaves_no_trace() -> None:
     core = Core("a")
     core.submit(array(9))
-    before = picture(core.state)
+    before = content(core.state)
     txn = Transaction(core.state, 5.0)
     reduce(txn, Cancelled(who=ANN, jobs=("1_[2-4]", "1_7")))
     reduce(txn, NodeRemoved(name=NodeName("a")))
-    assert picture(core.state) != before
+    assert content(core.state) != before
     txn.undo()
-    assert picture(core.state) == before and not txn.changes().journal
+    assert content(core.state) == before and not txn.changes().journal
 
 
-def picture(state: State) -> Any:
+def content(state: State) -> Any:
     return (
         dict(state.jobs),
         dict(state.nodes),
@@ -392,7 +394,7 @@ def picture(state: State) -> Any:
     )
 
 
-def test_a_way_that_the_state_table_does_not_lead_is_an_error() -> None:
+def test_a_transition_outside_the_state_table_is_an_error() -> None:
     core = Core("a")
     job_id = core.submit()
     txn = Transaction(core.state, 5.0)
@@ -403,7 +405,7 @@ def test_a_way_that_the_state_table_does_not_lead_is_an_error() -> None:
         )
 
 
-def test_a_job_keeps_the_priority_with_which_it_started() -> None:
+def test_a_running_job_keeps_the_priority_of_its_start() -> None:
     core = Core("a")
     job_id = core.submit()
     core.state.planned.priorities[job_id] = 1132

@@ -32,7 +32,7 @@ def test_a_lost_node_keeps_its_jobs_and_their_gpus() -> None:
     assert core.job(job_id).state is JobState.RUNNING and core.job(waiting).state is JobState.PENDING
 
 
-def test_what_ended_while_a_node_was_away_is_told_when_it_is_back() -> None:
+def test_an_end_during_an_outage_is_reported_on_reconnect() -> None:
     core = Core("a")
     job_id = core.run()
     core.lose("a")
@@ -66,7 +66,7 @@ def test_a_rebooted_node_fails_or_requeues_its_jobs(requeue: bool, records: str)
         assert job.state is JobState.NODE_FAIL and job.exit is not None and job.exit.cause == "node_fail"
 
 
-def test_what_only_held_a_part_of_a_rebooted_node_is_gone_with_it_and_let_go() -> None:
+def test_shares_without_a_process_end_with_a_reboot() -> None:
     """An allocation of salloc, or a share of a gang without the batch script, of which the agent still has a
     record.
     """
@@ -85,7 +85,7 @@ def test_what_only_held_a_part_of_a_rebooted_node_is_gone_with_it_and_let_go() -
     assert job.state is JobState.NODE_FAIL and job.exit is not None and "b was rebooted" in job.exit.message
 
 
-def test_a_launch_that_a_reboot_may_have_cut_short_is_not_repeated() -> None:
+def test_a_launch_that_a_reboot_may_have_interrupted_is_not_repeated() -> None:
     core = Core("a")
     job_id = core.submit()
     core.plan()
@@ -94,7 +94,7 @@ def test_a_launch_that_a_reboot_may_have_cut_short_is_not_repeated() -> None:
     assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
 
 
-def test_a_node_that_lost_its_records_lost_its_jobs() -> None:
+def test_jobs_missing_from_a_nodes_records_fail() -> None:
     core = Core("a", "b")
     job_id = core.run(ask(nodes=2, requeue=False))
     core.agents[NodeName("b")].jobs.clear()
@@ -104,7 +104,7 @@ def test_a_node_that_lost_its_records_lost_its_jobs() -> None:
     assert core.job(job_id).state is JobState.NODE_FAIL
 
 
-def test_a_drained_node_finishes_what_it_has_and_takes_nothing() -> None:
+def test_a_drained_node_finishes_its_jobs_and_accepts_none() -> None:
     core = Core("a")
     running = core.run()
     core.apply(NodeDrained(name=NodeName("a"), reason="fan"))
@@ -126,22 +126,22 @@ def test_a_node_with_jobs_is_removed_only_by_force() -> None:
         core.apply(NodeResumed(name=NodeName("a")))
 
 
-def test_a_job_gets_gpus_that_are_linked_as_the_agent_says() -> None:
+def test_a_job_gets_gpus_that_the_agent_reports_as_linked() -> None:
     core = Core("a")
-    said = core.agents[NodeName("a")].welcome()
+    welcome = core.agents[NodeName("a")].welcome()
     islands = (0, 1, 0, 1)
     linked = [
         dataclasses.replace(gpu, island=island)
-        for gpu, island in zip(said.inventory.gpus, islands, strict=True)
+        for gpu, island in zip(welcome.inventory.gpus, islands, strict=True)
     ]
-    inventory = dataclasses.replace(said.inventory, gpus=linked)
-    core.apply(NodeUp(name=NodeName("a"), welcome=dataclasses.replace(said, inventory=inventory)))
-    given = []
+    inventory = dataclasses.replace(welcome.inventory, gpus=linked)
+    core.apply(NodeUp(name=NodeName("a"), welcome=dataclasses.replace(welcome, inventory=inventory)))
+    allocated = []
     for count in (1, 2):
         allocation = core.job(core.run(ask(gpus=count))).allocation
         assert allocation is not None
-        given.append(allocation.shares[0].gpus)
-    assert given == [(0,), (1, 3)], "0 and 2 are linked, and 0 is taken"
+        allocated.append(allocation.shares[0].gpus)
+    assert allocated == [(0,), (1, 3)], "0 and 2 are linked, and 0 is taken"
 
 
 # ---- History of node states
@@ -157,7 +157,7 @@ def cut(core: Core, reason: str) -> None:
     core.apply(NodeLost(name=NodeName("a"), reason=reason))
 
 
-def test_an_outage_is_written_down_once_with_the_last_word_on_it() -> None:
+def test_an_outage_is_recorded_once_with_its_last_reason() -> None:
     core = Core("a")
     for reason in (
         "reset; next attempt in 1 s",
@@ -174,7 +174,7 @@ def test_an_outage_is_written_down_once_with_the_last_word_on_it() -> None:
     assert conditions(core)[0].at_unix == 1003.0, "nothing new"
 
 
-def test_a_drain_while_a_controller_that_has_just_begun_has_no_link_yet_leaves_the_node_down() -> None:
+def test_a_drain_before_the_first_connection_keeps_the_node_down() -> None:
     core = Core("a")
     cut(core, "cut")
     core.state = core.reload()
@@ -183,7 +183,7 @@ def test_a_drain_while_a_controller_that_has_just_begun_has_no_link_yet_leaves_t
     assert (now.drained, now.reason, now.down, now.down_reason) == (True, "cables", True, "cut")
 
 
-def test_a_condition_that_could_not_be_committed_is_written_down_with_the_next_attempt() -> None:
+def test_an_uncommitted_condition_is_recorded_with_the_next_attempt() -> None:
     core = Core("a")
     before = dict(core.state.node_status.conditions)
     for event in (NodeLost(name=NodeName("a"), reason="cut"), NodeRemoved(name=NodeName("a"))):

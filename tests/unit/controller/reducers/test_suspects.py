@@ -28,7 +28,7 @@ def fail(core: Core, users: Sequence[Principal], count: int) -> None:
         runs(core, users[number % len(users)], exit_code=1)
 
 
-def test_a_node_on_which_jobs_of_several_users_fail_at_once_is_drained() -> None:
+def test_a_node_where_jobs_of_several_users_fail_immediately_is_drained() -> None:
     core = Core("a")
     fail(core, USERS, 5)
     assert not core.state.nodes[A].drained
@@ -38,14 +38,14 @@ def test_a_node_on_which_jobs_of_several_users_fail_at_once_is_drained() -> None
     assert node.reason == "6 jobs of 3 users in a row failed immediately on a; check the node, then resume it"
 
 
-def test_a_users_own_script_drains_nothing() -> None:
+def test_failures_of_too_few_users_drain_nothing() -> None:
     core = Core("a")
     fail(core, USERS[:1], 20)
     fail(core, USERS[:2], 20)
     assert not core.state.nodes[A].drained
 
 
-def test_an_array_counts_once() -> None:
+def test_failures_of_an_array_count_once() -> None:
     core = Core("a")
     fail(core, USERS[:2], 2)
     core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),))), USERS[2])
@@ -60,7 +60,7 @@ def test_an_array_counts_once() -> None:
     [{"exit_code": 0}, {"exit_code": 1, "seconds": 9.0}],
     ids=["ended-well", "failed-late"],
 )
-def test_what_goes_well_between_clears_the_node(facts: dict[str, float]) -> None:
+def test_a_success_or_a_late_failure_resets_the_count(facts: dict[str, float]) -> None:
     core = Core("a")
     fail(core, USERS, 5)
     runs(core, USERS[0], **facts)  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ def test_what_goes_well_between_clears_the_node(facts: dict[str, float]) -> None
     assert not core.state.nodes[A].drained
 
 
-def test_what_somebody_cancels_says_nothing_of_the_node() -> None:
+def test_canceled_jobs_do_not_count_as_failures() -> None:
     core = Core("a")
     fail(core, USERS, 5)
     for _ in range(5):

@@ -32,7 +32,7 @@ from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
 
-def push(core: Core, job_id: int, *, mode: str = "suspend", **fields: Any) -> Outcome:
+def preempt(core: Core, job_id: int, *, mode: str = "suspend", **fields: Any) -> Outcome:
     """Let the planner preempt the job."""
     order = Preempt(
         job_id=JobId(job_id), for_job_id=JobId(99), mode=mode, grace_s=20, sentence="makes room", **fields
@@ -40,7 +40,7 @@ def push(core: Core, job_id: int, *, mode: str = "suspend", **fields: Any) -> Ou
     return core.apply(Planned(preempts=(order,)))
 
 
-def let_go_on(core: Core, job_id: int) -> Outcome:
+def planner_resumes(core: Core, job_id: int) -> Outcome:
     return core.apply(Planned(resumes=(Resume(job_id=JobId(job_id)),)))
 
 
@@ -52,14 +52,14 @@ def resume(core: Core, job_id: int, who: Any = ROOT) -> Outcome:
     return core.apply(Resumed(who=who, jobs=(str(job_id),)))
 
 
-STOP, GO_ON = ("a", SUSPENDED, int(signal.SIGSTOP)), ("a", RESUMED, int(signal.SIGCONT))
+STOP, CONTINUE = ("a", SUSPENDED, int(signal.SIGSTOP)), ("a", RESUMED, int(signal.SIGCONT))
 
 
 @pytest.mark.parametrize("keeps_gpus", [True, False])
-def test_a_suspended_job_gives_up_its_cpus_and_perhaps_its_gpus(keeps_gpus: bool) -> None:
+def test_a_suspended_job_releases_its_cpus_and_optionally_its_gpus(keeps_gpus: bool) -> None:
     core = Core("a")
     job_id = core.run(ask(gpus=4))
-    assert core.kills(push(core, job_id, keeps_gpus=keeps_gpus)) == [STOP]
+    assert core.kills(preempt(core, job_id, keeps_gpus=keeps_gpus)) == [STOP]
     assert core.job(job_id).state is JobState.SUSPENDED
     held = build_view(core.state, now=core.now).running[0]
     assert held.suspended and held.allocation.shares[0].cpus == 0
@@ -69,7 +69,7 @@ def test_a_suspended_job_gives_up_its_cpus_and_perhaps_its_gpus(keeps_gpus: bool
     assert core.job(other).state is (JobState.PENDING if keeps_gpus else JobState.RUNNING)
 
 
-def test_the_one_for_whom_others_leave_knows_where_until_it_starts() -> None:
+def test_a_preempting_job_keeps_its_claim_until_it_starts() -> None:
     core = Core("a")
     victim = core.run(ask(gpus=4))
     other = core.submit(ask(gpus=4), BOB)
@@ -86,10 +86,10 @@ def test_the_one_for_whom_others_leave_knows_where_until_it_starts() -> None:
     assert core.job(victim).state is JobState.PENDING
 
 
-def test_a_suspended_job_that_is_cancelled_does_not_take_back_what_it_gave_away() -> None:
+def test_a_canceled_suspended_job_does_not_reclaim_its_gpus() -> None:
     core = Core("a")
     job_id = core.run(ask(gpus=4))
-    push(core, job_id, keeps_gpus=False)
+    preempt(core, job_id, keeps_gpus=False)
     core.run(ask(gpus=4), BOB)
     core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
     assert core.job(job_id).state is JobState.COMPLETING
@@ -98,57 +98,57 @@ def test_a_suspended_job_that_is_cancelled_does_not_take_back_what_it_gave_away(
     assert core.job(job_id).state is JobState.CANCELLED
 
 
-def test_the_time_of_a_suspension_does_not_count() -> None:
+def test_suspended_time_does_not_count_against_the_limit() -> None:
     core = Core("a")
     job_id = core.run(ask(time_limit_s=600))
     before = core.job(job_id).ends_by_unix()
     assert before is not None
-    push(core, job_id)
+    preempt(core, job_id)
     core.now += 100
-    assert core.kills(let_go_on(core, job_id)) == [GO_ON]
+    assert core.kills(planner_resumes(core, job_id)) == [CONTINUE]
     assert core.job(job_id).state is JobState.RUNNING
     assert core.job(job_id).ends_by_unix() == before + 100
 
 
-def test_the_planner_resumes_what_it_suspended_once_there_is_room() -> None:
+def test_the_planner_resumes_its_suspended_job_when_resources_are_free() -> None:
     core = Core("a")
     job_id = core.run(ask(gpus=4))
-    push(core, job_id, keeps_gpus=False)
+    preempt(core, job_id, keeps_gpus=False)
     other = core.run(ask(gpus=4), BOB)
     assert core.kills(core.plan()) == []
     core.end(other)
-    assert core.kills(core.plan()) == [GO_ON]
+    assert core.kills(core.plan()) == [CONTINUE]
     assert core.job(job_id).state is JobState.RUNNING
 
 
-def test_what_an_admin_suspended_only_an_admin_lets_go_on() -> None:
+def test_a_job_suspended_by_an_admin_is_resumed_only_by_an_admin() -> None:
     core = Core("a")
     job_id = core.run(ask(gpus=1))
     assert core.kills(suspend(core, job_id)) == [STOP]
-    assert core.kills(core.plan()) == [] and core.kills(let_go_on(core, job_id)) == []
+    assert core.kills(core.plan()) == [] and core.kills(planner_resumes(core, job_id)) == []
     with pytest.raises(UserError, match="only admins"):
         resume(core, job_id, ANN)
-    assert core.kills(resume(core, job_id)) == [GO_ON]
+    assert core.kills(resume(core, job_id)) == [CONTINUE]
     assert core.job(job_id).state is JobState.RUNNING
     with pytest.raises(UserError, match="only admins"):
         suspend(core, job_id, ANN)
 
 
-def test_an_admin_keeps_suspended_what_the_planner_had_suspended() -> None:
+def test_an_admin_may_take_over_the_planners_suspension() -> None:
     core = Core("a")
     job_id = core.run()
-    push(core, job_id)
+    preempt(core, job_id)
     assert core.kills(suspend(core, job_id)) == []
-    assert core.kills(let_go_on(core, job_id)) == []
+    assert core.kills(planner_resumes(core, job_id)) == []
     assert core.job(job_id).state is JobState.SUSPENDED
 
 
-def test_a_job_does_not_go_on_while_others_have_what_it_held() -> None:
+def test_a_job_is_not_resumed_while_its_resources_are_in_use() -> None:
     core = Core("a")
     job_id = core.run(ask(gpus=4))
-    push(core, job_id, keeps_gpus=False)
+    preempt(core, job_id, keeps_gpus=False)
     core.run(ask(gpus=1), BOB)
-    assert core.kills(let_go_on(core, job_id)) == []
+    assert core.kills(planner_resumes(core, job_id)) == []
     assert "are in use" in resume(core, job_id).errors[0]
     assert core.job(job_id).state is JobState.SUSPENDED
 
@@ -164,16 +164,16 @@ def test_only_running_jobs_are_suspended_and_only_suspended_ones_resumed(state: 
     assert "is not suspended" in resume(core, job_id).errors[0]
 
 
-def test_orders_that_were_lost_with_the_link_are_given_again() -> None:
+def test_suspend_orders_lost_with_the_connection_are_sent_again() -> None:
     core = Core("a")
     job_id = core.run()
     suspend(core, job_id)
     assert core.kills(core.up("a")) == [STOP]
-    said = core.agents[NodeName("a")].jobs[job_id, 0]
-    core.agents[NodeName("a")].jobs[job_id, 0] = type(said)(**{**vars(said), "suspended": True})
+    report = core.agents[NodeName("a")].jobs[job_id, 0]
+    core.agents[NodeName("a")].jobs[job_id, 0] = type(report)(**{**vars(report), "suspended": True})
     assert core.kills(core.up("a")) == []
     resume(core, job_id)
-    assert core.kills(core.up("a")) == [GO_ON]
+    assert core.kills(core.up("a")) == [CONTINUE]
 
 
 def test_a_suspended_job_can_be_cancelled() -> None:
@@ -185,10 +185,10 @@ def test_a_suspended_job_can_be_cancelled() -> None:
     assert core.job(job_id).state is JobState.CANCELLED
 
 
-def test_a_preempted_job_has_its_grace_time_and_waits_again_with_a_new_start_count() -> None:
+def test_a_preempted_job_gets_grace_time_and_is_requeued() -> None:
     core = Core("a")
     job_id = core.run(ask(time_limit_s=600))
-    outcome = push(core, job_id, mode="requeue")
+    outcome = preempt(core, job_id, mode="requeue")
     assert [effect.grace_s for effect in outcome.effects if isinstance(effect, KillShare)] == [20]
     assert core.job(job_id).ends_by_unix() == core.now + 20
     core.end(job_id, exit_code=0, cause="preempted")
@@ -196,10 +196,10 @@ def test_a_preempted_job_has_its_grace_time_and_waits_again_with_a_new_start_cou
     assert (job.state, job.restarts, job.leaves_by_unix) == (JobState.PENDING, 1, None)
 
 
-def test_a_job_that_is_preempted_for_good_ends_so() -> None:
+def test_a_job_preempted_by_cancellation_ends_as_preempted() -> None:
     core = Core("a")
     job_id = core.run()
-    push(core, job_id, mode="cancel")
+    preempt(core, job_id, mode="cancel")
     core.end(job_id, signal=15, cause="preempted")
     assert core.job(job_id).state is JobState.PREEMPTED
 
@@ -207,7 +207,7 @@ def test_a_job_that_is_preempted_for_good_ends_so() -> None:
 # ---- Times
 
 
-def test_a_job_that_cannot_end_before_its_deadline_any_more_ends() -> None:
+def test_a_job_that_can_no_longer_meet_its_deadline_ends() -> None:
     core = Core("a")
     core.run(ask(gpus=4))
     late = core.submit(ask(gpus=4, time_limit_s=600, deadline_unix=core.now + 1000), BOB)
@@ -223,7 +223,7 @@ def test_a_job_without_a_limit_may_run_until_its_deadline() -> None:
     assert core.job(core.run(ask(deadline_unix=core.now + 1000))).time_limit_s == 1000
 
 
-def test_a_job_that_takes_less_time_starts_before_a_reservation_and_is_warned_in_time() -> None:
+def test_a_job_with_a_minimum_time_is_shortened_to_fit_before_a_reservation() -> None:
     core = Core("a")
     core.run(ask(gpus=2, time_limit_s=600))
     core.submit(ask(gpus=4, time_limit_s=600), BOB)
@@ -252,7 +252,7 @@ def test_a_hold_of_an_admin_is_released_by_admins_only() -> None:
     assert not core.job(job_id).held and not core.job(job_id).held_by_admin
 
 
-def test_what_an_admin_holds_for_its_owner_the_owner_releases() -> None:
+def test_a_hold_placed_for_the_owner_is_released_by_the_owner() -> None:
     core = Core("a")
     job_id = core.submit()
     core.apply(Held(who=ROOT, jobs=(str(job_id),)))
@@ -265,14 +265,14 @@ def test_what_an_admin_holds_for_its_owner_the_owner_releases() -> None:
     assert not core.job(job_id).held
 
 
-def test_a_job_that_never_wants_to_be_requeued_is_not() -> None:
+def test_a_job_with_no_requeue_is_not_requeued() -> None:
     core = Core("a")
     job_id = core.submit(ask(requeue=False))
-    said = core.apply(Requeued(who=ROOT, jobs=(str(job_id),)))
-    assert "--no-requeue" in said.errors[0]
+    outcome = core.apply(Requeued(who=ROOT, jobs=(str(job_id),)))
+    assert "--no-requeue" in outcome.errors[0]
 
 
-def test_who_has_a_controller_for_himself_holds_his_jobs_like_anybody() -> None:
+def test_the_user_of_a_private_controller_holds_jobs_as_owner() -> None:
     core = Core("a")
     me = Principal(user="ann", uid=1, admin=True)
     job_id = core.submit(who=me)

@@ -8,5 +8,5 @@ from warpdeck.controller.events.events import Event
 from warpdeck.controller.reducers.reduce import REDUCERS
 
 
-def test_each_kind_of_event_has_its_reducer_and_no_other_has_one() -> None:
+def test_reducers_cover_exactly_the_kinds_of_events() -> None:
     assert set(get_args(Event)) == set(REDUCERS)

@@ -16,7 +16,7 @@ from warpdeck_agent.wire import steps as stepwire
 A, B = NodeName("a"), NodeName("b")
 
 
-def asked_for() -> tuple[Core, JobId]:
+def job_with_new_step() -> tuple[Core, JobId]:
     """Return a running job with a step that its node does not know yet."""
     core = Core("a")
     job_id = core.run(ask())
@@ -24,7 +24,7 @@ def asked_for() -> tuple[Core, JobId]:
     return core, job_id
 
 
-def come_back(core: Core, *steps: stepwire.StepReport) -> list[LaunchStep]:
+def reconnect(core: Core, *steps: stepwire.StepReport) -> list[LaunchStep]:
     """Return the steps that the controller launches when the node reconnects and reports these."""
     core.lose("a")
     agent = core.agents[A].welcome()
@@ -33,24 +33,24 @@ def come_back(core: Core, *steps: stepwire.StepReport) -> list[LaunchStep]:
     return [effect for effect in found if isinstance(effect, LaunchStep)]
 
 
-def test_a_step_that_was_never_ordered_is_ordered_after_a_restart() -> None:
-    core, job_id = asked_for()
+def test_a_step_that_was_never_launched_is_launched_after_a_restart() -> None:
+    core, job_id = job_with_new_step()
     core.state = core.reload()
-    [order] = come_back(core)
+    [order] = reconnect(core)
     assert (order.node, order.job_id, order.number, order.asked.ask.argv) == (A, job_id, 0, ("true",))
 
 
-def test_a_step_that_its_node_knows_is_not_ordered_again() -> None:
-    core, job_id = asked_for()
-    assert come_back(core, stepwire.StepReport(job_id, 0, 0, phase="running")) == []
+def test_a_step_that_its_node_knows_is_not_launched_again() -> None:
+    core, job_id = job_with_new_step()
+    assert reconnect(core, stepwire.StepReport(job_id, 0, 0, phase="running")) == []
     assert not core.state.steps[job_id][0].asked
 
 
 @pytest.mark.parametrize("check", ["", "agent"])
-def test_a_step_that_its_node_cannot_start_is_not_the_users_failure(check: str) -> None:
-    core, job_id = asked_for()
-    said = stepwire.StepReport(job_id, 0, 0, phase="exited", message="its folder is gone", check=check)
-    core.apply(StepReported(name=A, report=said))
+def test_a_step_that_a_broken_agent_cannot_start_is_a_node_failure(check: str) -> None:
+    core, job_id = job_with_new_step()
+    report = stepwire.StepReport(job_id, 0, 0, phase="exited", message="its folder is gone", check=check)
+    core.apply(StepReported(name=A, report=report))
     node, step = core.state.nodes[A], core.state.steps[job_id][0]
     assert (node.drained, node.drain_checks) == ((True, ("agent",)) if check else (False, ()))
     assert step.state is (JobState.NODE_FAIL if check else JobState.FAILED)
@@ -60,21 +60,21 @@ def test_a_step_that_its_node_cannot_start_is_not_the_users_failure(check: str) 
     )
 
 
-def test_the_tasks_on_other_nodes_end_with_a_share_that_its_node_cannot_start() -> None:
+def test_a_share_that_cannot_start_ends_the_step_on_other_nodes() -> None:
     core = Core("a", "b")
     job_id = core.run(ask(nodes=2))
-    asked = StepAsk(name="s", argv=("true",), nodes_min=2, tasks=2)
-    core.apply(StepAsked(who=ANN, job_id=job_id, ask=asked, cwd="/", first=A))
-    said = stepwire.StepReport(job_id, 0, 0, phase="exited", message="its folder is gone", check="agent")
-    [kill] = core.apply(StepReported(name=A, report=said)).effects
+    step_request = StepAsk(name="s", argv=("true",), nodes_min=2, tasks=2)
+    core.apply(StepAsked(who=ANN, job_id=job_id, ask=step_request, cwd="/", first=A))
+    report = stepwire.StepReport(job_id, 0, 0, phase="exited", message="its folder is gone", check="agent")
+    [kill] = core.apply(StepReported(name=A, report=report)).effects
     assert isinstance(kill, KillStep) and kill.node == B
     ended = stepwire.StepReport(job_id, 0, 0, phase="exited", ends=[stepwire.TaskEnded(rank=1, signal=9)])
     core.apply(StepReported(name=B, report=ended))
     assert core.state.steps[job_id][0].state is JobState.NODE_FAIL
 
 
-def test_a_step_that_ran_and_is_gone_from_its_node_has_ended() -> None:
-    core, job_id = asked_for()
+def test_a_running_step_missing_from_its_node_has_ended() -> None:
+    core, job_id = job_with_new_step()
     core.apply(StepReported(name=A, report=stepwire.StepReport(job_id, 0, 0, phase="running")))
-    assert come_back(core) == []
+    assert reconnect(core) == []
     assert core.state.steps[job_id][0].is_finished

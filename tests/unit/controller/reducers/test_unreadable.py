@@ -9,7 +9,7 @@ from warpdeck.model import JobId, JobState, NodeName
 from warpdeck.ports.ports import UnreadableRow
 
 
-def test_a_running_job_that_cannot_be_read_is_not_killed_and_its_node_takes_no_other() -> None:
+def test_an_unreadable_running_job_is_not_killed_and_drains_its_node() -> None:
     core = Core("a")
     lost = core.run(ask(gpus=4))
     core.state.evict_job(lost)
@@ -27,7 +27,7 @@ def test_a_running_job_that_cannot_be_read_is_not_killed_and_its_node_takes_no_o
     assert core.job(waiting).state is not JobState.PENDING
 
 
-def test_a_stray_launch_is_ended_still() -> None:
+def test_a_launch_of_an_unknown_job_is_still_ended() -> None:
     core = Core("a")
     stray = core.run(ask(gpus=4))
     core.state.evict_job(stray)

@@ -50,7 +50,7 @@ def kept(core: Core, job_id: int) -> Job:
     return core.reload().jobs[JobId(job_id)]
 
 
-def test_all_of_a_waiting_job_may_change_and_stays_so() -> None:
+def test_all_fields_of_a_waiting_job_may_change_and_are_stored() -> None:
     core = Core("a", "b")
     other = core.submit(ask())
     job_id = core.submit(ask(time_limit_s=HOUR_S))
@@ -80,7 +80,7 @@ def test_all_of_a_waiting_job_may_change_and_stays_so() -> None:
     assert kept(core, other).request.name == "job"
 
 
-def test_tasks_of_an_array_are_changed_alone_and_together() -> None:
+def test_array_tasks_are_changed_alone_or_together() -> None:
     core = Core("a")
     job_id = core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),)), hold=True))
     change(core, f"{job_id}_3", comment="three")
@@ -96,7 +96,7 @@ def test_tasks_of_an_array_are_changed_alone_and_together() -> None:
         assert {job.request.array.throttle for job in jobs.values() if job.request.array} == {2}
 
 
-def test_a_change_must_be_such_as_could_be_submitted() -> None:
+def test_a_change_must_be_valid_at_submission() -> None:
     core = Core("a")
     job_id = core.submit(ask(hold=True))
     assert "can never start" in refusal(core, job_id, nodes_min=2)[1]
@@ -108,7 +108,7 @@ def test_a_change_must_be_such_as_could_be_submitted() -> None:
     assert refusal(core, "99", name="x")[0] == "not_found"
 
 
-def test_users_may_only_ask_for_less() -> None:
+def test_users_may_only_lower_limits_and_priorities() -> None:
     core = Core("a")
     running = core.run(ask(time_limit_s=HOUR_S))
     waiting = core.submit(ask(begin_at_unix=LATER, nice=5))
@@ -129,7 +129,7 @@ def test_users_may_only_ask_for_less() -> None:
     change(core, waiting, time_limit_s=5 * HOUR_S)
 
 
-def test_a_release_takes_a_set_priority_away_for_the_whole_array_and_for_good() -> None:
+def test_a_release_removes_a_fixed_priority_of_the_whole_array() -> None:
     core = Core("a")
     array = core.submit(ask(begin_at_unix=LATER, array=ArraySpec(ranges=((0, 3, 1),))))
     update(core, f"{array}_[0-1]", ROOT, priority=7)
@@ -142,7 +142,7 @@ def test_a_release_takes_a_set_priority_away_for_the_whole_array_and_for_good() 
         update(core, array, ROOT, priority=7)
 
 
-def test_a_running_jobs_limit_is_told_to_its_nodes() -> None:
+def test_a_running_jobs_new_limit_is_sent_to_its_nodes() -> None:
     core = Core("a", "b")
     job_id = core.run(ask(nodes=2, time_limit_s=HOUR_S))
     outcome = change(core, job_id, ROOT, time_limit_more_s=-60, comment="shorter")
@@ -157,24 +157,24 @@ def test_a_running_jobs_limit_is_told_to_its_nodes() -> None:
     assert code == "limit_decrement"
 
 
-def test_a_node_that_missed_the_new_limit_is_told_when_it_is_back() -> None:
+def test_a_node_that_missed_a_new_limit_gets_it_on_reconnect() -> None:
     core = Core("a")
     job_id = core.run(ask(time_limit_s=HOUR_S))
     core.apply(NodeLost(name=NodeName("a")))
     change(core, job_id, ROOT, time_limit_s=2 * HOUR_S)
     launch = (job_id, 0)
     agent = core.agents[NodeName("a")]
-    for there_s, told in ((float(HOUR_S), 1), (2.0 * HOUR_S, 0), (-1.0, 0)):
-        agent.jobs[launch] = _with_limit(agent.jobs[launch], there_s)
+    for known_s, orders in ((float(HOUR_S), 1), (2.0 * HOUR_S, 0), (-1.0, 0)):
+        agent.jobs[launch] = _with_limit(agent.jobs[launch], known_s)
         effects = core.up(NodeName("a")).effects
-        assert sum(isinstance(each, LimitShare) for each in effects) == told, there_s
+        assert sum(isinstance(each, LimitShare) for each in effects) == orders, known_s
 
 
-def _with_limit(said: Any, limit_s: float) -> Any:
-    return type(said)(**{**said.__dict__, "time_limit_s": limit_s})
+def _with_limit(report: Any, limit_s: float) -> Any:
+    return type(report)(**{**report.__dict__, "time_limit_s": limit_s})
 
 
-def test_what_runs_or_has_ended_stays_what_it_is() -> None:
+def test_resources_of_running_and_ended_jobs_cannot_change() -> None:
     core = Core("a")
     running = core.run(ask())
     for fields in ({"nodes_min": 2}, {"partition": "x"}, {"qos": "x"}, {"gpus": GpuAsk(per_node=1)}):
@@ -188,7 +188,7 @@ def test_what_runs_or_has_ended_stays_what_it_is() -> None:
     assert kept(core, waiting).request.comment == "late"
 
 
-def test_a_job_that_is_starting_has_no_end_to_be_moved() -> None:
+def test_the_end_of_a_starting_job_cannot_be_moved() -> None:
     core = Core("a")
     job_id = core.submit(ask())
     core.plan()
@@ -197,7 +197,7 @@ def test_a_job_that_is_starting_has_no_end_to_be_moved() -> None:
         assert refusal(core, job_id, who, end_at_unix=core.now + 60)[0] == "not_running"
 
 
-def test_a_limit_is_moved_no_further_than_one_may_ask_for() -> None:
+def test_a_time_limit_cannot_be_moved_above_the_maximum() -> None:
     """The store could not read a value that the types reject."""
     core = Core("a")
     job_id = core.submit(ask(hold=True, time_limit_s=MAX_LIMIT_S - 60))
@@ -206,7 +206,7 @@ def test_a_limit_is_moved_no_further_than_one_may_ask_for() -> None:
     assert kept(core, job_id).request.time_limit_s == MAX_LIMIT_S
 
 
-def test_a_running_jobs_nice_priority_and_mails_count_from_its_next_start_on() -> None:
+def test_nice_priority_and_mail_of_a_running_job_apply_from_its_next_start() -> None:
     core = Core("a")
     job_id = core.run(ask())
     change(core, job_id, ANN, nice=5)
@@ -223,7 +223,7 @@ def test_a_running_jobs_nice_priority_and_mails_count_from_its_next_start_on() -
     assert refusal(core, job_id, ANN, nice=-1)[0] == "denied"
 
 
-def test_a_waiting_jobs_limit_is_moved_from_where_the_site_has_it() -> None:
+def test_a_relative_limit_change_starts_at_the_sites_default() -> None:
     core = Core("a")
     core.state.site = build_site(decode('[scheduler]\ndefault_time = "1:00:00"', "f").config)
     job_id = core.submit(ask(hold=True))
@@ -239,7 +239,7 @@ def test_a_waiting_jobs_limit_is_moved_from_where_the_site_has_it() -> None:
     assert not kept(core, job_id).request.unlimited
 
 
-def test_a_change_without_one_is_refused() -> None:
+def test_an_empty_change_is_refused() -> None:
     core = Core("a")
     job_id = core.submit(ask())
     with pytest.raises(UserError, match="no changes given"):

@@ -16,7 +16,7 @@ half_life = "UNLIMITED"
 """
 
 
-def test_use_of_running_jobs_grows_by_the_minute_and_that_of_ended_ones_counts_at_once() -> None:
+def test_usage_of_running_jobs_grows_each_minute_and_of_ended_jobs_at_once() -> None:
     core = Core("a")
     core.state.site = rules = build_site(decode(RULES, "f").config)
 
@@ -36,7 +36,7 @@ def test_use_of_running_jobs_grows_by_the_minute_and_that_of_ended_ones_counts_a
     assert used() == pytest.approx(70.0), "use is forgotten, where it should be kept for ever"
 
 
-def test_a_requeued_job_is_charged_for_each_of_its_starts_once() -> None:
+def test_a_requeued_job_is_charged_once_for_each_start() -> None:
 
     core = Core("a")
     core.state.site = rules = build_site(decode(RULES, "f").config)
@@ -51,7 +51,7 @@ def test_a_requeued_job_is_charged_for_each_of_its_starts_once() -> None:
     assert found.accounts[0].usage == pytest.approx(61.0)
 
 
-def test_a_budget_of_minutes_is_never_overrun_however_the_counts_fall() -> None:
+def test_a_budget_of_minutes_is_never_exceeded() -> None:
     text = RULES.replace("[accounts.lab.users.ann]", "[accounts.lab]\ngrp_wall = '2:00:00'\nusers.ann = {}")
     core = Core("a")
     rules = build_site(decode(text, "f").config)

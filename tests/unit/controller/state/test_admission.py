@@ -15,7 +15,7 @@ def rules(core: Core, text: str) -> None:
     core.state.site = build_site(decode(text, "f").config)
 
 
-def test_an_answer_holds_only_as_long_as_the_nodes_do() -> None:
+def test_admission_follows_removed_nodes() -> None:
     core = Core("a", "b")
     core.submit(ask(gpus=1, nodes=2))
     core.submit(ask(gpus=1, nodes=2))
@@ -24,7 +24,7 @@ def test_an_answer_holds_only_as_long_as_the_nodes_do() -> None:
         core.submit(ask(gpus=1, nodes=2))
 
 
-def test_an_answer_holds_only_as_long_as_the_rules_do() -> None:
+def test_admission_follows_changed_rules() -> None:
     core = Core("a", "b")
     core.submit(ask(gpus=1, nodes=2))
     rules(core, '[partitions.p]\nnodes = "a"\n')
@@ -34,7 +34,7 @@ def test_an_answer_holds_only_as_long_as_the_rules_do() -> None:
     core.submit(ask(gpus=1, nodes=2))
 
 
-def test_a_job_takes_the_sites_defaults_where_it_names_nothing() -> None:
+def test_a_job_gets_the_sites_defaults_for_missing_fields() -> None:
     core = Core("a")
     text = '[partitions.p]\n[qos.q]\n[accounts.lab]\ndefault_qos = "q"\nusers.ann = {}\n'
     rules(core, text)
@@ -42,7 +42,7 @@ def test_a_job_takes_the_sites_defaults_where_it_names_nothing() -> None:
     assert (request.partition, request.account, request.qos) == ("p", "lab", "q")
 
 
-def test_a_users_own_qos_go_before_those_of_the_account_and_its_parents() -> None:
+def test_a_users_qos_take_precedence_over_those_of_the_account() -> None:
     core = Core("a")
     text = """[partitions.p]
 [qos]
@@ -67,7 +67,7 @@ users.bob = {}
         core.submit(ask(qos="s"), who=BOB)
 
 
-def test_what_waits_counts_against_a_limit_on_submissions() -> None:
+def test_waiting_jobs_count_against_the_submit_limit() -> None:
     core = Core("a")
     rules(core, "[accounts.lab.users.ann]\nmax_submit_per_user = 2\n")
     core.submit(ask(hold=True))
@@ -76,7 +76,7 @@ def test_what_waits_counts_against_a_limit_on_submissions() -> None:
         core.submit(ask())
 
 
-def test_one_users_limit_turns_nobody_else_away() -> None:
+def test_a_users_limit_does_not_affect_other_users() -> None:
     core = Core("a")
     rules(core, '[accounts.lab]\nusers.ann = { max_tres_per_job = "gres/gpu:h100=1" }\nusers.bob = {}\n')
     with pytest.raises(UserError, match="limit of user ann in account lab: 1 GPU"):

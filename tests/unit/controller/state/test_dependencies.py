@@ -42,10 +42,10 @@ STARTS, WAITS, NEVER = "starts", "Dependency", "DependencyNeverSatisfied"
         ("aftercorr", WAITS, WAITS, STARTS, NEVER, NEVER),
     ],
 )
-def test_each_kind_in_each_state_of_the_other_job(
+def test_each_dependency_kind_follows_the_state_of_the_other_job(
     kind: str, waiting: str, running: str, completed: str, failed: str, cancelled: str
 ) -> None:
-    for wanted, how in (
+    for wanted, event in (
         (waiting, "wait"),
         (running, "run"),
         (completed, "complete"),
@@ -53,15 +53,15 @@ def test_each_kind_in_each_state_of_the_other_job(
         (cancelled, "cancel"),
     ):
         core = Core("a")
-        other = core.submit(ask(hold=True)) if how in ("wait", "cancel") else core.run()
-        if how == "cancel":
+        other = core.submit(ask(hold=True)) if event in ("wait", "cancel") else core.run()
+        if event == "cancel":
             core.apply(Cancelled(who=ANN, jobs=(str(other),)))
-        elif how in ("complete", "fail"):
-            core.end(other, exit_code=int(how == "fail"))
-        assert verdict(core, core.submit(on(f"{kind}:{other}"))) == wanted, how
+        elif event in ("complete", "fail"):
+            core.end(other, exit_code=int(event == "fail"))
+        assert verdict(core, core.submit(on(f"{kind}:{other}"))) == wanted, event
 
 
-def test_a_reason_names_the_job_it_waits_for_and_what_became_of_it() -> None:
+def test_the_reason_names_the_job_it_depends_on_and_its_end() -> None:
     core = Core("a")
     first = core.run()
     job_id = core.submit(on(f"afterok:{first}"))
@@ -88,7 +88,7 @@ def test_a_failed_job_that_is_queued_again_may_still_succeed() -> None:
     assert verdict(core, job_id) == STARTS
 
 
-def test_after_waits_its_minutes() -> None:
+def test_an_after_dependency_waits_its_minutes() -> None:
     core = Core("a")
     first = core.run()
     job_id = core.submit(on(f"after:{first}+10"))
@@ -110,7 +110,7 @@ def test_after_waits_its_minutes() -> None:
         ("afterok:2,afterok:3", NEVER),
     ],
 )
-def test_all_or_any_of_several(text: str, wanted: str) -> None:
+def test_several_dependencies_require_all_or_any_of_them(text: str, wanted: str) -> None:
     core = Core("a")
     good, bad, running = core.run(), core.run(), core.run()
     core.end(good, exit_code=0)
@@ -119,7 +119,7 @@ def test_all_or_any_of_several(text: str, wanted: str) -> None:
     assert verdict(core, core.submit(on(text))) == wanted
 
 
-def test_an_array_has_ended_when_all_its_tasks_have() -> None:
+def test_an_array_has_ended_when_all_its_tasks_have_ended() -> None:
     core = Core("a")
     array = core.run(ask(array=ArraySpec(ranges=((0, 4, 1),)), gpus=1))
     whole, second, fifth = (core.submit(on(f"afterok:{name}")) for name in ("1", "1_1", "1_4"))
@@ -137,7 +137,7 @@ def test_an_array_has_ended_when_all_its_tasks_have() -> None:
     assert "1_3 ended as FAILED" in core.state.planned.pending_reasons[whole].sentence
 
 
-def test_a_task_can_be_named_by_its_own_id() -> None:
+def test_a_dependency_may_name_a_task_by_its_own_id() -> None:
     core = Core("a")
     array = core.run(ask(array=ArraySpec(ranges=((0, 1, 1),)), gpus=1))
     task = next(job for job in core.state.array_members(array) if job.id != array)
@@ -148,7 +148,7 @@ def test_a_task_can_be_named_by_its_own_id() -> None:
 
 
 @pytest.mark.parametrize("name", ["99", "1_7", "2_0"])
-def test_a_job_that_nobody_knows_is_not_waited_for_and_said_so(name: str) -> None:
+def test_a_dependency_on_an_unknown_job_is_dropped_with_a_note(name: str) -> None:
     core = Core("a")
     core.submit(ask(array=ArraySpec(ranges=((0, 4, 1),)), hold=True))
     held = core.submit(ask(hold=True))
@@ -158,26 +158,26 @@ def test_a_job_that_nobody_knows_is_not_waited_for_and_said_so(name: str) -> Non
         (f"singleton,after:{name}", "singleton"),
         (f"afterok:{held}?afternotok:{name}", None),
     ):
-        done = core.apply(Submitted(request=on(text), who=ANN))
-        assert done.job is not None
-        assert done.job.request.dependencies == (on(left).dependencies if left else None)
-        assert done.notes == (f"--dependency: job {name} is unknown and ignored",)
+        outcome = core.apply(Submitted(request=on(text), who=ANN))
+        assert outcome.job is not None
+        assert outcome.job.request.dependencies == (on(left).dependencies if left else None)
+        assert outcome.notes == (f"--dependency: job {name} is unknown and ignored",)
 
 
-def test_a_changed_dependency_on_nobody_is_written_into_the_history() -> None:
+def test_a_dropped_dependency_of_an_update_is_recorded_in_the_history() -> None:
     core = Core("a")
     held = core.submit(ask(hold=True))
     job_id = core.submit(on(f"afterok:{held}", hold=True))
     changed = JobChange(dependencies=on(f"afterok:98:99,after:{held}").dependencies)
-    done = core.apply(Updated(who=ANN, jobs=(str(job_id),), change=changed))
-    assert not done.errors
+    outcome = core.apply(Updated(who=ANN, jobs=(str(job_id),), change=changed))
+    assert not outcome.errors
     assert core.job(job_id).request.dependencies == on(f"after:{held}").dependencies
     assert "--dependency: jobs 98, 99 are unknown and ignored" in [
         entry.text for entry in core.store._journal[job_id]
     ]
 
 
-def test_tasks_that_left_memory_count() -> None:
+def test_tasks_that_left_memory_count_for_dependencies() -> None:
     core = Core("a")
     array = core.run(ask(array=ArraySpec(ranges=((0, 1, 1),)), gpus=1))
     bad, good = core.state.array_members(array)
@@ -222,7 +222,7 @@ def tasks_of(core: Core, array_id: int) -> dict[int, JobState]:
     return {job.array_task_id: job.state for job in members if job.array_task_id is not None}
 
 
-def test_each_task_follows_the_task_of_its_number() -> None:
+def test_aftercorr_starts_each_task_after_the_task_with_its_number() -> None:
     core = Core("a")
     first = core.submit(ask(array=ArraySpec(ranges=((0, 2, 1),))))
     core.launch(core.plan().effects)
@@ -244,14 +244,14 @@ def test_each_task_follows_the_task_of_its_number() -> None:
     assert core.state.planned.pending_reasons[left[0].id].code == NEVER
 
 
-def test_a_task_that_the_other_array_has_not_can_never_follow_it() -> None:
+def test_aftercorr_on_a_missing_task_can_never_be_satisfied() -> None:
     core = Core("a")
     first = core.submit(ask(array=ArraySpec(ranges=((0, 1, 1),))))
     second = core.submit(on(f"aftercorr:{first}", array=ArraySpec(ranges=((7, 7, 1),))))
     assert verdict(core, second) == NEVER
 
 
-def test_an_array_after_a_job_that_is_none_follows_the_whole_of_it() -> None:
+def test_aftercorr_on_a_plain_job_waits_for_the_whole_job() -> None:
     core = Core("a")
     other = core.run()
     second = core.submit(on(f"aftercorr:{other}", array=ArraySpec(ranges=((0, 1, 1),))))

@@ -38,13 +38,13 @@ def settle(boot_id: str) -> tuple[Job, list[LaunchShare]]:
     return state.jobs[JOB], [effect for effect in outcome.effects if isinstance(effect, LaunchShare)]
 
 
-def test_a_launch_without_a_record_is_asked_for_again() -> None:
+def test_a_launch_without_a_record_is_sent_again() -> None:
     job, launches = settle("first")
     assert job.state is JobState.CONFIGURING
     assert [launch.job_id for launch in launches] == [JOB]
 
 
-def test_a_launch_that_a_reboot_may_have_cut_off_never_runs_again_under_its_start_count() -> None:
+def test_a_launch_interrupted_by_a_reboot_is_not_sent_again() -> None:
     job, launches = settle("second")
     assert job.state is JobState.NODE_FAIL
     assert launches == []

@@ -31,22 +31,22 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def some(repeat: Repeat, count: int, *, after: float = 0.0) -> list[str]:
+def first_times(repeat: Repeat, count: int, *, after: float = 0.0) -> list[str]:
     found = itertools.islice(occurrences(FIRST, repeat, after_unix=after or FIRST), count)
     return [time.strftime("%a %d.%m. %H:%M", time.localtime(at)) for at in found]
 
 
-def test_weekdays_and_weekends_leave_out_the_other_days() -> None:
-    assert [each[:3] for each in some("weekday", 6)] == ["Mon", "Tue", "Wed", "Thu", "Fri", "Mon"]
-    assert [each[:3] for each in some("weekend", 3)] == ["Sat", "Sun", "Sat"]
+def test_weekday_and_weekend_reservations_skip_the_other_days() -> None:
+    assert [each[:3] for each in first_times("weekday", 6)] == ["Mon", "Tue", "Wed", "Thu", "Fri", "Mon"]
+    assert [each[:3] for each in first_times("weekend", 3)] == ["Sat", "Sun", "Sat"]
 
 
-def test_a_change_of_the_clock_changes_no_hour_of_the_day() -> None:
-    assert some("weekly", 5)[3:] == ["Mon 23.03. 09:00", "Mon 30.03. 09:00"]
-    assert {each[-5:] for each in some("daily", 40)} == {"09:00"}
+def test_daylight_saving_does_not_change_the_time_of_day() -> None:
+    assert first_times("weekly", 5)[3:] == ["Mon 23.03. 09:00", "Mon 30.03. 09:00"]
+    assert {each[-5:] for each in first_times("daily", 40)} == {"09:00"}
 
 
-def test_the_last_one_before_a_moment_comes_first_however_long_ago_it_began() -> None:
+def test_the_last_occurrence_before_the_given_time_comes_first() -> None:
     years = FIRST + 1000 * DAY_S + HOUR_S
     first, second = itertools.islice(occurrences(FIRST, "daily", after_unix=years), 2)
     assert first <= years < second and second - first in (23 * HOUR_S, DAY_S, 25 * HOUR_S)
@@ -54,7 +54,7 @@ def test_the_last_one_before_a_moment_comes_first_however_long_ago_it_began() ->
     assert list(hours) == [years, years + HOUR_S]
 
 
-def test_nothing_comes_before_the_first() -> None:
+def test_no_occurrence_precedes_the_first() -> None:
     assert next(occurrences(FIRST, "daily", after_unix=FIRST - 100 * DAY_S)) == FIRST
 
 
@@ -67,7 +67,7 @@ def recurring(repeat: Repeat) -> tuple[Core, float]:
     return core, begin
 
 
-def test_a_job_that_is_longer_than_the_gaps_is_promised_no_start_between_them() -> None:
+def test_a_job_longer_than_the_gaps_gets_no_expected_start() -> None:
     core, _ = recurring("hourly")
     job_id = core.submit(ask(gpus=1, time_limit_s=40 * HOUR_S), BOB)
     core.plan()
@@ -78,7 +78,7 @@ def test_a_job_that_is_longer_than_the_gaps_is_promised_no_start_between_them() 
     assert made.pending_reasons[job_id].expected_start_unix is None and not made.reserves
 
 
-def test_a_job_that_fits_between_them_starts_after_long_ones_that_run() -> None:
+def test_a_job_that_fits_between_occurrences_is_expected_after_the_next() -> None:
     core, begin = recurring("daily")
     core.run(ask(gpus=4, time_limit_s=1000), BOB)
     job_id = core.submit(ask(gpus=4, time_limit_s=4 * HOUR_S), BOB)
@@ -86,22 +86,22 @@ def test_a_job_that_fits_between_them_starts_after_long_ones_that_run() -> None:
     assert made.pending_reasons[job_id].expected_start_unix == begin + 600
 
 
-def test_as_many_occurrences_bind_as_the_longest_job_could_meet() -> None:
+def test_the_longest_job_determines_the_number_of_occurrences() -> None:
     core, begin = recurring("daily")
 
-    def seen() -> list[float]:
+    def starts() -> list[float]:
         return sorted(each.start_unix for each in build_view(core.state, now=core.now).reservations)
 
-    assert len(seen()) == 1 + FURTHER
+    assert len(starts()) == 1 + FURTHER
     core.submit(ask(gpus=1, time_limit_s=30 * DAY_S), BOB)
-    assert len(seen()) == 30 + FURTHER and seen()[0] == begin
+    assert len(starts()) == 30 + FURTHER and starts()[0] == begin
     core.submit(ask(gpus=1, time_limit_s=300 * DAY_S), BOB)
-    assert len(seen()) == MAX_OCCURRENCES
+    assert len(starts()) == MAX_OCCURRENCES
     last = max(build_view(core.state, now=core.now).reservations, key=lambda each: each.start_unix)
-    assert last.end_unix == float("inf"), "nobody is promised anything behind the last one"
+    assert last.end_unix == float("inf"), "no start is promised after the last occurrence"
 
 
-def test_the_name_of_one_that_is_over_is_free_and_one_that_floats_stays() -> None:
+def test_the_name_of_an_ended_reservation_can_be_reused() -> None:
     core = Core("a")
     once = Reservation(name="once", start_unix=core.now, end_unix=core.now + 60, users=("ann",), overlap=True)
     floats = Reservation(

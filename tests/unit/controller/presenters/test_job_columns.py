@@ -1,0 +1,196 @@
+"""The columns of the queue equal the fields of rows, with additional ones for Slurm's commands."""
+
+import msgspec
+import pytest
+from tests.support.core import BOB, Core, ask
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import Held, NodeDrained
+from warpdeck.controller.presenters.job_columns import (
+    JOB_FIELDS,
+    RECORD_COLUMNS,
+    SELECTED_COLUMNS,
+    STATE_COLUMNS,
+    TIMED_COLUMNS,
+    job_row,
+    shower,
+)
+from warpdeck.model import (
+    ArraySpec,
+    Dependencies,
+    Dependency,
+    GpuReading,
+    Job,
+    NodeName,
+    Reading,
+    Resources,
+)
+from warpdeck.protocol.job_rows import JobFacts, JobRow
+from warpdeck.protocol.requests import Jobs
+from warpdeck.server.selection import Selection
+
+
+@pytest.fixture
+def core():
+    """A running job with two GPUs, a started array, a held job, a dependent job and a failed one."""
+    made = Core("n1", "n2")
+    made.state.site = msgspec.structs.replace(made.state.site, licenses=(("matlab", 4),))
+    made.runs = made.run(ask("runs", gpus=2, time_limit_s=600))
+    made.array = made.run(ask("array", array=ArraySpec(ranges=((1, 9, 1),), throttle=2)))
+    made.held = made.submit(ask("held", comment="later", licenses=(("matlab", 2),)), who=BOB)
+    made.apply(Held(who=BOB, jobs=(str(made.held),)))
+    made.failed = made.run(ask("fails"))
+    made.end(made.failed, exit_code=3)
+    clauses = tuple(Dependency(kind="afterok", job_id=job) for job in (made.runs, made.array))
+    made.depends = made.submit(ask("depends", dependencies=Dependencies(clauses=clauses)))
+    return made
+
+
+def column(core: Core, job_id: int, name: str) -> object:
+    return shower(core.state, [name], now=core.now)([core.job(job_id)])[0][name]
+
+
+def chosen(core: Core, **filters: object) -> set[str]:
+    selection = Selection(msgspec.convert({"t": "jobs", "id": 1, **filters}, Jobs))
+    return {job.request.name for job in core.state.jobs.values() if selection.has(job)}
+
+
+def test_every_field_is_one_column_of_the_table():
+    assert not RECORD_COLUMNS.keys() & STATE_COLUMNS.keys()
+    assert not (RECORD_COLUMNS.keys() | STATE_COLUMNS.keys()) & TIMED_COLUMNS.keys()
+    assert {*RECORD_COLUMNS, *STATE_COLUMNS, *TIMED_COLUMNS} == set(JOB_FIELDS)
+    assert SELECTED_COLUMNS.keys() < set(JOB_FIELDS)
+
+
+@pytest.mark.parametrize("kind", [JobRow, JobFacts])
+def test_every_column_has_the_type_of_its_field(core, kind):
+    names = kind.__struct_fields__
+    for row in shower(core.state, names, now=core.now)(list(core.state.jobs.values())):
+        msgspec.convert(row, kind, strict=True)
+
+
+def test_columns_may_be_fields_that_only_rows_have(core):
+    row = shower(core.state, ["uid", "gpu_type"], now=core.now)([core.job(core.runs)])[0]
+    assert row == {"uid": 1, "gpu_type": ""}
+    with pytest.raises(UserError, match="unknown job field colour"):
+        shower(core.state, ["colour"], now=core.now)
+
+
+def test_reasons_have_slurms_names(core):
+    def reason(job_id):
+        return column(core, job_id, "reason")
+
+    assert (reason(core.runs), reason(core.held), reason(core.failed)) == (
+        "None",
+        "JobHeldUser",
+        "NonZeroExitCode",
+    )
+    core.plan()
+    assert reason(core.depends) == "Dependency"
+
+
+def test_a_reason_names_the_nodes_that_are_not_available():
+    core = Core("n1", "n2", "n3")
+
+    def reason(request):
+        job = core.submit(request)
+        core.plan()
+        return column(core, job, "reason")
+
+    core.apply(NodeDrained(name=NodeName("n3"), reason="broken"))
+    assert reason(ask(resources=Resources(nodelist=("n3",)))) == "ReqNodeNotAvail, UnavailableNodes:n3"
+    for name in ("n1", "n2"):
+        core.apply(NodeDrained(name=NodeName(name), reason="broken"))
+    assert reason(ask()) == "ReqNodeNotAvail, UnavailableNodes:n[1-3]"
+    assert reason(ask(resources=Resources(nodelist=("n2",)))) == "ReqNodeNotAvail, UnavailableNodes:n2"
+
+
+def test_the_dependency_column_lists_unfulfilled_dependencies(core):
+    assert column(core, core.depends, "dependency") == (
+        f"afterok:{core.runs}(unfulfilled),afterok:{core.array}_*(unfulfilled)"
+    )
+    core.end(core.runs)
+    assert column(core, core.depends, "dependency") == f"afterok:{core.array}_*(unfulfilled)"
+    assert column(core, core.depends, "eligible") is None
+
+
+def test_the_text_of_an_arrays_tasks_contains_its_throttle(core):
+    waiting = next(job for job in core.state.jobs.values() if job.pending_tasks)
+    assert column(core, waiting.id, "tasks_text") == "3-9%2"
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("sbatch -n2 --gpus=2 train.sh --lr 3", "/data/train.sh"),
+        ("sbatch /opt/train.sh", "/opt/train.sh"),
+        ("sbatch -J x wrap", ""),
+        ("sbatch 'unclosed", ""),
+        ("", ""),
+    ],
+)
+def test_the_command_column_is_the_path_of_the_script(core, line, command):
+    job = core.submit(ask("named", submit_line=line, submit_dir="/data"))
+    assert column(core, job, "command") == command
+
+
+def test_the_tres_column_shows_allocated_or_requested_resources(core):
+    assert column(core, core.runs, "tres")["gres/gpu"] == 2
+    waiting = core.submit(ask("asks", resources=Resources(nodes_min=2, nodes_max=2, cpus_per_task=3)))
+    assert column(core, waiting, "tres") == {"cpu": 6, "mem": 0, "node": 2, "gres/gpu": 0, "billing": 6}
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        ({}, {"runs", "array", "held", "depends"}),
+        ({"users": ["bob"]}, {"held"}),
+        ({"users": ["2"]}, {"held"}),
+        ({"users": ["ann"], "names": ["runs", "held"]}, {"runs"}),
+        ({"states": ["F"]}, {"fails"}),
+        ({"licenses": ["matlab"]}, {"held"}),
+        ({"nodes": ["n1"], "names": ["runs"]}, {"runs"}),
+        ({"nodes": ["n9"]}, set()),
+        ({"partitions": ["main"], "users": ["bob"]}, {"held"}),
+        ({"partitions": ["gpu"]}, set()),
+        ({"qos": ["normal"], "users": ["bob"]}, {"held"}),
+        ({"accounts": ["lab"]}, set()),
+        ({"reservations": ["none"]}, set()),
+    ],
+)
+def test_a_job_is_selected_if_all_filters_match(core, filters, names):
+    assert chosen(core, **filters) == names
+
+
+def test_a_job_for_several_partitions_is_found_by_each_until_it_starts(core):
+    job = Job(id=1, array_job_id=1, request=ask("both", partition="gpu,debug"), user="ann", uid=1)
+    core.state.jobs[job.id] = job
+    assert chosen(core, partitions=["debug"]) == chosen(core, partitions=["gpu"]) == {"both"}
+    core.state.jobs[job.id] = msgspec.structs.replace(job, partition="gpu")
+    assert chosen(core, partitions=["debug"]) == set()
+
+
+def test_measurements_from_before_a_jobs_start_are_not_shown(core: Core) -> None:
+    job = core.job(core.runs)
+    assert job.start_at_unix is not None
+    gpus = tuple(GpuReading(index=index, util_pct=0) for index in range(8))
+    shown = []
+    for at_unix in (job.start_at_unix - 1, job.start_at_unix + 1):
+        reading = Reading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
+        core.state.node_status.readings[job.shares[0].node] = reading
+        shown.append(job_row(core.state, job).gpu_util_pct)
+    assert shown == [None, 0]
+
+
+def test_the_last_task_of_an_array_is_shown_without_brackets_once_started():
+    core = Core("a")
+    pair = core.run(ask("pair", gpus=4, array=ArraySpec(ranges=((5, 6, 1),))))
+    last = next(job for job in core.state.jobs.values() if job.start_at_unix is None)
+    assert (last.id, column(core, last.id, "tasks_folded")) == (pair, True), "75_[6]: it waits"
+    core.end(next(job.id for job in core.state.jobs.values() if job.array_task_id == 5))
+    starts = core.plan().effects
+    assert core.job(last.id).state == "CONFIGURING"
+    assert column(core, last.id, "tasks_folded") is False, "75_6: it starts"
+    core.launch(starts)
+    core.end(last.id, phase="refused", message="no room")
+    assert column(core, last.id, "tasks_folded") is False
