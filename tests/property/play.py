@@ -94,11 +94,12 @@ class Stage:
 
 def with_rooms(job: PendingJob, told: Preempt) -> PendingJob:
     """Return the job and its components with the resources that preempted jobs clear for them."""
-    rooms = dict(told.rooms_beside)
+    rooms = dict(told.component_claims)
     parts = tuple(
-        msgspec.structs.replace(part, room=rooms.get(part.id, part.room)) for part in job.components
+        msgspec.structs.replace(part, preempted_claim=rooms.get(part.id, part.preempted_claim))
+        for part in job.components
     )
-    return msgspec.structs.replace(job, room=told.room, components=parts)
+    return msgspec.structs.replace(job, preempted_claim=told.preempted_claim, components=parts)
 
 
 def begun(job: PendingJob, start: Start, now: float) -> RunningJob:
@@ -113,5 +114,5 @@ def begun(job: PendingJob, start: Start, now: float) -> RunningJob:
         qos=job.qos,
         partition=start.partition,
         start_at_unix=now,
-        users_apart=job.resources.share_with == "user",
+        excludes_users=job.resources.share_with == "user",
     )

@@ -254,10 +254,10 @@ def site_of(rng: Random) -> tuple[View, Settings]:
     nodes = nodes_of(rng)
     tables = tables_of(rng, nodes) if rng.random() < 0.7 else {}
     view = View(nodes=nodes, running=running_on(rng, nodes), pending=queue_of(rng), **tables)
-    return with_users_apart(rng, view), settings_of(rng)
+    return with_exclusive_users(rng, view), settings_of(rng)
 
 
-def with_users_apart(rng: Random, view: View) -> View:
+def with_exclusive_users(rng: Random, view: View) -> View:
     """Give some jobs and partitions --exclusive=user on some sites. Later random values stay the same."""
     rng = copy(rng)
     if rng.random() < 0.6:
@@ -275,7 +275,7 @@ def with_users_apart(rng: Random, view: View) -> View:
             for job in view.pending
         ),
         running=tuple(
-            msgspec.structs.replace(job, users_apart=rng.random() < odds, user=rng.choice(users))
+            msgspec.structs.replace(job, excludes_users=rng.random() < odds, user=rng.choice(users))
             for job in view.running
         ),
         partitions=tuple(
@@ -366,7 +366,7 @@ def plain_site_of(rng: Random) -> tuple[View, Settings]:
     )
     chosen = msgspec.structs.replace(settings_of(rng), default_mem_per_cpu_bytes=0)
     running = tuple(job for job in running_on(rng, nodes) if not job.suspended)
-    return with_users_apart(rng, View(nodes=nodes, running=running, pending=queue)), chosen
+    return with_exclusive_users(rng, View(nodes=nodes, running=running, pending=queue)), chosen
 
 
 def contested_site_of(rng: Random) -> tuple[View, Settings]:

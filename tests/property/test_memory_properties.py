@@ -149,7 +149,7 @@ def check_telling_few(rng: Random, view: View, made: Plan, now: float, chosen: S
     backs.
     """
     few = [job.id for job in view.pending if rng.random() < 0.4]
-    brief = plan(view, now, chosen, tell=few)
+    brief = plan(view, now, chosen, explain_only=few)
     assert decisions(brief) == decisions(made)
     assert brief.priorities == {job_id: made.priorities[job_id] for job_id in few}
     assert brief.pending_reasons.keys() == made.pending_reasons.keys() & set(few)
@@ -174,7 +174,7 @@ def test_a_memory_changes_nothing_but_the_time_it_takes(seed: int) -> None:
     )
     memory, now = PassCache(), NOW
     for _ in range(STEPS):
-        made = plan(view, now, chosen, memory=memory)
+        made = plan(view, now, chosen, cache=memory)
         assert made == plan(view, now, chosen)
         check_telling_few(rng, view, made, now, chosen)
         if rng.random() < 0.6:

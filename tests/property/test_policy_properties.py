@@ -17,7 +17,7 @@ from tests.property.sites import contested_site_of, parted_site_of, plain_site_o
 from tests.property.sitetables import NOW
 
 from warpdeck.model import JobId
-from warpdeck.policy import Plan, Settings, View, admit, advise, plan
+from warpdeck.policy import Plan, Settings, View, admit, dry_run, plan
 
 EXAMPLES = 200
 ENDLESS_S = 20 * 365 * 86_400.0
@@ -138,7 +138,7 @@ def test_what_is_admitted_starts_on_the_empty_healthy_cluster(seed: int) -> None
 def test_what_is_advised_comes_true(seed: int) -> None:
     view, chosen = site_of(Random(seed))
     for job in view.pending:
-        advice = advise(view, NOW, chosen, job.id)
+        advice = dry_run(view, NOW, chosen, job.id)
         for change in advice.changes:
             changed = recount.changed_as_advised(job, change)
             others = tuple(changed if each.id == job.id else each for each in view.pending)

@@ -83,7 +83,7 @@ def test_with_a_memory_the_plan_is_the_same(seed: int) -> None:
     rng = Random(seed)
     (view, chosen), memory = site_of(rng), PassCache()
     view = grouped(rng, view)
-    first = plan(view, NOW, chosen, memory=memory)
+    first = plan(view, NOW, chosen, cache=memory)
     assert first == plan(view, NOW, chosen)
     rest = tuple(
         job
@@ -93,7 +93,7 @@ def test_with_a_memory_the_plan_is_the_same(seed: int) -> None:
     later = msgspec.structs.replace(
         view, pending=rest, leaders=tuple(job.id for job in rest if job.components)
     )
-    assert plan(later, NOW + 5, chosen, memory=memory) == plan(later, NOW + 5, chosen)
+    assert plan(later, NOW + 5, chosen, cache=memory) == plan(later, NOW + 5, chosen)
 
 
 @settings(max_examples=EXAMPLES)
@@ -139,7 +139,7 @@ def test_those_who_leave_for_components_are_enough_for_all_of_them(seed: int) ->
         leader = next(job for job in view.pending if job.id == number)
         own = next(each for each in made.preempts if each.for_job_id == number)
         assert {each.job_id for each in made.reserves} >= _ids(leader)
-        assert {number, *dict(own.rooms_beside)} == _ids(leader)
+        assert {number, *dict(own.component_claims)} == _ids(leader)
         alone = msgspec.structs.replace(
             view,
             running=left,

@@ -13,14 +13,14 @@ from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import GpuAsk, JobId, NodeName, Resources
 from warpdeck.policy import (
-    NO_BACKLOG,
-    Backlog,
+    NO_ESTIMATES,
     PartitionView,
     PendingJob,
     RunningJob,
     Settings,
+    StartEstimates,
     View,
-    likely_starts,
+    estimate_starts,
 )
 
 NOW = 10_000.0
@@ -28,11 +28,11 @@ HOUR_S = 3600.0
 WHOLE = tuple(range(8))
 
 
-def estimated(picture: View, **settings: object) -> Backlog:
-    return likely_starts(picture, NOW, Settings(**settings), priorities={})  # type: ignore[arg-type]
+def estimated(picture: View, **settings: object) -> StartEstimates:
+    return estimate_starts(picture, NOW, Settings(**settings), priorities={})  # type: ignore[arg-type]
 
 
-def hours(found: Backlog, number: int) -> float | None:
+def hours(found: StartEstimates, number: int) -> float | None:
     at_unix = found.start_of(JobId(number))
     return None if at_unix is None else (at_unix - NOW) / HOUR_S
 
@@ -85,23 +85,25 @@ def test_what_never_ends_takes_from_the_pace_and_where_it_takes_all_nothing_can_
 def test_who_does_not_wait_for_room_is_in_nobodys_way() -> None:
     jobs = [pending(1, gpus=8, held=True), pending(2, gpus=8, waits_for="job 1"), pending(3, gpus=8)]
     assert hours(estimated(view([node("a")], jobs)), 3) == 0
-    found = likely_starts(view([node("a")], jobs), NOW, Settings(), priorities={}, besides={JobId(3)})
+    found = estimate_starts(view([node("a")], jobs), NOW, Settings(), priorities={}, besides={JobId(3)})
     assert len(found) == 0
 
 
 def test_a_job_that_has_only_just_come_is_behind_all_others() -> None:
     found = estimated(view([node("a")], [pending(1, gpus=8), pending(2, gpus=8)], [busy()]))
     assert hours(found, 77) == pytest.approx(2)
-    assert NO_BACKLOG.start_of(JobId(1)) is None
+    assert NO_ESTIMATES.start_of(JobId(1)) is None
 
 
 def test_only_what_moved_by_a_good_part_of_the_wait_is_told_again() -> None:
     jobs = [pending(number, gpus=8) for number in range(1, 11)]
     before = estimated(view([node("a")], jobs, [busy()]))
-    assert before.moved_since(NO_BACKLOG, NOW) == [job.id for job in jobs]
-    assert before.moved_since(before, NOW) == []
+    assert before.changed_since(NO_ESTIMATES, NOW) == [job.id for job in jobs]
+    assert before.changed_since(before, NOW) == []
     later = estimated(view([node("a")], jobs, [busy(ends=NOW + 1.9 * HOUR_S)]))
-    assert later.moved_since(before, NOW) == [1, 2, 3], "0.9 hours are much for those who wait less than 4.5"
+    assert later.changed_since(before, NOW) == [1, 2, 3], (
+        "0.9 hours are much for those who wait less than 4.5"
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -113,7 +115,7 @@ def test_played_out_the_estimates_come_true_within_a_third(seed: int) -> None:
     ]
     picture = view([node(name) for name in "abcd"], jobs)
     fifo = Settings(queue_order="submission", backfill_order="priority")
-    found = likely_starts(picture, NOW, fifo, priorities={})
+    found = estimate_starts(picture, NOW, fifo, priorities={})
     stage, started = Stage(picture, fifo, NOW), dict[JobId, float]()
     while True:
         now = stage.now

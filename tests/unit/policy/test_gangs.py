@@ -271,7 +271,7 @@ def test_others_leave_the_nodes_that_are_meant(asked: dict[str, Any]) -> None:
     made = plan(picture, NOW, site.settings)
     leaving = {order.job_id for order in made.preempts}
     assert leaving and (91 in leaving)
-    assert all(NodeName("n3") in order.room.nodes for order in made.preempts)
+    assert all(NodeName("n3") in order.preempted_claim.nodes for order in made.preempts)
 
 
 def test_only_nodes_that_are_large_enough_will_do() -> None:

@@ -20,7 +20,7 @@ from warpdeck.policy import (
     View,
     plan,
 )
-from warpdeck.policy.preemption.preemption import ROOM_KEPT_S
+from warpdeck.policy.preemption.preemption import CLAIM_KEPT_S
 
 NOW = 10_000.0
 QOS = (QosView(name="high", priority=10, preempts=frozenset({"low"})), QosView(name="low", grace_s=120))
@@ -203,7 +203,7 @@ def test_what_is_never_preempted_gives_up_nobody() -> None:
 def test_whoever_others_left_for_goes_first_and_to_that_place() -> None:
     room = PreemptedClaim(nodes=(NodeName("b"),), until_unix=NOW + 10)
     first = msgspec.structs.replace(pending(1, gpus=8), time_limit_s=60)
-    owner = msgspec.structs.replace(pending(2, gpus=8), room=room)
+    owner = msgspec.structs.replace(pending(2, gpus=8), preempted_claim=room)
     picture = view([node("a"), node("b")], [first, owner], [held(3, "a", (0,))])
     for settings in ({}, {"reservations": 0}):
         made = planned(picture, **settings)
@@ -216,9 +216,9 @@ def test_who_is_told_to_leave_leaves_the_whole_place_to_the_other() -> None:
     there = [held(1, "a", tuple(range(8)), qos="low"), held(2, "b", (0,), qos="low")]
     asked = pending(4, gpus=8, nodes=3, qos="high")
     made = planned(site(view([node("a"), node("b"), node("c")], [asked], there), qos=QOS))
-    assert {told.room for told in made.preempts} == {
+    assert {told.preempted_claim for told in made.preempts} == {
         PreemptedClaim(
-            nodes=(NodeName("a"), NodeName("b"), NodeName("c")), until_unix=NOW + 120 + ROOM_KEPT_S
+            nodes=(NodeName("a"), NodeName("b"), NodeName("c")), until_unix=NOW + 120 + CLAIM_KEPT_S
         )
     }
 

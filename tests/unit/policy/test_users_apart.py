@@ -11,7 +11,7 @@ from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import JobId, NodeName, Resources
 from warpdeck.policy import PartitionView, PassCache, PendingJob, Plan, QosView, RunningJob, Settings, plan
-from warpdeck.policy.advise import advise
+from warpdeck.policy.dry_run import dry_run
 from warpdeck.policy.input.view import NodeView, owner_of
 
 NOW = 10_000.0
@@ -59,12 +59,12 @@ def test_who_has_the_name_of_a_deleted_user_is_another_user() -> None:
     assert started(planned([new], [runs(8, "ann")])) == []
     assert started(planned([own], [runs(8, "ann")])) == [1]
     beside = msgspec.structs.replace(pending(1, user="ann", limit_s=60), uid=2)
-    assert started(planned([beside], [runs(8, "ann", users_apart=True)])) == []
-    assert started(planned([beside], [runs(8, "ann", users_apart=True, uid=2)])) == [1]
+    assert started(planned([beside], [runs(8, "ann", excludes_users=True)])) == []
+    assert started(planned([beside], [runs(8, "ann", excludes_users=True, uid=2)])) == [1]
 
 
 def test_nobody_elses_job_comes_to_it_and_its_own_users_do() -> None:
-    held = [runs(8, "ann", users_apart=True)]
+    held = [runs(8, "ann", excludes_users=True)]
     jobs = [pending(1, user="bob", limit_s=60), pending(2, user="ann", limit_s=60), apart(3, limit_s=400)]
     made = planned(jobs, held)
     assert started(made) == [2, 3]
@@ -132,17 +132,17 @@ def test_nobody_is_suspended_for_it_where_he_would_still_be_there() -> None:
 
 def test_without_it_the_job_would_start_and_the_advice_says_so() -> None:
     picture = view([node("a")], [apart(1)], [runs(8, "bob")])
-    found = advise(picture, NOW, Settings(), JobId(1))
+    found = dry_run(picture, NOW, Settings(), JobId(1))
     assert "starts now with other users' jobs on its nodes (without --exclusive=user)" in found.changes
 
 
 def test_a_memory_forgets_whose_jobs_are_where_when_it_matters_no_more() -> None:
     memory, nodes = PassCache(), [node("a"), node("b")]
-    held = [runs(8, "bob"), runs(9, "ann", on="b", users_apart=True)]
+    held = [runs(8, "bob"), runs(9, "ann", on="b", excludes_users=True)]
     first = view(nodes, [pending(1, user="cat"), pending(2, user="bob")], held)
-    assert plan(first, NOW, Settings(), memory=memory) == plan(first, NOW, Settings())
+    assert plan(first, NOW, Settings(), cache=memory) == plan(first, NOW, Settings())
     later = msgspec.structs.replace(first, running=(held[0],))
-    assert plan(later, NOW, Settings(), memory=memory) == plan(later, NOW, Settings())
+    assert plan(later, NOW, Settings(), cache=memory) == plan(later, NOW, Settings())
     assert memory.cluster_table.owners is None
 
 
@@ -152,8 +152,8 @@ def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_t
     jobs = [pending(number, user=user, resources=same) for number, user in enumerate(users, start=1)]
     jobs += [apart(50, "u3"), apart(51, "u4")]
     memory = PassCache()
-    plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, Settings(), memory=memory)
-    kinds = memory.queue.kinds
+    plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, Settings(), cache=memory)
+    kinds = memory.queue.representatives
     assert memory.cluster_table.owners == {owner_of("u3", 0), owner_of("u4", 0)}
     assert len(kinds) == 5, "that of all others, and of each owner two"
 
@@ -182,10 +182,10 @@ def test_no_partition_of_one_user_at_a_time_is_advised_beside_another_who_starts
     parts = (PartitionView(name="free", nodes=b), PartitionView(name="other", nodes=a), own)
     jobs = [pending(1, user="dan", partition="other"), pending(2, user="cat", partition="free")]
     picture = view([node("a"), node("b")], jobs, [runs(9, "bob", on="b", cpus=64, partition="free")])
-    found = advise(msgspec.structs.replace(picture, partitions=parts), NOW, Settings(), JobId(2))
+    found = dry_run(msgspec.structs.replace(picture, partitions=parts), NOW, Settings(), JobId(2))
     assert "starts now with --partition=other" in found.changes
     first = msgspec.structs.replace(picture, partitions=(parts[0], own, parts[1]))
-    assert "starts now with --partition=other" in advise(first, NOW, Settings(), JobId(2)).changes
+    assert "starts now with --partition=other" in dry_run(first, NOW, Settings(), JobId(2)).changes
 
 
 def test_the_reason_names_who_wants_it_so() -> None:

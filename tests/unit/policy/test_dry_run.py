@@ -9,8 +9,8 @@ import pytest
 from tests.support.builders import GIB, node, pending, running, view
 
 from warpdeck.model import Allocation, GpuAsk, JobId, NodeName, Resources
-from warpdeck.policy import PartitionView, PendingJob, RunningJob, Settings, View, advise, plan
-from warpdeck.policy.advise import MAX_FORECASTS, MAX_STEPS, _below
+from warpdeck.policy import PartitionView, PendingJob, RunningJob, Settings, View, dry_run, plan
+from warpdeck.policy.dry_run import MAX_FORECASTS, MAX_STEPS, _below
 
 NOW = 1000.0
 
@@ -26,7 +26,7 @@ def changed(picture: View, job: PendingJob) -> View:
 
 
 def test_a_request_that_fits_starts_now() -> None:
-    advice = advise(view([node("a")], [pending(1, gpus=2)]), NOW, Settings(), JobId(1))
+    advice = dry_run(view([node("a")], [pending(1, gpus=2)]), NOW, Settings(), JobId(1))
     assert advice.starts_now and advice.nodes == ("a",)
 
 
@@ -34,7 +34,7 @@ def test_a_shorter_limit_that_ends_before_the_head_starts_is_named() -> None:
     head = pending(1, gpus=8)
     held = [busy_until(9, "a", NOW + 7800, gpus=4)]
     picture = view([node("a")], [head, pending(2, gpus=2, limit_s=86_400)], held)
-    advice = advise(picture, NOW, Settings(), JobId(2))
+    advice = dry_run(picture, NOW, Settings(), JobId(2))
     assert "starts now with --time=02:10:00" in advice.changes
     again = plan(changed(picture, pending(2, gpus=2, limit_s=7800)), NOW, Settings())
     assert [start.job_id for start in again.starts] == [2]
@@ -45,7 +45,7 @@ def test_a_shorter_limit_that_ends_before_the_head_starts_is_named() -> None:
 def test_a_limit_is_named_in_whole_minutes_because_time_rounds_up_to_them() -> None:
     held = [busy_until(9, "a", NOW + 7859, gpus=4)]
     jobs = [pending(1, gpus=8), pending(2, gpus=2, limit_s=86_400)]
-    advice = advise(view([node("a")], jobs, held), NOW, Settings(), JobId(2))
+    advice = dry_run(view([node("a")], jobs, held), NOW, Settings(), JobId(2))
     assert "starts now with --time=02:10:00" in advice.changes
 
 
@@ -63,9 +63,9 @@ def test_fewer_gpus_nodes_or_another_partition_are_proposed_where_they_help() ->
         ),
         partitions=parts,
     )
-    assert advise(picture, NOW, Settings(), JobId(1)).changes == ("starts now with --partition=short",)
+    assert dry_run(picture, NOW, Settings(), JobId(1)).changes == ("starts now with --partition=short",)
     alone = msgspec.structs.replace(picture, pending=(pending(1, gpus=4, partition="long"),))
-    assert advise(alone, NOW, Settings(), JobId(1)).changes == (
+    assert dry_run(alone, NOW, Settings(), JobId(1)).changes == (
         "starts now with --gpus-per-node=2",
         "starts now with --partition=short",
     )
@@ -89,7 +89,7 @@ def test_whatever_is_in_the_way_can_be_asked_for_less(fields: dict[str, Any], ch
     held[0] = msgspec.structs.replace(held[0], allocation=Allocation(shares=(share,)))
     job = pending(1, resources=Resources(**{"gpus": GpuAsk(per_node=2), **fields}))
     picture = view([node("a"), node("b", gpu_type="a100")], [job], held)
-    assert advise(picture, NOW, Settings(), JobId(1)).changes == (f"starts now with {change}",)
+    assert dry_run(picture, NOW, Settings(), JobId(1)).changes == (f"starts now with {change}",)
 
 
 def test_of_a_very_large_request_some_smaller_ones_are_tried() -> None:
@@ -103,8 +103,8 @@ def test_the_start_of_a_job_far_behind_is_worked_out_when_it_is_asked_for() -> N
     picture = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
     settings = Settings(max_forecasts=1)
     assert plan(picture, NOW, settings).pending_reasons[JobId(5)].expected_start_unix is None
-    advice = advise(picture, NOW, settings, JobId(5))
-    assert advice.why is not None and advice.why.expected_start_unix == NOW + 100 + 4 * 600
+    advice = dry_run(picture, NOW, settings, JobId(5))
+    assert advice.reason is not None and advice.reason.expected_start_unix == NOW + 100 + 4 * 600
     assert advice.ahead == 4 and advice.leaders == (1, 2, 3)
 
 
@@ -112,7 +112,7 @@ def test_too_far_behind_the_start_is_not_worked_out() -> None:
     jobs = [pending(number, gpus=8, limit_s=600) for number in range(1, MAX_FORECASTS + 2)]
     picture = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
     for number, known in ((MAX_FORECASTS, True), (MAX_FORECASTS + 1, False)):
-        why = advise(picture, NOW, Settings(), JobId(number)).why
+        why = dry_run(picture, NOW, Settings(), JobId(number)).reason
         assert why is not None and why.sentence
         assert (why.expected_start_unix is not None) is known
 
@@ -127,10 +127,10 @@ def test_only_jobs_that_want_the_same_nodes_are_ahead() -> None:
     jobs = [pending(number, gpus=8, partition=name) for number, name in enumerate(names, 1)]
     held = [busy_until(8, "a", NOW + 600), busy_until(9, "b", NOW + 600)]
     picture = msgspec.structs.replace(view([node("a"), node("b")], jobs, held), partitions=parts)
-    assert advise(picture, NOW, Settings(), JobId(5)).leaders == (2, 4)
-    assert advise(picture, NOW, Settings(), JobId(4)).leaders == (1, 2, 3)
+    assert dry_run(picture, NOW, Settings(), JobId(5)).leaders == (2, 4)
+    assert dry_run(picture, NOW, Settings(), JobId(4)).leaders == (1, 2, 3)
 
 
 def test_a_job_that_is_not_in_the_queue_is_no_question() -> None:
     with pytest.raises(KeyError):
-        advise(view([node("a")], []), NOW, Settings(), JobId(1))
+        dry_run(view([node("a")], []), NOW, Settings(), JobId(1))
