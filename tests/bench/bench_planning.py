@@ -33,7 +33,7 @@ SITES: dict[str, dict[str, Any]] = {
     "1,000 full nodes, 10,000 pending, all --exclusive=user": {
         "nodes": 1000,
         "pending": 10_000,
-        "users_apart": True,
+        "exclusive_users": True,
     },
     "10,000 full nodes, 100,000 pending, 64 reservations": {
         "nodes": 10_000,

@@ -123,15 +123,15 @@ class Site:
         *,
         reservations: int = 0,
         settings: Settings | None = None,
-        users_apart: bool = False,
+        exclusive_users: bool = False,
     ) -> None:
         self._rng = Random(pending)
         self.settings = settings or Settings()
         self.view = crowded_site(nodes, pending, reservations=reservations, free=False)
         if settings is not None:
             self.view = with_tables(self.view)
-        if users_apart:
-            self.view = with_users_apart(self.view)
+        if exclusive_users:
+            self.view = with_exclusive_users(self.view)
         self.memory = PassCache()
         self.now = NOW
         self._next_id = max(job.id for job in self.view.pending) + 1
@@ -160,11 +160,13 @@ class Site:
     def _happened(self, tell: list[JobId], **changed: object) -> Callable[[], Plan]:
         self.now += 1.0
         self.view = msgspec.structs.replace(self.view, **changed)
-        return lambda: self.follow(plan(self.view, self.now, self.settings, memory=self.memory, tell=tell))
+        return lambda: self.follow(
+            plan(self.view, self.now, self.settings, cache=self.memory, explain_only=tell)
+        )
 
     def full_pass(self) -> Plan:
         """Run a pass that explains all waiting jobs."""
-        return plan(self.view, self.now, self.settings, memory=self.memory)
+        return plan(self.view, self.now, self.settings, cache=self.memory)
 
     def follow(self, made: Plan) -> Plan:
         """Schedule the plan's started jobs to run before the next event."""
@@ -194,16 +196,16 @@ def _begun(job: PendingJob, start: Start, now: float) -> RunningJob:
         qos=job.qos,
         partition=start.partition,
         start_at_unix=now,
-        users_apart=job.resources.share_with == "user",
+        excludes_users=job.resources.share_with == "user",
     )
 
 
-def with_users_apart(view: View) -> View:
+def with_exclusive_users(view: View) -> View:
     """Return the site with --exclusive=user for all jobs. Jobs that already share nodes stay there."""
     requests = {id(job.resources): job.resources for job in view.pending}
     apart = {key: msgspec.structs.replace(asked, share_with="user") for key, asked in requests.items()}
     pending = tuple(msgspec.structs.replace(job, resources=apart[id(job.resources)]) for job in view.pending)
-    running = tuple(msgspec.structs.replace(job, users_apart=True) for job in view.running)
+    running = tuple(msgspec.structs.replace(job, excludes_users=True) for job in view.running)
     return msgspec.structs.replace(view, pending=pending, running=running)
 
 

@@ -94,11 +94,12 @@ class PassPlayer:
 
 def with_claims(job: PendingJob, order: Preempt) -> PendingJob:
     """Return the job and its components with the resources that preempted jobs clear for them."""
-    claims = dict(order.rooms_beside)
+    claims = dict(order.component_claims)
     parts = tuple(
-        msgspec.structs.replace(part, room=claims.get(part.id, part.room)) for part in job.components
+        msgspec.structs.replace(part, preempted_claim=claims.get(part.id, part.preempted_claim))
+        for part in job.components
     )
-    return msgspec.structs.replace(job, room=order.room, components=parts)
+    return msgspec.structs.replace(job, preempted_claim=order.preempted_claim, components=parts)
 
 
 def started_job(job: PendingJob, start: Start, now: float) -> RunningJob:
@@ -113,5 +114,5 @@ def started_job(job: PendingJob, start: Start, now: float) -> RunningJob:
         qos=job.qos,
         partition=start.partition,
         start_at_unix=now,
-        users_apart=job.resources.share_with == "user",
+        excludes_users=job.resources.share_with == "user",
     )

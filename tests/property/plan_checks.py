@@ -217,7 +217,7 @@ def _users_are_apart(view: View, plan: Plan) -> None:
     jobs = {job.id: job for job in view.pending}
     parted = {part.name for part in view.partitions if part.exclusive_user}
     present = [
-        (job.user, job.users_apart or job.partition in parted, job.allocation.node_names())
+        (job.user, job.excludes_users or job.partition in parted, job.allocation.node_names())
         for job in view.running
     ]
     for start in plan.starts:
@@ -307,7 +307,7 @@ def _stays(view: View, plan: Plan, now: float, leaves: dict[JobId, float]) -> li
     for job in view.running:
         ends = float("inf") if job.ends_by_unix is None else max(job.ends_by_unix, now)
         ends = min(ends, leaves.get(job.id, float("inf")))
-        found.append((job.user, job.users_apart, job.allocation.node_names(), now, ends))
+        found.append((job.user, job.excludes_users, job.allocation.node_names(), now, ends))
     jobs = {job.id: job for job in view.pending}
     for start in plan.starts:
         one = jobs[start.job_id]
@@ -370,7 +370,7 @@ def flushed(view: View, plan: Plan, now: float, *, only: JobId) -> View:
             allocation=start.allocation,
             ends_by_unix=None if start.time_limit_s is None else now + start.time_limit_s,
             user=jobs[start.job_id].user,
-            users_apart=jobs[start.job_id].resources.share_with == "user",
+            excludes_users=jobs[start.job_id].resources.share_with == "user",
             start_at_unix=now,
         )
         for start in plan.starts

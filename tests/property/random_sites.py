@@ -275,7 +275,7 @@ def with_exclusive_users(rng: Random, view: View) -> View:
             for job in view.pending
         ),
         running=tuple(
-            msgspec.structs.replace(job, users_apart=rng.random() < odds, user=rng.choice(users))
+            msgspec.structs.replace(job, excludes_users=rng.random() < odds, user=rng.choice(users))
             for job in view.running
         ),
         partitions=tuple(

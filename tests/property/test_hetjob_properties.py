@@ -89,7 +89,7 @@ def test_a_pass_cache_does_not_change_the_plan(seed: int) -> None:
     rng = Random(seed)
     (view, chosen), cache = site_of(rng), PassCache()
     view = grouped(rng, view)
-    first = plan(view, NOW, chosen, memory=cache)
+    first = plan(view, NOW, chosen, cache=cache)
     assert first == plan(view, NOW, chosen)
     rest = tuple(
         job
@@ -99,7 +99,7 @@ def test_a_pass_cache_does_not_change_the_plan(seed: int) -> None:
     later = msgspec.structs.replace(
         view, pending=rest, leaders=tuple(job.id for job in rest if job.components)
     )
-    assert plan(later, NOW + 5, chosen, memory=cache) == plan(later, NOW + 5, chosen)
+    assert plan(later, NOW + 5, chosen, cache=cache) == plan(later, NOW + 5, chosen)
 
 
 @settings(max_examples=EXAMPLES)
@@ -147,7 +147,7 @@ def test_preempted_jobs_free_enough_for_all_components(seed: int) -> None:
         leader = next(job for job in view.pending if job.id == number)
         own = next(each for each in made.preempts if each.for_job_id == number)
         assert {each.job_id for each in made.reserves} >= _ids(leader)
-        assert {number, *dict(own.rooms_beside)} == _ids(leader)
+        assert {number, *dict(own.component_claims)} == _ids(leader)
         alone = msgspec.structs.replace(
             view,
             running=left,

@@ -151,7 +151,7 @@ def check_partial_explanations(rng: Random, view: View, made: Plan, now: float, 
     backs.
     """
     few = [job.id for job in view.pending if rng.random() < 0.4]
-    brief = plan(view, now, chosen, tell=few)
+    brief = plan(view, now, chosen, explain_only=few)
     assert decisions(brief) == decisions(made)
     assert brief.priorities == {job_id: made.priorities[job_id] for job_id in few}
     assert brief.pending_reasons.keys() == made.pending_reasons.keys() & set(few)
@@ -176,7 +176,7 @@ def test_a_pass_cache_changes_the_speed_of_a_plan_but_not_the_plan(seed: int) ->
     )
     cache, now = PassCache(), NOW
     for _ in range(STEPS):
-        made = plan(view, now, chosen, memory=cache)
+        made = plan(view, now, chosen, cache=cache)
         assert made == plan(view, now, chosen)
         check_partial_explanations(rng, view, made, now, chosen)
         if rng.random() < 0.6:

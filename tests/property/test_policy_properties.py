@@ -23,7 +23,7 @@ from tests.property.random_sites import (
 from tests.property.random_tables import NOW
 
 from warpdeck.model import JobId
-from warpdeck.policy import Plan, Settings, View, admit, advise, plan
+from warpdeck.policy import Plan, Settings, View, admit, dry_run, plan
 
 EXAMPLES = 200
 ENDLESS_S = 20 * 365 * 86_400.0
@@ -146,7 +146,7 @@ def test_an_admitted_job_starts_on_the_empty_healthy_cluster(seed: int) -> None:
 def test_an_advised_change_starts_the_job(seed: int) -> None:
     view, chosen = site_of(Random(seed))
     for job in view.pending:
-        advice = advise(view, NOW, chosen, job.id)
+        advice = dry_run(view, NOW, chosen, job.id)
         for change in advice.changes:
             changed = plan_checks.changed_as_advised(job, change)
             others = tuple(changed if each.id == job.id else each for each in view.pending)

@@ -6,7 +6,12 @@ uses no randomness and does no I/O.
 """
 
 from warpdeck.policy.cache.pass_cache import PassCache
-from warpdeck.policy.explain.start_estimates import NO_BACKLOG, TOLD, Backlog, likely_starts
+from warpdeck.policy.explain.start_estimates import (
+    ESTIMATED_CODES,
+    NO_ESTIMATES,
+    StartEstimates,
+    estimate_starts,
+)
 from warpdeck.policy.input.decisions import End, Plan, Preempt, Reserve, Resume, Start
 from warpdeck.policy.input.settings import Settings, Weights
 from warpdeck.policy.input.site import (
@@ -19,24 +24,24 @@ from warpdeck.policy.input.site import (
     UserView,
 )
 from warpdeck.policy.input.view import GpuView, NodeView, PendingJob, RunningJob, View
-from warpdeck.policy.priority.fairshare import Standing, decayed, decayed_seconds, fair_tree
+from warpdeck.policy.priority.fairshare import FairshareRow, decayed, decayed_seconds, fair_tree
 from warpdeck.policy.priority.priority import Factors, Ranking, priorities
 from warpdeck.policy.resources.features import parse_constraint
 from warpdeck.policy.resources.tres import WALL, held_tres
 
 from .admit import Refusal, admit, admit_together, never_fits
-from .advise import Estimate, advise
+from .dry_run import Estimate, dry_run
 from .plan import plan
 
 __all__ = [
-    "NO_BACKLOG",
-    "TOLD",
+    "ESTIMATED_CODES",
+    "NO_ESTIMATES",
     "WALL",
     "AccountView",
-    "Backlog",
     "End",
     "Estimate",
     "Factors",
+    "FairshareRow",
     "GpuView",
     "Limits",
     "NodeView",
@@ -53,20 +58,20 @@ __all__ = [
     "Resume",
     "RunningJob",
     "Settings",
-    "Standing",
     "Start",
+    "StartEstimates",
     "Tres",
     "UserView",
     "View",
     "Weights",
     "admit",
     "admit_together",
-    "advise",
     "decayed",
     "decayed_seconds",
+    "dry_run",
+    "estimate_starts",
     "fair_tree",
     "held_tres",
-    "likely_starts",
     "never_fits",
     "parse_constraint",
     "plan",

@@ -15,15 +15,15 @@ from warpdeck.model import Allocation, NodeMinimum, Resources, count_tasks
 from warpdeck.policy.input.settings import Settings
 from warpdeck.policy.input.site import Limits, PartitionView, QosView, Tres
 from warpdeck.policy.input.view import PendingJob, View
-from warpdeck.policy.limits.access import in_partition, partition_bars, partition_names, time_limit
+from warpdeck.policy.limits.access import in_partition, partition_names, partition_refusal, time_limit
 from warpdeck.policy.limits.inherited import effective
 from warpdeck.policy.limits.limits import LimitUsage
 from warpdeck.policy.placement.pending_reason import GIB, describe_need
 from warpdeck.policy.placement.placement import allocate, place_now
-from warpdeck.policy.placement.request_shape import RequestClass
-from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster, has_least, traits_of
+from warpdeck.policy.placement.request_class import RequestClass
+from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster, meets_minimum, traits_of
 from warpdeck.policy.resources.features import parse_constraint
-from warpdeck.policy.resources.gpus import GpuBoard
+from warpdeck.policy.resources.gpus import GpuTable
 from warpdeck.policy.resources.timeline import Timeline
 from warpdeck.policy.resources.tres import asked_per_node, asked_tres
 
@@ -66,9 +66,9 @@ def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = T
         parts = {part.name: part for part in view.partitions}
         for name in names:
             if name not in parts:
-                there = ", ".join(each.name for each in view.partitions[:8])
+                known = ", ".join(each.name for each in view.partitions[:8])
                 sentence = f"there is no partition {name}"
-                return Refusal("PartitionConfig", sentence, f"choose one of: {there}", unknown=name)
+                return Refusal("PartitionConfig", sentence, f"choose one of: {known}", unknown=name)
         for name in names:
             refusal = _admit_to(job, parts[name], view, settings, must_fit=must_fit)
             if refusal is None:
@@ -77,7 +77,7 @@ def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = T
         else:
             return refusals[0]
     else:
-        refusal = _alone(job, None, view, settings, must_fit=must_fit)
+        refusal = _refusal_when_alone(job, None, view, settings, must_fit=must_fit)
         if refusal is not None:
             return refusal
     return _licenses(job, view) or _accounts(job, view, settings) or _submit_limits(job, view, settings)
@@ -94,18 +94,18 @@ def _admit_to(
         )
     up = msgspec.structs.replace(part, state="UP")
     limit_s = time_limit(job, part, settings, 0.0)
-    barred = partition_bars(job, up, limit_s, any_time=_lifts(job, view))
-    if barred is not None:
-        return Refusal(barred[0], barred[1], "request less, or use another partition")
-    return _alone(in_partition(job, part), part, view, settings, must_fit=must_fit)
+    refusal = partition_refusal(job, up, limit_s, any_time=_lifts(job, view))
+    if refusal is not None:
+        return Refusal(refusal[0], refusal[1], "request less, or use another partition")
+    return _refusal_when_alone(in_partition(job, part), part, view, settings, must_fit=must_fit)
 
 
-def _alone(
+def _refusal_when_alone(
     job: PendingJob, part: PartitionView | None, view: View, settings: Settings, *, must_fit: bool
 ) -> Refusal | None:
     """Return why the job could not start here even if it were the only job that ever existed."""
-    ledger = LimitUsage(_unused(view), 0.0, settings)
-    most = ledger.most_per_node(job)
+    limit_usage = LimitUsage(_unused(view), 0.0, settings)
+    most = limit_usage.most_per_node(job)
     given = _on_empty_cluster(job.resources, part, view, settings, most_per_node=most) if must_fit else None
     if isinstance(given, Refusal):
         return given
@@ -116,8 +116,8 @@ def _alone(
         tres = asked_tres(job.resources, settings.billing_weights, default_mem_per_cpu=default)
         per_node = asked_per_node(job.resources, default_mem_per_cpu=default)
     else:
-        tres, per_node = ledger.tres_of(job, given), ledger.per_node_of(given)
-    over = ledger.check(job, tres, time_limit(job, part, settings, 0.0), per_node=per_node)
+        tres, per_node = limit_usage.tres_of(job, given), limit_usage.per_node_of(given)
+    over = limit_usage.check(job, tres, time_limit(job, part, settings, 0.0), per_node=per_node)
     return None if over is None else Refusal(over.code, over.sentence, "request less")
 
 
@@ -168,9 +168,9 @@ def admit_together(leader: PendingJob, view: View, settings: Settings) -> Refusa
     made = plan(empty, 0.0, settings)
     if made.starts:
         return None
-    why = made.pending_reasons[first.id]
+    reason = made.pending_reasons[first.id]
     hint = "request less, or submit the components as separate jobs"
-    return Refusal("BadConstraints" if why.code == "Resources" else why.code, why.sentence, hint)
+    return Refusal("BadConstraints" if reason.code == "Resources" else reason.code, reason.sentence, hint)
 
 
 def _lifts(job: PendingJob, view: View) -> bool:
@@ -189,8 +189,8 @@ def never_fits(
 def _unknown(asked: Resources, view: View) -> Refusal | None:
     """Return a refusal for unknown nodes or features, which no partition can satisfy."""
     if asked.nodelist or asked.exclude:
-        there = {node.name for node in view.nodes}
-        unknown = [name for name in (*asked.nodelist, *asked.exclude) if name not in there]
+        known = {node.name for node in view.nodes}
+        unknown = [name for name in (*asked.nodelist, *asked.exclude) if name not in known]
         if unknown:
             return Refusal("InvalidNode", f"there is no node {', '.join(unknown[:8])}")
         both = [name for name in asked.nodelist if name in asked.exclude]
@@ -216,7 +216,7 @@ def _too_small(least: NodeMinimum, view: View) -> Refusal | None:
         sentence = f"the job requests {least.tmp_disk_bytes >> 20} MiB of temporary disk; the largest is {most >> 20} MiB"
         return Refusal("InvalidTmpDisk", sentence)
     layout = msgspec.structs.replace(least, tmp_disk_bytes=None)
-    if not any(has_least(node, layout) for node in view.nodes):
+    if not any(meets_minimum(node, layout) for node in view.nodes):
         asked = ":".join(str(count or "*") for count in (least.sockets, least.cores, least.threads))
         return Refusal("InvalidTopology", f"no node has {asked} (sockets:cores per socket:threads per core)")
     return None
@@ -233,29 +233,32 @@ def _on_empty_cluster(
 ) -> Allocation | Refusal:
     """Return the allocation that the request would get on an empty and healthy cluster, or a refusal."""
     cluster = Cluster(view.nodes, as_if_healthy=True)
-    shape = RequestClass(
+    request_class = RequestClass(
         cluster,
         asked,
         part,
         default_mem_per_cpu_bytes=settings.default_mem_per_cpu_bytes,
     ).spread(most_per_node)
     timeline = Timeline(cluster, 0.0)
-    spot = place_now(timeline, shape, 1.0)
-    if spot is not None:
-        return allocate(timeline, GpuBoard(cluster, {}, 0.0), spot, 1.0)
+    placement = place_now(timeline, request_class, 1.0)
+    if placement is not None:
+        return allocate(timeline, GpuTable(cluster, {}, 0.0), placement, 1.0)
     where = f" in partition {part.name}" if part is not None else ""
     small = _too_small(asked.node_minimum, view)
     if small is not None:
         return small
     if asked.constraint and not _is_met(asked.constraint, view):
         return Refusal("InvalidFeature", f"no node has {asked.constraint}")
-    usable = max(int(mask.sum()) for mask in shape.masks)  # All nodes of a job satisfy the same alternative.
+    usable = max(
+        int(mask.sum()) for mask in request_class.masks
+    )  # All nodes of a job satisfy the same alternative.
     if 0 < usable < asked.nodes_min:
         with_it = f" with {asked.constraint}" if asked.constraint else ""
         sentence = f"the job requests {asked.nodes_min} nodes; there are {usable}{with_it}{where}"
         return Refusal("BadConstraints", sentence)
     return Refusal(
-        _scarce(asked, view), f"the job requests {describe_need(asked)}; {_largest(cluster, shape)}{where}"
+        _scarce(asked, view),
+        f"the job requests {describe_need(asked)}; {_largest(cluster, request_class)}{where}",
     )
 
 
@@ -275,9 +278,9 @@ def _scarce(asked: Resources, view: View) -> str:
     )
 
 
-def _largest(cluster: Cluster, shape: RequestClass) -> str:
-    usable = shape.usable()
-    kind = shape.asked.gpus.type.lower()
+def _largest(cluster: Cluster, request_class: RequestClass) -> str:
+    usable = request_class.usable()
+    kind = request_class.asked.gpus.type.lower()
     column = cluster.type_columns.get(kind, GPUS)
     if not usable.any():
         return f"no node has {'GPUs of type ' + kind if kind else 'what the job requests'}"
@@ -306,8 +309,8 @@ def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None
     allowed.
     """
     if view.qos and job.qos and job.qos not in {qos.name for qos in view.qos}:
-        there = ", ".join(qos.name for qos in view.qos[:8])
-        return Refusal("InvalidQOS", f"there is no QoS {job.qos}", f"choose one of: {there}")
+        known = ", ".join(qos.name for qos in view.qos[:8])
+        return Refusal("InvalidQOS", f"there is no QoS {job.qos}", f"choose one of: {known}")
     if not view.accounts:
         return None
     if not job.account:
@@ -322,8 +325,8 @@ def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None
         return Refusal("InvalidAccount", f"no account is given, and {job.user} has no default account", hint)
     account = next((each for each in view.accounts if each.name == job.account), None)
     if account is None:
-        there = ", ".join(each.name for each in view.accounts[:8])
-        return Refusal("InvalidAccount", f"there is no account {job.account}", f"choose one of: {there}")
+        known = ", ".join(each.name for each in view.accounts[:8])
+        return Refusal("InvalidAccount", f"there is no account {job.account}", f"choose one of: {known}")
     place = next((each for each in view.users if (each.account, each.user) == (job.account, job.user)), None)
     if settings.enforce_limits and place is None:
         return Refusal(
@@ -332,10 +335,10 @@ def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None
             "ask an admin to add you, or use another account",
         )
     allowed = account.qos if place is None or place.qos is None else place.qos
-    who = "" if allowed == account.qos else f"{job.user} in "
+    subject = "" if allowed == account.qos else f"{job.user} in "
     if allowed is not None and job.qos and job.qos not in allowed:
         hint = f"use another QoS: {', '.join(sorted(allowed)[:8])}" if allowed else "remove --qos"
-        return Refusal("InvalidQOS", f"{who}account {account.name} may not use QoS {job.qos}", hint)
+        return Refusal("InvalidQOS", f"{subject}account {account.name} may not use QoS {job.qos}", hint)
     return None
 
 
@@ -345,7 +348,7 @@ class _Scope(NamedTuple):
     """
 
     prefix: str
-    who: str
+    subject: str
     limits: Limits
     has: Callable[[Key], bool]
 
@@ -423,8 +426,8 @@ def _too_many(job: PendingJob, view: View, scope: _Scope) -> Refusal | None:
     ):
         if most is None:
             continue
-        there = sum(count for key, count in view.submitted.items() if counts(key))
-        if there + max(1, count_tasks(job.tasks)) > most:
-            sentence = f"limit of {scope.who}: {most} jobs in the queue {whose}; there are {there}"
+        known = sum(count for key, count in view.submitted.items() if counts(key))
+        if known + max(1, count_tasks(job.tasks)) > most:
+            sentence = f"limit of {scope.subject}: {most} jobs in the queue {whose}; there are {known}"
             return Refusal(code, sentence, "cancel some jobs, or submit later")
     return None

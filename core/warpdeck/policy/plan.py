@@ -26,9 +26,9 @@ from warpdeck.policy.explain.explain import explain
 from warpdeck.policy.input.decisions import End, Plan
 from warpdeck.policy.input.settings import Settings
 from warpdeck.policy.input.view import PendingJob, View
-from warpdeck.policy.placement.pending_reason import before_its_time
+from warpdeck.policy.placement.pending_reason import own_pending_reason
 from warpdeck.policy.priority.priority import Ranking, in_order
-from warpdeck.policy.priority.queue_order import turns
+from warpdeck.policy.priority.queue_order import queue_order
 from warpdeck.policy.resources.cluster import Ints, Mask
 from warpdeck.policy.scheduler.resuming import resumptions
 from warpdeck.policy.scheduler.rounds import backfill_pass, main_pass
@@ -40,34 +40,38 @@ def plan(
     now: float,
     settings: Settings,
     *,
-    memory: PassCache | None = None,
-    tell: Collection[JobId] | None = None,
+    cache: PassCache | None = None,
+    explain_only: Collection[JobId] | None = None,
 ) -> Plan:
     """Return which jobs start now and where, and for every other pending job why it waits and until when.
 
-    `memory`, given to one pass after another, makes them faster and does not change the result. If `tell` is
+    `cache`, given to one pass after another, makes them faster and does not change the result. If `explain_only` is
     given, only these jobs get a pending reason, and the only expected starts are those of reservations. The
     decisions are the same.
     """
-    decided = decide(view, now, settings, memory=memory)
+    decided = decide(view, now, settings, cache=cache)
     current, table = decided.current, decided.current.context.queue.table
-    told = None if tell is None else np.isin(table["id"], list(tell))
-    early = {job_id: why for job_id, why in decided.pending_reasons.items() if tell is None or job_id in tell}
+    explained = None if explain_only is None else np.isin(table["id"], list(explain_only))
+    early = {
+        job_id: why
+        for job_id, why in decided.pending_reasons.items()
+        if explain_only is None or job_id in explain_only
+    }
     pending_reasons = explain(
         current,
         decided.order,
-        in_line=decided.in_line,
-        forecasts=None if told is None else 0,
-        told=None if told is None else told[decided.order],
+        fifo_blocked=decided.fifo_blocked,
+        forecasts=None if explained is None else 0,
+        explained=None if explained is None else explained[decided.order],
     )
     pending_reasons |= early
     ids, priorities, held = table["id"], decided.priorities, table.of(np.flatnonzero(table["is_held"]))
-    if told is not None:
-        ids, priorities = ids[told], priorities[told]
-        held = table.of(np.flatnonzero(table["is_held"] & told))
+    if explained is not None:
+        ids, priorities = ids[explained], priorities[explained]
+        held = table.of(np.flatnonzero(table["is_held"] & explained))
     pending_reasons |= dict(zip(held["id"].tolist(), held["why_held"].tolist(), strict=True))
     ranks = dict(zip(ids.tolist(), priorities.tolist(), strict=True))
-    _tell_components(view, pending_reasons, ranks)
+    _copy_to_components(view, pending_reasons, ranks)
     return Plan(
         starts=tuple(current.starter.starts),
         reserves=tuple(current.reserved.reserves),
@@ -80,7 +84,7 @@ def plan(
     )
 
 
-def _tell_components(
+def _copy_to_components(
     view: View, pending_reasons: dict[JobId, PendingReason], priorities: dict[JobId, int]
 ) -> None:
     """Give each component the reason and the priority of its leader, with which it starts."""
@@ -110,7 +114,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of the jobs that could start as far as they themselves are concerned, in the order in which they
     are tried.
     """
-    in_line: Ints
+    fifo_blocked: Ints
     """Rows of the jobs that were not tried because jobs start in strict order."""
     ends: list[End]
     pending_reasons: dict[JobId, PendingReason]
@@ -125,43 +129,43 @@ def decide(
     now: float,
     settings: Settings,
     *,
-    memory: PassCache | None = None,
-    without_place: JobId | None = None,
+    cache: PassCache | None = None,
+    trial_job: JobId | None = None,
 ) -> Decided:
     """Make all decisions of a pass.
 
-    The job `without_place` gets no reservation, so that changes of it can be tried out.
+    The job `trial_job` gets no reservation, so that changes of it can be tried out.
     """
-    memory = memory or PassCache()
-    view = memory.follow(view, settings)
-    current = SchedulingPass(memory, view, now, without_place=without_place)
-    priorities = Ranking(view, now, settings).of_all(memory.queue)
-    rows, ends, pending_reasons = _ready(memory.queue, now)
-    table = memory.queue.table.of(rows)
-    waiting = turns(table, memory.queue, memory.cluster_table, view, now)
-    current.reserved.protect(min(waiting.late_count, settings.overdue_reservations))
-    has_room: Mask = table["room_until_unix"] > now
+    cache = cache or PassCache()
+    view = cache.follow(view, settings)
+    current = SchedulingPass(cache, view, now, trial_job=trial_job)
+    priorities = Ranking(view, now, settings).of_queue(cache.queue)
+    rows, ends, pending_reasons = _ready(cache.queue, now)
+    table = cache.queue.table.of(rows)
+    order_keys = queue_order(table, cache.queue, cache.cluster_table, view, now)
+    current.reserved.protect(min(order_keys.starved_count, settings.overdue_reservations))
+    has_claim: Mask = table["claim_until_unix"] > now
     keys = in_order(
-        table, memory.queue, view, has_room=has_room, priorities=priorities[rows], turns=waiting.keys
+        table, cache.queue, view, has_claim=has_claim, priorities=priorities[rows], order_keys=order_keys.keys
     )
     order = rows[keys]
-    behind = main_pass(current, order)
+    remaining = main_pass(current, order)
     current.resumes += resumptions(current)
     if settings.backfill == "none":
-        in_line = behind
+        fifo_blocked = remaining
     else:
-        in_line = behind[:0]
+        fifo_blocked = remaining[:0]
         if settings.backfill_order == "shortest":
-            likely = memory.queue.table["likely_s"][behind].copy()
-            likely[
-                memory.queue.table["room_until_unix"][behind] > now
+            expected = cache.queue.table["expected_s"][remaining].copy()
+            expected[
+                cache.queue.table["claim_until_unix"][remaining] > now
             ] = -1.0  # Negative, so that these jobs come first, as in the first round.
-            behind = behind[np.argsort(likely, kind="stable")]
-        backfill_pass(current, behind)
+            remaining = remaining[np.argsort(expected, kind="stable")]
+        backfill_pass(current, remaining)
     return Decided(
         current=current,
         order=order,
-        in_line=in_line,
+        fifo_blocked=fifo_blocked,
         ends=ends,
         pending_reasons=pending_reasons,
         priorities=priorities,
@@ -177,7 +181,7 @@ def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[End], dict[JobId
     pending_reasons: dict[JobId, PendingReason] = {}
     for row in np.flatnonzero(~ready & ~queue.table["is_held"]).tolist():
         job = queue.jobs[row]
-        reason = before_its_time(job, now)
+        reason = own_pending_reason(job, now)
         end = _ends(job, reason, now, queue.settings)
         if end is not None:
             ends.append(end)

@@ -22,7 +22,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.model import Allocation, GpuUuid, Resources, Share
 from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk, StepShare
 from warpdeck.notation.values.memory_sizes import format_memory
-from warpdeck.policy.placement.distribution import deal, pack
+from warpdeck.policy.placement.distribution import distribute_cyclic, distribute_packed
 
 NO_AMOUNT = 1 << 62
 """Memory of a job that requested none: it is not limited."""
@@ -41,7 +41,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     cpus_per_task: int
 
 
-class _Room(msgspec.Struct, kw_only=True):
+class _Candidate(msgspec.Struct, kw_only=True):
     """Resources that a step can use on one node."""
 
     share: Share
@@ -58,7 +58,7 @@ def lay_out(
     """Return the step's shares, or the steps that block it. Raises UserError for a request that this job can
     never satisfy.
     """
-    empty = [_room(share, ()) for share in allocation.shares]
+    empty = [_candidate(share, ()) for share in allocation.shares]
     best = _place(ask, empty, job, most_nodes=len(empty))
     if isinstance(best, UserError):
         raise best
@@ -66,18 +66,20 @@ def lay_out(
     if ask.overlap:
         return best
     holding = [step for step in running if step.holds and not step.is_finished]
-    rooms = [_room(share, holding) for share in allocation.shares]
+    candidates = [_candidate(share, holding) for share in allocation.shares]
     if not ask.exact:
-        rooms = [room for room in rooms if not room.holders]
-    found = _place(ask, rooms, job, most_nodes=len(empty))
+        candidates = [candidate for candidate in candidates if not candidate.holders]
+    found = _place(ask, candidates, job, most_nodes=len(empty))
     if isinstance(found, UserError):
-        wanted = {room.share.node for room in empty} & {*ask.nodelist} or {room.share.node for room in empty}
+        wanted = {candidate.share.node for candidate in empty} & {*ask.nodelist} or {
+            candidate.share.node for candidate in empty
+        }
         there = {step.number for step in holding if wanted & {*step.node_names()}}
         return Busy(steps=tuple(sorted(there or {step.number for step in holding})))
     return found
 
 
-def _room(share: Share, holding: Sequence[Step]) -> _Room:
+def _candidate(share: Share, holding: Sequence[Step]) -> _Candidate:
     cpus, mem_bytes, taken, holders = share.cpus, share.mem_bytes, set[int](), []
     for step in holding:
         for part in step.shares:
@@ -87,7 +89,7 @@ def _room(share: Share, holding: Sequence[Step]) -> _Room:
                 mem_bytes -= part.mem_bytes
                 taken.update(share.gpus if step.whole else part.gpus)
     free = tuple(at for at, index in enumerate(share.gpus) if index not in taken)
-    return _Room(
+    return _Candidate(
         share=share,
         cpus=max(0, cpus),
         mem_bytes=max(0, mem_bytes) if share.mem_bytes else NO_AMOUNT,
@@ -96,43 +98,45 @@ def _room(share: Share, holding: Sequence[Step]) -> _Room:
     )
 
 
-def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int) -> Layout | UserError:
+def _place(
+    ask: StepAsk, candidates: list[_Candidate], job: Resources, *, most_nodes: int
+) -> Layout | UserError:
     """Return the layout on these nodes, or the error that explains why there is none."""
-    rooms = [room for room in rooms if room.share.node not in ask.exclude]
+    candidates = [candidate for candidate in candidates if candidate.share.node not in ask.exclude]
     if ask.relative is not None:
-        rooms = rooms[ask.relative :]
-    missing = sorted({*ask.nodelist} - {room.share.node for room in rooms})
+        candidates = candidates[ask.relative :]
+    missing = sorted({*ask.nodelist} - {candidate.share.node for candidate in candidates})
     if missing:
         return _never(
             f"node {missing[0]} does not belong to the job, or cannot be used by this step",
             "see SLURM_JOB_NODELIST",
         )
     if listed := ask.hosts or (ask.nodelist if ask.distribution == "arbitrary" else ()):
-        return _as_listed(ask, rooms, job, listed)
+        return _as_listed(ask, candidates, job, listed)
     wanted = _node_count(ask, most_nodes)
-    tasks = _task_count(ask, job, rooms, nodes=wanted)
+    tasks = _task_count(ask, job, candidates, nodes=wanted)
     if tasks > MAX_STEP_TASKS:
         return _never(
             f"{tasks:,} tasks exceed the limit of {MAX_STEP_TASKS:,} per step", "set fewer with srun -n"
         )
     nodes = min(wanted, tasks)
-    if nodes > len(rooms):
+    if nodes > len(candidates):
         return UserError(
-            f"the step requests {nodes} nodes; {len(rooms)} are available",
+            f"the step requests {nodes} nodes; {len(candidates)} are available",
             "request more for the job with sbatch -N",
             code="step_nodes",
-            details={} if ask.relative is not None else {"has": str(len(rooms)), "asked": str(nodes)},
+            details={} if ask.relative is not None else {"has": str(len(candidates)), "asked": str(nodes)},
         )
-    each = _cpus_per_task(ask, job, rooms, tasks)
-    chosen = _choose(ask, rooms, nodes, each)
+    each = _cpus_per_task(ask, job, candidates, tasks)
+    chosen = _choose(ask, candidates, nodes, each)
     per_node = ask.tasks_per_node or (job.tasks_per_node if ask.tasks is None else None)
-    if not chosen and all(_memory(ask, room, each) > room.mem_bytes for room in rooms):
-        return _too_much_memory(ask, rooms)
+    if not chosen and all(_memory(ask, candidate, each) > candidate.mem_bytes for candidate in candidates):
+        return _too_much_memory(ask, candidates)
     counts = _counts(ask, chosen, tasks, each, per_node=per_node)
     if counts is None:
         return _never(
             f"{tasks} tasks of {each} CPUs do not fit on {nodes} nodes; available: "
-            + " + ".join(str(room.cpus) for room in rooms)
+            + " + ".join(str(candidate.cpus) for candidate in candidates)
             + " CPUs",
             "request more for the job (-n, -c), use fewer in srun, or let tasks share CPUs with --overcommit",
             code="step_cpus",
@@ -141,7 +145,9 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
     return _shares(ask, chosen, _ranks(counts, plane=plane), each)
 
 
-def _as_listed(ask: StepAsk, rooms: list[_Room], job: Resources, listed: Sequence[str]) -> Layout | UserError:
+def _as_listed(
+    ask: StepAsk, candidates: list[_Candidate], job: Resources, listed: Sequence[str]
+) -> Layout | UserError:
     """Place each task on the node that the list names for its rank."""
     tasks = len(listed) if ask.tasks is None else ask.tasks
     if tasks > len(listed):
@@ -151,21 +157,21 @@ def _as_listed(ask: StepAsk, rooms: list[_Room], job: Resources, listed: Sequenc
     ranks: dict[str, list[int]] = {}
     for rank, node in enumerate(listed[:tasks]):
         ranks.setdefault(node, []).append(rank)
-    chosen = [room for room in rooms if room.share.node in ranks]
-    if missing := sorted(ranks.keys() - {room.share.node for room in chosen}):
+    chosen = [candidate for candidate in candidates if candidate.share.node in ranks]
+    if missing := sorted(ranks.keys() - {candidate.share.node for candidate in chosen}):
         return _never(
             f"node {missing[0]} does not belong to the job, or cannot be used by this step",
             "see SLURM_JOB_NODELIST",
         )
-    each = _cpus_per_task(ask, job, rooms, tasks)
-    for room in chosen:
-        if len(ranks[room.share.node]) * each > room.cpus and not ask.overcommit:
+    each = _cpus_per_task(ask, job, candidates, tasks)
+    for candidate in chosen:
+        if len(ranks[candidate.share.node]) * each > candidate.cpus and not ask.overcommit:
             return _never(
-                f"{len(ranks[room.share.node])} tasks of {each} CPUs do not fit on {room.share.node}",
+                f"{len(ranks[candidate.share.node])} tasks of {each} CPUs do not fit on {candidate.share.node}",
                 "list it fewer times, or let tasks share CPUs with --overcommit",
                 code="step_cpus",
             )
-    return _shares(ask, chosen, [tuple(ranks[room.share.node]) for room in chosen], each)
+    return _shares(ask, chosen, [tuple(ranks[candidate.share.node]) for candidate in chosen], each)
 
 
 def _never(what: str, hint: str, *, code: str = "step_nodes") -> UserError:
@@ -200,11 +206,11 @@ def _check_programs(ask: StepAsk, tasks: int) -> None:
         )
 
 
-def _task_count(ask: StepAsk, job: Resources, rooms: list[_Room], *, nodes: int) -> int:
+def _task_count(ask: StepAsk, job: Resources, candidates: list[_Candidate], *, nodes: int) -> int:
     if ask.tasks is not None:
         return ask.tasks
     if ask.tasks_per_gpu is not None:
-        return max(1, sum(len(room.gpus) for room in rooms[:nodes]) * ask.tasks_per_gpu)
+        return max(1, sum(len(candidate.gpus) for candidate in candidates[:nodes]) * ask.tasks_per_gpu)
     if ask.tasks_per_node is not None:
         return nodes * ask.tasks_per_node
     if ask.programs:
@@ -214,43 +220,44 @@ def _task_count(ask: StepAsk, job: Resources, rooms: list[_Room], *, nodes: int)
     return nodes * (job.tasks_per_node or 1)
 
 
-def _cpus_per_task(ask: StepAsk, job: Resources, rooms: list[_Room], tasks: int) -> int:
+def _cpus_per_task(ask: StepAsk, job: Resources, candidates: list[_Candidate], tasks: int) -> int:
     """Return the CPUs per task: as requested, else the job's own value, reduced if there are not enough CPUs
     for each task.
     """
     if ask.cpus_per_task is not None:
         return ask.cpus_per_task
-    return max(1, min(job.cpus_per_task, sum(room.cpus for room in rooms) // max(1, tasks)))
+    return max(1, min(job.cpus_per_task, sum(candidate.cpus for candidate in candidates) // max(1, tasks)))
 
 
-def _choose(ask: StepAsk, rooms: list[_Room], nodes: int, each: int) -> list[_Room]:
+def _choose(ask: StepAsk, candidates: list[_Candidate], nodes: int, each: int) -> list[_Candidate]:
     """Return the first nodes that can hold a task. Named nodes take precedence over all others."""
     able = [
-        room
-        for room in rooms
-        if (ask.overcommit or room.cpus >= each) and _memory(ask, room, each) <= room.mem_bytes
+        candidate
+        for candidate in candidates
+        if (ask.overcommit or candidate.cpus >= each) and _memory(ask, candidate, each) <= candidate.mem_bytes
     ]
-    named = [room for room in able if room.share.node in ask.nodelist]
-    others = [room for room in able if room.share.node not in ask.nodelist]
-    kept = {room.share.node for room in [*named, *others][:nodes]}
-    chosen = [room for room in rooms if room.share.node in kept]
+    named = [candidate for candidate in able if candidate.share.node in ask.nodelist]
+    others = [candidate for candidate in able if candidate.share.node not in ask.nodelist]
+    kept = {candidate.share.node for candidate in [*named, *others][:nodes]}
+    chosen = [candidate for candidate in candidates if candidate.share.node in kept]
     return chosen if len(chosen) == nodes else []
 
 
 def _counts(
-    ask: StepAsk, rooms: list[_Room], tasks: int, each: int, *, per_node: int | None
+    ask: StepAsk, candidates: list[_Candidate], tasks: int, each: int, *, per_node: int | None
 ) -> list[int] | None:
     """Return the number of tasks on each node, or None if they do not fit."""
-    if not rooms:
+    if not candidates:
         return None
-    most = [tasks if ask.overcommit else room.cpus // each for room in rooms]
+    most = [tasks if ask.overcommit else candidate.cpus // each for candidate in candidates]
     if ask.gpus is not None and ask.gpus.per_task:
         most = [
-            min(limit, len(room.gpus) // ask.gpus.per_task) for limit, room in zip(most, rooms, strict=True)
+            min(limit, len(candidate.gpus) // ask.gpus.per_task)
+            for limit, candidate in zip(most, candidates, strict=True)
         ]
     if per_node is not None:
         most = [min(limit, per_node) for limit in most]
-    own = [room.share.tasks for room in rooms]
+    own = [candidate.share.tasks for candidate in candidates]
     if (
         not ask.packed
         and sum(own) == tasks
@@ -260,8 +267,10 @@ def _counts(
     if sum(most) < tasks or min(most) < 1:
         return None
     if ask.packed:
-        return pack(most, tasks)
-    return deal(most, tasks, each=ask.plane_size if ask.distribution == "plane" and tasks > len(rooms) else 1)
+        return distribute_packed(most, tasks)
+    return distribute_cyclic(
+        most, tasks, each=ask.plane_size if ask.distribution == "plane" and tasks > len(candidates) else 1
+    )
 
 
 def _ranks(counts: list[int], *, plane: int) -> list[tuple[int, ...]]:
@@ -278,25 +287,27 @@ def _ranks(counts: list[int], *, plane: int) -> list[tuple[int, ...]]:
     return [tuple(each) for each in ranks]
 
 
-def _shares(ask: StepAsk, rooms: list[_Room], placed: list[tuple[int, ...]], each: int) -> Layout | UserError:
+def _shares(
+    ask: StepAsk, candidates: list[_Candidate], placed: list[tuple[int, ...]], each: int
+) -> Layout | UserError:
     """Return the layout for the ranks that were placed on each node (`placed`)."""
-    gpus = _gpus(ask, rooms, [len(ranks) for ranks in placed])
+    gpus = _gpus(ask, candidates, [len(ranks) for ranks in placed])
     if isinstance(gpus, UserError):
         return gpus
     memory = [
-        _memory(ask, room, len(ranks) * each, gpus=len(got))
-        for room, ranks, got in zip(rooms, placed, gpus, strict=True)
+        _memory(ask, candidate, len(ranks) * each, gpus=len(got))
+        for candidate, ranks, got in zip(candidates, placed, gpus, strict=True)
     ]
-    if any(asked > room.mem_bytes for asked, room in zip(memory, rooms, strict=True)):
-        return _too_much_memory(ask, rooms)
+    if any(asked > candidate.mem_bytes for asked, candidate in zip(memory, candidates, strict=True)):
+        return _too_much_memory(ask, candidates)
     shares = []
-    for room, ranks, got, asked in zip(rooms, placed, gpus, memory, strict=True):
-        share, count = room.share, len(ranks)
+    for candidate, ranks, got, asked in zip(candidates, placed, gpus, memory, strict=True):
+        share, count = candidate.share, len(ranks)
         shares.append(
             StepShare(
                 node=share.node,
                 ranks=ranks,
-                cpus=min(room.cpus, count * each) if ask.exact else room.cpus,
+                cpus=min(candidate.cpus, count * each) if ask.exact else candidate.cpus,
                 mem_bytes=asked,
                 gpus=tuple(share.gpus[at] for at in got),
                 gpu_uuids=tuple(GpuUuid(share.gpu_uuids[at]) for at in got),
@@ -306,7 +317,7 @@ def _shares(ask: StepAsk, rooms: list[_Room], placed: list[tuple[int, ...]], eac
     return Layout(shares=tuple(shares), cpus_per_task=each)
 
 
-def _memory(ask: StepAsk, room: _Room, cpus: int, *, gpus: int = 0) -> int:
+def _memory(ask: StepAsk, candidate: _Candidate, cpus: int, *, gpus: int = 0) -> int:
     """Return the memory that the step takes on a node where its tasks need this many CPUs; 0 means no amount
     of its own.
 
@@ -314,14 +325,14 @@ def _memory(ask: StepAsk, room: _Room, cpus: int, *, gpus: int = 0) -> int:
     available.
     """
     if ask.mem_per_cpu_bytes is not None:
-        all_cpus = cpus if ask.exact else room.share.cpus
-        return max(cpus * ask.mem_per_cpu_bytes, min(all_cpus * ask.mem_per_cpu_bytes, room.mem_bytes))
+        all_cpus = cpus if ask.exact else candidate.share.cpus
+        return max(cpus * ask.mem_per_cpu_bytes, min(all_cpus * ask.mem_per_cpu_bytes, candidate.mem_bytes))
     if ask.mem_per_gpu_bytes is not None:
         return gpus * ask.mem_per_gpu_bytes
     return ask.mem_per_node_bytes or 0
 
 
-def _too_much_memory(ask: StepAsk, rooms: list[_Room]) -> UserError:
+def _too_much_memory(ask: StepAsk, candidates: list[_Candidate]) -> UserError:
     amounts = {
         " per CPU": ask.mem_per_cpu_bytes,
         " per GPU": ask.mem_per_gpu_bytes,
@@ -330,33 +341,33 @@ def _too_much_memory(ask: StepAsk, rooms: list[_Room]) -> UserError:
     each, asked = next((words, format_memory(amount)) for words, amount in amounts.items() if amount)
     return _never(
         f"the step requests {asked} of memory{each}; available on its nodes: "
-        + " + ".join(format_memory(room.mem_bytes) for room in rooms),
+        + " + ".join(format_memory(candidate.mem_bytes) for candidate in candidates),
         "request more for the job (sbatch --mem), or less in srun",
         code="step_mem",
     )
 
 
-def _gpus(ask: StepAsk, rooms: list[_Room], counts: list[int]) -> list[tuple[int, ...]] | UserError:
+def _gpus(ask: StepAsk, candidates: list[_Candidate], counts: list[int]) -> list[tuple[int, ...]] | UserError:
     """Return the GPUs that the step gets on each node, as positions in the share's GPUs."""
     wanted = ask.gpus
     if wanted is None:
-        short = ask.exact and any(len(room.gpus) < len(room.share.gpus) for room in rooms)
-        return _too_few(rooms) if short else [room.gpus for room in rooms]
+        short = ask.exact and any(len(candidate.gpus) < len(candidate.share.gpus) for candidate in candidates)
+        return _too_few(candidates) if short else [candidate.gpus for candidate in candidates]
     if wanted.per_task is not None:
         needs = [count * wanted.per_task for count in counts]
     elif wanted.per_node is not None:
-        needs = [wanted.per_node] * len(rooms)
+        needs = [wanted.per_node] * len(candidates)
     elif wanted.total is not None:
-        needs = _spread(wanted.total, [len(room.gpus) for room in rooms])
+        needs = _spread(wanted.total, [len(candidate.gpus) for candidate in candidates])
     else:
-        needs = [len(room.gpus) for room in rooms]
-    if any(need > len(room.gpus) for need, room in zip(needs, rooms, strict=True)):
-        return _too_few(rooms)
-    return [room.gpus[:need] for need, room in zip(needs, rooms, strict=True)]
+        needs = [len(candidate.gpus) for candidate in candidates]
+    if any(need > len(candidate.gpus) for need, candidate in zip(needs, candidates, strict=True)):
+        return _too_few(candidates)
+    return [candidate.gpus[:need] for need, candidate in zip(needs, candidates, strict=True)]
 
 
-def _too_few(rooms: list[_Room]) -> UserError:
-    have = " + ".join(str(len(room.gpus)) for room in rooms)
+def _too_few(candidates: list[_Candidate]) -> UserError:
+    have = " + ".join(str(len(candidate.gpus)) for candidate in candidates)
     return _never(
         f"the step requests more GPUs than its nodes have: {have}",
         "request more for the job with --gpus",

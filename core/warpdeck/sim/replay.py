@@ -195,7 +195,7 @@ class _Replay:
             view = msgspec.structs.replace(
                 self._site, running=tuple(self._running), pending=shown, longest_wait_s=self._longest_wait_s
             )
-            made = plan(view, self._now_s, self._settings, memory=self._memory, tell=())
+            made = plan(view, self._now_s, self._settings, cache=self._memory, explain_only=())
             self.passes += 1
             self._apply(made)
             if not self._pending or not (made.more or len(made.starts) == len(shown)):
@@ -232,7 +232,7 @@ class _Replay:
             qos=pending.qos,
             partition=pending.partition,
             licenses=pending.licenses,
-            users_apart=pending.resources.share_with == "user",
+            excludes_users=pending.resources.share_with == "user",
             start_at_unix=self._now_s,
             expects_end_unix=None if pending.predicted_s is None else self._now_s + pending.predicted_s,
         )
@@ -241,9 +241,9 @@ class _Replay:
     def _note_promises(self, made: Plan) -> None:
         for reserve in made.reserves:
             pending = self._pending[reserve.job_id]
-            if pending.promised_at_unix != reserve.at_unix:
+            if pending.reserved_start_unix != reserve.at_unix:
                 self._pending[reserve.job_id] = msgspec.structs.replace(
-                    pending, promised_at_unix=reserve.at_unix
+                    pending, reserved_start_unix=reserve.at_unix
                 )
 
     def _preempt(self, preempt: Preempt) -> None:
@@ -254,7 +254,9 @@ class _Replay:
         self.preempted += 1
         waiting = self._pending.get(preempt.for_job_id)
         if waiting is not None:
-            self._pending[preempt.for_job_id] = msgspec.structs.replace(waiting, room=preempt.room)
+            self._pending[preempt.for_job_id] = msgspec.structs.replace(
+                waiting, preempted_claim=preempt.preempted_claim
+            )
         leaves_s = self._now_s + preempt.grace_s
         self._running[index] = msgspec.structs.replace(running, ending=True, ends_by_unix=leaves_s)
         if preempt.mode != "cancel":

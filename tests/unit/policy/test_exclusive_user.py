@@ -11,7 +11,7 @@ from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import JobId, NodeName, Resources
 from warpdeck.policy import PartitionView, PassCache, PendingJob, Plan, QosView, RunningJob, Settings, plan
-from warpdeck.policy.advise import advise
+from warpdeck.policy.dry_run import dry_run
 from warpdeck.policy.input.view import NodeView, owner_of
 
 NOW = 10_000.0
@@ -59,12 +59,12 @@ def test_a_new_user_with_the_name_of_a_deleted_one_is_another_user() -> None:
     assert started(planned([new], [runs(8, "ann")])) == []
     assert started(planned([own], [runs(8, "ann")])) == [1]
     beside = msgspec.structs.replace(pending(1, user="ann", limit_s=60), uid=2)
-    assert started(planned([beside], [runs(8, "ann", users_apart=True)])) == []
-    assert started(planned([beside], [runs(8, "ann", users_apart=True, uid=2)])) == [1]
+    assert started(planned([beside], [runs(8, "ann", excludes_users=True)])) == []
+    assert started(planned([beside], [runs(8, "ann", excludes_users=True, uid=2)])) == [1]
 
 
 def test_other_users_jobs_stay_off_its_node_but_its_own_users_start() -> None:
-    held = [runs(8, "ann", users_apart=True)]
+    held = [runs(8, "ann", excludes_users=True)]
     jobs = [
         pending(1, user="bob", limit_s=60),
         pending(2, user="ann", limit_s=60),
@@ -136,17 +136,17 @@ def test_no_job_is_suspended_for_an_exclusive_user_job() -> None:
 
 def test_advice_names_exclusive_user_if_the_job_would_start_without_it() -> None:
     cluster = view([node("a")], [exclusive_user(1)], [runs(8, "bob")])
-    found = advise(cluster, NOW, Settings(), JobId(1))
+    found = dry_run(cluster, NOW, Settings(), JobId(1))
     assert "starts now with other users' jobs on its nodes (without --exclusive=user)" in found.changes
 
 
 def test_the_cache_drops_node_owners_when_no_job_needs_them() -> None:
     cache, nodes = PassCache(), [node("a"), node("b")]
-    held = [runs(8, "bob"), runs(9, "ann", on="b", users_apart=True)]
+    held = [runs(8, "bob"), runs(9, "ann", on="b", excludes_users=True)]
     first = view(nodes, [pending(1, user="cat"), pending(2, user="bob")], held)
-    assert plan(first, NOW, Settings(), memory=cache) == plan(first, NOW, Settings())
+    assert plan(first, NOW, Settings(), cache=cache) == plan(first, NOW, Settings())
     later = msgspec.structs.replace(first, running=(held[0],))
-    assert plan(later, NOW, Settings(), memory=cache) == plan(later, NOW, Settings())
+    assert plan(later, NOW, Settings(), cache=cache) == plan(later, NOW, Settings())
     assert cache.cluster_table.owners is None
 
 
@@ -156,8 +156,8 @@ def test_only_requests_of_node_owners_have_their_own_equivalence_classes() -> No
     jobs = [pending(number, user=user, resources=same) for number, user in enumerate(users, start=1)]
     jobs += [exclusive_user(50, "u3"), exclusive_user(51, "u4")]
     cache = PassCache()
-    plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, Settings(), memory=cache)
-    kinds = cache.queue.kinds
+    plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, Settings(), cache=cache)
+    kinds = cache.queue.representatives
     assert cache.cluster_table.owners == {owner_of("u3", 0), owner_of("u4", 0)}
     assert len(kinds) == 5, "that of all others, and of each owner two"
 
@@ -190,10 +190,10 @@ def test_advice_skips_an_exclusive_user_partition_with_other_users() -> None:
     parts = (PartitionView(name="free", nodes=b), PartitionView(name="other", nodes=a), own)
     jobs = [pending(1, user="dan", partition="other"), pending(2, user="cat", partition="free")]
     cluster = view([node("a"), node("b")], jobs, [runs(9, "bob", on="b", cpus=64, partition="free")])
-    found = advise(msgspec.structs.replace(cluster, partitions=parts), NOW, Settings(), JobId(2))
+    found = dry_run(msgspec.structs.replace(cluster, partitions=parts), NOW, Settings(), JobId(2))
     assert "starts now with --partition=other" in found.changes
     first = msgspec.structs.replace(cluster, partitions=(parts[0], own, parts[1]))
-    assert "starts now with --partition=other" in advise(first, NOW, Settings(), JobId(2)).changes
+    assert "starts now with --partition=other" in dry_run(first, NOW, Settings(), JobId(2)).changes
 
 
 def test_the_reason_names_the_partition_or_option_that_excludes_users() -> None:

@@ -283,7 +283,7 @@ def test_preemption_frees_the_nodes_that_the_job_can_use(requested: dict[str, An
     made = plan(cluster, NOW, site.settings)
     leaving = {order.job_id for order in made.preempts}
     assert leaving and (91 in leaving)
-    assert all(NodeName("n3") in order.room.nodes for order in made.preempts)
+    assert all(NodeName("n3") in order.preempted_claim.nodes for order in made.preempts)
 
 
 def test_only_nodes_above_the_requested_minimum_are_used() -> None:

@@ -195,7 +195,7 @@ def test_each_component_preempts_the_jobs_that_it_may_preempt() -> None:
     made = plan(crowd([together(urgent(1, 8), urgent(2, 8))], [low(90, "n1"), low(91, "n2")]), NOW, BY_TIER)
     assert victims(made) == {90, 91} and {each.for_job_id for each in made.preempts} == {1}
     for order in made.preempts:
-        rooms = {1: order.room, **dict(order.rooms_beside)}
+        rooms = {1: order.preempted_claim, **dict(order.component_claims)}
         assert {number: room.nodes for number, room in rooms.items() if room} == {1: ("n1",), 2: ("n2",)}
     assert "waits until preempted job" in made.pending_reasons[JobId(1)].sentence
     assert made.pending_reasons[JobId(2)] == made.pending_reasons[JobId(1)]
@@ -223,14 +223,14 @@ def test_a_component_that_fits_stays_off_nodes_freed_for_another() -> None:
     view_before = crowd([job], [low(90, "n1")])
     made = plan(view_before, NOW, BY_TIER)
     order = made.preempts[0]
-    rooms = {1: order.room, **dict(order.rooms_beside)}
+    rooms = {1: order.preempted_claim, **dict(order.component_claims)}
     assert victims(made) == {90}
     assert {number: room.nodes for number, room in rooms.items() if room} == {
         1: ("n2",),
         2: ("n1",),
         3: ("n2",),
     }
-    kept = [msgspec.structs.replace(part, room=rooms[part.id]) for part in (job, *job.components)]
+    kept = [msgspec.structs.replace(part, preempted_claim=rooms[part.id]) for part in (job, *job.components)]
     again = plan(crowd([msgspec.structs.replace(kept[0], components=tuple(kept[1:]))], []), NOW + 1, BY_TIER)
     assert started(again) == {1: ("n2",), 2: ("n1",), 3: ("n2",)}
 

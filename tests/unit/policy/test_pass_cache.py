@@ -19,8 +19,8 @@ from warpdeck.policy import (
     View,
     plan,
 )
-from warpdeck.policy.cache.waiting_queue import SPARE_KINDS
-from warpdeck.policy.resources.row_diff import NEW, came_from
+from warpdeck.policy.cache.waiting_queue import SPARE_CLASSES
+from warpdeck.policy.resources.row_diff import NEW, old_positions
 
 NOW = 1000.0
 SETTINGS = Settings()
@@ -47,7 +47,7 @@ THINGS = [Thing(number) for number in range(1000)]
     ids=["nothing", "one gone", "first replaced and one more", "one replaced", "the first gone", "all gone"],
 )
 def test_rows_of_replaced_objects_are_new(now: list[Thing], new: list[int]) -> None:
-    found = came_from(THINGS, now, lambda thing: thing.number).tolist()
+    found = old_positions(THINGS, now, lambda thing: thing.number).tolist()
     assert [at for at, before in enumerate(found) if before == NEW] == new
     assert all(THINGS[before] is now[at] for at, before in enumerate(found) if before != NEW)
 
@@ -65,24 +65,24 @@ def full_site(limit: int) -> View:
 
 def test_running_jobs_count_under_their_partitions_qos() -> None:
     cache, site = PassCache(), full_site(4)
-    assert [start.job_id for start in plan(site, NOW, SETTINGS, memory=cache).starts] == [2]
+    assert [start.job_id for start in plan(site, NOW, SETTINGS, cache=cache).starts] == [2]
     strict = msgspec.structs.replace(site, partitions=(PartitionView(name="p", qos="few"),))
-    made = plan(strict, NOW, SETTINGS, memory=cache)
+    made = plan(strict, NOW, SETTINGS, cache=cache)
     assert not made.starts and made.pending_reasons[strict.pending[0].id].code == "QOSGrpGRES"
 
 
 def test_an_overdue_job_is_expected_to_end_in_a_second() -> None:
     cache = PassCache()
     site = view([node("a")], [pending(2, gpus=8)], [running(1, "a", tuple(range(8)), ends=NOW + 10)])
-    assert plan(site, NOW, SETTINGS, memory=cache).reserves[0].at_unix == NOW + 10
-    assert plan(site, NOW + 500, SETTINGS, memory=cache).reserves[0].at_unix == NOW + 501
+    assert plan(site, NOW, SETTINGS, cache=cache).reserves[0].at_unix == NOW + 10
+    assert plan(site, NOW + 500, SETTINGS, cache=cache).reserves[0].at_unix == NOW + 501
 
 
 def test_jobs_without_a_limit_never_get_an_expected_end() -> None:
     cache = PassCache()
     site = view([node("a")], [pending(2, gpus=8)], [running(1, "a", tuple(range(8)), ends=None)])
     for later in (0.0, 500.0, 1e6):
-        made = plan(site, NOW + later, SETTINGS, memory=cache)
+        made = plan(site, NOW + later, SETTINGS, cache=cache)
         assert not made.reserves and made.pending_reasons[site.pending[0].id].expected_start_unix is None
 
 
@@ -93,6 +93,6 @@ def test_unused_equivalence_classes_are_removed() -> None:
         jobs: list[PendingJob] = [
             pending(round_ * 100 + number, gpus=1, limit_s=round_ * 1000 + number) for number in range(100)
         ]
-        made = plan(view([node("a")], jobs, [blocker]), NOW, SETTINGS, memory=cache)
+        made = plan(view([node("a")], jobs, [blocker]), NOW, SETTINGS, cache=cache)
         assert len(made.pending_reasons) == 100
-        assert len(cache.queue.kinds) <= 2 * 100 + SPARE_KINDS + 100
+        assert len(cache.queue.representatives) <= 2 * 100 + SPARE_CLASSES + 100

@@ -20,7 +20,7 @@ from warpdeck.policy import (
     View,
     plan,
 )
-from warpdeck.policy.preemption.preemption import ROOM_KEPT_S
+from warpdeck.policy.preemption.preemption import CLAIM_KEPT_S
 
 NOW = 10_000.0
 QOS = (QosView(name="high", priority=10, preempts=frozenset({"low"})), QosView(name="low", grace_s=120))
@@ -209,7 +209,7 @@ def test_preempt_mode_off_protects_jobs() -> None:
 def test_a_preempting_job_starts_first_and_on_the_freed_nodes() -> None:
     room = PreemptedClaim(nodes=(NodeName("b"),), until_unix=NOW + 10)
     first = msgspec.structs.replace(pending(1, gpus=8), time_limit_s=60)
-    owner = msgspec.structs.replace(pending(2, gpus=8), room=room)
+    owner = msgspec.structs.replace(pending(2, gpus=8), preempted_claim=room)
     cluster = view([node("a"), node("b")], [first, owner], [held(3, "a", (0,))])
     for settings in ({}, {"reservations": 0}):
         made = planned(cluster, **settings)
@@ -222,9 +222,9 @@ def test_a_preemption_order_reserves_all_nodes_of_the_preempting_job() -> None:
     running_jobs = [held(1, "a", tuple(range(8)), qos="low"), held(2, "b", (0,), qos="low")]
     job = pending(4, gpus=8, nodes=3, qos="high")
     made = planned(site(view([node("a"), node("b"), node("c")], [job], running_jobs), qos=QOS))
-    assert {order.room for order in made.preempts} == {
+    assert {order.preempted_claim for order in made.preempts} == {
         PreemptedClaim(
-            nodes=(NodeName("a"), NodeName("b"), NodeName("c")), until_unix=NOW + 120 + ROOM_KEPT_S
+            nodes=(NodeName("a"), NodeName("b"), NodeName("c")), until_unix=NOW + 120 + CLAIM_KEPT_S
         )
     }
 

@@ -120,8 +120,8 @@ def test_the_width_of_a_job_is_relative_to_its_partition() -> None:
 
 def test_conservative_backfill_keeps_reserved_starts_in_order() -> None:
     jobs = [
-        waiting(2, waited_s=50, limit_s=600, promised_at_unix=NOW + 700),
-        waiting(3, waited_s=40, limit_s=600, promised_at_unix=NOW + 100),
+        waiting(2, waited_s=50, limit_s=600, reserved_start_unix=NOW + 700),
+        waiting(3, waited_s=40, limit_s=600, reserved_start_unix=NOW + 100),
         waiting(4, waited_s=30, limit_s=600),
     ]
     made = planned(jobs, longest_wait_s=0.0, backfill="conservative")

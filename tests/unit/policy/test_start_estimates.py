@@ -13,14 +13,14 @@ from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import GpuAsk, JobId, NodeName, Resources
 from warpdeck.policy import (
-    NO_BACKLOG,
-    Backlog,
+    NO_ESTIMATES,
     PartitionView,
     PendingJob,
     RunningJob,
     Settings,
+    StartEstimates,
     View,
-    likely_starts,
+    estimate_starts,
 )
 
 NOW = 10_000.0
@@ -28,11 +28,11 @@ HOUR_S = 3600.0
 WHOLE = tuple(range(8))
 
 
-def estimated(cluster: View, **settings: object) -> Backlog:
-    return likely_starts(cluster, NOW, Settings(**settings), priorities={})  # type: ignore[arg-type]
+def estimated(cluster: View, **settings: object) -> StartEstimates:
+    return estimate_starts(cluster, NOW, Settings(**settings), priorities={})  # type: ignore[arg-type]
 
 
-def hours(found: Backlog, number: int) -> float | None:
+def hours(found: StartEstimates, number: int) -> float | None:
     at_unix = found.start_of(JobId(number))
     return None if at_unix is None else (at_unix - NOW) / HOUR_S
 
@@ -85,23 +85,25 @@ def test_jobs_without_end_reduce_the_rate_and_may_make_the_start_unknown() -> No
 def test_held_and_dependent_jobs_do_not_delay_others() -> None:
     jobs = [pending(1, gpus=8, held=True), pending(2, gpus=8, waits_for="job 1"), pending(3, gpus=8)]
     assert hours(estimated(view([node("a")], jobs)), 3) == 0
-    found = likely_starts(view([node("a")], jobs), NOW, Settings(), priorities={}, besides={JobId(3)})
+    found = estimate_starts(view([node("a")], jobs), NOW, Settings(), priorities={}, besides={JobId(3)})
     assert len(found) == 0
 
 
 def test_an_unknown_job_is_estimated_behind_all_others() -> None:
     found = estimated(view([node("a")], [pending(1, gpus=8), pending(2, gpus=8)], [busy()]))
     assert hours(found, 77) == pytest.approx(2)
-    assert NO_BACKLOG.start_of(JobId(1)) is None
+    assert NO_ESTIMATES.start_of(JobId(1)) is None
 
 
 def test_only_estimates_that_moved_by_much_of_the_wait_are_reported_as_moved() -> None:
     jobs = [pending(number, gpus=8) for number in range(1, 11)]
     before = estimated(view([node("a")], jobs, [busy()]))
-    assert before.moved_since(NO_BACKLOG, NOW) == [job.id for job in jobs]
-    assert before.moved_since(before, NOW) == []
+    assert before.changed_since(NO_ESTIMATES, NOW) == [job.id for job in jobs]
+    assert before.changed_since(before, NOW) == []
     later = estimated(view([node("a")], jobs, [busy(ends=NOW + 1.9 * HOUR_S)]))
-    assert later.moved_since(before, NOW) == [1, 2, 3], "0.9 hours are much for those who wait less than 4.5"
+    assert later.changed_since(before, NOW) == [1, 2, 3], (
+        "0.9 hours are much for those who wait less than 4.5"
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -113,7 +115,7 @@ def test_simulated_starts_match_the_estimates_within_a_third(seed: int) -> None:
     ]
     cluster = view([node(name) for name in "abcd"], jobs)
     fifo = Settings(queue_order="submission", backfill_order="priority")
-    found = likely_starts(cluster, NOW, fifo, priorities={})
+    found = estimate_starts(cluster, NOW, fifo, priorities={})
     player, started = PassPlayer(cluster, fifo, NOW), dict[JobId, float]()
     while True:
         now = player.now

@@ -29,7 +29,16 @@ from warpdeck.controller.state.state import State, amend
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.notation.values.hostlist import collapse
-from warpdeck.policy import TOLD, Backlog, Estimate, Settings, View, advise, likely_starts, priorities
+from warpdeck.policy import (
+    ESTIMATED_CODES,
+    Estimate,
+    Settings,
+    StartEstimates,
+    View,
+    dry_run,
+    estimate_starts,
+    priorities,
+)
 from warpdeck.protocol.site_rows import AheadRow, ForecastRow, PriorityRow
 
 T = TypeVar("T")
@@ -100,7 +109,7 @@ class Forecaster:
     ) -> ForecastRow:
         return await self._aside(partial(forecast_row, view, now, settings, job_id, label=label))
 
-    async def estimate(self, state: State) -> Backlog:
+    async def estimate(self, state: State) -> StartEstimates:
         """Return the likely starts of all jobs that wait for resources.
 
         If there are few jobs and nodes, the work is done in the event loop, because it takes only
@@ -109,10 +118,10 @@ class Forecaster:
         now, settings = self._clock(), state.site.settings
         view = build_view(state, now=now)
         besides = frozenset(
-            job_id for job_id, why in state.planned.pending_reasons.items() if why.code not in TOLD
+            job_id for job_id, why in state.planned.pending_reasons.items() if why.code not in ESTIMATED_CODES
         )
         work = partial(
-            likely_starts, view, now, settings, priorities=state.planned.priorities, besides=besides
+            estimate_starts, view, now, settings, priorities=state.planned.priorities, besides=besides
         )
         if len(view.pending) <= FEW_JOBS and len(view.nodes) <= FEW_JOBS:
             return work()
@@ -132,13 +141,13 @@ class Forecaster:
             planned.clear()
             rest_s = LOOK_S
             if any(
-                why.code in TOLD and why.expected_start_unix is None
+                why.code in ESTIMATED_CODES and why.expected_start_unix is None
                 for why in state.planned.pending_reasons.values()
             ):
                 begun = loop.time()
                 before, state.planned.backlog = state.planned.backlog, await self.estimate(state)
                 rest_s = max(ESTIMATE_S, (loop.time() - begun) * ESTIMATE_REST)
-                tell(state.planned.backlog.moved_since(before, self._clock())[:MAX_MOVED])
+                tell(state.planned.backlog.changed_since(before, self._clock())[:MAX_MOVED])
             await asyncio.sleep(rest_s)
 
     async def _aside(self, work: Callable[[], T]) -> T:
@@ -147,14 +156,14 @@ class Forecaster:
 
 def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, label: str) -> ForecastRow:
     """Return the forecast for a job in the view's queue. This takes at least as long as a planning pass."""
-    advice = advise(view, now, settings, job_id)
+    advice = dry_run(view, now, settings, job_id)
     row = _row(view, advice, job_id, label=label)
-    if advice.why is None or row.verdict != "later" or row.expected_start is not None:
+    if advice.reason is None or row.verdict != "later" or row.expected_start is not None:
         return row
-    if advice.why.code not in TOLD:
-        return msgspec.structs.replace(row, untold=_untold(advice.why.code))
+    if advice.reason.code not in ESTIMATED_CODES:
+        return msgspec.structs.replace(row, untold=_untold(advice.reason.code))
     ranks = priorities(view, now, settings)
-    at_unix = likely_starts(view, now, settings, priorities=ranks).start_of(job_id)
+    at_unix = estimate_starts(view, now, settings, priorities=ranks).start_of(job_id)
     if at_unix is None:
         return msgspec.structs.replace(row, untold="it waits for jobs without a time limit")
     return msgspec.structs.replace(row, expected_start=at_unix, rough=True)
@@ -219,7 +228,7 @@ def _row(view: View, advice: Estimate, job_id: JobId, *, label: str) -> Forecast
             node_list=collapse(advice.nodes),
             priority=advice.priority,
         )
-    why = advice.why
+    why = advice.reason
     leaders = set(advice.leaders)
     named = {job.id: AheadRow(label=job.name, user=job.user) for job in view.pending if job.id in leaders}
     code = why.code if why else "None"

@@ -134,12 +134,12 @@ class Passes:
         known = {job.id: job for job in view.pending if job.id in self._left_out} if self._left_out else {}
         self._left_out = {job_id: job for job_id, job in self._left_out.items() if known.get(job_id) == job}
         try:
-            made = plan(_without(view, self._left_out), now, settings, memory=self._memory, tell=tell)
+            made = plan(_without(view, self._left_out), now, settings, cache=self._memory, explain_only=tell)
         except Exception:
             bug_reports.report_bug("a planning pass")
             self._memory = PassCache()
             self._leave_out(view, now, settings)
-            made = plan(_without(view, self._left_out), now, settings, memory=self._memory)
+            made = plan(_without(view, self._left_out), now, settings, cache=self._memory)
         return (
             amend(made, pending_reasons=made.pending_reasons | dict.fromkeys(self._left_out, LEFT_OUT))
             if self._left_out

@@ -13,7 +13,7 @@ import msgspec
 
 from warpdeck.config import Site
 from warpdeck.model import JobId
-from warpdeck.policy import Limits, PendingJob, Ranking, Settings, Standing, View, Weights, fair_tree
+from warpdeck.policy import FairshareRow, Limits, PendingJob, Ranking, Settings, View, Weights, fair_tree
 from warpdeck.policy.limits.inherited import inherited
 from warpdeck.protocol.site_rows import PriorityRow, ShareRow
 
@@ -87,7 +87,7 @@ def share_rows(site: Site) -> list[ShareRow]:
     parents = {account.name: account.parent for account in site.accounts}
     allowed = {(account.name, ""): account.qos for account in site.accounts}
     allowed |= {(user.account, user.user): user.qos for user in site.users}
-    children: dict[str, list[Standing]] = {}
+    children: dict[str, list[FairshareRow]] = {}
     for line in fair_tree(site.accounts, site.users):
         children.setdefault(line.parent, []).append(line)
     rows = [_share_row(line, quotas) for line in _down(children, "")]
@@ -128,14 +128,14 @@ def _set_limits(limits: Limits) -> dict[str, dict[str, int] | int]:
     return {name: value for name, value in found.items() if value is not None and value != {}}
 
 
-def _down(children: dict[str, list[Standing]], parent: str) -> Iterator[Standing]:
+def _down(children: dict[str, list[FairshareRow]], parent: str) -> Iterator[FairshareRow]:
     for line in children.get(parent, ()):
         yield line
         if not line.user:
             yield from _down(children, line.account)
 
 
-def _share_row(line: Standing, quotas: dict[str, dict[str, int]]) -> ShareRow:
+def _share_row(line: FairshareRow, quotas: dict[str, dict[str, int]]) -> ShareRow:
     return ShareRow(
         account=line.account,
         user=line.user,

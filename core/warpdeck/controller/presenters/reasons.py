@@ -9,7 +9,7 @@ from warpdeck.controller.state.dependencies import judge_one
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.suspect_nodes import HELD_AFTER_NODES
 from warpdeck.model import FINISHED, Dependency, Job, JobState, PendingReason
-from warpdeck.policy import NO_BACKLOG, TOLD, Backlog
+from warpdeck.policy import ESTIMATED_CODES, NO_ESTIMATES, StartEstimates
 from warpdeck.policy.placement.pending_reason import held
 from warpdeck.protocol.job_rows import WhyRow
 
@@ -40,7 +40,7 @@ def never_started(job: Job) -> tuple[str, str]:
     return code, f"ended without a start: {job.exit.message}" if code and job.exit else ""
 
 
-def why_row(job: Job, why: PendingReason | None, likely: Backlog = NO_BACKLOG) -> WhyRow | None:
+def why_row(job: Job, why: PendingReason | None, likely: StartEstimates = NO_ESTIMATES) -> WhyRow | None:
     """Return why a job is pending, or why it ended without a start. Return None for any other job.
 
     `likely` holds the estimated starts of jobs far back in the queue.
@@ -55,7 +55,7 @@ def why_row(job: Job, why: PendingReason | None, likely: Backlog = NO_BACKLOG) -
         return WhyRow(code=why.code, sentence=why.sentence)
     if why is None:
         return WhyRow(code="None", sentence="not yet considered by the scheduler")
-    if why.expected_start_unix is None and why.code in TOLD and len(likely):
+    if why.expected_start_unix is None and why.code in ESTIMATED_CODES and len(likely):
         at_unix = likely.start_of(job.id)
         sentence = why.sentence if at_unix is not None else f"{why.sentence}; {UNTOLD}"
         return WhyRow(code=why.code, sentence=sentence, expected_start=at_unix, rough=at_unix is not None)

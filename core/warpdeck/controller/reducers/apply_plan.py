@@ -68,7 +68,7 @@ def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
 
 def _keep_room(txn: Transaction, preempt: Preempt) -> None:
     """Record, for the jobs that caused the preemption, which resources are being freed for them."""
-    for job_id, room in ((preempt.for_job_id, preempt.room), *preempt.rooms_beside):
+    for job_id, room in ((preempt.for_job_id, preempt.preempted_claim), *preempt.component_claims):
         job = txn.state.jobs.get(job_id)
         if job is not None and job.state is JobState.PENDING and job.room != room:
             txn.put_job(amend(job, room=room))

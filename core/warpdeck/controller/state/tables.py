@@ -28,7 +28,7 @@ from warpdeck.model import (
 )
 from warpdeck.model.created_by_nonce import MadeTable
 from warpdeck.model.step import Step
-from warpdeck.policy import NO_BACKLOG
+from warpdeck.policy import NO_ESTIMATES
 from warpdeck.policy.priority.predict import Predictor
 from warpdeck.ports.ports import UnreadableRow, UsageRow, Waits
 
@@ -96,7 +96,7 @@ class PlannerResults:
         self.priorities: dict[JobId, int] = {}
         self.untold: dict[JobId, None] = {}
         """Waiting jobs that are new or changed since the planner last computed their pending reasons."""
-        self.backlog = NO_BACKLOG
+        self.backlog = NO_ESTIMATES
         """Estimated start times of waiting jobs for which the passes compute no start."""
         self.promised: dict[JobId, float] = {}
         """Starts that the last passes reserved for waiting jobs."""

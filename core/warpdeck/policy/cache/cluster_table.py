@@ -19,16 +19,16 @@ from warpdeck.policy.input.settings import Settings
 from warpdeck.policy.input.site import PartitionView
 from warpdeck.policy.input.view import NodeView, PendingJob, RunningJob, View
 from warpdeck.policy.placement.block_reason import BlockReason
-from warpdeck.policy.placement.request_shape import RequestClass
+from warpdeck.policy.placement.request_class import RequestClass
 from warpdeck.policy.resources.cluster import Cluster, Floats, Ints
 from warpdeck.policy.resources.demand import ANYBODY
-from warpdeck.policy.resources.gpus import GpuBoard, Held, are_unsteady
-from warpdeck.policy.resources.row_diff import NEW, came_from
-from warpdeck.policy.resources.timeline import ENDLESS_S, OVERDUE_S, Hold, Timeline, ends_of
-from warpdeck.policy.resources.user_exclusivity import Running, Tenants
+from warpdeck.policy.resources.gpus import GpuTable, Held, are_unsteady
+from warpdeck.policy.resources.row_diff import NEW, old_positions
+from warpdeck.policy.resources.timeline import ENDLESS_S, OVERRUN_S, Hold, Timeline, ends_of
+from warpdeck.policy.resources.user_exclusivity import RunningUsers, UsersOnNodes
 
 NO_PARTS: Ints = np.zeros((4, 0), dtype=np.int64)
-MAX_SHAPES = 20_000
+MAX_REQUEST_CLASSES = 20_000
 """Maximum number of request classes kept from pass to pass. A typical site has a few hundred."""
 
 
@@ -53,25 +53,27 @@ class ClusterTable:
         self._base = Timeline(self.cluster, -np.inf)
         self._unsteady: set[int] = set()
         """Rows that are recomputed for each pass."""
-        self._shapes: dict[tuple[int, str, str | None], tuple[Resources, RequestClass]] = {}
+        self._request_classes: dict[tuple[int, str, str | None], tuple[Resources, RequestClass]] = {}
         """Request classes by the identity of the request. The request is kept with its request class, because
         the id of a deleted object can be reused.
         """
         self._by_value: dict[tuple[Resources, str, str | None], RequestClass] = {}
-        self._owned: dict[int, list[RequestClass]] = {}
+        self._per_user: dict[int, list[RequestClass]] = {}
         """User-specific request classes, by the number of the request class that applies to all users."""
         self._unplaceable: dict[tuple[int, float], BlockReason] = {}
-        self._least: list[tuple[int, int, int, int]] = []
-        self._least_rows: Ints = np.zeros((0, 4), dtype=np.int64)
+        self._lower_bounds: list[tuple[int, int, int, int]] = []
+        self._lower_bound_rows: Ints = np.zeros((0, 4), dtype=np.int64)
         self._owners: frozenset[str] | None = None
         """Users with a request or a running job that excludes other users from its nodes; None if no job or
         partition can do that.
         """
-        self._apart = 0
+        self._excluding_jobs = 0
         """Number of running jobs that allow no other user on their nodes."""
-        self._tenants: tuple[Sequence[RunningJob], tuple[PartitionView, ...], Running] | None = None
+        self._running_users: tuple[Sequence[RunningJob], tuple[PartitionView, ...], RunningUsers] | None = (
+            None
+        )
         """The users on each node, together with the objects from which this was computed."""
-        self.shapes_begun = 0
+        self.generation = 0
         """How often all request classes were discarded and numbered anew."""
 
     def follow(self, view: View) -> None:
@@ -81,8 +83,8 @@ class ClusterTable:
             self._begin(view)
         elif rows or view.running is not self.running:
             self._lay(rows | self._follow_running(view.running))
-        if view.partitions != self._tables or len(self._shapes) > MAX_SHAPES:
-            self._forget_shapes()
+        if view.partitions != self._tables or len(self._request_classes) > MAX_REQUEST_CLASSES:
+            self._discard_request_classes()
         self._tables = view.partitions
 
     @property
@@ -98,9 +100,9 @@ class ClusterTable:
         """
         if owners != self._owners:
             self._owners = owners
-            self._forget_shapes()
+            self._discard_request_classes()
 
-    def tenant_of(self, job: PendingJob) -> str | None:
+    def exclusivity_key(self, job: PendingJob) -> str | None:
         """Return the user name under which the job is compared with other jobs on its nodes.
 
         None if the owners of jobs matter nowhere.
@@ -110,122 +112,128 @@ class ClusterTable:
         return job.owner if job.owner in self._owners else ANYBODY
 
     @property
-    def users_apart(self) -> bool:
+    def excludes_users(self) -> bool:
         """True if a running job allows no other user on its nodes."""
-        return self._apart > 0
+        return self._excluding_jobs > 0
 
-    def timeline(self, now: float, board: GpuBoard) -> Timeline:
-        """Return the free resources from `now` on, as a copy that the caller may modify. `board` must be made
+    def timeline(self, now: float, gpu_table: GpuTable) -> Timeline:
+        """Return the free resources from `now` on, as a copy that the caller may modify. `gpu_table` must be made
         for the same time.
         """
         made = self._base.copy_at(now)
-        rows = sorted(self._unsteady.union(made.overdue_rows()))
+        rows = sorted(self._unsteady.union(made.overrun_rows()))
         if rows:
-            made.lay(np.array(rows), [*self._holds(rows, now), *board.shared_holds()])
-        made.shared = board.shared
+            made.lay(np.array(rows), [*self._holds(rows, now), *gpu_table.shared_holds()])
+        made.shared = gpu_table.shared
         if self._owners is not None:
-            made.tenants = Tenants(
-                self.who_runs(), len(self.cluster), now, endless_s=ENDLESS_S, overdue_s=OVERDUE_S
+            made.users_on_nodes = UsersOnNodes(
+                self.running_users(), len(self.cluster), now, endless_s=ENDLESS_S, overrun_s=OVERRUN_S
             )
         return made
 
-    def who_runs(self) -> Running:
+    def running_users(self) -> RunningUsers:
         """Return the users whose jobs run on each node."""
-        kept = self._tenants
+        kept = self._running_users
         if kept is None or kept[0] is not self.running or kept[1] is not self._tables:
-            made = Running(self.running, self.parts, {part.name: part for part in self._tables})
-            kept = self._tenants = self.running, self._tables, made
+            made = RunningUsers(self.running, self.parts, {part.name: part for part in self._tables})
+            kept = self._running_users = self.running, self._tables, made
         return kept[2]
 
-    def board(self, now: float) -> GpuBoard:
+    def gpu_table(self, now: float) -> GpuTable:
         """Return the GPU board that records which job holds each GPU."""
-        return GpuBoard(self.cluster, self._held, now, rows=self._unsteady)
+        return GpuTable(self.cluster, self._held, now, rows=self._unsteady)
 
     def jobs_on(self, rows: Iterable[int]) -> list[RunningJob]:
         """Return the jobs that hold resources on these rows, sorted by id."""
         found = {held.job.id: held.job for row in rows for held in self._held.get(row, ())}
         return [found[number] for number in sorted(found)]
 
-    def shape(self, job: PendingJob, partition: PartitionView | None) -> RequestClass:
+    def request_class(self, job: PendingJob, partition: PartitionView | None) -> RequestClass:
         """Return the request class of a job.
 
         Equal requests get the same request class. If it matters which users share a node, equal requests of
         different users get different request classes.
         """
         asked, name = job.resources, "" if partition is None else partition.name
-        user = None if self._owners is None else self._tenant_in(job, partition)
-        known = self._shapes.get((id(asked), name, user))
+        user = None if self._owners is None else self._exclusivity_key_in(job, partition)
+        known = self._request_classes.get((id(asked), name, user))
         if known is not None:
             return known[1]
         found = self._by_value.get((asked, name, user))
         if found is None:
-            found = self._new_shape(asked, partition, user)
-        self._shapes[id(asked), name, user] = asked, found
+            found = self._new_request_class(asked, partition, user)
+        self._request_classes[id(asked), name, user] = asked, found
         return found
 
-    def _new_shape(self, asked: Resources, partition: PartitionView | None, user: str | None) -> RequestClass:
+    def _new_request_class(
+        self, asked: Resources, partition: PartitionView | None, user: str | None
+    ) -> RequestClass:
         name, number = "" if partition is None else partition.name, len(self._by_value)
         if user is not None:
-            of_all = self._by_value.get((asked, name, None)) or self._new_shape(asked, partition, None)
+            base = self._by_value.get((asked, name, None)) or self._new_request_class(asked, partition, None)
             number = len(self._by_value)
-            made = of_all.of_user(user, number)
-            self._owned.setdefault(of_all.number, []).append(made)
-            self._least.append(self._least[of_all.number])
+            made = base.of_user(user, number)
+            self._per_user.setdefault(base.number, []).append(made)
+            self._lower_bounds.append(self._lower_bounds[base.number])
         else:
             default = self.settings.default_mem_per_cpu_bytes
             made = RequestClass(
                 self.cluster, asked, partition, default_mem_per_cpu_bytes=default, number=number
             )
-            self._least.append(made.least())
+            self._lower_bounds.append(made.lower_bound())
         self._by_value[asked, name, user] = made
         return made
 
-    def owned(self, of_all: RequestClass) -> Sequence[RequestClass]:
+    def per_user(self, base: RequestClass) -> Sequence[RequestClass]:
         """Return the user name for the job's request class in this partition, or None.
 
         This considers a job that is only tried with changed options. It may exclude other users although no
         real job does.
         """
-        return self._owned.get(of_all.number, ())
+        return self._per_user.get(base.number, ())
 
-    def _tenant_in(self, job: PendingJob, partition: PartitionView | None) -> str | None:
+    def _exclusivity_key_in(self, job: PendingJob, partition: PartitionView | None) -> str | None:
         """Return the user name for the job's request class in this partition, or None.
 
         A job that is only tried with changed options may ask for its own nodes although no other job does.
         """
-        apart = job.resources.share_with == "user" or (partition is not None and partition.exclusive_user)
-        return job.owner if apart else self.tenant_of(job)
+        is_exclusive = job.resources.share_with == "user" or (
+            partition is not None and partition.exclusive_user
+        )
+        return job.owner if is_exclusive else self.exclusivity_key(job)
 
-    def unplaceable(self, shape: RequestClass, duration_s: float, reservation: str) -> BlockReason:
+    def unplaceable(self, request_class: RequestClass, duration_s: float, reservation: str) -> BlockReason:
         """Return the block reason for jobs of this request class that fit nowhere for this duration."""
-        key = (id(shape), duration_s)
+        key = (id(request_class), duration_s)
         found = self._unplaceable.get(key)
         if found is None:
-            found = BlockReason("Resources", shape=shape, duration_s=duration_s, reservation=reservation)
+            found = BlockReason(
+                "Resources", request_class=request_class, duration_s=duration_s, reservation=reservation
+            )
             self._unplaceable[key] = found
         return found
 
-    def least(self) -> Ints:
+    def lower_bounds(self) -> Ints:
         """Return the minimum demand of each request class (see `RequestClass.least`), indexed by request class
         number.
         """
-        known = len(self._least_rows)
-        if known != len(self._least):
-            more = np.array(self._least[known:], dtype=np.int64)
-            self._least_rows = np.concatenate((self._least_rows, more))
-        return self._least_rows
+        known = len(self._lower_bound_rows)
+        if known != len(self._lower_bounds):
+            more = np.array(self._lower_bounds[known:], dtype=np.int64)
+            self._lower_bound_rows = np.concatenate((self._lower_bound_rows, more))
+        return self._lower_bound_rows
 
-    def _forget_shapes(self) -> None:
-        self._shapes, self._by_value, self._unplaceable, self._owned = {}, {}, {}, {}
-        self._least, self._least_rows = [], np.zeros((0, 4), dtype=np.int64)
-        self.shapes_begun += 1
+    def _discard_request_classes(self) -> None:
+        self._request_classes, self._by_value, self._unplaceable, self._per_user = {}, {}, {}, {}
+        self._lower_bounds, self._lower_bound_rows = [], np.zeros((0, 4), dtype=np.int64)
+        self.generation += 1
 
     def _begin(self, view: View) -> None:
         self.nodes, self.cluster = view.nodes, Cluster(view.nodes)
         self._held, self._unsteady = {}, set()
-        self._forget_shapes()
+        self._discard_request_classes()
         self._base = Timeline(self.cluster, -np.inf)
-        self.running, self.ends_unix, self.parts, self._apart = (), np.zeros(0), NO_PARTS, 0
+        self.running, self.ends_unix, self.parts, self._excluding_jobs = (), np.zeros(0), NO_PARTS, 0
         self._lay(self._follow_running(view.running))
 
     def _follow_nodes(self, nodes: tuple[NodeView, ...]) -> set[int] | None:
@@ -246,7 +254,7 @@ class ClusterTable:
         """Update the running jobs, and return the rows of the nodes on which the set of jobs has changed."""
         if running is self.running:
             return set()
-        before = came_from(self.running, running, _id)
+        before = old_positions(self.running, running, _id)
         gone = np.ones(len(self.running), dtype=np.bool_)
         gone[before[before != NEW]] = False
         new = np.flatnonzero(before == NEW).tolist()
@@ -264,7 +272,7 @@ class ClusterTable:
         return changed
 
     def _forget(self, job: RunningJob) -> Iterator[int]:
-        self._apart -= job.users_apart
+        self._excluding_jobs -= job.excludes_users
         for share in job.allocation.shares:
             row = self.cluster.row.get(share.node)
             if row is not None:
@@ -277,7 +285,7 @@ class ClusterTable:
         row_of, held_by = self.cluster.row.get, self._held
         for at in places:
             job = running[at]
-            self._apart += job.users_apart
+            self._excluding_jobs += job.excludes_users
             for share in job.allocation.shares:
                 row = row_of(share.node)
                 if row is not None:

@@ -30,7 +30,7 @@ class PassCache:
         self.settings = Settings()
         self.queue = WaitingQueue(self.settings, is_personal=False)
         self.cluster_table = ClusterTable(self.settings)
-        self.uses = UsageByScope({})
+        self.usage_by_scope = UsageByScope({})
         self.unplaceable_classes = UnplaceableClasses()
         self._owners: frozenset[str] | None = None
         """Users with a request or a running job that excludes other users from its nodes; None if no job or
@@ -53,14 +53,14 @@ class PassCache:
         )
         if settings != self.settings:
             self.settings, self.cluster_table = settings, ClusterTable(settings)
-            self.uses = UsageByScope(settings.billing_weights)
+            self.usage_by_scope = UsageByScope(settings.billing_weights)
         self._follow_queue(view, limits_people)
         self.cluster_table.follow(view)
         self._owners = self._find_owners(view)
         self.cluster_table.set_owners(self._owners)
         self._follow_queue(view, limits_people)
         lifting = [qos.name for qos in view.qos if qos.overrides_partition]
-        misfits_of = (self.queue, self.cluster_table, self.cluster_table.shapes_begun, lifting, draws)
+        misfits_of = (self.queue, self.cluster_table, self.cluster_table.generation, lifting, draws)
         if misfits_of != self._misfits_of:
             self.unplaceable_classes, self._misfits_of = UnplaceableClasses(), misfits_of
         return view
@@ -74,9 +74,9 @@ class PassCache:
 
     def _find_owners(self, view: View) -> frozenset[str] | None:
         parted = frozenset(part.name for part in view.partitions if part.exclusive_user)
-        if not (parted or self.cluster_table.users_apart or self.queue.users_apart):
+        if not (parted or self.cluster_table.excludes_users or self.queue.excludes_users):
             return None
-        return self.cluster_table.who_runs().owners() | self.queue.users_who_want(parted)
+        return self.cluster_table.running_users().owners() | self.queue.exclusive_users(parted)
 
 
 def _are_by_name(nodes: Sequence[NodeView]) -> bool:

@@ -22,11 +22,11 @@ from warpdeck.policy.input.view import PendingJob, owner_of
 from warpdeck.policy.limits.access import partition_names
 from warpdeck.policy.placement.pending_reason import held
 from warpdeck.policy.resources.cluster import Ints, Mask
-from warpdeck.policy.resources.row_diff import NEW, Numbering, came_from
+from warpdeck.policy.resources.row_diff import NEW, Numbering, old_positions
 from warpdeck.policy.resources.timeline import ENDLESS_S
 from warpdeck.policy.resources.tres import asked_tres
 
-SPARE_KINDS = 250
+SPARE_CLASSES = 250
 """Number of equivalence classes kept beyond twice the number of jobs. If there are more, most of them belong
 to jobs that have left the queue.
 """
@@ -80,15 +80,15 @@ class WaitingQueue:
         self.owners = owners
         self.is_personal = is_personal
         self.jobs: Sequence[PendingJob] = ()
-        self.kinds: list[PendingJob] = []
+        self.representatives: list[PendingJob] = []
         """One job of each equivalence class. Jobs of a class have the same request and time limit, and the
         same limits apply to them.
         """
-        self.people: Numbering[tuple[str, str, int]] = Numbering()
+        self.persons: Numbering[tuple[str, str, int]] = Numbering()
         self.qos: Numbering[str] = Numbering()
         self.partitions: Numbering[str] = Numbering()
         self.reservations: Numbering[str] = Numbering()
-        self.pools: Numbering[tuple[object, ...]] = Numbering()
+        self.contention_groups: Numbering[tuple[object, ...]] = Numbering()
         """Jobs of one pool compete for the same nodes, as far as their requests show."""
         self.requests: list[tuple[Resources, Tres]] = []
         """Each request with the TRES that it counts, without licenses. Requests are distinguished by
@@ -96,8 +96,8 @@ class WaitingQueue:
         """
         self._requests: Numbering[int] = Numbering()
         none: Ints = np.zeros(0, dtype=np.int64)
-        self.of_kind: dict[str, Ints] = dict.fromkeys(
-            ("pool", "partition", "request", "cpus", "gpus", "users_apart"), none
+        self.by_class: dict[str, Ints] = dict.fromkeys(
+            ("contention_group", "partition", "request", "cpus", "gpus", "excludes_users"), none
         )
         """Columns by equivalence class: pool, partition (as the job names it), request, CPUs and GPUs (of one
         task), and whether it excludes other users.
@@ -127,25 +127,25 @@ class WaitingQueue:
     @property
     def is_overgrown(self) -> bool:
         """True if so many equivalence classes belong to departed jobs that the queue should be rebuilt."""
-        return len(self.kinds) > 2 * len(self.jobs) + SPARE_KINDS
+        return len(self.representatives) > 2 * len(self.jobs) + SPARE_CLASSES
 
     @property
-    def users_apart(self) -> bool:
+    def excludes_users(self) -> bool:
         """True if a pending job allows no other user on its nodes."""
-        apart = self.of_kind["users_apart"]
-        return bool(apart.any()) and bool(apart[self.table["kind"]].any())
+        excluding = self.by_class["excludes_users"]
+        return bool(excluding.any()) and bool(excluding[self.table["class"]].any())
 
-    def users_who_want(self, parted: frozenset[str]) -> frozenset[str]:
+    def exclusive_users(self, parted: frozenset[str]) -> frozenset[str]:
         """Return the users of jobs that allow no other user on their nodes, by themselves or through one of
         these partitions.
         """
-        wants: Mask = self.of_kind["users_apart"] > 0
-        for kind, job in enumerate(self.kinds) if parted else ():
+        wants: Mask = self.by_class["excludes_users"] > 0
+        for class_id, job in enumerate(self.representatives) if parted else ():
             if any(parted.intersection(self._partitions_of(part)) for part in (job, *job.components)):
-                wants[kind] = True
-        people = np.unique(self.table["person"][wants[self.table["kind"]]]).tolist()
-        known = self.people.keys
-        return frozenset(owner_of(*known[number][1:]) for number in people)
+                wants[class_id] = True
+        persons = np.unique(self.table["person"][wants[self.table["class"]]]).tolist()
+        known = self.persons.keys
+        return frozenset(owner_of(*known[number][1:]) for number in persons)
 
     def _partitions_of(self, job: PendingJob) -> list[str]:
         return partition_names(job.partition, self.settings)
@@ -153,7 +153,7 @@ class WaitingQueue:
     def follow(self, jobs: Sequence[PendingJob]) -> None:
         """Update the table to the jobs that are pending now."""
         if jobs is not self.jobs:
-            before = came_from(self.jobs, jobs, _id)
+            before = old_positions(self.jobs, jobs, _id)
             new = np.flatnonzero(before == NEW)
             made = self._rows([jobs[at] for at in new.tolist()])
             self.jobs, self.table = jobs, self.table.follow(before, new, made)
@@ -176,25 +176,25 @@ class WaitingQueue:
             self.requests.append((asked, tres))
         return self.requests[number][1]
 
-    def pool_of(self, job: PendingJob) -> int:
+    def contention_group(self, job: PendingJob) -> int:
         """Return the number of the job's pool."""
         asked, settings = job.resources, self.settings
         where: tuple[object, ...] = (*partition_names(job.partition, settings)[:1], job.reservation)
         if settings.backfill != "none":  # In strict order, all jobs of a partition form one pool.
             where += (asked.gpus.type, asked.constraint, asked.nodelist, asked.node_minimum)
-        return self.pools.of(where)
+        return self.contention_groups.of(where)
 
-    def _kinds_of(self, jobs: Sequence[PendingJob]) -> list[int]:
+    def _classes_of(self, jobs: Sequence[PendingJob]) -> list[int]:
         """Return the equivalence classes of the jobs.
 
         Requests are recognized by identity. This is safe because each kept job keeps its request alive.
         """
-        numbers = self._numbers.of_all(map(self._key, jobs))
-        known = len(self.kinds)
+        numbers = self._numbers.numbers(map(self._key, jobs))
+        known = len(self.representatives)
         if len(self._numbers) > known:
             one_of = dict(zip(numbers, jobs, strict=True))
-            self.kinds += [one_of[number] for number in range(known, len(self._numbers))]
-            self._note_kinds(self.kinds[known:])
+            self.representatives += [one_of[number] for number in range(known, len(self._numbers))]
+            self._add_classes(self.representatives[known:])
         return numbers
 
     def _key(self, job: PendingJob) -> tuple[object, ...]:
@@ -206,7 +206,7 @@ class WaitingQueue:
             job.reservation,
             job.time_min_s,
             job.deadline_unix,
-            job.room,
+            job.preempted_claim,
         )
         if self.is_personal or job.licenses or job.reservation:
             return (*key, job.user, job.uid, job.account, job.qos, job.licenses, job.components and job.id)
@@ -214,40 +214,46 @@ class WaitingQueue:
             key = (*key, job.owner)
         return (*key, job.id) if job.components else key
 
-    def _note_kinds(self, new: Sequence[PendingJob]) -> None:
-        self.reservations.of_all(part.reservation for job in new for part in (job, *job.components))
+    def _add_classes(self, new: Sequence[PendingJob]) -> None:
+        self.reservations.numbers(part.reservation for job in new for part in (job, *job.components))
         tres = [self.tres(job) for job in new]
         more = {
-            "pool": [self.pool_of(job) for job in new],
-            "partition": self.partitions.of_all(job.partition for job in new),
-            "request": self._requests.of_all(id(job.resources) for job in new),
+            "contention_group": [self.contention_group(job) for job in new],
+            "partition": self.partitions.numbers(job.partition for job in new),
+            "request": self._requests.numbers(id(job.resources) for job in new),
             "cpus": [each.get("cpu", 0) for each in tres],
             "gpus": [each.get("gres/gpu", 0) for each in tres],
-            "users_apart": list(map(_wants_users_apart, new)),
+            "excludes_users": list(map(_excludes_users, new)),
         }
-        for name, column in self.of_kind.items():
-            self.of_kind[name] = np.concatenate((column, np.array(more[name], dtype=np.int64)))
+        for name, column in self.by_class.items():
+            self.by_class[name] = np.concatenate((column, np.array(more[name], dtype=np.int64)))
 
     def _rows(self, jobs: Sequence[PendingJob]) -> dict[str, Column]:
         count, unusual = len(jobs), _unusual(jobs)
-        promised = [(at, job.promised_at_unix) for at, job in unusual if job.promised_at_unix is not None]
+        reserved = [
+            (at, job.reserved_start_unix) for at, job in unusual if job.reserved_start_unix is not None
+        ]
         ranked = [(at, job.priority) for at, job in unusual if job.priority is not None]
-        rooms = [(at, job.room.until_unix) for at, job in unusual if job.room is not None]
+        claims = [
+            (at, job.preempted_claim.until_unix) for at, job in unusual if job.preempted_claim is not None
+        ]
         arrays = [(at, job) for at, job in unusual if job.tasks]
         resting = [(at, held(job)) for at, job in unusual if job.held and job.deadline_unix is None]
         return {
             "id": _column([job.id for job in jobs], np.int64),
-            "kind": _column(self._kinds_of(jobs), np.int64),
-            "person": _column(self.people.of_all((job.account, job.user, job.uid) for job in jobs), np.int64),
-            "qos": _column(self.qos.of_all(job.qos for job in jobs), np.int64),
+            "class": _column(self._classes_of(jobs), np.int64),
+            "person": _column(
+                self.persons.numbers((job.account, job.user, job.uid) for job in jobs), np.int64
+            ),
+            "qos": _column(self.qos.numbers(job.qos for job in jobs), np.int64),
             "eligible_unix": _column([job.eligible_at_unix for job in jobs], np.float64),
-            "likely_s": _column([likely_s(job) for job in jobs], np.float64),
+            "expected_s": _column([expected_runtime_s(job) for job in jobs], np.float64),
             "tasks": _mostly(1, count, [(at, count_tasks(job.tasks)) for at, job in arrays]),
             "nice": _mostly(0, count, [(at, job.nice) for at, job in unusual if job.nice]),
             "is_ranked": _mostly(False, count, [(at, True) for at, _ in ranked]),
             "rank": _mostly(0, count, ranked),
-            "promised_unix": _mostly(np.inf, count, promised),
-            "room_until_unix": _mostly(0.0, count, rooms),
+            "reserved_unix": _mostly(np.inf, count, reserved),
+            "claim_until_unix": _mostly(0.0, count, claims),
             "is_throttled": _mostly(False, count, [(at, True) for at, job in arrays if job.throttle]),
             "is_held": _mostly(False, count, [(at, True) for at, _ in resting]),
             "why_held": _mostly(None, count, resting),
@@ -278,8 +284,8 @@ def _unusual(jobs: Sequence[PendingJob]) -> list[tuple[int, PendingJob]]:
         if job.tasks
         or job.nice
         or job.priority is not None
-        or job.promised_at_unix is not None
-        or job.room is not None
+        or job.reserved_start_unix is not None
+        or job.preempted_claim is not None
         or (job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix)
     ]
 
@@ -289,13 +295,13 @@ def _may_not_start(job: PendingJob) -> bool:
     return bool(job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix)
 
 
-def _wants_users_apart(job: PendingJob) -> bool:
+def _excludes_users(job: PendingJob) -> bool:
     return job.resources.share_with == "user" or (
-        bool(job.components) and any(map(_wants_users_apart, job.components))
+        bool(job.components) and any(map(_excludes_users, job.components))
     )
 
 
-def likely_s(job: PendingJob) -> float:
+def expected_runtime_s(job: PendingJob) -> float:
     """Return how many seconds the job will probably run: its prediction, or else its time limit."""
     if job.predicted_s is not None:
         return job.predicted_s

@@ -14,10 +14,10 @@ import numpy as np
 from warpdeck.model import JobId, PendingReason
 from warpdeck.notation.values.durations import roughly
 from warpdeck.policy.input.view import PendingJob
-from warpdeck.policy.placement.block_reason import BUSY, IN_LINE, BlockReason
-from warpdeck.policy.placement.request_shape import RequestClass
-from warpdeck.policy.reservations.partial_reservation import in_words
-from warpdeck.policy.reservations.resource_pool import ResourcePool, known
+from warpdeck.policy.placement.block_reason import BUSY, FIFO_BLOCKED, BlockReason
+from warpdeck.policy.placement.request_class import RequestClass
+from warpdeck.policy.reservations.partial_reservation import parts_text
+from warpdeck.policy.reservations.resource_pool import ResourcePool, is_predictable
 from warpdeck.policy.resources.cluster import Ints, Mask
 from warpdeck.policy.scheduler.scheduling_pass import SchedulingPass
 
@@ -33,23 +33,23 @@ def explain(
     current: SchedulingPass,
     rows: Ints,
     *,
-    in_line: Ints,
+    fifo_blocked: Ints,
     forecasts: int | None = None,
-    told: Mask | None = None,
+    explained: Mask | None = None,
 ) -> dict[JobId, PendingReason]:
     """Return a `PendingReason` for every job of these rows that did not start completely. The rows are in the order of
     the pass.
 
-    `in_line` are the rows of jobs that were not tried. `forecasts` is the number of jobs whose expected start
-    is computed; None means as many as a pass can afford. `told` restricts the result to these rows; None
+    `fifo_blocked` are the rows of jobs that were not tried. `forecasts` is the number of jobs whose expected start
+    is computed; None means as many as a pass can afford. `explained` restricts the result to these rows; None
     means all.
     """
-    if not len(rows) or (told is not None and not told.any()):
+    if not len(rows) or (explained is not None and not explained.any()):
         return {}
-    waits = current.who_waits(rows)
+    waits = current.waiting_mask(rows)
     if not waits.any() and not current.partly:
         return {}
-    return _Explainer(current, rows, in_line, told, waits).run(forecasts)
+    return _Explainer(current, rows, fifo_blocked, explained, waits).run(forecasts)
 
 
 class _Explainer:
@@ -58,44 +58,46 @@ class _Explainer:
     """
 
     def __init__(
-        self, current: SchedulingPass, rows: Ints, in_line: Ints, told: Mask | None, waits: Mask
+        self, current: SchedulingPass, rows: Ints, fifo_blocked: Ints, explained: Mask | None, waits: Mask
     ) -> None:
-        table, count = current.context.queue.table, len(current.context.queue.kinds)
+        table, count = current.context.queue.table, len(current.context.queue.representatives)
         self._pass = current
         self._rows = rows
         self._ids: Ints = table["id"][rows]
-        self._group: Ints = table["kind"][rows]
+        self._group: Ints = table["class"][rows]
         """The group of each job, by position in the order."""
-        if len(in_line):
-            self._group[np.isin(rows, in_line)] += count
+        if len(fifo_blocked):
+            self._group[np.isin(rows, fifo_blocked)] += count
         self._groups = 2 * count
         self._waits = waits
-        self._told = np.ones(len(rows), dtype=np.bool_) if told is None else told
+        self._explained = np.ones(len(rows), dtype=np.bool_) if explained is None else explained
         self._own = self._find_own()
         self._missing: dict[int, tuple[str, str]] = {}
         self._shortages: dict[int, Shortages] = {}
-        self._words: dict[tuple[BlockReason, JobId | None], tuple[str, str]] = {}
+        self._texts: dict[tuple[BlockReason, JobId | None], tuple[str, str]] = {}
         self._first = self._find_first()
 
     def run(self, forecasts: int | None) -> dict[JobId, PendingReason]:
-        alone = self._alone(self._affordable() if forecasts is None else forecasts)
-        shared = self._shared(alone)
+        individual = self._individual(self._affordable() if forecasts is None else forecasts)
+        shared = self._shared(individual)
         # These are computed before the forecasts take resources from the timeline.
-        said = {place: self._in_words(place) for place in alone}
-        places = self._told & self._waits
+        texts = {position: self._code_and_sentence(position) for position in individual}
+        positions = self._explained & self._waits
         pending_reasons = dict(
             zip(
-                self._ids[places].tolist(),
-                map(shared.__getitem__, self._group[places].tolist()),
+                self._ids[positions].tolist(),
+                map(shared.__getitem__, self._group[positions].tolist()),
                 strict=True,
             )
         )
-        for job_id in self._ids[self._told & ~self._waits].tolist():
+        for job_id in self._ids[self._explained & ~self._waits].tolist():
             if job_id in self._pass.partly:
                 code, sentence = self._pass.partly[job_id]
                 pending_reasons[job_id] = PendingReason(code=code, sentence=sentence)
-        for place, (code, sentence) in said.items():
-            pending_reasons[JobId(int(self._ids[place]))] = self._why(place, code, sentence)
+        for position, (code, sentence) in texts.items():
+            pending_reasons[JobId(int(self._ids[position]))] = self._reason_with_start(
+                position, code, sentence
+            )
         return pending_reasons
 
     def _find_own(self) -> dict[int, BlockReason]:
@@ -103,25 +105,29 @@ class _Explainer:
         of their group.
         """
         blocked = self._pass.blocked
-        places = np.flatnonzero(np.isin(self._ids, list(blocked))).tolist()
-        own = {place: blocked[self._ids[place]] for place in places}
-        return {place: met for place, met in own.items() if met is not self._met(self._group[place])}
+        positions = np.flatnonzero(np.isin(self._ids, list(blocked))).tolist()
+        own = {position: blocked[self._ids[position]] for position in positions}
+        return {
+            position: block_reason
+            for position, block_reason in own.items()
+            if block_reason is not self._shared_reason(self._group[position])
+        }
 
-    def _met(self, group: int) -> BlockReason:
+    def _shared_reason(self, group: int) -> BlockReason:
         """Return the block reason that the jobs of the group have in common."""
-        asked = len(self._pass.context.queue.kinds)
-        return IN_LINE if group >= asked else self._pass.classes.blocked_by(int(group)) or BUSY
+        asked = len(self._pass.context.queue.representatives)
+        return FIFO_BLOCKED if group >= asked else self._pass.classes.blocked_by(int(group)) or BUSY
 
-    def _obstacle(self, place: int) -> BlockReason:
-        return self._own.get(place) or self._met(self._group[place])
+    def _block_reason(self, position: int) -> BlockReason:
+        return self._own.get(position) or self._shared_reason(self._group[position])
 
     def _first_places(self, wanted: Mask) -> Ints:
         """Return the first of the wanted positions for each group, or the number of positions if there is
         none.
         """
-        places = np.flatnonzero(wanted)[::-1]
+        positions = np.flatnonzero(wanted)[::-1]
         found: Ints = np.full(self._groups, len(self._rows), dtype=np.int64)
-        found[self._group[places]] = places
+        found[self._group[positions]] = positions
         return found
 
     def _in_order(self, first: Ints) -> list[int]:
@@ -135,12 +141,12 @@ class _Explainer:
         resources.
         """
         first = self._first_places(self._waits)
-        told = np.unique(self._group[self._told]).tolist()
-        wanted = {key for group in told for key in self._among(group)}
+        explained = np.unique(self._group[self._explained]).tolist()
+        wanted = {key for group in explained for key in self._among(group)}
         found: dict[str | int, int] = {}
         for group in self._in_order(first):
             among = wanted.intersection(self._among(group))
-            if among and self._met(group).shape is not None:
+            if among and self._shared_reason(group).request_class is not None:
                 found.update(dict.fromkeys(among, int(first[group])))
                 wanted -= among
                 if not wanted:
@@ -149,128 +155,136 @@ class _Explainer:
 
     def _among(self, group: int) -> tuple[str, int]:
         """Return the partition and the pool of a group."""
-        kind = group % len(self._pass.context.queue.kinds)
+        class_id = group % len(self._pass.context.queue.representatives)
         queue = self._pass.context.queue
-        return queue.kinds[kind].partition, int(queue.of_kind["pool"][kind])
+        return queue.representatives[class_id].partition, int(queue.by_class["contention_group"][class_id])
 
     def _affordable(self) -> int:
-        cells = self._pass.context.fields[""].timeline.cells
+        cells = self._pass.context.pools[""].timeline.cells
         return min(self._pass.context.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
 
-    def _alone(self, forecasts: int) -> list[int]:
+    def _individual(self, forecasts: int) -> list[int]:
         """Return the positions of the jobs that get a sentence of their own, in order, and note those that
         get a forecast.
         """
-        promised = np.isin(self._ids, list(self._pass.reserved.start_unix)) & self._waits
-        own = (*self._own, *np.flatnonzero(promised).tolist(), *self._first.values())
-        wanted = {place for place in own if self._told[place]}
+        reserved = np.isin(self._ids, list(self._pass.reserved.start_unix)) & self._waits
+        own = (*self._own, *np.flatnonzero(reserved).tolist(), *self._first.values())
+        wanted = {position for position in own if self._explained[position]}
         ahead: list[int] = []
         if forecasts:
-            mask = self._waits & ~promised
+            mask = self._waits & ~reserved
             mask[list(self._own)] = False
-            mask &= self._is_first_with_shape(self._first_places(mask), forecasts)[self._group]
+            mask &= self._is_among_first(self._first_places(mask), forecasts)[self._group]
             ahead = np.flatnonzero(mask)[:forecasts].tolist()
         self._forecast_at = set(ahead)
         return sorted(wanted.union(ahead))
 
-    def _is_first_with_shape(self, first: Ints, count: int) -> Mask:
+    def _is_among_first(self, first: Ints, count: int) -> Mask:
         """Return, by group, whether it is among the first `count` groups that wait for resources."""
         found = np.zeros(self._groups, dtype=np.bool_)
         for group in self._in_order(first):
-            if self._met(group).shape is not None:
+            if self._shared_reason(group).request_class is not None:
                 found[group] = True
                 count -= 1
                 if not count:
                     break
         return found
 
-    def _shared(self, alone: list[int]) -> list[PendingReason | None]:
+    def _shared(self, individual: list[int]) -> list[PendingReason | None]:
         """Return the reason for all other jobs, by group."""
-        others = self._waits & self._told
-        others[alone] = False
+        others = self._waits & self._explained
+        others[individual] = False
         first = self._first_places(others)
         found: list[PendingReason | None] = [None] * self._groups
         same: dict[tuple[BlockReason, str, int], PendingReason] = {}
         for group in self._in_order(first):
-            key = (self._alike(self._met(group)), *self._among(group))
-            why = same.get(key)
-            if why is None:
-                code, sentence = self._in_words(int(first[group]))
-                why = same[key] = PendingReason(code=code, sentence=sentence)
-            found[group] = why
+            key = (self._alike(self._shared_reason(group)), *self._among(group))
+            reason = same.get(key)
+            if reason is None:
+                code, sentence = self._code_and_sentence(int(first[group]))
+                reason = same[key] = PendingReason(code=code, sentence=sentence)
+            found[group] = reason
         return found
 
-    def _alike(self, met: BlockReason) -> BlockReason:
+    def _alike(self, block_reason: BlockReason) -> BlockReason:
         """Return one representative of all block reasons that have the same sentence regardless of the
         user.
         """
-        if met.shape is None or met.shape.tenant is None:
-            return met
-        shape = self._of(self._pass.context.fields[met.reservation]).alike(met.shape)
-        return self._pass.context.fields[met.reservation].cluster_table.unplaceable(
-            shape, met.duration_s, met.reservation
+        if block_reason.request_class is None or block_reason.request_class.owner is None:
+            return block_reason
+        request_class = self._of(self._pass.context.pools[block_reason.reservation]).alike(
+            block_reason.request_class
+        )
+        return self._pass.context.pools[block_reason.reservation].cluster_table.unplaceable(
+            request_class, block_reason.duration_s, block_reason.reservation
         )
 
-    def _of(self, field: ResourcePool) -> Shortages:
-        found = self._shortages.get(id(field))
+    def _of(self, pool: ResourcePool) -> Shortages:
+        found = self._shortages.get(id(pool))
         if found is None:
-            found = self._shortages[id(field)] = Shortages(field)
+            found = self._shortages[id(pool)] = Shortages(pool)
         return found
 
-    def _why(self, place: int, code: str, sentence: str) -> PendingReason:
+    def _reason_with_start(self, position: int, code: str, sentence: str) -> PendingReason:
         """Return the reason for a job, with its expected start if that is known."""
-        current, obstacle, job_id = self._pass, self._obstacle(place), JobId(int(self._ids[place]))
+        current, block_reason, job_id = (
+            self._pass,
+            self._block_reason(position),
+            JobId(int(self._ids[position])),
+        )
         at_unix = current.reserved.start_unix.get(job_id)
-        if at_unix is None and place in self._forecast_at and obstacle.shape is not None:
-            at_unix = self._forecast(obstacle, obstacle.shape)
+        if at_unix is None and position in self._forecast_at and block_reason.request_class is not None:
+            at_unix = self._forecast(block_reason, block_reason.request_class)
         leaving = [str(each.job_id) for each in current.preempts if each.for_job_id == job_id]
         if leaving:
             sentence = f"waits until preempted job {', '.join(leaving[:3])} has ended"
-        if at_unix is None or not known(at_unix, current.context.now):
+        if at_unix is None or not is_predictable(at_unix, current.context.now):
             return PendingReason(code=code, sentence=sentence)
         return PendingReason(code=code, sentence=sentence, expected_start_unix=at_unix)
 
-    def _forecast(self, obstacle: BlockReason, shape: RequestClass) -> float | None:
-        field = self._pass.context.fields[obstacle.reservation]
-        later = field.find_later(shape, obstacle.duration_s)
+    def _forecast(self, block_reason: BlockReason, request_class: RequestClass) -> float | None:
+        pool = self._pass.context.pools[block_reason.reservation]
+        later = pool.find_later(request_class, block_reason.duration_s)
         if later is None:
             return None
-        field.reserve(later[1], later[0], obstacle.duration_s)
+        pool.reserve(later[1], later[0], block_reason.duration_s)
         return later[0]
 
-    def _in_words(self, place: int) -> tuple[str, str]:
+    def _code_and_sentence(self, position: int) -> tuple[str, str]:
         """Return (reason code, sentence) for the job at this position."""
-        obstacle = self._obstacle(place)
-        if obstacle.sentence:
-            return obstacle.code, obstacle.sentence
-        partition, pool = self._among(int(self._group[place]))
-        if obstacle.shape is None:
-            ahead = self._ahead(pool, place)
+        block_reason = self._block_reason(position)
+        if block_reason.sentence:
+            return block_reason.code, block_reason.sentence
+        partition, contention_group = self._among(int(self._group[position]))
+        if block_reason.request_class is None:
+            ahead = self._ahead(contention_group, position)
             named = f"job {ahead.name} of {ahead.user}" if ahead is not None else "a job"
             return "Priority", f"{named} is ahead in the queue, and jobs start in strict order"
-        ahead = self._ahead(partition, place)
-        key = (obstacle, None if ahead is None else ahead.id)
-        found = self._words.get(key)
+        ahead = self._ahead(partition, position)
+        key = (block_reason, None if ahead is None else ahead.id)
+        found = self._texts.get(key)
         if found is None:
-            found = self._words[key] = self._find_words(obstacle, obstacle.shape, ahead)
+            found = self._texts[key] = self._describe_shortage(
+                block_reason, block_reason.request_class, ahead
+            )
         return found
 
-    def _ahead(self, among: str | int, place: int) -> PendingJob | None:
+    def _ahead(self, among: str | int, position: int) -> PendingJob | None:
         """Return the first waiting job of a partition or pool if it is another job."""
-        first = self._first.get(among, place)
-        return self._pass.context.queue.jobs[self._rows[first]] if first != place else None
+        first = self._first.get(among, position)
+        return self._pass.context.queue.jobs[self._rows[first]] if first != position else None
 
-    def _find_words(
-        self, obstacle: BlockReason, shape: RequestClass, ahead: PendingJob | None
+    def _describe_shortage(
+        self, block_reason: BlockReason, request_class: RequestClass, ahead: PendingJob | None
     ) -> tuple[str, str]:
-        field = self._pass.context.fields[obstacle.reservation]
-        begins = self._begins(obstacle.reservation)
+        pool = self._pass.context.pools[block_reason.reservation]
+        begins = self._begins(block_reason.reservation)
         if begins:
             return "Reservation", begins
-        code, sentence = self._shortage(field, shape)
+        code, sentence = self._shortage(pool, request_class)
         if code != "Priority":
             return code, sentence
-        window = self._closing(field, shape, obstacle.duration_s)
+        window = self._closing(pool, request_class, block_reason.duration_s)
         if window:
             return "ReqNodeNotAvail", window
         if ahead is None:
@@ -287,28 +301,30 @@ class _Explainer:
             return ""
         return f"its reservation {name} starts in {roughly(each.start_unix - now)}"
 
-    def _shortage(self, field: ResourcePool, shape: RequestClass) -> tuple[str, str]:
+    def _shortage(self, pool: ResourcePool, request_class: RequestClass) -> tuple[str, str]:
         """Return (reason code, missing resources) for this request class."""
-        found = self._missing.get(id(shape))
+        found = self._missing.get(id(request_class))
         if found is None:
-            found = self._missing[id(shape)] = self._look(field, shape)
+            found = self._missing[id(request_class)] = self._look(pool, request_class)
         return found
 
-    def _look(self, field: ResourcePool, shape: RequestClass) -> tuple[str, str]:
-        if not shape.gangs:
-            return "BadConstraints", f"no possible placement for {shape.wants}"
-        shortages = self._of(field)
-        if shortages.fits_now(shape):
+    def _look(self, pool: ResourcePool, request_class: RequestClass) -> tuple[str, str]:
+        if not request_class.gangs:
+            return "BadConstraints", f"no possible placement for {request_class.wants}"
+        shortages = self._of(pool)
+        if shortages.fits_now(request_class):
             return "Priority", ""
-        takes = shortages.usable(shape)
-        holder = self._holder(field, takes)
+        takes = shortages.usable(request_class)
+        holder = self._holder(pool, takes)
         if holder:
-            return "ReqNodeNotAvail", f"waits for {shape.wants}: {holder}"
-        missing = f"waits for {shape.wants}: {shortages.of(shape)}{self._set_aside(field, takes)}"
-        are_there = np.count_nonzero(takes) >= min(gang.nodes for gang in shape.gangs)
+            return "ReqNodeNotAvail", f"waits for {request_class.wants}: {holder}"
+        missing = (
+            f"waits for {request_class.wants}: {shortages.of(request_class)}{self._set_aside(pool, takes)}"
+        )
+        are_there = np.count_nonzero(takes) >= min(gang.nodes for gang in request_class.gangs)
         return ("Resources" if are_there else "ReqNodeNotAvail"), missing
 
-    def _holder(self, field: ResourcePool, takes: Mask) -> str:
+    def _holder(self, pool: ResourcePool, takes: Mask) -> str:
         """Return a sentence naming the reservation that now holds the usable nodes; "" if some usable node is
         in no reservation.
         """
@@ -318,18 +334,18 @@ class _Explainer:
             for each in self._pass.context.view.reservations
             if each.start_unix <= now < each.end_unix and not each.parts
         ]
-        if not active or field is not self._pass.context.fields[""]:
+        if not active or pool is not self._pass.context.pools[""]:
             return ""
-        theirs = [(each, field.cluster.named(each.nodes) & takes) for each in active]
+        theirs = [(each, pool.cluster.named(each.nodes) & takes) for each in active]
         inside = [each for each, rows in theirs if rows.any()]
         if not inside or (takes & ~np.logical_or.reduce([rows for _, rows in theirs])).any():
             return ""
         first = min(inside, key=lambda each: (each.end_unix, each.name))
         what = "maintenance" if first.maintenance else "reservation"
-        ends = f" for another {roughly(first.end_unix - now)}" if known(first.end_unix, now) else ""
+        ends = f" for another {roughly(first.end_unix - now)}" if is_predictable(first.end_unix, now) else ""
         return f"{what} {first.name} holds {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
 
-    def _set_aside(self, field: ResourcePool, takes: Mask) -> str:
+    def _set_aside(self, pool: ResourcePool, takes: Mask) -> str:
         """Return a sentence about partial reservations on these nodes: those the job cannot use, or the one
         it is bound to; else "".
         """
@@ -339,25 +355,25 @@ class _Explainer:
             for each in self._pass.context.view.reservations
             if each.parts
             and each.start_unix <= now < each.end_unix
-            and (field.cluster.named(each.nodes) & takes).any()
+            and (pool.cluster.named(each.nodes) & takes).any()
         ]
-        own = next((each for each in of_parts if self._pass.context.fields.get(each.name) is field), None)
+        own = next((each for each in of_parts if self._pass.context.pools.get(each.name) is pool), None)
         if own is not None and not own.is_everywhere:
-            return f"; reservation {own.name} has {in_words(own)}"
+            return f"; reservation {own.name} has {parts_text(own)}"
         others = [each for each in of_parts if each is not own]
         if not others:
             return ""
         first = min(others, key=lambda each: (each.end_unix, each.name))
-        return f"; {in_words(first)} are set aside for reservation {first.name}"
+        return f"; {parts_text(first)} are set aside for reservation {first.name}"
 
-    def _closing(self, field: ResourcePool, shape: RequestClass, duration_s: float) -> str:
+    def _closing(self, pool: ResourcePool, request_class: RequestClass, duration_s: float) -> str:
         """Return a sentence about a reservation that begins before the job could end, or "" if there is
         none.
         """
         if not self._pass.context.view.reservations:
             return ""
-        spot = field.find_now(shape, INSTANT_S)
-        names = set(field.names(spot)) if spot else set()
+        placement = pool.find_now(request_class, INSTANT_S)
+        names = set(pool.names(placement)) if placement else set()
         now = self._pass.context.now
         closing = [
             each

@@ -32,13 +32,13 @@ MAX_GROUPS = 256
 """Maximum number of distinct sets of usable nodes. Further sets are treated as if they contained all nodes.
 It bounds the time, which is groups x jobs.
 """
-TOLD = ("Resources", "Priority", "None")
+ESTIMATED_CODES = ("Resources", "Priority", "None")
 """Reason codes of jobs that wait only for resources. Only their starts can be estimated from the work
 ahead.
 """
 
 
-class Backlog:
+class StartEstimates:
     """Estimated starts by job. `end_unix` is the end of all pending work, which is the estimate for a newly
     submitted job.
     """
@@ -55,40 +55,42 @@ class Backlog:
         """Return the estimated start in Unix seconds; None if jobs without a limit make it unpredictable."""
         if not len(self._ids):
             return None
-        place = int(np.searchsorted(self._ids, job_id))
-        there = place < len(self._ids) and self._ids[place] == job_id
-        at_unix = float(self._at_unix[place]) if there else self._end_unix
+        position = int(np.searchsorted(self._ids, job_id))
+        there = position < len(self._ids) and self._ids[position] == job_id
+        at_unix = float(self._at_unix[position]) if there else self._end_unix
         return at_unix if np.isfinite(at_unix) else None
 
-    def moved_since(self, before: Backlog, now: float) -> list[JobId]:
+    def changed_since(self, before: StartEstimates, now: float) -> list[JobId]:
         """Return the jobs whose estimate is new or has changed by a significant part of the wait, the soonest
         first.
         """
         if not len(self._ids):
             return []
-        places = np.minimum(np.searchsorted(before._ids, self._ids), len(before) - 1)
-        new = before._ids[places] != self._ids if len(before) else np.ones(len(self), dtype=np.bool_)
+        positions = np.minimum(np.searchsorted(before._ids, self._ids), len(before) - 1)
+        new = before._ids[positions] != self._ids if len(before) else np.ones(len(self), dtype=np.bool_)
         at_unix = np.minimum(self._at_unix, NEVER_UNIX)
-        was = np.minimum(before._at_unix[places], NEVER_UNIX) if len(before) else at_unix
-        moved = np.flatnonzero(new | (np.abs(at_unix - was) > MOVED * np.maximum(at_unix - now, 0.0)))
-        return [JobId(number) for number in self._ids[moved[np.argsort(self._at_unix[moved])]].tolist()]
+        was = np.minimum(before._at_unix[positions], NEVER_UNIX) if len(before) else at_unix
+        changed = np.flatnonzero(
+            new | (np.abs(at_unix - was) > CHANGED_SHARE * np.maximum(at_unix - now, 0.0))
+        )
+        return [JobId(number) for number in self._ids[changed[np.argsort(self._at_unix[changed])]].tolist()]
 
 
 NEVER_UNIX = 1e15
 """Used instead of infinity, because the difference of two infinities cannot be compared."""
-MOVED = 0.2
+CHANGED_SHARE = 0.2
 """Changes of a start by less than this part of the wait are not reported."""
-NO_BACKLOG = Backlog(np.zeros(0, dtype=np.int64), np.zeros(0))
+NO_ESTIMATES = StartEstimates(np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
-def likely_starts(
+def estimate_starts(
     view: View,
     now: float,
     settings: Settings,
     *,
     priorities: Mapping[JobId, int],
     besides: Collection[JobId] = (),
-) -> Backlog:
+) -> StartEstimates:
     """Return the estimated starts of the pending jobs.
 
     Jobs in `besides` wait for something other than resources and delay no other job.
@@ -98,15 +100,15 @@ def likely_starts(
     ]
     jobs = [job for job in jobs if job.begin_at_unix is None or job.begin_at_unix <= now]
     if not jobs or not view.nodes:
-        return NO_BACKLOG
-    jobs = [jobs[place] for place in _order(jobs, view, settings, priorities).tolist()]
+        return NO_ESTIMATES
+    jobs = [jobs[position] for position in _order(jobs, view, settings, priorities).tolist()]
     cluster = Cluster(view.nodes)
     groups = _Groups(cluster, jobs, view, settings)
     waits_s = groups.waits(
         groups.amounts(jobs, settings), _times(jobs, view, settings, now), _running(cluster, view, now)
     )
     ids = np.array([job.id for job in jobs], dtype=np.int64)
-    return Backlog(ids, now + waits_s, end_unix=now + float(waits_s.max()))
+    return StartEstimates(ids, now + waits_s, end_unix=now + float(waits_s.max()))
 
 
 def _order(
@@ -216,15 +218,15 @@ class _Groups:
             left = total - self._masks @ running.endless[dimension]
             for group in np.unique(self.of).tolist():
                 mine, part = self.of == group, spread[self.of, group]
-                before = _before(work[dimension] * part)[mine] + busy[group]
-                room = left[group] - _before(gone[dimension] * part)[mine]
+                before = _preceding(work[dimension] * part)[mine] + busy[group]
+                left_over = left[group] - _preceding(gone[dimension] * part)[mine]
                 asked = amounts[dimension][mine] > 0
-                wait = np.divide(before, room, out=np.full(len(room), np.inf), where=room > 0)
+                wait = np.divide(before, left_over, out=np.full(len(left_over), np.inf), where=left_over > 0)
                 waits_s[mine] = np.maximum(waits_s[mine], np.where(asked, wait, 0.0))
         return waits_s
 
 
-def _before(amounts: Floats) -> Floats:
+def _preceding(amounts: Floats) -> Floats:
     """Return the sum of the preceding elements for each element."""
     before: Floats = np.cumsum(amounts) - amounts
     return before

@@ -44,9 +44,9 @@ class Preempt(msgspec.Struct, frozen=True, kw_only=True):
     """Why this job was chosen, for the journals of both jobs."""
     keeps_gpus: bool = True
     """True if the job keeps its GPUs while suspended."""
-    room: PreemptedClaim | None = None
+    preempted_claim: PreemptedClaim | None = None
     """The nodes on which the other job is going to run, including nodes from which no job has to leave."""
-    rooms_beside: tuple[tuple[JobId, PreemptedClaim], ...] = ()
+    component_claims: tuple[tuple[JobId, PreemptedClaim], ...] = ()
     """If the other job is the leader of a heterogeneous job: the nodes for each of its other components."""
 
 

@@ -84,7 +84,7 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     suspended: bool = False
     resumes_to: Allocation | None = None
     """For a suspended job: the allocation that it holds after it is resumed."""
-    users_apart: bool = False
+    excludes_users: bool = False
     """True if the job requested that no job of another user runs on its nodes."""
     expects_end_unix: float | None = None
     """The predicted end from the history of the user's jobs. It is never later than `ends_by_unix`."""
@@ -126,11 +126,11 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     """The predicted run time, from the history of the user's jobs. It orders backfill but guarantees
     nothing.
     """
-    promised_at_unix: float | None = None
+    reserved_start_unix: float | None = None
     """The start that the last pass reserved for the job. Conservative backfill keeps reservations in the
     order of these times.
     """
-    room: PreemptedClaim | None = None
+    preempted_claim: PreemptedClaim | None = None
     """Nodes on which other jobs were preempted for this job. The job is tried first, and on these nodes."""
     partition: str = ""
     account: str = ""

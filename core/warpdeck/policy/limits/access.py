@@ -47,29 +47,29 @@ def time_limit(
     if limit is None and not job.unlimited:
         default = None if partition is None else partition.default_time_s
         limit = default if default is not None else settings.default_time_s
-        limit = _least(limit, longest)
+        limit = _smaller(limit, longest)
     elif job.time_min_s is not None and (longest is None or longest >= job.time_min_s):
-        limit = _least(limit, longest)
+        limit = _smaller(limit, longest)
     if job.deadline_unix is not None:
-        limit = _least(limit, max(1, int(job.deadline_unix - now)))
+        limit = _smaller(limit, max(1, int(job.deadline_unix - now)))
     return limit
 
 
-def _least(limit: int | None, bound: int | None) -> int | None:
+def _smaller(limit: int | None, bound: int | None) -> int | None:
     if limit is None or bound is None:
         return bound if limit is None else limit
     return min(limit, bound)
 
 
-def user_bars(job: PendingJob, part: PartitionView) -> tuple[str, str] | None:
+def user_refusal(job: PendingJob, part: PartitionView) -> tuple[str, str] | None:
     """Return (code, sentence) if the partition does not admit this user, account or QoS."""
-    for who, value, allowed in (
+    for subject, value, allowed in (
         ("user", job.user, part.allow_users),
         ("account", job.account, part.allow_accounts),
         ("QoS", job.qos, part.allow_qos),
     ):
         if allowed is not None and value not in allowed:
-            return "PartitionConfig", f"partition {part.name} does not admit {who} {value or '(none)'}"
+            return "PartitionConfig", f"partition {part.name} does not admit {subject} {value or '(none)'}"
     if job.account in part.deny_accounts or job.qos in part.deny_qos:
         return "PartitionConfig", f"partition {part.name} does not admit this account or QoS"
     return None
@@ -81,7 +81,7 @@ def is_restricted(part: PartitionView) -> bool:
     return any(each is not None for each in allows) or bool(part.deny_accounts or part.deny_qos)
 
 
-def partition_bars(
+def partition_refusal(
     job: PendingJob, part: PartitionView, limit_s: float | None, *, any_time: bool = False
 ) -> tuple[str, str] | None:
     """Return (code, sentence) if the partition does not let this job start unchanged.
@@ -91,9 +91,9 @@ def partition_bars(
     if part.state in ("DOWN", "INACTIVE"):
         code = "PartitionDown" if part.state == "DOWN" else "PartitionInactive"
         return code, f"partition {part.name} is {part.state.lower()}; an admin must bring it up"
-    barred = user_bars(job, part)
-    if barred is not None:
-        return barred
+    refusal = user_refusal(job, part)
+    if refusal is not None:
+        return refusal
     if not any_time and part.max_time_s is not None and (limit_s is None or limit_s > part.max_time_s):
         asked = "no time limit" if limit_s is None else roughly(limit_s)
         return (

@@ -32,7 +32,7 @@ JOBS_CODES = {
     ("Assoc", "user"): "AssocMaxJobsLimit",
 }
 """Reason codes for a user or account that already runs the maximum number of jobs."""
-Mark = tuple[dict[Scope, ScopeUsage], dict[str, int], dict[str, dict[str, int]]]
+Savepoint = tuple[dict[Scope, ScopeUsage], dict[str, int], dict[str, dict[str, int]]]
 """Saved state of a `LimitUsage`: its usage, free licenses, and unused licenses of reservations."""
 
 
@@ -46,10 +46,12 @@ class Blocked(msgspec.Struct, frozen=True):
 class LimitUsage:
     """Usage counted against limits during a pass, by scope: running jobs, and jobs that the pass starts.
 
-    `uses` must belong to the same view.
+    `usage_by_scope` must belong to the same view.
     """
 
-    def __init__(self, view: View, now: float, settings: Settings, uses: UsageByScope | None = None) -> None:
+    def __init__(
+        self, view: View, now: float, settings: Settings, usage_by_scope: UsageByScope | None = None
+    ) -> None:
         self._settings = settings
         self._now = now
         self._scopes = Scopes(view)
@@ -62,9 +64,11 @@ class LimitUsage:
         tables += [user.limits for user in view.users]
         self.limits_nodes = any(limits.max_tres_per_node for limits in tables)
         self._counted_unix = view.counted_unix
-        self._uses = UsageByScope(settings.billing_weights) if uses is None else uses
+        self._usage_by_scope = (
+            UsageByScope(settings.billing_weights) if usage_by_scope is None else usage_by_scope
+        )
         if self.limits_anything:
-            self._uses.follow(view, self._scopes)
+            self._usage_by_scope.follow(view, self._scopes)
         self._levels: dict[tuple[str, str], list[_Level]] = {}
         self._licenses = dict(view.licenses)
         for job in view.running if view.licenses else ():
@@ -77,7 +81,7 @@ class LimitUsage:
             self._use_claim(job)
 
     @cached_property
-    def _promised_minutes(self) -> dict[Scope, dict[str, float]]:
+    def _committed_minutes(self) -> dict[Scope, dict[str, float]]:
         """TRES-minutes that running jobs may still use, for the scopes that limit them."""
         limited: set[Scope] = {
             ("qos", qos.name) for qos in self._scopes.qos.values() if _limits_minutes(qos.limits)
@@ -89,7 +93,7 @@ class LimitUsage:
         # Sorted by id: the result of a float sum depends on its order, but the plan must not.
         for job in sorted(self._running, key=lambda job: job.id) if limited else ():
             minutes = self._minutes(job.qos, left_s(job, self._now, counted_unix=self._counted_unix))
-            tres, scopes = self._uses.of(job)
+            tres, scopes = self._usage_by_scope.of(job)
             for scope in scopes:
                 if scope in limited:
                     add_minutes(found[scope], tres, minutes)
@@ -107,7 +111,7 @@ class LimitUsage:
         """Return the TRES that a job holds with this allocation, as far as they are counted at all."""
         if not self.limits_anything:
             return {}
-        found = self._uses.held_by(allocation)
+        found = self._usage_by_scope.held_by(allocation)
         for name, count in job.licenses:
             found[f"license/{name}"] = count
         return found
@@ -141,18 +145,18 @@ class LimitUsage:
             if each.name != job.reservation and each.start_unix < ends
         )
 
-    def mark(self) -> Mark:
-        """Return a savepoint of the usage so far, for `undo`."""
+    def savepoint(self) -> Savepoint:
+        """Return a savepoint of the usage so far, for `rollback`."""
         started = {scope: use.copy() for scope, use in self._started.items()}
         return started, dict(self._licenses), {name: dict(left) for name, left in self._unused.items()}
 
-    def undo(self, mark: Mark) -> None:
+    def rollback(self, savepoint: Savepoint) -> None:
         """Restore the usage to a savepoint."""
-        self._started, self._licenses, self._unused = mark
+        self._started, self._licenses, self._unused = savepoint
 
     def per_node_of(self, allocation: Allocation) -> Tres:
         """Return the largest amounts that a job holds on any node with this allocation."""
-        return held_per_node(allocation, self._uses.types) if self.limits_nodes else {}
+        return held_per_node(allocation, self._usage_by_scope.types) if self.limits_nodes else {}
 
     def most_per_node(self, job: PendingJob) -> Tres:
         """Return the most that the job may use of one node, by all limits together; {} if there is no such
@@ -195,42 +199,42 @@ class LimitUsage:
         return self._scopes.chain(account)
 
     def _at(self, scope: Scope) -> ScopeUsage:
-        return self._started.get(scope) or self._uses.at(scope)
+        return self._started.get(scope) or self._usage_by_scope.at(scope)
 
     def _minutes_at(self, scope: Scope) -> dict[str, float]:
         started = self._started.get(scope)
-        return self._promised_minutes.get(scope, {}) if started is None else started.minutes
+        return self._committed_minutes.get(scope, {}) if started is None else started.minutes
 
     def _take(self, job: PendingJob, tres: Tres, minutes: float) -> None:
         for scope in self._scopes.of(job.user, job.account, job.qos, job.partition):
             use = self._started.get(scope)
             if use is None:
-                before = self._uses.at(scope)
+                before = self._usage_by_scope.at(scope)
                 use = self._started[scope] = ScopeUsage(before.jobs, dict(before.tres))
-                use.minutes = dict(self._promised_minutes.get(scope, {}))
+                use.minutes = dict(self._committed_minutes.get(scope, {}))
             use.jobs += 1
             add(use.tres, tres)
             add_minutes(use.minutes, tres, minutes)
 
     def _check_qos(self, qos: QosView, job: PendingJob, wants: _Wants) -> Blocked | None:
-        limits, who = qos.limits, f"QoS {qos.name}"
+        limits, subject = qos.limits, f"QoS {qos.name}"
         whose = {
             "user": ("qos", qos.name, "user", job.user),
             "account": ("qos", qos.name, "account", job.account),
         }
         return (
-            _per_job(limits, wants, prefix="QOS", who=who)
-            or self._group(limits, ("qos", qos.name), wants, qos.usage, prefix="QOS", who=who)
-            or self._each(limits, whose, wants, prefix="QOS", who=who)
+            _per_job(limits, wants, prefix="QOS", subject=subject)
+            or self._group(limits, ("qos", qos.name), wants, qos.usage, prefix="QOS", subject=subject)
+            or self._each(limits, whose, wants, prefix="QOS", subject=subject)
         )
 
     def _check_association(self, job: PendingJob, wants: _Wants) -> Blocked | None:
         whose = {"user": ("user", job.account, job.user)}
-        for limits, scope, used, who in self._levels_of(job.account, job.user):
+        for limits, scope, used, subject in self._levels_of(job.account, job.user):
             blocked = (
-                _per_job(limits, wants, prefix="Assoc", who=who)
-                or self._group(limits, scope, wants, used, prefix="Assoc", who=who)
-                or self._each(limits, whose, wants, prefix="Assoc", who=who)
+                _per_job(limits, wants, prefix="Assoc", subject=subject)
+                or self._group(limits, scope, wants, used, prefix="Assoc", subject=subject)
+                or self._each(limits, whose, wants, prefix="Assoc", subject=subject)
             )
             if blocked is not None:
                 return blocked
@@ -250,8 +254,8 @@ class LimitUsage:
                 for each in above
             ]
             if own is not None:
-                who = f"user {user} in account {account}"
-                levels.insert(0, _Level(own.limits, ("user", account, user), own.tres_usage, who))
+                subject = f"user {user} in account {account}"
+                levels.insert(0, _Level(own.limits, ("user", account, user), own.tres_usage, subject))
             holds = effective(level.limits for level in levels)
             found = [
                 level._replace(limits=limits)
@@ -262,7 +266,7 @@ class LimitUsage:
         return found
 
     def _each(
-        self, limits: Limits, whose: Mapping[str, Scope], wants: _Wants, *, prefix: str, who: str
+        self, limits: Limits, whose: Mapping[str, Scope], wants: _Wants, *, prefix: str, subject: str
     ) -> Blocked | None:
         """Check the limits on each user and each account. `whose` gives the scopes under which the job is
         counted.
@@ -273,15 +277,15 @@ class LimitUsage:
         }
         for kind, scope in whose.items():
             (most, jobs), use, name = tables[kind], self._at(scope), f"{kind} {scope[-1]}"
-            subject = who if who.startswith(name) else f"{who} for {name}"
+            limited = subject if subject.startswith(name) else f"{subject} for {name}"
             over_limit = over(most, use.tres, wants.tres)
             if over_limit:
                 code = reason_code(
                     prefix, f"Per{kind.capitalize()}" if prefix == "QOS" else "Grp", over_limit
                 )
-                return Blocked(code, _said(subject, most[over_limit], over_limit, use.tres, wants.tres))
+                return Blocked(code, _limit_text(limited, most[over_limit], over_limit, use.tres, wants.tres))
             if jobs is not None and use.jobs >= jobs:
-                return Blocked(JOBS_CODES[prefix, kind], _jobs_text(subject, jobs, use.jobs))
+                return Blocked(JOBS_CODES[prefix, kind], _jobs_text(limited, jobs, use.jobs))
         return None
 
     def _group(
@@ -292,24 +296,24 @@ class LimitUsage:
         usage: dict[str, float],
         *,
         prefix: str,
-        who: str,
+        subject: str,
     ) -> Blocked | None:
         use, tres = self._at(scope), wants.tres
         kind = over(limits.grp_tres, use.tres, tres)
         if kind:
             return Blocked(
                 reason_code(prefix, "Grp", kind),
-                _said(who, limits.grp_tres[kind], kind, use.tres, tres),
+                _limit_text(subject, limits.grp_tres[kind], kind, use.tres, tres),
             )
         if limits.grp_jobs is not None and use.jobs >= limits.grp_jobs:
-            return Blocked(f"{prefix}GrpJobsLimit", _jobs_text(who, limits.grp_jobs, use.jobs))
+            return Blocked(f"{prefix}GrpJobsLimit", _jobs_text(subject, limits.grp_jobs, use.jobs))
         minutes = self._minutes_at(scope) if _limits_minutes(limits) else {}
         if limits.grp_wall_s is not None:
             used = usage.get(WALL, 0.0) / 60 + minutes.get(WALL, 0.0)
             if used + wants.minutes > limits.grp_wall_s / 60:
                 budget = _Budget(limits.grp_wall_s / 60, "minutes of running jobs", used, wants.minutes)
-                return Blocked(f"{prefix}GrpWallLimit", budget.sentence(who))
-        return _group_minutes(limits, minutes, wants, usage, prefix=prefix, who=who)
+                return Blocked(f"{prefix}GrpWallLimit", budget.sentence(subject))
+        return _group_minutes(limits, minutes, wants, usage, prefix=prefix, subject=subject)
 
 
 def _group_minutes(
@@ -319,7 +323,7 @@ def _group_minutes(
     usage: Mapping[str, float],
     *,
     prefix: str,
-    who: str,
+    subject: str,
 ) -> Blocked | None:
     """Check limits on TRES-minutes: on the sum of past and committed use (GrpTRESMins), and on committed use
     alone (GrpTRESRunMins).
@@ -334,7 +338,7 @@ def _group_minutes(
             more = wants.tres_minutes(name, wants.minutes)
             if more and used + more > table[name]:
                 budget = _Budget(table[name], f"minutes of {words(name)}", used, more)
-                return Blocked(reason_code(prefix, what, name), budget.sentence(who))
+                return Blocked(reason_code(prefix, what, name), budget.sentence(subject))
     return None
 
 
@@ -346,7 +350,7 @@ class _Level(NamedTuple):
     limits: Limits
     scope: Scope
     used: dict[str, float]
-    who: str
+    subject: str
 
 
 class _Wants(NamedTuple):
@@ -372,52 +376,52 @@ class _Budget(NamedTuple):
     used: float
     more: float
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, subject: str) -> str:
         return (
-            f"limit of {who}: {self.most:,.0f} {self.what}; {_count(self.used)} are used or reserved by running jobs, "
+            f"limit of {subject}: {self.most:,.0f} {self.what}; {_count(self.used)} are used or reserved by running jobs, "
             f"and this job may need {_count(self.more)}"
         )
 
 
-def _per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) -> Blocked | None:
+def _per_job(limits: Limits, wants: _Wants, *, prefix: str, subject: str) -> Blocked | None:
     """Check limits on single jobs. A job that exceeds one by itself can never start unchanged."""
     tres, limit_s = wants.tres, wants.limit_s
     kind = over(limits.max_tres_per_job, {}, tres)
     if kind:
         return Blocked(
             reason_code(prefix, "PerJob", kind),
-            f"limit of {who}: {limits.max_tres_per_job[kind]} {words(kind)} per job; this job requests {tres[kind]}",
+            f"limit of {subject}: {limits.max_tres_per_job[kind]} {words(kind)} per job; this job requests {tres[kind]}",
         )
     kind = over(limits.max_tres_per_node, {}, wants.per_node)
     if kind:
         most, asked = limits.max_tres_per_node[kind], wants.per_node[kind]
         return Blocked(
             reason_code(prefix, "PerNode", kind),
-            f"limit of {who}: {most} {words(kind)} per node; this job requests {asked}",
+            f"limit of {subject}: {most} {words(kind)} per node; this job requests {asked}",
         )
     for name in sorted(limits.min_tres_per_job):
         least = limits.min_tres_per_job[name]
         if tres.get(name, 0) < least:
             return Blocked(
-                reason_code(prefix, "Min", name), f"{who} requires at least {least} {words(name)} per job"
+                reason_code(prefix, "Min", name), f"{subject} requires at least {least} {words(name)} per job"
             )
     if limits.max_wall_s is not None and (limit_s is None or limit_s > limits.max_wall_s):
         code = "QOSMaxWallDurationPerJobLimit" if prefix == "QOS" else "AssocMaxWallDurationPerJobLimit"
         return Blocked(
             code,
-            f"limit of {who}: {limits.max_wall_s // 60} minutes per job; request at most that with --time",
+            f"limit of {subject}: {limits.max_wall_s // 60} minutes per job; request at most that with --time",
         )
-    return _minutes_per_job(limits, wants, prefix=prefix, who=who)
+    return _minutes_per_job(limits, wants, prefix=prefix, subject=subject)
 
 
-def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) -> Blocked | None:
+def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, subject: str) -> Blocked | None:
     for name in sorted(limits.max_tres_mins_per_job):
         most = limits.max_tres_mins_per_job[name]
         more = wants.tres_minutes(name, _minutes(wants.limit_s))
         if more > most:
             return Blocked(
                 reason_code(prefix, "MinutesPerJob", name),
-                f"limit of {who}: {most:,} minutes of {words(name)} per job; this job may need {_count(more)}",
+                f"limit of {subject}: {most:,} minutes of {words(name)} per job; this job may need {_count(more)}",
             )
     return None
 
@@ -487,9 +491,9 @@ def _kind(name: str) -> str:
     return name.capitalize()
 
 
-def _jobs_text(who: str, most: int, running: int) -> str:
-    return f"limit of {who}: {most} running jobs; {running} are running"
+def _jobs_text(subject: str, most: int, running: int) -> str:
+    return f"limit of {subject}: {most} running jobs; {running} are running"
 
 
-def _said(who: str, limit: int, kind: str, used: Tres, more: Tres) -> str:
-    return f"limit of {who}: {limit} {words(kind)}; {used.get(kind, 0)} are in use and this job needs {more[kind]}"
+def _limit_text(subject: str, limit: int, kind: str, used: Tres, more: Tres) -> str:
+    return f"limit of {subject}: {limit} {words(kind)}; {used.get(kind, 0)} are in use and this job needs {more[kind]}"

@@ -16,7 +16,7 @@ import numpy as np
 from warpdeck.model import Allocation, JobId
 from warpdeck.policy.input.site import AccountView, PartitionView, QosView, Tres
 from warpdeck.policy.input.view import NodeView, RunningJob, View
-from warpdeck.policy.resources.row_diff import NEW, came_from
+from warpdeck.policy.resources.row_diff import NEW, old_positions
 from warpdeck.policy.resources.tres import add, held_tres
 
 Scope = tuple[str, ...]
@@ -116,7 +116,7 @@ class UsageByScope:
         self._nodes = view.nodes
         if view.running is self._running:
             return
-        before = came_from(self._running, view.running, lambda job: job.id)
+        before = old_positions(self._running, view.running, lambda job: job.id)
         gone = np.ones(len(self._running), dtype=np.bool_)
         gone[before[before != NEW]] = False
         for at in np.flatnonzero(gone).tolist():

@@ -8,34 +8,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .request_shape import RequestClass
+    from .request_class import RequestClass
 
 
 class BlockReason:
-    """The block reason of a job. If `shape` is set, the job did not fit for `duration_s` in the resource pool
+    """The block reason of a job. If `request_class` is set, the job did not fit for `duration_s` in the resource pool
     of its reservation.
 
     Otherwise `sentence` names the rule that forbids it. Block reasons are compared by identity: jobs with the
     same one get the same reason.
     """
 
-    __slots__ = ("code", "duration_s", "reservation", "sentence", "shape")
+    __slots__ = ("code", "duration_s", "request_class", "reservation", "sentence")
 
     def __init__(
         self,
         code: str,
         sentence: str = "",
         *,
-        shape: RequestClass | None = None,
+        request_class: RequestClass | None = None,
         duration_s: float = 0.0,
         reservation: str = "",
     ) -> None:
         self.code = code
         self.sentence = sentence
-        self.shape = shape
+        self.request_class = request_class
         self.duration_s = duration_s
         self.reservation = reservation
 
 
-IN_LINE = BlockReason("Priority")
+FIFO_BLOCKED = BlockReason("Priority")
 BUSY = BlockReason("None", "may start in a moment: the scheduler is starting other jobs")

@@ -53,9 +53,9 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
         """True if not every choice of large enough nodes is acceptable."""
         return self.max_switches is not None or bool(self.named) or self.contiguous
 
-    def of(self, tenant: Owner | None) -> Gang:
+    def of(self, owner: Owner | None) -> Gang:
         """Return a copy of the layout for the job of this user."""
-        wanted = tuple((msgspec.structs.replace(need, tenant=tenant), count) for need, count in self.wanted)
+        wanted = tuple((msgspec.structs.replace(need, owner=owner), count) for need, count in self.wanted)
         return msgspec.structs.replace(self, wanted=wanted)
 
 

@@ -23,73 +23,80 @@ from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster, Ints
 from warpdeck.policy.resources.timeline import Timeline
 from warpdeck.policy.resources.tres import MIB
 
-from .distribution import deal, fill
-from .request_shape import Placement, RequestClass, least_need, may_fill, need_for
+from .distribution import distribute_block, distribute_cyclic
+from .request_class import Placement, RequestClass, may_distribute_unevenly, minimum_requirement, need_for
 
 
-def filled(timeline: Timeline, shape: RequestClass, spot: Placement, until: float) -> Placement:
+def filled(timeline: Timeline, request_class: RequestClass, placement: Placement, until: float) -> Placement:
     """Return the same nodes, sorted by name, filled one after the other with the resources that are free
     there until `until`.
     """
-    nodes = sorted(spot, key=lambda pair: pair[0])
+    nodes = sorted(placement, key=lambda pair: pair[0])
     rows = np.array([row for row, _ in nodes], dtype=np.int64)
     found = np.array([need.tasks for _, need in nodes], dtype=np.int64)
-    rooms = np.maximum(_rooms(timeline.cluster, shape, timeline.least_on(rows, until)), found)
-    return _dealt(shape, rows.tolist(), rooms.tolist())
+    capacities = np.maximum(
+        _task_capacities(timeline.cluster, request_class, timeline.least_on(rows, until)), found
+    )
+    return _distribute(request_class, rows.tolist(), capacities.tolist())
 
 
-def unevenly(timeline: Timeline, shape: RequestClass, duration_s: float) -> Placement | None:
+def unevenly(timeline: Timeline, request_class: RequestClass, duration_s: float) -> Placement | None:
     """Return a placement on nodes with room for different numbers of tasks, those with the most room first;
     None if there is none.
     """
-    least = least_need(shape)
-    for gang in shape.gangs:
-        if gang.is_picky or not may_fill(shape.asked, gang):
+    least = minimum_requirement(request_class)
+    for gang in request_class.gangs:
+        if gang.is_picky or not may_distribute_unevenly(request_class.asked, gang):
             continue
-        for mask in shape.masks:
+        for mask in request_class.masks:
             rows = timeline.fitting_now(least, duration_s, mask)
             if len(rows) < gang.nodes:
                 continue
-            rooms = _rooms(timeline.cluster, shape, timeline.least_on(rows, timeline.now + duration_s))
-            best = np.sort(np.lexsort((rows, -rooms))[: gang.nodes])
-            if rooms[best].sum() >= (shape.asked.tasks or 0) and rooms[best].min() > 0:
-                return _dealt(shape, rows[best].tolist(), rooms[best].tolist())
+            capacities = _task_capacities(
+                timeline.cluster, request_class, timeline.least_on(rows, timeline.now + duration_s)
+            )
+            best = np.sort(np.lexsort((rows, -capacities))[: gang.nodes])
+            if capacities[best].sum() >= (request_class.asked.tasks or 0) and capacities[best].min() > 0:
+                return _distribute(request_class, rows[best].tolist(), capacities[best].tolist())
     return None
 
 
-def _dealt(shape: RequestClass, rows: list[int], rooms: list[int]) -> Placement:
-    """Distribute all tasks over these rows, in ascending order, with room for `rooms` tasks each."""
-    asked = shape.asked
+def _distribute(request_class: RequestClass, rows: list[int], capacities: list[int]) -> Placement:
+    """Distribute all tasks over these rows, in ascending order, with room for `capacities` tasks each."""
+    asked = request_class.asked
     total = max(asked.tasks or 0, len(rows))
     each = max(1, asked.tasks_per_node or 0, -(-(asked.cpus_per_node_min or 0) // asked.cpus_used_by_task()))
     fewest = len(rows) if asked.nodes_open else asked.nodes_min
-    slots = fill(rooms, total, each=min(each, *rooms), fewest=fewest)
-    return [(row, need_for(shape, count)) for row, count in zip(rows, deal(slots, total), strict=True)]
+    slots = distribute_block(capacities, total, each=min(each, *capacities), fewest=fewest)
+    return [
+        (row, need_for(request_class, count))
+        for row, count in zip(rows, distribute_cyclic(slots, total), strict=True)
+    ]
 
 
-def _rooms(cluster: Cluster, shape: RequestClass, free: Ints) -> Ints:
+def _task_capacities(cluster: Cluster, request_class: RequestClass, free: Ints) -> Ints:
     """Return for how many tasks each node has room, within the limits per node. `free` is (column, row)."""
-    asked, mem_bytes = shape.asked, _mem_bytes_of_task(shape)
+    asked, mem_bytes = request_class.asked, _mem_bytes_of_task(request_class)
     gpus, kind = asked.gpus.per_task or 0, asked.gpus.type.lower()
     column = cluster.columns_of(kind)[0] if kind else GPUS
-    rooms: Ints = free[CPUS] // asked.cpus_of_task()
+    capacities: Ints = free[CPUS] // asked.cpus_of_task()
     for amount, there in ((mem_bytes, free[MEM]), (gpus, free[column])):
         if amount:
-            rooms = np.minimum(rooms, there // amount)
+            capacities = np.minimum(capacities, there // amount)
     each = {"cpu": asked.cpus_of_task(), "mem": mem_bytes // MIB, "gres/gpu": gpus, f"gres/gpu:{kind}": gpus}
-    bounds = [most // each[name] for name, most in shape.most_per_node.items() if each.get(name)]
+    bounds = [most // each[name] for name, most in request_class.most_per_node.items() if each.get(name)]
     if asked.tasks_per_node is not None:
         bounds.append(asked.tasks_per_node)
-    return np.minimum(rooms, min(bounds)) if bounds else rooms
+    return np.minimum(capacities, min(bounds)) if bounds else capacities
 
 
-def _mem_bytes_of_task(shape: RequestClass) -> int:
+def _mem_bytes_of_task(request_class: RequestClass) -> int:
     """Return the memory that each additional task takes of a node."""
-    asked = shape.asked
+    asked = request_class.asked
     if asked.mem_per_node_bytes is not None:
         return 0
     if asked.mem_per_cpu_bytes is not None:
         return asked.mem_per_cpu_bytes * asked.cpus_used_by_task()
     if asked.mem_per_gpu_bytes is not None:
         return asked.mem_per_gpu_bytes * (asked.gpus.per_task or 0)
-    return shape.default_mem_per_cpu_bytes * asked.cpus_used_by_task()
+    return request_class.default_mem_per_cpu_bytes * asked.cpus_used_by_task()

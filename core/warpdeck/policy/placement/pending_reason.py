@@ -13,7 +13,7 @@ from warpdeck.policy.resources.demand import WHOLE_NODE, needs
 GIB = 2**30
 
 
-def before_its_time(job: PendingJob, now: float) -> PendingReason | None:
+def own_pending_reason(job: PendingJob, now: float) -> PendingReason | None:
     """Return the reason why the job is not eligible by itself: held, dependencies, or begin time. None if it
     could start.
     """

@@ -20,34 +20,40 @@ from warpdeck.model import Allocation, GpuUuid, Share
 from warpdeck.policy.input.view import GpuView
 from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster, Ints, Mask
 from warpdeck.policy.resources.demand import WHOLE_NODE, NodeRequirement, Owner
-from warpdeck.policy.resources.gpus import GpuBoard
+from warpdeck.policy.resources.gpus import GpuTable
 from warpdeck.policy.resources.shared_gpus import SharedGpu
 from warpdeck.policy.resources.timeline import Timeline
 
 from .gangs import Gang, runs
 from .node_filling import filled, unevenly
-from .request_shape import Placement, RequestClass
+from .request_class import Placement, RequestClass
 
 
-def place_now(timeline: Timeline, shape: RequestClass, duration_s: float) -> Placement | None:
+def place_now(timeline: Timeline, request_class: RequestClass, duration_s: float) -> Placement | None:
     """Return nodes on which the request fits from now on for the duration, or None. Nothing is taken yet."""
-    for gang in shape.gangs:
-        for mask in shape.masks:
+    for gang in request_class.gangs:
+        for mask in request_class.masks:
             rows = [timeline.fitting_now(need, duration_s, mask) for need, _ in gang.wanted]
-            spot = choose(timeline, gang, rows, timeline.now)
-            if spot is not None:
-                return filled(timeline, shape, spot, timeline.now + duration_s) if shape.fills else spot
-    return unevenly(timeline, shape, duration_s) if shape.fills else None
+            placement = choose(timeline, gang, rows, timeline.now)
+            if placement is not None:
+                return (
+                    filled(timeline, request_class, placement, timeline.now + duration_s)
+                    if request_class.fills
+                    else placement
+                )
+    return unevenly(timeline, request_class, duration_s) if request_class.fills else None
 
 
-def place_later(timeline: Timeline, shape: RequestClass, duration_s: float) -> tuple[float, Placement] | None:
+def place_later(
+    timeline: Timeline, request_class: RequestClass, duration_s: float
+) -> tuple[float, Placement] | None:
     """Return the earliest time from which the request fits for the duration, and the nodes.
 
     None if it does not fit in the known future.
     """
     best: tuple[float, Placement] | None = None
-    for gang in shape.gangs:
-        for mask in shape.masks:
+    for gang in request_class.gangs:
+        for mask in request_class.masks:
             pick = partial(choose, timeline, gang)
             found = timeline.earliest(gang.wanted, duration_s, mask, choose=pick)
             if found is not None and (best is None or found[0] < best[0]):
@@ -66,8 +72,8 @@ def choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> P
             return None
     if not gang.contiguous:
         return _choose(timeline, gang, rows, at)
-    spots = (_choose(timeline, gang, inside, at) for inside in runs(timeline.cluster, gang, rows))
-    return next((spot for spot in spots if spot is not None), None)
+    placements = (_choose(timeline, gang, inside, at) for inside in runs(timeline.cluster, gang, rows))
+    return next((placement for placement in placements if placement is not None), None)
 
 
 def _choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Placement | None:
@@ -138,11 +144,11 @@ def _best_first(timeline: Timeline, need: NodeRequirement, rows: Ints, at: float
     cluster = timeline.cluster
     if need.gpu_share_pct < 100 and timeline.shared:
         shared = timeline.shared
-        room = [
+        fits = [
             any(gpu.left_now >= need.gpu_share_pct for gpu in shared.get(row, {}).values())
             for row in rows.tolist()
         ]
-        unshared = ~np.array(room)
+        unshared = ~np.array(fits)
         return rows[np.lexsort((rows, free[CPUS], free[GPUS], unshared, cluster.weight[rows]))]
     if at > timeline.now:
         # A reservation for later should use nodes on which nothing is free now. Resources that are free now
@@ -153,15 +159,15 @@ def _best_first(timeline: Timeline, need: NodeRequirement, rows: Ints, at: float
     return rows[np.lexsort((rows, free[CPUS], free[GPUS], cluster.weight[rows]))]
 
 
-def allocate(timeline: Timeline, board: GpuBoard, spot: Placement, ends: float) -> Allocation:
+def allocate(timeline: Timeline, gpu_table: GpuTable, placement: Placement, ends: float) -> Allocation:
     """Return the shares of a gang that starts now and may run until `ends`, with GPUs by index.
 
     The GPU board is not changed; `commit` does that.
     """
     shares = []
-    for row, need in spot:
+    for row, need in placement:
         node = timeline.cluster.nodes[row]
-        gpus = _pick(timeline, board, row, need, ends)
+        gpus = _pick(timeline, gpu_table, row, need, ends)
         shares.append(
             Share(
                 node=node.name,
@@ -182,45 +188,47 @@ def _memory(timeline: Timeline, row: int, need: NodeRequirement, ends: float) ->
     return timeline.cluster.nodes[row].mem_bytes if need.mem_bytes == WHOLE_NODE else need.mem_bytes
 
 
-def _pick(timeline: Timeline, board: GpuBoard, row: int, need: NodeRequirement, ends: float) -> list[GpuView]:
+def _pick(
+    timeline: Timeline, gpu_table: GpuTable, row: int, need: NodeRequirement, ends: float
+) -> list[GpuView]:
     if need.exclusive:
-        return board.free_gpus(row)
+        return gpu_table.free_gpus(row)
     if not need.gpus:
         return []
     if need.gpu_share_pct < 100:
-        gpu = board.shared_room(timeline, row, need, ends)
+        gpu = gpu_table.fitting_shared_gpu(timeline, row, need, ends)
         if gpu is not None:
             return [gpu]
     columns = timeline.cluster.type_columns
     if not columns:
-        return board.pick(row, need.gpus, need.gpu_type)
+        return gpu_table.pick(row, need.gpus, need.gpu_type)
     least = timeline.least(row, timeline.now, ends)
     most = {name: int(least[column]) for name, column in columns.items()}
-    return board.pick(row, need.gpus, need.gpu_type, most=most)
+    return gpu_table.pick(row, need.gpus, need.gpu_type, most=most)
 
 
 def commit(
-    timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Owner | None
+    timeline: Timeline, gpu_table: GpuTable, allocation: Allocation, ends: float, *, owner: Owner | None
 ) -> None:
     """Take the allocation from the timeline and the GPU board, from now until `ends`."""
     cluster = timeline.cluster
     for share in allocation.shares:
         row = cluster.row[share.node]
         timeline.take(row, timeline.now, ends, cluster.amounts(share))
-        timeline.settle(row, timeline.now, ends, tenant)
-        board.hold(timeline, row, share, ends=ends)
+        timeline.add_user(row, timeline.now, ends, owner)
+        gpu_table.hold(timeline, row, share, ends=ends)
 
 
 def uncommit(
-    timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Owner | None
+    timeline: Timeline, gpu_table: GpuTable, allocation: Allocation, ends: float, *, owner: Owner | None
 ) -> None:
     """Undo a `commit`."""
     cluster = timeline.cluster
     for share in allocation.shares:
         row = cluster.row[share.node]
         timeline.take(row, timeline.now, ends, -cluster.amounts(share))
-        timeline.unsettle(row, timeline.now, ends, tenant)
-        board.let_go(timeline, row, share, ends=ends)
+        timeline.remove_user(row, timeline.now, ends, owner)
+        gpu_table.unhold(timeline, row, share, ends=ends)
 
 
 class Reserved(NamedTuple):
@@ -235,7 +243,7 @@ class Reserved(NamedTuple):
     amounts: Ints
     part: SharedGpu | None
     booking: tuple[float, float, int]
-    tenant: Owner | None
+    owner: Owner | None
 
 
 Taken = list[Reserved]
@@ -244,7 +252,7 @@ ALL_COMMON: Mapping[int, Mask] = {}
 
 def reserve(
     timeline: Timeline,
-    spot: Placement,
+    placement: Placement,
     start: float,
     end: float,
     *,
@@ -258,7 +266,7 @@ def reserve(
     """
     begins = start if ready is None else ready
     taken: Taken = []
-    for row, need in spot:
+    for row, need in placement:
         amounts = whole_amounts(timeline.cluster, row, need)
         taken_here = common.get(row)
         has_gpus = taken_here is None or taken_here[GPUS]
@@ -269,12 +277,12 @@ def reserve(
             _name_types(timeline, row, amounts, start, end)
         if taken_here is not None:
             amounts *= taken_here
-        kept = Reserved(row, start, end, amounts, part, (begins, end, need.gpu_share_pct), need.tenant)
+        kept = Reserved(row, start, end, amounts, part, (begins, end, need.gpu_share_pct), need.owner)
         timeline.take(row, start, end, amounts)
-        timeline.settle(row, start, end, need.tenant)
+        timeline.add_user(row, start, end, need.owner)
         if part is not None:
             book = partial(part.booked.append, kept.booking)
-            timeline.reshare(row, part, book, moments=kept.booking[:2])
+            timeline.reshare(row, part, book, times_unix=kept.booking[:2])
         taken.append(kept)
     return taken
 
@@ -283,10 +291,10 @@ def release(timeline: Timeline, taken: Taken) -> None:
     """Undo a `reserve`."""
     for kept in taken:
         timeline.take(kept.row, kept.start, kept.end, -kept.amounts)
-        timeline.unsettle(kept.row, kept.start, kept.end, kept.tenant)
+        timeline.remove_user(kept.row, kept.start, kept.end, kept.owner)
         if kept.part is not None:
             undo = partial(kept.part.booked.remove, kept.booking)
-            timeline.reshare(kept.row, kept.part, undo, moments=())
+            timeline.reshare(kept.row, kept.part, undo, times_unix=())
 
 
 def _part_on(
@@ -304,7 +312,7 @@ def _part_on(
     fitting = []
     for gpu in timeline.shared[row].values():
         whole = timeline.free[timeline.cluster.counted_in(gpu.gpu_type)[-1], row] >= 1
-        fits = gpu.has_room(need.gpu_share_pct, times, whole=whole)[first:last].all()
+        fits = gpu.fits_part(need.gpu_share_pct, times, whole=whole)[first:last].all()
         if fits and need.gpu_type in ("", gpu.gpu_type):
             fitting.append(gpu)
     return min(fitting, key=lambda gpu: (gpu.left_now, gpu.index), default=None)

@@ -32,10 +32,10 @@ class Guarantees:
     """The guarantees of the running jobs, except those that are leaving."""
 
     def __init__(
-        self, running: Sequence[RunningJob], ledger: LimitUsage, *, rank: Callable[[RunningJob], int]
+        self, running: Sequence[RunningJob], limit_usage: LimitUsage, *, rank: Callable[[RunningJob], int]
     ) -> None:
         self._all = running
-        self._ledger = ledger
+        self._limit_usage = limit_usage
         self._rank = rank
         self._known: dict[str, dict[JobId, Tres]] = {}
         """By account, the holdings of the jobs within its quota, highest rank first."""
@@ -54,12 +54,12 @@ class Guarantees:
 
     def level(self, victim: RunningJob) -> int:
         """Return the level of a running job: the depth of the lowest account that guarantees it, or 0."""
-        above = list(self._ledger.chain(victim.account))
+        above = list(self._limit_usage.chain(victim.account))
         return next((len(above) - at for at, each in enumerate(above) if self.holds(victim, (each,))), 0)
 
     def level_for(self, account: str, tres: Tres, *, rank: int) -> int:
         """Return the level that a job of this account would have if it ran too."""
-        above = list(self._ledger.chain(account))
+        above = list(self._limit_usage.chain(account))
         return next((len(above) - at for at, each in enumerate(above) if self._would(each, tres, rank)), 0)
 
     def _would(self, account: AccountView, tres: Tres, rank: int) -> bool:
@@ -80,9 +80,9 @@ class Guarantees:
     def _count_off(self, account: AccountView) -> Iterator[tuple[JobId, Tres]]:
         used: Tres = {}
         for job in self._in_order:
-            if not any(each.name == account.name for each in self._ledger.chain(job.account)):
+            if not any(each.name == account.name for each in self._limit_usage.chain(job.account)):
                 continue
-            held = self._ledger.tres_of(job, job.allocation)
+            held = self._limit_usage.tres_of(job, job.allocation)
             if any(map(held.get, account.quota)) and inside(account.quota, used, held):
                 add(used, held)
                 yield job.id, held

@@ -26,13 +26,13 @@ from warpdeck.policy.input.settings import Settings
 from warpdeck.policy.input.site import AccountView, PartitionView, QosView, Tres
 from warpdeck.policy.input.view import PendingJob, RunningJob, View
 from warpdeck.policy.limits.limits import LimitUsage
-from warpdeck.policy.placement.request_shape import Placement, RequestClass
+from warpdeck.policy.placement.request_class import Placement, RequestClass
 from warpdeck.policy.resources.cluster import CPUS, GPUS, Cluster, Ints
-from warpdeck.policy.resources.timeline import OVERDUE_S, Timeline
+from warpdeck.policy.resources.timeline import OVERRUN_S, Timeline
 from warpdeck.policy.resources.tres import add
 
 from .guarantees import Guarantees, inside, ranks
-from .victims import Clearing, PreemptionCandidate, ends_of_victim
+from .victims import PreemptionCandidate, VictimSearch, ends_of_victim
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -49,10 +49,10 @@ class Claim(msgspec.Struct, frozen=True):
 class PreemptionRules:
     """The site's preemption rules, applied to the running jobs."""
 
-    def __init__(self, view: View, now: float, settings: Settings, ledger: LimitUsage) -> None:
+    def __init__(self, view: View, now: float, settings: Settings, limit_usage: LimitUsage) -> None:
         self._now = now
         self._settings = settings
-        self._ledger = ledger
+        self._limit_usage = limit_usage
         self._qos: dict[str, QosView] = {qos.name: qos for qos in view.qos}
         self._partitions: dict[str, PartitionView] = {part.name: part for part in view.partitions}
         self.quotas = any(account.quota for account in view.accounts)
@@ -60,7 +60,7 @@ class PreemptionRules:
         tiers = {part.priority_tier for part in view.partitions}
         self._lowest_tier = min(tiers, default=1)
         self._by_tier = settings.preempt_by == "partition" and len(tiers) > 1
-        self._guarantees = Guarantees(view.running, ledger, rank=self._rank)
+        self._guarantees = Guarantees(view.running, limit_usage, rank=self._rank)
         self._qos_ranks = ranks(view.qos) if self._by_qos and self.quotas else {}
         self.active = self._by_qos or self._by_tier or (self.quotas and settings.reclaim)
 
@@ -68,20 +68,22 @@ class PreemptionRules:
         """Return whether the job can start within its account's quota, so that it has a guaranteed right to
         resources.
         """
-        return self._is_within(self._ledger.chain(job.account), tres)
+        return self._is_within(self._limit_usage.chain(job.account), tres)
 
     def _is_within(self, accounts: Iterable[AccountView], tres: Tres) -> bool:
         return any(
-            account.quota and inside(account.quota, self._ledger.account_use(account.name), tres)
+            account.quota and inside(account.quota, self._limit_usage.account_use(account.name), tres)
             for account in accounts
         )
 
-    def _apart(self, one: str, other: str) -> tuple[tuple[AccountView, ...], tuple[AccountView, ...]]:
+    def _unshared_accounts(
+        self, one: str, other: str
+    ) -> tuple[tuple[AccountView, ...], tuple[AccountView, ...]]:
         """Return the accounts above each of the two that are not above both.
 
         An account that both share gives neither of them a better right.
         """
-        ours, theirs = list(self._ledger.chain(one)), list(self._ledger.chain(other))
+        ours, theirs = list(self._limit_usage.chain(one)), list(self._limit_usage.chain(other))
         names = {account.name for account in ours} & {account.name for account in theirs}
         return (
             tuple(account for account in ours if account.name not in names),
@@ -106,11 +108,11 @@ class PreemptionRules:
         if self._now - victim.start_at_unix < exempt:
             return None
         if self.quotas and self._settings.reclaim and victim.account != job.account:
-            own_accounts, others = self._apart(job.account, victim.account)
+            own_accounts, others = self._unshared_accounts(job.account, victim.account)
             borrower = None if self._guarantees.holds(victim, others) else self._borrower(others)
             if borrower is not None and self._is_owed(own_accounts, tres) and self._borrows(borrower, victim):
-                why = f"account {borrower.name} borrows beyond its quota, and account {job.account} is within its own"
-                return Claim(0, self._mode(victim), why, others)
+                because = f"account {borrower.name} borrows beyond its quota, and account {job.account} is within its own"
+                return Claim(0, self._mode(victim), because, others)
         if self._is_guaranteed_against(victim, job, tres):
             return None
         if self._by_qos and own is not None and victim.qos in own.preempts:
@@ -119,10 +121,10 @@ class PreemptionRules:
         if self._by_tier:
             ours, theirs = self._tier(job.partition), self._tier(victim.partition)
             if ours > theirs:
-                why = (
+                because = (
                     f"partition {job.partition} (tier {ours}) goes before {victim.partition} (tier {theirs})"
                 )
-                return Claim(1 + theirs, self._mode(victim), why)
+                return Claim(1 + theirs, self._mode(victim), because)
         return None
 
     def _is_owed(self, accounts: Iterable[AccountView], tres: Tres) -> bool:
@@ -134,8 +136,8 @@ class PreemptionRules:
     def _borrows(self, borrower: AccountView, victim: RunningJob) -> bool:
         """Return whether the victim holds some of the resources of which its account uses too much."""
         use, held = (
-            self._ledger.account_use(borrower.name),
-            self._ledger.tres_of(victim, victim.allocation),
+            self._limit_usage.account_use(borrower.name),
+            self._limit_usage.tres_of(victim, victim.allocation),
         )
         quota = borrower.quota or NO_QUOTA
         return any(held.get(name, 0) and use.get(name, 0) > most for name, most in quota.items())
@@ -194,16 +196,16 @@ class PreemptionRules:
         return part.priority_tier if part is not None else 1
 
     def _borrower(
-        self, accounts: Sequence[AccountView], given_back: Mapping[str, Tres] = {}
+        self, accounts: Sequence[AccountView], freed: Mapping[str, Tres] = {}
     ) -> AccountView | None:
         """Return the nearest account if none of these accounts is within its quota.
 
-        If no account has a quota, everything that they use counts as borrowed. `given_back` is the amount, by
+        If no account has a quota, everything that they use counts as borrowed. `freed` is the amount, by
         account, that already chosen victims free.
         """
         with_quota = [account for account in accounts if account.quota] or list(accounts[:1])
         for account in with_quota:
-            use, less = self._ledger.account_use(account.name), given_back.get(account.name, {})
+            use, less = self._limit_usage.account_use(account.name), freed.get(account.name, {})
             quota = account.quota or NO_QUOTA
             if not any(use.get(name, 0) - less.get(name, 0) > most for name, most in quota.items()):
                 return None
@@ -213,16 +215,16 @@ class PreemptionRules:
         """Return the victims that need not leave, because the other victims alone bring their accounts back
         within their quotas.
         """
-        given_back: dict[str, Tres] = {}
+        freed: dict[str, Tres] = {}
         found = []
         for victim in victims:
             borrowers = claims[victim.id].borrowers
-            if borrowers and self._borrower(borrowers, given_back) is None:
+            if borrowers and self._borrower(borrowers, freed) is None:
                 found.append(victim)
                 continue
-            held = self._ledger.tres_of(victim, victim.allocation)
-            for account in self._ledger.chain(victim.account):
-                add(given_back.setdefault(account.name, {}), held)
+            held = self._limit_usage.tres_of(victim, victim.allocation)
+            for account in self._limit_usage.chain(victim.account):
+                add(freed.setdefault(account.name, {}), held)
         return found
 
 
@@ -230,7 +232,7 @@ NO_QUOTA: Tres = {"gres/gpu": 0}
 """Quota of an account without one: all GPUs that it uses are borrowed."""
 MAX_ROUNDS = 8
 """Maximum number of attempts to find victims so that no account falls below its quota."""
-ROOM_KEPT_S = 120.0
+CLAIM_KEPT_S = 120.0
 """Seconds beyond the grace time for which the cleared nodes stay reserved. The victims need it for SIGKILL,
 epilogs and freeing GPU memory. A job that cannot start by then for another reason loses its precedence on
 these nodes.
@@ -239,10 +241,10 @@ Found = tuple[Placement, list[Preempt]]
 Claimant = tuple[object, ...]
 
 
-def claimant(job: PendingJob, *, tenant: str | None) -> Claimant:
+def claimant(job: PendingJob, *, exclusivity_key: str | None) -> Claimant:
     """Return a key that is equal for jobs that may preempt the same jobs for the same request.
 
-    For `tenant`, see `Ground.tenant_of`.
+    For `exclusivity_key`, see `Ground.tenant_of`.
     """
     return (
         id(job.resources),
@@ -252,7 +254,7 @@ def claimant(job: PendingJob, *, tenant: str | None) -> Claimant:
         job.qos,
         job.time_limit_s,
         job.unlimited,
-        tenant,
+        exclusivity_key,
     )
 
 
@@ -266,36 +268,36 @@ class Preemption:
         self._timeline = timeline
         self._running = list(running)
         self._now = now
-        self._told: set[JobId] = set()
+        self._preempted: set[JobId] = set()
 
     def find(
         self,
         job: PendingJob,
         tres: Tres,
-        shape: RequestClass,
+        request_class: RequestClass,
         duration_s: float,
         *,
-        given: Callable[[Placement], Tres],
+        granted: Callable[[Placement], Tres],
     ) -> Found | None:
         """Return where the job can run and the jobs that must leave for it; None if no job that it may
         preempt would help.
 
-        `tres` is the amount it requests. `given` returns the amount it would get on a placement, which may be
+        `tres` is the amount it requests. `granted` returns the amount it would get on a placement, which may be
         more with whole nodes.
         """
         claims: dict[JobId, Claim] = {}
         for victim in self._running:
-            if victim.id not in self._told:
+            if victim.id not in self._preempted:
                 claim = self._rules.claim(job, tres, victim)
                 if claim is not None:
                     claims[victim.id] = claim
         for _ in range(MAX_ROUNDS):
-            found = self._among(job, shape, duration_s, claims) if claims else None
+            found = self._among(job, request_class, duration_s, claims) if claims else None
             if found is None:
                 return None
             chosen = [victim for victim in self._running if victim.id in found[1]]
             chosen.sort(key=lambda victim: (-victim.start_at_unix, victim.id))
-            spared = self._without_claim(job, given(found[0]), chosen, claims)
+            spared = self._without_claim(job, granted(found[0]), chosen, claims)
             spared = spared or self._rules.too_many(chosen, claims)
             if not spared:
                 return found[0], self._orders(job, found[0], chosen, claims)
@@ -304,41 +306,41 @@ class Preemption:
         return None
 
     def _without_claim(
-        self, job: PendingJob, given: Tres, chosen: Iterable[RunningJob], claims: dict[JobId, Claim]
+        self, job: PendingJob, granted: Tres, chosen: Iterable[RunningJob], claims: dict[JobId, Claim]
     ) -> list[RunningJob]:
         """Return the victims over which a job with these amounts has no claim. Update the claims on the
         others.
         """
         spared = []
         for victim in chosen:
-            claim = self._rules.claim(job, given, victim)
+            claim = self._rules.claim(job, granted, victim)
             if claim is None:
                 spared.append(victim)
             else:
                 claims[victim.id] = claim
         return spared
 
-    def vacate(self, told: Iterable[Preempt], *, back: bool = False) -> None:
+    def vacate(self, preempts: Iterable[Preempt], *, back: bool = False) -> None:
         """Treat these jobs as gone while a placement is tried, so that no other job can preempt them; `back`
         undoes it.
         """
-        modes, timeline = {each.job_id: each.mode for each in told}, self._timeline
-        (self._told.difference_update if back else self._told.update)(modes)
+        modes, timeline = {each.job_id: each.mode for each in preempts}, self._timeline
+        (self._preempted.difference_update if back else self._preempted.update)(modes)
         for victim in self._running:
             for share in victim.allocation.shares if victim.id in modes else ():
                 row = timeline.cluster.row.get(share.node)
                 if row is not None:
                     amounts, _ = self._rules.frees(timeline.cluster, share, modes[victim.id])
-                    ends = max(ends_of_victim(victim, self._now), self._now + OVERDUE_S)
+                    ends = max(ends_of_victim(victim, self._now), self._now + OVERRUN_S)
                     timeline.take(row, self._now, ends, amounts if back else -amounts)
 
-    def tell(self, told: Iterable[Preempt]) -> None:
+    def record(self, preempts: Iterable[Preempt]) -> None:
         """Record that these jobs are preempted: no other job can preempt them.
 
         Their parts of shared GPUs are counted until the end of their grace time.
         """
-        modes = {each.job_id: each for each in told}
-        self._told.update(modes)
+        modes = {each.job_id: each for each in preempts}
+        self._preempted.update(modes)
         timeline = self._timeline
         for victim in self._running:
             order = modes.get(victim.id)
@@ -352,23 +354,23 @@ class Preemption:
                     gpu = timeline.shared.get(row, {}).get(index)
                     if gpu is not None:
                         change = partial(gpu.cut_short, (sharer_ends, share.gpu_share_pct), gone_at)
-                        timeline.reshare(row, gpu, change, moments=(gone_at,))
+                        timeline.reshare(row, gpu, change, times_unix=(gone_at,))
 
     def _among(
-        self, job: PendingJob, shape: RequestClass, duration_s: float, claims: Mapping[JobId, Claim]
+        self, job: PendingJob, request_class: RequestClass, duration_s: float, claims: Mapping[JobId, Claim]
     ) -> tuple[Placement, set[JobId]] | None:
         victims = [victim for victim in self._running if victim.id in claims]
         victims.sort(key=lambda victim: (claims[victim.id].rank, -victim.start_at_unix, victim.id))
-        gives = self._gives(victims, claims)
-        for mask in shape.masks:
-            clearing = Clearing(self._timeline, mask, duration_s, gives, lost_work=self._lost_work)
-            for gang in shape.gangs:
-                found = clearing.find(gang)
+        candidates = self._candidates_by_row(victims, claims)
+        for mask in request_class.masks:
+            search = VictimSearch(self._timeline, mask, duration_s, candidates, lost_work=self._lost_work)
+            for gang in request_class.gangs:
+                found = search.find(gang)
                 if found is not None:
                     return found
         return None
 
-    def _gives(
+    def _candidates_by_row(
         self, victims: Sequence[RunningJob], claims: Mapping[JobId, Claim]
     ) -> dict[int, list[PreemptionCandidate]]:
         cluster = self._timeline.cluster
@@ -390,14 +392,18 @@ class Preemption:
         )
 
     def _orders(
-        self, job: PendingJob, spot: Placement, chosen: Sequence[RunningJob], claims: Mapping[JobId, Claim]
+        self,
+        job: PendingJob,
+        placement: Placement,
+        chosen: Sequence[RunningJob],
+        claims: Mapping[JobId, Claim],
     ) -> list[Preempt]:
         """Return the orders to leave. Each contains the nodes that are kept for the job until it starts."""
         graces_s = [
             0 if claims[victim.id].mode == "suspend" else self._rules.grace_s(victim) for victim in chosen
         ]
-        nodes = tuple(self._timeline.cluster.nodes[row].name for row, _ in spot)
-        room = PreemptedClaim(nodes=nodes, until_unix=self._now + max(graces_s) + ROOM_KEPT_S)
+        nodes = tuple(self._timeline.cluster.nodes[row].name for row, _ in placement)
+        claim = PreemptedClaim(nodes=nodes, until_unix=self._now + max(graces_s) + CLAIM_KEPT_S)
         return [
             Preempt(
                 job_id=victim.id,
@@ -405,7 +411,7 @@ class Preemption:
                 mode=claims[victim.id].mode,
                 grace_s=grace_s,
                 keeps_gpus=self._rules.suspended_keep_gpus,
-                room=room,
+                preempted_claim=claim,
                 sentence=f"resources needed by job {job.name} of {job.user}: {claims[victim.id].because}",
             )
             for victim, grace_s in zip(chosen, graces_s, strict=True)

@@ -17,7 +17,7 @@ from warpdeck.model import JobId
 from warpdeck.policy.input.view import RunningJob
 from warpdeck.policy.placement.gangs import Gang
 from warpdeck.policy.placement.placement import choose, whole_amounts
-from warpdeck.policy.placement.request_shape import Placement
+from warpdeck.policy.placement.request_class import Placement
 from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Ints, Mask
 from warpdeck.policy.resources.demand import NodeRequirement
 from warpdeck.policy.resources.timeline import ENDLESS_S, Timeline
@@ -53,18 +53,18 @@ class FreeUntil:
         self._shared = {index: gpu.copy() for index, gpu in timeline.shared.get(row, {}).items()}
         self._gone: set[JobId] = set()
 
-    def leave(self, give: PreemptionCandidate, *, back: bool = False) -> None:
+    def leave(self, candidate: PreemptionCandidate, *, back: bool = False) -> None:
         """Remove the victim from the node, or add it again. After the victim's own end, its resources are
         free in any case.
         """
-        ends = ends_of_victim(give.victim, self._timeline.now)
+        ends = ends_of_victim(candidate.victim, self._timeline.now)
         held = self._times < ends
         held[0] = True
-        if give.leaves:
-            (self._gone.discard if back else self._gone.add)(give.victim.id)
+        if candidate.leaves:
+            (self._gone.discard if back else self._gone.add)(candidate.victim.id)
         sign = -1 if back else 1
-        self._free += sign * give.amounts[:, None] * held
-        for index, pct in give.parts:
+        self._free += sign * candidate.amounts[:, None] * held
+        for index, pct in candidate.parts:
             gpu = self._shared.get(index)
             if gpu is None:
                 continue
@@ -75,7 +75,7 @@ class FreeUntil:
 
     def meets(self, need: NodeRequirement) -> bool:
         """Return whether the requirement is met on this node."""
-        if self._is_barred(need):
+        if self._conflicts_with_user(need):
             return False
         wanted = whole_amounts(self._timeline.cluster, self._row, need)
         if need.gpu_share_pct < 100:
@@ -83,12 +83,12 @@ class FreeUntil:
         asked = wanted > 0
         return bool((self._free[asked] >= wanted[asked][:, None]).all()) and self._has_steady_types(need)
 
-    def _is_barred(self, need: NodeRequirement) -> bool:
+    def _conflicts_with_user(self, need: NodeRequirement) -> bool:
         """Return whether another user's job on the node excludes this need."""
-        tenants = self._timeline.tenants
-        if tenants is None or need.tenant is None:
+        users_on_nodes = self._timeline.users_on_nodes
+        if users_on_nodes is None or need.owner is None:
             return False
-        return bool(tenants.barred_without(need.tenant, self._row, self._times, self._gone).any())
+        return bool(users_on_nodes.conflicts_without(need.owner, self._row, self._times, self._gone).any())
 
     def _meets_part(self, need: NodeRequirement, wanted: Ints) -> bool:
         if (self._free[CPUS] < wanted[CPUS]).any() or (wanted[MEM] and (self._free[MEM] < wanted[MEM]).any()):
@@ -98,7 +98,7 @@ class FreeUntil:
             return True
         for gpu in self._shared.values():
             whole = self._free[cluster.counted_in(gpu.gpu_type)[-1]] >= 1
-            fits = gpu.has_room(need.gpu_share_pct, self._times, whole=whole)
+            fits = gpu.fits_part(need.gpu_share_pct, self._times, whole=whole)
             if need.gpu_type in ("", gpu.gpu_type) and fits.all():
                 return True
         return False
@@ -116,7 +116,7 @@ def ends_of_victim(victim: RunningJob, now: float) -> float:
     return now + ENDLESS_S if victim.ends_by_unix is None else victim.ends_by_unix
 
 
-class Clearing:
+class VictimSearch:
     """Nodes of a mask together with the jobs that may be preempted on them, weakest claim first."""
 
     def __init__(
@@ -124,23 +124,23 @@ class Clearing:
         timeline: Timeline,
         mask: Mask,
         duration_s: float,
-        gives: Mapping[int, Sequence[PreemptionCandidate]],
+        candidates: Mapping[int, Sequence[PreemptionCandidate]],
         *,
         lost_work: Callable[[Iterable[RunningJob]], float],
     ) -> None:
         self._timeline = timeline
         self._mask = mask
         self._back_now: Ints = np.zeros(timeline.free.shape[:2], dtype=np.int64)
-        for row, victims in gives.items():
-            for give in victims:
-                self._back_now[:, row] += give.amounts
-            for index in {index for give in victims for index, _ in give.parts}:
+        for row, victims in candidates.items():
+            for candidate in victims:
+                self._back_now[:, row] += candidate.amounts
+            for index in {index for candidate in victims for index, _ in candidate.parts}:
                 gpu = timeline.shared.get(row, {}).get(index)  # `gpu` is None if the GPU is blocked.
                 if gpu is not None:
                     # At most one whole GPU becomes free here.
                     self._back_now[timeline.cluster.counted_in(gpu.gpu_type), row] += 1
         self._until = timeline.now + duration_s
-        self._gives = gives
+        self._candidates_by_row = candidates
         self._lost_work = lost_work
 
     def find(self, gang: Gang) -> tuple[Placement, set[JobId]] | None:
@@ -157,21 +157,25 @@ class Clearing:
                     break
                 chosen = self._fewest(need, row)
                 if chosen is not None:
-                    fits.append((self._lost_work(give.victim for give in chosen), row))
+                    fits.append((self._lost_work(candidate.victim for candidate in chosen), row))
                     leaving[row, need] = chosen
             fits.sort()
             kept = fits if gang.is_picky else fits[: gang.nodes]
             fitting.append(np.array([row for _, row in kept], dtype=np.int64))
-        spot = choose(self._timeline, gang, fitting, self._timeline.now)
-        if spot is None:
+        placement = choose(self._timeline, gang, fitting, self._timeline.now)
+        if placement is None:
             return None
-        gone = {give.victim.id: give.victim for row, need in spot for give in leaving[row, need]}
+        gone = {
+            candidate.victim.id: candidate.victim
+            for row, need in placement
+            for candidate in leaving[row, need]
+        }
         # A victim frees its resources on all of its nodes. Another victim may then be allowed to stay.
         for victim in sorted(gone.values(), key=lambda victim: (victim.start_at_unix, victim.id)):
             others = gone.keys() - {victim.id}
-            if all(self._is_met(need, row, others) for row, need in spot):
+            if all(self._is_met(need, row, others) for row, need in placement):
                 del gone[victim.id]
-        return (spot, set(gone)) if gone else None
+        return (placement, set(gone)) if gone else None
 
     def _candidates(self, need: NodeRequirement) -> list[int]:
         """Return the nodes that would suffice if all candidate victims left, sorted by the most free
@@ -189,29 +193,29 @@ class Clearing:
         return found
 
     def _is_met(self, need: NodeRequirement, row: int, gone: Collection[JobId]) -> bool:
-        room = FreeUntil(self._timeline, row, until=self._until)
-        for give in self._gives.get(row, ()):
-            if give.victim.id in gone:
-                room.leave(give)
-        return room.meets(need)
+        free = FreeUntil(self._timeline, row, until=self._until)
+        for candidate in self._candidates_by_row.get(row, ()):
+            if candidate.victim.id in gone:
+                free.leave(candidate)
+        return free.meets(need)
 
     def _fewest(self, need: NodeRequirement, row: int) -> list[PreemptionCandidate] | None:
         """Return the fewest victims that must leave this node for the requirement, weakest claim first; None
         if it cannot be met.
         """
-        room = FreeUntil(self._timeline, row, until=self._until)
+        free = FreeUntil(self._timeline, row, until=self._until)
         chosen: list[PreemptionCandidate] = []
-        for give in self._gives.get(row, ()):
-            if room.meets(need):
+        for candidate in self._candidates_by_row.get(row, ()):
+            if free.meets(need):
                 break
-            room.leave(give)
-            chosen.append(give)
-        if not room.meets(need):
+            free.leave(candidate)
+            chosen.append(candidate)
+        if not free.meets(need):
             return None
-        for give in reversed(chosen):
-            room.leave(give, back=True)
-            if room.meets(need):
-                chosen = [each for each in chosen if each is not give]
+        for candidate in reversed(chosen):
+            free.leave(candidate, back=True)
+            if free.meets(need):
+                chosen = [each for each in chosen if each is not candidate]
             else:
-                room.leave(give)
+                free.leave(candidate)
         return chosen

@@ -23,7 +23,7 @@ from warpdeck.policy.input.site import AccountView, UserView
 ROOT = "root"
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class FairshareRow(msgspec.Struct, frozen=True, kw_only=True):
     """A line of sshare: an account (`user` is "") or a user in an account."""
 
     account: str
@@ -62,9 +62,9 @@ def decayed_seconds(from_unix: float, until_unix: float, *, now: float, half_lif
     return decayed(whole_s, elapsed_s=now - until_unix, half_life_s=half_life_s)
 
 
-def fair_tree(accounts: Sequence[AccountView], users: Sequence[UserView]) -> list[Standing]:
+def fair_tree(accounts: Sequence[AccountView], users: Sequence[UserView]) -> list[FairshareRow]:
     """Return all accounts and users in the order of the tree. Users have their fairshare set."""
-    walk = _Walk(accounts, users)
+    walk = _TreeRanking(accounts, users)
     walk.visit([("", "")], 0)
     return walk.finish()
 
@@ -80,7 +80,7 @@ _Child = tuple[str, str, int, float]
 """A child of an account: (account, user, shares, usage)."""
 
 
-class _Walk:
+class _TreeRanking:
     def __init__(self, accounts: Sequence[AccountView], users: Sequence[UserView]) -> None:
         known = {account.name for account in accounts}
         self._children: dict[str, list[_Child]] = {}
@@ -90,7 +90,7 @@ class _Walk:
         for user in users:
             parent = user.account if user.account in known else ""
             self._children.setdefault(parent, []).append((user.account, user.user, user.shares, user.usage))
-        self._lines: list[Standing] = []
+        self._lines: list[FairshareRow] = []
         self._ranked: list[tuple[int, int]] = []
         """Ranked users: (index of the user's line, number of the tie)."""
         self._ties = 0
@@ -99,9 +99,9 @@ class _Walk:
         """Rank the children of accounts that tie with each other, together. `tied` means that the accounts
         also tie with the user ranked last.
         """
-        level: list[Standing] = []
+        level: list[FairshareRow] = []
         for parent, _ in parents:
-            level += _standings(parent, self._children.get(parent, ()), depth)
+            level += _fairshare_rows(parent, self._children.get(parent, ()), depth)
         level.sort(key=lambda line: (-line.level_fs, line.account, line.user))
         for number, tie in enumerate(_ties(level)):
             carried = tied and number == 0
@@ -115,7 +115,7 @@ class _Walk:
             if below:
                 self.visit(below, depth + 1, tied=carried or has_users)
 
-    def finish(self) -> list[Standing]:
+    def finish(self) -> list[FairshareRow]:
         """Return the lines with users ranked. Users that tie all get the best rank of their tie."""
         count = len(self._ranked)
         best: dict[int, int] = {}
@@ -126,7 +126,7 @@ class _Walk:
         return self._lines
 
 
-def _standings(parent: str, children: Iterable[_Child], depth: int) -> list[Standing]:
+def _fairshare_rows(parent: str, children: Iterable[_Child], depth: int) -> list[FairshareRow]:
     children = list(children)
     shares = sum(max(0, child[2]) for child in children) or 1
     usage = math.fsum(child[3] for child in children)  # fsum gives the same result in any order.
@@ -136,7 +136,7 @@ def _standings(parent: str, children: Iterable[_Child], depth: int) -> list[Stan
         norm_usage = own_usage / usage if usage else 0.0
         level = norm_shares / norm_usage if norm_usage else (math.inf if norm_shares else 0.0)
         found.append(
-            Standing(
+            FairshareRow(
                 account=account,
                 user=user,
                 parent=parent,
@@ -151,8 +151,8 @@ def _standings(parent: str, children: Iterable[_Child], depth: int) -> list[Stan
     return found
 
 
-def _ties(level: list[Standing]) -> Iterable[list[Standing]]:
-    tie: list[Standing] = []
+def _ties(level: list[FairshareRow]) -> Iterable[list[FairshareRow]]:
+    tie: list[FairshareRow] = []
     for line in level:
         if tie and line.level_fs != tie[-1].level_fs:
             yield tie

@@ -107,6 +107,6 @@ class Predictor:
         return None if past.limit_error < past.rule_error else min(past.mean_s, limit_s)
 
 
-def _factor(said_s: float, true_s: float) -> float:
+def _factor(estimate_s: float, true_s: float) -> float:
     """Return the logarithm of the factor between the two times, whichever is larger."""
-    return abs(math.log(max(said_s, SHORTEST_S) / max(true_s, SHORTEST_S)))
+    return abs(math.log(max(estimate_s, SHORTEST_S) / max(true_s, SHORTEST_S)))

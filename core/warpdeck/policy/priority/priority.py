@@ -58,7 +58,7 @@ def priorities(view: View, now: float, settings: Settings) -> dict[JobId, int]:
     """Return the priorities of all pending jobs."""
     queue = WaitingQueue(settings, is_personal=False)
     queue.follow(view.pending)
-    found = Ranking(view, now, settings).of_all(queue)
+    found = Ranking(view, now, settings).of_queue(queue)
     return dict(zip(queue.table["id"].tolist(), found.tolist(), strict=True))
 
 
@@ -77,15 +77,15 @@ class Ranking:
         self._top_qos = max(self._qos.values(), default=0)
         self._shares = fairshare_by_user(view.accounts, view.users) if weights.fairshare else {}
 
-    def of_all(self, queue: WaitingQueue) -> Ints:
+    def of_queue(self, queue: WaitingQueue) -> Ints:
         """Return the priorities of the queue, row by row."""
         table = queue.table
         found: Ints = -table["nice"]
         if self._weighted and len(table):
             found = (
-                np.floor(self._standing(queue) + self._ages(table["eligible_unix"]) + ROUNDING).astype(
-                    np.int64
-                )
+                np.floor(
+                    self._priority_without_age(queue) + self._ages(table["eligible_unix"]) + ROUNDING
+                ).astype(np.int64)
                 + found
             )
         return np.where(table["is_ranked"], table["rank"], found)
@@ -111,21 +111,21 @@ class Ranking:
         own = math.floor(total + found.age + ROUNDING) - job.nice
         return msgspec.structs.replace(found, priority=own if job.priority is None else job.priority)
 
-    def _standing(self, queue: WaitingQueue) -> Floats:
+    def _priority_without_age(self, queue: WaitingQueue) -> Floats:
         """Return, by row, the sum of all parts except age, as in `explain`."""
         table = queue.table
-        people = np.array([self._fairshare(account, user) for account, user, _ in queue.people.keys])
+        people = np.array([self._fairshare(account, user) for account, user, _ in queue.persons.keys])
         parts = np.array([self._partition(named) for named in queue.partitions.keys])
         qos = np.array([self._of_qos(name) for name in queue.qos.keys])
         requests = [self._parts(counts) for _, counts in queue.requests]
         sizes = np.array([size for size, _ in requests])
         tres = np.array([sum(each.values()) for _, each in requests])
-        kind, request = table["kind"], queue.of_kind["request"][table["kind"]]
-        partition = queue.of_kind["partition"][kind]
-        standing: Floats = (
+        class_id, request = table["class"], queue.by_class["request"][table["class"]]
+        partition = queue.by_class["partition"][class_id]
+        found: Floats = (
             people[table["person"]] + sizes[request] + parts[partition] + qos[table["qos"]] + tres[request]
         )
-        return standing
+        return found
 
     def _ages(self, eligible_unix: Floats) -> Floats:
         waited = np.maximum(0.0, self._now - eligible_unix)
@@ -168,15 +168,21 @@ class Ranking:
 
 
 def in_order(
-    table: QueueTable, queue: WaitingQueue, view: View, *, has_room: Mask, priorities: Ints, turns: Floats
+    table: QueueTable,
+    queue: WaitingQueue,
+    view: View,
+    *,
+    has_claim: Mask,
+    priorities: Ints,
+    order_keys: Floats,
 ) -> Ints:
     """Return the positions of these rows in the order in which jobs are tried.
 
     The sort keys are partition tier, right to preempt, priority, queue order, eligible time and id. Jobs that
-    may preempt come before jobs that may not. Jobs for which others were just preempted (`has_room`) come
+    may preempt come before jobs that may not. Jobs for which others were just preempted (`has_claim`) come
     first. Otherwise another job could take the resources freed for them, and they would preempt more jobs.
     """
-    keys: list[Ints | Floats] = [table["id"], table["eligible_unix"], turns, -priorities]
+    keys: list[Ints | Floats] = [table["id"], table["eligible_unix"], order_keys, -priorities]
     rights = {qos.name: max(1, qos.priority) for qos in view.qos if qos.preempts}
     if rights:
         of_qos: Ints = np.array([rights.get(name, 0) for name in queue.qos.keys], dtype=np.int64)
@@ -184,8 +190,8 @@ def in_order(
     tiers = {part.name: part.priority_tier for part in view.partitions}
     if tiers:
         named = [tier(each, tiers, queue.settings) for each in queue.partitions.keys]
-        keys.append(-np.array(named, dtype=np.int64)[queue.of_kind["partition"]][table["kind"]])
-    keys.append(np.where(has_room, 0, 1))
+        keys.append(-np.array(named, dtype=np.int64)[queue.by_class["partition"]][table["class"]])
+    keys.append(np.where(has_claim, 0, 1))
     keys[2:] = [key for key in keys[2:] if len(key) and (key != key[0]).any()]
     order: Ints = np.lexsort(keys)
     return order

@@ -48,41 +48,41 @@ class QueueOrder(NamedTuple):
     """
 
     keys: Floats
-    late_count: int = 0
+    starved_count: int = 0
 
 
-def turns(
+def queue_order(
     table: QueueTable, queue: WaitingQueue, cluster_table: ClusterTable, view: View, now: float
 ) -> QueueOrder:
     """Return the sort key of each job in `table`."""
     settings = queue.settings
     if settings.backfill == "conservative":
-        return QueueOrder(table["promised_unix"])
+        return QueueOrder(table["reserved_unix"])
     if settings.queue_order != "response" or not len(table):
         return QueueOrder(np.zeros(len(table)))
     waited: Floats = now - table["eligible_unix"]
-    likely = np.maximum(table["likely_s"], SHORTEST_S)
+    expected = np.maximum(table["expected_s"], SHORTEST_S)
     bound = settings.overdue_share * max(view.longest_wait_s, float(waited.max()))
-    ahead, goes_now = _against_machines(table, likely, queue, _Machine(cluster_table, view, now))
-    late: Mask = waited >= bound
-    keys = np.where(waited + ahead >= bound, OVERDUE, -(waited + likely) / likely)
+    ahead, goes_now = _against_machines(table, expected, queue, _Machine(cluster_table, view, now))
+    starved: Mask = waited >= bound
+    keys = np.where(waited + ahead >= bound, OVERDUE, -(waited + expected) / expected)
     return QueueOrder(
-        np.where(late & goes_now, FIRST, keys), int(np.count_nonzero(late & (waited >= likely)))
+        np.where(starved & goes_now, FIRST, keys), int(np.count_nonzero(starved & (waited >= expected)))
     )
 
 
 def _against_machines(
-    table: QueueTable, likely: Floats, queue: WaitingQueue, machine: _Machine
+    table: QueueTable, expected: Floats, queue: WaitingQueue, machine: _Machine
 ) -> tuple[Floats, Mask]:
     """Return, for each job, the seconds its partition needs for earlier work, and whether it is a wide job
     that fits now.
 
     Earlier work is everything that runs and everything that was submitted before the job.
     """
-    kinds, tasks = table["kind"], table["tasks"]
-    cpus, gpus = queue.of_kind["cpus"][kinds], queue.of_kind["gpus"][kinds]
+    class_ids, tasks = table["class"], table["tasks"]
+    cpus, gpus = queue.by_class["cpus"][class_ids], queue.by_class["gpus"][class_ids]
     order = np.lexsort((table["id"], table["eligible_unix"]))
-    of = queue.of_kind["partition"][kinds][order]
+    of = queue.by_class["partition"][class_ids][order]
     ahead, goes_now = np.zeros(len(table)), np.zeros(len(table), dtype=np.bool_)
     for number, name in enumerate(queue.partitions.keys):
         mine = order[of == number]
@@ -90,7 +90,7 @@ def _against_machines(
             continue
         use = machine.use(name)
         part = np.maximum(cpus[mine] / use.cpus, gpus[mine] / use.gpus)
-        before = np.concatenate(([0.0], np.cumsum(likely[mine] * part * tasks[mine])[:-1]))
+        before = np.concatenate(([0.0], np.cumsum(expected[mine] * part * tasks[mine])[:-1]))
         ahead[mine] = before + use.running_s
         has_room = (cpus[mine] <= use.free_cpus) & (gpus[mine] <= use.free_gpus)
         goes_now[mine] = has_room & (part > WIDE)

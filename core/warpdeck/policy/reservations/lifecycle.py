@@ -75,13 +75,13 @@ def _running_on(use: ReservationUse) -> tuple[JobId, ...]:
 
 def next_deadline_unix(each: ReservationView, use: ReservationUse) -> float:
     """Return the next time at which an action becomes due merely because time passes; infinite for never."""
-    moments = [closes_unix for _, closes_unix in use.running]
+    deadlines = [closes_unix for _, closes_unix in use.running]
     if (use.waiting or use.running) and not each.repeat and each.float_s is None:
-        moments.append(each.end_unix)
+        deadlines.append(each.end_unix)
     if each.purge_after_s is not None and each.float_s is None:
         since = each.start_unix if each.idle_since_unix is None else each.idle_since_unix + each.purge_after_s
-        moments.append(since)
-    return min(moments, default=float("inf"))
+        deadlines.append(since)
+    return min(deadlines, default=float("inf"))
 
 
 def _idle_since(each: ReservationView, use: ReservationUse, now: float) -> float | None:
@@ -103,8 +103,8 @@ def _nodes(each: ReservationView, pool: NodePool) -> frozenset[NodeName]:
     spare = [name for name in pool.spare if name not in each.nodes]
     if missing <= 0 or not spare or (not each.replace and len(spare) < missing):
         return each.nodes
-    return kept | _so_many(spare, missing) | _so_many(sorted(each.nodes - kept), missing - len(spare))
+    return kept | _first(spare, missing) | _first(sorted(each.nodes - kept), missing - len(spare))
 
 
-def _so_many(names: Sequence[NodeName], count: int) -> frozenset[NodeName]:
+def _first(names: Sequence[NodeName], count: int) -> frozenset[NodeName]:
     return frozenset(names[: max(0, count)])

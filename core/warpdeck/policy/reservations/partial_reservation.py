@@ -22,11 +22,11 @@ from warpdeck.notation.filters.reservations import part_in_words
 from warpdeck.policy.input.site import ReservationView
 from warpdeck.policy.input.view import RunningJob, View
 from warpdeck.policy.placement.placement import Taken, release, reserve
-from warpdeck.policy.placement.request_shape import Placement
+from warpdeck.policy.placement.request_class import Placement
 from warpdeck.policy.resources.cluster import CPUS, GPUS, Cluster, Ints, Mask
 from warpdeck.policy.resources.demand import Owner
-from warpdeck.policy.resources.gpus import GpuBoard
-from warpdeck.policy.resources.timeline import OVERDUE_S, Timeline, ends_of
+from warpdeck.policy.resources.gpus import GpuTable
+from warpdeck.policy.resources.timeline import OVERRUN_S, Timeline, ends_of
 
 UNBOUND = np.iinfo(np.int64).max
 Users = Mapping[str, Sequence[RunningJob]]
@@ -60,7 +60,7 @@ def amounts_of(cluster: Cluster, part: ReservedPart) -> Ints:
     return found
 
 
-class Named(NamedTuple):
+class NamedResources(NamedTuple):
     """Whether a partial reservation reserves CPUs, and whether it reserves GPUs, of a node."""
 
     cpus: bool
@@ -73,26 +73,27 @@ class Named(NamedTuple):
         return found
 
 
-NOTHING = Named(cpus=False, gpus=False)
+NOTHING = NamedResources(cpus=False, gpus=False)
 
 
-def _named(part: ReservedPart) -> Named:
-    return Named(part.cpus > 0, bool(part.gpus))
+def _named(part: ReservedPart) -> NamedResources:
+    return NamedResources(part.cpus > 0, bool(part.gpus))
 
 
-MAX_TOLD = 3
+MAX_LISTED = 3
 """Maximum number of nodes whose reserved amounts are listed in a text."""
 
 
-def in_words(reservation: ReservationView) -> str:
+def parts_text(reservation: ReservationView) -> str:
     """Return the reserved parts as a text, for example "8 CPUs and 2 h100 of gpu01"."""
-    told = [
-        part_in_words(node=part.node, cpus=part.cpus, gpus=part.gpus) for part in reservation.parts[:MAX_TOLD]
+    listed = [
+        part_in_words(node=part.node, cpus=part.cpus, gpus=part.gpus)
+        for part in reservation.parts[:MAX_LISTED]
     ]
-    return ", ".join([*told, *(["..."] if len(reservation.parts) > MAX_TOLD else [])])
+    return ", ".join([*listed, *(["..."] if len(reservation.parts) > MAX_LISTED else [])])
 
 
-def keep(timeline: Timeline, reservation: ReservationView, jobs: Iterable[RunningJob]) -> None:
+def withhold_parts(timeline: Timeline, reservation: ReservationView, jobs: Iterable[RunningJob]) -> None:
     """Take the reserved amounts, less those its jobs already hold, from the timeline of other jobs."""
     cluster, now = timeline.cluster, timeline.now
     start, end = max(now, reservation.start_unix), reservation.end_unix
@@ -104,7 +105,7 @@ def keep(timeline: Timeline, reservation: ReservationView, jobs: Iterable[Runnin
                 timeline.take(row, start, min(ends, end), -held)
 
 
-def narrow(timeline: Timeline, reservation: ReservationView, jobs: Iterable[RunningJob]) -> None:
+def limit_to_parts(timeline: Timeline, reservation: ReservationView, jobs: Iterable[RunningJob]) -> None:
     """Limit the reservation's own jobs to the amounts that are left of it during its time.
 
     Its jobs are ended when it is over, so their time limits do not matter for that.
@@ -136,7 +137,7 @@ def _held(
     The amounts together do not exceed the part.
     """
     there = [
-        (max(ends_of(job, timeline.now), timeline.now + OVERDUE_S), job.id, share)
+        (max(ends_of(job, timeline.now), timeline.now + OVERRUN_S), job.id, share)
         for job in jobs
         for share in job.allocation.shares
         if share.node == part.node
@@ -149,19 +150,19 @@ def _held(
     return found
 
 
-def apart_on(reservations: Iterable[ReservationView]) -> dict[NodeName, Named]:
+def unlinked_resources(reservations: Iterable[ReservationView]) -> dict[NodeName, NamedResources]:
     """Return, by node, the resources that any of these reservations names. Each of them has its own, so
     taking from one leaves the others unchanged.
     """
-    found: dict[NodeName, Named] = {}
+    found: dict[NodeName, NamedResources] = {}
     for each in reservations:
         for part in each.parts:
             one, other = _named(part), found.get(part.node, NOTHING)
-            found[part.node] = Named(one.cpus or other.cpus, one.gpus or other.gpus)
+            found[part.node] = NamedResources(one.cpus or other.cpus, one.gpus or other.gpus)
     return found
 
 
-def beyond(other: ReservationView, own: ReservationView) -> ReservationView:
+def without_named(other: ReservationView, own: ReservationView) -> ReservationView:
     """Return the other reservation without the columns that `own` names on the same nodes.
 
     In those columns, `own` has amounts of its own and need not leave any to a reservation with lower
@@ -181,40 +182,40 @@ class LinkedTimeline(NamedTuple):
     """A linked resource pool: its timeline and GPU board contain nodes of another pool, so resources taken
     there are also taken here.
 
-    `apart` names, by node, the resources that are not linked, because each pool has its own. Nodes that do
+    `unlinked` names, by node, the resources that are not linked, because each pool has its own. Nodes that do
     not occur here are ignored.
     """
 
     timeline: Timeline
-    board: GpuBoard
-    apart: Mapping[NodeName, Named]
+    gpu_table: GpuTable
+    unlinked: Mapping[NodeName, NamedResources]
 
-    def start(self, allocation: Allocation, ends: float, tenant: Owner | None) -> None:
+    def start(self, allocation: Allocation, ends: float, owner: Owner | None) -> None:
         """Mirror an allocation that was taken in the other resource pool."""
         for row, node, at in self._rows(allocation):
             share = allocation.shares[at]
             self._take(row, node, self.timeline.cluster.amounts(share), ends)
-            self.timeline.settle(row, self.timeline.now, ends, tenant)
+            self.timeline.add_user(row, self.timeline.now, ends, owner)
             if self._has_gpus(node):
-                self.board.hold(self.timeline, row, share, ends=ends)
+                self.gpu_table.hold(self.timeline, row, share, ends=ends)
             else:
-                self.board.take(row, share.gpus)
+                self.gpu_table.take(row, share.gpus)
 
     def give_back(
-        self, allocation: Allocation, ends: float, tenant: Owner | None, *, origin: GpuBoard
+        self, allocation: Allocation, ends: float, owner: Owner | None, *, origin: GpuTable
     ) -> None:
-        """Mirror that an allocation was given back in the other resource pool. `origin` is the `GpuBoard` of
+        """Mirror that an allocation was given back in the other resource pool. `origin` is the `GpuTable` of
         that pool.
         """
         cluster = self.timeline.cluster
         for row, node, at in self._rows(allocation):
             share = allocation.shares[at]
             self._take(row, node, -cluster.amounts(share), ends)
-            self.timeline.unsettle(row, self.timeline.now, ends, tenant)
+            self.timeline.remove_user(row, self.timeline.now, ends, owner)
             if self._has_gpus(node):
-                self.board.let_go(self.timeline, row, share, ends=ends)
+                self.gpu_table.unhold(self.timeline, row, share, ends=ends)
             else:
-                self.board.give_back(row, origin.free_on(node) & set(share.gpus))
+                self.gpu_table.give_back(row, origin.free_on(node) & set(share.gpus))
 
     def resume(self, share: Share, *, kept: Share, ends: float) -> None:
         """Mirror that a suspended job was resumed there. `kept` is the share that it had kept."""
@@ -224,20 +225,20 @@ class LinkedTimeline(NamedTuple):
         cluster = self.timeline.cluster
         self._take(row, share.node, cluster.amounts(share) - cluster.amounts(kept), ends)
         if self._has_gpus(share.node):
-            self.board.hold(self.timeline, row, share, besides=kept.gpus, ends=ends)
+            self.gpu_table.hold(self.timeline, row, share, besides=kept.gpus, ends=ends)
         else:
-            self.board.take(row, share.gpus)
+            self.gpu_table.take(row, share.gpus)
 
     def reserve(
-        self, spot: Placement, names: Sequence[NodeName], start: float, end: float, ready: float
+        self, placement: Placement, names: Sequence[NodeName], start: float, end: float, ready: float
     ) -> Taken:
         """Mirror a reservation of a placement in the other resource pool. `names` are its nodes."""
         rows = self.timeline.cluster.row
-        here = [(rows[name], need) for name, (_, need) in zip(names, spot, strict=True) if name in rows]
+        here = [(rows[name], need) for name, (_, need) in zip(names, placement, strict=True) if name in rows]
         common = {
-            rows[name]: ~self.apart[name].columns(self.timeline.cluster)
+            rows[name]: ~self.unlinked[name].columns(self.timeline.cluster)
             for name in names
-            if name in rows and name in self.apart
+            if name in rows and name in self.unlinked
         }
         return reserve(self.timeline, here, start, end, ready=ready, common=common)
 
@@ -254,10 +255,10 @@ class LinkedTimeline(NamedTuple):
         ]
 
     def _take(self, row: int, node: NodeName, amounts: Ints, ends: float) -> None:
-        if node in self.apart:
-            amounts = amounts * ~self.apart[node].columns(self.timeline.cluster)
+        if node in self.unlinked:
+            amounts = amounts * ~self.unlinked[node].columns(self.timeline.cluster)
         self.timeline.take(row, self.timeline.now, ends, amounts)
 
     def _has_gpus(self, node: NodeName) -> bool:
         """Return whether the GPUs of the node are linked."""
-        return not self.apart.get(node, NOTHING).gpus
+        return not self.unlinked.get(node, NOTHING).gpus

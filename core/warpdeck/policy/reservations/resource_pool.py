@@ -27,15 +27,24 @@ from warpdeck.policy.placement.placement import (
     uncommit,
     whole_amounts,
 )
-from warpdeck.policy.placement.request_shape import Placement, RequestClass
+from warpdeck.policy.placement.request_class import Placement, RequestClass
 from warpdeck.policy.resources.cluster import CPUS, FIRST_TYPE, GPUS, MEM, Floats, Ints, Mask
 from warpdeck.policy.resources.demand import NodeRequirement, Owner
 from warpdeck.policy.resources.timeline import ENDLESS_S
 from warpdeck.policy.resources.user_exclusivity import NOBODY
 
-from .partial_reservation import LinkedTimeline, Named, Users, apart_on, beyond, keep, narrow, users_of
+from .partial_reservation import (
+    LinkedTimeline,
+    NamedResources,
+    Users,
+    limit_to_parts,
+    unlinked_resources,
+    users_of,
+    withhold_parts,
+    without_named,
+)
 
-NOTHING_APART: Mapping[NodeName, Named] = {}
+ALL_LINKED: Mapping[NodeName, NamedResources] = {}
 MAX_SCREENED = 4_000_000
 """Maximum number of request classes x nodes that are compared one by one. Above this, each request class is
 compared only with the largest free amount of any node.
@@ -55,17 +64,17 @@ class ResourcePool:
         """
         self.now = now
         self.closes_unix = closes_unix
-        self._beside: list[LinkedTimeline] = []
+        self._linked: list[LinkedTimeline] = []
         """Other resource pools that contain some of these nodes at the same time. Resources taken from one
         are taken from all of them.
         """
         self.cluster_table = cluster_table
         self.cluster = cluster_table.cluster
-        self.board = cluster_table.board(now)
-        self.timeline = cluster_table.timeline(now, self.board)
-        self.look_again()
+        self.gpu_table = cluster_table.gpu_table(now)
+        self.timeline = cluster_table.timeline(now, self.gpu_table)
+        self.refresh_free()
 
-    def look_again(self) -> None:
+    def refresh_free(self) -> None:
         """Cache the free amounts of this moment. During a pass they only decrease."""
         free = self.timeline.free_now
         self._most: list[int] = free.max(axis=1, initial=0).tolist()
@@ -79,7 +88,7 @@ class ResourcePool:
         if not reservation.parts:
             self._block(reservation.nodes, reservation.start_unix, reservation.end_unix)
         elif reservation.end_unix > self.now:
-            keep(self.timeline, reservation, jobs)
+            withhold_parts(self.timeline, reservation, jobs)
 
     def keep_until(self, reservation: ReservationView) -> None:
         """Block the time before the reservation begins for its jobs.
@@ -89,32 +98,32 @@ class ResourcePool:
         if reservation.start_unix > self.now:
             self._block(frozenset(self.cluster.row), self.now, reservation.start_unix)
 
-    def share_with(self, other: ResourcePool, apart: Mapping[NodeName, Named] = NOTHING_APART) -> None:
-        """Connect two resource pools that have nodes in common at the same time. For `apart`, see
+    def link(self, other: ResourcePool, unlinked: Mapping[NodeName, NamedResources] = ALL_LINKED) -> None:
+        """Connect two resource pools that have nodes in common at the same time. For `excludes_users`, see
         `portions.Neighbour`.
         """
-        self._beside.append(LinkedTimeline(other.timeline, other.board, apart))
-        other._beside.append(LinkedTimeline(self.timeline, self.board, apart))
+        self._linked.append(LinkedTimeline(other.timeline, other.gpu_table, unlinked))
+        other._linked.append(LinkedTimeline(self.timeline, self.gpu_table, unlinked))
 
-    def shape(self, job: PendingJob, partition: PartitionView | None) -> RequestClass:
+    def request_class(self, job: PendingJob, partition: PartitionView | None) -> RequestClass:
         """Return the request class of a job. Jobs with equal requests share one."""
-        return self.cluster_table.shape(job, partition)
+        return self.cluster_table.request_class(job, partition)
 
-    def may_fit(self, shape: RequestClass) -> bool:
+    def may_fit(self, request_class: RequestClass) -> bool:
         """Return whether the request might fit somewhere now.
 
         This is a very cheap test, which usually returns False on a full cluster.
         """
-        if shape.number >= len(self._may_fit):
+        if request_class.number >= len(self._may_fit):
             self.may_fit_now()
-        return bool(self._may_fit[shape.number])
+        return bool(self._may_fit[request_class.number])
 
     def may_fit_now(self) -> Mask:
         """Return the result of `may_fit` for all request classes so far, indexed by request class number."""
-        least = self.cluster_table.least()
-        known = len(self._may_fit)
-        if known < len(least):
-            self._may_fit = np.concatenate((self._may_fit, self._screen(least[known:])))
+        least = self.cluster_table.lower_bounds()
+        is_predictable = len(self._may_fit)
+        if is_predictable < len(least):
+            self._may_fit = np.concatenate((self._may_fit, self._screen(least[is_predictable:])))
         return self._may_fit
 
     def _screen(self, least: Ints) -> Mask:
@@ -137,7 +146,7 @@ class ResourcePool:
         A request class might fit if its minimum demand is free on enough nodes for the whole time. If this
         test would cost more than trying the request classes one by one, it returns True for all of them.
         """
-        least, timeline = self.cluster_table.least()[numbers], self.timeline
+        least, timeline = self.cluster_table.lower_bounds()[numbers], self.timeline
         fewest = least.min(axis=0, initial=NONE_FITS)
         rows = np.flatnonzero((timeline.free_now[:FIRST_TYPE] >= fewest[:FIRST_TYPE, None]).all(axis=0))
         times = timeline.times[rows]
@@ -152,32 +161,32 @@ class ResourcePool:
         found: Mask = fits.all(axis=2).sum(axis=1) >= least[:, FIRST_TYPE]
         return found
 
-    def roomy(self, of_all: RequestClass) -> Ints:
+    def rows_with_capacity(self, base: RequestClass) -> Ints:
         """Return the rows of the nodes on which the minimum demand of the request class is free now.
 
         The users whose jobs run there are not considered.
         """
-        cpus, mem_bytes, gpus, _ = of_all.least()
+        cpus, mem_bytes, gpus, _ = base.lower_bound()
         free = self.timeline.free_now
         enough: Mask = (free[CPUS] >= cpus) & (free[MEM] >= mem_bytes) & (free[GPUS] >= gpus)
-        if of_all.gangs and of_all.gangs[0].wanted[0][0].exclusive:
+        if base.gangs and base.gangs[0].wanted[0][0].exclusive:
             enough &= free[CPUS] >= self.cluster.capacity[CPUS]
-        return np.flatnonzero(enough & of_all.usable())
+        return np.flatnonzero(enough & base.usable())
 
-    def shut_out(self, of_all: RequestClass) -> list[int]:
+    def excluded_variants(self, base: RequestClass) -> list[int]:
         """Return the numbers of the user-specific variants of the request class that cannot be placed now
         because of other users' jobs.
         """
-        tenants, rows = self.timeline.tenants, self.roomy(of_all)
-        if tenants is None:
+        users_on_nodes, rows = self.timeline.users_on_nodes, self.rows_with_capacity(base)
+        if users_on_nodes is None:
             return []
-        whose, least = tenants.whose(alone=of_all.apart)[rows], of_all.least()[-1]
-        of_users = np.bincount(whose[whose >= 0]).tolist()
-        short = least - int(np.count_nonzero(whose == NOBODY))
+        sole_users, least = users_on_nodes.sole_users(alone=base.excludes_users)[rows], base.lower_bound()[-1]
+        of_users = np.bincount(sole_users[sole_users >= 0]).tolist()
+        short = least - int(np.count_nonzero(sole_users == NOBODY))
         found = []
-        for each in self.cluster_table.owned(of_all):
-            assert each.tenant is not None
-            number = tenants.number(each.tenant.user)
+        for each in self.cluster_table.per_user(base):
+            assert each.owner is not None
+            number = users_on_nodes.number(each.owner.user)
             if short > (of_users[number] if number < len(of_users) else 0):
                 found.append(each.number)
         return found
@@ -189,64 +198,64 @@ class ResourcePool:
             need.cpus <= self._most[CPUS] and need.mem_bytes <= self._most[MEM] and gpus <= self._most[GPUS]
         )
 
-    def find_now(self, shape: RequestClass, duration_s: float) -> Placement | None:
+    def find_now(self, request_class: RequestClass, duration_s: float) -> Placement | None:
         """Return nodes on which the request fits from now on for this duration."""
-        return place_now(self.timeline, shape, duration_s)
+        return place_now(self.timeline, request_class, duration_s)
 
-    def find_later(self, shape: RequestClass, duration_s: float) -> tuple[float, Placement] | None:
+    def find_later(self, request_class: RequestClass, duration_s: float) -> tuple[float, Placement] | None:
         """Return the earliest time at which the request fits, and the nodes, as far as the future is
         known.
         """
-        found = place_later(self.timeline, shape, duration_s)
+        found = place_later(self.timeline, request_class, duration_s)
         return None if found is None or found[0] >= self.closes_unix else found
 
-    def allocation(self, spot: Placement, duration_s: float) -> Allocation:
+    def allocation(self, placement: Placement, duration_s: float) -> Allocation:
         """Return the allocation of a job that starts on the placement for this duration. Nothing is taken
         yet.
         """
-        return allocate(self.timeline, self.board, spot, self.now + duration_s)
+        return allocate(self.timeline, self.gpu_table, placement, self.now + duration_s)
 
-    def start(self, allocation: Allocation, duration_s: float, tenant: Owner | None) -> None:
+    def start(self, allocation: Allocation, duration_s: float, owner: Owner | None) -> None:
         """Take the allocation from now on."""
-        commit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
-        for other in self._beside:
-            other.start(allocation, self.now + duration_s, tenant)
+        commit(self.timeline, self.gpu_table, allocation, self.now + duration_s, owner=owner)
+        for other in self._linked:
+            other.start(allocation, self.now + duration_s, owner)
 
-    def give_back(self, allocation: Allocation, duration_s: float, tenant: Owner | None) -> None:
+    def give_back(self, allocation: Allocation, duration_s: float, owner: Owner | None) -> None:
         """Undo a `start`. The last one must be undone first."""
-        uncommit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
-        for other in self._beside:
-            other.give_back(allocation, self.now + duration_s, tenant, origin=self.board)
+        uncommit(self.timeline, self.gpu_table, allocation, self.now + duration_s, owner=owner)
+        for other in self._linked:
+            other.give_back(allocation, self.now + duration_s, owner, origin=self.gpu_table)
 
     def resume(self, row: int, share: Share, *, kept: Share, ends: float) -> None:
         """Take the resources of a share on a row, except those that were kept while the job was suspended."""
         more: Ints = self.cluster.amounts(share) - self.cluster.amounts(kept)
         self.timeline.take(row, self.now, ends, more)
-        self.board.hold(self.timeline, row, share, besides=kept.gpus, ends=ends)
-        for other in self._beside:
+        self.gpu_table.hold(self.timeline, row, share, besides=kept.gpus, ends=ends)
+        for other in self._linked:
             other.resume(share, kept=kept, ends=ends)
 
-    def reserve(self, spot: Placement, start: float, duration_s: float) -> list[Taken]:
+    def reserve(self, placement: Placement, start: float, duration_s: float) -> list[Taken]:
         """Reserve the placement for a later interval."""
-        return self._keep(spot, start, start + duration_s, ready=start)
+        return self._reserve(placement, start, start + duration_s, ready=start)
 
-    def clear(self, spot: Placement, ready: float, duration_s: float) -> list[Taken]:
+    def reserve_after_preemption(self, placement: Placement, ready: float, duration_s: float) -> list[Taken]:
         """Reserve the placement from now on for the job for which others are preempted. They leave until
         `ready`.
         """
-        return self._keep(spot, self.now, ready + duration_s, ready=ready)
+        return self._reserve(placement, self.now, ready + duration_s, ready=ready)
 
-    def _keep(self, spot: Placement, start: float, end: float, *, ready: float) -> list[Taken]:
-        own = reserve(self.timeline, spot, start, end, ready=ready)
-        if not self._beside:
+    def _reserve(self, placement: Placement, start: float, end: float, *, ready: float) -> list[Taken]:
+        own = reserve(self.timeline, placement, start, end, ready=ready)
+        if not self._linked:
             return [own]
-        names = self.names(spot)
-        return [own, *(other.reserve(spot, names, start, end, ready) for other in self._beside)]
+        names = self.names(placement)
+        return [own, *(other.reserve(placement, names, start, end, ready) for other in self._linked)]
 
     def release(self, taken: list[Taken]) -> None:
         """Undo a `reserve`."""
         release(self.timeline, taken[0])
-        for other, each in zip(self._beside, taken[1:], strict=True):
+        for other, each in zip(self._linked, taken[1:], strict=True):
             other.release(each)
 
     def amounts(self, row: int, need: NodeRequirement) -> tuple[int, int, int]:
@@ -256,9 +265,9 @@ class ResourcePool:
         mem = most[MEM] if need.all_memory else amounts[MEM]
         return int(amounts[CPUS]), int(mem), int(most[GPUS]) if need.exclusive else need.gpus
 
-    def names(self, spot: Placement) -> tuple[NodeName, ...]:
+    def names(self, placement: Placement) -> tuple[NodeName, ...]:
         """Return the names of the placement's nodes."""
-        return tuple(self.cluster.nodes[row].name for row, _ in spot)
+        return tuple(self.cluster.nodes[row].name for row, _ in placement)
 
     def _block(self, nodes: frozenset[NodeName], start: float, end: float) -> None:
         for name in nodes:
@@ -268,7 +277,7 @@ class ResourcePool:
                 self.timeline.take(row, start, end, everything)
 
 
-def reserved_ground(view: View, general: ClusterTable, reservation: ReservationView) -> ClusterTable:
+def reservation_table(view: View, general: ClusterTable, reservation: ReservationView) -> ClusterTable:
     """Return the cluster table for the jobs of a reservation.
 
     It contains only the nodes of the reservation, or all nodes if its jobs are not bound to them.
@@ -283,7 +292,7 @@ def reserved_ground(view: View, general: ClusterTable, reservation: ReservationV
     return made
 
 
-def known(at_unix: float, now: float) -> bool:
+def is_predictable(at_unix: float, now: float) -> bool:
     """Return whether a time follows from time limits alone and not from the assumed end of a job without a
     limit.
     """
@@ -299,74 +308,74 @@ def planned_s(limit_s: float | None) -> float:
     return 2 * ENDLESS_S if limit_s is None else max(1.0, limit_s)
 
 
-Fields = dict[str, ResourcePool]
+Pools = dict[str, ResourcePool]
 
 
-def open_fields(view: View, now: float, memory: PassCache) -> Fields:
+def open_pools(view: View, now: float, cache: PassCache) -> Pools:
     """Return the resource pools of a pass by reservation name.
 
     The general resource pool has the key "". There is one more for each reservation that a pending or
     suspended job names, or into which jobs can be drawn (magnetic reservations).
     """
-    general = ResourcePool(memory.cluster_table, now)
-    fields: Fields = {"": general}
+    general = ResourcePool(cache.cluster_table, now)
+    pools: Pools = {"": general}
     asked = {job.reservation for job in view.running if job.suspended}
-    asked.update(memory.queue.reservations.keys)
-    lasting = [reservation for reservation in view.reservations if reservation.end_unix > now]
-    users = users_of(lasting, view.running)
-    for reservation in lasting:
+    asked.update(cache.queue.reservations.keys)
+    current = [reservation for reservation in view.reservations if reservation.end_unix > now]
+    users = users_of(current, view.running)
+    for reservation in current:
         general.set_aside(reservation, users.get(reservation.name, ()))
         if reservation.name in asked or reservation.magnetic:
-            fields[reservation.name] = _own_field(view, now, memory.cluster_table, reservation, users)
-    opened = [each for each in lasting if each.name in fields]
-    _join(general, [(each, fields[each.name]) for each in opened])
-    return fields
+            pools[reservation.name] = _reservation_pool(view, now, cache.cluster_table, reservation, users)
+    opened = [each for each in current if each.name in pools]
+    _join(general, [(each, pools[each.name]) for each in opened])
+    return pools
 
 
 def _join(general: ResourcePool, opened: Sequence[tuple[ReservationView, ResourcePool]]) -> None:
     """Connect the resource pools that have the same nodes at the same time."""
-    for at, (one, field) in enumerate(opened):
+    for at, (one, pool) in enumerate(opened):
         parts = [one] if one.is_of_parts else []
         if one.is_everywhere or parts:
-            general.share_with(field, apart_on(parts))
+            general.link(pool, unlinked_resources(parts))
         for other, another in opened[:at]:
             of_parts = [*parts, *([other] if other.is_of_parts else [])]
             both_everywhere = one.is_everywhere and other.is_everywhere
             if both_everywhere or (
                 of_parts and (one.is_everywhere or other.is_everywhere or one.nodes & other.nodes)
             ):
-                field.share_with(another, apart_on(of_parts))
+                pool.link(another, unlinked_resources(of_parts))
 
 
-def _own_field(
+def _reservation_pool(
     view: View, now: float, general: ClusterTable, reservation: ReservationView, users: Users
 ) -> ResourcePool:
     """Return the resource pool for the jobs of a reservation, limited to its nodes and its time."""
-    field = ResourcePool(
-        reserved_ground(view, general, reservation), now, closes_unix=reservation.closes_unix()
+    pool = ResourcePool(
+        reservation_table(view, general, reservation), now, closes_unix=reservation.closes_unix()
     )
     if not reservation.flex:
-        field.keep_until(reservation)
+        pool.keep_until(reservation)
     for other in view.reservations:
         if other is reservation or other.end_unix <= now:
             continue
         jobs = users.get(other.name, ())
-        if _goes_before(other, reservation) or (
+        if _has_precedence(other, reservation) or (
             other.parts and reservation.parts and reservation.is_everywhere
         ):
-            field.set_aside(other, jobs)
+            pool.set_aside(other, jobs)
         elif reservation.is_everywhere:
-            for nodes, start, end in _apart(other, reservation):
-                apart = msgspec.structs.replace(other, nodes=nodes, start_unix=start, end_unix=end)
-                field.set_aside(apart, jobs)
+            for nodes, start, end in _outside(other, reservation):
+                outside = msgspec.structs.replace(other, nodes=nodes, start_unix=start, end_unix=end)
+                pool.set_aside(outside, jobs)
         elif other.is_of_parts and reservation.is_of_parts:
-            field.set_aside(beyond(other, reservation), jobs)
+            pool.set_aside(without_named(other, reservation), jobs)
     if reservation.is_of_parts:
-        narrow(field.timeline, reservation, users.get(reservation.name, ()))
-    return field
+        limit_to_parts(pool.timeline, reservation, users.get(reservation.name, ()))
+    return pool
 
 
-def _apart(other: ReservationView, own: ReservationView) -> list[tuple[frozenset[NodeName], float, float]]:
+def _outside(other: ReservationView, own: ReservationView) -> list[tuple[frozenset[NodeName], float, float]]:
     """Return the (nodes, start, end) that belong to `other` but not to `own`."""
     both, start, end = other.nodes & own.nodes, other.start_unix, other.end_unix
     parts = [
@@ -377,12 +386,12 @@ def _apart(other: ReservationView, own: ReservationView) -> list[tuple[frozenset
     return [(nodes, begins, ends) for nodes, begins, ends in parts if nodes and begins < ends]
 
 
-def _goes_before(one: ReservationView, other: ReservationView) -> bool:
+def _has_precedence(one: ReservationView, other: ReservationView) -> bool:
     """Return whether `one` has precedence over `other` where they overlap: maintenance first, then the
     earlier start.
     """
-    return _claim(one) < _claim(other)
+    return _precedence(one) < _precedence(other)
 
 
-def _claim(reservation: ReservationView) -> tuple[bool, float, str]:
+def _precedence(reservation: ReservationView) -> tuple[bool, float, str]:
     return not reservation.maintenance, reservation.start_unix, reservation.name

@@ -161,7 +161,7 @@ class Cluster:
         if asked.gpus.type:
             base &= self._of_type(asked.gpus.type.lower())
         if asked.node_minimum != NO_MINIMUM:
-            base &= np.array([has_least(node, asked.node_minimum) for node in self.nodes], dtype=np.bool_)
+            base &= np.array([meets_minimum(node, asked.node_minimum) for node in self.nodes], dtype=np.bool_)
         masks = self._meeting(asked.constraint, base)
         if asked.prefer:
             masks = [mask & better for better in self._meeting(asked.prefer, base) for mask in masks] + masks
@@ -235,7 +235,7 @@ def traits_of(node: NodeView) -> Traits:
 NO_MINIMUM = NodeMinimum()
 
 
-def has_least(node: NodeView, least: NodeMinimum) -> bool:
+def meets_minimum(node: NodeView, least: NodeMinimum) -> bool:
     """Return whether the node is as large as --tmp, --extra-node-info and similar options require."""
     has = node.topology.told(node.cpus)
     return (

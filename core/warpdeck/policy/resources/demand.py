@@ -23,7 +23,7 @@ class Owner(msgspec.Struct, frozen=True):
     user: str
     alone: bool
 
-    def bars(self, other: Owner) -> bool:
+    def conflicts_with(self, other: Owner) -> bool:
         """Return whether the two cannot be on the same node."""
         return self.user != other.user and (self.alone or other.alone)
 
@@ -42,7 +42,7 @@ class NodeRequirement(msgspec.Struct, frozen=True, kw_only=True):
     """True if no other job may run on the node. It then gets all CPUs and GPUs available there."""
     all_memory: bool = False
     """True if it requested no amount of memory and is alone on the node. It then gets all free memory."""
-    tenant: Owner | None = None
+    owner: Owner | None = None
     """The owner of the job, if the owners matter for sharing nodes."""
 
 
@@ -82,7 +82,7 @@ def need_of(
     gpus: int,
     default_mem_per_cpu_bytes: int,
     whole_nodes: bool = False,
-    tenant: Owner | None = None,
+    owner: Owner | None = None,
 ) -> NodeRequirement:
     """Return the demand of one node with this many of the tasks and GPUs."""
     exclusive = asked.exclusive or whole_nodes
@@ -96,7 +96,7 @@ def need_of(
         gpu_share_pct=100 if exclusive else asked.gpus.share_pct or 100,
         exclusive=exclusive,
         all_memory=exclusive and not _asks_for_memory(asked),
-        tenant=tenant,
+        owner=owner,
     )
 
 
@@ -126,7 +126,7 @@ def _gpus_per_node(asked: Resources, layout: list[tuple[int, int]], nodes: int) 
         return [(tasks, gpus.per_node, count) for tasks, count in layout]
     if gpus.per_task is not None or gpus.total is None:
         return [(tasks, tasks * (gpus.per_task or 0), count) for tasks, count in layout]
-    return [] if gpus.total < nodes else _together(layout, _evenly(gpus.total, nodes))
+    return [] if gpus.total < nodes else _merge_layouts(layout, _evenly(gpus.total, nodes))
 
 
 def _evenly(total: int, nodes: int) -> list[tuple[int, int]]:
@@ -134,17 +134,17 @@ def _evenly(total: int, nodes: int) -> list[tuple[int, int]]:
     return [(each + 1, left), (each, nodes - left)] if left else [(each, nodes)]
 
 
-def _together(tasks: list[tuple[int, int]], gpus: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+def _merge_layouts(tasks: list[tuple[int, int]], gpus: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """Combine two layouts of the same nodes into one."""
     found, theirs = [], iter(gpus)
-    each, room = 0, 0
+    each, left = 0, 0
     for count, nodes in tasks:
         while nodes:
-            if not room:
-                each, room = next(theirs)
-            both = min(nodes, room)
+            if not left:
+                each, left = next(theirs)
+            both = min(nodes, left)
             found.append((count, each, both))
-            nodes, room = nodes - both, room - both
+            nodes, left = nodes - both, left - both
     return found
 
 

@@ -43,7 +43,7 @@ def are_unsteady(there: Sequence[Held]) -> bool:
     return None in map(_ENDS, there) or min(map(_PART, there), default=100) < 100
 
 
-class GpuBoard:
+class GpuTable:
     """Records, for each GPU, whether a job holds it now. The data of a node are computed when they are first
     needed.
     """
@@ -75,8 +75,8 @@ class GpuBoard:
         """
         return [
             (row, gpu.whole_at, tuple(int(amount) for amount in self._one_gpu(gpu)))
-            for row, board in self.shared.items()
-            for gpu in board.values()
+            for row, shared in self.shared.items()
+            for gpu in shared.values()
         ]
 
     def pick(
@@ -105,7 +105,9 @@ class GpuBoard:
         for index in indices:
             free.pop(index, None)
 
-    def shared_room(self, timeline: Timeline, row: int, need: NodeRequirement, ends: float) -> GpuView | None:
+    def fitting_shared_gpu(
+        self, timeline: Timeline, row: int, need: NodeRequirement, ends: float
+    ) -> GpuView | None:
         """Return the fullest shared GPU that has room for the part until its end and is not reserved as a
         whole GPU.
         """
@@ -130,7 +132,7 @@ class GpuBoard:
         """Take a part of a GPU from now on, and enter into the timeline until when the GPU is not whole."""
         shared = self._shared_gpu(row, gpu)
         self.take(row, (gpu.index,))
-        timeline.reshare(row, shared, partial(shared.sharers.append, (ends, pct)), moments=(ends,))
+        timeline.reshare(row, shared, partial(shared.sharers.append, (ends, pct)), times_unix=(ends,))
 
     def hold(
         self, timeline: Timeline, row: int, share: Share, *, besides: Sequence[int] = (), ends: float
@@ -143,7 +145,7 @@ class GpuBoard:
             if gpu.index in share.gpus and gpu.index not in besides:
                 self.share_from_now(timeline, row, gpu, share.gpu_share_pct, ends)
 
-    def let_go(self, timeline: Timeline, row: int, share: Share, *, ends: float) -> None:
+    def unhold(self, timeline: Timeline, row: int, share: Share, *, ends: float) -> None:
         """Undo a `hold`."""
         for gpu in self._cluster.nodes[row].gpus:
             if gpu.index not in share.gpus:
@@ -151,7 +153,7 @@ class GpuBoard:
             if share.gpu_share_pct < 100:
                 shared = self._shared_gpu(row, gpu)
                 part = (ends, share.gpu_share_pct)
-                timeline.reshare(row, shared, partial(shared.sharers.remove, part), moments=())
+                timeline.reshare(row, shared, partial(shared.sharers.remove, part), times_unix=())
                 if shared.sharers or shared.booked:
                     continue
             self._free_at(row)[gpu.index] = gpu
@@ -164,14 +166,14 @@ class GpuBoard:
         shared = self.shared.get(row, {}).get(gpu.index)
         if shared is None and gpu.index not in self._free_at(row):
             return False
-        fits = whole if shared is None else shared.has_room(pct, times, whole=whole)
+        fits = whole if shared is None else shared.fits_part(pct, times, whole=whole)
         within = times < ends
         within[0] = True
         return bool(fits[within].all())
 
     def _shared_gpu(self, row: int, gpu: GpuView) -> SharedGpu:
-        board = self.shared.setdefault(row, {})
-        return board.setdefault(gpu.index, SharedGpu(gpu.index, gpu.type.lower()))
+        shared = self.shared.setdefault(row, {})
+        return shared.setdefault(gpu.index, SharedGpu(gpu.index, gpu.type.lower()))
 
     def _free_at(self, row: int) -> dict[int, GpuView]:
         free = self._free.get(row)

@@ -24,7 +24,7 @@ FIRST_LOOK = 64
 """Number of objects compared first after a change. Each further comparison covers four times as many."""
 
 
-def came_from(old: Sequence[T], new: Sequence[T], key: Callable[[T], int]) -> Ints:
+def old_positions(old: Sequence[T], new: Sequence[T], key: Callable[[T], int]) -> Ints:
     """Return, for each element of the new list, its position in the old list, or NEW if the object is a
     different one.
 
@@ -83,7 +83,7 @@ class Numbering(Generic[K]):
         """Return the number of this key."""
         return self._numbers[key]
 
-    def of_all(self, keys: Iterable[K]) -> list[int]:
+    def numbers(self, keys: Iterable[K]) -> list[int]:
         """Return the numbers of many keys."""
         return list(map(self._numbers.__getitem__, keys))
 

@@ -58,7 +58,7 @@ class SharedGpu:
             shared |= (times >= begins) & (times < ends)
         return shared
 
-    def has_room(self, percent: int, times: Floats, *, whole: Mask) -> Mask:
+    def fits_part(self, percent: int, times: Floats, *, whole: Mask) -> Mask:
         """Return, by step, whether the part fits on it. `whole` tells in which steps a whole GPU of its type
         is free.
         """

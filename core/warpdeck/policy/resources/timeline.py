@@ -22,11 +22,11 @@ from warpdeck.policy.input.view import RunningJob
 from .cluster import CPUS, GPUS, MEM, Cluster, Floats, Ints, Mask
 from .demand import WHOLE_NODE, NodeRequirement, Owner
 from .shared_gpus import SharedGpu
-from .user_exclusivity import Stay, Tenants
+from .user_exclusivity import Occupancy, UsersOnNodes
 
 ENDLESS_S = 10 * 365 * 86_400.0
 """Assumed duration of a job without a limit. A job that could start only after that has no expected start."""
-OVERDUE_S = 1.0
+OVERRUN_S = 1.0
 """Assumed remaining time of a job that should have ended already. Until then it holds its resources, and
 nothing is reserved.
 """
@@ -37,12 +37,12 @@ them.
 MIN_STEPS = 16
 SPARE_STEPS = 4
 """Extra steps of a row beyond those in use, for the intervals that a pass takes."""
-MAX_MOMENTS = 64
+MAX_START_TIMES = 64
 """Maximum number of start times that are tried for a gang with constraints, such as a single switch. If none
 works, the gang has no expected start.
 """
 
-Place = TypeVar("Place")
+Result = TypeVar("Result")
 """The result that the caller's `choose` makes of the rows that fit."""
 Hold = tuple[int, float, tuple[int, ...]]
 """(row, end time, amounts by column): the resources that a running job holds on one node."""
@@ -74,19 +74,19 @@ class Timeline:
         """row -> GPU index -> GPU that is already shared. Its column of whole GPUs counts it as taken until
         its last sharer ends.
         """
-        self.tenants: Tenants | None = None
+        self.users_on_nodes: UsersOnNodes | None = None
         """The users on each node; None if no job or partition keeps users apart."""
 
     def copy_at(self, now: float) -> Timeline:
-        """Return a copy that begins at another time and that the caller may modify. See `overdue_rows`."""
+        """Return a copy that begins at another time and that the caller may modify. See `overrun_rows`."""
         made = Timeline.__new__(Timeline)
-        made.cluster, made.now, made.shared, made.tenants = self.cluster, now, self.shared, None
+        made.cluster, made.now, made.shared, made.users_on_nodes = self.cluster, now, self.shared, None
         made._used, made.free_now = self._used.copy(), self.free_now.copy()
         made.times, made.free = self.times.copy(), self.free.copy()
         made.times[:, 0] = now
         return made
 
-    def overdue_rows(self) -> list[int]:
+    def overrun_rows(self) -> list[int]:
         """Return the rows of a copy with steps before its start or beyond the planning horizon."""
         last = self.times[np.arange(len(self.times)), self._used]
         off = (self.times[:, 1] <= self.now) | (last > self.now + ENDLESS_S)
@@ -110,16 +110,16 @@ class Timeline:
     def _hold(self, holds: Sequence[Hold]) -> None:
         rows = np.array([hold[0] for hold in holds], dtype=np.int64)
         ends = np.array([hold[1] for hold in holds])
-        ends = np.where(ends <= self.now, self.now + OVERDUE_S, ends)
+        ends = np.where(ends <= self.now, self.now + OVERRUN_S, ends)
         amounts = np.array([hold[2] for hold in holds], dtype=np.int64).T
         order = np.lexsort((ends, rows))
         rows, ends, amounts = rows[order], ends[order], amounts[:, order]
         # Ends at the same time must share one step. In a step of length zero, amounts freed later at the same
         # time would be missing.
         new_row = np.concatenate(([True], rows[1:] != rows[:-1]))
-        moment: Ints = np.cumsum(new_row | np.concatenate(([True], ends[1:] != ends[:-1])), dtype=np.int64)
-        before: Ints = moment[new_row][np.cumsum(new_row) - 1]
-        position: Ints = np.add(moment - before, 1)
+        at_unix: Ints = np.cumsum(new_row | np.concatenate(([True], ends[1:] != ends[:-1])), dtype=np.int64)
+        before: Ints = at_unix[new_row][np.cumsum(new_row) - 1]
+        position: Ints = np.add(at_unix - before, 1)
         held: Ints = rows[new_row]
         counts: Ints = np.zeros(len(self.cluster), dtype=np.int64)
         np.maximum.at(counts, rows, position)
@@ -174,8 +174,8 @@ class Timeline:
         duration_s: float,
         mask: Mask,
         *,
-        choose: Callable[[list[Ints], float], Place | None],
-    ) -> tuple[float, Place] | None:
+        choose: Callable[[list[Ints], float], Result | None],
+    ) -> tuple[float, Result] | None:
         """Return the earliest time at which the gang fits for its whole duration, and the result of `choose`
         for it.
 
@@ -187,18 +187,18 @@ class Timeline:
         if any(not len(starts) for _, starts, _ in found):
             return None
         mixes = any(self._mixes_types(need) for need, _ in wanted)
-        for at in self._moments(found, [count for _, count in wanted], mixes=mixes):
+        for at in self._start_times(found, [count for _, count in wanted], mixes=mixes):
             fitting = [np.unique(rows[(starts <= at) & (at <= last)]) for rows, starts, last in found]
             steady = [
                 self._of_steady_types(need, rows, at + duration_s, start=at)
                 for (need, _), rows in zip(wanted, fitting, strict=True)
             ]
-            place = choose(steady, at)
-            if place is not None:
-                return at, place
+            result = choose(steady, at)
+            if result is not None:
+                return at, result
         return None
 
-    def _moments(
+    def _start_times(
         self, found: list[tuple[Ints, Floats, Floats]], counts: list[int], *, mixes: bool
     ) -> Iterator[float]:
         """Iterate over the first start times at which each requirement has enough rows, after deducting those
@@ -222,7 +222,7 @@ class Timeline:
             begun = np.searchsorted(np.sort(starts), times, side="right")
             over = np.searchsorted(np.sort(last), times, side="left")
             possible &= begun - over >= total
-        yield from times[possible][:MAX_MOMENTS].tolist()
+        yield from times[possible][:MAX_START_TIMES].tolist()
 
     def _windows(self, need: NodeRequirement, duration_s: float, mask: Mask) -> tuple[Ints, Floats, Floats]:
         """Return (row, first start, last start) of every stretch in which the requirement can be met for the
@@ -266,31 +266,31 @@ class Timeline:
         first = self._breakpoint(row, start)
         self.free[:, row, first:] = amounts[:, None]
 
-    def settle(self, row: int, start: float, end: float, tenant: Owner | None) -> None:
+    def add_user(self, row: int, start: float, end: float, owner: Owner | None) -> None:
         """Record that a job of this user is on the node in an interval."""
-        if self.tenants is not None and tenant is not None:
-            self.tenants.add(Stay(row, tenant, start, end))
+        if self.users_on_nodes is not None and owner is not None:
+            self.users_on_nodes.add(Occupancy(row, owner, start, end))
 
-    def unsettle(self, row: int, start: float, end: float, tenant: Owner | None) -> None:
-        """Undo a `settle`."""
-        if self.tenants is not None and tenant is not None:
-            self.tenants.remove(Stay(row, tenant, start, end))
+    def remove_user(self, row: int, start: float, end: float, owner: Owner | None) -> None:
+        """Undo a `add_user`."""
+        if self.users_on_nodes is not None and owner is not None:
+            self.users_on_nodes.remove(Occupancy(row, owner, start, end))
 
-    def at(self, rows: Ints, moment: float) -> Ints:
+    def at(self, rows: Ints, at_unix: float) -> Ints:
         """Return the free amounts of these rows at one moment, by column and row."""
-        step = (self.times[rows] <= moment).sum(axis=1) - 1
+        step = (self.times[rows] <= at_unix).sum(axis=1) - 1
         return self.free[:, rows, step]
 
     def reshare(
-        self, row: int, gpu: SharedGpu, change: Callable[[], None], *, moments: Sequence[float]
+        self, row: int, gpu: SharedGpu, change: Callable[[], None], *, times_unix: Sequence[float]
     ) -> None:
         """Change the sharers or bookings of a GPU, and update the counts of free whole GPUs.
 
-        `moments` are the start and end times of the change. While a GPU is shared, it does not count as a
+        `times_unix` are the start and end times of the change. While a GPU is shared, it does not count as a
         whole GPU.
         """
-        for moment in moments:
-            self._breakpoint(row, moment)
+        for at_unix in times_unix:
+            self._breakpoint(row, at_unix)
         before = gpu.is_shared(self.times[row])
         change()
         more: Ints = gpu.is_shared(self.times[row]).astype(np.int64) - before
@@ -298,21 +298,21 @@ class Timeline:
             self.free[column, row] -= more
             self.free_now[column, row] -= more[0]
 
-    def _breakpoint(self, row: int, moment: float) -> int:
+    def _breakpoint(self, row: int, at_unix: float) -> int:
         """Return the index of the step that begins at that moment, inserting one if needed."""
-        if moment <= self.now:
+        if at_unix <= self.now:
             return 0
-        if moment == np.inf:
+        if at_unix == np.inf:
             return int(self.times.shape[1])
         times = self.times[row]
-        index = int(np.searchsorted(times, moment, side="left"))
-        if index < len(times) and times[index] == moment:
+        index = int(np.searchsorted(times, at_unix, side="left"))
+        if index < len(times) and times[index] == at_unix:
             return index
         if self._used[row] + 2 >= self.times.shape[1]:
             self._widen_to(2 * self.times.shape[1])
             times = self.times[row]
         times[index + 1 :] = times[index:-1].copy()
-        times[index] = moment
+        times[index] = at_unix
         free = self.free[:, row]
         free[:, index + 1 :] = free[:, index:-1].copy()
         free[:, index] = free[:, index - 1]
@@ -355,7 +355,7 @@ class Timeline:
         for gpu in self.shared[row].values():
             if need.gpu_type in ("", gpu.gpu_type):
                 whole = self.free[self.cluster.type_columns.get(gpu.gpu_type, GPUS), row] >= 1
-                yield gpu, base & gpu.has_room(need.gpu_share_pct, times, whole=whole)
+                yield gpu, base & gpu.fits_part(need.gpu_share_pct, times, whole=whole)
 
     def _lines(self, need: NodeRequirement, rows: Ints) -> tuple[Ints, Mask]:
         """Return (row, mask of the steps in which the requirement is met). A part of a GPU gets one line for
@@ -413,8 +413,8 @@ class Timeline:
         """Return, by row and step, whether the requirement is met."""
         every = len(rows) == len(self.cluster)
         met = self.enough(need, self.free) if every else self.enough(need, self.free[:, rows], rows)
-        if self.tenants is not None and need.tenant is not None:
-            met &= ~self.tenants.barred(need.tenant, rows, self.times[rows])
+        if self.users_on_nodes is not None and need.owner is not None:
+            met &= ~self.users_on_nodes.conflicts(need.owner, rows, self.times[rows])
         return met
 
     def enough(self, need: NodeRequirement, free: Ints, rows: Ints | None = None) -> Mask:

@@ -33,9 +33,9 @@ class BlockedClasses:
         self._search = search
         self._evictions = evictions
         self._unplaceable = unplaceable
-        self.met: dict[int, BlockReason] = {}
+        self.reasons: dict[int, BlockReason] = {}
         """The block reason of each equivalence class of which a job was tried."""
-        self._certain: Mask = np.zeros(0, dtype=np.bool_)
+        self._blocked: Mask = np.zeros(0, dtype=np.bool_)
         """Mask of the equivalence classes whose jobs need not be tried."""
 
     def skip_unplaceable(self) -> Mask:
@@ -45,84 +45,86 @@ class BlockedClasses:
         The test covers only resources. `blocked_by` checks for rules that forbid a class to start when a reason
         is needed.
         """
-        queue, field = self._context.queue, self._context.fields[""]
-        self._unplaceable.follow(queue.kinds, self._why_unplaceable)
-        certain = self._unplaceable.certain(field.may_fit_now())
-        kinds, shapes, least_s = self._unplaceable.for_how_long(~certain)
-        if len(kinds):
-            certain[kinds] = ~field.may_fit_for(shapes, least_s)
-        for kind in np.flatnonzero(certain).tolist() if self._context.rules.active else ():
-            job = queue.kinds[kind]
+        queue, pool = self._context.queue, self._context.pools[""]
+        self._unplaceable.follow(queue.representatives, self._unplaceable_reason)
+        blocked = self._unplaceable.blocked_now(pool.may_fit_now())
+        class_ids, request_classes, least_s = self._unplaceable.with_durations(~blocked)
+        if len(class_ids):
+            blocked[class_ids] = ~pool.may_fit_for(request_classes, least_s)
+        for class_id in np.flatnonzero(blocked).tolist() if self._context.rules.active else ():
+            job = queue.representatives[class_id]
             if any(map(self._evictions.may_preempt, (job, *job.components))):
-                certain[kind] = False
-        self._certain = certain
-        return certain
+                blocked[class_id] = False
+        self._blocked = blocked
+        return blocked
 
-    def meet_the_same(self, kind: int) -> Mask | None:
+    def block_harder(self, class_id: int) -> Mask | None:
         """Mark equivalence classes that are at least as hard to place as this one, which did not fit, and
         return their mask.
 
         None if no conclusion is possible.
         """
-        obstacle = self.met[kind]
-        if obstacle.shape is None or obstacle.reservation or self._context.rules.active:
+        block_reason = self.reasons[class_id]
+        if block_reason.request_class is None or block_reason.reservation or self._context.rules.active:
             return None
-        if obstacle.shape.is_spread or self._context.terms.draws:
+        if block_reason.request_class.is_spread or self._context.eligibility.has_magnetic:
             return None  # Other jobs of the equivalence class may fit on fewer nodes, or in a reservation.
-        failed = self._search.failed(obstacle.shape)
+        failed = self._search.failed(block_reason.request_class)
         if failed is None:
             return None
-        same = self._unplaceable.as_hard_as(*failed)
-        if failed[0] is not failed[0].of_all:
-            shut_out = self._search.shut_out(self._context.fields[""], failed[0].of_all)
-            if failed[0].number in shut_out:
-                same |= self._unplaceable.of_shapes(sorted(shut_out))
-        self._certain |= same
+        same = self._unplaceable.at_least_as_hard(*failed)
+        if failed[0] is not failed[0].base:
+            excluded_variants = self._search.excluded_variants(self._context.pools[""], failed[0].base)
+            if failed[0].number in excluded_variants:
+                same |= self._unplaceable.of_request_classes(sorted(excluded_variants))
+        self._blocked |= same
         return same
 
-    def _why_unplaceable(self, job: PendingJob) -> BlockReason | None:
+    def _unplaceable_reason(self, job: PendingJob) -> BlockReason | None:
         """Return the block reason for jobs of this equivalence class when no resources are free.
 
         None if it depends on more than their request.
         """
-        terms, field = self._context.terms, self._context.fields[""]
-        partitions = terms.partitions(job)
-        if job.reservation or job.deadline_unix or len(partitions) != 1 or terms.drawn_as(job):
+        eligibility, pool = self._context.eligibility, self._context.pools[""]
+        partitions = eligibility.partitions(job)
+        if job.reservation or job.deadline_unix or len(partitions) != 1 or eligibility.magnetic_variants(job):
             return None
-        limit_s = terms.limit_s(job, partitions[0])
-        barred = terms.partition_bars(job, partitions[0], limit_s)
-        if barred is not None:
-            return barred
-        return field.cluster_table.unplaceable(field.shape(job, partitions[0]), planned_s(limit_s), "")
+        limit_s = eligibility.limit_s(job, partitions[0])
+        rule = eligibility.partition_rule(job, partitions[0], limit_s)
+        if rule is not None:
+            return rule
+        return pool.cluster_table.unplaceable(pool.request_class(job, partitions[0]), planned_s(limit_s), "")
 
-    def blocked_by(self, kind: int) -> BlockReason | None:
+    def blocked_by(self, class_id: int) -> BlockReason | None:
         """Return the block reason for jobs of an equivalence class that were not tried one by one.
 
         A rule that forbids them to start takes precedence over missing resources.
         """
-        found = self.met.get(kind)
-        if found is None and kind < len(self._certain) and self._certain[kind]:
-            found = self._unplaceable.obstacles[kind]
+        found = self.reasons.get(class_id)
+        if found is None and class_id < len(self._blocked) and self._blocked[class_id]:
+            found = self._unplaceable.block_reasons[class_id]
             assert found is not None
-            job = self._context.queue.kinds[kind]
-            if found.shape is not None and (job.licenses or self._context.ledger.limits_anything):
-                terms = self._context.terms
-                partition = terms.partitions(job)[0]
+            job = self._context.queue.representatives[class_id]
+            if found.request_class is not None and (
+                job.licenses or self._context.limit_usage.limits_anything
+            ):
+                eligibility = self._context.eligibility
+                partition = eligibility.partitions(job)[0]
                 job = in_partition(job, partition)
-                found = terms.limit_bars(job, terms.limit_s(job, partition)) or found
-            self.met[kind] = found
+                found = eligibility.blocking_limit(job, eligibility.limit_s(job, partition)) or found
+            self.reasons[class_id] = found
         return found
 
-    def is_settled(self, kind: int) -> bool:
+    def is_final(self, class_id: int) -> bool:
         """Return whether all other jobs of the equivalence class have the same block reason, at any position,
         and cannot preempt.
         """
-        obstacle = self.met.get(kind)
-        return obstacle is not None and obstacle.shape is None
+        block_reason = self.reasons.get(class_id)
+        return block_reason is not None and block_reason.request_class is None
 
-    def may_preempt(self, kind: int) -> bool:
+    def may_preempt(self, class_id: int) -> bool:
         """Return whether other jobs of the equivalence class may find jobs to preempt."""
-        obstacle, job = self.met.get(kind), self._context.queue.kinds[kind]
-        if obstacle is None or obstacle.shape is None:
+        block_reason, job = self.reasons.get(class_id), self._context.queue.representatives[class_id]
+        if block_reason is None or block_reason.request_class is None:
             return False
-        return self._evictions.may_preempt(in_partition(job, obstacle.shape.partition))
+        return self._evictions.may_preempt(in_partition(job, block_reason.request_class.partition))

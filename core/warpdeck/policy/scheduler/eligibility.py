@@ -10,7 +10,7 @@ import msgspec
 from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.site import PartitionView, ReservationView, Tres
 from warpdeck.policy.input.view import PendingJob, View
-from warpdeck.policy.limits.access import partition_bars, partition_names, time_limit
+from warpdeck.policy.limits.access import partition_names, partition_refusal, time_limit
 from warpdeck.policy.limits.limits import LimitUsage
 from warpdeck.policy.placement.block_reason import BlockReason
 from warpdeck.policy.resources.tres import asked_per_node
@@ -19,15 +19,15 @@ from .exclusive_nodes import WholeNodes
 
 
 class Eligibility:
-    """The conditions for starting jobs in one pass. Resources that the pass takes are counted in `ledger`."""
+    """The conditions for starting jobs in one pass. Resources that the pass takes are counted in `limit_usage`."""
 
     def __init__(
-        self, memory: PassCache, view: View, now: float, *, ledger: LimitUsage, whole_nodes: WholeNodes
+        self, cache: PassCache, view: View, now: float, *, limit_usage: LimitUsage, whole_nodes: WholeNodes
     ) -> None:
         self._now = now
-        self._settings = memory.settings
-        self._queue = memory.queue
-        self._ledger = ledger
+        self._settings = cache.settings
+        self._queue = cache.queue
+        self._limit_usage = limit_usage
         self._partitions = {part.name: part for part in view.partitions}
         self._reservations = {each.name: each for each in view.reservations}
         self._magnets = [each for each in view.reservations if each.magnetic and now < each.end_unix]
@@ -37,13 +37,13 @@ class Eligibility:
     def tres(self, job: PendingJob) -> Tres:
         """Return the TRES that the job counts against limits, as a lower bound."""
         asked = self._queue.tres(job)
-        if not self._ledger.limits_anything:
+        if not self._limit_usage.limits_anything:
             return asked
         return self._whole_nodes.tres(job, asked, self.partitions(job))
 
     def _per_node(self, job: PendingJob) -> Tres:
         """Return the most that the job requests of one node; {} if there is no limit per node."""
-        if not self._ledger.limits_nodes:
+        if not self._limit_usage.limits_nodes:
             return {}
         found = self._asked_per_node.get(id(job.resources))
         if found is None:
@@ -76,25 +76,25 @@ class Eligibility:
         """Return the job's time limit or the default."""
         return time_limit(job, partition, self._settings, self._now)
 
-    def bars(
+    def blocking_rule(
         self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
     ) -> BlockReason | None:
         """Return the rule that forbids the job to start here now, whatever is free, or None."""
-        closed = self.partition_bars(job, partition, limit_s)
+        closed = self.partition_rule(job, partition, limit_s)
         if closed is not None:
             return closed
         if job.reservation:
-            barred = self._reservation_bars(job, self._reservations.get(job.reservation))
-            if barred is not None:
-                return BlockReason(*barred)
-        return self.limit_bars(job, limit_s)
+            refusal = self._reservation_refusal(job, self._reservations.get(job.reservation))
+            if refusal is not None:
+                return BlockReason(*refusal)
+        return self.blocking_limit(job, limit_s)
 
     @property
-    def draws(self) -> bool:
+    def has_magnetic(self) -> bool:
         """True if there are magnetic reservations, which also admit jobs that name none."""
         return bool(self._magnets)
 
-    def drawn_as(self, job: PendingJob) -> list[PendingJob]:
+    def magnetic_variants(self, job: PendingJob) -> list[PendingJob]:
         """Return copies of the job, one for each magnetic reservation that admits it, earliest start
         first.
         """
@@ -104,22 +104,22 @@ class Eligibility:
         own.sort(key=lambda each: (each.start_unix, each.name))
         return [msgspec.structs.replace(job, reservation=each.name) for each in own]
 
-    def limit_bars(self, job: PendingJob, limit_s: float | None) -> BlockReason | None:
+    def blocking_limit(self, job: PendingJob, limit_s: float | None) -> BlockReason | None:
         """Return the limit that the job would exceed, or None."""
-        over = self._ledger.check(job, self.tres(job), limit_s, per_node=self._per_node(job))
+        over = self._limit_usage.check(job, self.tres(job), limit_s, per_node=self._per_node(job))
         return None if over is None else BlockReason(over.code, over.sentence)
 
-    def partition_bars(
+    def partition_rule(
         self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
     ) -> BlockReason | None:
         """Return the rule of the partition that forbids the job, or None."""
         if partition is None:
             return None
-        any_time = self._ledger.lifts_partition(job.qos)
-        barred = partition_bars(job, partition, limit_s, any_time=any_time)
-        return None if barred is None else BlockReason(*barred)
+        any_time = self._limit_usage.lifts_partition(job.qos)
+        refusal = partition_refusal(job, partition, limit_s, any_time=any_time)
+        return None if refusal is None else BlockReason(*refusal)
 
-    def _reservation_bars(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
+    def _reservation_refusal(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
         if asked is None or asked.end_unix <= self._now:
             return "ReservationDeleted", f"reservation {job.reservation} has ended or was deleted"
         if not asked.admits(job.user, job.account):

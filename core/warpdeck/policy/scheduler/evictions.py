@@ -22,8 +22,8 @@ from warpdeck.policy.input.view import PendingJob
 from warpdeck.policy.limits.access import in_partition
 from warpdeck.policy.placement.block_reason import BlockReason
 from warpdeck.policy.placement.placement import Taken
-from warpdeck.policy.placement.request_shape import Placement, RequestClass
-from warpdeck.policy.preemption.preemption import ROOM_KEPT_S, Claimant, Preemption, claimant
+from warpdeck.policy.placement.request_class import Placement, RequestClass
+from warpdeck.policy.preemption.preemption import CLAIM_KEPT_S, Claimant, Preemption, claimant
 from warpdeck.policy.reservations.partial_reservation import outside_of_parts
 from warpdeck.policy.reservations.resource_pool import ResourcePool
 from warpdeck.policy.resources.tres import MIB, billing
@@ -35,23 +35,23 @@ class ComponentRequest(NamedTuple):
     """A component, with the request class and duration for which it needs resources."""
 
     job: PendingJob
-    field: ResourcePool
-    shape: RequestClass
+    pool: ResourcePool
+    request_class: RequestClass
     duration_s: float
 
 
-class _Try:
+class _Trial:
     """A trial placement of components, with the jobs that would have to be preempted for it."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[ComponentRequest, Placement, list[Taken]]] = []
-        self.told: list[Preempt] = []
+        self.preempts: list[Preempt] = []
 
 
 class Evictions:
     """The evictions of one pass.
 
-    `preempts` receives the decisions. `promise` is called with each start that they make certain.
+    `preempts` receives the decisions. `record_start` is called with each start that they make certain.
     """
 
     def __init__(
@@ -59,126 +59,143 @@ class Evictions:
         context: PassContext,
         *,
         preempts: list[Preempt],
-        promise: Callable[[PendingJob, ResourcePool, Placement, float], None],
+        record_start: Callable[[PendingJob, ResourcePool, Placement, float], None],
     ) -> None:
         self._context = context
         self._preempts = preempts
-        self._promise = promise
+        self._record_start = record_start
         self._preemption = Preemption(
-            context.rules, context.fields[""].timeline, outside_of_parts(context.view), context.now
+            context.rules, context.pools[""].timeline, outside_of_parts(context.view), context.now
         )
         self._no_victims: set[Claimant] = set()
 
     def claimant(self, job: PendingJob) -> Claimant:
         """Return a key. Jobs with the same key may preempt the same jobs."""
-        return claimant(job, tenant=self._context.fields[""].cluster_table.tenant_of(job))
+        return claimant(job, exclusivity_key=self._context.pools[""].cluster_table.exclusivity_key(job))
 
     def may_preempt(self, job: PendingJob) -> bool:
         """Return whether there might be a job that it could preempt."""
         if not self._context.rules.active or job.reservation or self.claimant(job) in self._no_victims:
             return False
-        return self._context.rules.may_preempt(job, self._context.terms.tres(job))
+        return self._context.rules.may_preempt(job, self._context.eligibility.tres(job))
 
-    def make_room(
-        self, job: PendingJob, obstacle: BlockReason, field: ResourcePool, shape: RequestClass
+    def preempt_for(
+        self, job: PendingJob, block_reason: BlockReason, pool: ResourcePool, request_class: RequestClass
     ) -> bool:
         """Preempt jobs for this one if that helps. Return whether it was done."""
-        found = self._find(job, field, shape, obstacle.duration_s)
+        found = self._find(job, pool, request_class, block_reason.duration_s)
         if found is None:
             self._no_victims.add(self.claimant(job))
             return False
-        spot, told = found
-        if self._would_break_a_limit(job, field, shape, spot):
+        placement, preempts = found
+        if self._would_break_a_limit(job, pool, request_class, placement):
             return False
-        self._preempts.extend(told)
-        self._preemption.tell(told)
-        ready = self._context.now + max(each.grace_s for each in told)
-        field.clear(spot, ready, obstacle.duration_s)
-        self._promise(job, field, spot, ready)
+        self._preempts.extend(preempts)
+        self._preemption.record(preempts)
+        ready = self._context.now + max(each.grace_s for each in preempts)
+        pool.reserve_after_preemption(placement, ready, block_reason.duration_s)
+        self._record_start(job, pool, placement, ready)
         return True
 
-    def make_room_together(self, leader: PendingJob, parts: Sequence[ComponentRequest]) -> bool:
+    def preempt_for_all(self, leader: PendingJob, parts: Sequence[ComponentRequest]) -> bool:
         """Preempt jobs so that all components fit at the same time. If that is impossible, preempt none and
         return False.
         """
-        before, made = self._context.ledger.mark(), _Try()
+        before, made = self._context.limit_usage.savepoint(), _Trial()
         is_whole = all(self._keep(part, made) for part in parts)
         for part, _, taken in reversed(made.kept):
-            part.field.release(taken)
-        self._preemption.vacate(made.told, back=True)
-        if not is_whole or not made.told:
-            self._context.ledger.undo(before)
+            part.pool.release(taken)
+        self._preemption.vacate(made.preempts, back=True)
+        if not is_whole or not made.preempts:
+            self._context.limit_usage.rollback(before)
             return False
         self._carry_out(leader, made)
         return True
 
-    def _keep(self, part: ComponentRequest, made: _Try) -> bool:
+    def _keep(self, part: ComponentRequest, made: _Trial) -> bool:
         """Reserve a placement for this component besides the components that already have one."""
-        job = in_partition(part.job, part.shape.partition)
-        spot = part.field.find_now(part.shape, part.duration_s)
-        if spot is None and self.may_preempt(job):
-            found = self._find(job, part.field, part.shape, part.duration_s)
+        job = in_partition(part.job, part.request_class.partition)
+        placement = part.pool.find_now(part.request_class, part.duration_s)
+        if placement is None and self.may_preempt(job):
+            found = self._find(job, part.pool, part.request_class, part.duration_s)
             if found is not None:
-                spot = found[0]
-                made.told += found[1]
+                placement = found[0]
+                made.preempts += found[1]
                 self._preemption.vacate(found[1])
-        limit_s = self._context.terms.limit_s(job, part.shape.partition)
-        if spot is None or self._would_break_a_limit(job, part.field, part.shape, spot):
+        limit_s = self._context.eligibility.limit_s(job, part.request_class.partition)
+        if placement is None or self._would_break_a_limit(job, part.pool, part.request_class, placement):
             return False
-        if self._context.terms.bars(job, part.shape.partition, limit_s) is not None:
+        if self._context.eligibility.blocking_rule(job, part.request_class.partition, limit_s) is not None:
             return False
-        made.kept.append((part, spot, part.field.clear(spot, self._context.now, part.duration_s)))
-        self._context.ledger.take(job, self._given(job, part.field, spot), limit_s)
+        made.kept.append(
+            (
+                part,
+                placement,
+                part.pool.reserve_after_preemption(placement, self._context.now, part.duration_s),
+            )
+        )
+        self._context.limit_usage.take(job, self._granted_tres(job, part.pool, placement), limit_s)
         return True
 
-    def _carry_out(self, leader: PendingJob, made: _Try) -> None:
-        grace_s = max(each.grace_s for each in made.told)
-        ready, until_unix = self._context.now + grace_s, self._context.now + grace_s + ROOM_KEPT_S
-        rooms: dict[JobId, PreemptedClaim] = {}
-        for part, spot, _ in made.kept:
-            part.field.clear(spot, ready, part.duration_s)
-            self._promise(part.job, part.field, spot, ready)
-            rooms[part.job.id] = PreemptedClaim(nodes=part.field.names(spot), until_unix=until_unix)
-        own = rooms.pop(leader.id)
-        told = [
+    def _carry_out(self, leader: PendingJob, made: _Trial) -> None:
+        grace_s = max(each.grace_s for each in made.preempts)
+        ready, until_unix = self._context.now + grace_s, self._context.now + grace_s + CLAIM_KEPT_S
+        claims: dict[JobId, PreemptedClaim] = {}
+        for part, placement, _ in made.kept:
+            part.pool.reserve_after_preemption(placement, ready, part.duration_s)
+            self._record_start(part.job, part.pool, placement, ready)
+            claims[part.job.id] = PreemptedClaim(nodes=part.pool.names(placement), until_unix=until_unix)
+        own = claims.pop(leader.id)
+        preempts = [
             msgspec.structs.replace(
-                each, for_job_id=leader.id, room=own, rooms_beside=tuple(sorted(rooms.items()))
+                each,
+                for_job_id=leader.id,
+                preempted_claim=own,
+                component_claims=tuple(sorted(claims.items())),
             )
-            for each in made.told
+            for each in made.preempts
         ]
-        self._preempts.extend(told)
-        self._preemption.tell(told)
+        self._preempts.extend(preempts)
+        self._preemption.record(preempts)
 
     def _find(
-        self, job: PendingJob, field: ResourcePool, shape: RequestClass, duration_s: float
+        self, job: PendingJob, pool: ResourcePool, request_class: RequestClass, duration_s: float
     ) -> tuple[Placement, list[Preempt]] | None:
-        given = partial(self._given, job, field)
-        return self._preemption.find(job, self._context.terms.tres(job), shape, duration_s, given=given)
+        granted = partial(self._granted_tres, job, pool)
+        return self._preemption.find(
+            job, self._context.eligibility.tres(job), request_class, duration_s, granted=granted
+        )
 
     def _would_break_a_limit(
-        self, job: PendingJob, field: ResourcePool, shape: RequestClass, spot: Placement
+        self, job: PendingJob, pool: ResourcePool, request_class: RequestClass, placement: Placement
     ) -> bool:
         """Return whether the job would exceed a limit there, so that other jobs would be preempted in
         vain.
         """
-        ledger = self._context.ledger
-        if not ledger.limits_anything:
+        limit_usage = self._context.limit_usage
+        if not limit_usage.limits_anything:
             return False
-        amounts = [field.amounts(row, need) for row, need in spot]
+        amounts = [pool.amounts(row, need) for row, need in placement]
         most = {
             "cpu": max(cpus for cpus, _, _ in amounts),
             "mem": max(mem for _, mem, _ in amounts) // MIB,
             "gres/gpu": max(gpus for _, _, gpus in amounts),
         }
-        limit_s = self._context.terms.limit_s(job, shape.partition)
-        return ledger.check(job, self._given(job, field, spot), limit_s, per_node=most) is not None
+        limit_s = self._context.eligibility.limit_s(job, request_class.partition)
+        return (
+            limit_usage.check(job, self._granted_tres(job, pool, placement), limit_s, per_node=most)
+            is not None
+        )
 
-    def _given(self, job: PendingJob, field: ResourcePool, spot: Placement) -> Tres:
+    def _granted_tres(self, job: PendingJob, pool: ResourcePool, placement: Placement) -> Tres:
         """Return the most that the job would count there."""
-        given, amounts = dict(self._context.terms.tres(job)), [field.amounts(row, need) for row, need in spot]
-        given["node"] = len(spot)
-        given["cpu"] = sum(cpus for cpus, _, _ in amounts)
-        given["mem"] = sum(mem for _, mem, _ in amounts) // MIB
-        given["gres/gpu"] = sum(gpus for _, _, gpus in amounts)
-        given["billing"] = billing(given, self._context.settings.billing_weights)
-        return given
+        granted, amounts = (
+            dict(self._context.eligibility.tres(job)),
+            [pool.amounts(row, need) for row, need in placement],
+        )
+        granted["node"] = len(placement)
+        granted["cpu"] = sum(cpus for cpus, _, _ in amounts)
+        granted["mem"] = sum(mem for _, mem, _ in amounts) // MIB
+        granted["gres/gpu"] = sum(gpus for _, _, gpus in amounts)
+        granted["billing"] = billing(granted, self._context.settings.billing_weights)
+        return granted

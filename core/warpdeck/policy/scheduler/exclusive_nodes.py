@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from warpdeck.policy.input.site import PartitionView, Tres
 from warpdeck.policy.input.view import PendingJob
-from warpdeck.policy.placement.request_shape import RequestClass
+from warpdeck.policy.placement.request_class import RequestClass
 from warpdeck.policy.reservations.resource_pool import ResourcePool
 from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster
 from warpdeck.policy.resources.tres import MIB, billing
@@ -22,8 +22,8 @@ from warpdeck.policy.resources.tres import MIB, billing
 class WholeNodes:
     """TRES of jobs with whole nodes in one pass. Jobs with equal requests share the result."""
 
-    def __init__(self, field: ResourcePool, weights: Mapping[str, float]) -> None:
-        self._field = field
+    def __init__(self, pool: ResourcePool, weights: Mapping[str, float]) -> None:
+        self._pool = pool
         self._weights = weights
         self._known: dict[tuple[object, ...], Tres] = {}
 
@@ -34,25 +34,30 @@ class WholeNodes:
         key = (id(job.resources), job.partition, job.licenses)
         found = self._known.get(key)
         if found is None:
-            shapes = [self._field.shape(job, partition) for partition in partitions]
-            each = [_least_given(shape, self._field.cluster, asked, self._weights) for shape in shapes]
+            request_classes = [self._pool.request_class(job, partition) for partition in partitions]
+            each = [
+                _minimum_tres(request_class, self._pool.cluster, asked, self._weights)
+                for request_class in request_classes
+            ]
             found = {name: min(one.get(name, 0) for one in each) for name in each[0]}
             self._known[key] = found
         return found
 
 
-def _least_given(shape: RequestClass, cluster: Cluster, asked: Tres, weights: Mapping[str, float]) -> Tres:
+def _minimum_tres(
+    request_class: RequestClass, cluster: Cluster, asked: Tres, weights: Mapping[str, float]
+) -> Tres:
     """Return the least TRES that the job holds wherever it runs.
 
     For a job that shares its nodes or fits nowhere, this is `asked`.
     """
-    if not shape.gangs:
+    if not request_class.gangs:
         return asked
-    gang = shape.gangs[0]
+    gang = request_class.gangs[0]
     largest, smallest = gang.wanted[0][0], gang.wanted[-1][0]
     if not largest.exclusive:
         return asked
-    whole = cluster.capacity[:, shape.usable() & cluster.takes_jobs]
+    whole = cluster.capacity[:, request_class.usable() & cluster.takes_jobs]
     whole = whole[:, (whole[CPUS] >= smallest.cpus) & (whole[GPUS] >= smallest.gpus)]
     if whole.shape[1] < gang.nodes:
         return asked
@@ -63,7 +68,7 @@ def _least_given(shape: RequestClass, cluster: Cluster, asked: Tres, weights: Ma
     found["gres/gpu"] = max(asked["gres/gpu"], int(least[GPUS]))
     if largest.all_memory:
         found["mem"] = max(asked["mem"], int(least[MEM]) // MIB)
-    if shape.asked.gpus.type and not cluster.type_columns:
-        found[f"gres/gpu:{shape.asked.gpus.type.lower()}"] = found["gres/gpu"]
+    if request_class.asked.gpus.type and not cluster.type_columns:
+        found[f"gres/gpu:{request_class.asked.gpus.type.lower()}"] = found["gres/gpu"]
     found["billing"] = billing(found, weights)
     return found

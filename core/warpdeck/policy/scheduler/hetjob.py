@@ -16,7 +16,7 @@ from warpdeck.policy.input.view import PendingJob
 from warpdeck.policy.limits.access import in_partition
 from warpdeck.policy.placement.block_reason import BUSY, BlockReason
 from warpdeck.policy.placement.placement import Taken
-from warpdeck.policy.placement.request_shape import Placement
+from warpdeck.policy.placement.request_class import Placement
 from warpdeck.policy.reservations.resource_pool import planned_s
 
 from .evictions import ComponentRequest
@@ -34,11 +34,11 @@ _Kept = list[tuple[ComponentRequest, Placement, list[Taken]]]
 
 def _difficulty(part: ComponentRequest) -> tuple[int, int, int, int]:
     """Return a sort key that is smaller for components that are harder to place."""
-    cpus, mem_bytes, gpus, nodes = part.shape.least()
-    return int(part.shape.usable().sum()), -gpus * nodes, -cpus * nodes, -mem_bytes
+    cpus, mem_bytes, gpus, nodes = part.request_class.lower_bound()
+    return int(part.request_class.usable().sum()), -gpus * nodes, -cpus * nodes, -mem_bytes
 
 
-def start_components(current: SchedulingPass, leader: PendingJob, kind: int) -> None:
+def start_components(current: SchedulingPass, leader: PendingJob, class_id: int) -> None:
     """Start the leader with all its components, or none of them.
 
     If they do not start, a start time is reserved if the leader is entitled to one.
@@ -55,45 +55,45 @@ def start_components(current: SchedulingPass, leader: PendingJob, kind: int) -> 
     failed = current.starter.start_all([part.job for part in parts])
     if failed is None:
         return
-    job, obstacle = failed
-    current.blocked[leader.id] = _in_words(leader, job, obstacle)
-    if obstacle.shape is not None and not current.reserved.is_tried(leader):
-        _secure(current, leader, parts, int(current.context.queue.of_kind["pool"][kind]))
+    job, block_reason = failed
+    current.blocked[leader.id] = _in_words(leader, job, block_reason)
+    if block_reason.request_class is not None and not current.reserved.is_trial(leader):
+        _secure(current, leader, parts, int(current.context.queue.by_class["contention_group"][class_id]))
 
 
 def _in_order(current: SchedulingPass, jobs: Sequence[PendingJob]) -> list[ComponentRequest]:
     found = []
     for job in jobs:
-        partition = current.context.terms.partitions(job)[0]
+        partition = current.context.eligibility.partitions(job)[0]
         # A deleted reservation has no pool. Jobs that name it are rejected in any case, wherever they are in
         # the order.
-        field = current.context.fields.get(job.reservation, current.context.fields[""])
-        limit_s = current.context.terms.limit_s(in_partition(job, partition), partition)
-        found.append(ComponentRequest(job, field, field.shape(job, partition), planned_s(limit_s)))
+        pool = current.context.pools.get(job.reservation, current.context.pools[""])
+        limit_s = current.context.eligibility.limit_s(in_partition(job, partition), partition)
+        found.append(ComponentRequest(job, pool, pool.request_class(job, partition), planned_s(limit_s)))
     return sorted(found, key=lambda part: (*_difficulty(part), part.job.id))
 
 
-def _in_words(leader: PendingJob, job: PendingJob, obstacle: BlockReason) -> BlockReason:
+def _in_words(leader: PendingJob, job: PendingJob, block_reason: BlockReason) -> BlockReason:
     """Return the block reason of the whole job: it says which component lacks resources and how much it
     requests.
     """
     count = len(leader.components) + 1
-    if obstacle.shape is None:
-        who = "" if obstacle is BUSY else f"component {job.name}: "
-        return BlockReason(obstacle.code, f"{who}{obstacle.sentence}")
-    wants = obstacle.shape.wants
+    if block_reason.request_class is None:
+        component = "" if block_reason is BUSY else f"component {job.name}: "
+        return BlockReason(block_reason.code, f"{component}{block_reason.sentence}")
+    wants = block_reason.request_class.wants
     return BlockReason(
         "Resources", f"its {count} components must start together; {job.name} waits for {wants}"
     )
 
 
 def _secure(
-    current: SchedulingPass, leader: PendingJob, parts: Sequence[ComponentRequest], pool: int
+    current: SchedulingPass, leader: PendingJob, parts: Sequence[ComponentRequest], group: int
 ) -> None:
     """Reserve the first time at which all components fit, or preempt other jobs."""
-    protects = current.reserved.may_protect(pool)
+    protects = current.reserved.may_protect(group)
     preempts_others = any(
-        current.evictions.may_preempt(in_partition(part.job, part.shape.partition)) for part in parts
+        current.evictions.may_preempt(in_partition(part.job, part.request_class.partition)) for part in parts
     )
     if not protects and not preempts_others:
         return
@@ -101,13 +101,15 @@ def _secure(
     soon = bool(kept) and at_unix <= current.context.now + current.patience_s
     if preempts_others and not soon:
         _release(kept)
-        if current.evictions.make_room_together(leader, parts):
-            current.reserved.count_protected(pool)
+        if current.evictions.preempt_for_all(leader, parts):
+            current.reserved.count_protected(group)
             return
         at_unix, kept = _reserve(current, parts) if protects else (at_unix, [])
     if kept and (protects or soon):
-        places = [(part.field, spot) for part, spot, _ in kept]
-        current.reserved.protect_all([part.job for part, _, _ in kept], places, at_unix=at_unix, pool=pool)
+        placements = [(part.pool, placement) for part, placement, _ in kept]
+        current.reserved.protect_all(
+            [part.job for part, _, _ in kept], placements, at_unix=at_unix, group=group
+        )
     else:
         _release(kept)
 
@@ -130,7 +132,7 @@ def _reserve(current: SchedulingPass, parts: Sequence[ComponentRequest]) -> tupl
 
 def _release(kept: _Kept) -> None:
     for part, _, taken in reversed(kept):
-        part.field.release(taken)
+        part.pool.release(taken)
     kept.clear()
 
 
@@ -141,12 +143,12 @@ def _place_at(parts: Sequence[ComponentRequest], at_unix: float, kept: _Kept) ->
     fits.
     """
     for part in parts:
-        later = part.field.find_later(part.shape, part.duration_s)
+        later = part.pool.find_later(part.request_class, part.duration_s)
         if later is not None and later[0] < at_unix:
             # Extend the duration from the earliest start, so that the placement is still free for the full
             # duration after the later start.
-            later = part.field.find_later(part.shape, part.duration_s + at_unix - later[0])
+            later = part.pool.find_later(part.request_class, part.duration_s + at_unix - later[0])
         if later is None or later[0] > at_unix:
             return None if later is None else later[0]
-        kept.append((part, later[1], part.field.reserve(later[1], at_unix, part.duration_s)))
+        kept.append((part, later[1], part.pool.reserve(later[1], at_unix, part.duration_s)))
     return at_unix

@@ -17,7 +17,7 @@ from warpdeck.policy.input.site import PartitionView
 from warpdeck.policy.input.view import PendingJob
 from warpdeck.policy.limits.access import in_partition
 from warpdeck.policy.placement.block_reason import BlockReason
-from warpdeck.policy.placement.request_shape import Placement, RequestClass
+from warpdeck.policy.placement.request_class import Placement, RequestClass
 from warpdeck.policy.reservations.resource_pool import ResourcePool, planned_s
 from warpdeck.policy.resources.demand import Owner
 
@@ -28,11 +28,11 @@ from .search import PlacementSearch, shortened
 class StartPlacement(msgspec.Struct, frozen=True, kw_only=True):
     """A position at which a job can start now: pool, allocation and duration."""
 
-    field: ResourcePool
+    pool: ResourcePool
     allocation: Allocation
     limit_s: int | None
     duration_s: float
-    tenant: Owner | None
+    owner: Owner | None
     reservation: str = ""
 
 
@@ -67,64 +67,70 @@ class JobStarter:
         """Start one task in the first partition in which it can start. Return the block reason if there is
         none.
         """
-        obstacles = []
-        for partition in self._context.terms.partitions(job):
-            obstacle = self._start_in(job, task, partition)
-            if obstacle is None:
+        block_reasons = []
+        for partition in self._context.eligibility.partitions(job):
+            block_reason = self._start_in(job, task, partition)
+            if block_reason is None:
                 return None
-            obstacles.append(obstacle)
-        return next((each for each in obstacles if each.shape is not None), obstacles[0])
+            block_reasons.append(block_reason)
+        return next((each for each in block_reasons if each.request_class is not None), block_reasons[0])
 
     def start_all(self, jobs: Sequence[PendingJob]) -> tuple[PendingJob, BlockReason] | None:
         """Start all of the jobs or none. If it is none, return the job that could not start and its block
         reason.
         """
         undo_log = self._undo_log = []
-        before, looked = self._context.ledger.mark(), self._search.mark()
+        before, looked = self._context.limit_usage.savepoint(), self._search.savepoint()
         try:
             for job in jobs:
-                obstacle = self.start(job)
-                if obstacle is not None:
+                block_reason = self.start(job)
+                if block_reason is not None:
                     break
             else:
                 return None
         finally:
             self._undo_log = None
-        for place, start in reversed(undo_log):
-            place.field.give_back(place.allocation, place.duration_s, place.tenant)
+        for start_placement, start in reversed(undo_log):
+            start_placement.pool.give_back(
+                start_placement.allocation, start_placement.duration_s, start_placement.owner
+            )
             self.starts.remove(start)
-        self._context.ledger.undo(before)
-        self._search.undo(looked)
-        return job, obstacle
+        self._context.limit_usage.rollback(before)
+        self._search.rollback(looked)
+        return job, block_reason
 
     def _start_in(
         self, job: PendingJob, task: int | None, partition: PartitionView | None
     ) -> BlockReason | None:
         job = in_partition(job, partition)
-        place = self.place(job, partition)
-        if isinstance(place, BlockReason):
-            return place
-        place.field.start(place.allocation, place.duration_s, place.tenant)
-        self._context.ledger.take(job, self._context.ledger.tres_of(job, place.allocation), place.limit_s)
+        start_placement = self.find(job, partition)
+        if isinstance(start_placement, BlockReason):
+            return start_placement
+        start_placement.pool.start(
+            start_placement.allocation, start_placement.duration_s, start_placement.owner
+        )
+        self._context.limit_usage.take(
+            job, self._context.limit_usage.tres_of(job, start_placement.allocation), start_placement.limit_s
+        )
         self._started[job.array_job_id] += 1
         start = Start(
             job_id=job.id,
             task=task,
-            allocation=place.allocation,
-            time_limit_s=place.limit_s,
+            allocation=start_placement.allocation,
+            time_limit_s=start_placement.limit_s,
             partition="" if partition is None else partition.name,
-            reservation=place.reservation,
+            reservation=start_placement.reservation,
         )
         self.starts.append(start)
         if self._undo_log is not None:
-            self._undo_log.append((place, start))
+            self._undo_log.append((start_placement, start))
         return None
 
-    def place(self, job: PendingJob, partition: PartitionView | None) -> StartPlacement | BlockReason:
+    def find(self, job: PendingJob, partition: PartitionView | None) -> StartPlacement | BlockReason:
         """Return where the job could start now in this partition, or its block reason. Nothing is taken
         yet.
         """
-        for drawn in self._context.terms.drawn_as(job):
+        for drawn in self._context.eligibility.magnetic_variants(job):
             found = self._place_in(drawn, partition)
             if isinstance(found, StartPlacement):
                 return found
@@ -132,63 +138,65 @@ class JobStarter:
 
     def _place_in(self, job: PendingJob, partition: PartitionView | None) -> StartPlacement | BlockReason:
         """Return the same for the job's own reservation, or for the general pool if it has none."""
-        limit_s = self._context.terms.limit_s(job, partition)
-        barred = self._context.terms.bars(job, partition, limit_s)
-        if barred is not None:
-            return barred
-        field = self._context.fields[job.reservation]
-        shape = self._shape(job, field, partition)
+        limit_s = self._context.eligibility.limit_s(job, partition)
+        rule = self._context.eligibility.blocking_rule(job, partition, limit_s)
+        if rule is not None:
+            return rule
+        pool = self._context.pools[job.reservation]
+        request_class = self._request_class(job, pool, partition)
         found: StartPlacement | BlockReason | None = None
-        for each in shape.each_size():
-            found = self._place_as(job, field, each, limit_s)
+        for each in request_class.each_size():
+            found = self._place_as(job, pool, each, limit_s)
             if isinstance(found, StartPlacement):
                 return found
-        return found or field.cluster_table.unplaceable(shape, planned_s(limit_s), job.reservation)
+        return found or pool.cluster_table.unplaceable(request_class, planned_s(limit_s), job.reservation)
 
     def _place_as(
-        self, job: PendingJob, field: ResourcePool, shape: RequestClass, limit_s: int | None
+        self, job: PendingJob, pool: ResourcePool, request_class: RequestClass, limit_s: int | None
     ) -> StartPlacement | BlockReason | None:
         """Return where the job could start now with this request class.
 
         None if it does not fit, or if it would take resources that are reserved for other jobs.
         """
         duration_s = planned_s(limit_s)
-        room = self._context.freed_for(job, field, shape)
-        found = None if room is None else field.find_now(room, duration_s)
-        found = found or self._find(field, shape, duration_s)
-        given_s = None
+        room = self._context.freed_for(job, pool, request_class)
+        found = None if room is None else pool.find_now(room, duration_s)
+        found = found or self._find(pool, request_class, duration_s)
+        granted_s = None
         if found is None and job.time_min_s is not None:
-            found, given_s = shortened(field, shape, least_s=job.time_min_s, limit_s=duration_s)
-        if found is None or not self._search.keeps_promises(field, found, given_s or duration_s):
+            found, granted_s = shortened(pool, request_class, least_s=job.time_min_s, limit_s=duration_s)
+        if found is None or not self._search.keeps_reserved_starts(pool, found, granted_s or duration_s):
             return None
-        if given_s is not None:
-            limit_s, duration_s = int(given_s), given_s
-        allocation, ledger = field.allocation(found, duration_s), self._context.ledger
-        if ledger.limits_anything:
+        if granted_s is not None:
+            limit_s, duration_s = int(granted_s), granted_s
+        allocation, limit_usage = pool.allocation(found, duration_s), self._context.limit_usage
+        if limit_usage.limits_anything:
             # The job may get more than it asked for: whole nodes, more nodes, or a GPU type that is limited.
-            held, most = ledger.tres_of(job, allocation), ledger.per_node_of(allocation)
-            over = ledger.check(job, held, limit_s, per_node=most)
+            held, most = limit_usage.tres_of(job, allocation), limit_usage.per_node_of(allocation)
+            over = limit_usage.check(job, held, limit_s, per_node=most)
             if over is not None:
                 return BlockReason(over.code, over.sentence)
         return StartPlacement(
-            field=field,
+            pool=pool,
             allocation=allocation,
             limit_s=limit_s,
             duration_s=duration_s,
-            tenant=shape.tenant,
+            owner=request_class.owner,
             reservation=job.reservation,
         )
 
-    def _shape(self, job: PendingJob, field: ResourcePool, partition: PartitionView | None) -> RequestClass:
+    def _request_class(
+        self, job: PendingJob, pool: ResourcePool, partition: PartitionView | None
+    ) -> RequestClass:
         """Return the job's request class, restricted to numbers of nodes that the limits per node permit."""
-        shape = field.shape(job, partition)
-        if len(shape.gangs) < 2 and not shape.fills:
-            return shape
-        return shape.spread(self._context.ledger.most_per_node(job))
+        request_class = pool.request_class(job, partition)
+        if len(request_class.gangs) < 2 and not request_class.fills:
+            return request_class
+        return request_class.spread(self._context.limit_usage.most_per_node(job))
 
-    def _find(self, field: ResourcePool, shape: RequestClass, duration_s: float) -> Placement | None:
+    def _find(self, pool: ResourcePool, request_class: RequestClass, duration_s: float) -> Placement | None:
         """Return a placement that is free from now on for this duration."""
-        found = self._search.spot_now(field, shape, duration_s)
+        found = self._search.place_now(pool, request_class, duration_s)
         if found is None and self._search.is_over and self.starts:
             self.stopped = True
         return found

@@ -12,9 +12,9 @@ from warpdeck.policy.cache.waiting_queue import WaitingQueue
 from warpdeck.policy.input.settings import Settings
 from warpdeck.policy.input.view import PendingJob, View
 from warpdeck.policy.limits.limits import LimitUsage
-from warpdeck.policy.placement.request_shape import RequestClass
+from warpdeck.policy.placement.request_class import RequestClass
 from warpdeck.policy.preemption.preemption import PreemptionRules
-from warpdeck.policy.reservations.resource_pool import ResourcePool, open_fields
+from warpdeck.policy.reservations.resource_pool import ResourcePool, open_pools
 
 from .eligibility import Eligibility
 from .exclusive_nodes import WholeNodes
@@ -23,45 +23,47 @@ from .exclusive_nodes import WholeNodes
 class PassContext(msgspec.Struct, frozen=True, kw_only=True):
     """The view at time `now`, in Unix seconds, with the objects that all parts of a pass use.
 
-    Starts take resources from `fields` and count in `ledger`. All other members stay as they are.
+    Starts take resources from `pools` and count in `limit_usage`. All other members stay as they are.
     """
 
     view: View
     now: float
     settings: Settings
     queue: WaitingQueue
-    fields: dict[str, ResourcePool]
+    pools: dict[str, ResourcePool]
     """The resource pools by the name of their reservation; the general pool has the name ""."""
-    ledger: LimitUsage
-    terms: Eligibility
+    limit_usage: LimitUsage
+    eligibility: Eligibility
     rules: PreemptionRules
 
-    def has_room(self, job: PendingJob) -> bool:
+    def has_claim(self, job: PendingJob) -> bool:
         """Return whether other jobs were just preempted for this job."""
-        return job.room is not None and self.now < job.room.until_unix
+        return job.preempted_claim is not None and self.now < job.preempted_claim.until_unix
 
-    def freed_for(self, job: PendingJob, field: ResourcePool, shape: RequestClass) -> RequestClass | None:
+    def freed_for(
+        self, job: PendingJob, pool: ResourcePool, request_class: RequestClass
+    ) -> RequestClass | None:
         """Return the request class restricted to the nodes on which jobs were just preempted for this job;
         None if there are none.
         """
-        if job.room is None or not self.has_room(job):
+        if job.preempted_claim is None or not self.has_claim(job):
             return None
-        return shape.within(field.cluster.named(frozenset(job.room.nodes)))
+        return request_class.within(pool.cluster.named(frozenset(job.preempted_claim.nodes)))
 
 
-def open_context(memory: PassCache, view: View, now: float) -> PassContext:
-    """Return the context of a pass. `memory` must already have been updated to the view."""
-    settings = memory.settings
-    fields = open_fields(view, now, memory)
-    ledger = LimitUsage(view, now, settings, memory.uses)
-    whole_nodes = WholeNodes(fields[""], settings.billing_weights)
+def open_context(cache: PassCache, view: View, now: float) -> PassContext:
+    """Return the context of a pass. `cache` must already have been updated to the view."""
+    settings = cache.settings
+    pools = open_pools(view, now, cache)
+    limit_usage = LimitUsage(view, now, settings, cache.usage_by_scope)
+    whole_nodes = WholeNodes(pools[""], settings.billing_weights)
     return PassContext(
         view=view,
         now=now,
         settings=settings,
-        queue=memory.queue,
-        fields=fields,
-        ledger=ledger,
-        terms=Eligibility(memory, view, now, ledger=ledger, whole_nodes=whole_nodes),
-        rules=PreemptionRules(view, now, settings, ledger),
+        queue=cache.queue,
+        pools=pools,
+        limit_usage=limit_usage,
+        eligibility=Eligibility(cache, view, now, limit_usage=limit_usage, whole_nodes=whole_nodes),
+        rules=PreemptionRules(view, now, settings, limit_usage),
     )

@@ -12,8 +12,8 @@ from warpdeck.model import JobId
 from warpdeck.policy.input.decisions import Reserve
 from warpdeck.policy.input.settings import MOST_PROTECTED
 from warpdeck.policy.input.view import PendingJob
-from warpdeck.policy.placement.request_shape import Placement
-from warpdeck.policy.reservations.resource_pool import ResourcePool, known
+from warpdeck.policy.placement.request_class import Placement
+from warpdeck.policy.reservations.resource_pool import ResourcePool, is_predictable
 
 from .pass_context import PassContext
 
@@ -21,12 +21,12 @@ from .pass_context import PassContext
 class ReservedStarts:
     """The reserved starts of one pass, and how many blocked jobs of each pool get one.
 
-    Nothing is reserved for the job `without_place`, because changes of it are being tried out.
+    Nothing is reserved for the job `trial_job`, because changes of it are being tried out.
     """
 
-    def __init__(self, context: PassContext, *, without_place: JobId | None) -> None:
+    def __init__(self, context: PassContext, *, trial_job: JobId | None) -> None:
         self._context = context
-        self._without_place = without_place
+        self._trial_job = trial_job
         self._most_protected = context.settings.most_protected()
         self._protected: Counter[int] = Counter()
         """Number of blocked jobs with a reservation, by pool."""
@@ -41,39 +41,39 @@ class ReservedStarts:
         if self._context.settings.backfill == "easy" and self._most_protected:
             self._most_protected = max(self._most_protected, count)
 
-    def is_protecting_enough(self, pool: int) -> bool:
+    def is_protecting_enough(self, group: int) -> bool:
         """Return whether as many blocked jobs of the pool have a reservation as the policy wants."""
-        return self._protected[pool] >= self._most_protected
+        return self._protected[group] >= self._most_protected
 
-    def is_tried(self, job: PendingJob) -> bool:
+    def is_trial(self, job: PendingJob) -> bool:
         """Return whether this is the job whose changes are being tried out, so that nothing is reserved for
         it.
         """
-        return job.id == self._without_place
+        return job.id == self._trial_job
 
-    def may_protect(self, pool: int) -> bool:
+    def may_protect(self, group: int) -> bool:
         """Return whether another blocked job of the pool gets a reservation."""
-        return not self.is_protecting_enough(pool) and len(self.start_unix) < MOST_PROTECTED
+        return not self.is_protecting_enough(group) and len(self.start_unix) < MOST_PROTECTED
 
-    def count_protected(self, pool: int) -> None:
+    def count_protected(self, group: int) -> None:
         """Count one more job of the pool that has a reservation."""
-        self._protected[pool] += 1
+        self._protected[group] += 1
 
     def protect_all(
         self,
         jobs: Sequence[PendingJob],
-        spots: Sequence[tuple[ResourcePool, Placement]],
+        placements: Sequence[tuple[ResourcePool, Placement]],
         *,
         at_unix: float,
-        pool: int,
+        group: int,
     ) -> None:
         """Record that these jobs wait for `at_unix` and for these placements, which are already reserved."""
-        self.count_protected(pool)
-        for job, (field, spot) in zip(jobs, spots, strict=True):
-            self.promise(job, field, spot, at_unix)
+        self.count_protected(group)
+        for job, (pool, placement) in zip(jobs, placements, strict=True):
+            self.record(job, pool, placement, at_unix)
 
-    def promise(self, job: PendingJob, field: ResourcePool, spot: Placement, at_unix: float) -> None:
+    def record(self, job: PendingJob, pool: ResourcePool, placement: Placement, at_unix: float) -> None:
         """Record that the job waits and has this placement reserved from `at_unix` on."""
         self.start_unix[job.id] = at_unix
-        if known(at_unix, self._context.now):
-            self.reserves.append(Reserve(job_id=job.id, at_unix=at_unix, nodes=field.names(spot)))
+        if is_predictable(at_unix, self._context.now):
+            self.reserves.append(Reserve(job_id=job.id, at_unix=at_unix, nodes=pool.names(placement)))

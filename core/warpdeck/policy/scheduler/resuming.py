@@ -32,8 +32,8 @@ def resumptions(current: SchedulingPass) -> Iterator[Resume]:
         else []
     )
     for job in sorted(stopped, key=lambda each: each.id):
-        field = current.context.fields.get(job.reservation, current.context.fields[""])
-        if not _is_claimed(current, job, blocked) and _take_back(field, job):
+        pool = current.context.pools.get(job.reservation, current.context.pools[""])
+        if not _is_claimed(current, job, blocked) and _take_back(pool, job):
             yield Resume(job_id=job.id)
 
 
@@ -42,53 +42,53 @@ def _is_claimed(current: SchedulingPass, job: RunningJob, blocked: Iterable[Pend
     as_running = msgspec.structs.replace(job, suspended=False)
     asked: set[Claimant] = set()
     for waiting in blocked:
-        obstacle = current.blocked[waiting.id]
-        if obstacle.shape is None or current.evictions.claimant(waiting) in asked:
+        block_reason = current.blocked[waiting.id]
+        if block_reason.request_class is None or current.evictions.claimant(waiting) in asked:
             continue
         asked.add(current.evictions.claimant(waiting))
-        usable = obstacle.shape.usable()
-        rows = [current.context.fields[""].cluster.row.get(name) for name in job.allocation.node_names()]
+        usable = block_reason.request_class.usable()
+        rows = [current.context.pools[""].cluster.row.get(name) for name in job.allocation.node_names()]
         there = not waiting.reservation and any(row is not None and usable[row] for row in rows)
         if (
             there
-            and current.context.rules.claim(waiting, current.context.terms.tres(waiting), as_running)
+            and current.context.rules.claim(waiting, current.context.eligibility.tres(waiting), as_running)
             is not None
         ):
             return True
     return False
 
 
-def _take_back(field: ResourcePool, job: RunningJob) -> bool:
+def _take_back(pool: ResourcePool, job: RunningJob) -> bool:
     """Take the resources that the job held, if all of them are free until its end. Return whether they
     were.
     """
     assert job.resumes_to is not None
-    ends = max(ends_of(job, field.now), field.now + 1.0)
-    if ends > field.closes_unix:
+    ends = max(ends_of(job, pool.now), pool.now + 1.0)
+    if ends > pool.closes_unix:
         return False
     takes = []
     for share, kept in zip(job.resumes_to.shares, job.allocation.shares, strict=True):
-        row = field.cluster.row.get(share.node)
+        row = pool.cluster.row.get(share.node)
         if row is None:
             return False
-        more = field.cluster.amounts(share) - field.cluster.amounts(kept)
-        within = field.timeline.times[row] < ends
-        if (field.timeline.free[:, row, within] < more[:, None]).any():
+        more = pool.cluster.amounts(share) - pool.cluster.amounts(kept)
+        within = pool.timeline.times[row] < ends
+        if (pool.timeline.free[:, row, within] < more[:, None]).any():
             return False
-        if not _has_gpus(field, row, share, kept, ends):
+        if not _has_gpus(pool, row, share, kept, ends):
             return False
         takes.append((row, share, kept))
     for row, share, kept in takes:
-        field.resume(row, share, kept=kept, ends=ends)
+        pool.resume(row, share, kept=kept, ends=ends)
     return True
 
 
-def _has_gpus(field: ResourcePool, row: int, share: Share, kept: Share, ends: float) -> bool:
+def _has_gpus(pool: ResourcePool, row: int, share: Share, kept: Share, ends: float) -> bool:
     """Return whether the GPUs that the job gave up on a node are free for it until its end."""
     away = set(share.gpus) - set(kept.gpus)
     if share.gpu_share_pct == 100:
-        return away <= field.board.free_indices(row)
-    there = [gpu for gpu in field.cluster.usable_gpus(row) if gpu.index in away]
+        return away <= pool.gpu_table.free_indices(row)
+    there = [gpu for gpu in pool.cluster.usable_gpus(row) if gpu.index in away]
     return len(there) == len(away) and all(
-        field.board.part_fits(field.timeline, row, gpu, share.gpu_share_pct, ends) for gpu in there
+        pool.gpu_table.part_fits(pool.timeline, row, gpu, share.gpu_share_pct, ends) for gpu in there
     )

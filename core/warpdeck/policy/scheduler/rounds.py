@@ -28,9 +28,9 @@ many.
 class Walk:
     """Iterates over positions in order, skipping those of closed equivalence classes."""
 
-    def __init__(self, kinds: Ints, is_open: Mask, *, always: Mask) -> None:
-        """`kinds` is by position, `is_open` by equivalence class. Positions in `always` are never skipped."""
-        self._kinds = kinds
+    def __init__(self, class_ids: Ints, is_open: Mask, *, always: Mask) -> None:
+        """`class_ids` is by position, `is_open` by equivalence class. Positions in `always` are never skipped."""
+        self._kinds = class_ids
         self._always = always if always.any() else None
         self.is_open = is_open
 
@@ -62,47 +62,47 @@ def main_pass(current: SchedulingPass, rows: Ints) -> Ints:
     if current.context.rules.quotas:
         return _borrowers_last(current, rows)
     table, jobs = current.context.queue.table.of(rows), current.context.queue.jobs
-    pools = current.context.queue.of_kind["pool"]
-    last = np.full(len(current.context.queue.pools), len(rows), dtype=np.int64)
+    groups = current.context.queue.by_class["contention_group"]
+    last = np.full(len(current.context.queue.contention_groups), len(rows), dtype=np.int64)
     """By pool, the position of the last job that was offered anything."""
-    for pool in range(len(last)):
-        if current.reserved.is_protecting_enough(pool):
-            last[pool] = -1
-    kinds = table["kind"]
-    walk = Walk(kinds, last[pools] >= 0, always=table["is_throttled"])
-    for place, kind in walk:
-        pool = pools[kind]
-        if place > last[pool]:
+    for group in range(len(last)):
+        if current.reserved.is_protecting_enough(group):
+            last[group] = -1
+    class_ids = table["class"]
+    walk = Walk(class_ids, last[groups] >= 0, always=table["is_throttled"])
+    for place, class_id in walk:
+        group = groups[class_id]
+        if place > last[group]:
             continue
-        _try(current, jobs[rows[place]], kind)
+        _try(current, jobs[rows[place]], class_id)
         if current.is_over:
             walk.is_open[:] = False
-        elif current.reserved.is_protecting_enough(pool):
-            last[pool] = place
-            walk.is_open[pools == pool] = False
-        elif current.classes.is_settled(kind):
-            walk.is_open[kind] = False
-    return rows[np.arange(len(rows)) > last[pools[kinds]]] if len(rows) else rows
+        elif current.reserved.is_protecting_enough(group):
+            last[group] = place
+            walk.is_open[groups == group] = False
+        elif current.classes.is_final(class_id):
+            walk.is_open[class_id] = False
+    return rows[np.arange(len(rows)) > last[groups[class_ids]]] if len(rows) else rows
 
 
 def backfill_pass(current: SchedulingPass, rows: Ints) -> None:
     """Start the jobs of these rows, in order, wherever that delays no reservation."""
     table, jobs = current.context.queue.table.of(rows), current.context.queue.jobs
-    kinds = table["kind"]
-    is_open = np.zeros(len(current.context.queue.kinds), dtype=np.bool_)
-    is_open[kinds] = True
+    class_ids = table["class"]
+    is_open = np.zeros(len(current.context.queue.representatives), dtype=np.bool_)
+    is_open[class_ids] = True
     is_open &= ~current.classes.skip_unplaceable()
-    for kind in current.classes.met:
-        is_open[kind] &= current.classes.may_preempt(kind)
-    walk = Walk(kinds, is_open, always=table["is_throttled"])
-    for place, kind in walk:
-        was_met = kind in current.classes.met
-        _try(current, jobs[rows[place]], kind)
+    for class_id in current.classes.reasons:
+        is_open[class_id] &= current.classes.may_preempt(class_id)
+    walk = Walk(class_ids, is_open, always=table["is_throttled"])
+    for place, class_id in walk:
+        was_known = class_id in current.classes.reasons
+        _try(current, jobs[rows[place]], class_id)
         if current.is_over:
             walk.is_open[:] = False
-        elif kind in current.classes.met:
-            walk.is_open[kind] = current.classes.may_preempt(kind)
-            same = None if was_met else current.classes.meet_the_same(kind)
+        elif class_id in current.classes.reasons:
+            walk.is_open[class_id] = current.classes.may_preempt(class_id)
+            same = None if was_known else current.classes.block_harder(class_id)
             if same is not None:
                 walk.is_open &= ~same
 
@@ -111,23 +111,23 @@ def _borrowers_last(current: SchedulingPass, rows: Ints) -> Ints:
     """Offer jobs within their account's guaranteed quota, and jobs for which others left, before jobs that
     would borrow.
     """
-    behind: list[int] = []
-    kinds, jobs = current.context.queue.table["kind"].tolist(), current.context.queue.jobs
-    pools = current.context.queue.of_kind["pool"]
+    remaining: list[int] = []
+    class_ids, jobs = current.context.queue.table["class"].tolist(), current.context.queue.jobs
+    groups = current.context.queue.by_class["contention_group"]
     for row in _by_quota(current, rows.tolist()):
-        if current.reserved.is_protecting_enough(int(pools[kinds[row]])):
-            behind.append(row)
+        if current.reserved.is_protecting_enough(int(groups[class_ids[row]])):
+            remaining.append(row)
         else:
-            _try(current, jobs[row], kinds[row])
-    return np.array(behind, dtype=np.int64)
+            _try(current, jobs[row], class_ids[row])
+    return np.array(remaining, dtype=np.int64)
 
 
 def _by_quota(current: SchedulingPass, rows: list[int]) -> Iterator[int]:
     borrowing = []
     for row in rows:
         job = current.context.queue.jobs[row]
-        if current.context.has_room(job) or current.context.rules.within_quota(
-            job, current.context.terms.tres(job)
+        if current.context.has_claim(job) or current.context.rules.within_quota(
+            job, current.context.eligibility.tres(job)
         ):
             yield row
         else:
@@ -135,9 +135,9 @@ def _by_quota(current: SchedulingPass, rows: list[int]) -> Iterator[int]:
     yield from borrowing
 
 
-def _try(current: SchedulingPass, job: PendingJob, kind: int) -> None:
+def _try(current: SchedulingPass, job: PendingJob, class_id: int) -> None:
     """Offer the free resources to one job, or to all components of a heterogeneous job together."""
     if job.components:
-        start_components(current, job, kind)
+        start_components(current, job, class_id)
     else:
-        current.try_job(job, kind)
+        current.try_job(job, class_id)

@@ -16,7 +16,7 @@ from warpdeck.policy.input.view import PendingJob, View
 from warpdeck.policy.limits.access import in_partition
 from warpdeck.policy.placement.block_reason import BUSY, BlockReason
 from warpdeck.policy.placement.pending_reason import throttled
-from warpdeck.policy.placement.request_shape import RequestClass
+from warpdeck.policy.placement.request_class import RequestClass
 from warpdeck.policy.reservations.resource_pool import ResourcePool
 from warpdeck.policy.resources.cluster import Ints, Mask
 
@@ -31,18 +31,16 @@ from .search import PlacementSearch, ReservedStart
 class SchedulingPass:
     """A scheduling pass. It decides job by job; the caller offers jobs in the order of their precedence."""
 
-    def __init__(
-        self, memory: PassCache, view: View, now: float, *, without_place: JobId | None = None
-    ) -> None:
-        """`memory` must already have been updated to the view."""
-        context = self.context = open_context(memory, view, now)
+    def __init__(self, cache: PassCache, view: View, now: float, *, trial_job: JobId | None = None) -> None:
+        """`cache` must already have been updated to the view."""
+        context = self.context = open_context(cache, view, now)
         self._search = PlacementSearch(now, most_tests=context.settings.max_backfill_tests)
         self.starter = JobStarter(context, self._search)
-        self.reserved = ReservedStarts(context, without_place=without_place)
+        self.reserved = ReservedStarts(context, trial_job=trial_job)
         self.preempts: list[Preempt] = []
         self.resumes: list[Resume] = []
-        self.evictions = Evictions(context, preempts=self.preempts, promise=self.reserved.promise)
-        self.classes = BlockedClasses(context, self._search, self.evictions, memory.unplaceable_classes)
+        self.evictions = Evictions(context, preempts=self.preempts, record_start=self.reserved.record)
+        self.classes = BlockedClasses(context, self._search, self.evictions, cache.unplaceable_classes)
         self.blocked: dict[JobId, BlockReason] = {}
         """The block reasons of the jobs that were tried one by one."""
         self.partly: dict[JobId, tuple[str, str]] = {}
@@ -53,66 +51,71 @@ class SchedulingPass:
         """True if no further job is tried in this pass."""
         return self.starter.stopped and self.starter.is_full
 
-    def who_waits(self, rows: Ints) -> Mask:
+    def waiting_mask(self, rows: Ints) -> Mask:
         """Return the mask of the offered jobs that did not start completely and do more than wait for their
         array's throttle.
         """
         done = {*self.partly, *(start.job_id for start in self.starter.starts)} - self.blocked.keys()
         return ~np.isin(self.context.queue.table["id"][rows], list(done))
 
-    def try_job(self, job: PendingJob, kind: int) -> None:
+    def try_job(self, job: PendingJob, class_id: int) -> None:
         """Start the job, or as many of its tasks as can start. The rest is marked as blocked."""
         if not job.tasks:
-            obstacle = self.classes.blocked_by(kind) or self._start(job, kind, None)
-            if obstacle is not None:
-                self._block(job, kind, obstacle)
+            block_reason = self.classes.blocked_by(class_id) or self._start(job, class_id, None)
+            if block_reason is not None:
+                self._block(job, class_id, block_reason)
             return
         for task in iter_tasks(job.tasks):
             if job.throttle and self.starter.running_tasks(job) >= job.throttle:
                 reason = throttled(job)
                 self.partly[job.id] = (reason.code, reason.sentence)
                 return
-            obstacle = self.classes.blocked_by(kind) or self._start(job, kind, task)
-            if obstacle is not None:
-                self._block(job, kind, obstacle)
+            block_reason = self.classes.blocked_by(class_id) or self._start(job, class_id, task)
+            if block_reason is not None:
+                self._block(job, class_id, block_reason)
                 return
         self.partly[job.id] = ("None", "starting")
 
-    def _start(self, job: PendingJob, kind: int, task: int | None) -> BlockReason | None:
+    def _start(self, job: PendingJob, class_id: int, task: int | None) -> BlockReason | None:
         """Start one task, or return and record the block reason."""
         if self.starter.is_full:
             self.starter.stopped = True
             return BUSY
         found = self.starter.start(job, task)
         if found is not None:
-            self.classes.met[kind] = found
+            self.classes.reasons[class_id] = found
         return found
 
-    def _block(self, job: PendingJob, kind: int, obstacle: BlockReason) -> None:
+    def _block(self, job: PendingJob, class_id: int, block_reason: BlockReason) -> None:
         """Record that the job is blocked. Reserve resources or preempt other jobs for it if it is entitled to
         that.
         """
-        self.blocked[job.id] = obstacle
-        if obstacle.shape is None or self.reserved.is_tried(job):
+        self.blocked[job.id] = block_reason
+        if block_reason.request_class is None or self.reserved.is_trial(job):
             return
-        field = self.context.fields[obstacle.reservation]
-        job = in_partition(job, obstacle.shape.partition)
-        pool = int(self.context.queue.of_kind["pool"][kind])
-        protects = self.reserved.may_protect(pool)
+        pool = self.context.pools[block_reason.reservation]
+        job = in_partition(job, block_reason.request_class.partition)
+        group = int(self.context.queue.by_class["contention_group"][class_id])
+        protects = self.reserved.may_protect(group)
         preempts_others = self.evictions.may_preempt(job)
         if protects or preempts_others:
             secured = self._secure(
-                job, obstacle, field, obstacle.shape, protects=protects, preempts_others=preempts_others
+                job,
+                block_reason,
+                pool,
+                block_reason.request_class,
+                protects=protects,
+                preempts_others=preempts_others,
             )
             if secured:
-                self.reserved.count_protected(pool)
+                self.reserved.count_protected(group)
 
     def _secure(
         self,
         job: PendingJob,
-        obstacle: BlockReason,
-        field: ResourcePool,
-        shape: RequestClass,
+        block_reason: BlockReason,
+        pool: ResourcePool,
+        request_class: RequestClass,
         *,
         protects: bool,
         preempts_others: bool,
@@ -121,27 +124,31 @@ class SchedulingPass:
 
         Returns whether the job now has resources reserved.
         """
-        later = self._search.spot_later(field, shape, obstacle.duration_s)
-        room, patience = self.context.freed_for(job, field, shape), self.context.now + self.patience_s
-        if room is not None and (there := field.find_later(room, obstacle.duration_s)) is not None:
+        later = self._search.place_later(pool, request_class, block_reason.duration_s)
+        room, patience = self.context.freed_for(job, pool, request_class), self.context.now + self.patience_s
+        if room is not None and (there := pool.find_later(room, block_reason.duration_s)) is not None:
             later = there if there[0] <= patience else later
         soon = later is not None and later[0] <= patience
-        if preempts_others and (soon or self.evictions.make_room(job, obstacle, field, shape)):
+        if preempts_others and (soon or self.evictions.preempt_for(job, block_reason, pool, request_class)):
             # The job starts soon. Its resources are counted already, so that no other job is preempted in
             # vain.
-            self.context.ledger.take(
-                job, self.context.terms.tres(job), self.context.terms.limit_s(job, shape.partition)
+            self.context.limit_usage.take(
+                job,
+                self.context.eligibility.tres(job),
+                self.context.eligibility.limit_s(job, request_class.partition),
             )
             if not soon:
                 return True
         if later is None or not (protects or soon):
             return False
         if self.context.settings.reservation_holds == "start":
-            if not self._search.promise(ReservedStart(field, shape, obstacle.duration_s, later[0])):
+            if not self._search.reserve_start(
+                ReservedStart(pool, request_class, block_reason.duration_s, later[0])
+            ):
                 return False
         else:
-            field.reserve(later[1], later[0], obstacle.duration_s)
-        self.reserved.promise(job, field, later[1], later[0])
+            pool.reserve(later[1], later[0], block_reason.duration_s)
+        self.reserved.record(job, pool, later[1], later[0])
         return True
 
     @cached_property

@@ -52,8 +52,7 @@ def test_a_step_on_a_node_without_agent_folder_fails_with_the_reason(
         result = allocation.result()
     assert result.returncode == 1, result.stderr
     assert (
-        "srun: error: gpu3: cannot start the step's tasks on this node: the agent's folder "
-        in result.stderr
+        "srun: error: gpu3: cannot start the step's tasks on this node: the agent's folder " in result.stderr
     )
     eventually(lambda: home.node("gpu3")["state"] == "drained", what="gpu3 takes no more jobs")
     assert "is gone. Stop the agent (process " in home.node("gpu3")["reason"]

@@ -75,11 +75,16 @@ def test_a_preempting_job_keeps_its_claim_until_it_starts() -> None:
     other = core.submit(ask(gpus=4), BOB)
     room = PreemptedClaim(nodes=(NodeName("a"),), until_unix=core.now + 1000)
     order = Preempt(
-        job_id=victim, for_job_id=other, mode="requeue", grace_s=20, sentence="makes room", room=room
+        job_id=victim,
+        for_job_id=other,
+        mode="requeue",
+        grace_s=20,
+        sentence="makes room",
+        preempted_claim=room,
     )
     core.apply(Planned(preempts=(order,)))
     assert core.reload().jobs[other].room == room
-    assert [job.room for job in build_view(core.state, now=core.now).pending] == [room]
+    assert [job.preempted_claim for job in build_view(core.state, now=core.now).pending] == [room]
     core.end(victim, cause="preempted")
     core.launch(core.plan().effects)
     assert core.job(other).state is JobState.RUNNING and core.job(other).room is None

@@ -21,8 +21,8 @@ from warpdeck.policy.input.settings import Settings
 from warpdeck.policy.input.site import PartitionView
 from warpdeck.policy.input.view import PendingJob, View
 from warpdeck.policy.limits.access import in_partition
-from warpdeck.policy.placement.pending_reason import before_its_time
-from warpdeck.policy.reservations.resource_pool import known
+from warpdeck.policy.placement.pending_reason import own_pending_reason
+from warpdeck.policy.reservations.resource_pool import is_predictable
 from warpdeck.policy.resources.cluster import Ints
 from warpdeck.policy.scheduler.job_starter import StartPlacement
 from warpdeck.policy.scheduler.scheduling_pass import SchedulingPass
@@ -54,7 +54,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """Number of CPUs that the job would get if it started now."""
     partition: str = ""
     """The partition in which it would start now."""
-    why: PendingReason | None = None
+    reason: PendingReason | None = None
     priority: int = 0
     ahead: int = 0
     """Number of pending jobs that are planned before it and compete for its nodes."""
@@ -63,19 +63,19 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[str, ...] = ()
 
 
-def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Estimate:
+def dry_run(view: View, now: float, settings: Settings, job_id: JobId) -> Estimate:
     """Return the advice for a pending job of the view. A dry run adds its request to the view first. Raises
     KeyError for an unknown id.
     """
     job = next((each for each in view.pending if each.id == job_id), None)
     if job is None:
         raise KeyError(job_id)
-    decided = decide(view, now, settings, without_place=job_id)
+    decided = decide(view, now, settings, trial_job=job_id)
     current = decided.current
     ids = current.context.queue.table["id"]
     priority = int(decided.priorities[np.flatnonzero(ids == job_id)[0]])
-    together = {job_id, *(each.id for each in job.components)}
-    starts = [each for each in current.starter.starts if each.job_id in together]
+    job_ids = {job_id, *(each.id for each in job.components)}
+    starts = [each for each in current.starter.starts if each.job_id in job_ids]
     if starts:
         names = (name for start in starts for name in start.allocation.node_names())
         return Estimate(
@@ -88,19 +88,19 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Estimat
     ends = {end.job_id: PendingReason(code=end.code, sentence=end.sentence) for end in decided.ends}
     place = np.flatnonzero(ids[decided.order] == job_id)
     if not len(place):
-        why = ends.get(job_id) or before_its_time(job, now)
-        return Estimate(starts_now=False, why=why, priority=priority)
+        reason = ends.get(job_id) or own_pending_reason(job, now)
+        return Estimate(starts_now=False, reason=reason, priority=priority)
     before, own = np.split(decided.order[: place[0] + 1], [place[0]])
     ahead = _ahead(current, before, job)
     forecasts = len(ahead) + 1 if len(ahead) < MAX_FORECASTS else 0
-    waits = bool(current.who_waits(own)[0])
+    waits = bool(current.waiting_mask(own)[0])
     changes = tuple(_changes(current, job)) if waits and not job.components else ()
     pending_reasons = explain(
-        current, np.concatenate([ahead, own]), in_line=decided.in_line, forecasts=forecasts
+        current, np.concatenate([ahead, own]), fifo_blocked=decided.fifo_blocked, forecasts=forecasts
     )
     return Estimate(
         starts_now=False,
-        why=pending_reasons.get(job_id),
+        reason=pending_reasons.get(job_id),
         priority=priority,
         ahead=len(ahead),
         leaders=tuple(current.context.queue.jobs[row].id for row in ahead[:MAX_LEADERS]),
@@ -115,15 +115,15 @@ def _ahead(current: SchedulingPass, before: Ints, job: PendingJob) -> Ints:
     for name in current.context.queue.partitions.keys:
         theirs = _nodes(current, name)
         meets.append(wanted is None or theirs is None or not wanted.isdisjoint(theirs))
-    of = current.context.queue.of_kind["partition"][current.context.queue.table["kind"][before]]
-    found: Ints = before[current.who_waits(before) & np.array(meets, dtype=np.bool_)[of]]
+    of = current.context.queue.by_class["partition"][current.context.queue.table["class"][before]]
+    found: Ints = before[current.waiting_mask(before) & np.array(meets, dtype=np.bool_)[of]]
     return found
 
 
 def _nodes(current: SchedulingPass, names: str) -> frozenset[NodeName] | None:
     """Return the nodes of these partitions together; None means all nodes."""
     found: set[NodeName] = set()
-    for part in current.context.terms.partitions_named(names):
+    for part in current.context.eligibility.partitions_named(names):
         if part is None or part.nodes is None:
             return None
         found |= part.nodes
@@ -134,15 +134,15 @@ def _changes(current: SchedulingPass, job: PendingJob) -> Iterator[str]:
     """Iterate over the smallest change of each kind with which the job would start now."""
     # A pass compares requests by identity, so these must not be freed before the pass ends.
     tried: list[tuple[Resources, str]] = []
-    for partition in current.context.terms.partitions(job)[:1]:
-        shorter = _shorter(current, job, partition, current.context.terms.limit_s(job, partition))
+    for partition in current.context.eligibility.partitions(job)[:1]:
+        shorter = _shorter(current, job, partition, current.context.eligibility.limit_s(job, partition))
         if shorter:
             yield f"starts now with --time={shorter}"
         for smaller in _smaller(job.resources):
-            tried += (kinds := list(smaller))
+            tried += (smaller_requests := list(smaller))
             words = (
                 words
-                for asked, words in kinds
+                for asked, words in smaller_requests
                 if _fits(current, msgspec.structs.replace(job, resources=asked), partition)
             )
             if found := next(words, ""):
@@ -151,7 +151,7 @@ def _changes(current: SchedulingPass, job: PendingJob) -> Iterator[str]:
             continue
         for other in current.context.view.partitions:
             moved = msgspec.structs.replace(job, partition=other.name)
-            if other not in current.context.terms.partitions(job) and _fits(current, moved, other):
+            if other not in current.context.eligibility.partitions(job) and _fits(current, moved, other):
                 yield f"starts now with --partition={other.name}"
                 break
 
@@ -162,17 +162,17 @@ def _shorter(
     """Return the longest limit, in the format of --time, with which the job would start now; "" if there is
     none.
     """
-    field = current.context.fields.get(job.reservation)
-    if field is None:
+    pool = current.context.pools.get(job.reservation)
+    if pool is None:
         return ""
-    shape = field.shape(job, partition)
+    request_class = pool.request_class(job, partition)
     longest = 0.0
-    for gang in shape.gangs:
-        for mask in shape.masks:
-            longest = max(longest, field.timeline.longest_now(gang.wanted, mask))
+    for gang in request_class.gangs:
+        for mask in request_class.masks:
+            longest = max(longest, pool.timeline.longest_now(gang.wanted, mask))
     if longest < LEAST_LIMIT_S or (limit_s is not None and longest >= limit_s):
         return ""
-    if not known(current.context.now + longest, current.context.now):
+    if not is_predictable(current.context.now + longest, current.context.now):
         return ""
     if not _fits(
         current,
@@ -197,19 +197,19 @@ def _smaller(asked: Resources) -> Iterator[Smaller]:
     yield _fewer_nodes(asked)
     yield _fewer_cpus(asked)
     yield _less_memory(asked)
-    yield _beside_others(asked)
+    yield _shared_nodes(asked)
 
 
 def _fewer_gpus(asked: Resources) -> Smaller:
     gpus = asked.gpus
     kind = f"{gpus.type}:" if gpus.type else ""
-    for field, option in (
+    for name, option in (
         ("per_node", "--gpus-per-node"),
         ("total", "--gpus"),
         ("per_task", "--gpus-per-task"),
     ):
-        for fewer in _below(getattr(gpus, field) or 0):
-            less = msgspec.structs.replace(gpus, **{field: fewer})
+        for fewer in _below(getattr(gpus, name) or 0):
+            less = msgspec.structs.replace(gpus, **{name: fewer})
             yield msgspec.structs.replace(asked, gpus=less), f"{option}={kind}{fewer}"
 
 
@@ -234,12 +234,12 @@ def _less_memory(asked: Resources) -> Smaller:
         yield msgspec.structs.replace(asked, mem_per_node_bytes=fewer << 30), f"--mem={fewer}G"
 
 
-def _beside_others(asked: Resources) -> Smaller:
+def _shared_nodes(asked: Resources) -> Smaller:
     if asked.exclusive:
         yield msgspec.structs.replace(asked, exclusive=False), "other jobs on its nodes (without --exclusive)"
     if asked.share_with == "user":
-        beside = "other users' jobs on its nodes (without --exclusive=user)"
-        yield msgspec.structs.replace(asked, share_with=""), beside
+        option = "other users' jobs on its nodes (without --exclusive=user)"
+        yield msgspec.structs.replace(asked, share_with=""), option
 
 
 def _below(count: int) -> Iterator[int]:
@@ -252,12 +252,12 @@ def _fits(current: SchedulingPass, changed: PendingJob, partition: PartitionView
     """Return whether the job would start now on the resources that the plan leaves free, without violating a
     rule or limit.
     """
-    if changed.reservation not in current.context.fields or (
+    if changed.reservation not in current.context.pools or (
         partition is not None and partition.state != "UP"
     ):
         return False
     if current.context.settings.backfill == "none" and current.reserved.is_protecting_enough(
-        current.context.queue.pool_of(changed)
+        current.context.queue.contention_group(changed)
     ):
         return False  # In strict order, jobs ahead of it must start first.
-    return isinstance(current.starter.place(in_partition(changed, partition), partition), StartPlacement)
+    return isinstance(current.starter.find(in_partition(changed, partition), partition), StartPlacement)

@@ -33,7 +33,7 @@ class RequestClass:
         default_mem_per_cpu_bytes: int,
         number: int = 0,
     ) -> None:
-        self.of_all = self
+        self.base = self
         """The variant for all users. If it cannot be placed, no variant for a single user can be placed
         either.
         """
@@ -41,7 +41,7 @@ class RequestClass:
         """The number of this request class, which is its index in the cache."""
         self.asked = asked
         self.partition = partition
-        self.tenant: Owner | None = None
+        self.owner: Owner | None = None
         self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
         self.default_mem_per_cpu_bytes = default_mem_per_cpu_bytes
         self.most_per_node: Tres = {}
@@ -53,7 +53,7 @@ class RequestClass:
         self._spread: dict[tuple[tuple[str, int], ...], RequestClass] = {}
         self._each_size: tuple[RequestClass, ...] = ()
         self.gangs = self._lay_out(cluster)
-        self.fills = any(may_fill(asked, gang) for gang in self.gangs)
+        self.fills = any(may_distribute_unevenly(asked, gang) for gang in self.gangs)
 
     def _lay_out(self, cluster: Cluster) -> list[Gang]:
         asked, partition = self.asked, self.partition
@@ -85,10 +85,10 @@ class RequestClass:
         Those of a single user's variant are computed on first use, because usually the request fits for no
         user at all.
         """
-        return [gang.of(self.tenant) for gang in self.of_all.gangs]
+        return [gang.of(self.owner) for gang in self.base.gangs]
 
     @property
-    def apart(self) -> bool:
+    def excludes_users(self) -> bool:
         """True if it shares its nodes only with jobs of the same user."""
         return self.asked.share_with == "user" or (
             self.partition is not None and self.partition.exclusive_user
@@ -99,7 +99,12 @@ class RequestClass:
         made = RequestClass.__new__(RequestClass)
         made.__dict__.update(self.__dict__)
         del made.gangs
-        made.tenant, made.number, made._spread, made._each_size = Owner(user, self.apart), number, {}, ()
+        made.owner, made.number, made._spread, made._each_size = (
+            Owner(user, self.excludes_users),
+            number,
+            {},
+            (),
+        )
         return made
 
     @cached_property
@@ -107,12 +112,12 @@ class RequestClass:
         """The request as a text."""
         return describe_need(self.asked)
 
-    def least(self) -> tuple[int, int, int, int]:
+    def lower_bound(self) -> tuple[int, int, int, int]:
         """Return (CPUs, bytes, whole GPUs, nodes): on this many nodes, at least these amounts must be free,
         wherever the job runs.
         """
         needs = [need for gang in self.gangs for need, _ in gang.wanted]
-        needs += [least_need(self)] if self.fills else []
+        needs += [minimum_requirement(self)] if self.fills else []
         if not needs:
             return NOWHERE
         return (
@@ -189,7 +194,7 @@ def _largest_first(found: Sequence[tuple[NodeRequirement, int]]) -> tuple[tuple[
     return tuple(reversed(ordered))
 
 
-def may_fill(asked: Resources, gang: Gang) -> bool:
+def may_distribute_unevenly(asked: Resources, gang: Gang) -> bool:
     """Return whether the tasks may be distributed unevenly.
 
     This is not so on whole nodes, or if tasks share CPUs; the tasks are then dealt evenly.
@@ -202,17 +207,17 @@ def may_fill(asked: Resources, gang: Gang) -> bool:
     return not any(need.exclusive for need, _ in gang.wanted)
 
 
-def least_need(shape: RequestClass) -> NodeRequirement:
+def minimum_requirement(request_class: RequestClass) -> NodeRequirement:
     """Return the least demand on each node if other nodes have room for the remaining tasks."""
-    return need_for(shape, 1)
+    return need_for(request_class, 1)
 
 
-def need_for(shape: RequestClass, tasks: int) -> NodeRequirement:
+def need_for(request_class: RequestClass, tasks: int) -> NodeRequirement:
     """Return what a node gives to this many tasks of the request."""
     return need_of(
-        shape.asked,
+        request_class.asked,
         tasks=tasks,
-        gpus=tasks * (shape.asked.gpus.per_task or 0),
-        default_mem_per_cpu_bytes=shape.default_mem_per_cpu_bytes,
-        tenant=shape.tenant,
+        gpus=tasks * (request_class.asked.gpus.per_task or 0),
+        default_mem_per_cpu_bytes=request_class.default_mem_per_cpu_bytes,
+        owner=request_class.owner,
     )
