@@ -7,6 +7,7 @@ import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.launch.code_trees import Receiving
 from warpdeck.controller.loop.change_listeners import Listener
@@ -22,7 +23,6 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.opening import FELL_BEHIND
 
-from .chunking import in_slices
 from .connection import ClientStream, Connection
 from .end_subscriptions import LINK_S, settle_outputs, wait_for
 

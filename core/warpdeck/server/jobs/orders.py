@@ -29,7 +29,6 @@ from warpdeck.notation.values.signals import parse_signal
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.request_base import OnJobs
 from warpdeck.server.connection import Connection
-from warpdeck.server.queries.job_lookup import find_job, finished_jobs
 
 from .submissions import uploaded
 
@@ -107,7 +106,7 @@ async def _on_each(connection: Connection, references: Sequence[str], order: Cal
     for at in range(0, len(named), ORDERED_AT_ONCE):
         some = named[at : at + ORDERED_AT_ONCE]
         numbers = [JobId(parse_job_id(word)[0]) for word in some if is_job_id(word)]
-        event = order(who=connection.who, jobs=some, ended=await finished_jobs(connection, numbers))
+        event = order(who=connection.who, jobs=some, ended=await connection.server.lookup.finished(numbers))
         done.append(await connection.server.controller.apply(event))
     return Outcome(
         labels=tuple(chain.from_iterable(each.labels for each in done)),
@@ -122,5 +121,5 @@ async def _step_end(connection: Connection, word: str, signal: int) -> StepEndAs
     job_word, _, number = word.rpartition(".")
     if not number.isdecimal():
         raise UserError(f"{word!r} is not a step that can be canceled", "use JOB.STEP, such as 12.0")
-    job = await find_job(connection, job_word)
+    job = await connection.server.lookup.find(job_word)
     return StepEndAsked(who=connection.who, job_id=job.id, number=int(number), signal=signal)

@@ -61,6 +61,6 @@ async def open_session(connection: Connection, message: ask.Session) -> dict[str
 
 
 def _is_session(connection: Connection, asked: Srun) -> bool:
-    if asked.told or asked.needs or asked.job or connection.caller is not None:
+    if asked.told or asked.needs or asked.job or connection.client.process is not None:
         return False
     return bool(asked.ask.get("pty")) and not asked.ask.keys() & OF_STEPS

@@ -10,14 +10,12 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.launch.resubmission import nested_submission
+from warpdeck.engines.native.resubmit import asked_again
 from warpdeck.model import Request, Snapshot
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck.server.connection import Connection
 from warpdeck.server.nonces import marked
-from warpdeck.server.queries.job_lookup import components_of, find_job, finished_jobs
-
-from .resubmit import asked_again
 
 
 async def submit(connection: Connection, message: ask.Submit) -> dict[str, Any]:
@@ -33,7 +31,7 @@ async def rerun(connection: Connection, message: ask.Rerun) -> dict[str, Any]:
     reference = message.job
     task = reference.partition("_")[2]
     number = int(task) if task.isdecimal() else None
-    family = await components_of(connection, await find_job(connection, reference))
+    family = await connection.server.lookup.components_of(await connection.server.lookup.find(reference))
     who = connection.who
     return await _submit(connection, message, *(asked_again(each, who=who, task=number) for each in family))
 
@@ -56,7 +54,7 @@ async def submission(connection: Connection, request: Request, *components: Requ
     asked = dict.fromkeys(each.dependencies for each in requests if each.dependencies)
     clauses = [clause for dependencies in asked for clause in dependencies.clauses]
     numbers = [clause.job_id for clause in clauses if clause.kind != "singleton"]
-    ended = await finished_jobs(connection, numbers)
+    ended = await connection.server.lookup.finished(numbers)
     await connection.server.controller.rules.learn_groups([connection.who.user])
     return Submitted(who=connection.who, request=request, components=components, ended=ended)
 
@@ -84,7 +82,7 @@ def _nested(connection: Connection, message: ask.Submit | ask.DryRun) -> Sequenc
 
     If a job's process submits, they are adapted to the submit host.
     """
-    caller, requests = connection.caller, (message.request, *message.components)
+    caller, requests = connection.client.process, (message.request, *message.components)
     job = connection.server.controller.state.jobs.get(caller.job_id) if caller is not None else None
     if caller is None or job is None:
         return requests
