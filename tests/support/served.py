@@ -181,7 +181,7 @@ async def served(
         groups_every_s=groups_every_s,
     )
     await controller.load()
-    engine = native_engine(controller, config_path=paths.config)
+    engine = native_engine(controller, trees, config_path=paths.config)
     server = ApiServer(engine, controller, trees, paths, stop=asyncio.Event())
     task = asyncio.get_running_loop().create_task(controller.run())
     await server.start()

@@ -70,7 +70,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         controller = Controller(adapters, config=decoded.config, config_lines=decoded.lines)
         with collector.loading():
             await controller.load()
-        engine = native_engine(controller, config_path=paths.config)
+        engine = native_engine(controller, trees, config_path=paths.config)
         server = ApiServer(engine, controller, trees, paths, stop=stop)
         fleet.answer_calls(server.serve_call)
         async with asyncio.TaskGroup() as group:

@@ -118,6 +118,63 @@ class EngineJobs(Protocol):
         ...
 
 
+class TreeUpload(Protocol):
+    """An upload of a packed code snapshot. The methods raise UserError."""
+
+    def write(self, data: bytes) -> None: ...
+    def finish(self) -> None:
+        """Verify the upload and store it."""
+        ...
+
+    def abandon(self) -> None:
+        """Discard the upload if it is not finished."""
+        ...
+
+
+class EngineSubmissions(Protocol):
+    """New jobs and their code."""
+
+    async def submit(self, client: ClientIdentity, message: ask.Submit) -> results.SubmittedJob:
+        """Submit a job. It is on disk when the result is returned."""
+        ...
+
+    async def rerun(self, client: ClientIdentity, message: ask.Rerun) -> results.SubmittedJob:
+        """Submit a recorded job of this client again, with all components of a heterogeneous job."""
+        ...
+
+    async def dry_run(self, client: ClientIdentity, message: ask.DryRun) -> ForecastRow:
+        """Return the expected outcome of a submission now. A refusal is a forecast too."""
+        ...
+
+    async def find_tree(self, client: ClientIdentity, message: ask.HaveTree) -> results.StoredTree: ...
+    async def receive_tree(self, client: ClientIdentity, message: ask.PutTree) -> TreeUpload: ...
+
+
+JobOrder = ask.Hold | ask.Release | ask.Requeue | ask.Tell | ask.Suspend | ask.Resume | ask.JobUpdate
+"""Orders that change jobs and have the same form of result."""
+
+
+class EngineOrders(Protocol):
+    """Changes of jobs.
+
+    An order for several jobs is carried out for those that allow it, and the result names the others with the
+    reasons. If no job allows it, this is an error.
+    """
+
+    async def cancel(self, client: ClientIdentity, message: ask.Cancel) -> results.Canceled:
+        """Cancel or signal jobs and steps.
+
+        It is an error only if a single job is named and refused.
+        """
+        ...
+
+    async def change(self, client: ClientIdentity, message: JobOrder) -> results.Changed: ...
+    async def record_code(self, client: ClientIdentity, message: ask.CodeRecorded) -> results.Changed: ...
+    async def annotate(self, client: ClientIdentity, message: ask.JobAnnotate) -> results.Result:
+        """Change the comments in the records of all these jobs, or of none."""
+        ...
+
+
 class RecordPage(NamedTuple):
     """Rows of records. `is_last` is set if it is certain that no page follows."""
 
@@ -145,4 +202,6 @@ class Engine:
     site: EngineSite
     accounting: EngineAccounting
     jobs: EngineJobs
+    submissions: EngineSubmissions
+    orders: EngineOrders
     history: EngineHistory

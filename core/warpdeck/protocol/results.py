@@ -88,6 +88,15 @@ class Changed(Result, frozen=True, kw_only=True):
 
     jobs: list[str] = []
     errors: list[str] = []
+    parts: dict[str, dict[str, str]] = {}
+    """Arrays of which only some tasks were changed: the reason code of each range of tasks, "" for changed ones."""
+
+
+class Canceled(Changed, frozen=True, kw_only=True):
+    """Result of a cancel. `refused` are the names of the refused jobs, `codes` the codes of their errors."""
+
+    refused: list[str] = []
+    codes: list[str] = []
 
 
 class Jobs(Result, frozen=True, kw_only=True):

@@ -20,10 +20,10 @@ from warpdeck.controller.events.events import (
 )
 from warpdeck.model import NodeName
 from warpdeck.protocol import requests as ask
+from warpdeck.protocol.nonces import mark_of
 
 from .connection import Connection
 from .node_joining import add_node
-from .nonces import mark_of
 from .queries import node_list
 from .services import Services
 

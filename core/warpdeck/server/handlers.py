@@ -10,20 +10,19 @@ import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, get_args
 
 from warpdeck._version import __version__
 from warpdeck.base.chunking import LazyRows, Rows
 from warpdeck.model import Job, JobId
 from warpdeck.ports.caller import ClientIdentity
-from warpdeck.ports.engine import Engine
+from warpdeck.ports.engine import Engine, JobOrder
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 
 from . import administration, commands, end_subscriptions, health_check, streams
 from .connection import Connection
-from .jobs import allocations, orders, runs, sessions, submissions
-from .jobs import annotations as job_annotations
+from .jobs import allocations, runs, sessions
 from .paging import JOB_PAGE_ROWS, paged
 from .queries import node_list, past_nodes
 from .steps import step_requests
@@ -72,6 +71,16 @@ def _answered_by(engine: Engine) -> dict[type, Method]:
         ask.JobInfo: engine.jobs.detail,
         ask.JobEnvironment: engine.jobs.environment,
         ask.Forecast: engine.jobs.forecast,
+        # Submissions
+        ask.Submit: engine.submissions.submit,
+        ask.Rerun: engine.submissions.rerun,
+        ask.DryRun: engine.submissions.dry_run,
+        ask.HaveTree: engine.submissions.find_tree,
+        # Orders
+        ask.Cancel: engine.orders.cancel,
+        **dict.fromkeys(get_args(JobOrder), engine.orders.change),
+        ask.CodeRecorded: engine.orders.record_code,
+        ask.JobAnnotate: engine.orders.annotate,
         # History
         ask.Past: engine.history.past,
         ask.PastCosts: engine.history.costs,
@@ -141,13 +150,6 @@ async def _status(connection: Connection, message: ask.Status) -> results.Status
     )
 
 
-async def _have_tree(connection: Connection, message: ask.HaveTree) -> dict[str, Any]:
-    found = connection.server.trees.find(connection.who.uid, message.tree)
-    return {"have": found is not None} | (
-        {"sha256": found.sha256, "size_bytes": found.size_bytes} if found else {}
-    )
-
-
 async def _settle(connection: Connection, message: ask.Settle) -> Any:
     return await end_subscriptions.settle(connection, JobId(message.job))
 
@@ -199,17 +201,7 @@ def _on_visible_job(handler: JobHandler) -> Handler:
 
 _OTHERS: dict[type, Handler] = {
     ask.Status: _status,
-    # Submissions
-    ask.Submit: submissions.submit,
-    ask.Rerun: submissions.rerun,
-    ask.DryRun: submissions.dry_run,
-    ask.HaveTree: _have_tree,
     ask.Session: sessions.open_session,
-    # Orders
-    ask.Cancel: orders.cancel,
-    **dict.fromkeys(orders.EVENT_OF, orders.change),
-    ask.CodeRecorded: orders.record_code,
-    ask.JobAnnotate: job_annotations.answer,
     # Nodes
     ask.Nodes: _nodes,
     ask.NodesAt: _nodes_at,

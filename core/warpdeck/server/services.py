@@ -11,7 +11,8 @@ from warpdeck.base.fair_semaphore import FairSemaphore
 from warpdeck.base.paths import Paths
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.controller import Controller
-from warpdeck.engines.native.job_lookup import JobLookup
+from warpdeck.engines.native.jobs.job_lookup import JobLookup
+from warpdeck.engines.native.jobs.submissions import NativeSubmissions
 from warpdeck.ports.caller import ClientIdentity
 from warpdeck.ports.engine import Engine
 
@@ -41,7 +42,14 @@ class Services(ABC):
         self.engine = engine
         self.controller = controller
         self.lookup = JobLookup(controller.state, controller.store, lambda: controller.config)
-        self.trees = trees
+        self.submitter = NativeSubmissions(
+            controller.state,
+            controller.rules,
+            apply=controller.apply,
+            lookup=self.lookup,
+            trees=trees,
+            forecaster=controller.forecaster,
+        )
         self.paths = paths
         self.stop = stop
         self.forwards = ForwardTable()

@@ -119,7 +119,7 @@ async def simulated(
     )
     controller = Controller(adapters, config=_config(paths, config))
     await controller.load()
-    engine = native_engine(controller, config_path=paths.config)
+    engine = native_engine(controller, trees, config_path=paths.config)
     server = ApiServer(engine, controller, trees, paths, stop=stop)
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(controller.run())

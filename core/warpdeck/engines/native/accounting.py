@@ -14,7 +14,7 @@ from warpdeck.ports.caller import ClientIdentity
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 
-from .job_lookup import JobLookup
+from .jobs.job_lookup import JobLookup
 
 
 class NativeAccounting:
