@@ -24,6 +24,7 @@ from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.loop.site_rules import GROUPS_S, GroupsOf, unix_groups
+from warpdeck.engines.native.engine import native_engine
 from warpdeck.model import Job, JobId, Node, NodeName
 from warpdeck.ports.ports import OutputCollector, Store
 from warpdeck.server.server import ApiServer
@@ -180,7 +181,8 @@ async def served(
         groups_every_s=groups_every_s,
     )
     await controller.load()
-    server = ApiServer(controller, trees, paths, stop=asyncio.Event())
+    engine = native_engine(controller, trees, config_path=paths.config)
+    server = ApiServer(engine, controller, trees, paths, stop=asyncio.Event())
     task = asyncio.get_running_loop().create_task(controller.run())
     await server.start()
     try:

@@ -29,6 +29,7 @@ from warpdeck.daemon.collector import Collector
 from warpdeck.daemon.log_limit import RateLimit
 from warpdeck.daemon.mailer import Mailer
 from warpdeck.daemon.prometheus_exporter import Exporter
+from warpdeck.engines.native.engine import native_engine
 from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.openfiles import raise_limit
 from warpdeck.fleet.outputs import Outputs
@@ -69,7 +70,8 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         controller = Controller(adapters, config=decoded.config, config_lines=decoded.lines)
         with collector.loading():
             await controller.load()
-        server = ApiServer(controller, trees, paths, stop=stop)
+        engine = native_engine(controller, trees, config_path=paths.config)
+        server = ApiServer(engine, controller, trees, paths, stop=stop)
         fleet.answer_calls(server.serve_call)
         async with asyncio.TaskGroup() as group:
             loop_task = group.create_task(controller.run())

@@ -1,4 +1,4 @@
-"""The identity of a caller and the caller's rights on jobs. Pure functions.
+"""The identity of a caller and the caller's rights on jobs. The functions are pure.
 
 The kernel reports the identity of a caller, or an agent reports it for the processes of a job. All code that
 decides about the ownership of a job is here. It compares uids and never names, because the name of a deleted
@@ -7,9 +7,11 @@ account may now belong to another user.
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
-from warpdeck.model import Job
+from warpdeck.model import Job, JobId, NodeName
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +20,25 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     uid: int
     admin: bool = False
+
+
+class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A job's process on one of our nodes that acts as a client.
+
+    `lost` is set if its connection ended because the link to the node broke, not because the process ended
+    it.
+    """
+
+    job_id: JobId
+    node: NodeName
+    lost: asyncio.Event
+
+
+class ClientIdentity(msgspec.Struct, frozen=True):
+    """The identity of a client: its user, and its process if it is a process of a job."""
+
+    who: Principal
+    process: JobProcess | None = None
 
 
 def owns(who: Principal, job: Job) -> bool:

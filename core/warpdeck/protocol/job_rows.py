@@ -250,11 +250,21 @@ class CurveRow(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str = ""
 
 
+class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Resource usage of a running job or step on one node."""
+
+    node: str
+    cpu_seconds: float
+    peak_mem_bytes: int
+
+
 class Curves(msgspec.Struct, frozen=True, kw_only=True):
     """Resource usage of a job or node over time. `errors` has a message for each node that did not answer."""
 
     curves: list[CurveRow] = []
     used: UsageRow | None = None
+    parts: list[NodeUsage] = []
+    """Usage on each node while the job or step runs."""
     errors: list[str] = []
 
 

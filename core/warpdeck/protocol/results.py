@@ -12,7 +12,16 @@ from warpdeck.model.past import GroupCost
 
 from .job_rows import EventRow, ForwardRow, JobRow
 from .node_rows import NodeHealthRow, NodeRow, PastNodeRow
-from .site_rows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow, UseRow
+from .site_rows import (
+    DurationRow,
+    LicenseRow,
+    PartitionRow,
+    PriorityRow,
+    QosRow,
+    ReservationRow,
+    ShareRow,
+    UseRow,
+)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +42,8 @@ class Status(Result, frozen=True, kw_only=True):
     """Status of the controller."""
 
     pid: int
+    host: str = ""
+    """Host name of the controller's machine."""
     home: str
     version: str
     uptime_s: float
@@ -77,6 +88,15 @@ class Changed(Result, frozen=True, kw_only=True):
 
     jobs: list[str] = []
     errors: list[str] = []
+    parts: dict[str, dict[str, str]] = {}
+    """Arrays of which only some tasks were changed: the reason code of each range of tasks, "" for changed ones."""
+
+
+class Canceled(Changed, frozen=True, kw_only=True):
+    """Result of a cancel. `refused` are the names of the refused jobs, `codes` the codes of their errors."""
+
+    refused: list[str] = []
+    codes: list[str] = []
 
 
 class Jobs(Result, frozen=True, kw_only=True):
@@ -153,6 +173,54 @@ class LimitUse(Result, frozen=True, kw_only=True):
     """Usage that counts against limits, by association and QoS."""
 
     uses: list[UseRow]
+
+
+class Licenses(Result, frozen=True, kw_only=True):
+    """The licenses of the site."""
+
+    licenses: list[LicenseRow]
+
+
+class Settings(Result, frozen=True, kw_only=True):
+    """The configuration in force, expressed as parameters of slurm.conf."""
+
+    settings: dict[str, str]
+
+
+class PluginOptions(Result, frozen=True, kw_only=True):
+    """Options that job scripts may use in addition to Slurm's, each with required, none or optional."""
+
+    options: dict[str, str]
+
+
+class ConfigInForce(Result, frozen=True, kw_only=True):
+    """The configuration in force as TOML, and the line of the file on which each key stood."""
+
+    file: str
+    text: str
+    lines: list[tuple[list[str], int]]
+
+
+class Diagnosis(Result, frozen=True, kw_only=True):
+    """Statistics of the scheduler since the time `since`, and its queue at the time `now` (Unix seconds)."""
+
+    since: float
+    jobs: dict[str, int]
+    """Number of jobs that were submitted, started, completed, canceled, or that failed."""
+    passes: DurationRow
+    last_pass: float | None
+    """Time of the last scheduling pass."""
+    looked_at: int
+    """Number of pending jobs that all passes have considered."""
+    last_queue: int
+    """Number of pending jobs at the last pass."""
+    requests: dict[str, DurationRow]
+    """Durations of the requests by kind."""
+    users: dict[str, DurationRow]
+    """Durations of the requests by user."""
+    now: float
+    waiting: int
+    running: int
 
 
 class Reloaded(Result, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -42,10 +42,10 @@ class LimitUse(RequestMessage[results.LimitUse], frozen=True, kw_only=True, tag=
     """
 
 
-class Diagnosis(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="diagnosis"):
+class Diagnosis(RequestMessage[results.Diagnosis], frozen=True, kw_only=True, tag="diagnosis"):
     """Ask for the scheduler's statistics. `reset` sets them to 0; only admins may do that.
 
-    Answer: see controller.loop.scheduler_statistics
+    Answer: results.Diagnosis
     """
 
     reset: bool = False
@@ -66,7 +66,7 @@ class QosList(RequestMessage[results.QosList], frozen=True, kw_only=True, tag="q
     """Ask for the QoS. Answer: {"qos": [siterows.QosRow]}"""
 
 
-class PluginOptions(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="plugin_options"):
+class PluginOptions(RequestMessage[results.PluginOptions], frozen=True, kw_only=True, tag="plugin_options"):
     """Ask for the options that job scripts may use in addition to Slurm's.
 
     Answer: {"options": {name: "required", "none" or "optional"}}
@@ -84,11 +84,11 @@ class Amend(RequestMessage[results.Reloaded], frozen=True, kw_only=True, tag="am
     changes: Annotated[tuple[Amendment, ...], msgspec.Meta(min_length=1, max_length=MAX_CHANGES)]
 
 
-class Licenses(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="licenses"):
-    """Ask for the licenses. Answer: {"licenses": [{"name", "total", "used"}]}"""
+class Licenses(RequestMessage[results.Licenses], frozen=True, kw_only=True, tag="licenses"):
+    """Ask for the licenses. Answer: {"licenses": [siterows.LicenseRow]}"""
 
 
-class Settings(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="settings"):
+class Settings(RequestMessage[results.Settings], frozen=True, kw_only=True, tag="settings"):
     """Ask for the configuration in force, expressed as parameters of slurm.conf.
 
     Answer: {"settings": {name: text}}
@@ -131,7 +131,7 @@ class Reload(RequestMessage[results.Reloaded], frozen=True, kw_only=True, tag="r
     """
 
 
-class ConfigInForce(RequestMessage[dict[str, Any]], frozen=True, kw_only=True, tag="config"):
+class ConfigInForce(RequestMessage[results.ConfigInForce], frozen=True, kw_only=True, tag="config"):
     """Ask for the configuration in force as TOML, and the line of the file on which each key stood.
 
     Only the controller's own user and root may ask.

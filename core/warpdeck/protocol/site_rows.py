@@ -186,6 +186,15 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
     deny_qos: list[str] = []
 
 
+class DurationRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Count, total, maximum and last value of one kind of duration, in seconds."""
+
+    count: int
+    total_s: float
+    most_s: float
+    last_s: float
+
+
 class LicenseRow(msgspec.Struct, frozen=True, kw_only=True):
     """A license of the site, with the numbers used by running jobs and reserved by current reservations."""
 

@@ -11,7 +11,6 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from warpdeck.base.errors import UserError
-from warpdeck.config import rewrite, write
 from warpdeck.controller.events.events import (
     NodeDrained,
     NodeRemoved,
@@ -21,10 +20,10 @@ from warpdeck.controller.events.events import (
 )
 from warpdeck.model import NodeName
 from warpdeck.protocol import requests as ask
+from warpdeck.protocol.nonces import mark_of
 
 from .connection import Connection
 from .node_joining import add_node
-from .nonces import mark_of
 from .queries import node_list
 from .services import Services
 
@@ -38,7 +37,7 @@ async def answer(connection: Connection, message: Any) -> Any:
         raise UserError(
             "only root and the controller's user may do this", "ask an administrator", code="not_admin"
         )
-    controller = connection.server.controller
+    controller, site = connection.server.controller, connection.server.engine.site
     match message:
         case ask.NodeAdd():
             return node_list.row(controller, await add_node(connection, message))
@@ -60,11 +59,11 @@ async def answer(connection: Connection, message: Any) -> Any:
         case ask.ReservationRemove():
             await controller.apply(ReservationRemoved(name=message.name))
         case ask.Reload():
-            return await _to_its_end(connection.server, _reload(connection.server))
+            return await _to_its_end(connection.server, site.reload(connection.client, message))
         case ask.Amend():
-            return await _to_its_end(connection.server, _amend(connection, message))
+            return await _to_its_end(connection.server, site.amend(connection.client, message))
         case ask.ConfigInForce():
-            return _config(connection.server)
+            return await site.config(connection.client, message)
         case ask.Shutdown():
             connection.server.stop.set()
         case _:
@@ -79,24 +78,3 @@ async def _to_its_end(server: Services, work: Coroutine[Any, Any, T]) -> T:
     task.add_done_callback(server.reloads.discard)
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return await asyncio.shield(task)
-
-
-async def _reload(server: Services) -> dict[str, Any]:
-    path = server.paths.config
-    told, decoded = await server.controller.reload(path)
-    return {"changes": told, "warnings": [each.sentence(path) for each in decoded.warnings]}
-
-
-async def _amend(connection: Connection, message: ask.Amend) -> dict[str, Any]:
-    server = connection.server
-    async with server.amending:
-        in_force = server.controller.config
-        await asyncio.to_thread(rewrite, server.paths.config, message.changes, in_force=in_force)
-        log.info("configuration: amended by %s", connection.who.user)
-        return await _reload(server)
-
-
-def _config(server: Services) -> dict[str, Any]:
-    controller = server.controller
-    lines = [[list(path), line] for path, line in controller.rules.lines.items()]
-    return {"file": server.paths.config, "text": write(controller.config), "lines": lines}

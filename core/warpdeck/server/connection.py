@@ -15,7 +15,7 @@ import msgspec
 
 from warpdeck._version import __version__
 from warpdeck.base.errors import RESTART, UNCERTAIN, RemoteError, StoreError, UserError
-from warpdeck.ports.caller import Principal
+from warpdeck.ports.caller import ClientIdentity
 from warpdeck.protocol import requests
 from warpdeck_agent.wire import JSON, WireError, data_frame, split_data
 from warpdeck_agent.wire.frames import (
@@ -28,7 +28,7 @@ from warpdeck_agent.wire.frames import (
 )
 
 from .quotas import check_streams
-from .services import Caller, Services
+from .services import Services
 
 log = logging.getLogger("warpdeck.api")
 
@@ -92,8 +92,7 @@ _ENCODER = msgspec.json.Encoder()
 class Connection:
     """A client's connection.
 
-    The kernel reported the user `who`; `caller` is set if the client is a job's process. `handle` returns the
-    result of a request, or None if the request has opened a stream, and raises UserError.
+    `handle` returns the result of a request, or None if the request has opened a stream, and raises UserError.
     """
 
     def __init__(
@@ -101,15 +100,14 @@ class Connection:
         server: Services,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        who: Principal,
+        client: ClientIdentity,
         handle: Callable[[Connection, Any], Awaitable[Any]],
         *,
-        caller: Caller | None = None,
         beside: bool = False,
     ) -> None:
         self.server = server
-        self.who = who
-        self.caller = caller
+        self.client = client
+        self.who = client.who
         self.beside = beside
         """Whether this is a second connection of a connected client, which needs no greeting."""
         self._reader = reader
@@ -242,7 +240,7 @@ class Connection:
             "t": "welcome",
             "version": requests.API_VERSION,
             "warpdeck": __version__,
-            "controller": self.server.controller.state.controller_id,
+            "controller": self.server.engine.site.identity,
             "user": self.who.user,
             "uid": self.who.uid,
             "admin": self.who.admin,
@@ -334,7 +332,7 @@ class Connection:
                 self.send({"t": "ok", "id": message.id, "result": result})
                 took_s = asyncio.get_running_loop().time() - begun
                 kind = str(message.__struct_config__.tag)
-                self.server.controller.statistics.count_request(kind, self.who.user, took_s)
+                self.server.engine.site.count_request(kind, self.who.user, took_s)
         except UserError as error:
             self.send_error(message.id, error)
         except (RemoteError, StoreError) as error:

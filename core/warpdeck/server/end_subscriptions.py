@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import UserError
 from warpdeck.controller.loop.end_waiters import EndsAsked, Page
 from warpdeck.controller.presenters.job_columns import shower
@@ -17,7 +18,6 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol.request_base import MAX_REFERENCES
 from warpdeck.protocol.start_text import about
 
-from .chunking import in_slices
 from .connection import ClientStream, Connection
 
 TELL_INTERVAL_S = 0.1

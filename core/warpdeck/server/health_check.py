@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.events.events import HealthTold
 from warpdeck.controller.presenters.node_rows import node_health_row
@@ -13,8 +14,6 @@ from warpdeck.controller.reducers.node_health import question
 from warpdeck.model import Link, NodeName
 from warpdeck.protocol.node_rows import NodeHealthRow
 from warpdeck.protocol.requests import NodeCheck
-
-from .chunking import in_slices
 
 if TYPE_CHECKING:
     from warpdeck.controller.loop.controller import Controller

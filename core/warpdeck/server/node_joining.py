@@ -12,9 +12,9 @@ from warpdeck.controller.events.events import NodeAdded, NodeUp
 from warpdeck.model import Node, NodeName
 from warpdeck.model.created_by_nonce import find_made
 from warpdeck.protocol import requests as ask
+from warpdeck.protocol.nonces import mark_of
 
 from .connection import Connection
-from .nonces import mark_of
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.model import JobId, NodeName
-from warpdeck.ports.caller import Principal
+from warpdeck.ports.caller import ClientIdentity, JobProcess, Principal
+from warpdeck.ports.engine import Engine
 from warpdeck.protocol.requests import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 
 from .connection import Connection
-from .handlers import handle
-from .services import Caller, Client, Services
+from .handlers import Handlers
+from .services import Services
 
 if TYPE_CHECKING:
     from warpdeck.controller.launch.code_trees import TreeFiles
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("warpdeck.api")
 
-NOBODY = Principal(user="", uid=-1)
+NOBODY = ClientIdentity(Principal(user="", uid=-1))
 """A user without any rights; such a client gets only the reason for the refusal."""
 
 
@@ -42,9 +43,10 @@ class ApiServer(Services):
     """Listens on the socket and makes a Connection for each client."""
 
     def __init__(
-        self, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
+        self, engine: Engine, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
     ) -> None:
-        super().__init__(controller, trees, paths, stop=stop)
+        super().__init__(engine, controller, trees, paths, stop=stop)
+        self._handle = Handlers(engine).handle
         self._server: asyncio.Server | None = None
         self._is_closed = False
         self._connections: dict[int, set[Connection]] = {}
@@ -97,11 +99,11 @@ class ApiServer(Services):
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            who = identify(writer)
+            client = ClientIdentity(identify(writer))
         except UserError as error:
-            self._client(reader, writer, NOBODY).refuse(error)
+            self._connection(reader, writer, NOBODY).refuse(error)
             return
-        await self._serve_client(self._client(reader, writer, who))
+        await self._serve_client(self._connection(reader, writer, client))
 
     async def serve_call(
         self,
@@ -120,33 +122,31 @@ class ApiServer(Services):
         """
         job = self.controller.state.jobs.get(job_id)
         if job is None or job.restarts != restarts or node not in [share.node for share in job.shares]:
-            stranger = self._client(reader, writer, NOBODY)
+            stranger = self._connection(reader, writer, NOBODY)
             stranger.refuse(UserError(f"job {job_id} does not run on {node}", "", code="no_job"))
             return
-        caller = Caller(job_id=job_id, node=node, lost=lost)
-        await self._serve_client(
-            self._client(reader, writer, Principal(user=job.user, uid=job.uid), caller=caller)
-        )
+        process = JobProcess(job_id=job_id, node=node, lost=lost)
+        client = ClientIdentity(Principal(user=job.user, uid=job.uid), process)
+        await self._serve_client(self._connection(reader, writer, client))
 
     async def serve_beside(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Client
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: ClientIdentity
     ) -> None:
         """Serve a second connection for a client that is already connected.
 
         A program that we run for the client uses it and has the client's rights, and no others.
         """
-        await self._keep(self._client(reader, writer, asker.who, caller=asker.caller, beside=True))
+        await self._keep(self._connection(reader, writer, client, beside=True))
 
-    def _client(
+    def _connection(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        who: Principal,
+        client: ClientIdentity,
         *,
-        caller: Caller | None = None,
         beside: bool = False,
     ) -> Connection:
-        return Connection(self, reader, writer, who, handle, caller=caller, beside=beside)
+        return Connection(self, reader, writer, client, self._handle, beside=beside)
 
     async def _serve_client(self, connection: Connection) -> None:
         full = self._full(connection.who)

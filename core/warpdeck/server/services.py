@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import Any, Protocol
-
-import msgspec
+from typing import Any
 
 from warpdeck.base.fair_semaphore import FairSemaphore
 from warpdeck.base.paths import Paths
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.controller import Controller
-from warpdeck.model import JobId, NodeName
-from warpdeck.ports.caller import Principal
+from warpdeck.engines.native.jobs.job_lookup import JobLookup
+from warpdeck.engines.native.jobs.submissions import NativeSubmissions
+from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.engine import Engine
 
 from .command_host import CommandHost
 from .forwards import ForwardTable
@@ -33,33 +33,23 @@ A page is built in slices, and short requests are answered between two slices.
 """
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """A job's process on one of our nodes that opened this connection.
-
-    `lost` is set if the connection ended because the link to the node broke, not because the process ended
-    it.
-    """
-
-    job_id: JobId
-    node: NodeName
-    lost: asyncio.Event
-
-
-class Client(Protocol):
-    """The identity of a connection. `caller` is set for processes of jobs."""
-
-    who: Principal
-    caller: Caller | None
-
-
 class Services(ABC):
     """The controller, and everything that is counted or kept over all connections."""
 
     def __init__(
-        self, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
+        self, engine: Engine, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
     ) -> None:
+        self.engine = engine
         self.controller = controller
-        self.trees = trees
+        self.lookup = JobLookup(controller.state, controller.store, lambda: controller.config)
+        self.submitter = NativeSubmissions(
+            controller.state,
+            controller.rules,
+            apply=controller.apply,
+            lookup=self.lookup,
+            trees=trees,
+            forecaster=controller.forecaster,
+        )
         self.paths = paths
         self.stop = stop
         self.forwards = ForwardTable()
@@ -71,8 +61,6 @@ class Services(ABC):
         self.looks_back = FairSemaphore(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
         self.reloads: set[asyncio.Task[Any]] = set()
         """Configuration changes that are in progress."""
-        self.amending = asyncio.Lock()
-        """Held while config.toml is changed and reloaded."""
 
     @property
     @abstractmethod
@@ -85,6 +73,6 @@ class Services(ABC):
 
     @abstractmethod
     async def serve_beside(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Client
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: ClientIdentity
     ) -> None:
-        """Serve a second connection with the identity of `asker`."""
+        """Serve a second connection with the identity of a client that is already connected."""

@@ -7,13 +7,14 @@ import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import RemoteError, UserError
-from warpdeck.controller.launch.code_trees import Receiving
 from warpdeck.controller.loop.change_listeners import Listener
 from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.presenters.job_detail import job_detail
 from warpdeck.controller.presenters.node_rows import node_row
 from warpdeck.model import Job, JobId, JobState, Link, NodeName, ShareStatus
+from warpdeck.ports.engine import TreeUpload
 from warpdeck.ports.ports import LINK_BROKE, NodeStream
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobRow
@@ -22,7 +23,6 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.opening import FELL_BEHIND
 
-from .chunking import in_slices
 from .connection import ClientStream, Connection
 from .end_subscriptions import LINK_S, settle_outputs, wait_for
 
@@ -38,7 +38,7 @@ DELTA_ROWS = 500
 class TreeStream(ClientStream):
     """An upload of a packed tree."""
 
-    def __init__(self, connection: Connection, number: int, receiving: Receiving) -> None:
+    def __init__(self, connection: Connection, number: int, receiving: TreeUpload) -> None:
         super().__init__(connection, number)
         self._receiving = receiving
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -71,9 +71,7 @@ class TreeStream(ClientStream):
 
 async def receive_tree(connection: Connection, message: ask.PutTree) -> None:
     """Receive an upload and answer when the tree is stored."""
-    receiving = connection.server.trees.receive(
-        connection.who.uid, message.tree, sha256=message.sha256, size_bytes=message.size_bytes
-    )
+    receiving = await connection.server.engine.submissions.receive_tree(connection.client, message)
     stream = TreeStream(connection, message.id, receiving)
     connection.send({"t": "ack", "stream": message.id, "size": STREAM_WINDOW_BYTES})
     await stream.done

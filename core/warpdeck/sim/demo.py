@@ -31,6 +31,7 @@ from warpdeck.controller.events.events import NodeAdded, NodeDrained, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
+from warpdeck.engines.native.engine import native_engine
 from warpdeck.model import JobId, JobState, Node, NodeName, Request
 from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import OutputFile, Store
@@ -118,7 +119,8 @@ async def simulated(
     )
     controller = Controller(adapters, config=_config(paths, config))
     await controller.load()
-    server = ApiServer(controller, trees, paths, stop=stop)
+    engine = native_engine(controller, trees, config_path=paths.config)
+    server = ApiServer(engine, controller, trees, paths, stop=stop)
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(controller.run())
         for node in nodes:

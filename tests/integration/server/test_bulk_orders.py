@@ -10,9 +10,9 @@ from tests.support.served import served
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Submitted
+from warpdeck.engines.native.jobs.orders import ORDERED_AT_ONCE
 from warpdeck.model import ArraySpec, JobState
 from warpdeck.protocol import requests
-from warpdeck.server.jobs.orders import ORDERED_AT_ONCE
 
 
 async def test_many_tasks_are_ordered_some_at_a_time_and_each_once(short_tmp: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from tests.support.core import ANN, ask
 from tests.support.served import Raw, served
 
+from warpdeck.base.chunking import ROWS_A_TURN, in_slices
 from warpdeck.controller.events.events import Submitted
-from warpdeck.server.chunking import ROWS_A_TURN, in_slices
 
 
 async def test_all_are_shown_in_order_and_others_have_their_turns() -> None:

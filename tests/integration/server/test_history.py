@@ -7,9 +7,9 @@ from pathlib import Path
 from tests.support.core import ask
 from tests.support.served import Raw, served
 
+from warpdeck.engines.native.history.job_records import PAGE_JOBS
 from warpdeck.model import ExitStatus, Job, JobId, JobState
 from warpdeck.ports.ports import Changes
-from warpdeck.server.queries.history import PAGE_JOBS
 from warpdeck.store import MemoryStore
 
 OTHER_UID = 65_534

@@ -11,8 +11,8 @@ from tests.support.served import Raw, served
 from warpdeck.controller.events.events import NodeAdded
 from warpdeck.model import Node, NodeName
 from warpdeck.protocol import requests
+from warpdeck.protocol.nonces import mark_of
 from warpdeck.protocol.request_base import Creating
-from warpdeck.server.nonces import mark_of
 from warpdeck.store import MemoryStore
 
 NONCE = "5" * 32

@@ -16,10 +16,10 @@ from tests.support.core import ask
 from tests.support.served import Raw, frame, served
 
 from warpdeck.daemon.log_limit import LINES_A_SECOND, RateLimit
+from warpdeck.engines.native.history import job_records
 from warpdeck.ports.ports import Changes
 from warpdeck.server import connection, quotas
 from warpdeck.server.connection import OUTBOX_BYTES
-from warpdeck.server.queries import history
 from warpdeck.server.quotas import Budget
 from warpdeck.store import SqliteStore
 from warpdeck_agent.wire.frames import json_frame
@@ -97,7 +97,7 @@ async def test_answers_that_nobody_reads_are_not_kept_half_made(
     """Each of Bob's 320 open requests has an answer of two pages. No answer is in memory before it is
     sent.
     """
-    monkeypatch.setattr(history, "PAGE_JOBS", 200)
+    monkeypatch.setattr(job_records, "PAGE_JOBS", 200)
     store = await SqliteStore.open(str(short_tmp / "state.db"))
     jobs = tuple(ended(number) for number in range(1, 401))
     requests = tuple((job.id, job.request) for job in jobs)

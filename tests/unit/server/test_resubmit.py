@@ -7,9 +7,9 @@ import pytest
 from tests.support.core import ask
 
 from warpdeck.base.errors import UserError
+from warpdeck.engines.native.jobs.resubmit import asked_again, variables_of
 from warpdeck.model import ArraySpec, Job, JobId, PtySize
 from warpdeck.ports.caller import Principal
-from warpdeck.server.jobs.resubmit import asked_again, variables_of
 
 ANN, NEW_ANN = Principal(user="ann", uid=1000), Principal(user="ann", uid=1001)
 """Two users of the same name: the account of the first was deleted."""

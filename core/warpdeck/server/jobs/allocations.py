@@ -18,17 +18,16 @@ from warpdeck.controller.events.events import HolderLeft
 from warpdeck.controller.launch.environment import component_variables, made_environment
 from warpdeck.controller.launch.node_aliases import address_variables
 from warpdeck.controller.state.state import State
+from warpdeck.engines.native.outcomes import known_job
 from warpdeck.model import Job, JobId, JobState, Request
 from warpdeck.notation.options.options import SALLOC_22_05, OptionTable, with_plugins
 from warpdeck.notation.request.request import Options, build_request
 from warpdeck.notation.step.salloc import parse_salloc
 from warpdeck.ports.caller import may_touch
 from warpdeck.protocol import requests as ask
+from warpdeck.protocol.nonces import mark_of
 from warpdeck.server.connection import ClientStream, Connection
 from warpdeck.server.end_subscriptions import wait_for
-from warpdeck.server.nonces import known_job, marked
-
-from .submissions import submission
 
 FILE = "file"
 """Code of the error that asks the client for the text of a file."""
@@ -89,7 +88,9 @@ async def make_allocation(
         await connection.progress(message.id, note)
     try:
         outcome = await controller.apply(
-            marked(await submission(connection, wish.request, *wish.components), message)
+            await connection.server.submitter.event(
+                connection.who, [wish.request, *wish.components], mark_of(message)
+            )
         )
     except UserError as error:
         from .launch_errors import in_its_words  # Imported here because it is seldom needed.

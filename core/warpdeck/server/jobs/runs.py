@@ -14,17 +14,16 @@ import msgspec
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.client.blocking_client import STEPS
 from warpdeck.client.submission import draft_command, has_several_tasks
+from warpdeck.engines.native.outcomes import known_job
 from warpdeck.model import Job, JobId, JobState, Request, ShareStatus
 from warpdeck.notation.options.getopt import split_command
 from warpdeck.ports.ports import NodeStream
 from warpdeck.protocol import requests as ask
+from warpdeck.protocol.nonces import mark_of
 from warpdeck.server.connection import ClientStream, Connection
 from warpdeck.server.end_subscriptions import wait_for
-from warpdeck.server.nonces import known_job, marked
 from warpdeck.server.streams import exit_of, has_begun, settle_link
 from warpdeck_agent.wire import messages as wire
-
-from .submissions import submission
 
 
 class RunStream(ClientStream):
@@ -99,7 +98,9 @@ async def run(connection: Connection, message: ask.Run) -> None:
         raise UserError(f"the stream {message.errors} is in use", "name another for standard error")
     request, notes = _request(connection, message)
     controller = connection.server.controller
-    outcome = await controller.apply(marked(await submission(connection, request), message))
+    outcome = await controller.apply(
+        await connection.server.submitter.event(connection.who, [request], mark_of(message))
+    )
     assert outcome.made is not None
     notes += outcome.made.notes
     job = outcome.job or await controller.store.job(JobId(outcome.made.job_id)) or known_job(outcome)

@@ -20,10 +20,8 @@ from warpdeck.notation.request.request import build_request
 from warpdeck.notation.step.srun import parse_srun
 from warpdeck.notation.step.step_options import Srun
 from warpdeck.protocol import requests as ask
+from warpdeck.protocol.nonces import mark_of
 from warpdeck.server.connection import Connection
-from warpdeck.server.nonces import marked
-
-from .submissions import submission
 
 OF_STEPS = frozenset(
     {"container", "hosts", "immediate", "mpi", "programs", "relative", "task_epilog", "task_prolog"}
@@ -55,12 +53,13 @@ async def open_session(connection: Connection, message: ask.Session) -> dict[str
         request = msgspec.convert(draft.request, Request, strict=False)
     except msgspec.ValidationError as error:
         raise UserError(f"invalid session: {error}", "see `srun --help`") from error
-    made = (await controller.apply(marked(await submission(connection, request), message))).made
+    event = await connection.server.submitter.event(connection.who, [request], mark_of(message))
+    made = (await controller.apply(event)).made
     assert made is not None
     return {"job_id": made.job_id, "notes": [*notes, *made.notes]}
 
 
 def _is_session(connection: Connection, asked: Srun) -> bool:
-    if asked.told or asked.needs or asked.job or connection.caller is not None:
+    if asked.told or asked.needs or asked.job or connection.client.process is not None:
         return False
     return bool(asked.ask.get("pty")) and not asked.ask.keys() & OF_STEPS

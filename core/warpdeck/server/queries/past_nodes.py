@@ -16,12 +16,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.presenters.node_now import state_in_words
 from warpdeck.controller.state.measurements import to_gpu_reading
 from warpdeck.controller.state.state import amend
 from warpdeck.controller.state.view import blocked_gpus
+from warpdeck.engines.native.history.job_records import RecordSearch
 from warpdeck.model import (
     Condition,
     Gpu,
@@ -37,11 +39,9 @@ from warpdeck.model import (
 )
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.node_rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
-from warpdeck.server.chunking import in_slices
 from warpdeck.server.services import Services
 from warpdeck_agent.wire import messages as wire
 
-from . import history
 from . import node_list as nodes
 
 ABSENT = "absent"
@@ -135,7 +135,7 @@ async def _held(controller: Controller, at_unix: float) -> dict[NodeName, Held]:
     """Return the jobs that ran on each node, including earlier starts of requeued jobs."""
     ran = ask.Records(states=("RUNNING",), since=at_unix, until=at_unix, ended=True, runs=True)
     found: dict[NodeName, Held] = {}
-    async for jobs, _ in history.jobs_of(controller, ran):
+    async for jobs, _ in RecordSearch(controller.state, controller.store).jobs(ran):
         for job in jobs:
             for share in job.allocation.shares if job.allocation else ():
                 found.setdefault(share.node, []).append((job, share))

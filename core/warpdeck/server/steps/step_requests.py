@@ -168,7 +168,7 @@ def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepAsk)
         job_id=job.id,
         ask=wanted,
         cwd=message.cwd,
-        caller=connection.caller.node if connection.caller is not None else None,
+        caller=connection.client.process.node if connection.client.process is not None else None,
         mpi=wanted.mpi or connection.server.controller.config.steps.mpi,
         first=job.shares[0].node if job.shares else NodeName(""),
         own_master=has_own_master(message.env),
@@ -286,8 +286,8 @@ def _find_job(connection: Connection, asked: Srun) -> Job | None:
                 code=SAID,
             )
         return found[0]
-    if connection.caller is not None:
-        return state.jobs[connection.caller.job_id]
+    if connection.client.process is not None:
+        return state.jobs[connection.client.process.job_id]
     return None
 
 

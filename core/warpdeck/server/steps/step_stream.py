@@ -355,7 +355,7 @@ class StepStream(ClientStream):
         if not self.is_open:
             return
         super().end()
-        caller = self.connection.caller
+        caller = self.connection.client.process
         for key in self._steps:
             self._keeper.left(key, cut_off=caller is not None and caller.lost.is_set())
         if self._task is not None:

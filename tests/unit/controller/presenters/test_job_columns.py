@@ -15,6 +15,7 @@ from warpdeck.controller.presenters.job_columns import (
     job_row,
     shower,
 )
+from warpdeck.engines.native.jobs.selection import Selection
 from warpdeck.model import (
     ArraySpec,
     Dependencies,
@@ -27,7 +28,6 @@ from warpdeck.model import (
 )
 from warpdeck.protocol.job_rows import JobFacts, JobRow
 from warpdeck.protocol.requests import Jobs
-from warpdeck.server.selection import Selection
 
 
 @pytest.fixture

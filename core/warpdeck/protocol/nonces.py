@@ -1,7 +1,4 @@
-"""Nonces of requests that create something.
-
-An event is marked with its nonce, so a repeated request creates nothing.
-"""
+"""The key by which an engine recognizes a repeated request that creates something."""
 
 from __future__ import annotations
 
@@ -10,12 +7,11 @@ from typing import Any
 
 import msgspec
 
-from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import Outcome, Submitted
-from warpdeck.model import Job, Request
+from warpdeck.model import Request
 from warpdeck.model.created_by_nonce import Mark
-from warpdeck.protocol.request_base import Creating
-from warpdeck.protocol.requests import Submit
+
+from .request_base import Creating
+from .submit_requests import Submit
 
 
 def mark_of(message: Creating[Any]) -> Mark | None:
@@ -41,19 +37,3 @@ def _timeless(request: Request) -> Request:
     For example, "now+1hour" gives another time whenever it is parsed.
     """
     return msgspec.structs.replace(request, begin_at_unix=None, deadline_unix=None, code_due_unix=None)
-
-
-def marked(event: Submitted, message: Creating[Any]) -> Submitted:
-    """Return the event with the mark of its request."""
-    return msgspec.structs.replace(event, mark=mark_of(message))
-
-
-def known_job(outcome: Outcome) -> Job:
-    """Return the job that the request made.
-
-    Raises UserError if it was made by an earlier copy and is no longer in memory.
-    """
-    if outcome.job is None:
-        label = outcome.made.label if outcome.made is not None else ""
-        raise UserError(f"job {label} has already ended", "see `warpdeck show`", code="not_found")
-    return outcome.job

@@ -7,25 +7,24 @@ window.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
+from warpdeck.base.chunking import TESTS_A_TURN, in_slices
 from warpdeck.base.errors import UserError
-from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.presenters.job_columns import JOB_FIELDS, shower
 from warpdeck.controller.presenters.step_records import step_records
 from warpdeck.controller.state.state import State
+from warpdeck.engines.native.jobs.selection import named_by, tests_of
 from warpdeck.model import Job, JobId, JobState, state_named
 from warpdeck.model.step import Step
 from warpdeck.notation.values.job_ids import parse_job_id
-from warpdeck.ports.caller import may_touch
+from warpdeck.ports.caller import Principal, may_touch
+from warpdeck.ports.engine import RecordPage
+from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
-from warpdeck.server.chunking import TESTS_A_TURN, in_slices
-from warpdeck.server.connection import Connection
-from warpdeck.server.selection import named_by, tests_of
 
 PAGE_JOBS = 500
 """Number of jobs in one page. Each may have some dozens of steps, and the size of a frame is limited."""
@@ -98,76 +97,83 @@ def _was_always_held(job: Job) -> bool:
     return job.held and not job.restarts
 
 
-async def answer(connection: Connection, message: ask.Records) -> dict[str, Any]:
-    """Send each page as soon as it is built and return the last one as the answer.
+class RecordSearch:
+    """Finds the records of jobs in memory and in the store."""
 
-    Neither a long history nor a page of it is kept meanwhile.
-    """
-    async with contextlib.aclosing(_pages(connection, message)) as pages:
-        while True:
-            async with connection.page():
-                try:
-                    rows, is_last = await anext(pages)
-                except StopAsyncIteration:
-                    rows, is_last = [], True
-                if is_last:
-                    return {"jobs": rows}
-                connection.send({"t": "rows", "id": message.id, "part": {"jobs": rows}})
+    def __init__(self, state: State, store: Store) -> None:
+        self._state = state
+        self._store = store
 
+    async def pages(
+        self, message: ask.Records, *, who: Principal, now: float
+    ) -> AsyncGenerator[RecordPage, None]:
+        """Yield the rows of the records page by page. Raises UserError."""
+        show = shower(self._state, message.fields or JOB_FIELDS, now=now)
+        async for jobs, is_last in self.jobs(message):
+            rows: list[dict[str, Any]] = show(jobs)
+            if message.steps:
+                await self._add_steps(jobs, rows)
+            if message.scripts:
+                for job, row in zip(jobs, rows, strict=True):
+                    row["script"] = job.request.script if may_touch(who, job) else ""
+            yield RecordPage(rows, is_last=is_last)
 
-async def _pages(
-    connection: Connection, message: ask.Records
-) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
-    """Yield the rows of each page, and whether it is certainly the last page."""
-    controller = connection.server.controller
-    show = shower(controller.state, message.fields or JOB_FIELDS, now=controller.clock())
-    async for jobs, is_last in jobs_of(controller, message):
-        rows: list[dict[str, Any]] = show(jobs)
-        if message.steps:
-            await _add_steps(controller, jobs, rows)
-        if message.scripts:
-            for job, row in zip(jobs, rows, strict=True):
-                row["script"] = job.request.script if may_touch(connection.who, job) else ""
-        yield rows, is_last
+    async def jobs(self, message: ask.Records) -> AsyncIterator[tuple[list[Job], bool]]:
+        """Yield the selected jobs in non-empty pages, each with whether it is certainly the last one.
 
-
-async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator[tuple[list[Job], bool]]:
-    """Yield the selected jobs in non-empty pages, each with whether it is certainly the last one.
-
-    Raises UserError.
-    """
-    state, store, window = controller.state, controller.store, HistoryWindow(message)
-    numbers = set(
-        await in_slices(
-            list(state.jobs.values()),
-            lambda some: [job.id for job in some if window.has(state, job)],
-            rows=TESTS_A_TURN,
+        Raises UserError.
+        """
+        state, store, window = self._state, self._store, HistoryWindow(message)
+        numbers = set(
+            await in_slices(
+                list(state.jobs.values()),
+                lambda some: [job.id for job in some if window.has(state, job)],
+                rows=TESTS_A_TURN,
+            )
         )
-    )
-    if message.ended:
-        numbers.update(await _stored(controller, message, window))
-    if message.runs:
-        numbers.update(await _with_runs(controller, message, window))
-    ordered = array("q", sorted(numbers))
-    del numbers
-    for at in range(0, len(ordered), PAGE_JOBS):
-        some = [JobId(number) for number in ordered[at : at + PAGE_JOBS]]
-        found = {job.id: job for job in await store.jobs([each for each in some if each not in state.jobs])}
-        found.update({each: state.jobs[each] for each in some if each in state.jobs})
-        starts = await store.runs_of(some) if message.runs else []
-        jobs = sorted((*starts, *found.values()), key=lambda job: (job.id, job.restarts))
-        if wanted := [job for job in jobs if window.has(state, job)]:
-            yield wanted, at + PAGE_JOBS >= len(ordered)
+        if message.ended:
+            numbers.update(await self._stored(message, window))
+        if message.runs:
+            numbers.update(await self._with_runs(message, window))
+        ordered = array("q", sorted(numbers))
+        del numbers
+        for at in range(0, len(ordered), PAGE_JOBS):
+            some = [JobId(number) for number in ordered[at : at + PAGE_JOBS]]
+            found = {
+                job.id: job for job in await store.jobs([each for each in some if each not in state.jobs])
+            }
+            found.update({each: state.jobs[each] for each in some if each in state.jobs})
+            starts = await store.runs_of(some) if message.runs else []
+            jobs = sorted((*starts, *found.values()), key=lambda job: (job.id, job.restarts))
+            if wanted := [job for job in jobs if window.has(state, job)]:
+                yield wanted, at + PAGE_JOBS >= len(ordered)
 
+    async def _with_runs(self, message: ask.Records, window: HistoryWindow) -> list[JobId]:
+        """Return the jobs with an earlier start that may match, whether or not the job itself matches."""
+        if window.ids:
+            return [job.id for number, _ in window.ids for job in self._state.named(JobId(number))]
+        return await self._store.run_ids(
+            users=_whose(message), since_unix=window.since, until_unix=window.until
+        )
 
-async def _with_runs(controller: Controller, message: ask.Records, window: HistoryWindow) -> list[JobId]:
-    """Return the jobs with an earlier start that may match, whether or not the job itself matches."""
-    if window.ids:
-        named = [job for number, _ in window.ids for job in controller.state.named(JobId(number))]
-        return [job.id for job in named]
-    return await controller.store.run_ids(
-        users=_whose(message), since_unix=window.since, until_unix=window.until
-    )
+    async def _stored(self, message: ask.Records, window: HistoryWindow) -> list[JobId]:
+        """Return the finished jobs that may match and are not in memory."""
+        store = self._store
+        if window.ids:
+            named = [job for number, _ in window.ids for job in await store.named(JobId(number))]
+            found = [job.id for job in named if job.is_finished]
+        else:
+            found = await store.ended_ids(
+                users=_whose(message), since_unix=window.since, until_unix=window.until
+            )
+        return [number for number in found if number not in self._state.jobs]
+
+    async def _add_steps(self, jobs: list[Job], rows: list[dict[str, Any]]) -> None:
+        steps: dict[JobId, list[Step]] = {}
+        for step in await self._store.steps_of([job.id for job in jobs]):
+            steps.setdefault(step.job_id, []).append(step)
+        for job, row in zip(jobs, rows, strict=True):
+            row["steps"] = step_records(self._state, job, steps.get(job.id, []))
 
 
 def _whose(message: ask.Records) -> list[str]:
@@ -177,22 +183,3 @@ def _whose(message: ask.Records) -> list[str]:
     """
     users = sorted(name for name in message.users if not name.isdecimal())
     return users if len(users) == len(message.users) else []
-
-
-async def _stored(controller: Controller, message: ask.Records, window: HistoryWindow) -> list[JobId]:
-    """Return the finished jobs that may match and are not in memory."""
-    store = controller.store
-    if window.ids:
-        named = [job for number, _ in window.ids for job in await store.named(JobId(number))]
-        found = [job.id for job in named if job.is_finished]
-    else:
-        found = await store.ended_ids(users=_whose(message), since_unix=window.since, until_unix=window.until)
-    return [number for number in found if number not in controller.state.jobs]
-
-
-async def _add_steps(controller: Controller, jobs: list[Job], rows: list[dict[str, Any]]) -> None:
-    steps: dict[JobId, list[Step]] = {}
-    for step in await controller.store.steps_of([job.id for job in jobs]):
-        steps.setdefault(step.job_id, []).append(step)
-    for job, row in zip(jobs, rows, strict=True):
-        row["steps"] = step_records(controller.state, job, steps.get(job.id, []))

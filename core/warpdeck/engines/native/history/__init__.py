@@ -1,0 +1,1 @@
+"""Jobs that have ended, records of jobs of any age, and measurements over time."""

@@ -1,0 +1,73 @@
+"""The history of jobs and their measurements."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+
+from warpdeck.controller.presenters.job_columns import job_row
+from warpdeck.controller.state.state import State
+from warpdeck.model import JobId
+from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.engine import RecordPage
+from warpdeck.ports.ports import Store
+from warpdeck.protocol import requests as ask
+from warpdeck.protocol import results
+from warpdeck.protocol.job_rows import Curves, EventRow, PastJobs
+
+from .curves import CurveReader
+from .job_records import RecordSearch
+
+
+class NativeHistory:
+    """The `EngineHistory` of the controller."""
+
+    def __init__(
+        self,
+        state: State,
+        store: Store,
+        *,
+        records: RecordSearch,
+        curves: CurveReader,
+        clock: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._records = records
+        self._curves = curves
+        self._clock = clock
+
+    def records(self, client: ClientIdentity, message: ask.Records) -> AsyncGenerator[RecordPage, None]:
+        return self._records.pages(message, who=client.who, now=self._clock())
+
+    async def past(self, client: ClientIdentity, message: ask.Past) -> PastJobs:
+        """Recently finished jobs are in memory, the others only in the store."""
+        state, store = self._state, self._store
+        page = await store.past(message.query, counted=message.counted)
+        missing = [each for each in page.ids if each not in state.jobs]
+        found = {job.id: job for job in await store.jobs(missing)}
+        jobs = [state.jobs.get(each) or found.get(each) for each in page.ids]
+        return PastJobs(jobs=[job_row(state, job) for job in jobs if job is not None], total=page.total)
+
+    async def costs(self, client: ClientIdentity, message: ask.PastCosts) -> results.PastCosts:
+        return results.PastCosts(groups=await self._store.past_costs(message.query))
+
+    async def events(self, client: ClientIdentity, message: ask.Events) -> results.Events:
+        entries = await self._store.last_entries(message.limit)
+        return results.Events(
+            events=[
+                EventRow(at=each.at_unix, job=each.job_id, label=self._label(each.job_id), text=each.text)
+                for each in entries
+            ]
+        )
+
+    async def curves(self, client: ClientIdentity, message: ask.Curves) -> Curves:
+        return await self._curves.curves(message)
+
+    def _label(self, job_id: JobId) -> str:
+        """Return the label of a job as squeue prints it.
+
+        The array's number labels the array's first record, which also represents its pending tasks. Tasks that
+        ended long ago are labeled with their own id.
+        """
+        job = self._state.jobs.get(job_id)
+        return job.label() if job is not None and job.array_job_id != job_id else str(job_id)

@@ -1,0 +1,1 @@
+"""Jobs: finding them, their rows, submissions, and orders that change them."""

@@ -1,0 +1,158 @@
+"""Orders for jobs. Each is applied to many jobs in batches, and the refused jobs are reported."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+
+from warpdeck.base.errors import UserError
+from warpdeck.controller.events.events import (
+    Cancelled,
+    CodeRecorded,
+    CommentUpdated,
+    Event,
+    Held,
+    NotifyJob,
+    Outcome,
+    Released,
+    Requeued,
+    Resumed,
+    StepEndAsked,
+    Suspended,
+    Updated,
+)
+from warpdeck.controller.reducers.comment_update import check_rights
+from warpdeck.controller.state.state import State
+from warpdeck.engines.native.outcomes import Apply
+from warpdeck.model import JobId
+from warpdeck.notation.values.job_ids import is_job_id, parse_job_id
+from warpdeck.notation.values.signals import parse_signal
+from warpdeck.ports.caller import ClientIdentity, Principal
+from warpdeck.ports.engine import JobOrder
+from warpdeck.ports.ports import Store
+from warpdeck.protocol import requests as ask
+from warpdeck.protocol import results
+
+from .job_lookup import JobLookup
+from .submissions import NativeSubmissions
+
+ORDERED_AT_ONCE = 100
+"""Maximum number of jobs named in one event.
+
+Each takes about a millisecond if it is an array with many records.
+"""
+EVENT_OF: dict[type[JobOrder], tuple[Callable[..., Event], tuple[str, ...]]] = {
+    ask.Hold: (Held, ("for_owner",)),
+    ask.Release: (Released, ()),
+    ask.Requeue: (Requeued, ("hold", "special_exit", "unfinished_only")),
+    ask.Tell: (NotifyJob, ("text",)),
+    ask.Suspend: (Suspended, ()),
+    ask.Resume: (Resumed, ()),
+    ask.JobUpdate: (Updated, ("change",)),
+}
+"""The event of each order, and the fields of the request that the event takes over."""
+
+
+class NativeOrders:
+    """The `EngineOrders` of the controller."""
+
+    def __init__(
+        self, state: State, store: Store, *, apply: Apply, lookup: JobLookup, submissions: NativeSubmissions
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._apply = apply
+        self._lookup = lookup
+        self._submissions = submissions
+
+    async def change(self, client: ClientIdentity, message: JobOrder) -> results.Changed:
+        event, fields = EVENT_OF[type(message)]
+        order = partial(event, **{name: getattr(message, name) for name in fields})
+        return await self._change(client.who, message.jobs, order)
+
+    async def record_code(self, client: ClientIdentity, message: ask.CodeRecorded) -> results.Changed:
+        snapshot = self._submissions.uploaded(client.who, message.snapshot)
+        order = partial(CodeRecorded, snapshot=snapshot, note=message.note)
+        return await self._change(client.who, message.jobs, order)
+
+    async def cancel(self, client: ClientIdentity, message: ask.Cancel) -> results.Canceled:
+        number = parse_signal(message.signal) if message.signal else 0
+        jobs = [word for word in message.jobs if "." not in word]
+        done: list[str] = []
+        parts: dict[str, dict[str, str]] = {}
+        refused: list[tuple[str, str, str]] = []
+        for word in message.jobs:
+            if "." in word:
+                try:
+                    await self._apply(await self._step_end(client.who, word, number))
+                    done.append(word)
+                except UserError as error:
+                    refused.append((word, error.line, error.code))
+        if jobs:
+            order = partial(Cancelled, signal=number, whom=message.whom, waiting_only=message.waiting_only)
+            outcome = await self._on_each(client.who, jobs, order)
+            done += outcome.labels
+            parts = outcome.parts
+            refused += zip(outcome.refused, outcome.errors, outcome.codes, strict=True)
+        if len(message.jobs) == 1 and refused:
+            raise UserError(refused[0][1], code=refused[0][2])
+        return results.Canceled(
+            jobs=done,
+            refused=[word for word, _, _ in refused],
+            errors=[error for _, error, _ in refused],
+            codes=[code for _, _, code in refused],
+            parts=parts,
+        )
+
+    async def annotate(self, client: ClientIdentity, message: ask.JobAnnotate) -> results.Result:
+        known, who = self._state.jobs, client.who
+        ids = tuple(JobId(number) for number in message.ids)
+        wanted = message.annotating.asked()
+        if not wanted:
+            raise UserError("nothing to change", "give a comment or a derived exit code")
+        ended = await self._store.jobs([number for number in ids if number not in known])
+        if message.only_asks:
+            for job in (*ended, *(known[number] for number in ids if number in known)):
+                check_rights(who, job, wanted)
+        else:
+            await self._apply(
+                CommentUpdated(who=who, ids=ids, ended=tuple(ended), annotating=message.annotating)
+            )
+        return results.Result()
+
+    async def _change(
+        self, who: Principal, references: Sequence[str], order: Callable[..., Event]
+    ) -> results.Changed:
+        outcome = await self._on_each(who, references, order)
+        if outcome.errors and not outcome.labels:
+            parts = outcome.parts.get(outcome.refused[0], {})
+            raise UserError("; ".join(outcome.errors), code=outcome.codes[0], details=parts)
+        return results.Changed(jobs=[*outcome.labels], errors=[*outcome.errors], parts=outcome.parts)
+
+    async def _on_each(
+        self, who: Principal, references: Sequence[str], order: Callable[..., Event]
+    ) -> Outcome:
+        """Apply an order to all of these jobs in batches, so that other requests are served in between."""
+        named = tuple(dict.fromkeys(references))
+        done = []
+        for at in range(0, len(named), ORDERED_AT_ONCE):
+            some = named[at : at + ORDERED_AT_ONCE]
+            numbers = [JobId(parse_job_id(word)[0]) for word in some if is_job_id(word)]
+            event = order(who=who, jobs=some, ended=await self._lookup.finished(numbers))
+            done.append(await self._apply(event))
+        return Outcome(
+            labels=tuple(chain.from_iterable(each.labels for each in done)),
+            errors=tuple(chain.from_iterable(each.errors for each in done)),
+            codes=tuple(chain.from_iterable(each.codes for each in done)),
+            refused=tuple(chain.from_iterable(each.refused for each in done)),
+            parts=dict(ChainMap(*(each.parts for each in done))),
+        )
+
+    async def _step_end(self, who: Principal, word: str, signal: int) -> StepEndAsked:
+        job_word, _, number = word.rpartition(".")
+        if not number.isdecimal():
+            raise UserError(f"{word!r} is not a step that can be canceled", "use JOB.STEP, such as 12.0")
+        job = await self._lookup.find(job_word)
+        return StepEndAsked(who=who, job_id=job.id, number=int(number), signal=signal)

@@ -1,0 +1,207 @@
+"""The interface between the API server and a scheduler.
+
+An engine is a scheduler as the API server uses it. The native engine is the controller of this program. An
+`Engine` is a record of small interfaces, one for each subject. Every engine passes the same contract suite
+(tests/integration/engines/contract.py).
+
+The methods follow a few rules:
+
+- A method takes the client's identity and a request of `warpdeck.protocol`. The engine decides what this client
+  may see and do. The API server only keeps requests for admins from other users.
+- It returns a result of `warpdeck.protocol` or raises UserError. RemoteError and StoreError mean that a node or
+  the database failed.
+- A long list is returned as `Rows`: rows are built when the server reads a slice of them, so that the server can
+  answer short requests between two slices. A list that may not fit into memory is an async iterator of pages.
+- A request that creates something carries a nonce. The engine keeps the nonce in the transaction that creates the
+  object, so that a repeated request creates nothing. `protocol.nonces` computes its key.
+- A method that may wait for a long time reports its progress in lines.
+
+The API server does the rest: the socket, the greeting, access, quotas, pages, flow control and the list of
+forwarded ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from warpdeck.base.chunking import Rows
+from warpdeck.protocol import requests as ask
+from warpdeck.protocol import results
+from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow, JobVariables, LiveStep, PastJobs
+from warpdeck.protocol.site_rows import ForecastRow
+
+from .caller import ClientIdentity
+
+
+class Action(StrEnum):
+    """The actions that a scheduler may be unable to perform. Each value is the tag of a request."""
+
+    RELOAD = "reload"
+    AMEND = "amend"
+
+
+class SiteSummary(NamedTuple):
+    """The numbers of jobs by state and of nodes, and the database rows that could not be read."""
+
+    jobs: dict[str, int]
+    nodes: int
+    unreadable: list[str]
+
+
+class EngineSite(Protocol):
+    """The scheduler as a whole, and its configuration."""
+
+    @property
+    def identity(self) -> str:
+        """An identifier that stays the same as long as the database does."""
+        ...
+
+    def capabilities(self) -> Mapping[Action, str]:
+        """Return each action with the reason why it is impossible, or with "" if it is possible."""
+        ...
+
+    def summary(self) -> SiteSummary: ...
+    def count_request(self, kind: str, user: str, took_s: float) -> None:
+        """Count an answered request, for `diagnosis`."""
+        ...
+
+    async def diagnosis(self, client: ClientIdentity, message: ask.Diagnosis) -> results.Diagnosis:
+        """Return the scheduler's statistics. With `reset` they begin again at 0, which only admins may do."""
+        ...
+
+    async def partitions(self, client: ClientIdentity, message: ask.Partitions) -> results.Partitions: ...
+    async def reservations(
+        self, client: ClientIdentity, message: ask.Reservations
+    ) -> results.Reservations: ...
+    async def licenses(self, client: ClientIdentity, message: ask.Licenses) -> results.Licenses: ...
+    async def settings(self, client: ClientIdentity, message: ask.Settings) -> results.Settings: ...
+    async def plugin_options(
+        self, client: ClientIdentity, message: ask.PluginOptions
+    ) -> results.PluginOptions: ...
+    async def config(self, client: ClientIdentity, message: ask.ConfigInForce) -> results.ConfigInForce: ...
+    async def reload(self, client: ClientIdentity, message: ask.Reload) -> results.Reloaded:
+        """Put the configuration file into force. If it has an error, nothing changes."""
+        ...
+
+    async def amend(self, client: ClientIdentity, message: ask.Amend) -> results.Reloaded:
+        """Change the configuration file and put it into force. If that fails, the file is unchanged."""
+        ...
+
+
+class EngineAccounting(Protocol):
+    """Priorities, shares and limits."""
+
+    async def priorities(self, client: ClientIdentity, message: ask.Priorities) -> results.Priorities: ...
+    async def shares(self, client: ClientIdentity, message: ask.Shares) -> results.Shares: ...
+    async def limit_use(self, client: ClientIdentity, message: ask.LimitUse) -> results.LimitUse: ...
+    async def qos(self, client: ClientIdentity, message: ask.QosList) -> results.QosList: ...
+
+
+class EngineJobs(Protocol):
+    """The jobs in the queue."""
+
+    async def rows(self, client: ClientIdentity, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
+        """Return the newest jobs that match, oldest first. Selected fields are rows of their own."""
+        ...
+
+    async def steps(self, client: ClientIdentity, message: ask.Steps) -> Rows[LiveStep]: ...
+    async def detail(self, client: ClientIdentity, message: ask.JobInfo) -> JobDetail: ...
+    async def environment(self, client: ClientIdentity, message: ask.JobEnvironment) -> JobVariables:
+        """Return the environment of a job to its owner, and to no other user."""
+        ...
+
+    async def forecast(self, client: ClientIdentity, message: ask.Forecast) -> ForecastRow:
+        """Return why a job waits, its expected start, and the changes that would start it now."""
+        ...
+
+
+class TreeUpload(Protocol):
+    """An upload of a packed code snapshot. The methods raise UserError."""
+
+    def write(self, data: bytes) -> None: ...
+    def finish(self) -> None:
+        """Verify the upload and store it."""
+        ...
+
+    def abandon(self) -> None:
+        """Discard the upload if it is not finished."""
+        ...
+
+
+class EngineSubmissions(Protocol):
+    """New jobs and their code."""
+
+    async def submit(self, client: ClientIdentity, message: ask.Submit) -> results.SubmittedJob:
+        """Submit a job. It is on disk when the result is returned."""
+        ...
+
+    async def rerun(self, client: ClientIdentity, message: ask.Rerun) -> results.SubmittedJob:
+        """Submit a recorded job of this client again, with all components of a heterogeneous job."""
+        ...
+
+    async def dry_run(self, client: ClientIdentity, message: ask.DryRun) -> ForecastRow:
+        """Return the expected outcome of a submission now. A refusal is a forecast too."""
+        ...
+
+    async def find_tree(self, client: ClientIdentity, message: ask.HaveTree) -> results.StoredTree: ...
+    async def receive_tree(self, client: ClientIdentity, message: ask.PutTree) -> TreeUpload: ...
+
+
+JobOrder = ask.Hold | ask.Release | ask.Requeue | ask.Tell | ask.Suspend | ask.Resume | ask.JobUpdate
+"""Orders that change jobs and have the same form of result."""
+
+
+class EngineOrders(Protocol):
+    """Changes of jobs.
+
+    An order for several jobs is carried out for those that allow it, and the result names the others with the
+    reasons. If no job allows it, this is an error.
+    """
+
+    async def cancel(self, client: ClientIdentity, message: ask.Cancel) -> results.Canceled:
+        """Cancel or signal jobs and steps.
+
+        It is an error only if a single job is named and refused.
+        """
+        ...
+
+    async def change(self, client: ClientIdentity, message: JobOrder) -> results.Changed: ...
+    async def record_code(self, client: ClientIdentity, message: ask.CodeRecorded) -> results.Changed: ...
+    async def annotate(self, client: ClientIdentity, message: ask.JobAnnotate) -> results.Result:
+        """Change the comments in the records of all these jobs, or of none."""
+        ...
+
+
+class RecordPage(NamedTuple):
+    """Rows of records. `is_last` is set if it is certain that no page follows."""
+
+    rows: list[dict[str, Any]]
+    is_last: bool
+
+
+class EngineHistory(Protocol):
+    """Jobs of any age, and measurements over time."""
+
+    def records(self, client: ClientIdentity, message: ask.Records) -> AsyncGenerator[RecordPage, None]:
+        """Yield the records that match, ordered by id. A page is built when it is read."""
+        ...
+
+    async def past(self, client: ClientIdentity, message: ask.Past) -> PastJobs: ...
+    async def costs(self, client: ClientIdentity, message: ask.PastCosts) -> results.PastCosts: ...
+    async def events(self, client: ClientIdentity, message: ask.Events) -> results.Events: ...
+    async def curves(self, client: ClientIdentity, message: ask.Curves) -> Curves: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """A scheduler: one interface for each subject."""
+
+    site: EngineSite
+    accounting: EngineAccounting
+    jobs: EngineJobs
+    submissions: EngineSubmissions
+    orders: EngineOrders
+    history: EngineHistory
