@@ -12,7 +12,7 @@ from warpdeck.fleet.field_limits import MAX_GPUS, MAX_KEYS, MAX_MEM_BYTES, MAX_N
 from warpdeck.fleet.inbound import decode
 from warpdeck_agent.wire import WireError, json_frame
 from warpdeck_agent.wire import messages as wire
-from warpdeck_agent.wire.fields import sayable
+from warpdeck_agent.wire.fields import limit_sizes
 from warpdeck_agent.wire.steps import TaskEnded
 
 HEADER_BYTES = 5
@@ -110,5 +110,5 @@ def test_an_agent_can_make_any_message_acceptable(message: Any) -> None:
     encoded = wire.encode(message)
     with pytest.raises(WireError):
         decode(json_frame(encoded)[HEADER_BYTES:])
-    assert type(message).__name__ in str(decode(json_frame(sayable(encoded))[HEADER_BYTES:]))
-    assert sayable(wire.encode(REPORT)) == wire.encode(REPORT)
+    assert type(message).__name__ in str(decode(json_frame(limit_sizes(encoded))[HEADER_BYTES:]))
+    assert limit_sizes(wire.encode(REPORT)) == wire.encode(REPORT)
