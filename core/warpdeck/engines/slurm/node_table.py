@@ -1,0 +1,182 @@
+"""The nodes that `scontrol --oneliner --details show node` prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from warpdeck.protocol.node_rows import GpuRow, NodeRow
+
+from . import values
+from .scontrol_text import OneLiner
+
+NODE = OneLiner(
+    (
+        *(
+            "NodeName",
+            "Arch",
+            "CoresPerSocket",
+            "CPUAlloc",
+            "CPUEfctv",
+            "CPUTot",
+            "CPULoad",
+            "AvailableFeatures",
+        ),
+        *(
+            "ActiveFeatures",
+            "Gres",
+            "GresDrain",
+            "GresUsed",
+            "NodeAddr",
+            "NodeHostName",
+            "Port",
+            "Version",
+            "OS",
+        ),
+        *(
+            "RealMemory",
+            "AllocMem",
+            "FreeMem",
+            "Sockets",
+            "Boards",
+            "State",
+            "ThreadsPerCore",
+            "TmpDisk",
+            "Weight",
+        ),
+        *(
+            "Owner",
+            "MCS_label",
+            "Partitions",
+            "BootTime",
+            "SlurmdStartTime",
+            "LastBusyTime",
+            "ResumeAfterTime",
+        ),
+        *("SuspendTime", "CfgTRES", "AllocTRES", "CapWatts", "CurrentWatts", "AveWatts", "ExtSensorsJoules"),
+        *("ExtSensorsWatts", "ExtSensorsTemp", "Reason", "Comment", "Extra", "InstanceId", "InstanceType"),
+    )
+)
+_FLAGS = re.compile(r"[*~#!%$@^-]+$")
+"""Marks that Slurm appends to a state: not responding, powered down and others (sinfo(1), "NODE STATE CODES")."""
+_REASON = re.compile(r"(.*) \[(\S+)@([0-9T:-]+)\]$", re.DOTALL)
+_GRES = re.compile(r"gpu(?::([^:(,]+))?:(\d+)")
+_USED = re.compile(r"gpu(?::([^:(,]+))?:(\d+)(?:\(IDX:([^)]*)\))?")
+
+
+def read_nodes(text: str, *, at: float) -> list[NodeRow]:
+    """Return the nodes, in Slurm's order. `at` is the time of the answer in Unix seconds."""
+    return [read_node(line, at=at) for line in text.splitlines() if line.startswith("NodeName=")]
+
+
+def read_node(line: str, *, at: float) -> NodeRow:
+    """Return one node. Its GPUs have no readings, because slurmctld has none."""
+    fields = NODE.fields(line)
+    state, reason, reason_at = *_state(fields.get("State", "")), None
+    text = fields.get("Reason", "")
+    if match := _REASON.match(text):
+        text, reason_at = match[1], values.unix_time(match[3])
+    total, free = values.size_bytes(fields.get("RealMemory", "")), fields.get("FreeMem", "")
+    return NodeRow(
+        name=fields["NodeName"],
+        state=state,
+        reason=text or reason,
+        reason_at=reason_at,
+        hostname=fields.get("NodeHostName", ""),
+        address=fields.get("NodeAddr", ""),
+        cpus=_number(fields, "CPUTot"),
+        cpus_used=_number(fields, "CPUAlloc"),
+        cpu_pct=_load_pct(fields),
+        sockets=_number(fields, "Sockets"),
+        cores=_number(fields, "CoresPerSocket"),
+        threads=_number(fields, "ThreadsPerCore"),
+        mem_bytes=total,
+        mem_alloc_bytes=values.size_bytes(fields.get("AllocMem", "")),
+        mem_used_bytes=max(0, total - values.size_bytes(free)) if free else None,
+        tmp_disk_bytes=values.size_bytes(fields.get("TmpDisk", "")),
+        gpus=_gpus(fields),
+        kernel=fields.get("OS", ""),
+        arch=fields.get("Arch", ""),
+        booted=values.unix_time(fields.get("BootTime", "")),
+        agent_start=values.unix_time(fields.get("SlurmdStartTime", "")),
+        weight=_number(fields, "Weight"),
+        comment=fields.get("Comment", ""),
+        extra=fields.get("Extra", ""),
+        features=[word for word in fields.get("ActiveFeatures", "").split(",") if word],
+        at=at,
+    )
+
+
+def partitions_of(text: str) -> dict[str, list[str]]:
+    """Return the names of the partitions of each node."""
+    lines = [NODE.fields(line) for line in text.splitlines() if line.startswith("NodeName=")]
+    return {
+        fields["NodeName"]: [name for name in fields.get("Partitions", "").split(",") if name]
+        for fields in lines
+    }
+
+
+def _number(fields: Mapping[str, str], name: str) -> int:
+    text = fields.get(name, "")
+    return int(text) if text.isdigit() else 0
+
+
+def _load_pct(fields: Mapping[str, str]) -> float | None:
+    """Return the load average over the CPUs in percent, at most 100; None if slurmd has not reported it."""
+    try:
+        load, cpus = float(fields.get("CPULoad", "")), _number(fields, "CPUTot")
+    except ValueError:
+        return None
+    return min(100.0, 100.0 * load / cpus) if cpus else None
+
+
+def _state(text: str) -> tuple[str, str]:
+    """Return sinfo's name of the state, and a reason for a node that has none of its own.
+
+    The state is BASE or BASE+FLAG+FLAG; marks such as * (not responding) may follow.
+    """
+    base, *flags = _FLAGS.sub("", text).lower().split("+")
+    silent = "*" in text or "not_responding" in flags
+    if "drain" in flags or base in ("drained", "draining"):
+        busy = base in ("allocated", "mixed", "draining", "completing") or "completing" in flags
+        return ("draining" if busy else "drained"), ""
+    if base == "down" or silent:
+        return "down", "slurmd does not answer" if silent else ""
+    if base in ("unknown", "future") or "powering_up" in flags or "powered_down" in flags:
+        return "connecting", " ".join(flags).replace("_", " ")
+    return base, ""
+
+
+def _gpus(fields: Mapping[str, str]) -> list[GpuRow]:
+    """Return the GPUs of the configuration, numbered as in GresUsed.
+
+    GresUsed names the indexes in use only with --details, and only where gres.conf names device files.
+    """
+    rows: list[GpuRow] = []
+    used = _used(fields.get("GresUsed", ""))
+    for kind, count in _GRES.findall(fields.get("Gres", "")):
+        for _ in range(int(count)):
+            index = len(rows)
+            rows.append(
+                GpuRow(
+                    index=index,
+                    uuid="",
+                    name=kind or "GPU",
+                    type=kind,
+                    mem_bytes=0,
+                    job="?" if index in used else "",
+                )
+            )
+    return rows
+
+
+def _used(text: str) -> frozenset[int]:
+    """Return the indexes of the allocated GPUs. Without indexes, the first ones count as allocated."""
+    found: set[int] = set()
+    for _, count, indexes in _USED.findall(text):
+        if indexes and indexes != "N/A":
+            for low, high in re.findall(r"(\d+)(?:-(\d+))?", indexes):
+                found.update(range(int(low), int(high or low) + 1))
+        else:
+            found.update(range(len(found), len(found) + int(count)))
+    return frozenset(found)
