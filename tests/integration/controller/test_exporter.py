@@ -78,7 +78,7 @@ def labelled(found: dict[tuple[tuple[str, str], ...], float], **labels: str) -> 
     return value
 
 
-async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter) -> None:
+async def test_gpu_metrics_have_the_names_of_dcgm(site: Served, exporter: Exporter) -> None:
     agent = await site.add_node("a")
     links = wire.GpuLinks(pcie_gen=4, pcie_tx_bytes_s=0, nvlinks=18, nvlinks_up=17, nvlink_rx_bytes_s=5 * GIB)
     reading = wire.GpuSample(
@@ -88,8 +88,8 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
         (agent.name, wire.Sample(at_unix=1.0, cpu_pct=12.5, mem_used_bytes=GIB, gpus=[reading]))
     )
     fault = wire.Fault(number=1, at_unix=9e9, check="xid", gpu=1, uuid="a-1", message="Xid 79", xid=79)
-    told = wire.Health(at_unix=1.0, faults=[fault])
-    await site.controller.apply(HealthTold(name=agent.name, health=told, received_unix=1.0))
+    reported = wire.Health(at_unix=1.0, faults=[fault])
+    await site.controller.apply(HealthTold(name=agent.name, health=reported, received_unix=1.0))
     outcome = await site.controller.apply(Submitted(who=ANN, request=ask(gpus=3)))
     assert outcome.job is not None
     await site.until(lambda: bool(site.fleet.launches))
@@ -123,7 +123,7 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
     assert labelled(found["warpdeck_node_cpu_percent"], Hostname="a") == 12.5
 
 
-async def test_the_queue_and_the_loop_are_told(site: Served, exporter: Exporter) -> None:
+async def test_metrics_of_the_queue_and_the_loop_are_exported(site: Served, exporter: Exporter) -> None:
     await site.add_node("a")
     for _ in range(3):
         await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
@@ -149,13 +149,13 @@ async def test_the_queue_and_the_loop_are_told(site: Served, exporter: Exporter)
         (b"HEAD /metrics?x=1 HTTP/1.0\r\n\r\n", "200 OK"),
     ],
 )
-async def test_what_is_no_scrape_is_refused(exporter: Exporter, request_bytes: bytes, status: str) -> None:
-    said, body = await say(exporter, request_bytes)
-    assert status in said and len(body) < 100
+async def test_other_requests_are_refused(exporter: Exporter, request_bytes: bytes, status: str) -> None:
+    answer, body = await say(exporter, request_bytes)
+    assert status in answer and len(body) < 100
     assert (await scrape(exporter))["warpdeck_clients"]
 
 
-async def test_it_listens_where_the_configuration_says(site: Served) -> None:
+async def test_the_exporter_listens_at_the_configured_address(site: Served) -> None:
     taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = int(taken.sockets[0].getsockname()[1])
     exporter = Exporter(site.controller)
@@ -172,7 +172,7 @@ async def test_it_listens_where_the_configuration_says(site: Served) -> None:
     assert exporter.port == 0
 
 
-def test_whatever_a_driver_calls_a_gpu_is_read_back_as_it_was() -> None:
+def test_any_gpu_name_is_escaped_correctly() -> None:
     name = 'odd "name" with \\ and\na line'
     state = State()
     gpu = Gpu(index=0, uuid=GpuUuid("u"), name=name, type="odd", mem_bytes=GIB)

@@ -43,7 +43,7 @@ async def host() -> AsyncIterator[tuple[Silent, int]]:
         writer.close()
 
 
-async def test_the_next_come_when_those_before_them_are_through(
+async def test_further_connections_start_when_earlier_ones_have_finished(
     host: tuple[Silent, int], short_tmp: Path
 ) -> None:
     silent, port = host

@@ -51,7 +51,7 @@ def reached(agent: AgentProcess, job: int, **fields: object) -> set[str]:
     return found
 
 
-def test_a_job_reaches_its_own_gpus_only(agent: AgentProcess) -> None:
+def test_a_job_can_open_only_its_own_gpus(agent: AgentProcess) -> None:
     shared, cards = {"nvidiactl", "null"}, {"nvidia0", "nvidia1", "nvidia2"}
     devices = agent.connect().inventory.facilities[-1]
     others = set() if devices.strength == "enforced" else cards
@@ -65,19 +65,19 @@ def test_a_job_reaches_its_own_gpus_only(agent: AgentProcess) -> None:
 VARIABLES = 'echo "$CUDA_VISIBLE_DEVICES $GPU_DEVICE_ORDINAL $SLURM_JOB_GPUS"'
 
 
-def test_a_job_finds_its_gpus_by_index_as_its_own_processes_count_them(agent: AgentProcess) -> None:
+def test_gpu_indices_count_only_the_visible_gpus(agent: AgentProcess) -> None:
     """Indices start at 0 if the other GPUs are closed to the job, as in Slurm with ConstrainDevices.
 
     Otherwise they are the node's indices. The tasks of a step use the same indices as their job.
     """
     alone = agent.connect().inventory.facilities[-1].strength == "enforced"
-    told = {
+    reported = {
         "PATH": os.environ["PATH"],
         "CUDA_VISIBLE_DEVICES": "GPU-0,GPU-2",
         "GPU_DEVICE_ORDINAL": "0,2",
         "SLURM_JOB_GPUS": "0,2",
     }
-    given = {"gpus": ["GPU-0", "GPU-2"], "env": told}
+    given = {"gpus": ["GPU-0", "GPU-2"], "env": reported}
     agent.run(1, VARIABLES, cuda_visible_devices="index", **given)
     own = "0,1" if alone else "0,2"
     assert agent.text(1) == f"{own} {own} 0,2"
@@ -87,7 +87,7 @@ def test_a_job_finds_its_gpus_by_index_as_its_own_processes_count_them(agent: Ag
     assert agent.text(3) == "0,2 0,2 0,2"
     agent.launch(4, "sleep 1000", cuda_visible_devices="index", **given)
     agent.link.report(4, "running")
-    said = agent.folder.parent / "said"
-    agent.begin_step(4, 0, f"({VARIABLES}) > {said}", env={**told, "CUDA_VISIBLE_DEVICES": "GPU-2"})
+    message = agent.folder.parent / "said"
+    agent.begin_step(4, 0, f"({VARIABLES}) > {message}", env={**reported, "CUDA_VISIBLE_DEVICES": "GPU-2"})
     agent.step_end(4, 0)
-    assert said.read_text() == ("1 1 0,2\n" if alone else "2 2 0,2\n")
+    assert message.read_text() == ("1 1 0,2\n" if alone else "2 2 0,2\n")
