@@ -121,7 +121,7 @@ def test_a_dry_run_of_an_impossible_request_fails_with_the_reason(
 ) -> None:
     code, out, _ = run("submit", "--dry-run", *options, "--wrap", "true")
     assert code == 1 and out.startswith(argv), out
-    assert len(out.splitlines()) >= 3, "what to do about it is said too"
+    assert len(out.splitlines()) >= 3, "the next step is printed too"
     code, out, _ = run("submit", "--dry-run", "--json", *options, "--wrap", "true")
     assert code == 1 and json.loads(out)["verdict"] == "never"
 

@@ -244,10 +244,10 @@ def test_commands_accept_several_jobs_ranges_and_filters(run: Run, ask: Callable
 def test_held_jobs_run_after_a_release_and_again_after_a_requeue(run: Run, ask: Callable[..., Any]) -> None:
     job = submit(ask, "echo ${SLURM_RESTART_COUNT:-0}", "--hold", "-o", "again.out")
     assert run("release", str(job))[0] == 0
-    eventually(lambda: ask("show", str(job))["row"]["state"] == "COMPLETED", what="it ran")
+    eventually(lambda: ask("show", str(job))["row"]["state"] == "COMPLETED", what="the program ran")
     assert run("requeue", str(job))[0] == 0
-    eventually(lambda: ask("show", str(job))["row"]["restarts"] == 1, what="it waits again")
-    eventually(lambda: ask("show", str(job))["row"]["state"] == "COMPLETED", what="it ran again")
+    eventually(lambda: ask("show", str(job))["row"]["restarts"] == 1, what="the job waits again")
+    eventually(lambda: ask("show", str(job))["row"]["state"] == "COMPLETED", what="the program ran again")
     assert ask("logs", str(job))["text"] == "0\n1\n"
 
 
@@ -276,7 +276,7 @@ def test_nodes_can_be_listed_at_a_past_moment(run: Run, ask: Callable[..., Any])
         listed = json.loads(run("node", "ls", "--at", "now-1second", "--json")[1])
         return [row for row in listed if job in row["jobs"]]
 
-    (row,) = eventually(ran, what="it ran a second ago")
+    (row,) = eventually(ran, what="the job ran a second ago")
     assert row["state"] in ("mixed", "allocated")
     _, out, _ = run("node", "ls", "--at", "now-2days")
     assert "MEASURED" in out and "it was not yet a node of this cluster" in out and " absent " in out
@@ -308,7 +308,7 @@ def test_variables_that_are_not_utf_8_are_dropped(
     monkeypatch.setenv("ODD", "caf\udce9")
     monkeypatch.setenv("EVEN", "café")
     job = submit(ask, "echo [$ODD] [$EVEN]")
-    eventually(lambda: ask("show", str(job))["row"]["end"], what="it ended")
+    eventually(lambda: ask("show", str(job))["row"]["end"], what="the job has ended")
     assert ask("logs", str(job))["text"] == "[] [café]\n"
     _, _, err = run("submit", "--no-snapshot", "-J", "caf\udce9", "--wrap", "true")
     assert "not UTF-8 text" in err
@@ -319,7 +319,7 @@ def test_a_dependency_that_can_never_be_satisfied_is_reported(run: Run, ask: Cal
     second = submit(ask, "true", "-d", f"afterok:{first}")
     eventually(
         lambda: (ask("show", str(second))["row"]["why"] or {}).get("code") == "DependencyNeverSatisfied",
-        what="it is known that it can never start",
+        what="the dependency can never be satisfied",
     )
     _, out, _ = run("why", str(second))
     assert (
@@ -334,7 +334,7 @@ def test_options_with_less_effect_are_reported(run: Run) -> None:
     assert "--partition=gpu has no effect: this site has none configured" in err
     assert "--mail-type has no effect here" in err
     _, _, err = run("submit", "--no-snapshot", "--hold", "-p", "main", "-q", "normal", "--wrap", "true")
-    assert not err, "it is what sinfo and sacctmgr call the only ones"
+    assert not err, "sinfo and sacctmgr use this name for the only ones"
 
 
 def test_a_job_can_run_the_code_of_another_job(
@@ -381,7 +381,7 @@ def test_a_job_can_be_repeated_as_recorded(
     monkeypatch.setenv("SEED", "8")
     second = ask("rerun", str(first))["job_id"]
     out = tmp_path / f"{second}.out"
-    eventually(lambda: out.exists() and out.read_text().count("\n") == 2, what="it ran again")
+    eventually(lambda: out.exists() and out.read_text().count("\n") == 2, what="the program ran again")
     assert out.read_text() == "layers = 1\n7\n"
     assert ask("show", str(second))["row"]["name"] == "again"
     ask("cancel", str(first))
@@ -413,7 +413,9 @@ def test_the_terminal_of_a_session_can_be_viewed_without_joining(site: Home) -> 
     with SyncClient.connect(Paths(site.environ["WARPDECK_HOME"]), start=False) as client:
         draft = draft_command(text, cwd="/", environ={}, now=time.time(), pty=(24, 80))
         job = str(client.call("submit", request=draft.request)["job_id"])
-        found = eventually(lambda: seen if (seen := glance(client, job)).data else None, what="it wrote")
+        found = eventually(
+            lambda: seen if (seen := glance(client, job)).data else None, what="the job has written"
+        )
         assert found is not None
         assert found.data == b"seen\r\n"
         assert glance(client, job, offset=found.offset) == Glance(b"", found.offset)

@@ -115,11 +115,11 @@ def test_no_component_starts_if_one_no_longer_fits() -> None:
 
     core = Core("a", "b")
     submit(core, part(10), part(12))
-    made = plan(build_view(core.state, now=core.now), core.now, Settings())
-    assert len(made.starts) == 2
-    drained = made.starts[0].allocation.shares[0].node
+    created = plan(build_view(core.state, now=core.now), core.now, Settings())
+    assert len(created.starts) == 2
+    drained = created.starts[0].allocation.shares[0].node
     core.apply(NodeDrained(name=drained, reason="bad fan"))
-    for starts in (made.starts, made.starts[::-1], made.starts[1:]):
+    for starts in (created.starts, created.starts[::-1], created.starts[1:]):
         assert not core.apply(Planned(starts=starts)).effects
         assert set(states(core).values()) == {PENDING}
 
@@ -204,7 +204,7 @@ def test_a_requeue_restarts_all_components_together() -> None:
     core.told(first.node, core.agents[first.node].end((first.job_id, first.restarts)))
     assert states(core) == {"1+0": PENDING, "1+1": COMPLETING}
     core.plan()
-    assert states(core)["1+0"] is PENDING, "it does not begin before the other can"
+    assert states(core)["1+0"] is PENDING, "it does not start before the other can"
     core.told(second.node, core.agents[second.node].end((second.job_id, second.restarts)))
     core.launch(core.plan().effects)
     assert states(core) == {"1+0": RUNNING, "1+1": RUNNING}

@@ -30,9 +30,9 @@ UP = [sys.executable, "-m", "warpdeck.cli.main", "up", "--no-local-node"]
 @pytest.fixture
 def quiet(short_tmp: Path) -> Iterator[Home]:
     """A home whose controller has no node, so that only the controller is started."""
-    made = Home(short_tmp / "home")
-    yield made
-    made.close()
+    new_home = Home(short_tmp / "home")
+    yield new_home
+    new_home.close()
 
 
 def up(home: Home) -> subprocess.CompletedProcess[str]:
@@ -51,7 +51,9 @@ def test_simultaneous_starts_give_one_controller(quiet: Home) -> None:
     ]
     outputs = [child.communicate(timeout=60) for child in children]
     assert [child.returncode for child in children] == [0] * 4, outputs
-    eventually(lambda: controllers(quiet) == [quiet.controller_pid()], what="the others have given way")
+    eventually(
+        lambda: controllers(quiet) == [quiet.controller_pid()], what="the other requests have finished"
+    )
 
 
 def test_repeated_up_and_down_are_no_errors(quiet: Home) -> None:
@@ -66,12 +68,12 @@ def test_leftovers_of_a_killed_controller_do_not_prevent_a_start(quiet: Home) ->
     up(quiet)
     before = quiet.controller_pid()
     quiet.kill_controller()
-    eventually(lambda: not controllers(quiet), what="it is gone")
+    eventually(lambda: not controllers(quiet), what="the process has ended")
     assert (quiet.path / "warpdeck.sock").exists() and (quiet.path / "controller.lock").exists()
     assert quiet.run("status").returncode == 1
     assert quiet.ok("queue", "--json") == "[]\n"
     assert quiet.controller_pid() != before
-    eventually(lambda: controllers(quiet) == [quiet.controller_pid()], what="there is one")
+    eventually(lambda: controllers(quiet) == [quiet.controller_pid()], what="a report exists")
 
 
 def test_files_of_the_controller_are_private_to_its_user(quiet: Home) -> None:
@@ -99,7 +101,7 @@ def test_the_log_is_bounded_while_it_runs(quiet: Home) -> None:
     log = quiet.path / "controller.log"
     log.write_bytes(b"x" * MAX_LOG_BYTES)
     up(quiet)
-    eventually(lambda: log.stat().st_size < MAX_LOG_BYTES // 2, what="the log begins anew")
+    eventually(lambda: log.stat().st_size < MAX_LOG_BYTES // 2, what="a new log file is started")
     assert (quiet.path / "controller.log.1").stat().st_size >= MAX_LOG_BYTES
     assert "serving on" in log.read_text()
 
@@ -203,6 +205,6 @@ def test_a_read_only_home_and_a_full_disk_are_reported(short_tmp: Path) -> None:
 def test_an_ended_controller_does_not_count_as_stuck(quiet: Home) -> None:
     up(quiet)
     os.kill(quiet.controller_pid(), signal.SIGTERM)
-    eventually(lambda: not controllers(quiet), what="it ended by itself")
+    eventually(lambda: not controllers(quiet), what="the job has ended by itself")
     assert not (quiet.path / "warpdeck.sock").exists()
     assert "no controller is running" in quiet.ok("down")

@@ -30,22 +30,24 @@ Found = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
-    async with served(short_tmp / "home") as made:
-        yield made
+    async with served(short_tmp / "home") as created:
+        yield created
 
 
 @pytest.fixture
 async def exporter(site: Served) -> AsyncIterator[Exporter]:
     """An exporter on a port chosen by the kernel."""
-    made = await listening(site.controller)
-    yield made
-    await made.close()
+    created = await listening(site.controller)
+    yield created
+    await created.close()
 
 
 async def listening(controller: Controller) -> Exporter:
-    made = Exporter(controller)
-    made._server = await asyncio.start_server(made._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
-    return made
+    new_exporter = Exporter(controller)
+    new_exporter._server = await asyncio.start_server(
+        new_exporter._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES
+    )
+    return new_exporter
 
 
 async def say(exporter: Exporter, request: bytes) -> tuple[str, bytes]:
@@ -102,7 +104,9 @@ async def test_gpu_metrics_have_the_names_of_dcgm(site: Served, exporter: Export
         "Hostname": "a",
         "hpc_job": "",
     }
-    assert found["DCGM_FI_DEV_GPU_UTIL"] == {tuple(sorted(whole.items())): 87.0}, "unknown ones are left out"
+    assert found["DCGM_FI_DEV_GPU_UTIL"] == {tuple(sorted(whole.items())): 87.0}, (
+        "unknown values are left out"
+    )
     assert labelled(found["DCGM_FI_DEV_FB_USED"], gpu="1") == 20 * 1024
     assert labelled(found["DCGM_FI_DEV_FB_FREE"], gpu="1") == 60 * 1024
     assert labelled(found["DCGM_FI_DEV_POWER_USAGE"], gpu="1") == 350.5
@@ -116,7 +120,9 @@ async def test_gpu_metrics_have_the_names_of_dcgm(site: Served, exporter: Export
         "warpdeck_gpu_nvlinks_up": 17,
     }
     assert {name: labelled(found[name], gpu="1") for name in of_links} == of_links
-    assert not {"DCGM_FI_PROF_PCIE_RX_BYTES", "DCGM_FI_PROF_NVLINK_TX_BYTES"} & found.keys(), "not known"
+    assert not {"DCGM_FI_PROF_PCIE_RX_BYTES", "DCGM_FI_PROF_NVLINK_TX_BYTES"} & found.keys(), (
+        "unknown values are left out"
+    )
     drained = found["warpdeck_gpu_drained"]
     assert [labelled(drained, gpu=str(index)) for index in range(4)] == [0.0, 1.0, 0.0, 0.0]
     assert labelled(drained, gpu="0", hpc_job=outcome.job.label()) == 0.0
@@ -162,7 +168,7 @@ async def test_the_exporter_listens_at_the_configured_address(site: Served) -> N
     await exporter.follow(Config())
     assert exporter.port == 0
     await exporter.follow(Config(metrics_port=port))
-    assert exporter.port == 0, "somebody else has it: that is logged"
+    assert exporter.port == 0, "the port is in use, which is logged"
     taken.close()
     await taken.wait_closed()
     await exporter.follow(Config())

@@ -102,12 +102,12 @@ async def test_a_node_is_not_read_further_before_the_commit_of_its_report(short_
         await site.controller.apply(Submitted(who=ANN, request=ask()))
         disk.full = True
         site.controller.nodes.post((agent.name, agent.end((1, 0), exit_code=3)))
-        heard = asyncio.ensure_future(site.controller.events.heard())
+        event_received = asyncio.ensure_future(site.controller.events.heard())
         await site.until(lambda: disk.refused > 0)
-        await asyncio.wait([heard], timeout=0.05)
-        assert not heard.done()
+        await asyncio.wait([event_received], timeout=0.05)
+        assert not event_received.done()
         disk.full = False
-        await asyncio.wait_for(heard, WAIT_S)
+        await asyncio.wait_for(event_received, WAIT_S)
         stored = await disk.job(JobId(1))
         assert stored is not None and stored.state is JobState.FAILED
 

@@ -90,7 +90,7 @@ def test_waiting_tasks_are_predicted_from_ended_tasks_of_their_array() -> None:
         core.launch(core.plan().effects)
     third = next(job for job in core.state.array_members(array) if job.array_task_id == 2)
     assert third.predicted_s == 10.0
-    assert core.reload().jobs[array].predicted_s == 10.0, "a killed controller knows it too"
+    assert core.reload().jobs[array].predicted_s == 10.0, "a restarted controller knows it too"
 
 
 def test_the_prediction_of_short_tasks_does_not_change_with_each_end() -> None:

@@ -25,9 +25,9 @@ US = os.getuid()
 
 @pytest.fixture
 async def files() -> AsyncIterator[UserFiles]:
-    made = UserFiles(answer_s=WAIT_S)
-    yield made
-    await made.close()
+    new_user_files = UserFiles(answer_s=WAIT_S)
+    yield new_user_files
+    await new_user_files.close()
 
 
 @pytest.fixture
@@ -46,13 +46,13 @@ async def test_appended_data_can_be_read_again(files: UserFiles, short_tmp: Path
     file = await files.append(path, uid=US, truncate=False, umask=0o022)
     assert (file.length, await file.write(data), await file.length_now()) == (0, len(data), len(data))
     await file.close()
-    again = await files.append(path, uid=US, truncate=False, umask=0o022)
-    assert (again.length, await again.write(b"end")) == (len(data), 3)
+    later = await files.append(path, uid=US, truncate=False, umask=0o022)
+    assert (later.length, await later.write(b"end")) == (len(data), 3)
     read = await files.read(path, uid=US)
     assert read.length == len(data) + 3
     assert await read.piece(0) + await read.piece(PIECE_BYTES) == data + b"end"
     assert await read.piece(read.length) == b""
-    await asyncio.gather(again.close(), read.close())
+    await asyncio.gather(later.close(), read.close())
 
 
 async def test_a_device_is_not_written(files: UserFiles, short_tmp: Path) -> None:
@@ -119,11 +119,11 @@ async def test_a_cancelled_request_leaves_no_probe_file(files: UserFiles, short_
             await asyncio.Event().wait()
 
     tasks = [asyncio.create_task(ask()) for _ in range(20)]
-    await comes(lambda: any(short_tmp.iterdir()), what="one is there")
+    await comes(lambda: any(short_tmp.iterdir()), what="a process exists")
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    await comes(lambda: not any(short_tmp.iterdir()), what="all are gone")
+    await comes(lambda: not any(short_tmp.iterdir()), what="all processes have ended")
     with contextlib.suppress(asyncio.CancelledError):
         await tasks[0]
 

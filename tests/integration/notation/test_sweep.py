@@ -38,7 +38,7 @@ def test_the_last_parameter_changes_fastest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("lr", "'lr' is no parameter"),
         ("1r=2", "is no parameter"),
@@ -56,8 +56,8 @@ def test_the_last_parameter_changes_fastest() -> None:
         ("x" * 20_000, "at most"),
     ],
 )
-def test_an_invalid_sweep_has_a_clear_message(text: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
+def test_an_invalid_sweep_has_a_clear_message(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         parse_grid(text)
 
 

@@ -33,7 +33,7 @@ async def test_a_configuration_change_completes_although_its_client_disconnects(
         raw.say(message_type, id=1, **fields)
         await begun.wait()
         await raw.close()
-        await comes(lambda: not site.server.connections, what="the controller has noticed it")
+        await comes(lambda: not site.server.connections, what="the controller has noticed the change")
         go.set()
-        await comes(lambda: bool(reported), what="the rest is done too")
+        await comes(lambda: bool(reported), what="the other requests are done too")
         assert list(reported[0].partitions) == ["gpu"]

@@ -52,10 +52,10 @@ async def test_ends_are_paged_and_further_jobs_can_be_awaited(
         every = await message_for(raw, array)
         assert sorted(row["label"] for row in every["ended"]) == [f"{array}_{task}" for task in range(5)]
         assert every["unknown"] == []
-        again = await Raw.connect(site.paths)
-        again.say("await_ends", id=1, jobs=[array], fields=["label"])
-        assert len((await message_for(again, array))["ended"]) == 5
-        for each in (raw, again):
+        later = await Raw.connect(site.paths)
+        later.say("await_ends", id=1, jobs=[array], fields=["label"])
+        assert len((await message_for(later, array))["ended"]) == 5
+        for each in (raw, later):
             each.writer.close()
 
 

@@ -48,8 +48,8 @@ class Here(NoOutputs):
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
     here, fleet = Here(), AwayFleet()
-    async with served(short_tmp / "h", fleet=fleet, outputs=here) as made:
-        yield made
+    async with served(short_tmp / "h", fleet=fleet, outputs=here) as created:
+        yield created
     await here.files.close()
 
 
@@ -128,8 +128,8 @@ async def test_hanging_files_of_a_user_delay_no_other_user(site: Served, short_t
         assert (await others.ask("log", number=2, job=jobs[BOB]))["t"] == "ok"
         assert not hanging.done()
         assert "file system does not answer" in (await hanging)["message"]
-        again = await second.ask("log", job=jobs[ANN])
-        assert "does not answer" in again["message"], "it is not asked again"
+        later = await second.ask("log", job=jobs[ANN])
+        assert "does not answer" in later["message"], "the server is not asked again"
     finally:
         kill([child])
     for raw in (first, second, others):

@@ -19,16 +19,16 @@ USED = wire.GpuUsage(seconds=100.0, busy_s=75.0, idle_s=20.0, mem_peak_bytes=7, 
 
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
-    async with served(short_tmp / "home") as made:
-        await made.add_node("a")
-        yield made
+    async with served(short_tmp / "home") as created:
+        await created.add_node("a")
+        yield created
 
 
 @pytest.fixture
 async def raw(site: Served) -> AsyncIterator[Raw]:
-    made = await Raw.connect(site.paths)
-    yield made
-    await made.close()
+    new_raw = await Raw.connect(site.paths)
+    yield new_raw
+    await new_raw.close()
 
 
 async def begun(site: Served) -> int:

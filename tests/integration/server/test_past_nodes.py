@@ -28,17 +28,17 @@ BUSY = wire.GpuSample(index=1, util_pct=97, mem_used_bytes=7 << 30, power_w=650.
 
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
-    async with served(short_tmp / "home") as made:
+    async with served(short_tmp / "home") as created:
         for name in ("a", "b", "c"):
-            await made.add_node(name)
-        yield made
+            await created.add_node(name)
+        yield created
 
 
 @pytest.fixture
 async def raw(site: Served) -> AsyncIterator[Raw]:
-    made = await Raw.connect(site.paths)
-    yield made
-    await made.close()
+    new_raw = await Raw.connect(site.paths)
+    yield new_raw
+    await new_raw.close()
 
 
 async def begun(site: Served, **fields: Any) -> tuple[int, float]:
@@ -178,15 +178,15 @@ async def test_recorded_states_are_known_after_a_restart_and_others_are_unknown(
     await store.commit(Changes(nodes=(Node(name=NodeName("old"), cpus=4),)))
     async with served(short_tmp / "second", store=store) as site:
         await site.controller.apply(NodeUp(name=a, welcome=Agent("a").welcome()))
-        again = time.time()
+        later = time.time()
         raw = await Raw.connect(site.paths)
         reported = {
             moment: [(row["state"], row["reason"], row["untold"]) for row in await nodes_at(raw, moment)]
-            for moment in (at, again)
+            for moment in (at, later)
         }
         await raw.close()
     old = ("idle", "", ["its state (drained or down)"])
-    assert reported == {at: [("down", "cut", []), old], again: [("idle", "", []), old]}
+    assert reported == {at: [("down", "cut", []), old], later: [("idle", "", []), old]}
 
 
 async def test_a_node_added_later_was_not_part_of_the_cluster(site: Served, raw: Raw) -> None:

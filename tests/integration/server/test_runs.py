@@ -1,6 +1,4 @@
-"""A command given as words: the job and messages that the controller makes of `warpdeck run`, on one
-connection.
-"""
+"""`warpdeck run` with a command line: the job and the messages of the controller, on one connection."""
 
 from __future__ import annotations
 

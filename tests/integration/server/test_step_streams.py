@@ -36,7 +36,7 @@ async def test_streams_are_requested_after_the_step_was_sent_and_before_its_repo
         await site.controller.apply(requested)
         raw = await Raw.connect(site.paths)
         assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
-        assert not site.fleet.joined, "the step has not left yet"
+        assert not site.fleet.joined, "the step was not sent yet"
         gate.set()
         await site.until(lambda: bool(site.fleet.joined))
         assert site.controller.state.steps[job.id][0].parts[0].phase == "launching"
@@ -56,7 +56,7 @@ async def test_a_client_that_exceeds_its_input_window_is_disconnected(short_tmp:
         piece = TASK_HEADER.pack(EVERY_TASK, 0, 0) + bytes(DATA_CHUNK_BYTES - TASK_HEADER.size)
         for _ in range(MAX_INPUT_BYTES // DATA_CHUNK_BYTES):
             raw.write(data_frame(1, piece))
-        assert (await raw.ask("status", number=2))["t"] == "ok", "so much may wait"
+        assert (await raw.ask("status", number=2))["t"] == "ok", "this amount may wait"
         raw.write(data_frame(1, piece))
         assert "more input than its window" in (await raw.rest())[-1]["message"]
         await raw.close()

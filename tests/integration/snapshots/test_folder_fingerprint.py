@@ -113,9 +113,9 @@ def test_default_output_files_of_jobs_are_ignored(code: Path, name: str) -> None
     before = seen(taken)
     (code / name).write_text("loss 0.1\n")
     assert seen(taken).facts == before.facts
-    again = captured(code)
-    assert taken.snapshot is not None and again.snapshot is not None
-    assert again.snapshot["tree"] == taken.snapshot["tree"]
+    later = captured(code)
+    assert taken.snapshot is not None and later.snapshot is not None
+    assert later.snapshot["tree"] == taken.snapshot["tree"]
 
 
 def test_a_fingerprint_is_reliable_only_a_while_after_the_last_change(code: Path) -> None:

@@ -22,9 +22,9 @@ PATHS = Paths("/w")
 
 @pytest.fixture
 def slot(short_tmp: Path) -> Iterator[Slot]:
-    made = Slot(str(short_tmp / "1.slot"))
-    yield made
-    made.close()
+    new_slot = Slot(str(short_tmp / "1.slot"))
+    yield new_slot
+    new_slot.close()
 
 
 @contextmanager
@@ -97,8 +97,8 @@ def test_requests_with_a_local_meaning_use_the_python_client(
 
 @pytest.fixture
 def caller(short_tmp: Path, slot: Slot) -> Iterator[Caller]:
-    with shell(short_tmp) as pid, Caller(Question(pid, 0, slot), PATHS) as made:
-        yield made
+    with shell(short_tmp) as pid, Caller(Question(pid, 0, slot), PATHS) as new_caller:
+        yield new_caller
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ class Desk:
 
     def question(self) -> Question:
         """Return the next question when it arrives."""
-        assert select.select([self.slots], [], [], WAIT_S)[0], "nobody asks"
+        assert select.select([self.slots], [], [], WAIT_S)[0], "no shell asks"
         (found,) = self.slots.questions()
         return found
 
@@ -99,10 +99,10 @@ class Desk:
 
 @pytest.fixture(params=["sh", "bash", pytest.param("busybox", marks=pytest.mark.shells)])
 def desk(request: pytest.FixtureRequest, short_tmp: Path) -> Iterator[Desk]:
-    made = Desk(short_tmp, SHELLS[request.param])
-    yield made
-    if made.folder.exists():
-        made.slots.close()
+    new_desk = Desk(short_tmp, SHELLS[request.param])
+    yield new_desk
+    if new_desk.folder.exists():
+        new_desk.slots.close()
 
 
 def test_answer_lines_are_printed_on_output_and_errors(desk: Desk) -> None:

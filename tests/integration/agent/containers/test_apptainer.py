@@ -53,8 +53,8 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def agent(place: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(place, "sh", "-c", NODE, str(place), ROOT) as made:
-        yield made
+    with agent_of_root(place, "sh", "-c", NODE, str(place), ROOT) as created:
+        yield created
 
 
 def of_ada(place: Path, *, image: str = "", **requested: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_a_job_runs_in_its_container_as_its_user_with_its_folder_and_variables(
     assert (report.exit_code, lines[0]) == (7, "inside data a b word none"), agent.text(job)
     assert lines[1].startswith("/tmp/warpdeck-") and lines[2] == "written"
     assert (place / "home/made").stat().st_uid == ADA
-    assert not (place / "root/new").exists(), "what was written is gone with the job"
+    assert not (place / "root/new").exists(), "files written by the job are gone"
 
 
 def test_search_paths_are_passed_only_on_request(agent: AgentProcess, place: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_container_is_in_the_cgroups_of_its_job_and_ends_with_it(agent: AgentP
 def test_a_signal_reaches_the_process_in_a_container(agent: AgentProcess, place: Path) -> None:
     job = agent.new_id()
     agent.launch(job, f"trap 'echo got it; exit 3' USR1; {LOOP}", **of_ada(place))
-    eventually(lambda: "up" in own(agent.text(job)), what="it runs")
+    eventually(lambda: "up" in own(agent.text(job)), what="the job runs")
     agent.link.send(wire.Kill(job_id=job, restarts=0, signal=10))
     assert agent.link.report(job, "exited").exit_code == 3
     assert "got it" in own(agent.text(job))
@@ -166,12 +166,12 @@ def test_a_container_can_have_a_terminal(agent: AgentProcess, place: Path) -> No
 
 
 def step(
-    agent: AgentProcess, place: Path, words: str, *, job: int, number: int, **requested: Any
+    agent: AgentProcess, place: Path, script: str, *, job: int, number: int, **requested: Any
 ) -> list[str]:
     """Run a step with two tasks and return the output of each task, after both have succeeded."""
     given = of_ada(place, **requested)
     tasks = [steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in (0, 1)]
-    argv = ["/bin/sh", "-c", words]
+    argv = ["/bin/sh", "-c", script]
     home = {"env": given["env"], "cwd": given["cwd"], "container": given["container"]}
     agent.link.send(steps.StepLaunch(job_id=job, restarts=0, step=number, argv=argv, tasks=tasks, **home))
     report = agent.link.expect(

@@ -74,13 +74,13 @@ def tools(short_tmp: Path) -> Path:
 
 
 def command_lines(
-    tools: Path, requested_container: Container, setting: Setting = SETTING, *, runtime: str
+    tools: Path, requested: Container, setting: Setting = SETTING, *, runtime: str
 ) -> list[list[str]]:
     """Return the command line of each call of the runtime, on a node that has no other runtime."""
     for name in ("enroot", "apptainer", "podman"):
         if name != runtime:
             (tools / name).unlink(missing_ok=True)
-    command = contained(["./train", "a b"], requested_container, setting, path=str(tools))
+    command = contained(["./train", "a b"], requested, setting, path=str(tools))
     subprocess.run(command, check=False, env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tools)}, timeout=30)
     calls = (tools / "said").read_text().split("\n.\n")
     return [call.splitlines() for call in calls if call]
@@ -111,10 +111,10 @@ def test_apptainer_stores_a_named_container_in_the_users_home(tools: Path) -> No
 
 def test_the_enroot_commands_import_create_start_and_remove(tools: Path) -> None:
     requested = Container(image="nvcr.io#x/y:1", mounts=MOUNTS[:1], env=["PATH"])
-    listed, fetched, made, started, removed = command_lines(tools, requested, runtime="enroot")
+    listed, fetched, created, started, removed = command_lines(tools, requested, runtime="enroot")
     assert listed == ["list"]
     assert fetched == ["import", "--output", f"{tools}/warpdeck-job-7.0.sqsh", "docker://nvcr.io#x/y:1"]
-    assert made == ["create", "--name", "warpdeck-job-7.0", f"{tools}/warpdeck-job-7.0.sqsh"]
+    assert created == ["create", "--name", "warpdeck-job-7.0", f"{tools}/warpdeck-job-7.0.sqsh"]
     assert started[:2] == ["start", "--rw"] and "/data:/in:ro,rprivate,rbind,x-create=auto" in started
     variables = [word for before, word in itertools.pairwise(started) if before == "--env"]
     assert variables == ["PATH", "SLURM_JOB_ID", "SLURM_LOCALID", "SLURM_PROCID"]
@@ -148,7 +148,7 @@ def test_the_podman_command_has_no_variable_values_and_creates_no_cgroup(tools: 
 
 
 @pytest.mark.parametrize(
-    ("requested_container", "gpus", "text"),
+    ("requested", "gpus", "text"),
     [
         (Container(image="./x.sqsh"), False, "podman on this node cannot run an image of the kind squashfs"),
         (Container(image="/root", name="n"), False, "a folder as image cannot have a --container-name"),
@@ -157,14 +157,12 @@ def test_the_podman_command_has_no_variable_values_and_creates_no_cgroup(tools: 
     ],
 )
 def test_an_unsupported_container_option_has_a_clear_message(
-    tools: Path, requested_container: Container, gpus: bool, text: str
+    tools: Path, requested: Container, gpus: bool, text: str
 ) -> None:
     for name in ("enroot", "apptainer"):
         (tools / name).unlink()
     with pytest.raises(LaunchError, match=re.escape(text)):
-        contained(
-            ["true"], requested_container, Setting(**{**SETTING.__dict__, "gpus": gpus}), path=str(tools)
-        )
+        contained(["true"], requested, Setting(**{**SETTING.__dict__, "gpus": gpus}), path=str(tools))
 
 
 def test_a_node_without_a_container_runtime_is_reported(short_tmp: Path) -> None:
@@ -211,10 +209,10 @@ def make_image(folder: Path) -> None:
 def agent(make_agent: MakeAgent, short_tmp: Path) -> Iterator[AgentProcess]:
     """An agent on a node with Podman and one kind of cgroup hierarchy."""
     program = ["unshare", "--mount", "sh", "-c", ONE_HIERARCHY, "sh", *FROM_SOURCE]
-    made = AgentProcess(short_tmp / "agent", program=program)
-    made.start()
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(short_tmp / "agent", program=program)
+    new_agent_process.start()
+    yield new_agent_process
+    new_agent_process.close()
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -237,9 +235,9 @@ def test_a_job_runs_in_its_container_with_its_folder_and_variables(
     ]
     requested = Container(image=str(root), mounts=[Mount("input", "/in", ["ro"])])
     env = {**environment(short_tmp), "SLURM_JOB_ID": "1"}
-    command_lines = agent.run(1, "\n".join(script), script_args=["word"], container=requested, env=env)
+    report = agent.run(1, "\n".join(script), script_args=["word"], container=requested, env=env)
     lines = agent.text(1).splitlines()
-    assert (command_lines.exit_code, command_lines.signal, lines[0]) == (7, 0, "inside data a b 1 word")
+    assert (report.exit_code, report.signal, lines[0]) == (7, 0, "inside data a b 1 word")
     assert lines[1].startswith("/tmp/warpdeck-") and (short_tmp / "made").read_text() == "here\n"
 
 
@@ -283,14 +281,12 @@ def test_a_named_container_keeps_its_files(agent: AgentProcess, root: Path, shor
 def test_a_missing_image_fails_the_job_with_the_message_of_the_runtime(
     agent: AgentProcess, short_tmp: Path
 ) -> None:
-    command_lines = agent.run(
-        1, "true", container=Container(image="/nowhere/root"), env=environment(short_tmp)
-    )
-    assert command_lines.exit_code == 125 and "nowhere" in agent.text(1)
+    report = agent.run(1, "true", container=Container(image="/nowhere/root"), env=environment(short_tmp))
+    assert report.exit_code == 125 and "nowhere" in agent.text(1)
 
 
 def step(
-    agent: AgentProcess, folder: Path, words: str, *, number: int, tasks: int, **requested: Any
+    agent: AgentProcess, folder: Path, script: str, *, number: int, tasks: int, **requested: Any
 ) -> list[str]:
     """Run a step of job 1 and return the output of each task, after all tasks have succeeded."""
     agent.link.send(
@@ -300,17 +296,17 @@ def step(
             step=number,
             env=environment(folder),
             cwd=str(folder),
-            argv=["/bin/sh", "-c", words],
+            argv=["/bin/sh", "-c", script],
             tasks=[steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)],
             container=Container(**requested),
         )
     )
-    command_lines = agent.link.expect(
+    report = agent.link.expect(
         steps.StepReport,
-        lambda command_lines: (command_lines.phase, command_lines.step) == ("exited", number),
+        lambda report: (report.phase, report.step) == ("exited", number),
     )
     errors = [agent.text(1, f"steps/{number}/{rank}/err") for rank in range(tasks)]
-    assert [end.code for end in command_lines.ends] == [0] * tasks, errors
+    assert [end.code for end in report.ends] == [0] * tasks, errors
     return [agent.text(1, f"steps/{number}/{rank}/out") for rank in range(tasks)]
 
 
@@ -352,14 +348,14 @@ def test_leftovers_of_a_killed_container_are_removed_at_the_next_start(
     eventually(lambda: "up" in agent.text(1), what=f"it runs: {agent.text(1)}")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
     agent.link.report(1, "exited")
-    assert len(left(short_tmp)) == 1, "nobody was left to remove it"
+    assert len(left(short_tmp)) == 1, "no process was left to remove it"
     argv = ["unshare", "--mount", "sh", "-c", ONE_HIERARCHY, "sh", "/bin/sh", "-c", STALE]
 
     def sweep() -> bool:  # Podman measures ages in whole seconds
         subprocess.run([*argv, "podman", "podman", "1ms", "true"], env=env, check=True, timeout=60)
         return left(short_tmp) == []
 
-    eventually(sweep, what="it is gone")
+    eventually(sweep, what="the process has ended")
 
 
 @pytest.mark.podman
@@ -395,5 +391,5 @@ def test_a_step_with_an_unsupported_image_is_reported(
             container=Container(image="./x.sqsh"),
         )
     )
-    command_lines = agent.link.expect(steps.StepReport, lambda command_lines: command_lines.phase == "exited")
-    assert "podman on this node cannot run an image of the kind squashfs" in command_lines.message
+    report = agent.link.expect(steps.StepReport, lambda report: report.phase == "exited")
+    assert "podman on this node cannot run an image of the kind squashfs" in report.message

@@ -72,7 +72,7 @@ ALL = 0xFFFFFFFF
 def test_a_rate_is_the_growth_of_all_link_counters_over_time(driver: Driver) -> None:
     traffic = watch(driver)
     driver.fields = {(138, ALL): 1000, (139, ALL): 500}
-    assert driver.rates(traffic, after_s=0.0) == (None, None), "there is nothing to compare it with"
+    assert driver.rates(traffic, after_s=0.0) == (None, None), "there is no earlier reading"
     driver.fields = {(138, ALL): 1400, (139, ALL): 500}
     assert driver.rates(traffic, after_s=2.0) == (200 * KIB, 0)
 
@@ -101,7 +101,7 @@ def test_pcie_is_measured_rarely_and_its_last_values_are_kept(driver: Driver) ->
         driver.now += 1.0
         read = traffic.read(CARD)
         assert read is not None and (read.pcie_tx_bytes_s, read.pcie_rx_bytes_s) == (7000, 9000)
-    assert driver.throughputs == 2, "it takes the driver 20 ms each"
+    assert driver.throughputs == 2, "the driver takes 20 ms for each reading"
     driver.now += PCIE_EVERY_S
     traffic.read(CARD)
     assert driver.throughputs == 4
@@ -129,7 +129,7 @@ def test_links_and_their_traffic_are_part_of_the_sample(make_agent: MakeAgent, g
     moving = agent.link.expect(wire.Sample, lambda message: all(rates(message.gpus[card]) for card in (0, 1)))
     for card in (0, 1):
         sent, received = rates(moving.gpus[card])
-        assert 2 < received / sent < 8, "four times as much comes as goes"
+        assert 2 < received / sent < 8, "four times as much is received as sent"
     without = moving.gpus[2].links
     assert without == wire.GpuLinks(pcie_gen_max=5, pcie_width=16, pcie_width_max=16)
 

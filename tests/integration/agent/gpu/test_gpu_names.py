@@ -37,7 +37,7 @@ def test_uuids_are_used_on_request_or_if_indices_would_be_wrong() -> None:
     assert names_of(own, found(), how="uuid", alone=True) == {}
     assert names_of(own, found("GPU-a"), how="index", alone=True) == {}, "MIG instances"
     assert names_of(own, found("GPU-b"), how="index", alone=False) == {}, (
-        "it would count instances of another"
+        "the index would count instances of another GPU"
     )
     assert names_of(own, found("GPU-b"), how="index", alone=True) == {"GPU-a": "0"}
     assert names_of(["GPU-x"], found(), how="index", alone=False) == {}

@@ -70,7 +70,7 @@ async def test_a_sharing_job_waits_until_the_previous_one_has_its_memory() -> No
     clock.now += 0.2
     async with asyncio.timeout(30):
         await second
-    assert not turns.is_settled("GPU-0", 30.0), "now it is the second that has to settle"
+    assert not turns.is_settled("GPU-0", 30.0), "now the memory of the second job must settle"
 
 
 async def test_the_wait_is_bounded_and_ends_with_the_other_job() -> None:
@@ -186,7 +186,7 @@ def test_the_inventory_reports_the_isolation_of_shared_gpus(
     mps = subprocess.Popen([str(daemon), "1000"])
     try:
         name = Path(f"/proc/{mps.pid}/comm")
-        eventually(lambda: name.read_text().startswith("nvidia-cuda-mps"), what="it runs")
+        eventually(lambda: name.read_text().startswith("nvidia-cuda-mps"), what="the job runs")
         found = make_agent("with", **gpus.environ).start().inventory.gpus
         assert [gpu.isolation for gpu in found] == ["", "mig", "mps"]
     finally:

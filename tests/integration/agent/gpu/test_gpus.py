@@ -30,7 +30,7 @@ def begin(make_agent: MakeAgent, gpus: Gpus, *lines: str) -> tuple[AgentProcess,
 
 
 def sample(agent: AgentProcess, index: int, text: str) -> wire.GpuSample:
-    """Return the next reading of a GPU whose repr contains `words`."""
+    """Return the next reading of a GPU whose repr contains `text`."""
     found = agent.link.expect(wire.Sample, lambda message: text in repr(message.gpus[index]))
     return found.gpus[index]
 

@@ -22,10 +22,10 @@ def agent(short_tmp: Path) -> Iterator[AgentProcess]:
     jobs = short_tmp / "agent" / "jobs"
     jobs.mkdir(parents=True)
     program = ["unshare", "--mount", "sh", "-c", SMALL, str(jobs), *FROM_SOURCE]
-    made = AgentProcess(short_tmp / "agent", program=program)
-    made.start()
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(short_tmp / "agent", program=program)
+    new_agent_process.start()
+    yield new_agent_process
+    new_agent_process.close()
 
 
 FILL = "head -c 10000000 /dev/zero\n"

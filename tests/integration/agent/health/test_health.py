@@ -144,9 +144,9 @@ def test_a_hanging_driver_does_not_delay_the_answer(make_agent: MakeAgent, gpus:
 def test_a_job_gets_a_line_in_its_error_output(agent: AgentProcess, short_tmp: Path) -> None:
     agent.launch(1, "echo mine; sleep 1000", stdout=str(short_tmp / "o"), stderr=str(short_tmp / "e"))
     agent.link.report(1, "running")
-    eventually(lambda: (short_tmp / "o").exists() and (short_tmp / "o").read_text(), what="it runs")
+    eventually(lambda: (short_tmp / "o").exists() and (short_tmp / "o").read_text(), what="the job runs")
     agent.link.send(wire.Notice(job_id=1, restarts=0, text="GPU 3: $(touch /tmp/x)\nXid 79"))
-    eventually(lambda: (short_tmp / "e").read_text(), what="the line is there")
+    eventually(lambda: (short_tmp / "e").read_text(), what="the line is in the output")
     assert (short_tmp / "e").read_text() == "warpdeck: GPU 3: $(touch /tmp/x)?Xid 79\n"
     assert (short_tmp / "o").read_text() == "mine\n"
 
@@ -200,7 +200,9 @@ def test_a_hanging_program_is_killed_with_its_children(short_tmp: Path) -> None:
     pid = int((short_tmp / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists()
     message_text = [f"sleep\0{number}\0".encode() for number in (one, two, three, four)]
-    eventually(lambda: not [line for line in commands() if line in message_text], what="nothing of it runs")
+    eventually(
+        lambda: not [line for line in commands() if line in message_text], what="no process of it runs"
+    )
 
 
 def commands() -> list[bytes]:
@@ -215,7 +217,9 @@ def test_a_program_that_survives_sigkill_is_not_started_twice(short_tmp: Path) -
         for text in ("was not done after 2 s", "was killed and does not die"):
             assert text in program.run(path, timeout_s=2.0).message
         assert runs.read_text() == "one\n"
-    eventually(lambda: "nsenter" in program.run(path, timeout_s=30.0).message, what="it is started again")
+    eventually(
+        lambda: "nsenter" in program.run(path, timeout_s=30.0).message, what="the job is started again"
+    )
 
 
 def test_a_program_that_cannot_run_drains_nothing(short_tmp: Path) -> None:
@@ -232,7 +236,7 @@ def test_the_program_runs_at_the_interval_of_the_site(make_agent: MakeAgent, sho
     agent.link.expect(wire.Health, lambda health: states(health).get(("program", -1)) == "ok")
     bad.touch()
     health = agent.link.expect(wire.Health, lambda message: states(message).get(("program", -1)) == "fail")
-    assert health.asked_at_unix == 0.0, "nobody asked again"
+    assert health.asked_at_unix == 0.0, "no check was requested"
     bad.unlink()
     agent.link.expect(wire.Health, lambda message: states(message).get(("program", -1)) == "ok")
 
@@ -249,7 +253,7 @@ def test_a_full_disk_recovers_only_with_a_margin(short_tmp: Path) -> None:
 
     disks = Disks(("/data",), probe=probe, mounts=lambda: [])
     look = lambda: asyncio.run(disks.look(256 * MIB))[0]  # noqa: E731
-    assert look().state == "ok", "3 of 100 MiB: more than a hundredth"
+    assert look().state == "ok", "3 of 100 MiB are more than a hundredth"
     free = MIB // 2
     assert (look().state, look().message) == ("fail", "/data is full: 0 MiB are free")
     free = MIB + MIB // 2
@@ -316,8 +320,8 @@ def test_a_hanging_mount_does_not_prevent_the_end_of_the_agent(short_tmp: Path) 
         assert looking.stdout is not None
         with looking.stdout:
             assert looking.stdout.readline().strip() == str(["room in /", f"{mount.path} does not answer"])
-            words = f"the folder {mount.path}/below does not answer on this node"
-            assert looking.stdout.readline().strip() == words
+            message = f"the folder {mount.path}/below does not answer on this node"
+            assert looking.stdout.readline().strip() == message
         looking.kill()
         assert looking.wait(WAIT_S) == -signal.SIGKILL
 
@@ -331,11 +335,11 @@ def test_a_launch_with_a_hanging_folder_delays_no_other(make_agent: MakeAgent, s
         agent.launch(1, "true", cwd=f"{mount.path}/below")
         assert agent.run(2, "echo well").exit_code == 0
         refused = agent.link.expect(wire.LaunchFailed)
-        assert (refused.job_id, refused.again, refused.check) == (1, True, "mount"), "the node drains for it"
+        assert (refused.job_id, refused.again, refused.check) == (1, True, "mount"), "the node is drained"
         agent.kill()
         agent.start()
     agent.launch(3, "true", cwd=f"{mount.path}/below")
-    assert agent.link.report(3, "exited").exit_code == 0, "in a folder of its own, where its own is not there"
+    assert agent.link.report(3, "exited").exit_code == 0, "the job gets another folder if its own is missing"
 
 
 @pytest.mark.lab
@@ -411,13 +415,15 @@ def clock() -> Clock:
 
 def test_fault_numbers_ascend_even_if_the_folder_was_lost(short_tmp: Path, clock: Clock) -> None:
     first = Faults(Folder(str(short_tmp)), clock)
-    assert first.add_xid(CARD, 79) and not first.add_xid(CARD, 79), "the same within a minute"
+    assert first.add_xid(CARD, 79) and not first.add_xid(CARD, 79), (
+        "an equal fault within a minute is not added"
+    )
     assert first.add_xid(CARD, 48)
     (short_tmp / "faults.json").unlink()
     clock.now += 5
-    anew = Faults(Folder(str(short_tmp)), clock)
-    assert anew.all() == [] and anew.add_xid(CARD, 79)
-    assert anew.all()[0].number > first.all()[-1].number
+    restarted = Faults(Folder(str(short_tmp)), clock)
+    assert restarted.all() == [] and restarted.add_xid(CARD, 79)
+    assert restarted.all()[0].number > first.all()[-1].number
 
 
 def test_only_the_latest_faults_are_kept(short_tmp: Path, clock: Clock) -> None:
@@ -437,10 +443,10 @@ def test_an_incomplete_fault_file_is_ignored(short_tmp: Path, text: str) -> None
 def test_errors_after_a_counter_reset_are_new(short_tmp: Path, clock: Clock) -> None:
     faults = Faults(Folder(str(short_tmp)), clock)
     assert faults.count_ecc(CARD, 5) and not faults.count_ecc(CARD, 5)
-    assert not faults.count_ecc(CARD, 0), "the driver was loaded anew"
-    again = Faults(Folder(str(short_tmp)), clock)
-    assert again.count_ecc(CARD, 2)
-    assert [fault.message for fault in again.all()] == [
+    assert not faults.count_ecc(CARD, 0), "the driver was loaded again"
+    later = Faults(Folder(str(short_tmp)), clock)
+    assert later.count_ecc(CARD, 2)
+    assert [fault.message for fault in later.all()] == [
         "5 uncorrectable ECC errors",
         "2 uncorrectable ECC errors",
     ]
@@ -450,7 +456,7 @@ def test_overheating_fails_after_a_while_and_recovers_later() -> None:
     heat = Heat()
     hot: Callable[[float, bool], bool] = lambda now, throttled: heat.is_hot("a", throttled, now=now)  # noqa: E731
     assert not hot(0.0, True) and not hot(HOT_S - 1, True)
-    assert not hot(HOT_S, False) and not hot(HOT_S + 1, True), "a break begins anew"
+    assert not hot(HOT_S, False) and not hot(HOT_S + 1, True), "a pause restarts the interval"
     assert hot(2 * HOT_S + 1, True)
     assert hot(2 * HOT_S + 2, False) and hot(2 * HOT_S + COOL_S, False)
     assert not hot(2 * HOT_S + COOL_S + 1, False)
@@ -462,8 +468,8 @@ def test_unexplained_memory_fails_after_a_while_and_recovers_when_freed() -> Non
     verdicts = [cards.check(held, now=now) for now in (0.0, HELD_S - 1, HELD_S)]
     assert [check.state for check in verdicts if check] == ["warn", "warn", "fail"]
     assert cards.check(GpuState(CARD), now=HELD_S + 1) is None
-    anew = cards.check(held, now=HELD_S + 2)
-    assert anew is not None and anew.state == "warn"
+    restarted = cards.check(held, now=HELD_S + 2)
+    assert restarted is not None and restarted.state == "warn"
 
 
 def test_a_throttled_gpu_does_not_affect_the_others() -> None:

@@ -68,7 +68,7 @@ def test_a_check_from_before_a_failed_launch_is_not_reported(make_agent: MakeAge
     agent.start()
     assert checked(agent, 1).state == "ok"
     agent.link.send(wire.AskHealth(at_unix=1.0, ask=2, program=str(program), program_timeout_s=WAIT_S))
-    eventually(looks.exists, what="a look is under way, and has seen the folder")
+    eventually(looks.exists, what="a check runs and has seen the folder")
     shutil.rmtree(agent.folder)
     agent.launch(2, "exit 0")
     assert agent.link.expect(wire.LaunchFailed).check == "agent"

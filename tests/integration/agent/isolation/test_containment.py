@@ -40,10 +40,12 @@ def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """
     folder = tmp_path_factory.mktemp("wd")
     program = ["unshare", "--mount", "sh", "-c", WITHOUT, FORMS[request.param], *FROM_SOURCE]
-    made = AgentProcess(folder / "agent", program=program)
-    made.facilities = {each.name: each for each in made.start().inventory.facilities}  # type: ignore[attr-defined]
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(folder / "agent", program=program)
+    new_agent_process.facilities = {
+        each.name: each for each in new_agent_process.start().inventory.facilities
+    }  # type: ignore[attr-defined]
+    yield new_agent_process
+    new_agent_process.close()
 
 
 def strength(agent: AgentProcess, name: str) -> str:
@@ -90,7 +92,9 @@ def test_no_process_of_a_job_outlives_it(agent: AgentProcess) -> None:
     assert agent.processes(job) == []
     assert not ran(agent.text(job))
     group = meta(agent, job)["hold"]["groups"]
-    assert not any(os.path.exists(path) for path in group), "its groups are removed before its end is told"
+    assert not any(os.path.exists(path) for path in group), (
+        "the cgroups are removed before the end is reported"
+    )
 
 
 CHAIN = """
@@ -122,7 +126,7 @@ def test_a_chain_of_respawning_processes_ends_with_its_job(
         begin = f"{environment} setsid {program} {sessions} 7>{pipe} &\nexec 7>{pipe}; echo y >&7; exit 4"
         assert agent.run(job, begin, max_processes=1000).exit_code == 4
         assert os.read(reader, 2) == b"y\n"
-        assert os.read(reader, 1) == b"", "nobody has the pipe open: no process of it is left"
+        assert os.read(reader, 1) == b"", "no process has the pipe open, so none is left"
     finally:
         os.close(reader)
 
@@ -138,9 +142,9 @@ def test_a_process_that_left_its_cgroup_ends_with_the_allocation(agent: AgentPro
         (Path(str(group)).parent.parent / "cgroup.procs").write_text(str(daemon))
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
     agent.link.report(job, "exited")
-    eventually(lambda: not agent.processes(job), what="it is found by its mark")
+    eventually(lambda: not agent.processes(job), what="the process is found by its tag")
     agent.link.send(wire.Forget(job_id=job, restarts=0))
-    eventually(lambda: agent.record(job) is None, what="the allocation is let go")
+    eventually(lambda: agent.record(job) is None, what="the allocation is released")
 
 
 def test_a_daemon_without_its_tag_ends_after_the_last_job_of_its_user(agent: AgentProcess) -> None:
@@ -149,7 +153,7 @@ def test_a_daemon_without_its_tag_ends_after_the_last_job_of_its_user(agent: Age
     job = agent.new_id()
     agent.run(job, "(env -i setsid sleep 1005 & echo $!)")
     daemon = Path("/proc") / agent.text(job)
-    eventually(lambda: not daemon.exists(), what="the agent, its subreaper, has ended and buried it")
+    eventually(lambda: not daemon.exists(), what="the agent, as the subreaper, has reaped it and ended")
 
 
 def test_a_fork_bomb_stays_within_its_limit(agent: AgentProcess) -> None:
@@ -173,7 +177,7 @@ def test_an_endless_fork_bomb_is_contained_and_killed_completely(agent: AgentPro
         return  # root has no other limit on processes
     job = agent.new_id()
     agent.launch(job, "exec bash -c 'bomb() { bomb | bomb & }; bomb; sleep 1000'", max_processes=100)
-    eventually(lambda: "Resource temporarily unavailable" in agent.text(job), what="it is at its limit")
+    eventually(lambda: "Resource temporarily unavailable" in agent.text(job), what="the job is at its limit")
     for _ in range(3):
         assert agent.run(agent.new_id(), "sleep 0.01 | cat; exit 4").exit_code == 4
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
@@ -201,7 +205,7 @@ def test_parallel_jobs_get_different_cpus(agent: AgentProcess) -> None:
     taken = [set(meta(agent, job)["hold"]["cpus"]) for job in (first, second)]
     assert len(taken[0]) == len(taken[1]) == 1 and not taken[0] & taken[1]
     third = started(agent, cpus=1)[0]
-    assert meta(agent, third)["hold"]["cpus"] == [], "none is free: it may use all"
+    assert meta(agent, third)["hold"]["cpus"] == [], "no CPU is free, so the job may use all"
     end(agent, first)
     assert set(meta(agent, started(agent, cpus=1)[0])["hold"]["cpus"]) == taken[0]
 
@@ -225,7 +229,7 @@ def started(agent: AgentProcess, **fields: object) -> tuple[int, str]:
 def end(agent: AgentProcess, job: int) -> None:
     """End a job and wait until the agent has released everything that the job held."""
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
-    eventually(lambda: forgotten(agent, job), what=f"job {job} is gone")
+    eventually(lambda: forgotten(agent, job), what=f"job {job} has ended")
 
 
 def forgotten(agent: AgentProcess, job: int) -> str:
@@ -269,14 +273,14 @@ def test_a_process_that_enters_the_cgroup_of_an_ended_launch_does_not_join_the_n
     held = [Path(str(group)) for group in meta(agent, job)["hold"]["groups"]]
     over.touch()
     agent.link.report(job, "exited")
-    left = [group for group in held if group.exists()]
+    remaining = [group for group in held if group.exists()]
     with subprocess.Popen(["sleep", "1005"]) as late:
-        for group in left:
+        for group in remaining:
             (group / "cgroup.procs").write_text(str(late.pid))
         report = agent.run(agent.new_id(), "cat /proc/self/cgroup")
         where = Path(f"/proc/{late.pid}/cgroup").read_text()
         late.kill()
-    assert report.exit_code == 0 and where.count(f"/job-{job}.0\n") == len(left)
+    assert report.exit_code == 0 and where.count(f"/job-{job}.0\n") == len(remaining)
 
 
 def test_the_cpu_time_of_a_job_includes_its_script_and_steps(agent: AgentProcess, tmp_path: Path) -> None:
@@ -320,7 +324,7 @@ def test_a_step_over_its_memory_limit_ends_alone_with_its_peak(agent: AgentProce
     hog = "import signal; held = bytearray(b'1') * ({} << 20); print(1, flush=True); signal.pause()"
     hog = f'exec python3 -c "{hog}"'
     agent.begin_step(job, 0, hog.format(200), mem_bytes=300 * MIB)
-    eventually(lambda: agent.text(job, "steps/0/0/out") == "1", what="it has all that it wants")
+    eventually(lambda: agent.text(job, "steps/0/0/out") == "1", what="the job has allocated its memory")
     agent.begin_step(job, 1, hog.format(300), mem_bytes=100 * MIB)
     over = agent.step_end(job, 1)
     assert [(end.signal, end.oom) for end in over.ends] == [(9, True)]
@@ -328,9 +332,9 @@ def test_a_step_over_its_memory_limit_ends_alone_with_its_peak(agent: AgentProce
     assert f"oom-kill event(s) in StepId={job}.1." in agent.text(job, "steps/1/0/err")
     agent.begin_step(job, 2, "exit 3")
     assert [(end.code, end.oom) for end in agent.step_end(job, 2).ends] == [(3, False)], (
-        "in no group of its own"
+        "the step has no separate cgroup"
     )
-    assert not agent.text(job, "steps/0/0/rc"), "another step with as much runs on"
+    assert not agent.text(job, "steps/0/0/rc"), "another step with the same limit continues"
     agent.link.send(wire.Kill(job_id=job, restarts=0, cause="cancelled"))
     report = agent.link.report(job, "exited")
     assert report.cause == "cancelled" and not report.message
@@ -344,13 +348,13 @@ def test_processes_left_by_a_step_with_a_separate_cgroup_end_with_the_job(agent:
     agent.link.report(job, "running")
     agent.begin_step(job, 0, "env -i setsid sleep 1007 & echo $!", mem_bytes=100 * MIB)
     report = agent.step_end(job, 0)
-    left = agent.text(job, "steps/0/0/out")
-    assert [(end.code, end.oom) for end in report.ends] == [(0, False)] and ran(left)
+    remaining = agent.text(job, "steps/0/0/out")
+    assert [(end.code, end.oom) for end in report.ends] == [(0, False)] and ran(remaining)
     agent.connect()
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
     agent.link.report(job, "exited")
     if strength(agent, "end") == "enforced":
-        assert not ran(left)
+        assert not ran(remaining)
     held = meta(agent, job)["hold"]["groups"]
     assert not any(os.path.exists(str(group)) and os.path.exists(f"{group}/step-0") for group in held)
 
@@ -364,12 +368,12 @@ def test_a_restarted_agent_keeps_the_memory_limits_of_steps(agent: AgentProcess)
     for step in range(2):
         agent.begin_step(job, step, f'exec python3 -c "{hog.format(waits)}"', mem_bytes=100 * MIB)
     for step in range(2):
-        eventually(lambda step=step: agent.text(job, f"steps/{step}/0/out") == "1", what="it waits")
+        eventually(lambda step=step: agent.text(job, f"steps/{step}/0/out") == "1", what="the job waits")
     pids = [pid for pid in agent.processes(job) if Path(f"/proc/{pid}/comm").read_text().startswith("python")]
     agent.kill()
     if strength(agent, "memory") == "enforced":
         os.kill(pids[0], signal.SIGUSR1)
-        eventually(lambda: not ran(str(pids[0])), what="the kernel has killed it, while there was no agent")
+        eventually(lambda: not ran(str(pids[0])), what="the kernel has killed it while no agent ran")
         pids.pop(0)
     message = {step.step: step for step in agent.start().steps}
     for pid in pids:

@@ -32,10 +32,10 @@ def agent(request: pytest.FixtureRequest, short_tmp: Path, gpus: Gpus) -> Iterat
     gpus.show(*(f"gpu {index} uuid=GPU-{index} minor={index}" for index in range(3)))
     hide = ["sh", "-c", WITHOUT, request.param]
     program = ["unshare", "--mount", *hide, "sh", "-c", NODES + 'exec "$@"', str(short_tmp / "dev")]
-    made = AgentProcess(short_tmp / "agent", program=[*program, *FROM_SOURCE], **gpus.environ)
-    made.start()
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(short_tmp / "agent", program=[*program, *FROM_SOURCE], **gpus.environ)
+    new_agent_process.start()
+    yield new_agent_process
+    new_agent_process.close()
 
 
 def reached(agent: AgentProcess, job: int, **fields: object) -> set[str]:
@@ -57,7 +57,7 @@ def test_a_job_can_open_only_its_own_gpus(agent: AgentProcess) -> None:
     others = set() if devices.strength == "enforced" else cards
     assert reached(agent, 1, gpus=["GPU-1"]) == shared | {"nvidia1"} | others
     assert reached(agent, 2, gpus=["GPU-0", "GPU-2"]) == shared | {"nvidia0", "nvidia2"} | others
-    assert reached(agent, 3) == shared | others, "who asked for no GPU gets none"
+    assert reached(agent, 3) == shared | others, "a job without a GPU request gets none"
     assert reached(agent, 4, confine=["memory"]) == shared | cards
     assert devices.how.startswith(("cgroup v", "CUDA_VISIBLE_DEVICES"))
 

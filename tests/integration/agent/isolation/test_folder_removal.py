@@ -30,9 +30,9 @@ os.symlink(sys.argv[3], folder + "/a")
 @pytest.fixture
 def mounts() -> Iterator[list[Path]]:
     """A list of file systems that are unmounted after the test."""
-    made: list[Path] = []
-    yield made
-    for path in reversed(made):
+    created: list[Path] = []
+    yield created
+    for path in reversed(created):
         subprocess.run(["umount", "--lazy", "--quiet", str(path)], check=False)
 
 
@@ -67,8 +67,8 @@ def test_a_swapped_in_link_does_not_redirect_an_unmount(short_tmp: Path, mounts:
         "mounts.mounted = swapped\n"
         "sys.exit(not folder_removal.remove_tree(sys.argv[1]))\n"
     )
-    words = [sys.executable, "-c", program, str(own), SWAP, str(own), str(ADA), str(victim)]
-    result = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    argv = [sys.executable, "-c", program, str(own), SWAP, str(own), str(ADA), str(victim)]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert result.stderr == ""
     assert os.path.ismount(victim / "data") and (victim / "data/precious").exists()
     assert (result.returncode, own.exists()) == (0, False)

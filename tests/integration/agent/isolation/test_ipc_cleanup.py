@@ -43,17 +43,17 @@ def agent() -> Iterator[AgentProcess]:
     """A root agent with its own mount of the POSIX message queues."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as path:
         folder = Path(path)
-        with agent_of_root(folder, "sh", "-c", QUEUES, str(folder / "mq")) as made:
-            yield made
+        with agent_of_root(folder, "sh", "-c", QUEUES, str(folder / "mq")) as created:
+            yield created
 
 
 @pytest.fixture
 def name() -> Iterator[str]:
     """A unique name for a file in shared memory."""
-    made = f"wd-{os.getpid()}-{time.monotonic_ns()}"
-    yield made
+    created = f"wd-{os.getpid()}-{time.monotonic_ns()}"
+    yield created
     with contextlib.suppress(OSError):
-        os.unlink(f"{SHM}/{made}")
+        os.unlink(f"{SHM}/{created}")
 
 
 def run(agent: AgentProcess, script: str, *, user: str = "ada", uid: int = ADA) -> int:
@@ -102,7 +102,7 @@ def test_older_ipc_objects_and_those_of_other_users_stay(agent: AgentProcess, na
     for path, uid in ((before, ADA), (others, BOB)):
         path.write_text("x")
         os.chown(path, uid, uid)
-    eventually(lambda: time.time() - born_unix(str(others)) > 10 * COARSE_S, what="they are older")
+    eventually(lambda: time.time() - born_unix(str(others)) > 10 * COARSE_S, what="the records are older")
     try:
         run(agent, f"echo more >>{before}; echo x >{SHM}/{name}")
         assert before.exists() and others.exists() and not os.path.exists(f"{SHM}/{name}")
@@ -128,18 +128,20 @@ def test_ipc_objects_in_use_by_a_process_stay(agent: AgentProcess, name: str) ->
 def test_only_ipc_objects_of_libraries_are_removed_for_a_logged_in_user(
     agent: AgentProcess, name: str
 ) -> None:
-    made = f"nccl-{name}"
+    created = f"nccl-{name}"
     ours, other_end = pty.openpty()
     login = subprocess.Popen(
         ["setsid", "--ctty", "sleep", "1000"], stdin=other_end, stdout=other_end, stderr=other_end, user=ADA
     )
     os.close(other_end)
     try:
-        eventually(lambda: terminal_of(login.pid), what="it is on a terminal")
-        job = run(agent, f"echo x >{SHM}/{name}; echo x >{SHM}/{made}")
+        eventually(lambda: terminal_of(login.pid), what="the process runs on the terminal")
+        job = run(agent, f"echo x >{SHM}/{name}; echo x >{SHM}/{created}")
         message = remark(agent, job)
-        assert f"left, because its user is logged in on the node: {SHM}/{name}" in message and made in message
-        assert os.path.exists(f"{SHM}/{name}") and not os.path.exists(f"{SHM}/{made}")
+        assert (
+            f"left, because its user is logged in on the node: {SHM}/{name}" in message and created in message
+        )
+        assert os.path.exists(f"{SHM}/{name}") and not os.path.exists(f"{SHM}/{created}")
     finally:
         login.kill()
         login.wait()

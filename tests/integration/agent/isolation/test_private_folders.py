@@ -30,8 +30,11 @@ PLACES = ["/tmp", "/dev/shm"]
 @pytest.fixture(scope="module")
 def agent() -> Iterator[AgentProcess]:
     """A root agent whose own folder lies inside one of the private folders."""
-    with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder, agent_of_root(Path(folder)) as made:
-        yield made
+    with (
+        tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder,
+        agent_of_root(Path(folder)) as created,
+    ):
+        yield created
 
 
 def given(agent: AgentProcess, **fields: Any) -> dict[str, Any]:
@@ -71,14 +74,18 @@ def test_private_folders_are_empty_at_first_and_leave_nothing_on_the_node(agent:
         agent, f"ls -A /dev/shm /tmp; stat -c %a /tmp; echo $TMPDIR; touch /tmp/{name} /dev/shm/{name}"
     )
     top = agent.folder.parts[2]
-    assert found.split() == ["/dev/shm:", "/tmp:", top, "1777", "/tmp"], "but for the way to the agent's own"
+    assert found.split() == ["/dev/shm:", "/tmp:", top, "1777", "/tmp"], (
+        "except for the path to the agent's folder"
+    )
     assert not Path("/tmp", name).exists() and not Path("/dev/shm", name).exists()
     assert leftovers(agent) == []
 
 
 def test_all_processes_of_a_job_share_private_folders_that_others_do_not_see(agent: AgentProcess) -> None:
     job = begin(agent, "echo mine >/tmp/note")
-    eventually(lambda: any((path / "in/note").exists() for path in leftovers(agent)), what="it is written")
+    eventually(
+        lambda: any((path / "in/note").exists() for path in leftovers(agent)), what="the file is written"
+    )
     start(agent, job, "sh", "-c", "cat /tmp/note; echo step >>/tmp/note")
     ended(agent, job)
     agent.link.send(wire.OpenTunnel(stream=7, job_id=job, restarts=0, env=ENV, argv=["cat", "/tmp/note"]))
@@ -131,19 +138,21 @@ def test_output_in_a_private_folder_is_kept(agent: AgentProcess) -> None:
 
 def test_private_folders_survive_the_agent_and_leave_nothing(agent: AgentProcess) -> None:
     job = begin(agent, "echo mine >/tmp/note")
-    eventually(lambda: any((path / "in/note").exists() for path in leftovers(agent)), what="it is written")
+    eventually(
+        lambda: any((path / "in/note").exists() for path in leftovers(agent)), what="the file is written"
+    )
     stale = Path(f"/dev/shm/{prefix_of(agent.identity)}999999.0-x/in")
     stale.mkdir(parents=True)
     agent.kill()
     agent.start()
-    eventually(lambda: not stale.parent.exists(), what="the folder of a job that is no more is gone")
+    eventually(lambda: not stale.parent.exists(), what="the folder of a forgotten job is removed")
     start(agent, job, "sh", "-c", "grep -q mine /tmp/note && exit 3")
     assert [each.code for each in ended(agent, job).ends] == [3]
     agent.kill()
     kill([agent.supervisor(), *agent.processes(job)])
     agent.start()
     agent.link.report(job, "lost")
-    eventually(lambda: leftovers(agent) == [], what="nothing of it is left")
+    eventually(lambda: leftovers(agent) == [], what="no process of it is left")
 
 
 def test_an_agent_without_mount_rights_reports_it_and_runs_the_job(short_tmp: Path) -> None:

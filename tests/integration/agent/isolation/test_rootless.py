@@ -84,8 +84,8 @@ def agent(place: Path, library: Path) -> Iterator[AgentProcess]:
     driver = Gpus(library, place)
     driver.show("gpu 0 uuid=GPU-0 minor=0", "gpu 1 uuid=GPU-1 minor=1")
     first = ["sh", "-c", ONE_HIERARCHY, "sh", "sh", "-c", NODE, str(place)]
-    with agent_of_root(place, *first, **driver.environ) as made:
-        yield made
+    with agent_of_root(place, *first, **driver.environ) as created:
+        yield created
 
 
 def environment(place: Path) -> dict[str, str]:
@@ -125,8 +125,8 @@ def own_agent(place: Path, library: Path) -> Iterator[AgentProcess]:
     os.chown(folder / "agent", ADA, ADA)
     drop = ["setpriv", f"--reuid={ADA}", f"--regid={ADA}", "--clear-groups"]
     first = ["sh", "-c", ONE_HIERARCHY, "sh", "sh", "-c", NODE, str(folder), *drop]
-    with agent_of_root(folder, *first) as made:
-        yield made
+    with agent_of_root(folder, *first) as created:
+        yield created
 
 
 def test_an_agent_of_a_user_runs_containers_and_leaves_nothing(own_agent: AgentProcess, place: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_container_ends_with_its_job_and_others_continue(agent: AgentProcess, 
     jobs = [agent.new_id() for _ in range(2)]
     for job in jobs:
         agent.launch(job, "echo up; while :; do read -r nothing </proc/uptime; done", **of_ada(place))
-        eventually(lambda job=job: "up" in agent.text(job), what="it runs")
+        eventually(lambda job=job: "up" in agent.text(job), what="the job runs")
     agent.link.send(wire.Kill(job_id=jobs[0], restarts=0, grace_s=0.0))
     agent.link.report(jobs[0], "exited")
     assert agent.processes(jobs[0]) == [] and agent.processes(jobs[1])
@@ -175,7 +175,7 @@ def test_a_signal_reaches_the_process_in_a_container(agent: AgentProcess, place:
     job = agent.new_id()
     script = "trap 'echo got it; exit 3' USR1; echo up; while :; do read -r nothing </proc/uptime; done"
     agent.launch(job, script, **of_ada(place))
-    eventually(lambda: "up" in agent.text(job), what="it runs")
+    eventually(lambda: "up" in agent.text(job), what="the job runs")
     agent.link.send(wire.Kill(job_id=job, restarts=0, signal=10))
     assert agent.link.report(job, "exited").exit_code == 3
     assert "got it" in agent.text(job).splitlines()
@@ -237,7 +237,7 @@ def test_tasks_in_a_shared_container_can_be_ended(agent: AgentProcess, place: Pa
     text = "trap 'echo told; exit 3' TERM; echo up; while :; do read -r nothing </proc/uptime; done"
     begin_step(agent, place, job=job, text=text)
     for rank in (0, 1):
-        eventually(lambda rank=rank: "up" in agent.text(job, f"steps/0/{rank}/out"), what="it runs")
+        eventually(lambda rank=rank: "up" in agent.text(job, f"steps/0/{rank}/out"), what="the job runs")
     agent.link.send(steps.StepKill(job_id=job, restarts=0, step=0, grace_s=30.0))
     report = agent.link.expect(steps.StepReport, lambda report: report.phase == "exited")
     assert [(end.code, end.signal) for end in report.ends] == [(3, 0), (3, 0)], agent.text(
@@ -255,7 +255,7 @@ def test_containers_of_two_jobs_have_separate_tmp_folders(agent: AgentProcess, p
     for job in jobs:
         text = f"echo {job} >/tmp/note; echo up; until [ -e {place}/home/go ]; do :; done; read -r note </tmp/note; echo $note"
         agent.launch(job, text, **given)
-        eventually(lambda job=job: "up" in agent.text(job), what="it runs")
+        eventually(lambda job=job: "up" in agent.text(job), what="the job runs")
     (place / "home/go").touch()
     for job in jobs:
         report = agent.link.report(job, "exited")

@@ -27,9 +27,9 @@ def test_every_row_has_a_function_and_a_guard() -> None:
         assert row.guard in pathcalls.kinds(), (
             f"{place}: {row.guard} is no guard of docs/explanation/threat-model.md"
         )
-    assert len({row[:2] for row in rows}) == len(rows), "a place has two rows"
+    assert len({row[:2] for row in rows}) == len(rows), "a function has two rows"
     lines = [line for line in pathcalls.DOCUMENT.read_text().splitlines() if line.startswith("| `")]
-    assert len(lines) == len(rows), "a row is not written as the others are"
+    assert len(lines) == len(rows), "a row has another format than the others"
 
 
 @pytest.mark.parametrize(

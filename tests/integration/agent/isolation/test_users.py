@@ -29,8 +29,8 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(short_tmp) as made:
-        yield made
+    with agent_of_root(short_tmp) as created:
+        yield created
 
 
 def test_a_job_has_the_ids_and_groups_of_its_user(agent: AgentProcess) -> None:
@@ -178,7 +178,7 @@ def test_a_terminal_socket_of_another_user_is_not_joined(agent: AgentProcess, sh
         other_end = agent.job(1, "terminal") / "pty.sock"
         script = f"ln -sf {short_tmp}/roots {other_end} && touch {linked}; sleep 1000"
         agent.launch(1, script, user="ada", uid=ADA, pty=True)
-        eventually(linked.exists, what="the link is there")
+        eventually(linked.exists, what="the link exists")
         agent.link.send(wire.OpenPty(stream=1, job_id=1, restarts=0, rows=24, cols=80))
         assert "not its user's" in agent.link.expect(wire.StreamEnd).error
 

@@ -25,7 +25,7 @@ def test_the_relay_ends_silently_with_a_killed_agent(short_tmp: Path, unread: by
                 assert relay.stdin is not None
                 relay.stdin.write(unread)
                 relay.stdin.flush()
-                assert not unread or select.select([agent], [], [], ANSWER_S)[0], "they have come"
+                assert not unread or select.select([agent], [], [], ANSWER_S)[0], "the frames have arrived"
             code = relay.wait(ANSWER_S)  # the relay's own input is still open
             output, complaint = relay.communicate()
     assert (code, complaint) == (0, b"")

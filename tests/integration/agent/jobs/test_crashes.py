@@ -62,7 +62,7 @@ def test_a_launch_survives_an_agent_killed_at_any_point(
             agent.link.report(1, "exited")
             agent.link.send(wire.Forget(job_id=1, restarts=0))
         assert agent.process is not None
-        assert agent.process.wait(ANSWER_S) == -signal.SIGKILL, "it came to that point"
+        assert agent.process.wait(ANSWER_S) == -signal.SIGKILL, "the agent was killed at that point"
         agent.program = FROM_SOURCE
         known = agent.start().jobs
         if not known and not was_let_go:
@@ -73,7 +73,7 @@ def test_a_launch_survives_an_agent_killed_at_any_point(
         assert agent.connect().jobs == []
         assert runs.read_text() == "ran\n"
         assert not list((agent.folder / "jobs").glob("1.*"))
-        eventually(lambda: not list((short_tmp / "own").iterdir()), what="the folders of its own are gone")
+        eventually(lambda: not list((short_tmp / "own").iterdir()), what="the private folders are removed")
     finally:
         agent.close()
 

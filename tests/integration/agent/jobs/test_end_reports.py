@@ -75,11 +75,11 @@ async def test_ends_in_quick_succession_are_reported_together(
         jobs = [launch(spool, number) for number in range(1, TASKS + 1)]
         for count, job in enumerate(jobs, 1):
             ending.ended(job)
-            assert clearing.looked_at[-1] == count, "its place is free before anything is waited for"
+            assert clearing.looked_at[-1] == count, "the slot is free before the report"
             await asyncio.sleep(0)
-        await comes(lambda: len(reported) == TASKS, what="all ends are told")
+        await comes(lambda: len(reported) == TASKS, what="all ends are reported")
     assert sum(clearing.settled) == TASKS
-    assert clearing.settled[0] < 10, "the first end after a pause is told at once"
+    assert clearing.settled[0] < 10, "the first end after a pause is reported at once"
     assert len(clearing.settled) < TASKS / 4
 
 
@@ -88,12 +88,14 @@ async def test_an_end_that_holds_its_slot_is_reported_at_once(tmp_path: Path) ->
     with ThreadPoolExecutor(1) as pool:
         ending = ending_of(pool, clearing, reported, gather_s=1e6)
         ending.ended(launch(spool, 1))
-        await comes(lambda: len(reported) == 1, what="the first end after a pause is told")
+        await comes(lambda: len(reported) == 1, what="the first end after a pause is reported")
         ending.ended(launch(spool, 2))
         await asyncio.sleep(0)
-        assert len(reported) == 1, "the second waits for more"
+        assert len(reported) == 1, "the second end waits for further ends"
         ending.ended(launch(spool, 3))
-        await comes(lambda: len(reported) == 3, what="the third makes haste, and takes the second along")
+        await comes(
+            lambda: len(reported) == 3, what="the third end is reported at once, together with the second"
+        )
     assert clearing.settled == [1, 2]
 
 
@@ -106,7 +108,7 @@ async def test_ends_with_a_started_successor_are_reported_later(tmp_path: Path) 
         for number in (1, 2):
             ending.ended(launch(spool, number))
             await asyncio.sleep(0)
-        assert not clearing.settled, "nobody waits for these places"
+        assert not clearing.settled, "no launch waits for these slots"
         ending.ended(launch(spool, 3))
-        await comes(lambda: len(reported) == 3, what="somebody may wait for the third")
+        await comes(lambda: len(reported) == 3, what="the third end is reported at once")
     assert clearing.settled == [3]

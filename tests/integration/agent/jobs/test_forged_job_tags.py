@@ -44,9 +44,9 @@ def agent() -> Iterator[AgentProcess]:
     """A root agent on a node without cgroups, with the users ada and bob."""
     with (
         tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder,
-        agent_of_root(Path(folder), "sh", "-c", WITHOUT, FORMS["none"]) as made,
+        agent_of_root(Path(folder), "sh", "-c", WITHOUT, FORMS["none"]) as created,
     ):
-        yield made
+        yield created
 
 
 def begun(agent: AgentProcess, script: str) -> tuple[int, Mark]:
@@ -126,14 +126,14 @@ def test_a_detached_process_with_a_forged_tag_ends_with_the_last_job_of_its_user
     report = agent.run(job, forged, user="bob", uid=BOB)
     assert report.exit_code == 0
     pid = int(agent.text(job))
-    eventually(lambda: table(f"/proc/{pid}/status").get("State", "Z")[0] == "Z", what="it is ended")
+    eventually(lambda: table(f"/proc/{pid}/status").get("State", "Z")[0] == "Z", what="the job is ended")
 
 
 def test_a_process_without_the_secret_belongs_to_no_launch() -> None:
     mark = Mark(f"7.0@{os.getpid()}", "", os.getuid())
     with subprocess.Popen(["sleep", "1000"], env={"WARPDECK_JOB": mark.launch}) as process:
         try:
-            eventually(lambda: mark_of(process.pid) == mark, what="it runs")
+            eventually(lambda: mark_of(process.pid) == mark, what="the job runs")
             assert job_of(process.pid, {mark: 7}) == 7
             assert job_of(process.pid, {mark._replace(secret="x"): 7}) == 0
         finally:

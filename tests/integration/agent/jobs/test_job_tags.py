@@ -40,11 +40,11 @@ def test_cancelling_job_1_of_an_agent_leaves_job_1_of_another_alone(make_agent: 
     for agent in (own_agent, other):
         agent.start()
         agent.launch(1, DAEMON)
-    eventually(lambda: all_of(own_agent, 1), what="mine runs")
+    eventually(lambda: all_of(own_agent, 1), what="the job of the first agent runs")
     before = eventually(lambda: all_of(other, 1), what="the other runs")
     own_agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=1.0))
     assert own_agent.link.report(1, "exited").cause == "cancelled"
-    eventually(lambda: not own_agent.processes(1), what="nothing of mine is left")
+    eventually(lambda: not own_agent.processes(1), what="no process of the first agent's job is left")
     assert all_of(other, 1) == before
 
 
@@ -54,7 +54,10 @@ def test_a_process_is_attributed_only_to_the_job_of_its_agent(make_agent: MakeAg
         agent.start()
         agent.launch(7, DAEMON)
     pids = eventually(lambda: all_of(own_agent, 7), what="the job runs")
-    eventually(lambda: {job_of(pid, {own_mark(own_agent, 7): 7}) for pid in pids} == {7}, what="all are mine")
+    eventually(
+        lambda: {job_of(pid, {own_mark(own_agent, 7): 7}) for pid in pids} == {7},
+        what="all processes belong to this agent's job",
+    )
     assert {job_of(pid, {own_mark(other, 7): 7}) for pid in pids} == {0}
 
 

@@ -107,7 +107,7 @@ def test_a_job_can_clean_up_within_the_grace_time(agent: AgentProcess) -> None:
 def test_daemons_end_with_their_job(agent: AgentProcess) -> None:
     report = agent.run(1, "setsid sleep 1000 >/dev/null 2>&1 &\n(setsid sleep 1001 &)\nexit 0")
     assert report.exit_code == 0
-    eventually(lambda: not agent.processes(1), what="the daemons are gone")
+    eventually(lambda: not agent.processes(1), what="the daemons have ended")
 
 
 def test_a_signal_sends_nothing_else(agent: AgentProcess) -> None:
@@ -177,12 +177,12 @@ def test_jobs_survive_a_killed_supervisor_but_never_count_as_successful(
     os.kill(agent.supervisor(), signal.SIGKILL)
     if not agent_lives:
         agent.start()
-    assert agent.run(2, "exit 3").exit_code == 3, "another supervisor serves what comes"
+    assert agent.run(2, "exit 3").exit_code == 3, "another supervisor serves later launches"
     assert agent.processes(1)
     gate.touch()
     report = agent.link.report(1, "lost")
     assert report.exit_code != 0 and "not known" in report.message
-    eventually(lambda: not agent.processes(1), what="nothing of it is left")
+    eventually(lambda: not agent.processes(1), what="no process of it is left")
 
 
 def test_quit_ends_the_agent_and_leaves_jobs_running(agent: AgentProcess) -> None:

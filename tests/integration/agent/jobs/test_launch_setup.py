@@ -39,26 +39,28 @@ MOUNTED = 'mkdir "$TMPDIR/data" "$TMPDIR/a b" && mount --bind {keep} "$TMPDIR/da
 
 
 @pytest.fixture
-def apart(short_tmp: Path) -> Iterator[AgentProcess]:
+def agent_in_namespace(short_tmp: Path) -> Iterator[AgentProcess]:
     """An agent with its own mount namespace and a file system mounted on the folder of temporary files."""
     script = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
     program = ["unshare", "--mount", "sh", "-c", script, f"{short_tmp}/scratch", *FROM_SOURCE]
-    made = AgentProcess(short_tmp / "agent", program=program)
-    made.start()
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(short_tmp / "agent", program=program)
+    new_agent_process.start()
+    yield new_agent_process
+    new_agent_process.close()
 
 
 def test_mounts_in_a_tmpdir_are_unmounted_and_their_files_kept(
-    place: Path, apart: AgentProcess, short_tmp: Path
+    place: Path, agent_in_namespace: AgentProcess, short_tmp: Path
 ) -> None:
     (short_tmp / "keep").mkdir()
     (short_tmp / "keep/weights").write_text("of three weeks")
-    report = apart.run(1, f"{MOUNTED.format(keep=short_tmp / 'keep')} && echo $TMPDIR", tmp_dir=str(place))
+    report = agent_in_namespace.run(
+        1, f"{MOUNTED.format(keep=short_tmp / 'keep')} && echo $TMPDIR", tmp_dir=str(place)
+    )
     assert report.exit_code == 0
     assert (short_tmp / "keep/weights").read_text() == "of three weeks"
-    apart.run(2, f"ls -A {place}; grep -c {place}/ /proc/self/mounts", tmp_dir="")
-    assert apart.text(2).split() == ["0"]
+    agent_in_namespace.run(2, f"ls -A {place}; grep -c {place}/ /proc/self/mounts", tmp_dir="")
+    assert agent_in_namespace.text(2).split() == ["0"]
 
 
 def test_the_path_of_tmpdir_is_short_enough_for_the_sockets_of_ray(agent: AgentProcess) -> None:
@@ -69,11 +71,14 @@ def test_the_path_of_tmpdir_is_short_enough_for_the_sockets_of_ray(agent: AgentP
     assert report.exit_code == 0, agent.text(9_999_999)
 
 
-def test_a_tmpdir_that_cannot_be_removed_is_reported(place: Path, apart: AgentProcess) -> None:
+def test_a_tmpdir_that_cannot_be_removed_is_reported(place: Path, agent_in_namespace: AgentProcess) -> None:
     script = f'touch "$TMPDIR/f" && mount -o remount,ro {place} && echo "$TMPDIR"'
-    assert apart.run(1, script, tmp_dir=str(place)).exit_code == 0
-    remark = apart.link.expect(wire.Remark)
-    assert (remark.job_id, remark.text) == (1, f"what it left in {apart.text(1).strip()} cannot be removed")
+    assert agent_in_namespace.run(1, script, tmp_dir=str(place)).exit_code == 0
+    remark = agent_in_namespace.link.expect(wire.Remark)
+    assert (remark.job_id, remark.text) == (
+        1,
+        f"what it left in {agent_in_namespace.text(1).strip()} cannot be removed",
+    )
 
 
 def test_a_tree_deeper_than_any_recursion_is_removed(agent: AgentProcess, place: Path) -> None:
@@ -111,7 +116,7 @@ def test_leftovers_of_a_killed_agent_are_removed_at_the_next_start(agent: AgentP
         (folder / "deep").mkdir(parents=True)
     agent.kill()
     agent.start()
-    eventually(lambda: not stale.exists(), what="the folder of a job that is no more is gone")
+    eventually(lambda: not stale.exists(), what="the folder of a forgotten job is removed")
     assert (kept / "mine").exists() and foreign.exists()
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
     agent.link.report(1, "exited")
@@ -198,7 +203,7 @@ def test_a_hanging_hook_is_killed_with_its_children(agent: AgentProcess, hook: P
     agent.launch(1, "true", hooks=hooks(hook, timeout_s=3.0))
     assert agent.link.expect(wire.LaunchFailed).drain.endswith("took longer than 3 s")
     child = int((short_tmp / "child").read_text())
-    eventually(lambda: not Path(f"/proc/{child}").exists(), what="its child is gone too")
+    eventually(lambda: not Path(f"/proc/{child}").exists(), what="the child has ended too")
 
 
 @pytest.mark.parametrize("flaw", ["missing", "writable", "not a program"])
@@ -238,10 +243,10 @@ def test_a_process_that_survives_sigkill_drains_the_node(agent: AgentProcess) ->
         agent.launch(1, "setsid sleep 1001 & exit 4")
         agent.launch(2, "sleep 1002", unkillable_s=1.5)
         agent.begun(2)
-        (pid, *_) = eventually(lambda: agent.processes(2), what="it runs")
+        (pid, *_) = eventually(lambda: agent.processes(2), what="the job runs")
         (frozen / "cgroup.procs").write_text(str(pid))
         (frozen / "freezer.state").write_text("FROZEN")
-        eventually(lambda: (frozen / "freezer.state").read_text() == "FROZEN\n", what="it is frozen")
+        eventually(lambda: (frozen / "freezer.state").read_text() == "FROZEN\n", what="the process is frozen")
         agent.link.send(wire.Kill(job_id=2, restarts=0, grace_s=0.0))
         report = agent.link.report(2, "lost")
         assert report.message == "it did not die of KILL within 1.5 s" and report.cause == "cancelled"
@@ -249,7 +254,7 @@ def test_a_process_that_survives_sigkill_drains_the_node(agent: AgentProcess) ->
         assert agent.link.report(1, "exited").drain == ""
     finally:
         (frozen / "freezer.state").write_text("THAWED")
-        eventually(lambda: not (frozen / "cgroup.procs").read_text(), what="it is dead")
+        eventually(lambda: not (frozen / "cgroup.procs").read_text(), what="the process is dead")
         frozen.rmdir()
 
 
@@ -270,9 +275,9 @@ def test_a_foreign_process_on_the_gpu_fails_the_launch_with_a_retry(
         failure = agent.link.expect(wire.LaunchFailed)
         assert failure.message == f"GPU 0 is held by root outside the queue (pid {stranger.pid}, 30.0 GiB)"
         assert failure.again and not failure.drain
-        assert agent.link.has(wire.Sample), "the reading that shows it came first"
+        assert agent.link.has(wire.Sample), "the sample that shows it arrived first"
         assert agent.run(2, "exit 2", gpus=["GPU-1"], empty_gpus=True).exit_code == 2
-        assert agent.run(3, "exit 3", gpus=["GPU-0"]).exit_code == 3, "the site does not mind"
+        assert agent.run(3, "exit 3", gpus=["GPU-0"]).exit_code == 3, "the site disabled the check"
     finally:
         stranger.kill()
         stranger.wait()
@@ -292,10 +297,10 @@ def test_the_end_is_reported_after_the_gpu_is_empty_and_measured(make_agent: Mak
     agent = on_gpus(make_agent, gpus)
     agent.launch(1, "sleep 1000", gpus=["GPU-0"], empty_gpus=True)
     agent.begun(1)
-    (pid, *_) = eventually(lambda: agent.processes(1), what="it runs")
+    (pid, *_) = eventually(lambda: agent.processes(1), what="the job runs")
     gpus.show("gpu 0 uuid=GPU-0", "gpu 1 uuid=GPU-1", f"proc 0 pid={pid} mem={GIB} type=C stays=1")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
-    eventually(lambda: not agent.processes(1), what="its processes are dead")
+    eventually(lambda: not agent.processes(1), what="the processes are dead")
     agent.launch(2, "true", gpus=["GPU-1"])  # meanwhile the agent continues with other launches
     agent.link.report(2, "exited")
     assert not agent.link.has_report(1, "exited"), "the driver has not freed its memory"
@@ -325,7 +330,7 @@ def test_an_end_is_reported_after_the_driver_has_freed_the_memory(make_agent: Ma
     gpus.show(f"gpu 0 uuid=GPU-a used={31 * GIB}")
     agent.link.expect(wire.Sample, lambda message: bool(message.gpus[0].unexplained_bytes))
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
-    eventually(lambda: not agent.processes(1), what="it is dead")
+    eventually(lambda: not agent.processes(1), what="the process is dead")
     for _ in range(3):
         agent.link.expect(wire.Sample)
     assert not agent.link.has_report(1, "exited")

@@ -62,7 +62,7 @@ def test_prefetched_launches_run_one_after_the_other(shared: AgentProcess) -> No
     ends = [shared.link.report(job_id, "exited") for job_id in (place.first, *line)]
     assert place.lines() == line
     for before, after in itertools.pairwise(ends):
-        assert before.ended_at <= after.started_at, "no two had the place at once"
+        assert before.ended_at <= after.started_at, "no two launches had the slot at the same time"
 
 
 def test_a_revoked_launch_and_its_successors_do_not_start(shared: AgentProcess) -> None:
@@ -76,7 +76,9 @@ def test_a_revoked_launch_and_its_successors_do_not_start(shared: AgentProcess) 
     assert shared.link.report(first, "exited").exit_code == 0
     assert place.lines() == [first]
     shared.launch(second, "exit 3")
-    assert shared.link.report(second, "exited").exit_code == 3, "and may be launched anew under its own key"
+    assert shared.link.report(second, "exited").exit_code == 3, (
+        "the launch can be sent again under its own key"
+    )
 
 
 def test_a_prefetched_launch_is_returned_after_a_while(shared: AgentProcess) -> None:
@@ -161,7 +163,7 @@ def test_prefetched_launches_continue_without_a_controller(place: Place) -> None
     place.agent.link.expect(wire.Health)  # the agent has received the earlier launches
     place.agent.link.close()
     place.open()
-    eventually(lambda: place.lines() == line, what="all of the line have run")
+    eventually(lambda: place.lines() == line, what="all prefetched launches have run")
     place.agent.connect()
     for job_id in (place.first, *line):
         assert place.agent.link.report(job_id, "exited").exit_code == 0

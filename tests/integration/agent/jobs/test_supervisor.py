@@ -51,7 +51,7 @@ def supervised(folder: Path) -> Iterator[tuple[Spool, subprocess.Popen[bytes], s
     try:
         with joined(folder) as link:
             yield spool, process, link
-        assert process.wait(WAIT_S) == 0, "it goes with the agent and the last job"
+        assert process.wait(WAIT_S) == 0, "the supervisor ends with the agent and the last job"
     finally:
         process.kill()
         process.wait()
@@ -123,8 +123,8 @@ def test_a_process_that_writes_too_much_at_the_start_gate_is_ignored(tmp_path: P
     gate.setblocking(False)
     with gate, far:
         launch = Launch(LaunchOrder(**argv), gate)
-        assert launch.take_note(), "nothing yet"
+        assert launch.take_note(), "no note yet"
         far.sendall(b"x" * 3 * MAX_NOTE_BYTES)
         assert not launch.take_note()
         assert launch.note == b"x" * MAX_NOTE_BYTES
-        assert gate.recv(READ_BYTES), "what comes behind is left where it is"
+        assert gate.recv(READ_BYTES), "the remaining data stay unread"

@@ -65,11 +65,11 @@ def test_a_warning_is_sent_once_even_if_the_agent_restarts(agent: AgentProcess) 
         warn_before_s=LEAD_S,
         warn_batch_only=True,
     )
-    eventually(log.exists, what="it was warned")
+    eventually(log.exists, what="the job was warned")
     agent.kill()
     agent.start()
     agent.link.send(wire.Kill(job_id=1, restarts=0, signal=signal.SIGUSR1))
-    eventually(lambda: log.read_text().count("shell") > 1, what="it was told by hand")
+    eventually(lambda: log.read_text().count("shell") > 1, what="the state was changed manually")
     assert log.read_text().count("shell") == 2
 
 
@@ -94,7 +94,7 @@ def is_stopped(agent: AgentProcess, job_id: int) -> bool:
 
 def suspend(agent: AgentProcess, job_id: int) -> None:
     agent.link.send(wire.Kill(job_id=job_id, restarts=0, signal=signal.SIGSTOP, cause=SUSPENDED))
-    eventually(lambda: is_stopped(agent, job_id), what="all of it is stopped")
+    eventually(lambda: is_stopped(agent, job_id), what="all processes are stopped")
 
 
 @pytest.mark.slow
@@ -103,13 +103,15 @@ def test_suspended_time_does_not_count(agent: AgentProcess, agent_lives: bool) -
     limit_s = 6.0  # long enough for a busy machine to launch and stop the job
     agent.launch(1, "while :; do sleep 0.05; done", time_limit_s=limit_s, grace_s=5.0)
     started_at = agent.link.report(1, "running").started_at
-    eventually(lambda: agent.processes(1), what="it runs")
+    eventually(lambda: agent.processes(1), what="the job runs")
     suspend(agent, 1)
     stopped_at = time.time()
     if not agent_lives:
         agent.kill()
         assert agent.start().jobs[0].suspended
-    eventually(lambda: time.time() > started_at + limit_s + 0.5, what="its limit is over, but for the stop")
+    eventually(
+        lambda: time.time() > started_at + limit_s + 0.5, what="the limit would have passed without the stop"
+    )
     assert agent.connect().jobs[0].phase == "running"
     assert is_stopped(agent, 1)
     resumed_at = time.time()
@@ -131,7 +133,7 @@ def test_a_cancelled_suspended_job_can_clean_up(agent: AgentProcess) -> None:
 
 def test_a_plain_stop_signal_does_not_stop_the_clock(agent: AgentProcess) -> None:
     agent.launch(1, "while :; do sleep 0.05; done", time_limit_s=1.0, grace_s=5.0)
-    eventually(lambda: agent.processes(1), what="it runs")
+    eventually(lambda: agent.processes(1), what="the job runs")
     agent.link.send(wire.Kill(job_id=1, restarts=0, signal=signal.SIGSTOP))
     assert agent.link.report(1, "exited").cause == "timeout"
 

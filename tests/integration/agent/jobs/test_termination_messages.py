@@ -29,7 +29,7 @@ def test_the_message_is_in_the_output_before_the_end_is_reported(
 ) -> None:
     number, err = shared.new_id(), short_tmp / "err"
     shared.launch(number, "echo own >&2; exec sleep 1000", stdout="/dev/null", stderr=str(err), env=NAMED)
-    eventually(lambda: err.exists() and err.read_text() == "own\n", what="it runs")
+    eventually(lambda: err.exists() and err.read_text() == "own\n", what="the job runs")
     shared.link.send(wire.Kill(job_id=number, restarts=0, cause=cause, grace_s=30.0))
     shared.link.report(number, "exited")
     line = rf"own\nslurmstepd: error: \*\*\* JOB {number} ON n7 CANCELLED {AT}{why} \*\*\*\n"

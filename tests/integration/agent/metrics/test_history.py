@@ -31,9 +31,9 @@ GPUS = [wire.GpuInfo(index=at, uuid=f"GPU-{at}", name="H100", mem_bytes=80 << 30
 
 
 def history(folder: Path, now: float = BEGIN) -> History:
-    made = History(Folder(str(folder)))
-    made.found(GPUS, now)
-    return made
+    new_history = History(Folder(str(folder)))
+    new_history.found(GPUS, now)
+    return new_history
 
 
 def live(known: History, begin: float, seconds: int) -> None:
@@ -119,10 +119,10 @@ def test_a_later_agent_knows_recorded_foreign_users(short_tmp: Path) -> None:
     first, second = [json.loads(line) for line in file.read_text().splitlines()]
     del first[1]["GPU-0"]["strangers"]
     file.write_text("".join(json.dumps(line) + "\n" for line in (first, second)))
-    again = history(short_tmp, BEGIN + 200)
-    reported = at(again, BEGIN + 30)
-    assert reported.step_s == 60 and reported.strangers == [], "measured by an agent that looked for nobody"
-    assert at(again, BEGIN + 90).strangers == [wire.Strangers(0, {"bob": 300 * MIB}, 1)]
+    later = history(short_tmp, BEGIN + 200)
+    reported = at(later, BEGIN + 30)
+    assert reported.step_s == 60 and reported.strangers == [], "the agent did not look for foreign processes"
+    assert at(later, BEGIN + 90).strangers == [wire.Strangers(0, {"bob": 300 * MIB}, 1)]
 
 
 def test_few_foreign_users_are_kept_and_equal_minutes_share_one_record(short_tmp: Path) -> None:
@@ -136,7 +136,7 @@ def test_few_foreign_users_are_kept_and_equal_minutes_share_one_record(short_tmp
     users = ("user39", "user38", "user37", "user36")
     assert len(users) == MOST_USERS and [user for user, _ in kept["GPU-0"].users] == list(users)
     assert seen.at("GPU-0", BEGIN + 60 * 49) is None, "older than a day"
-    assert seen.at("GPU-0", BEGIN + 60 * 50) is kept["GPU-0"], "kept once"
+    assert seen.at("GPU-0", BEGIN + 60 * 50) is kept["GPU-0"], "the record is kept once"
 
 
 def test_the_answer_for_eight_gpus_is_small(short_tmp: Path) -> None:
@@ -160,13 +160,13 @@ def test_an_agent_without_measurements_reports_unknown(short_tmp: Path) -> None:
 
 def test_a_later_agent_knows_the_minutes_of_the_last_day(short_tmp: Path) -> None:
     live(history(short_tmp), BEGIN, 600)
-    again = history(short_tmp, BEGIN + 700)
-    live(again, BEGIN + 700, 30)
-    reported = at(again, BEGIN + 100)
+    later = history(short_tmp, BEGIN + 700)
+    live(later, BEGIN + 700, 30)
+    reported = at(later, BEGIN + 100)
     assert (reported.begin_unix, reported.step_s, reported.since_unix) == (BEGIN + 60, 60.0, BEGIN)
     assert (reported.gpus[0].util_pct, reported.gpus[0].temp_c) == (30, 61)
-    assert at(again, BEGIN + 650).step_s == 0, "no agent ran then"
-    assert at(again, BEGIN + 710.5).step_s == 1
+    assert at(later, BEGIN + 650).step_s == 0, "no agent ran then"
+    assert at(later, BEGIN + 710.5).step_s == 1
     (mode,) = {stat.S_IMODE(os.stat(short_tmp / name).st_mode) for name in os.listdir(short_tmp)}
     assert mode == 0o600
 
@@ -209,11 +209,11 @@ def test_records_in_the_future_are_dropped_when_the_clock_goes_back(short_tmp: P
     live(known, BEGIN + DAY_S, 120)
     live(known, BEGIN + 240, 120)
     assert at(known, BEGIN + 270.5).step_s == 1.0 and at(known, BEGIN + 270.5).gpus[0].util_pct == 30
-    assert at(known, BEGIN + 30.5).step_s == 60.0, "what was before is known by the file"
+    assert at(known, BEGIN + 30.5).step_s == 60.0, "earlier records are read from the file"
     assert at(known, BEGIN + DAY_S + 30.5).step_s == 0.0
     later = history(short_tmp, BEGIN + 420)
     live(later, BEGIN + 420, 1)
-    assert at(later, BEGIN + 250.0).step_s == 60.0, "its minutes are written down again"
+    assert at(later, BEGIN + 250.0).step_s == 60.0, "its minutes are written again"
 
 
 def test_the_files_are_bounded_and_hold_at_least_a_day(short_tmp: Path) -> None:
@@ -226,12 +226,12 @@ def test_the_files_are_bounded_and_hold_at_least_a_day(short_tmp: Path) -> None:
         minute_history.OLD: MOST,
     }
     assert json.loads(lines[minute_history.FILE][-1]) == [2 * MOST + 699, {"": {"cpu_pct": 1.0}}]
-    again = Minutes(Folder(str(short_tmp)))
-    assert len(again.read((2 * MOST + 700) * 60.0)) == MOST
+    later = Minutes(Folder(str(short_tmp)))
+    assert len(later.read((2 * MOST + 700) * 60.0)) == MOST
     for minute in range(MOST - 699):
-        again.add(minute, {}, {})
+        later.add(minute, {}, {})
     assert len((short_tmp / minute_history.FILE).read_text().splitlines()) == 1, (
-        "what an agent before wrote counts"
+        "records of an earlier agent count"
     )
 
 
@@ -300,5 +300,5 @@ def test_an_agent_reports_foreign_gpu_users_of_its_predecessor_too(make_agent: M
 
     me = pwd.getpwuid(os.getuid()).pw_name
     seen = [wire.Strangers(0, {me: 300 * MIB})]
-    eventually(lambda: strangers(time.time() - 1) == seen, what="the process of this test is seen")
+    eventually(lambda: strangers(time.time() - 1) == seen, what="the process of this test is measured")
     assert strangers(hour_ago * 60.0 + 30) == [wire.Strangers(0, {"bob": 5 * MIB}, 7)]

@@ -134,7 +134,7 @@ def test_sums_add_the_readings_of_all_gpus_over_time() -> None:
     used = meter.usage()
     assert used is not None
     assert used.seconds == pytest.approx(20.0) and used.busy_s == pytest.approx(8.4)
-    assert used.idle_s == pytest.approx(10.0), "one of both was below 5 %"
+    assert used.idle_s == pytest.approx(10.0), "one of the two GPUs was below 5 %"
     assert used.energy_j == pytest.approx(3000.0) and used.mem_peak_bytes == 15 * GIB
 
 
@@ -164,10 +164,10 @@ def test_a_meter_continues_from_the_values_of_an_earlier_agent(short_tmp: Path) 
         meter.take([sample(60)], job_id=1, more={"cpu_pct": 10.0}, now=BEGIN + second)
     meter._written = time.monotonic() - 3600  # a long time ago
     meter.keep(folder)
-    again = Meter(begin_unix=BEGIN)
-    again.restore(folder)
-    assert again.usage() == meter.usage()
-    assert again.curve() == meter.curve()
+    later = Meter(begin_unix=BEGIN)
+    later.restore(folder)
+    assert later.usage() == meter.usage()
+    assert later.curve() == meter.curve()
     for torn in ("", "{", "[]", '{"gpu": {}}', '{"record": 3}'):
         (short_tmp / FILE).write_text(torn)
         strange = Meter(begin_unix=BEGIN)
@@ -242,7 +242,7 @@ def test_a_zombie_has_the_cpu_time_of_its_waited_children() -> None:
     """For a launch without a cgroup, this is the only record of its CPU time."""
     ended = subprocess.Popen(["sh", "-c", "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait"])
     try:
-        eventually(lambda: job_processes.stat_fields(ended.pid)[0] == "Z", what="it has ended")
+        eventually(lambda: job_processes.stat_fields(ended.pid)[0] == "Z", what="the process has ended")
         assert job_processes.cpu_time(ended.pid).total_s > 0.05
     finally:
         ended.wait()
@@ -295,7 +295,7 @@ def test_tasks_and_the_job_without_its_steps_are_measured_separately(
     eventually(
         lambda: curves(agent, job_id=1, step=0).peak_mem_bytes > 200 * MIB,
         timeout_s=90.0,
-        what="both are looked at",
+        what="both jobs are measured",
     )
     gate.touch()
     report = {each.name: each for each in agent.step_end(1, 0).spreads}
@@ -357,13 +357,13 @@ def test_a_manipulated_usage_file_cannot_spoil_the_report(tmp_path: Path, digits
 
 
 def test_a_process_with_a_forged_step_id_counts_only_for_the_launch() -> None:
-    key, whose = (7, 0), job_processes.Mark(f"7.0@{os.getpid()}", "secret", os.getuid())
+    key, tag = (7, 0), job_processes.Mark(f"7.0@{os.getpid()}", "secret", os.getuid())
     for step in ("x", "-1", "9" * 5000):
-        variables = {**whose.variables(), "WARPDECK_STEP": step, "SLURM_PROCID": "0"}
+        variables = {**tag.variables(), "WARPDECK_STEP": step, "SLURM_PROCID": "0"}
         with subprocess.Popen(["sleep", "1000"], env={**os.environ, **variables}) as process:
             try:
-                eventually(lambda: process.pid in job_processes.marked().get(whose, ()), what="it runs")
-                assert look({whose: (key, True)}).keys() == {(key, "", ""), (key, OWN, "")}
+                eventually(lambda: process.pid in job_processes.marked().get(tag, ()), what="the job runs")
+                assert look({tag: (key, True)}).keys() == {(key, "", ""), (key, OWN, "")}
             finally:
                 process.kill()
 
@@ -379,5 +379,5 @@ def test_the_memory_of_running_processes_is_measured(agent: AgentProcess, short_
     eventually(
         lambda: curves(agent, job_id=1).peak_mem_bytes > 150 << 20,
         timeout_s=90.0,
-        what="its memory was looked at",
+        what="the memory was measured",
     )

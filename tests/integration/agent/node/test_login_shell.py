@@ -53,17 +53,17 @@ def test_failing_start_files_give_no_variables(tmp_path: Path) -> None:
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(short_tmp) as made:
-        yield made
+    with agent_of_root(short_tmp) as created:
+        yield created
 
 
 @pytest.fixture
 def home(short_tmp: Path) -> Path:
     """Ada's home."""
-    made = short_tmp / "ada"
-    made.mkdir()
-    os.chown(made, ADA, ADA)
-    return made
+    created = short_tmp / "ada"
+    created.mkdir()
+    os.chown(created, ADA, ADA)
+    return created
 
 
 def launch(agent: AgentProcess, job: int, home: Path, script: str = "true") -> None:
@@ -92,11 +92,11 @@ def test_slow_start_files_delay_no_other_user_and_end_with_their_job(agent: Agen
     bad = range(1, 2 * MOST_OF_USER + 1)
     for job in bad:
         launch(agent, job, home)
-    eventually(lambda: len(pids(home)) == MOST_OF_USER, what="as many shells as a user may have run")
+    eventually(lambda: len(pids(home)) == MOST_OF_USER, what="the maximum number of login shells runs")
     result = agent.run(100, "echo in time", user="bob", uid=BOB, login=True)
     assert (result.exit_code, agent.text(100)) == (0, "in time")
     begun = [job for job in bad if agent.link.has_report(job, "running")]
-    assert len(begun) <= MOST_OF_USER, "bob's launch did not wait for all of ada's"
+    assert len(begun) <= MOST_OF_USER, "bob's launch did not wait for all of ada's launches"
     for job in bad:
         agent.link.send(wire.Kill(job_id=job, restarts=0, cause="cancelled", grace_s=0.0))
     for job in bad:
@@ -113,7 +113,7 @@ def test_processes_left_by_start_files_end_with_the_job(agent: AgentProcess, hom
     assert agent.link.report(1, "exited").exit_code == 0
     output, pid = agent.text(1).split()
     assert output == ".yes."
-    eventually(lambda: not lives(int(pid)), what="the process that the start file began has ended")
+    eventually(lambda: not lives(int(pid)), what="the process that the start file started has ended")
 
 
 @pytest.mark.lab
@@ -124,7 +124,7 @@ def test_the_login_shell_ends_with_a_killed_agent(agent: AgentProcess, home: Pat
     agent.kill()
     assert lives(pid)
     agent.start()
-    eventually(lambda: not lives(pid), what="it has ended")
+    eventually(lambda: not lives(pid), what="the process has ended")
 
 
 @pytest.mark.lab
@@ -134,7 +134,7 @@ def test_endless_output_of_a_start_file_uses_no_memory_of_the_agent(agent: Agent
     (home / ".profile").write_text("head -c 256M /dev/zero\nexport FOUND=yes\n")
     launch(agent, 2, home, "echo .$FOUND.")
     assert agent.link.report(2, "exited").exit_code == 0
-    assert agent.text(2) == "..", "the job does without the variables"
+    assert agent.text(2) == "..", "the job starts without the variables"
     assert peak_bytes(agent) - before < 16 * MIB
 
 
@@ -143,12 +143,14 @@ def test_a_blocked_output_file_delays_no_other_user(agent: AgentProcess, home: P
     script = "rm out; mkfifo out; echo $$ >$HOME/pids; exec sleep 1000"
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(home)}
     agent.launch(1, script, user="ada", uid=ADA, env=environ, cwd=str(home), stdout=str(home / "out"))
-    eventually(lambda: pids(home), what="the pipe is there")
+    eventually(lambda: pids(home), what="the pipe exists")
     for _ in range(2 * MOST_OF_USER):
         agent.link.send(wire.Notice(job_id=1, restarts=0, text="look at this"))
-    eventually(lambda: len(writers()) == MOST_OF_USER, what="as many as may wait for the pipe do")
+    eventually(
+        lambda: len(writers()) == MOST_OF_USER, what="the maximum number of requests waits for the pipe"
+    )
     assert agent.run(100, "true", user="bob", uid=BOB, login=True).exit_code == 0
-    assert writers(), "bob's launch did not wait for all of them"
+    assert writers(), "bob's launch did not wait for all of the others"
 
 
 def writers() -> list[int]:

@@ -79,22 +79,22 @@ class Machine:
 
 @pytest.fixture
 def machine(short_tmp: Path) -> Iterator[Machine]:
-    made = Machine(short_tmp)
-    yield made
-    made.close()
+    new_machine = Machine(short_tmp)
+    yield new_machine
+    new_machine.close()
 
 
 def test_a_second_agent_is_refused_while_the_first_runs(machine: Machine) -> None:
     assert machine.start("a") == ""
-    assert machine.start("a") == "", "it runs already"
+    assert machine.start("a") == "", "the agent already runs"
     message = machine.start("b")
     assert f"pid {machine.pid('a')} of root in {machine.folder / 'a'}" in message
     assert "warpdeck down --machine" in message and "WARPDECK_SHARE_MACHINE=1" in message
     assert not running(f"serve\0--dir\0{machine.folder / 'b'}\0")
-    assert machine.start("c", share="1") == "", "it was allowed"
+    assert machine.start("c", share="1") == "", "the second agent was allowed"
     pid = machine.pid("a")
     os.kill(pid, 9)
-    eventually(lambda: has_ended(pid), what="the first is gone")
+    eventually(lambda: has_ended(pid), what="the first process has ended")
     assert machine.start("b") == ""
 
 
@@ -114,8 +114,8 @@ def test_a_manually_started_second_agent_is_refused_too(machine: Machine) -> Non
 
 def test_only_the_agent_of_root_excludes_agents_of_users(machine: Machine) -> None:
     machine.squat("warpdeck-agent-0")
-    assert machine.start("a") == "", "a stranger on root's name keeps root off nothing"
-    assert "of root" in machine.start("b"), "and hides no agent of root's"
+    assert machine.start("a") == "", "another user's socket with the name of root's does not stop root"
+    assert "of root" in machine.start("b"), "it hides no agent of root"
     program, _ = build_zipapp(str(machine.folder / "program"))
     machine.folder.chmod(0o755)
     (machine.folder / "program").chmod(0o755)

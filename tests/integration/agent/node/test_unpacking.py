@@ -31,8 +31,8 @@ BLOCK = tarfile.BLOCKSIZE
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(short_tmp) as made:
-        yield made
+    with agent_of_root(short_tmp) as created:
+        yield created
 
 
 def header(name: str, kind: bytes, size: int = 0) -> bytes:
@@ -148,7 +148,7 @@ def test_ignored_entries_are_linked_as_the_user(agent: AgentProcess, short_tmp: 
         assert agent.link.report(job, "exited").exit_code == 0
     assert sorted(os.listdir(work(agent, 1))) == ["code", "data"]
     assert (work(agent, 1) / "data").lstat().st_uid == ADA
-    assert os.listdir(work(agent, 2)) == ["code"], "ada may not see what is in there, and is not told"
+    assert os.listdir(work(agent, 2)) == ["code"], "ada may not read the folder and gets no details"
 
 
 def test_the_next_task_reuses_the_unpacked_tree_and_its_submit_folder(

@@ -33,7 +33,7 @@ def test_a_log_on_a_hanging_mount_delays_no_job_and_is_reported(
             ended = agent.link.expect(wire.StreamEnd, lambda message, of=stream: message.stream == of)
             assert f"{path} does not answer on this node" in ended.error
         agent.link.send(wire.OpenLog(stream=3, job_id=99, restarts=0, path=paths[0], uid=0))
-        assert "does not answer" in agent.link.expect(wire.StreamEnd).error, "it is not asked again"
+        assert "does not answer" in agent.link.expect(wire.StreamEnd).error, "the server is not asked again"
         agent.kill()
         agent.start()  # the agent's lock was released
 

@@ -43,9 +43,11 @@ def zipapp(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(params=sorted(interpreters().items()), ids=lambda item: item[0])
 def shipped(request: pytest.FixtureRequest, zipapp: str, short_tmp: Path) -> Iterator[AgentProcess]:
     """The zipapp, run by one of this machine's Pythons."""
-    made = AgentProcess(short_tmp / "agent", program=[request.param[1], "-I", "-W", "error", zipapp])
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(
+        short_tmp / "agent", program=[request.param[1], "-I", "-W", "error", zipapp]
+    )
+    yield new_agent_process
+    new_agent_process.close()
 
 
 def test_the_zipapp_is_small_and_reproducible(zipapp: str) -> None:

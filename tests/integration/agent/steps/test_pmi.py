@@ -65,7 +65,7 @@ pmi.PMI2_Finalize()
 """
 
 
-def start(agent: AgentProcess, program: str, *words: str, tasks: int = 1, nodes: int = 1) -> int:
+def start(agent: AgentProcess, program: str, *arguments: str, tasks: int = 1, nodes: int = 1) -> int:
     """Launch a job, start a step with the given number of ranks in it, and return the job's id."""
     job = agent.new_id()
     agent.launch(job, "exec sleep 600")
@@ -77,7 +77,7 @@ def start(agent: AgentProcess, program: str, *words: str, tasks: int = 1, nodes:
             step=0,
             env={"PATH": os.environ["PATH"]},
             cwd=str(agent.folder.parent),
-            argv=[sys.executable, "-c", program, *words],
+            argv=[sys.executable, "-c", program, *arguments],
             tasks=[wire.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)],
             pmi=wire.Pmi(name="7.0.0", size=tasks * nodes, nodes=nodes, mapping="(vector,(0,1,2))"),
         )
@@ -88,7 +88,7 @@ def start(agent: AgentProcess, program: str, *words: str, tasks: int = 1, nodes:
 def ended(agent: AgentProcess, job: int) -> wire.StepReport:
     return agent.link.expect(
         wire.StepReport,
-        lambda output_of_ranks: (output_of_ranks.job_id, output_of_ranks.phase) == (job, "exited"),
+        lambda report: (report.job_id, report.phase) == (job, "exited"),
     )
 
 
@@ -112,7 +112,7 @@ def test_a_pmi_2_library_finds_the_other_rank(agent: AgentProcess) -> None:
 
 def test_a_pmi_2_abort_ends_the_step(agent: AgentProcess) -> None:
     job = start(agent, LIBRARY, "abort", tasks=2)
-    found = agent.link.expect(wire.StepReport, lambda output_of_ranks: output_of_ranks.abort is not None)
+    found = agent.link.expect(wire.StepReport, lambda report: report.abort is not None)
     assert found.abort is not None and (found.abort.rank, found.job_id) == (1, job)
     assert found.message == "rank 1 has called MPI_Abort: so be it"
 
@@ -122,9 +122,7 @@ def test_an_abort_ends_the_step_with_any_exit_code(agent: AgentProcess) -> None:
         job = start(agent, START + f"ask('cmd=abort exitcode={text}')")
         found = agent.link.expect(
             wire.StepReport,
-            lambda output_of_ranks, job=job: (
-                output_of_ranks.job_id == job and output_of_ranks.abort is not None
-            ),
+            lambda report, job=job: report.job_id == job and report.abort is not None,
         )
         assert found.abort is not None and found.abort.code == status, text
 
@@ -216,7 +214,7 @@ except (BrokenPipeError, ConnectionResetError): pass
 signal.pause()
 """
     job = start(agent, START + program)
-    found = agent.link.expect(wire.StepReport, lambda output_of_ranks: output_of_ranks.abort is not None)
+    found = agent.link.expect(wire.StepReport, lambda report: report.abort is not None)
     assert why in found.message
     assert found.job_id == job
     assert output_of_ranks(agent, 'ask("cmd=finalize"); print("well")') == ["well"]
@@ -247,7 +245,7 @@ ask("cmd=finalize")
     fields = {"job_id": job, "restarts": 0, "step": 0}
     agent.link.send(wire.StepFenced(number=0, values={"far": "away"}, last=False, **fields))
     agent.link.send(wire.StepFenced(number=0, values=fence.values, last=True, **fields))
-    agent.link.expect(wire.StepFence, lambda output_of_ranks: output_of_ranks.number == 1)
+    agent.link.expect(wire.StepFence, lambda fence: fence.number == 1)
     agent.link.send(wire.StepFenced(number=0, values={"far": "changed"}, last=True, **fields))  # a duplicate
     agent.link.send(wire.StepFenced(number=1, values={}, last=True, **fields))
     assert [end.code for end in ended(agent, job).ends] == [0, 0]
@@ -283,7 +281,7 @@ print(ask(f"cmd=get key=k{{1 - rank}}"))
 print(ask("cmd=finalize"))
 """
     job = start(agent, START + program, tasks=2)
-    eventually((short_tmp / "put").exists, what="it has put")
+    eventually((short_tmp / "put").exists, what="the rank has put its key")
     begin_anew(agent)
     (short_tmp / "gate").touch()
     assert [end.code for end in ended(agent, job).ends] == [0, 0]
@@ -299,7 +297,7 @@ def test_a_pmi_2_library_continues_after_an_agent_restart_with_its_data(
         f"{WAITS}\npathlib.Path('{short_tmp}/fenced').touch()\nwait_for('{short_tmp}/gate')\nvalue, flag ="
     )
     job = start(agent, LIBRARY.replace("value, flag =", middle), tasks=2)
-    eventually((short_tmp / "fenced").exists, what="they are past the fence")
+    eventually((short_tmp / "fenced").exists, what="the ranks have passed the fence")
     begin_anew(agent)
     (short_tmp / "gate").touch()
     assert [end.code for end in ended(agent, job).ends] == [0, 0], agent.text(job, "steps/0/0/err")
@@ -331,11 +329,11 @@ ask("cmd=finalize")
 def test_a_rank_that_dies_without_an_agent_ends_the_step(agent: AgentProcess) -> None:
     program = 'print("here", flush=True)\nask("cmd=barrier_in") if rank == 0 else signal.pause()'
     job = start(agent, START + program, tasks=2)
-    eventually(lambda: agent.text(job, "steps/0/1/out") == "here", what="it has begun")
+    eventually(lambda: agent.text(job, "steps/0/1/out") == "here", what="the job has started")
     (pid,) = [pid for pid in agent.processes(job) if rank_of(pid) == b"1" and is_python(pid)]
     agent.kill()
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: agent.text(job, "steps/0/1/rc").endswith("end"), what="its end is put down")
+    eventually(lambda: agent.text(job, "steps/0/1/rc").endswith("end"), what="the end is recorded")
     (found,) = agent.start().steps
     assert found.abort == wire.TaskEnded(rank=1, code=137)
 

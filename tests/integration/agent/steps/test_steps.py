@@ -180,7 +180,7 @@ def test_a_step_sent_twice_starts_once(agent: AgentProcess, job: int) -> None:
     for _ in range(2):
         start(agent, job, "sh", "-c", "echo ran >> runs; sleep 600")
     runs = agent.folder.parent / "runs"
-    eventually(runs.exists, what="it runs")
+    eventually(runs.exists, what="the job runs")
     agent.link.send(wire.StepKill(job_id=job, restarts=0, step=0, grace_s=0.0))
     assert ended(agent, job).ends[0].signal == 9
     assert runs.read_text() == "ran\n"
@@ -232,7 +232,7 @@ def test_the_steps_of_an_ended_job_end(agent: AgentProcess) -> None:
     agent.link.report(job, "exited")
     assert not agent.processes(job)
     agent.link.send(Forget(job_id=job, restarts=0))
-    eventually(lambda: not agent.job(job, "steps/0").exists(), what="nothing of it is left")
+    eventually(lambda: not agent.job(job, "steps/0").exists(), what="no process of it is left")
 
 
 def test_a_signal_can_be_sent_to_one_task(agent: AgentProcess, job: int) -> None:
@@ -275,7 +275,7 @@ class Caller:
     def answer(self) -> dict[str, Any]:
         while True:
             data = self.socket.recv(65536)
-            assert data, "the agent hung up"
+            assert data, "the agent closed the connection"
             for _, payload in self._decoder.feed(data):
                 return parse_json(payload)
 
@@ -283,14 +283,14 @@ class Caller:
 @pytest.fixture
 def call(agent: AgentProcess) -> Iterator[Callable[..., Caller]]:
     """A function that connects with a given proof."""
-    made: list[Caller] = []
+    created: list[Caller] = []
 
     def connect(**message: str) -> Caller:
-        made.append(Caller(agent, **message))
-        return made[-1]
+        created.append(Caller(agent, **message))
+        return created[-1]
 
     yield connect
-    for caller in made:
+    for caller in created:
         caller.socket.close()
 
 
@@ -377,7 +377,7 @@ def test_a_connection_without_a_controller_is_refused_with_a_message(
 ) -> None:
     proof = {"job": f"{job}.0@{agent.identity}", "token": token(job)}
     agent.link.close()
-    eventually(lambda: call(**proof).answer().get("code") == "away", what="the link is seen to be gone")
+    eventually(lambda: call(**proof).answer().get("code") == "away", what="the link is noticed as lost")
     agent.connect()
 
 
@@ -390,14 +390,14 @@ def test_steps_with_a_cpu_count_get_different_cpus(agent: AgentProcess) -> None:
     text = "grep Cpus_allowed_list /proc/self/status; exec sleep 600"
     for number in (0, 1):
         start(agent, job, "sh", "-c", text, step=number, cpus=1)
-    seen = [eventually(lambda at=at: cpus_seen(agent, job, at), what="it runs") for at in (0, 1)]
+    seen = [eventually(lambda at=at: cpus_seen(agent, job, at), what="the job runs") for at in (0, 1)]
     assert seen[0] != seen[1] and all(each.isdecimal() for each in seen)
     agent.kill()
     agent.start()
     agent.link.send(wire.StepKill(job_id=job, restarts=0, step=0, grace_s=0.0))
     agent.link.expect(wire.StepReport, lambda message: (message.step, message.phase) == (0, "exited"))
     start(agent, job, "grep", "Cpus_allowed_list", "/proc/self/status", step=2, cpus=1)
-    assert eventually(lambda: cpus_seen(agent, job, 2), what="it has run") == seen[0]
+    assert eventually(lambda: cpus_seen(agent, job, 2), what="the job has run") == seen[0]
 
 
 def cpus_seen(agent: AgentProcess, job: int, step: int) -> str:

@@ -55,7 +55,7 @@ def test_endless_output_does_not_increase_the_memory_of_the_agent(
         agent.link.send(wire.OpenLog(stream=1, job_id=1, restarts=0, follow=True))
         while len(agent.link.data.get(1, b"")) < 16 * MIB:
             agent.link.read()
-    eventually(lambda: output.exists() and output.stat().st_size > MIB, what="it floods")
+    eventually(lambda: output.exists() and output.stat().st_size > MIB, what="the flood has started")
     for job in range(2, 8):
         assert agent.run(job, f"exit {job}").exit_code == job
     assert peak_bytes(agent) - before < GROWTH

@@ -52,13 +52,13 @@ def session(tmp_path: Path) -> Running:
 
 def idle(session: Running) -> Idleness:
     """Return an Idleness that saw the session used only a long time ago."""
-    made = Idleness(session, end_nothing)  # type: ignore[arg-type]
-    made.take([])
+    new_idleness = Idleness(session, end_nothing)  # type: ignore[arg-type]
+    new_idleness.take([])
     ago = time.time() - 2 * QUIET_S
     os.utime(session.active, (ago, ago))
-    seen = made._sessions[session.job.key]
+    seen = new_idleness._sessions[session.job.key]
     seen.used_at = seen.cpu_at = ago
-    return made
+    return new_idleness
 
 
 def test_an_unused_session_is_idle_since_its_last_use(session: Running) -> None:

@@ -90,7 +90,9 @@ def test_the_output_of_a_short_command_is_kept_for_the_first_viewer(agent: Agent
     command = f"echo short-$((1+1)); touch {done}; exit 5"
     agent.launch(1, role="tasks", argv=["sh", "-c", command], pty=True)
     agent.link.report(1, "running")
-    eventually(lambda: done.exists() and agent.processes(1) == [agent.begun(1)], what="only its host is left")
+    eventually(
+        lambda: done.exists() and agent.processes(1) == [agent.begun(1)], what="only the host process is left"
+    )
     open_terminal(agent)
     agent.link.output(1, b"short-2")
     assert agent.link.report(1, "exited").exit_code == 5
@@ -101,7 +103,7 @@ def test_control_c_reaches_only_the_foreground_program(agent: AgentProcess) -> N
     agent.link.send_data(1, b"sleep 1000; echo not-$((1+1))\n")
     eventually(
         lambda: any(read(pid, "comm") == b"sleep\n" for pid in agent.processes(1)),
-        what="sleep runs, and so has the terminal",
+        what="sleep runs on the terminal",
     )
     seen = len(agent.link.output(1, b"sleep"))
     agent.link.send_data(1, b"\x03")
@@ -147,7 +149,7 @@ def test_an_unanswered_terminal_query_is_sent_to_the_first_viewer(
     script = f"{ASKS}; touch {short_tmp}/asked; sleep 1000"
     agent.launch(1, role="tasks", argv=["sh", "-c", script], pty=True, env={"PATH": os.environ["PATH"]})
     agent.link.report(1, "running")
-    eventually((short_tmp / "asked").exists, what="it has asked")
+    eventually((short_tmp / "asked").exists, what="the request was sent")
     open_terminal(agent, 1, watch=True)
     agent.link.output(1, b"\x1b]11;?")
     open_terminal(agent, 2)
@@ -233,7 +235,7 @@ def test_a_terminal_that_ignores_a_hang_up_is_killed(agent: AgentProcess) -> Non
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.2))
     report = agent.link.report(1, "exited")
     assert (report.signal, report.cause) == (signal.SIGKILL, "cancelled")
-    eventually(lambda: not agent.processes(1), what="nothing of it is left")
+    eventually(lambda: not agent.processes(1), what="no process of it is left")
 
 
 def test_an_idle_session_is_warned_and_then_ended(agent: AgentProcess) -> None:
@@ -337,7 +339,7 @@ def test_a_command_waits_for_the_slow_viewer_that_typed_last(agent: AgentProcess
         looks.append("".join(state_of(pid) for pid in agent.processes(1)))
         return (folder / "over").exists() or (len(looks) > 3 and set("".join(looks[-3:])) == {"S"})
 
-    eventually(stands_still, what="nothing of it runs")
+    eventually(stands_still, what="no process of it runs")
     agent.link.acknowledges = True
     agent.link.send(wire.StreamAck(stream=1, size=STREAM_WINDOW_BYTES))
     assert read_to(agent, LAST) == ALL
@@ -345,7 +347,7 @@ def test_a_command_waits_for_the_slow_viewer_that_typed_last(agent: AgentProcess
 
 def test_a_stalled_viewer_delays_no_others_and_can_reconnect(agent: AgentProcess) -> None:
     folder = flooded(agent)
-    eventually((folder / "over").exists, what="the command has gone on")
+    eventually((folder / "over").exists, what="the command has continued")
     agent.link.acknowledges = True
     agent.link.send(wire.StreamAck(stream=1, size=STREAM_WINDOW_BYTES))
     assert agent.link.expect(wire.StreamEnd).error == FELL_BEHIND
@@ -359,7 +361,7 @@ def test_a_late_viewer_gets_terminal_modes_set_before_the_scrollback(agent: Agen
     script = f"printf '\\033[?1049h'; seq 1 {LINES}; touch over; exec sleep 1000"
     agent.launch(1, role="tasks", argv=["sh", "-c", script], pty=True, cwd=str(folder))
     agent.link.report(1, "running")
-    eventually((folder / "over").exists, what="all was said")
+    eventually((folder / "over").exists, what="all messages have arrived")
     opened = open_terminal(agent)
     assert opened.offset > 0
     assert read_to(agent, LAST).startswith(b"\x1b[?1049h")

@@ -30,9 +30,9 @@ def job(agent: AgentProcess) -> int:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as made:
-        made.settimeout(30.0)
-        yield made
+    with socket.create_server(("127.0.0.1", 0)) as created:
+        created.settimeout(30.0)
+        yield created
 
 
 def open_tunnel(agent: AgentProcess, stream: int = 1, *, job_id: int = 1, **fields: object) -> None:
@@ -158,12 +158,13 @@ def test_a_process_and_its_tunnel_end_with_the_job(agent: AgentProcess, job: int
     open_tunnel(agent, argv=["sh", "-c", "setsid sleep 1000 & echo on; exec sleep 1000"])
     agent.link.output(1, b"on")
     eventually(
-        lambda: len(agent.processes(1)) >= 3, what="they are seen, which they are not in the midst of an exec"
+        lambda: len(agent.processes(1)) >= 3,
+        what="the processes are attributed, which they are not during an exec",
     )
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
     agent.link.report(1, "exited")
     end_of(agent.link, 1)
-    eventually(lambda: not agent.processes(1), what="nothing of the job is left")
+    eventually(lambda: not agent.processes(1), what="no process of the job is left")
 
 
 def test_a_tunnel_to_a_port_ends_with_the_job(agent: AgentProcess, job: int, listener: socket.socket) -> None:
@@ -180,10 +181,12 @@ def test_a_tunnel_to_a_port_ends_with_the_job(agent: AgentProcess, job: int, lis
 def test_a_process_ends_when_its_tunnel_is_closed(agent: AgentProcess, job: int) -> None:
     open_tunnel(agent, argv=["sh", "-c", "echo $$; exec sleep 1000"])
     pid = int(agent.link.output(1, b"\n"))
-    eventually(lambda: pid in agent.processes(1), what="it is seen, which it is not in the midst of its exec")
+    eventually(
+        lambda: pid in agent.processes(1), what="the process is attributed, which it is not during an exec"
+    )
     agent.link.send(wire.StreamEnd(stream=1))
-    eventually(lambda: pid not in agent.processes(1), what="it is gone")
-    eventually(lambda: agent.processes(1), what="the job itself goes on")
+    eventually(lambda: pid not in agent.processes(1), what="the process has ended")
+    eventually(lambda: agent.processes(1), what="the job itself continues")
 
 
 def test_a_tunnel_to_an_unknown_job_is_refused(agent: AgentProcess, job: int) -> None:
