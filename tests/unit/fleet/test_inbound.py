@@ -12,7 +12,7 @@ from warpdeck.fleet.field_limits import MAX_GPUS, MAX_KEYS, MAX_MEM_BYTES, MAX_N
 from warpdeck.fleet.inbound import decode
 from warpdeck_agent.wire import WireError, json_frame
 from warpdeck_agent.wire import messages as wire
-from warpdeck_agent.wire.fields import sayable
+from warpdeck_agent.wire.fields import limit_sizes
 from warpdeck_agent.wire.steps import TaskEnded
 
 HEADER_BYTES = 5
@@ -110,5 +110,5 @@ def test_what_users_processes_make_an_agent_say_does_not_end_its_link(message: A
     said = wire.encode(message)
     with pytest.raises(WireError):
         decode(json_frame(said)[HEADER_BYTES:])
-    assert type(message).__name__ in str(decode(json_frame(sayable(said))[HEADER_BYTES:]))
-    assert sayable(wire.encode(REPORT)) == wire.encode(REPORT)
+    assert type(message).__name__ in str(decode(json_frame(limit_sizes(said))[HEADER_BYTES:]))
+    assert limit_sizes(wire.encode(REPORT)) == wire.encode(REPORT)

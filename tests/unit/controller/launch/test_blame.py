@@ -10,7 +10,7 @@ import pytest
 from tests.support.core import ANN, Core, ask
 
 from warpdeck.config import Config, build_site
-from warpdeck.config.tables import Gpus, Health, Hooks, NodeContainment
+from warpdeck.config.tables import Containment, Gpus, Health, Hooks
 from warpdeck.controller.events.events import HealthTold, LaunchRefused, Released, Reported
 from warpdeck.controller.launch.environment import job_environment
 from warpdeck.controller.launch.launching import build_launch
@@ -114,7 +114,7 @@ def test_a_launch_carries_what_the_site_holds_jobs_to() -> None:
     core = Core("a")
     job = core.job(core.run(ask(gpus=1, env={"SLURM_JOB_ID": "forged", "LD_PRELOAD": "evil"})))
     config = Config(
-        containment=NodeContainment(cpus=False, max_processes=50, tmp_dir="/scratch", private_dirs=("/tmp",)),
+        containment=Containment(cpus=False, max_processes=50, tmp_dir="/scratch", private_dirs=("/tmp",)),
         hooks=Hooks(epilog="/e", timeout_s=7.0),
     )
     made = build_launch(job, 0, submit_host="h", config=config)
