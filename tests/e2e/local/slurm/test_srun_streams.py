@@ -26,10 +26,8 @@ def test_tasks_continue_if_their_output_cannot_be_written(home: Home, short_tmp:
     task = "echo a; echo b >&2; touch done.$SLURM_PROCID; exit 5"
     output = run(home, short_tmp / "w", f"srun {option} sh -c '{task}'; echo $?\n", "-n2")
     assert (
-        (
         output.count("srun: error: output is lost, because it cannot be written: No space left on device\n")
         == 1
-    )
     )
     assert output.splitlines()[-1] == "5"
     assert sorted(path.name for path in (short_tmp / "w").glob("done.*")) == ["done.0", "done.1"]

@@ -139,9 +139,9 @@ def test_only_ipc_objects_of_libraries_are_removed_for_a_logged_in_user(
         job = run(agent, f"echo x >{SHM}/{name}; echo x >{SHM}/{created}")
         message = remark(agent, job)
         assert (
-            f"not removed from shared memory, because the user is logged in on the node: {SHM}/{name}" in message
+            f"not removed from shared memory, because the user is logged in on the node: {SHM}/{name}"
+            in message
             and created in message
-        )
         )
         assert os.path.exists(f"{SHM}/{name}") and not os.path.exists(f"{SHM}/{created}")
     finally:

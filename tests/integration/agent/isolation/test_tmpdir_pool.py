@@ -31,9 +31,7 @@ def spares(tmp_path: Path) -> TmpdirPool:
     return found
 
 
-def test_an_untouched_folder_is_reused_by_the_same_user(
-    spares: TmpdirPool, tmp_path: Path
-) -> None:
+def test_an_untouched_folder_is_reused_by_the_same_user(spares: TmpdirPool, tmp_path: Path) -> None:
     owner = (str(tmp_path), 1000, 1000)
     first = made(spares, tmp_path / "first", owner)
     number = first.stat().st_ino

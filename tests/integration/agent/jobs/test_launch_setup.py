@@ -249,7 +249,9 @@ def test_a_process_that_survives_sigkill_drains_the_node(agent: AgentProcess) ->
         eventually(lambda: (frozen / "freezer.state").read_text() == "FROZEN\n", what="the process is frozen")
         agent.link.send(wire.Kill(job_id=2, restarts=0, grace_s=0.0))
         report = agent.link.report(2, "lost")
-        assert report.message == "processes of the job survived KILL for 1.5 s" and report.cause == "cancelled"
+        assert (
+            report.message == "processes of the job survived KILL for 1.5 s" and report.cause == "cancelled"
+        )
         assert report.drain.startswith("Kill task failed: job 2: ") and f"(pid {pid}, root)" in report.drain
         assert agent.link.report(1, "exited").drain == ""
     finally:
