@@ -53,7 +53,7 @@ class AnswerDroppingProxy:
 
     def wait_for_held_answers(self, answers: int = 1) -> None:
         """Wait until this many answers are withheld."""
-        eventually(lambda: len(self._held) >= answers, what=f"{answers} answers are held back")
+        eventually(lambda: len(self._held) >= answers, what=f"{answers} answers are withheld")
 
     def drop_answers_and_restart(self) -> None:
         """Kill the controller and start a new one."""

@@ -1,4 +1,4 @@
-"""Storms over the real controller in virtual time: whatever fails, everything adds up at every step, and nothing is lost."""
+"""Fault storms over the real controller in virtual time: the invariants hold at every step, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from warpdeck.policy import Settings, plan
 from warpdeck.sim.cluster import SimCluster
 from warpdeck.sim.virtualtime import Stalled, run_virtual
 
-LIVES = 3
-"""Controllers killed one after the other in each storm."""
+CONTROLLERS = 3
+"""Number of controllers that are killed one after the other in each storm."""
 STEPS = 40
 
 
-def all_holds(controller: Controller) -> None:
-    """The invariants of the state, and of the plan that would be made of it now."""
+def check_invariants(controller: Controller) -> None:
+    """Check the invariants of the state, and of the plan that the planner would make now."""
     assert violations(controller.state) == []
     now = controller.clock()
-    picture = build_view(controller.state, now=now)
-    made = plan(picture, now, Settings())
+    view = build_view(controller.state, now=now)
+    made = plan(view, now, Settings())
     for holds in invariants.ALL:
-        holds(picture, made)
+        holds(view, made)
 
 
 async def storm(seed: int) -> tuple[SimCluster, Controller]:
     cluster = SimCluster(seed)
-    for _ in range(LIVES):
-        async with cluster.controller(checked=all_holds) as controller:
+    for _ in range(CONTROLLERS):
+        async with cluster.controller(checked=check_invariants) as controller:
             for _ in range(STEPS):
                 await cluster.step(controller)
-    async with cluster.controller(checked=all_holds) as controller:
+    async with cluster.controller(checked=check_invariants) as controller:
         await cluster.calm(controller)
-        all_holds(controller)
+        check_invariants(controller)
         return cluster, controller
 
 
 @cache
 def after_storm(seed: int) -> tuple[SimCluster, Controller]:
-    """What it has left; nobody changes it any more."""
+    """Return the cluster and its controller after a storm. The tests must not change them."""
     return run_virtual(storm(seed))
 
 
@@ -68,7 +68,7 @@ async def known_ids(cluster: SimCluster) -> set[int]:
 
 
 @pytest.mark.slow
-def test_a_storm_is_the_same_from_the_same_seed() -> None:
+def test_equal_seeds_give_equal_storms() -> None:
     def ended(controller: Controller) -> list[tuple[int, JobState, float | None]]:
         return [(job.id, job.state, job.end_at_unix) for job in controller.state.jobs.values()]
 
@@ -76,15 +76,15 @@ def test_a_storm_is_the_same_from_the_same_seed() -> None:
     assert ended(first) == ended(second)
 
 
-def test_virtual_time_passes_at_once_and_says_when_nothing_can_happen() -> None:
+def test_virtual_time_passes_at_once_and_a_stall_is_detected() -> None:
     async def a_year() -> float:
         await asyncio.sleep(365 * 86_400)
         return asyncio.get_running_loop().time()
 
     assert run_virtual(a_year()) == pytest.approx(365 * 86_400)
 
-    async def for_ever() -> None:
+    async def wait_forever() -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(Stalled):
-        run_virtual(for_ever())
+        run_virtual(wait_forever())

@@ -1,4 +1,4 @@
-"""What is promised comes true: the real controller over simulated nodes, asked over its socket as a user would ask."""
+"""Forecasts come true. A client requests them from the real controller over simulated nodes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from warpdeck.store import MemoryStore
 
 HOUR_S = 3600.0
 SLACK_S = 60.0
-"""What a busy machine and the start of a simulated job may take."""
+"""Time that a busy machine and the start of a simulated job may take."""
 
 
 class Cluster:
-    """One node of four GPUs, its controller and a client. Jobs run for as long as they asked."""
+    """One node of four GPUs, its controller and a client. Jobs run until their time limit."""
 
     def __init__(self, controller: Controller, client: Client, clock: SimClock) -> None:
         self.controller = controller
@@ -72,47 +72,47 @@ async def one_node(folder: Path) -> AsyncIterator[Cluster]:
             yield Cluster(controller, client, clock)
 
 
-async def test_a_request_starts_when_its_dry_run_said(short_tmp: Path) -> None:
+async def test_a_job_starts_at_the_time_of_its_dry_run(short_tmp: Path) -> None:
     async with one_node(short_tmp) as cluster:
         await cluster.runs(await cluster.submit(ask("first", gpus=4, time_limit_s=7200)))
         request = ask("asked", gpus=4, time_limit_s=600)
-        said = await cluster.client.ask(DryRun(request=request))
-        assert said.verdict == "later" and said.expected_start is not None
+        answer = await cluster.client.ask(DryRun(request=request))
+        assert answer.verdict == "later" and answer.expected_start is not None
         job_id = await cluster.submit(request)
         await cluster.is_explained(job_id)
-        cluster.clock.jump(said.expected_start - cluster.clock.now() - SLACK_S)
+        cluster.clock.jump(answer.expected_start - cluster.clock.now() - SLACK_S)
         assert cluster.job(job_id).state is JobState.PENDING
         cluster.clock.jump(SLACK_S)
         started = (await cluster.runs(job_id)).start_at_unix
-        assert started is not None and abs(started - said.expected_start) < SLACK_S
+        assert started is not None and abs(started - answer.expected_start) < SLACK_S
 
 
 @pytest.mark.parametrize("limit_s", [None, 8 * 3600])
-async def test_what_is_said_to_start_it_now_does(short_tmp: Path, limit_s: int | None) -> None:
+async def test_a_suggested_time_limit_starts_the_job_now(short_tmp: Path, limit_s: int | None) -> None:
     async with one_node(short_tmp) as cluster:
         await cluster.runs(await cluster.submit(ask("half", gpus=2, time_limit_s=7200)))
         head = await cluster.submit(ask("head", gpus=4, time_limit_s=600))
         await cluster.is_explained(head)
         request = ask("asked", gpus=2, time_limit_s=limit_s)
-        said = await cluster.client.ask(DryRun(request=request))
-        assert said.verdict == "later" and [each.label for each in said.leaders] == [str(head)]
-        shorter = next(change for change in said.changes if "--time=" in change).partition("--time=")[2]
+        answer = await cluster.client.ask(DryRun(request=request))
+        assert answer.verdict == "later" and [each.label for each in answer.leaders] == [str(head)]
+        shorter = next(change for change in answer.changes if "--time=" in change).partition("--time=")[2]
         changed = msgspec.structs.replace(request, time_limit_s=parse_limit(shorter))
         assert (await cluster.client.ask(DryRun(request=changed))).verdict == "now"
-        as_it_was, as_said = await cluster.submit(request), await cluster.submit(changed)
-        await cluster.runs(as_said)
-        assert cluster.job(as_it_was).state is JobState.PENDING
-        why = await cluster.client.ask(Forecast(job=str(as_it_was)))
-        assert why.verdict == "later" and why.job == str(as_it_was)
+        unchanged, shortened = await cluster.submit(request), await cluster.submit(changed)
+        await cluster.runs(shortened)
+        assert cluster.job(unchanged).state is JobState.PENDING
+        why = await cluster.client.ask(Forecast(job=str(unchanged)))
+        assert why.verdict == "later" and why.job == str(unchanged)
 
 
-async def test_many_who_ask_at_once_all_get_an_answer(short_tmp: Path) -> None:
+async def test_many_dry_runs_at_once_are_all_answered(short_tmp: Path) -> None:
     async with one_node(short_tmp) as cluster:
         await cluster.runs(await cluster.submit(ask("all", gpus=4, time_limit_s=7200)))
-        asked = [
+        requests = [
             cluster.client.ask(DryRun(request=ask(gpus=1 + number % 4, time_limit_s=600)))
             for number in range(20)
         ]
-        found = await asyncio.gather(*asked)
+        found = await asyncio.gather(*requests)
         assert {each.verdict for each in found} == {"later"}
         assert len(cluster.controller.state.jobs) == 1

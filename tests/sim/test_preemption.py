@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.sim.test_core import ANN, BOB, Rig, no_gpu_has_two_jobs, ready, request, submit, until
+from tests.sim.test_controller import ANN, BOB, Rig, no_gpu_has_two_jobs, ready, request, submit, until
 
 from warpdeck.controller.events.events import Cancelled, Resumed, Submitted, Suspended
 from warpdeck.model import Dependencies, JobId, JobState
@@ -24,7 +24,7 @@ preempts = ["low"]
 
 
 @pytest.mark.parametrize(("mode", "restarts"), [("requeue", 1), ("suspend", 0)])
-async def test_a_job_makes_room_and_comes_back(mode: str, restarts: int) -> None:
+async def test_a_preempted_job_runs_again(mode: str, restarts: int) -> None:
     rig = Rig(21, rules=RULES.format(mode=mode))
     async with rig.controller() as controller:
         await ready(controller)
@@ -40,7 +40,7 @@ async def test_a_job_makes_room_and_comes_back(mode: str, restarts: int) -> None
 
 
 @pytest.mark.parametrize("mode", ["requeue", "suspend", "cancel"])
-async def test_components_have_others_leave_and_keep_to_the_room_that_was_made(mode: str) -> None:
+async def test_components_preempt_jobs_and_run_on_the_freed_nodes(mode: str) -> None:
     rig = Rig(25, rules=RULES.format(mode=mode))
     async with rig.controller() as controller:
         await ready(controller)
@@ -52,17 +52,17 @@ async def test_components_have_others_leave_and_keep_to_the_room_that_was_made(m
         assert outcome.job is not None
         both = [outcome.job.id, JobId(outcome.job.id + 1)]
         await until(controller, lambda: all(jobs[number].room is not None for number in both))
-        rooms = [jobs[number].room for number in both]
+        claims = [jobs[number].room for number in both]
         await until(controller, lambda: all(jobs[number].is_finished for number in both))
         assert all(jobs[number].state is JobState.COMPLETED for number in both)
         ran_on = [share.node for number in both for share in jobs[number].shares]
-        assert ran_on == [name for room in rooms if room for name in room.nodes]
+        assert ran_on == [name for claim in claims if claim for name in claim.nodes]
         no_gpu_has_two_jobs(controller)
         stayed = [job for job in low if not jobs[job.id].restarts and jobs[job.id].state is JobState.RUNNING]
         assert mode == "suspend" or len(stayed) == 1
 
 
-async def test_a_job_that_is_preempted_for_good_is_told_so() -> None:
+async def test_a_job_preempted_by_cancellation_ends_as_preempted() -> None:
     rig = Rig(22, rules=RULES.format(mode="cancel"))
     async with rig.controller() as controller:
         await ready(controller)
@@ -74,7 +74,7 @@ async def test_a_job_that_is_preempted_for_good_is_told_so() -> None:
         assert jobs[low.id].state is JobState.PREEMPTED
 
 
-async def test_a_suspension_by_an_admin_outlives_the_controller() -> None:
+async def test_a_suspension_by_an_admin_survives_a_killed_controller() -> None:
     rig = Rig(23)
     async with rig.controller() as controller:
         await ready(controller)
@@ -94,7 +94,7 @@ async def test_a_suspension_by_an_admin_outlives_the_controller() -> None:
         await until(controller, lambda: jobs[job.id].state is JobState.CANCELLED)
 
 
-async def test_what_depends_on_a_failure_ends_unless_it_asks_to_stay() -> None:
+async def test_a_job_that_depends_on_a_failure_ends_unless_it_opted_out() -> None:
     rig = Rig(24)
     async with rig.controller() as controller:
         await ready(controller)

@@ -34,8 +34,8 @@ Key = tuple[str, str, str]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a request is rejected: a reason code, a sentence, and a hint. `unknown` is set to a name that does
-    not exist here.
+    """The rejection of a request: a reason code, a sentence, and a hint. `unknown` is the requested name that
+    does not exist, if any.
     """
 
     code: str
@@ -45,11 +45,10 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = True) -> Refusal | None:
-    """Return None if the job may be queued, or else the reason why not. `view` contains the jobs already in
-    the queue.
+    """Return None if the job may be queued, or else a refusal. `view` contains the jobs already in the queue.
 
-    Without `must_fit`, only the rules are checked. This is for the time when the sizes of nodes are not known
-    yet.
+    Without `must_fit`, only the rules are checked, not the sizes of nodes. Use this while some sizes are
+    still unknown.
     """
     unknown = _unknown(job.resources, view) if must_fit else None
     if unknown is not None:
@@ -103,7 +102,7 @@ def _admit_to(
 def _refusal_when_alone(
     job: PendingJob, part: PartitionView | None, view: View, settings: Settings, *, must_fit: bool
 ) -> Refusal | None:
-    """Return why the job could not start here even if it were the only job that ever existed."""
+    """Return a refusal if the job could not start here even if it were the only job that ever existed."""
     limit_usage = LimitUsage(_unused(view), 0.0, settings)
     most = limit_usage.most_per_node(job)
     given = _on_empty_cluster(job.resources, part, view, settings, most_per_node=most) if must_fit else None
@@ -133,8 +132,8 @@ def _unused(view: View) -> View:
 
 
 def admit_together(leader: PendingJob, view: View, settings: Settings) -> Refusal | None:
-    """Return why the components of a heterogeneous job could never start together, although each could start
-    alone.
+    """Return a refusal if the components of a heterogeneous job could never start together, although each
+    could start alone.
     """
     parts = [
         msgspec.structs.replace(
@@ -305,8 +304,8 @@ def _licenses(job: PendingJob, view: View) -> Refusal | None:
 
 
 def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
-    """Return a refusal for unknown QoS or accounts, for accounts without the user, and for QoS that are not
-    allowed.
+    """Return a refusal for an unknown QoS or account, for a user outside the account, or for a QoS that is
+    not allowed.
     """
     if view.qos and job.qos and job.qos not in {qos.name for qos in view.qos}:
         known = ", ".join(qos.name for qos in view.qos[:8])
@@ -343,8 +342,8 @@ def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None
 
 
 class _Scope(NamedTuple):
-    """A set of limits: the prefix of its reason codes, a name for messages, and the test whether a queued job
-    is under it.
+    """A set of limits: the prefix of its reason codes, a name for messages, and a test whether a queued job
+    counts in it.
     """
 
     prefix: str
@@ -403,9 +402,7 @@ def _chain(account: str, parents: Mapping[str, str]) -> list[str]:
 
 
 def _too_many(job: PendingJob, view: View, scope: _Scope) -> Refusal | None:
-    """Check a limit on the number of queued jobs: of all jobs in the scope, of one user, or of one
-    account.
-    """
+    """Check the limits of one scope on the number of queued jobs: in total, of one user, and of one account."""
     limits, prefix = scope.limits, scope.prefix
     of_user = "QOSMaxSubmitJobPerUserLimit" if prefix == "QOS" else "AssocMaxSubmitJobLimit"
     is_own = scope.has if prefix == "QOS" else functools.partial(_is_in, {job.account})

@@ -1,9 +1,9 @@
-"""Dry run for one request: its start time, and the smallest changes that would start it now.
+"""Dry run for one request: its expected start, and the smallest changes that would start it now.
 
 It works for pending jobs and for requests that are not submitted yet. First the whole queue is planned as it
 is. Then changes of the request are tried on the resources that the plan leaves free. The smallest change of
-each kind is reported. The kinds are a shorter limit, fewer or other GPUs, fewer nodes or CPUs, less memory,
-no exclusive nodes, and another partition.
+each kind is reported: a shorter limit, fewer or other GPUs, fewer nodes or CPUs, less memory, no exclusive
+nodes, or another partition.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -30,8 +30,8 @@ from warpdeck.policy.scheduler.scheduling_pass import SchedulingPass
 from .plan import decide
 
 MAX_FORECASTS = 500
-"""Maximum number of jobs ahead for which starts are computed to predict the job's own start. With more of
-them the prediction would take too long.
+"""Maximum number of jobs ahead for which starts are computed to predict the start of this job. With more jobs
+the prediction would take too long.
 """
 LEAST_LIMIT_S = 60
 """Time limits below this many seconds are not suggested."""
@@ -42,10 +42,9 @@ MAX_LEADERS = 3
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a dry run: whether the job starts now, or why not, when (None if unknown), the jobs ahead,
-    and helpful changes.
+    """Result of a dry run: whether the job starts now, or the reason, the expected start, and the jobs ahead.
 
-    `changes` would start the job now; the smallest come first.
+    `changes` are the changes that would start the job now, smallest first.
     """
 
     starts_now: bool
@@ -57,15 +56,15 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     reason: PendingReason | None = None
     priority: int = 0
     ahead: int = 0
-    """Number of pending jobs that are planned before it and compete for its nodes."""
+    """Number of pending jobs that are planned before this job and compete for its nodes."""
     leaders: tuple[JobId, ...] = ()
     """The first jobs ahead of it."""
     changes: tuple[str, ...] = ()
 
 
 def dry_run(view: View, now: float, settings: Settings, job_id: JobId) -> Estimate:
-    """Return the advice for a pending job of the view. A dry run adds its request to the view first. Raises
-    KeyError for an unknown id.
+    """Return the estimate for a pending job of the view. For a request that is not submitted, the caller adds
+    it to the view first. Raises KeyError for an unknown id.
     """
     job = next((each for each in view.pending if each.id == job_id), None)
     if job is None:
@@ -109,7 +108,7 @@ def dry_run(view: View, now: float, settings: Settings, job_id: JobId) -> Estima
 
 
 def _ahead(current: SchedulingPass, before: Ints, job: PendingJob) -> Ints:
-    """Return the rows before the job that do not start either and may use the same nodes."""
+    """Return the rows before this job whose jobs also wait and may use the same nodes."""
     wanted = _nodes(current, job.partition)
     meets = []
     for name in current.context.queue.partitions.keys:
@@ -121,7 +120,7 @@ def _ahead(current: SchedulingPass, before: Ints, job: PendingJob) -> Ints:
 
 
 def _nodes(current: SchedulingPass, names: str) -> frozenset[NodeName] | None:
-    """Return the nodes of these partitions together; None means all nodes."""
+    """Return the union of the nodes of these partitions; None means all nodes."""
     found: set[NodeName] = set()
     for part in current.context.eligibility.partitions_named(names):
         if part is None or part.nodes is None:
@@ -132,7 +131,7 @@ def _nodes(current: SchedulingPass, names: str) -> frozenset[NodeName] | None:
 
 def _changes(current: SchedulingPass, job: PendingJob) -> Iterator[str]:
     """Iterate over the smallest change of each kind with which the job would start now."""
-    # A pass compares requests by identity, so these must not be freed before the pass ends.
+    # A pass recognizes requests by identity, so these objects must live until the pass ends.
     tried: list[tuple[Resources, str]] = []
     for partition in current.context.eligibility.partitions(job)[:1]:
         shorter = _shorter(current, job, partition, current.context.eligibility.limit_s(job, partition))

@@ -43,11 +43,11 @@ def plan(
     cache: PassCache | None = None,
     explain_only: Collection[JobId] | None = None,
 ) -> Plan:
-    """Return which jobs start now and where, and for every other pending job why it waits and until when.
+    """Return which jobs start now and where, and the reason and end of the wait of every other pending job.
 
-    `cache`, given to one pass after another, makes them faster and does not change the result. If `explain_only` is
-    given, only these jobs get a pending reason, and the only expected starts are those of reservations. The
-    decisions are the same.
+    `cache` may be passed from one call to the next. It makes passes faster and does not change the result. If
+    `explain_only` is given, only these jobs get a pending reason, and expected starts are computed only for
+    jobs with a reservation. The decisions are the same.
     """
     decided = decide(view, now, settings, cache=cache)
     current, table = decided.current, decided.current.context.queue.table
@@ -105,20 +105,18 @@ def _waits_for_its_leader(leader: PendingJob) -> PendingReason:
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """The decisions of a pass, before pending reasons are computed. Row numbers are those of the pass's
-    queue.
+    """The decisions of a pass, before pending reasons are computed. Row numbers refer to the queue of the
+    pass.
     """
 
     current: SchedulingPass
     order: Ints
-    """Rows of the jobs that could start as far as they themselves are concerned, in the order in which they
-    are tried.
-    """
+    """Rows of the eligible jobs, in the order in which they are tried."""
     fifo_blocked: Ints
     """Rows of the jobs that were not tried because jobs start in strict order."""
     ends: list[End]
     pending_reasons: dict[JobId, PendingReason]
-    """Pending reasons of the jobs that cannot start in any case, except held jobs, whose reasons never
+    """Pending reasons of the jobs that are not eligible. Held jobs are missing, because their reasons never
     change.
     """
     priorities: Ints
@@ -134,7 +132,7 @@ def decide(
 ) -> Decided:
     """Make all decisions of a pass.
 
-    The job `trial_job` gets no reservation, so that changes of it can be tried out.
+    The job `trial_job` gets no reservation, because the caller tries changes of this job.
     """
     cache = cache or PassCache()
     view = cache.follow(view, settings)
@@ -173,7 +171,7 @@ def decide(
 
 
 def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[End], dict[JobId, PendingReason]]:
-    """Return the rows of eligible jobs, the jobs that end, and the reasons of the other jobs that are not
+    """Return the rows of the eligible jobs, the jobs to end, and the reasons of the other jobs that are not
     held.
     """
     ready = queue.table["is_ready"].copy()

@@ -1,12 +1,15 @@
 """Placement of step tasks within a job's allocation, considering the resources that its running steps hold.
 
 The rules are srun's. Without --exact a step takes its nodes as a whole, so that a second step waits. With
---exact it takes only the resources it asks for. With --overlap it takes nothing from other steps. Number of
-nodes: as many as the job has, at most one for each task. Number of tasks: as requested, else the job's own.
-If the number of tasks equals the job's, they are distributed over the nodes as the job's tasks are. Otherwise
-they are dealt round-robin over the nodes, or fill one node after the other (--distribution=Pack); each node
-gets at least one. Their ranks are then assigned in blocks, round-robin (cyclic), several at a time (plane),
-or by a list that names the node of each rank (arbitrary).
+--exact it takes only the requested resources. With --overlap it takes nothing from other steps.
+
+- Number of nodes: as many as the job has, at most one for each task.
+- Number of tasks: as requested, else the number of the job.
+- Tasks per node: if the number of tasks equals that of the job, they are distributed over the nodes like the
+  tasks of the job. Otherwise they are distributed round-robin, or fill one node after the other
+  (--distribution=Pack). Each node gets at least one.
+- Ranks: assigned to the tasks in blocks, round-robin (cyclic), several at a time (plane), or by a list that
+  names the node of each rank (arbitrary).
 
 A step that can never run raises UserError. If other steps hold the resources now, the result is `Busy`; only
 then does srun wait.
@@ -29,7 +32,7 @@ NO_AMOUNT = 1 << 62
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """Other steps hold the resources that this step needs. `steps` are their numbers."""
+    """The result if other steps hold the resources that this step needs. `steps` are their numbers."""
 
     steps: tuple[int, ...]
 
@@ -55,8 +58,8 @@ class _Candidate(msgspec.Struct, kw_only=True):
 def lay_out(
     ask: StepAsk, allocation: Allocation, *, job: Resources, running: Sequence[Step]
 ) -> Layout | Busy:
-    """Return the step's shares, or the steps that block it. Raises UserError for a request that this job can
-    never satisfy.
+    """Return the layout of the step, or the steps that block it. Raises UserError for a request that this job
+    can never satisfy.
     """
     empty = [_candidate(share, ()) for share in allocation.shares]
     best = _place(ask, empty, job, most_nodes=len(empty))
@@ -274,9 +277,7 @@ def _counts(
 
 
 def _ranks(counts: list[int], *, plane: int) -> list[tuple[int, ...]]:
-    """Return the ranks on each node: consecutive, or dealt round-robin in groups of `plane` (0: all at
-    once).
-    """
+    """Return the ranks on each node: consecutive, or round-robin in groups of `plane` (0: all at once)."""
     ranks: list[list[int]] = [[] for _ in counts]
     rank, tasks = 0, sum(counts)
     while rank < tasks:
@@ -318,8 +319,8 @@ def _shares(
 
 
 def _memory(ask: StepAsk, candidate: _Candidate, cpus: int, *, gpus: int = 0) -> int:
-    """Return the memory that the step takes on a node where its tasks need this many CPUs; 0 means no amount
-    of its own.
+    """Return the memory that the step takes on a node where its tasks use this many CPUs; 0 if it requests no
+    amount.
 
     As in Slurm, a step that has whole nodes is charged for all of their CPUs, but for no more memory than is
     available.

@@ -38,9 +38,9 @@ class StepPmi:
         step.exchange = PmiExchange(
             request,
             ranks,
-            fence=lambda number, values: self._tell_fence(step, number, values),
+            send_fence=lambda number, values: self._tell_fence(step, number, values),
             lost=lambda rank, code, why: self._abort(step, rank, code, why),
-            note=lambda message: _store(step, message),
+            store=lambda message: _store(step, message),
         )
 
     def rejoin(self, step: LocalStep, request: Pmi, ranks: Sequence[int]) -> None:

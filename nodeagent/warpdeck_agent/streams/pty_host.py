@@ -23,19 +23,14 @@ notice does not touch it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import pty
 import resource
 import select
 import signal
 import socket
-import struct
-import termios
 import time
 from typing import Any, Dict, List, Optional
 
-from warpdeck_agent.client.modes import TerminalModes
 from warpdeck_agent.wire.frames import (
     JSON,
     FrameDecoder,
@@ -46,10 +41,9 @@ from warpdeck_agent.wire.frames import (
     split_data,
 )
 
-from . import terminal_input
-from .terminal_queries import without_queries
+from .scrollback import Scrollback
+from .terminal_process import TerminalProcess
 
-SCROLLBACK_BYTES = 1024 * 1024
 AHEAD_BYTES = 128 * 1024
 """How many bytes of output are read ahead of the viewer: two reads, so that a fast viewer never waits for
 us.
@@ -58,8 +52,6 @@ STALL_S = 5.0
 """A viewer that reads nothing for this long, in seconds, no longer slows the command. It is longer than the
 pauses of a healthy network.
 """
-MAX_TYPED_BYTES = 4 * 1024 * 1024
-"""The most bytes that may be typed ahead of a command that does not read. Any manual paste fits."""
 READ_BYTES = 64 * 1024
 LINGER_S = 3.0
 """How long the end waits for viewers to read the last output, in seconds."""
@@ -90,41 +82,32 @@ class Viewer:
 
 
 class PtyHost:
-    """One command on a terminal."""
+    """One command on a terminal, with its viewers."""
 
     def __init__(self, folder: str, cwd: str, rows: int, cols: int, command: List[str]) -> None:
         self._folder = folder
         self._viewers: Dict[int, Viewer] = {}
+        """Viewers by the file descriptor of their link."""
         self._writer: Optional[Viewer] = None
-        self._scrollback = bytearray()
-        self._modes_before = TerminalModes()
-        """The terminal modes at the start of the scrollback, for example the alternate screen of an editor,
-        or mouse reports.
-        """
-        self._total = 0
-        self._typed = bytearray()
-        """Keys that the command has not read yet and that do not fit into its terminal's buffer."""
-        self._answered = 0
-        """Output up to this position was seen by a viewer that types, so terminal queries in it were already
-        answered.
-        """
-        self._open = True
+        """The viewer who typed last, or the newest one that may type."""
         self._had_viewer = False
         self._exit = b""
-        self._keep_until = time.monotonic() + FIRST_VIEWER_S
-        self._touched = 0.0
-        self._listener = self._listen()
-        self._pid, self._master = self._fork(cwd, command)
-        self._resize(rows, cols)
+        """The frame that reports the command's end, once it has ended."""
+        self._wait_for_viewer_until = time.monotonic() + FIRST_VIEWER_S
+        self._touched_at = 0.0
+        self._scrollback = Scrollback()
+        self._listener = _listen(folder)
+        self._terminal = TerminalProcess(cwd, command)
+        self._terminal.resize(rows, cols)
 
     def run(self) -> int:
         """Serve until the command has ended and its output was sent. Returns the wait status."""
         status: Optional[int] = None
         deadline = 0.0
         while status is None or self._is_awaited(deadline):
-            self._serve_once(0.2 if self._open or status is not None else 0.02)
-            if status is None and not self._open:
-                status = self._reap()
+            self._serve_once(0.2 if self._terminal.is_open or status is not None else 0.02)
+            if status is None and not self._terminal.is_open:
+                status = self._terminal.reap()
                 if status is not None:
                     deadline = time.monotonic() + LINGER_S
                     self._announce_exit(status)
@@ -133,9 +116,9 @@ class PtyHost:
     def _is_awaited(self, deadline: float) -> bool:
         """Return whether a viewer must still read the output of an ended command."""
         if not self._had_viewer:
-            return time.monotonic() < self._keep_until
-        lacking = any(v.unsent or not v.told_exit for v in self._viewers.values() if v.attached)
-        return lacking and time.monotonic() < deadline
+            return time.monotonic() < self._wait_for_viewer_until
+        unread = any(v.unsent or not v.told_exit for v in self._viewers.values() if v.attached)
+        return unread and time.monotonic() < deadline
 
     def keep_scrollback(self) -> None:
         """Store the last output for `warpdeck logs`.
@@ -143,55 +126,28 @@ class PtyHost:
         Errors are ignored, because a full disk must not cost the exit status.
         """
         with contextlib.suppress(OSError), open(os.path.join(self._folder, "out"), "wb") as file:
-            file.write(self._scrollback)
-
-    def _listen(self) -> socket.socket:
-        folder = os.open(os.path.join(self._folder, "terminal"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        listener = socket.socket(socket.AF_UNIX)
-        try:
-            before = os.umask(0o077)
-            listener.bind(f"/proc/self/fd/{folder}/pty.sock")
-            os.umask(before)
-        finally:
-            os.close(folder)
-        listener.listen(8)
-        listener.setblocking(False)
-        return listener
-
-    def _fork(self, cwd: str, command: List[str]) -> Any:
-        pid, master = pty.fork()
-        if pid == 0:
-            try:
-                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                    signal.signal(number, signal.SIG_DFL)
-                os.chdir(cwd)
-                os.environ.setdefault("TERM", "xterm-256color")
-                os.execvp(command[0], command)
-            except OSError as error:
-                os.write(2, f"cannot run {command[0]}: {error.strerror}\r\n".encode())
-            finally:
-                os._exit(127)
-        os.set_blocking(master, False)
-        return pid, master
+            file.write(self._scrollback.all())
 
     def _serve_once(self, timeout_s: float) -> None:
+        """Wait for events for at most `timeout_s` seconds, and handle them."""
+        terminal = self._terminal
         reads: List[Any] = [self._listener, *(viewer.link for viewer in self._viewers.values())]
         writes: List[Any] = [viewer.link for viewer in self._viewers.values() if viewer.unsent]
-        if self._open and not self._must_wait():
-            reads.append(self._master)
-        if self._open and self._typed:
-            writes.append(self._master)
+        if terminal.is_open and not self._must_wait():
+            reads.append(terminal.master)
+        if terminal.is_open and terminal.has_unread_keys:
+            writes.append(terminal.master)
         ready, writable, _ = select.select(reads, writes, [], timeout_s)
         for source in ready:
             if source is self._listener:
                 self._accept()
-            elif source == self._master:
+            elif source == terminal.master:
                 self._read_terminal()
             elif source.fileno() in self._viewers:
                 self._read_viewer(self._viewers[source.fileno()])
         for sink in writable:
-            if sink == self._master:
-                terminal_input.write_keys(self._master, self._typed)
+            if sink == terminal.master:
+                terminal.write_keys()
             elif sink.fileno() in self._viewers:
                 self._flush(self._viewers[sink.fileno()])
 
@@ -200,7 +156,7 @@ class PtyHost:
         viewer = self._writer
         if viewer is None or time.monotonic() - viewer.took_at > STALL_S:
             return False
-        return self._total - viewer.position + len(viewer.unsent) > AHEAD_BYTES
+        return self._scrollback.total - viewer.position + len(viewer.unsent) > AHEAD_BYTES
 
     def _accept(self) -> None:
         link, _ = self._listener.accept()
@@ -208,40 +164,28 @@ class PtyHost:
         self._viewers[link.fileno()] = Viewer(link)
 
     def _read_terminal(self) -> None:
-        try:
-            data = os.read(self._master, READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:  # EIO: the last process on the terminal has ended
-            data = b""
-        if not data:
-            self._open = False
-            return
-        self._touch()
-        self._show(data)
+        data = self._terminal.read()
+        if data:
+            self._touch()
+            self._show(data)
 
     def _show(self, data: bytes) -> None:
-        self._total += len(data)
-        self._scrollback += data
-        over = max(0, len(self._scrollback) - SCROLLBACK_BYTES)
-        self._modes_before.feed(bytes(self._scrollback[:over]))
-        del self._scrollback[:over]
+        self._scrollback.add(data)
         for viewer in list(self._viewers.values()):
             if viewer.attached:
                 self._flush(viewer)
 
     def _touch(self) -> None:
         now = time.monotonic()
-        if now - self._touched >= TOUCH_S:
-            self._touched = now
+        if now - self._touched_at >= TOUCH_S:
+            self._touched_at = now
             with contextlib.suppress(OSError):
                 os.utime(os.path.join(self._folder, "active"))
 
     def _flush(self, viewer: Viewer) -> None:
         """Send the viewer as much as it accepts now."""
-        first = self._total - len(self._scrollback)
         while viewer.link.fileno() in self._viewers:
-            if not viewer.unsent and not self._fill(viewer, first):
+            if not viewer.unsent and not self._fill(viewer):
                 viewer.took_at = time.monotonic()
                 return
             try:
@@ -254,30 +198,28 @@ class PtyHost:
             del viewer.unsent[:sent]
             viewer.took_at = time.monotonic()
 
-    def _fill(self, viewer: Viewer, first: int) -> bool:
-        """Prepare the next piece for the viewer.
+    def _fill(self, viewer: Viewer) -> bool:
+        """Prepare the next piece for the viewer, and return whether there is one.
 
-        Returns whether there is one. `first` is the start of the scrollback. A viewer that is behind it is
-        disconnected.
+        A viewer that is behind the start of the scrollback is disconnected.
         """
         if not viewer.attached:
             return False
-        if viewer.position < first:
+        if viewer.position < self._scrollback.first:
             self._drop(viewer)
-        elif viewer.position < self._total:
-            begin = viewer.position - first
-            piece = bytes(self._scrollback[begin : begin + READ_BYTES])
+        elif viewer.position < self._scrollback.total:
+            piece = self._scrollback.piece(viewer.position, READ_BYTES)
             self._queue_output(viewer, piece, viewer.position + len(piece))
         elif self._exit and not viewer.told_exit:
             viewer.told_exit = True
             viewer.unsent += self._exit
         return bool(viewer.unsent)
 
-    def _queue_output(self, viewer: Viewer, shown: bytes, position: int) -> None:
-        viewer.unsent += data_frame(1, shown)
+    def _queue_output(self, viewer: Viewer, output: bytes, position: int) -> None:
+        viewer.unsent += data_frame(1, output)
         viewer.position = position
         if not viewer.watches:
-            self._answered = max(self._answered, position)
+            self._scrollback.note_answered(position)
 
     def _drop(self, viewer: Viewer) -> None:
         self._viewers.pop(viewer.link.fileno(), None)
@@ -293,79 +235,70 @@ class PtyHost:
                 raise ConnectionError
             for kind, payload in viewer.decoder.feed(data):
                 if kind == JSON:
-                    self._command(viewer, parse_json(payload))
-                elif self._open and viewer.attached and not viewer.watches:
+                    self._handle(viewer, parse_json(payload))
+                elif self._terminal.is_open and viewer.attached and not viewer.watches:
                     self._make_writer(viewer)
                     self._touch()
-                    self._take_keys(split_data(payload)[1])
+                    self._type(split_data(payload)[1])
         except BlockingIOError:
             return
         except (OSError, WireError, KeyError, TypeError, ValueError):
             self._drop(viewer)
 
-    def _command(self, viewer: Viewer, message: Dict[str, Any]) -> None:
+    def _handle(self, viewer: Viewer, message: Dict[str, Any]) -> None:
         if message["t"] == "notice":
             self._show(b"\r\n" + str(message["text"]).encode("utf-8", "replace") + b"\r\n")
             return
         viewer.size = int(message["rows"]), int(message["cols"])
         if message["t"] == "attach":
-            self._had_viewer = True
             viewer.watches = bool(message.get("watch", False))
-            first = self._total - len(self._scrollback)
-            requested = int(message.get("offset", 0))
-            replay = self._replay(min(max(requested, first), self._total), first)
-            if requested < first:  # instead of the same number of bytes
-                replay = self._modes_before.redo() + replay
-            begin = self._total - len(replay)
-            viewer.unsent += json_frame({"t": "attached", "offset": begin, "total": self._total})
-            viewer.attached = True
-            viewer.position = self._total
-            if replay:
-                self._queue_output(viewer, replay, self._total)
-            self._flush(viewer)
-            if not viewer.watches:
-                self._make_writer(viewer)
+            self._attach(viewer, offset=int(message.get("offset", 0)))
         elif viewer is self._writer:
-            self._resize(*viewer.size)
+            self._terminal.resize(*viewer.size)
 
-    def _replay(self, offset: int, first: int) -> bytes:
-        """Return the scrollback from `offset` on, without terminal queries that were already answered.
-
-        `first` is the start of the scrollback.
-        """
-        asks = max(offset, self._answered) - first
-        return without_queries(bytes(self._scrollback[offset - first : asks])) + self._scrollback[asks:]
+    def _attach(self, viewer: Viewer, *, offset: int) -> None:
+        """Send the viewer the scrollback from `offset` on, and then all new output."""
+        self._had_viewer = True
+        replay, total = self._scrollback.replay(offset), self._scrollback.total
+        viewer.unsent += json_frame({"t": "attached", "offset": total - len(replay), "total": total})
+        viewer.attached = True
+        viewer.position = total
+        if replay:
+            self._queue_output(viewer, replay, total)
+        self._flush(viewer)
+        if not viewer.watches:
+            self._make_writer(viewer)
 
     def _make_writer(self, viewer: Optional[Viewer]) -> None:
         """Make a viewer the writer. The terminal takes its size."""
         if viewer is not self._writer:
             self._writer = viewer
             if viewer is not None:
-                self._resize(*viewer.size)
+                self._terminal.resize(*viewer.size)
 
-    def _take_keys(self, data: bytes) -> None:
-        space = MAX_TYPED_BYTES - len(self._typed)
-        self._typed += data[:space]
-        if 0 < space < len(data):  # shown once until there is space again
+    def _type(self, keys: bytes) -> None:
+        if not self._terminal.type(keys):
             self._show(b"\r\n[warpdeck: the command does not read its input; further input is discarded]\r\n")
-        terminal_input.write_keys(self._master, self._typed)
-
-    def _resize(self, rows: int, cols: int) -> None:
-        size = struct.pack("HHHH", min(max(rows, 1), 1000), min(max(cols, 1), 1000), 0, 0)
-        try:
-            fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
-        except OSError:
-            return
-
-    def _reap(self) -> Optional[int]:
-        pid, status = os.waitpid(self._pid, os.WNOHANG)
-        return status if pid else None
 
     def _announce_exit(self, status: int) -> None:
         code, number = split_status(status)
         self._exit = json_frame({"t": "exit", "code": code, "signal": number})
         for viewer in list(self._viewers.values()):
             self._flush(viewer)
+
+
+def _listen(folder_of_launch: str) -> socket.socket:
+    folder = os.open(os.path.join(folder_of_launch, "terminal"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        before = os.umask(0o077)
+        listener.bind(f"/proc/self/fd/{folder}/pty.sock")
+        os.umask(before)
+    finally:
+        os.close(folder)
+    listener.listen(8)
+    listener.setblocking(False)
+    return listener
 
 
 def split_status(status: int) -> Any:

@@ -26,14 +26,14 @@ MakeAgent = Callable[..., AgentProcess]
 @pytest.fixture
 def make_agent(short_tmp: Path) -> Iterator[MakeAgent]:
     """A function that makes agents, each with its own folder. All of them are ended after the test."""
-    made: list[AgentProcess] = []
+    created: list[AgentProcess] = []
 
     def make(name: str = "node", **environ: str) -> AgentProcess:
-        made.append(AgentProcess(short_tmp / name / "agent", **environ))
-        return made[-1]
+        created.append(AgentProcess(short_tmp / name / "agent", **environ))
+        return created[-1]
 
     yield make
-    for agent in made:
+    for agent in created:
         agent.close()
 
 
@@ -41,18 +41,18 @@ def make_agent(short_tmp: Path) -> Iterator[MakeAgent]:
 def shared() -> Iterator[AgentProcess]:
     """One agent for all tests of a module that leave it unchanged. Each test uses new job ids."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder:
-        made = AgentProcess(Path(folder) / "agent")
-        made.start()
-        yield made
-        made.close()
+        new_agent_process = AgentProcess(Path(folder) / "agent")
+        new_agent_process.start()
+        yield new_agent_process
+        new_agent_process.close()
 
 
 @pytest.fixture
 def agent(make_agent: MakeAgent) -> AgentProcess:
     """A started agent with a controller."""
-    made = make_agent()
-    made.start()
-    return made
+    created = make_agent()
+    created.start()
+    return created
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +93,7 @@ def agent_of_root(folder: Path, *first: str, **environ: str) -> Iterator[AgentPr
         (folder / name).write_text(Path("/etc", name).read_text() + "\n".join(lines) + "\n")
     zipapp, _ = build_zipapp(str(folder))
     program = ["unshare", "--mount", "sh", "-c", WITH_ACCOUNTS, str(folder), *first, PYTHON, "-I", zipapp]
-    made = AgentProcess(folder / "agent", program=program, **environ)
-    made.start()
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(folder / "agent", program=program, **environ)
+    new_agent_process.start()
+    yield new_agent_process
+    new_agent_process.close()

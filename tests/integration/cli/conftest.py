@@ -20,7 +20,7 @@ def run(site: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
 
     def call(*argv: str) -> tuple[int, str, str]:
         code = main(argv)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return call

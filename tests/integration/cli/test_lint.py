@@ -48,8 +48,8 @@ def script(*lines: str, name: str = "job.sh") -> str:
     return name
 
 
-def verdict(run: Run, *words: str) -> dict[str, Any]:
-    code, out, err = run("lint", "--json", *words)
+def verdict(run: Run, *argv: str) -> dict[str, Any]:
+    code, out, err = run("lint", "--json", *argv)
     assert not err
     found: dict[str, Any] = json.loads(out)
     assert list(found) == ["accepted", "components", "errors", "warnings"]
@@ -57,7 +57,7 @@ def verdict(run: Run, *words: str) -> dict[str, Any]:
     return found
 
 
-def test_the_values_are_those_of_sbatch(alone: Run) -> None:
+def test_lint_has_the_values_of_sbatch(alone: Run) -> None:
     name = script("#SBATCH -t 90 --mem=65536 -o a.out", "#SBATCH hetjob", "#SBATCH -n2")
     found = verdict(alone, name)
     assert found["components"] == [
@@ -67,19 +67,19 @@ def test_the_values_are_those_of_sbatch(alone: Run) -> None:
     assert found["errors"] == []
 
 
-def test_a_refusal_has_sbatchs_words_and_a_suggestion(alone: Run) -> None:
+def test_a_refusal_has_the_message_of_sbatch_and_a_suggestion(alone: Run) -> None:
     found = verdict(alone, script("#SBATCH --ntsks=2"))
     assert not found["accepted"] and found["components"] == []
     assert found["errors"] == ["unrecognized option '--ntsks=2'", 'Try "sbatch --help" for more information']
     assert found["warnings"][0] == "line 2: did you mean --ntasks?"
 
 
-def test_variables_count_as_they_do_for_sbatch(alone: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_apply_as_in_sbatch(alone: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_TIMELIMIT", "5")
     assert verdict(alone, script("#SBATCH -t 90"))["components"] == [{"time": "00:05:00"}]
 
 
-def test_a_script_from_standard_input(alone: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_can_be_read_from_standard_input(alone: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         sys, "stdin", io.TextIOWrapper(io.BytesIO(b"#!/bin/sh\n#SBATCH -n 3 -J gr\xf6\xdfe\n"))
     )
@@ -88,7 +88,7 @@ def test_a_script_from_standard_input(alone: Run, monkeypatch: pytest.MonkeyPatc
     assert any("not UTF-8" in warning for warning in found["warnings"])
 
 
-def test_the_text_says_what_is_meant_and_what_bites(alone: Run) -> None:
+def test_the_text_explains_the_request_and_its_pitfalls(alone: Run) -> None:
     code, out, _ = alone("lint", script("#SBATCH -N 2 -t 24:00"))
     assert code == 0
     assert out.splitlines()[0] == "2 node(s), for at most 00:24:00"
@@ -98,28 +98,28 @@ def test_the_text_says_what_is_meant_and_what_bites(alone: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("argv", "message"),
     [(["missing.sh"], "cannot read missing.sh: No such file"), (["."], "cannot read .: Is a directory")],
 )
-def test_what_is_no_file_is_said(alone: Run, words: list[str], message: str) -> None:
-    code, out, err = alone("lint", *words)
+def test_a_missing_file_is_reported(alone: Run, argv: list[str], message: str) -> None:
+    code, out, err = alone("lint", *argv)
     assert (code, out) == (1, "") and message in err
 
 
-def test_values_that_many_components_repeat_have_a_limit(alone: Run) -> None:
+def test_the_size_of_repeated_component_values_is_limited(alone: Run) -> None:
     name = script(f"#SBATCH --comment={'x' * 100_000}", *["#SBATCH hetjob"] * 200)
     code, out, err = alone("lint", name)
     assert (code, out) == (1, "")
     assert "the options of job.sh (201 components) are larger than 16 MiB" in err
 
 
-def test_more_than_any_node_has_is_told_where_a_controller_runs(run: Run) -> None:
+def test_a_request_larger_than_any_node_is_reported_with_a_running_controller(run: Run) -> None:
     found = verdict(run, script("#SBATCH --mem=900T"))
     assert found["accepted"]
     assert any(warning.startswith("the job can never start here: ") for warning in found["warnings"]), found
 
 
-def test_options_of_a_sites_plugins_are_accepted_and_told_to_do_nothing(run: Run, site: Home) -> None:
+def test_plugin_options_of_a_site_are_accepted_without_effect(run: Run, site: Home) -> None:
     name = script("#SBATCH --image=nersc/pytorch:24.08.01 --perf")
     found = verdict(run, name)
     assert found["components"] == [{"image": "nersc/pytorch:24.08.01", "perf": "set"}]
@@ -128,15 +128,15 @@ def test_options_of_a_sites_plugins_are_accepted_and_told_to_do_nothing(run: Run
     assert code == 0 and out.startswith("Submitted batch job")
     assert "--image has no effect here" in err
     assert run("submit", "--imagine=b", name)[0] == 1
-    done = site.slurm("sbatch", "--hold", "--perf", name, cwd=Path.cwd())
-    assert done.returncode == 0 and "--perf has no effect here" in done.stderr, done.stderr
-    done = site.slurm("sbatch", "--imagine=b", name, cwd=Path.cwd())
-    words = ["sbatch: unrecognized option '--imagine=b'", 'Try "sbatch --help" for more information']
-    assert (done.returncode, done.stderr.splitlines()) == (255, words)
+    result = site.slurm("sbatch", "--hold", "--perf", name, cwd=Path.cwd())
+    assert result.returncode == 0 and "--perf has no effect here" in result.stderr, result.stderr
+    result = site.slurm("sbatch", "--imagine=b", name, cwd=Path.cwd())
+    text = ["sbatch: unrecognized option '--imagine=b'", 'Try "sbatch --help" for more information']
+    assert (result.returncode, result.stderr.splitlines()) == (255, text)
 
 
 @pytest.mark.parametrize(
-    ("line", "words", "hint"),
+    ("line", "text", "hint"),
     [
         ("--workdir=/tmp", "unrecognized option '--workdir=/tmp'", ""),
         ("--ntsks=2", "unrecognized option '--ntsks=2'", "did you mean --ntasks?"),
@@ -145,14 +145,16 @@ def test_options_of_a_sites_plugins_are_accepted_and_told_to_do_nothing(run: Run
         ("--hold=3", "option '--hold' doesn't allow an argument", "write --hold"),
     ],
 )
-def test_what_getopt_does_not_take_in_a_script_sbatch_tells_as_of_its_own_words(
-    site: Home, short_tmp: Path, line: str, words: str, hint: str
+def test_invalid_directives_are_reported_as_by_getopt(
+    site: Home, short_tmp: Path, line: str, text: str, hint: str
 ) -> None:
     (short_tmp / "job.sh").write_text(f"#!/bin/sh\n#SBATCH {line}\ntrue\n")
-    done = site.slurm("sbatch", "job.sh", cwd=short_tmp)
-    theirs = [f"sbatch: {words}", 'Try "sbatch --help" for more information']
-    assert (done.returncode, done.stderr.splitlines()[:2]) == (255, theirs)
-    assert all(hint in told and told.startswith("  line 2: ") for told in done.stderr.splitlines()[2:])
+    result = site.slurm("sbatch", "job.sh", cwd=short_tmp)
+    other_user_file = [f"sbatch: {text}", 'Try "sbatch --help" for more information']
+    assert (result.returncode, result.stderr.splitlines()[:2]) == (255, other_user_file)
+    assert all(
+        hint in output and output.startswith("  line 2: ") for output in result.stderr.splitlines()[2:]
+    )
 
 
 @pytest.mark.root
@@ -169,9 +171,7 @@ def test_what_getopt_does_not_take_in_a_script_sbatch_tells_as_of_its_own_words(
         ("0x0", None),
     ],
 )
-def test_only_users_and_groups_that_there_are_are_taken(
-    alone: Run, option: str, value: str, shown: str | None
-) -> None:
+def test_unknown_users_and_groups_are_refused(alone: Run, option: str, value: str, shown: str | None) -> None:
     """Measured with Slurm 22.05."""
     code, out, _ = alone("lint", "--json", script(f"#SBATCH --{option}={value}"))
     assert (code, json.loads(out)["components"]) == ((0, [{option: shown}]) if shown else (1, []))

@@ -77,7 +77,7 @@ def table(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
-def test_why_says_when_who_is_ahead_and_the_reason(run: Run) -> None:
+def test_why_shows_the_start_the_jobs_ahead_and_the_reason(run: Run) -> None:
     code, out, _ = run("why", "2")
     lines = out.splitlines()
     assert code == 0 and lines[0].startswith("starts about "), out
@@ -85,7 +85,7 @@ def test_why_says_when_who_is_ahead_and_the_reason(run: Run) -> None:
     assert run("why", "1")[1] == "job 1 is not waiting: RUNNING\n"
 
 
-def test_show_names_who_is_ahead_of_a_job_that_waits(run: Run, site: Home) -> None:
+def test_show_lists_the_jobs_ahead_of_a_waiting_job(run: Run, site: Home) -> None:
     third = site.json("submit", "--no-snapshot", "--exclusive", "-t", "60", "--wrap", "true")["job_id"]
     shown = dict(line.strip().split("  ", 1) for line in run("show", str(third))[1].splitlines()[:12])
     assert shown["ahead"] == "1 job (2 of root)" and shown["priority"]
@@ -94,7 +94,7 @@ def test_show_names_who_is_ahead_of_a_job_that_waits(run: Run, site: Home) -> No
     run("cancel", str(third))
 
 
-def test_a_dry_run_says_when_and_submits_nothing(run: Run) -> None:
+def test_a_dry_run_shows_the_start_and_submits_nothing(run: Run) -> None:
     before = run("queue", "--json", "--all")[1]
     code, out, err = run("submit", "--dry-run", "-t", "10", "--wrap", "true")
     assert (code, err) == (0, "")
@@ -106,7 +106,7 @@ def test_a_dry_run_says_when_and_submits_nothing(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "argv"),
     [
         (["--gpus", "999"], "never: the job requests 999 GPUs"),
         (["-t", "3-0"], "never: requests 3 d; partition all allows 2 d"),
@@ -116,17 +116,17 @@ def test_a_dry_run_says_when_and_submits_nothing(run: Run) -> None:
         (["-A", "other"], "never: there is no account other"),
     ],
 )
-def test_a_dry_run_of_what_can_never_start_fails_and_says_why(
-    run: Run, options: list[str], words: str
+def test_a_dry_run_of_an_impossible_request_fails_with_the_reason(
+    run: Run, options: list[str], argv: str
 ) -> None:
     code, out, _ = run("submit", "--dry-run", *options, "--wrap", "true")
-    assert code == 1 and out.startswith(words), out
-    assert len(out.splitlines()) >= 3, "what to do about it is said too"
+    assert code == 1 and out.startswith(argv), out
+    assert len(out.splitlines()) >= 3, "the next step is printed too"
     code, out, _ = run("submit", "--dry-run", "--json", *options, "--wrap", "true")
     assert code == 1 and json.loads(out)["verdict"] == "never"
 
 
-def test_prio_shows_each_number_and_the_sum_that_they_make(run: Run) -> None:
+def test_prio_shows_the_parts_and_their_sum(run: Run) -> None:
     code, out, _ = run("prio")
     head, line, last = out.splitlines()
     titles = ["JOBID", "USER", "ACCOUNT", "PARTITION", "QOS", "PRIORITY", "+AGE", "+QOS", "+CPU", "-NICE"]
@@ -138,7 +138,7 @@ def test_prio_shows_each_number_and_the_sum_that_they_make(run: Run) -> None:
     assert code == 1 and "job 1 is not waiting: RUNNING" in err
 
 
-def test_share_shows_the_tree(run: Run) -> None:
+def test_share_shows_the_account_tree(run: Run) -> None:
     _, out, _ = run("share")
     rows = table(out)
     assert rows[0][:4] == ["ACCOUNT", "USER", "SHARES", "NORM_SHARES"]
@@ -147,7 +147,7 @@ def test_share_shows_the_tree(run: Run) -> None:
     assert "usage is in billing-seconds; it decays with a half-life of 7-00:00:00" in out
 
 
-def test_partitions_reservations_and_qos_are_tables(run: Run) -> None:
+def test_partitions_reservations_and_qos_are_shown_as_tables(run: Run) -> None:
     head, *lines = table(run("partitions")[1])
     assert head[:4] == ["PARTITION", "STATE", "TIME_LIMIT", "NODES"]
     assert [line[:4] for line in lines[:2]] == [
@@ -176,7 +176,7 @@ def test_queue_start_puts_the_next_start_first(run: Run, site: Home) -> None:
     run("cancel", str(held))
 
 
-def test_a_site_without_rules_is_told_so_and_how_to_write_them(
+def test_a_site_without_rules_gets_a_hint(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="wdq", dir="/tmp") as folder:
@@ -200,20 +200,20 @@ def test_a_site_without_rules_is_told_so_and_how_to_write_them(
             home.close()
 
 
-def test_reservations_are_made_and_removed_at_run_time(run: Run) -> None:
-    asked = ("create", "class", "--nodes", "ALL", "--start", "2101-01-01T08:00", "--duration", "3:00:00")
-    assert run("reservation", *asked, "--accounts", "lab")[:2] == (0, "created reservation class: ALL\n")
+def test_reservations_can_be_created_and_removed_at_run_time(run: Run) -> None:
+    requested = ("create", "class", "--nodes", "ALL", "--start", "2101-01-01T08:00", "--duration", "3:00:00")
+    assert run("reservation", *requested, "--accounts", "lab")[:2] == (0, "created reservation class: ALL\n")
     lines = table(run("reservations", "--noheader")[1])
     assert [line[:2] for line in lines] == [["works", "future"], ["class", "future"]]
     assert lines[1][4] == "3:00:00" and lines[1][-2:] == ["account", "lab"]
-    code, _, err = run("reservation", *asked, "--maintenance")
+    code, _, err = run("reservation", *requested, "--maintenance")
     assert (code, err.splitlines()[0]) == (1, "warpdeck: reservation class already exists")
     assert run("reservation", "rm", "class")[0] == 0
     code, _, err = run("reservation", "rm", "works")
     assert code == 1 and "is defined in config.toml" in err
     code, _, err = run("reservation", "rm", "class")
     assert code == 1 and "there is no reservation class" in err
-    weekly = ("create", "w", *asked[2:], "--users", "root", "--flags", "weekly,IGNORE_JOBS")
+    weekly = ("create", "w", *requested[2:], "--users", "root", "--flags", "weekly,IGNORE_JOBS")
     assert run("reservation", *weekly)[0] == 0
     assert table(run("reservations", "--noheader")[1])[1][4:6] == ["3:00:00", "weekly"]
     refused = (
@@ -221,12 +221,12 @@ def test_reservations_are_made_and_removed_at_run_time(run: Run) -> None:
         ("REPLACE", "nodes that are named are not replaced"),
         ("DAILY,WEEKLY", "comes again in one way only"),
     )
-    for flags, words in refused:
-        assert words in run("reservation", *weekly[:-1], flags)[2]
+    for flags, text in refused:
+        assert text in run("reservation", *weekly[:-1], flags)[2]
     assert "there is no node n9" in run("reservation", "create", "x", "--nodes", "n9", "--maintenance")[2]
 
 
-def test_parts_of_nodes_and_licenses_are_reserved(run: Run) -> None:
+def test_parts_of_nodes_and_licenses_can_be_reserved(run: Run) -> None:
     when = ("--start", "2099-01-01T08:00", "--duration", "3:00:00", "--users", "root")
     node = json.loads(run("node", "ls", "--json")[1])[0]
     done = run("reservation", "create", "part", "--tres", "cpu=1", *when)
@@ -242,6 +242,6 @@ def test_parts_of_nodes_and_licenses_are_reserved(run: Run) -> None:
         (("--tres", "cpu=1,node=2"), "node= says on how many nodes"),
         (("--licenses", "nosuch:2"), "fewer than 2 licenses of nosuch exist"),
     )
-    for words, said in refused:
-        assert said in run("reservation", *named, *words)[2], words
+    for argv, message in refused:
+        assert message in run("reservation", *named, *argv)[2], argv
     assert run("reservation", "rm", "part")[0] == 0

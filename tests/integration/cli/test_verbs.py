@@ -52,7 +52,7 @@ def rows(ask: Callable[..., Any], *argv: str) -> dict[str, str]:
     return {row["label"]: row["state"] for row in ask("queue", *argv)}
 
 
-def test_queue_shows_what_squeue_users_look_for(run: Run, ask: Callable[..., Any]) -> None:
+def test_queue_shows_the_columns_of_squeue(run: Run, ask: Callable[..., Any]) -> None:
     job = submit(ask, "true", "--hold", "-J", "columns")
     code, out, _ = run("queue", "--name", "columns")
     head, line = out.splitlines()
@@ -81,7 +81,7 @@ def test_queue_shows_what_squeue_users_look_for(run: Run, ask: Callable[..., Any
     assert "START_TIME" in start[0] and "N/A" in start[1]
 
 
-def test_queue_narrows_by_user_state_name_and_id(run: Run, ask: Callable[..., Any]) -> None:
+def test_queue_filters_by_user_state_name_and_id(run: Run, ask: Callable[..., Any]) -> None:
     array = submit(ask, "true", "--hold", "-a", "0-9", "-J", "narrow")
     plain = submit(ask, "true", "--hold", "-J", "narrow2")
     run("cancel", f"{array}_[2-3]")
@@ -129,7 +129,7 @@ def test_queue_narrows_by_user_state_name_and_id(run: Run, ask: Callable[..., An
         (["run", "--gpus", "64", "true"], "can never start"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_and_1(run: Run, argv: list[str], message: str) -> None:
+def test_an_impossible_request_has_a_message_and_exit_code_1(run: Run, argv: list[str], message: str) -> None:
     code, out, err = run(*argv)
     assert (code, out) == (1, "")
     lines = [line for line in err.splitlines() if "no snapshot" not in line and "left out" not in line]
@@ -198,7 +198,7 @@ NODE_KEYS = {
 }
 
 
-def test_json_has_keys_that_scripts_may_rely_on(run: Run, ask: Callable[..., Any]) -> None:
+def test_json_has_stable_keys(run: Run, ask: Callable[..., Any]) -> None:
     job = submit(ask, "true", "--begin", "now+1hour")
     assert set(ask("queue", "-j", str(job))[0]) >= JOB_KEYS
     detail = ask("show", str(job))
@@ -222,7 +222,7 @@ def test_json_has_keys_that_scripts_may_rely_on(run: Run, ask: Callable[..., Any
         assert (done["jobs"], done["errors"]) == ([str(job)], [])
 
 
-def test_orders_reach_several_jobs_ranges_and_descriptions(run: Run, ask: Callable[..., Any]) -> None:
+def test_commands_accept_several_jobs_ranges_and_filters(run: Run, ask: Callable[..., Any]) -> None:
     array = submit(ask, "true", "--hold", "-a", "0-9", "-J", "orders")
     first, second = (submit(ask, "true", "--hold", "-J", "orders") for _ in range(2))
     assert run("cancel", str(first), f"{array}_[0-3,7]", "99999")[0] == 1
@@ -241,17 +241,17 @@ def test_orders_reach_several_jobs_ranges_and_descriptions(run: Run, ask: Callab
     assert code == 1 and f"job {second} has already ended (CANCELLED)" in err
 
 
-def test_held_jobs_run_when_released_and_again_when_requeued(run: Run, ask: Callable[..., Any]) -> None:
+def test_held_jobs_run_after_a_release_and_again_after_a_requeue(run: Run, ask: Callable[..., Any]) -> None:
     job = submit(ask, "echo ${SLURM_RESTART_COUNT:-0}", "--hold", "-o", "again.out")
     assert run("release", str(job))[0] == 0
-    eventually(lambda: ask("show", str(job))["row"]["state"] == "COMPLETED", what="it ran")
+    eventually(lambda: ask("show", str(job))["row"]["state"] == "COMPLETED", what="the program ran")
     assert run("requeue", str(job))[0] == 0
-    eventually(lambda: ask("show", str(job))["row"]["restarts"] == 1, what="it waits again")
-    eventually(lambda: ask("show", str(job))["row"]["state"] == "COMPLETED", what="it ran again")
+    eventually(lambda: ask("show", str(job))["row"]["restarts"] == 1, what="the job waits again")
+    eventually(lambda: ask("show", str(job))["row"]["state"] == "COMPLETED", what="the program ran again")
     assert ask("logs", str(job))["text"] == "0\n1\n"
 
 
-def test_logs_of_a_job_that_has_not_started(run: Run, ask: Callable[..., Any]) -> None:
+def test_logs_of_a_job_that_has_not_started_are_refused(run: Run, ask: Callable[..., Any]) -> None:
     job = submit(ask, "echo hello; sleep 0.2; echo world; exit 3", "--hold")
     code, out, err = run("logs", str(job))
     assert (code, out) == (1, "")
@@ -269,14 +269,14 @@ def test_followed_logs_wait_for_the_start_and_end_with_the_job(site: Home, ask: 
     assert out == b"hello\nworld\n"
 
 
-def test_nodes_are_listed_as_they_were(run: Run, ask: Callable[..., Any]) -> None:
+def test_nodes_can_be_listed_at_a_past_moment(run: Run, ask: Callable[..., Any]) -> None:
     job = str(submit(ask, "sleep 1000", "-J", "then"))
 
     def ran() -> list[dict[str, Any]]:
         listed = json.loads(run("node", "ls", "--at", "now-1second", "--json")[1])
         return [row for row in listed if job in row["jobs"]]
 
-    (row,) = eventually(ran, what="it ran a second ago")
+    (row,) = eventually(ran, what="the job ran a second ago")
     assert row["state"] in ("mixed", "allocated")
     _, out, _ = run("node", "ls", "--at", "now-2days")
     assert "MEASURED" in out and "it was not yet a node of this cluster" in out and " absent " in out
@@ -286,7 +286,7 @@ def test_nodes_are_listed_as_they_were(run: Run, ask: Callable[..., Any]) -> Non
     ask("cancel", job)
 
 
-def test_logs_of_one_task_of_an_array(run: Run, ask: Callable[..., Any]) -> None:
+def test_logs_of_one_task_of_an_array_can_be_read(run: Run, ask: Callable[..., Any]) -> None:
     array = submit(ask, "echo task $SLURM_ARRAY_TASK_ID", "-a", "1-2", "-o", "arr-%A_%a.out", "-J", "arr")
     eventually(lambda: not rows(ask, "-n", "arr"), what="both tasks ended")
     assert ask("logs", f"{array}_2")["text"] == "task 2\n"
@@ -302,24 +302,24 @@ def test_control_characters_in_names_do_not_reach_the_terminal(run: Run, ask: Ca
         assert "\x1b" not in out and "evil?[2J?name" in out
 
 
-def test_an_environment_that_is_not_text_is_left_at_home(
+def test_variables_that_are_not_utf_8_are_dropped(
     run: Run, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ODD", "caf\udce9")
     monkeypatch.setenv("EVEN", "café")
     job = submit(ask, "echo [$ODD] [$EVEN]")
-    eventually(lambda: ask("show", str(job))["row"]["end"], what="it ended")
+    eventually(lambda: ask("show", str(job))["row"]["end"], what="the job has ended")
     assert ask("logs", str(job))["text"] == "[] [café]\n"
     _, _, err = run("submit", "--no-snapshot", "-J", "caf\udce9", "--wrap", "true")
     assert "not UTF-8 text" in err
 
 
-def test_a_dependency_that_can_never_hold_says_so(run: Run, ask: Callable[..., Any]) -> None:
+def test_a_dependency_that_can_never_be_satisfied_is_reported(run: Run, ask: Callable[..., Any]) -> None:
     first = submit(ask, "exit 1")
     second = submit(ask, "true", "-d", f"afterok:{first}")
     eventually(
         lambda: (ask("show", str(second))["row"]["why"] or {}).get("code") == "DependencyNeverSatisfied",
-        what="it is known that it can never start",
+        what="the dependency can never be satisfied",
     )
     _, out, _ = run("why", str(second))
     assert (
@@ -329,15 +329,15 @@ def test_a_dependency_that_can_never_hold_says_so(run: Run, ask: Callable[..., A
     assert f"afterok:{first}" in run("show", str(second))[1]
 
 
-def test_options_that_do_less_here_are_told(run: Run) -> None:
+def test_options_with_less_effect_are_reported(run: Run) -> None:
     _, _, err = run("submit", "--no-snapshot", "--hold", "-p", "gpu", "--mail-type", "ALL", "--wrap", "true")
     assert "--partition=gpu has no effect: this site has none configured" in err
     assert "--mail-type has no effect here" in err
     _, _, err = run("submit", "--no-snapshot", "--hold", "-p", "main", "-q", "normal", "--wrap", "true")
-    assert not err, "it is what sinfo and sacctmgr call the only ones"
+    assert not err, "sinfo and sacctmgr use this name for the only ones"
 
 
-def test_a_job_runs_the_code_of_another_job(
+def test_a_job_can_run_the_code_of_another_job(
     run: Run, ask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model.py").write_text("layers = 1\n")
@@ -359,29 +359,29 @@ def test_a_job_runs_the_code_of_another_job(
 def test_a_sweep_is_an_array_of_every_combination(run: Run, ask: Callable[..., Any], tmp_path: Path) -> None:
     out = f"{tmp_path}/%a.out"
     job = submit(ask, "echo $lr $seed", "--sweep", "lr=0.1,0.01 seed=1..2", "-o", out)
-    said = ["0.1 1\n", "0.1 2\n", "0.01 1\n", "0.01 2\n"]
+    message = ["0.1 1\n", "0.1 2\n", "0.01 1\n", "0.01 2\n"]
     files = [tmp_path / f"{task}.out" for task in range(4)]
     eventually(lambda: all(path.exists() and path.read_text() for path in files), what="all tasks wrote")
-    assert [path.read_text() for path in files] == said
+    assert [path.read_text() for path in files] == message
     assert "# sweep: lr=0.1,0.01 seed=1..2\n" in ask("show", f"{job}_0")["script"]
     code, _, err = run("submit", "--sweep", "lr=", "--wrap", "true")
     assert code == 1
     assert "a value of lr is empty" in err
 
 
-def test_a_job_runs_again_as_it_was_recorded(
+def test_a_job_can_be_repeated_as_recorded(
     run: Run, ask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model.py").write_text("layers = 1\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEED", "7")
-    words = ("-J", "again", "-o", f"{tmp_path}/%j.out", "--wrap", "cat model.py; echo $SEED")
-    first = ask("submit", "--hold", "--begin", "now+1", *words)["job_id"]
+    argv = ("-J", "again", "-o", f"{tmp_path}/%j.out", "--wrap", "cat model.py; echo $SEED")
+    first = ask("submit", "--hold", "--begin", "now+1", *argv)["job_id"]
     (tmp_path / "model.py").write_text("layers = 2\n")
     monkeypatch.setenv("SEED", "8")
     second = ask("rerun", str(first))["job_id"]
     out = tmp_path / f"{second}.out"
-    eventually(lambda: out.exists() and out.read_text().count("\n") == 2, what="it ran again")
+    eventually(lambda: out.exists() and out.read_text().count("\n") == 2, what="the program ran again")
     assert out.read_text() == "layers = 1\n7\n"
     assert ask("show", str(second))["row"]["name"] == "again"
     ask("cancel", str(first))
@@ -390,14 +390,14 @@ def test_a_job_runs_again_as_it_was_recorded(
     assert "999999" in err
 
 
-def test_one_task_of_an_array_runs_again_or_all_of_them(ask: Callable[..., Any]) -> None:
+def test_one_task_or_all_tasks_of_an_array_can_be_repeated(ask: Callable[..., Any]) -> None:
     array = submit(ask, "true", "--hold", "--array", "0-3", "-o", "/dev/null")
     assert ask("rerun", f"{array}_2")["tasks"] == 1
     assert ask("rerun", str(array))["tasks"] == 4
     ask("cancel", str(array))
 
 
-def test_the_variables_of_a_job_are_shown_when_they_are_asked_for(
+def test_the_variables_of_a_job_are_shown_on_request(
     run: Run, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEED", "7")
@@ -408,12 +408,14 @@ def test_the_variables_of_a_job_are_shown_when_they_are_asked_for(
     ask("cancel", str(job))
 
 
-def test_a_sessions_terminal_is_looked_at_without_joining_it(site: Home) -> None:
-    words = ["sh", "-c", "echo seen; read line; echo $line"]
+def test_the_terminal_of_a_session_can_be_viewed_without_joining(site: Home) -> None:
+    text = ["sh", "-c", "echo seen; read line; echo $line"]
     with SyncClient.connect(Paths(site.environ["WARPDECK_HOME"]), start=False) as client:
-        draft = draft_command(words, cwd="/", environ={}, now=time.time(), pty=(24, 80))
+        draft = draft_command(text, cwd="/", environ={}, now=time.time(), pty=(24, 80))
         job = str(client.call("submit", request=draft.request)["job_id"])
-        found = eventually(lambda: seen if (seen := glance(client, job)).data else None, what="it wrote")
+        found = eventually(
+            lambda: seen if (seen := glance(client, job)).data else None, what="the job has written"
+        )
         assert found is not None
         assert found.data == b"seen\r\n"
         assert glance(client, job, offset=found.offset) == Glance(b"", found.offset)

@@ -104,7 +104,7 @@ async def test_answers_find_their_callers_in_any_order(short_tmp: Path) -> None:
         assert (one.jobs[0].name, two.jobs[0].name) == ("one", "two")
 
 
-async def test_an_error_says_what_the_controller_said(short_tmp: Path) -> None:
+async def test_an_error_has_the_message_of_the_controller(short_tmp: Path) -> None:
     async def serve(peer: Peer) -> None:
         message = await peer.next()
         peer.say("error", id=message["id"], message="no such node", hint="see node ls", code="not_found")
@@ -130,7 +130,7 @@ async def test_a_lost_connection_ends_every_wait(short_tmp: Path) -> None:
         assert raised.value.code == GONE
 
 
-async def test_an_answer_of_another_shape_is_one_clear_sentence(short_tmp: Path) -> None:
+async def test_an_answer_of_a_wrong_structure_has_a_clear_message(short_tmp: Path) -> None:
     async def serve(peer: Peer) -> None:
         message = await peer.next()
         peer.say("ok", id=message["id"], result={"pid": "not a number"})
@@ -141,7 +141,7 @@ async def test_an_answer_of_another_shape_is_one_clear_sentence(short_tmp: Path)
             await client.ask(requests.Status())
 
 
-async def test_garbage_from_the_controller_is_one_clear_sentence(short_tmp: Path) -> None:
+async def test_malformed_data_from_the_controller_has_a_clear_message(short_tmp: Path) -> None:
     async def serve(peer: Peer) -> None:
         await peer.next()
         peer.writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -152,7 +152,7 @@ async def test_garbage_from_the_controller_is_one_clear_sentence(short_tmp: Path
             await client.ask(requests.Status())
 
 
-async def test_deltas_that_nobody_took_arrive_as_one(short_tmp: Path) -> None:
+async def test_unread_deltas_are_merged(short_tmp: Path) -> None:
     async def serve(peer: Peer) -> None:
         number = (await peer.next(word="subscribe"))["id"]
         for state in ("PENDING", "RUNNING", "COMPLETED"):
@@ -175,7 +175,7 @@ async def test_deltas_that_nobody_took_arrive_as_one(short_tmp: Path) -> None:
     assert [row.state for part in seen for row in part.jobs][-1] == "COMPLETED"
 
 
-def test_merging_keeps_the_last_word_on_each_row() -> None:
+def test_merging_keeps_the_latest_version_of_each_row() -> None:
     node = msgspec.to_builtins(NodeRow(name="a"))
     merged = merge(
         delta(jobs=[job(1, state="RUNNING"), job(2)], gone_jobs=[5], nodes=[node], ready=True),
@@ -186,7 +186,7 @@ def test_merging_keeps_the_last_word_on_each_row() -> None:
     assert (found.gone_jobs, found.nodes, found.gone_nodes, found.ready) == ([2], [], ["a"], True)
 
 
-async def test_a_log_is_acknowledged_only_when_it_is_taken(short_tmp: Path) -> None:
+async def test_a_log_is_acknowledged_when_it_is_read(short_tmp: Path) -> None:
     acked: list[int] = []
 
     async def serve(peer: Peer) -> None:
@@ -200,20 +200,20 @@ async def test_a_log_is_acknowledged_only_when_it_is_taken(short_tmp: Path) -> N
         peer.say("end", stream=number, error="", exit={"code": 3, "signal": 0})
         await peer.next(word="close")
 
-    told: list[str] = []
+    reported: list[str] = []
     async with (
         controller(short_tmp / "h", serve) as paths,
         await Client.connect(paths) as client,
-        client.log("12", follow=True, progress=told.append) as log,
+        client.log("12", follow=True, progress=reported.append) as log,
     ):
         chunks = aiter(log)
         assert await anext(chunks) == b"one\n"
         assert acked == []
         assert [chunk async for chunk in chunks] == [b"two\n"]
-    assert (log.exit, log.opened.path, told, acked) == ((3, 0), "/x/out", ["waiting: for a GPU"], [4, 4])
+    assert (log.exit, log.opened.path, reported, acked) == ((3, 0), "/x/out", ["waiting: for a GPU"], [4, 4])
 
 
-async def test_a_log_that_breaks_says_why(short_tmp: Path) -> None:
+async def test_an_interrupted_log_has_the_reason(short_tmp: Path) -> None:
     async def serve(peer: Peer) -> None:
         number = (await peer.next(word="log"))["id"]
         peer.say("end", stream=number, error="the node n1 went away", exit=None)
@@ -228,7 +228,7 @@ async def test_a_log_that_breaks_says_why(short_tmp: Path) -> None:
             await anext(aiter(log))
 
 
-async def test_no_controller_is_not_started_unless_wanted(short_tmp: Path) -> None:
+async def test_a_controller_is_started_only_on_request(short_tmp: Path) -> None:
     with pytest.raises(UserError, match="no controller is running"):
         await Client.connect(Paths(str(short_tmp)), start=False)
     assert list(short_tmp.iterdir()) == []

@@ -34,21 +34,21 @@ async def submitted(site: Served, **fields: Any) -> JobId:
     return outcome.job.id
 
 
-async def test_an_event_that_meets_a_bug_leaves_no_trace_and_its_asker_is_told(short_tmp: Path) -> None:
+async def test_an_event_with_a_bug_changes_nothing_and_is_reported(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         job_id = await submitted(site)
         await site.until(lambda: bool(site.fleet.launches))
         before = site.controller.state.jobs[job_id]
-        said = wire.JobReport(job_id, 0, phase="running", started_at=WRONG)
+        report = wire.JobReport(job_id, 0, phase="running", started_at=WRONG)
         with pytest.raises(UserError, match="an error inside the controller: nothing was changed"):
-            await site.told("a", said)
+            await site.told("a", report)
         assert site.controller.state.jobs[job_id] is before
         await site.told("a", wire.JobReport(job_id, 0, phase="running", started_at=1.0))
         assert site.controller.state.jobs[job_id].state is JobState.RUNNING
 
 
-async def test_a_node_whose_welcome_meets_a_bug_is_lost_and_says_why(short_tmp: Path) -> None:
+async def test_a_node_whose_welcome_meets_a_bug_is_down_with_a_reason(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         agent = await site.add_node("a")
         job_id = await submitted(site)
@@ -63,7 +63,7 @@ async def test_a_node_whose_welcome_meets_a_bug_is_lost_and_says_why(short_tmp: 
         assert state.jobs[job_id].state is JobState.RUNNING and A not in state.node_status.link_reasons
 
 
-async def test_what_cannot_be_written_is_refused_alone(short_tmp: Path) -> None:
+async def test_a_value_that_cannot_be_stored_refuses_only_its_request(short_tmp: Path) -> None:
     store = await SqliteStore.open(str(short_tmp / "state.db"))
     async with served(short_tmp / "h", store=store) as site:
         agent = await site.add_node("a")
@@ -71,12 +71,12 @@ async def test_what_cannot_be_written_is_refused_alone(short_tmp: Path) -> None:
         await site.until(lambda: bool(site.fleet.launches))
         await site.told("a", agent.begin((job_id, 0)))
         wrong = Reported(name=A, report=wire.JobReport(job_id, 0, phase="exited", peak_mem_bytes=TOO_MUCH))
-        asked = [
+        requested = [
             asyncio.ensure_future(submitted(site, hold=True)),
             asyncio.ensure_future(site.controller.apply(wrong)),
             asyncio.ensure_future(submitted(site, hold=True)),
         ]
-        first, refused, second = await asyncio.gather(*asked, return_exceptions=True)
+        first, refused, second = await asyncio.gather(*requested, return_exceptions=True)
         assert isinstance(refused, UserError) and "inside the controller" in str(refused)
         assert (first, second) == (2, 3)
         assert site.controller.state.jobs[job_id].state is JobState.RUNNING
@@ -86,7 +86,7 @@ async def test_what_cannot_be_written_is_refused_alone(short_tmp: Path) -> None:
     await store.close()
 
 
-async def test_a_job_that_cannot_be_planned_is_left_out_and_the_others_start(short_tmp: Path) -> None:
+async def test_a_job_that_cannot_be_planned_does_not_stop_the_others(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         ids = [await submitted(site, gpus=1) for _ in range(5)]
         state = site.controller.state
@@ -113,12 +113,12 @@ class FramedFleet(QuietFleet):
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "text"),
     [("#!/bin/sh\n" + "x" * 9_000_000, "too large to be sent to a"), (b"#!/bin/sh\n", "error inside the controller")],
     ids=["too large", "a bug"],
 )  # fmt: skip
-async def test_a_job_whose_launch_cannot_be_told_fails_alone(
-    script: Any, words: str, short_tmp: Path
+async def test_a_launch_that_cannot_be_encoded_fails_only_its_job(
+    script: Any, text: str, short_tmp: Path
 ) -> None:
     async with served(short_tmp / "h", fleet=FramedFleet()) as site:
         fleet, control = site.fleet, site.controller
@@ -127,5 +127,5 @@ async def test_a_job_whose_launch_cannot_be_told_fails_alone(
         good = await submitted(site)
         await site.until(lambda: control.state.jobs[bad].is_finished)
         ended = control.state.jobs[bad]
-        assert ended.state is JobState.FAILED and ended.exit is not None and words in ended.exit.message
+        assert ended.state is JobState.FAILED and ended.exit is not None and text in ended.exit.message
         await site.until(lambda: [launch.job_id for launch in fleet.launches] == [good])

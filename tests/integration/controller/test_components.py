@@ -72,7 +72,7 @@ def end_all(core: Core, outcome: Outcome, **facts: Any) -> None:
             core.told(effect.node, core.agents[effect.node].end(launch, cause=effect.cause, **facts))
 
 
-def test_all_components_are_one_submission_with_ids_in_a_row() -> None:
+def test_all_components_have_consecutive_ids() -> None:
     core = Core("a")
     core.submit()
     assert submit(core, part(1, script="#!/bin/sh\nfirst"), part(2), part(3)) == 2
@@ -85,7 +85,7 @@ def test_all_components_are_one_submission_with_ids_in_a_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("others", "words"),
+    ("others", "text"),
     [
         ([part(64)], "can never start"),
         ([part(10), part(10)], "can never start: its 3 components must start together"),
@@ -93,14 +93,14 @@ def test_all_components_are_one_submission_with_ids_in_a_row() -> None:
         ([part(1)] * MAX_COMPONENTS, "the maximum is 128"),
     ],
 )
-def test_what_one_component_is_refused_for_all_are(others: list[Request], words: str) -> None:
+def test_an_invalid_component_refuses_the_whole_job(others: list[Request], text: str) -> None:
     core = Core("a")
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=text):
         submit(core, part(1), *others)
     assert not core.state.jobs and not core.reload().jobs and core.submit() == 1
 
 
-def test_they_start_in_one_transaction() -> None:
+def test_all_components_start_in_one_transaction() -> None:
     core = Core("a", "b")
     submit(core, part(10), part(12))
     outcome = core.plan()
@@ -109,22 +109,22 @@ def test_they_start_in_one_transaction() -> None:
     assert {job.state for job in core.reload().jobs.values()} == {CONFIGURING}
 
 
-def test_a_plan_that_fits_one_of_them_no_more_starts_none() -> None:
+def test_no_component_starts_if_one_no_longer_fits() -> None:
     from warpdeck.controller.state.planner_view import build_view
     from warpdeck.policy import Settings, plan
 
     core = Core("a", "b")
     submit(core, part(10), part(12))
-    made = plan(build_view(core.state, now=core.now), core.now, Settings())
-    assert len(made.starts) == 2
-    drained = made.starts[0].allocation.shares[0].node
+    created = plan(build_view(core.state, now=core.now), core.now, Settings())
+    assert len(created.starts) == 2
+    drained = created.starts[0].allocation.shares[0].node
     core.apply(NodeDrained(name=drained, reason="bad fan"))
-    for starts in (made.starts, made.starts[::-1], made.starts[1:]):
+    for starts in (created.starts, created.starts[::-1], created.starts[1:]):
         assert not core.apply(Planned(starts=starts)).effects
         assert set(states(core).values()) == {PENDING}
 
 
-def test_waiting_each_says_why() -> None:
+def test_each_waiting_component_has_a_reason() -> None:
     core = with_one_node_away()
     submit(core, part(10), part(12))
     core.plan()
@@ -133,7 +133,7 @@ def test_waiting_each_says_why() -> None:
     }
 
 
-def test_one_that_is_held_keeps_all_from_starting() -> None:
+def test_a_held_component_keeps_all_from_starting() -> None:
     core = Core("a", "b")
     submit(core, part(10), part(12))
     core.apply(Held(who=ANN, jobs=("1+1",)))
@@ -145,7 +145,7 @@ def test_one_that_is_held_keeps_all_from_starting() -> None:
     assert set(states(core).values()) == {CONFIGURING}
 
 
-def test_the_name_of_a_component_is_not_that_of_another_job() -> None:
+def test_a_component_id_does_not_refer_to_another_job() -> None:
     core = Core("a")
     core.submit()
     core.submit()
@@ -154,14 +154,14 @@ def test_the_name_of_a_component_is_not_that_of_another_job() -> None:
 
 
 @pytest.mark.parametrize("named", [("1",), ("1+0",), ("1+0", "1+1"), ("1+1", "1+0"), ("2", "1")])
-def test_the_leader_takes_all_that_wait_along(named: tuple[str, ...]) -> None:
+def test_cancelling_the_leader_cancels_all_waiting_components(named: tuple[str, ...]) -> None:
     core = with_one_node_away()
     submit(core, part(10), part(12))
     assert not core.apply(Cancelled(who=ANN, jobs=named)).errors
     assert set(states(core).values()) == {CANCELLED}
 
 
-def test_a_component_that_waits_is_not_cancelled_alone() -> None:
+def test_a_waiting_component_cannot_be_cancelled_alone() -> None:
     core = with_one_node_away()
     submit(core, part(10), part(12))
     refused = core.apply(Cancelled(who=ANN, jobs=("2",)))
@@ -169,7 +169,7 @@ def test_a_component_that_waits_is_not_cancelled_alone() -> None:
     assert set(states(core).values()) == {PENDING}
 
 
-def test_one_that_runs_can_be_cancelled_alone_and_the_others_go_on() -> None:
+def test_a_running_component_can_be_cancelled_alone() -> None:
     core = Core("a", "b")
     running(core)
     end_all(core, core.apply(Cancelled(who=ANN, jobs=("1+1",))))
@@ -184,7 +184,7 @@ def test_one_that_runs_can_be_cancelled_alone_and_the_others_go_on() -> None:
         ({"cause": "timeout", "signal": 15}, JobState.TIMEOUT),
     ],
 )
-def test_the_end_of_the_leader_ends_all_alike(facts: dict[str, Any], state: JobState) -> None:
+def test_the_end_of_the_leader_ends_all_components(facts: dict[str, Any], state: JobState) -> None:
     core = Core("a", "b")
     running(core)
     outcome = core.end(1, **facts)
@@ -195,7 +195,7 @@ def test_the_end_of_the_leader_ends_all_alike(facts: dict[str, Any], state: JobS
     assert ended is not None and ended.code == facts.get("exit_code", 0)
 
 
-def test_a_requeue_puts_all_back_and_they_start_again_together() -> None:
+def test_a_requeue_restarts_all_components_together() -> None:
     core = Core("a", "b")
     running(core)
     outcome = core.apply(Requeued(who=ROOT, jobs=("1",)))
@@ -204,7 +204,7 @@ def test_a_requeue_puts_all_back_and_they_start_again_together() -> None:
     core.told(first.node, core.agents[first.node].end((first.job_id, first.restarts)))
     assert states(core) == {"1+0": PENDING, "1+1": COMPLETING}
     core.plan()
-    assert states(core)["1+0"] is PENDING, "it does not begin before the other can"
+    assert states(core)["1+0"] is PENDING, "it does not start before the other can"
     core.told(second.node, core.agents[second.node].end((second.job_id, second.restarts)))
     core.launch(core.plan().effects)
     assert states(core) == {"1+0": RUNNING, "1+1": RUNNING}
@@ -222,7 +222,7 @@ def with_one_that_ended_long_ago() -> Core:
     return core
 
 
-def test_one_that_ended_long_ago_begins_again_with_the_others() -> None:
+def test_an_ended_component_restarts_with_the_others() -> None:
     core = with_one_that_ended_long_ago()
     assert evict_finished(core.state, ended_before_unix=core.now) == []
     end_all(core, core.apply(Requeued(who=ROOT, jobs=("1",))))
@@ -233,13 +233,13 @@ def test_one_that_ended_long_ago_begins_again_with_the_others() -> None:
     assert states(core) == {}
 
 
-async def test_a_controller_that_follows_knows_one_that_ended_long_ago(short_tmp: Path) -> None:
+async def test_a_restarted_controller_knows_an_ended_component(short_tmp: Path) -> None:
     core = await asyncio.to_thread(with_one_that_ended_long_ago)
     async with served(short_tmp / "home", store=core.store) as site:
         assert states(site.controller) == {"1+0": RUNNING, "1+1": CANCELLED}
 
 
-def test_a_component_alone_is_not_requeued() -> None:
+def test_a_component_cannot_be_requeued_alone() -> None:
     core = Core("a", "b")
     running(core)
     refused = core.apply(Requeued(who=ROOT, jobs=("2",)))
@@ -247,7 +247,7 @@ def test_a_component_alone_is_not_requeued() -> None:
     assert states(core) == {"1+0": RUNNING, "1+1": RUNNING}
 
 
-def test_a_node_that_refuses_one_of_them_makes_all_wait_again() -> None:
+def test_a_refused_component_makes_all_wait_again() -> None:
     core = Core("a", "b")
     submit(core, part(10), part(12))
     core.plan()
@@ -260,7 +260,7 @@ def test_a_node_that_refuses_one_of_them_makes_all_wait_again() -> None:
 
 
 @pytest.mark.parametrize("requeue", [True, False])
-def test_a_node_that_is_lost_takes_all_along(requeue: bool) -> None:
+def test_a_lost_node_ends_all_components(requeue: bool) -> None:
     core = Core("a", "b")
     submit(core, part(10, requeue=requeue), part(12, requeue=requeue))
     core.launch(core.plan().effects)
@@ -273,7 +273,7 @@ def test_a_node_that_is_lost_takes_all_along(requeue: bool) -> None:
     assert states(core) == {"1+0": wanted, "1+1": wanted}
 
 
-def test_who_cancels_while_they_are_put_back_ends_all_for_good() -> None:
+def test_a_cancel_during_a_requeue_ends_all_components() -> None:
     core = Core("a", "b")
     running(core)
     first, second = [

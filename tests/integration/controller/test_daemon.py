@@ -30,9 +30,9 @@ UP = [sys.executable, "-m", "warpdeck.cli.main", "up", "--no-local-node"]
 @pytest.fixture
 def quiet(short_tmp: Path) -> Iterator[Home]:
     """A home whose controller has no node, so that only the controller is started."""
-    made = Home(short_tmp / "home")
-    yield made
-    made.close()
+    new_home = Home(short_tmp / "home")
+    yield new_home
+    new_home.close()
 
 
 def up(home: Home) -> subprocess.CompletedProcess[str]:
@@ -44,17 +44,19 @@ def controllers(home: Home) -> list[int]:
     return running("warpdeck.daemon.controller_process\0", f"\0--home\0{home.path}\0")
 
 
-def test_many_that_start_it_at_once_get_one(quiet: Home) -> None:
+def test_simultaneous_starts_give_one_controller(quiet: Home) -> None:
     children = [
         subprocess.Popen(UP, env=quiet.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
-    said = [child.communicate(timeout=60) for child in children]
-    assert [child.returncode for child in children] == [0] * 4, said
-    eventually(lambda: controllers(quiet) == [quiet.controller_pid()], what="the others have given way")
+    outputs = [child.communicate(timeout=60) for child in children]
+    assert [child.returncode for child in children] == [0] * 4, outputs
+    eventually(
+        lambda: controllers(quiet) == [quiet.controller_pid()], what="the other requests have finished"
+    )
 
 
-def test_up_twice_and_down_twice_are_no_errors(quiet: Home) -> None:
+def test_repeated_up_and_down_are_no_errors(quiet: Home) -> None:
     assert "controller started" in up(quiet).stdout
     assert "already running" in up(quiet).stdout
     assert "controller stopped" in quiet.ok("down")
@@ -62,26 +64,26 @@ def test_up_twice_and_down_twice_are_no_errors(quiet: Home) -> None:
     assert controllers(quiet) == []
 
 
-def test_what_a_killed_controller_leaves_stops_nobody(quiet: Home) -> None:
+def test_leftovers_of_a_killed_controller_do_not_prevent_a_start(quiet: Home) -> None:
     up(quiet)
     before = quiet.controller_pid()
     quiet.kill_controller()
-    eventually(lambda: not controllers(quiet), what="it is gone")
+    eventually(lambda: not controllers(quiet), what="the process has ended")
     assert (quiet.path / "warpdeck.sock").exists() and (quiet.path / "controller.lock").exists()
     assert quiet.run("status").returncode == 1
     assert quiet.ok("queue", "--json") == "[]\n"
     assert quiet.controller_pid() != before
-    eventually(lambda: controllers(quiet) == [quiet.controller_pid()], what="there is one")
+    eventually(lambda: controllers(quiet) == [quiet.controller_pid()], what="a report exists")
 
 
-def test_its_files_are_its_users_only(quiet: Home) -> None:
+def test_files_of_the_controller_are_private_to_its_user(quiet: Home) -> None:
     up(quiet)
     assert stat.S_IMODE(quiet.path.stat().st_mode) == 0o700
     for name in ("controller.log", "controller.lock", "state.db"):
         assert stat.S_IMODE((quiet.path / name).stat().st_mode) == 0o600, name
 
 
-def test_a_home_with_a_path_longer_than_a_socket_address(short_tmp: Path) -> None:
+def test_the_path_of_a_home_can_be_longer_than_a_socket_address(short_tmp: Path) -> None:
     home = Home(short_tmp / ("long-" * 20) / ("longer-" * 10))
     home.path.parent.mkdir()
     try:
@@ -99,23 +101,23 @@ def test_the_log_is_bounded_while_it_runs(quiet: Home) -> None:
     log = quiet.path / "controller.log"
     log.write_bytes(b"x" * MAX_LOG_BYTES)
     up(quiet)
-    eventually(lambda: log.stat().st_size < MAX_LOG_BYTES // 2, what="the log begins anew")
+    eventually(lambda: log.stat().st_size < MAX_LOG_BYTES // 2, what="a new log file is started")
     assert (quiet.path / "controller.log.1").stat().st_size >= MAX_LOG_BYTES
     assert "serving on" in log.read_text()
 
 
-def cannot_start(home: Home, *words: str) -> None:
+def cannot_start(home: Home, *argv: str) -> None:
     """Check for one sentence with these words, a hint, exit code 1, and no running process."""
     done = up(home)
     assert (done.returncode, done.stdout) == (1, ""), done
     first, second = done.stderr.splitlines()
-    for word in words:
+    for word in argv:
         assert word in done.stderr, done.stderr
     assert first.startswith("warpdeck: ") and second.startswith("  ")
     assert controllers(home) == []
 
 
-def test_a_wrong_setting_is_told_with_its_line(quiet: Home) -> None:
+def test_an_invalid_setting_is_reported_with_its_line(quiet: Home) -> None:
     quiet.path.mkdir()
     (quiet.path / "config.toml").write_text("\ngrace = 5\n")
     cannot_start(quiet, f"{quiet.path}/config.toml:2: grace: unknown key", "did you mean grace_s?")
@@ -123,13 +125,13 @@ def test_a_wrong_setting_is_told_with_its_line(quiet: Home) -> None:
     assert up(quiet).returncode == 0
 
 
-def test_a_database_that_is_none_is_told(quiet: Home) -> None:
+def test_a_file_that_is_no_database_is_reported(quiet: Home) -> None:
     quiet.path.mkdir()
     (quiet.path / "state.db").write_bytes(b"something else " * 1000)
     cannot_start(quiet, f"cannot use the database {quiet.path}/state.db", "not a database")
 
 
-def test_an_empty_database_beside_what_jobs_have_left_is_refused(quiet: Home) -> None:
+def test_an_empty_database_next_to_files_of_jobs_is_refused(quiet: Home) -> None:
     for name in ("agent", "trees", "outputs"):
         (quiet.path / name).mkdir(parents=True)
     up(quiet)
@@ -144,7 +146,7 @@ def test_an_empty_database_beside_what_jobs_have_left_is_refused(quiet: Home) ->
     assert up(quiet).returncode == 0
 
 
-def test_a_record_that_cannot_be_read_is_set_aside_and_told(quiet: Home) -> None:
+def test_an_unreadable_record_is_set_aside_and_reported(quiet: Home) -> None:
     up(quiet)
     for _ in range(3):
         quiet.ok("submit", "--no-snapshot", "--hold", "--wrap", "true")
@@ -159,7 +161,7 @@ def test_a_record_that_cannot_be_read_is_set_aside_and_told(quiet: Home) -> None
     assert "job 2 cannot be read and was set aside" in quiet.log()
 
 
-def test_it_may_open_as_many_files_as_the_machine_lets_it(quiet: Home) -> None:
+def test_the_controller_raises_its_limit_of_open_files(quiet: Home) -> None:
     command = f"ulimit -S -n 256; exec {sys.executable} -m warpdeck.cli.main up"
     subprocess.run(["sh", "-c", command], env=quiet.environ, check=True, capture_output=True, timeout=60)
     soft, hard = resource.prlimit(quiet.controller_pid(), resource.RLIMIT_NOFILE)
@@ -169,13 +171,13 @@ def test_it_may_open_as_many_files_as_the_machine_lets_it(quiet: Home) -> None:
     assert resource.prlimit(agent, resource.RLIMIT_NOFILE)[0] == 256
 
 
-def test_a_home_that_is_a_file_is_told(quiet: Home) -> None:
+def test_a_home_that_is_a_file_is_reported(quiet: Home) -> None:
     quiet.path.write_text("")
     cannot_start(quiet, f"cannot use {quiet.path}", "WARPDECK_HOME")
     quiet.path.unlink()
 
 
-def test_a_socket_of_somebody_else_is_not_the_controller(quiet: Home) -> None:
+def test_a_socket_of_another_user_is_not_used(quiet: Home) -> None:
     quiet.path.mkdir()
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(quiet.path / "warpdeck.sock"))
@@ -184,7 +186,7 @@ def test_a_socket_of_somebody_else_is_not_the_controller(quiet: Home) -> None:
 
 
 @pytest.mark.root
-def test_a_read_only_home_and_a_full_disk_are_told(short_tmp: Path) -> None:
+def test_a_read_only_home_and_a_full_disk_are_reported(short_tmp: Path) -> None:
     disk = short_tmp / "disk"
     disk.mkdir()
     home = Home(disk / "home")
@@ -200,9 +202,9 @@ def test_a_read_only_home_and_a_full_disk_are_told(short_tmp: Path) -> None:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-def test_an_ended_controller_is_not_taken_for_a_stuck_one(quiet: Home) -> None:
+def test_an_ended_controller_does_not_count_as_stuck(quiet: Home) -> None:
     up(quiet)
     os.kill(quiet.controller_pid(), signal.SIGTERM)
-    eventually(lambda: not controllers(quiet), what="it ended by itself")
+    eventually(lambda: not controllers(quiet), what="the job has ended by itself")
     assert not (quiet.path / "warpdeck.sock").exists()
     assert "no controller is running" in quiet.ok("down")

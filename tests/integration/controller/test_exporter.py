@@ -30,22 +30,24 @@ Found = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
-    async with served(short_tmp / "home") as made:
-        yield made
+    async with served(short_tmp / "home") as created:
+        yield created
 
 
 @pytest.fixture
 async def exporter(site: Served) -> AsyncIterator[Exporter]:
     """An exporter on a port chosen by the kernel."""
-    made = await listening(site.controller)
-    yield made
-    await made.close()
+    created = await listening(site.controller)
+    yield created
+    await created.close()
 
 
 async def listening(controller: Controller) -> Exporter:
-    made = Exporter(controller)
-    made._server = await asyncio.start_server(made._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
-    return made
+    new_exporter = Exporter(controller)
+    new_exporter._server = await asyncio.start_server(
+        new_exporter._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES
+    )
+    return new_exporter
 
 
 async def say(exporter: Exporter, request: bytes) -> tuple[str, bytes]:
@@ -78,7 +80,7 @@ def labelled(found: dict[tuple[tuple[str, str], ...], float], **labels: str) -> 
     return value
 
 
-async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter) -> None:
+async def test_gpu_metrics_have_the_names_of_dcgm(site: Served, exporter: Exporter) -> None:
     agent = await site.add_node("a")
     links = wire.GpuLinks(pcie_gen=4, pcie_tx_bytes_s=0, nvlinks=18, nvlinks_up=17, nvlink_rx_bytes_s=5 * GIB)
     reading = wire.GpuSample(
@@ -88,8 +90,8 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
         (agent.name, wire.Sample(at_unix=1.0, cpu_pct=12.5, mem_used_bytes=GIB, gpus=[reading]))
     )
     fault = wire.Fault(number=1, at_unix=9e9, check="xid", gpu=1, uuid="a-1", message="Xid 79", xid=79)
-    told = wire.Health(at_unix=1.0, faults=[fault])
-    await site.controller.apply(HealthTold(name=agent.name, health=told, received_unix=1.0))
+    reported = wire.Health(at_unix=1.0, faults=[fault])
+    await site.controller.apply(HealthTold(name=agent.name, health=reported, received_unix=1.0))
     outcome = await site.controller.apply(Submitted(who=ANN, request=ask(gpus=3)))
     assert outcome.job is not None
     await site.until(lambda: bool(site.fleet.launches))
@@ -102,7 +104,9 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
         "Hostname": "a",
         "hpc_job": "",
     }
-    assert found["DCGM_FI_DEV_GPU_UTIL"] == {tuple(sorted(whole.items())): 87.0}, "unknown ones are left out"
+    assert found["DCGM_FI_DEV_GPU_UTIL"] == {tuple(sorted(whole.items())): 87.0}, (
+        "unknown values are left out"
+    )
     assert labelled(found["DCGM_FI_DEV_FB_USED"], gpu="1") == 20 * 1024
     assert labelled(found["DCGM_FI_DEV_FB_FREE"], gpu="1") == 60 * 1024
     assert labelled(found["DCGM_FI_DEV_POWER_USAGE"], gpu="1") == 350.5
@@ -116,14 +120,16 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
         "warpdeck_gpu_nvlinks_up": 17,
     }
     assert {name: labelled(found[name], gpu="1") for name in of_links} == of_links
-    assert not {"DCGM_FI_PROF_PCIE_RX_BYTES", "DCGM_FI_PROF_NVLINK_TX_BYTES"} & found.keys(), "not known"
+    assert not {"DCGM_FI_PROF_PCIE_RX_BYTES", "DCGM_FI_PROF_NVLINK_TX_BYTES"} & found.keys(), (
+        "unknown values are left out"
+    )
     drained = found["warpdeck_gpu_drained"]
     assert [labelled(drained, gpu=str(index)) for index in range(4)] == [0.0, 1.0, 0.0, 0.0]
     assert labelled(drained, gpu="0", hpc_job=outcome.job.label()) == 0.0
     assert labelled(found["warpdeck_node_cpu_percent"], Hostname="a") == 12.5
 
 
-async def test_the_queue_and_the_loop_are_told(site: Served, exporter: Exporter) -> None:
+async def test_metrics_of_the_queue_and_the_loop_are_exported(site: Served, exporter: Exporter) -> None:
     await site.add_node("a")
     for _ in range(3):
         await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
@@ -149,20 +155,20 @@ async def test_the_queue_and_the_loop_are_told(site: Served, exporter: Exporter)
         (b"HEAD /metrics?x=1 HTTP/1.0\r\n\r\n", "200 OK"),
     ],
 )
-async def test_what_is_no_scrape_is_refused(exporter: Exporter, request_bytes: bytes, status: str) -> None:
-    said, body = await say(exporter, request_bytes)
-    assert status in said and len(body) < 100
+async def test_other_requests_are_refused(exporter: Exporter, request_bytes: bytes, status: str) -> None:
+    answer, body = await say(exporter, request_bytes)
+    assert status in answer and len(body) < 100
     assert (await scrape(exporter))["warpdeck_clients"]
 
 
-async def test_it_listens_where_the_configuration_says(site: Served) -> None:
+async def test_the_exporter_listens_at_the_configured_address(site: Served) -> None:
     taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = int(taken.sockets[0].getsockname()[1])
     exporter = Exporter(site.controller)
     await exporter.follow(Config())
     assert exporter.port == 0
     await exporter.follow(Config(metrics_port=port))
-    assert exporter.port == 0, "somebody else has it: that is logged"
+    assert exporter.port == 0, "the port is in use, which is logged"
     taken.close()
     await taken.wait_closed()
     await exporter.follow(Config())
@@ -172,7 +178,7 @@ async def test_it_listens_where_the_configuration_says(site: Served) -> None:
     assert exporter.port == 0
 
 
-def test_whatever_a_driver_calls_a_gpu_is_read_back_as_it_was() -> None:
+def test_any_gpu_name_is_escaped_correctly() -> None:
     name = 'odd "name" with \\ and\na line'
     state = State()
     gpu = Gpu(index=0, uuid=GpuUuid("u"), name=name, type="odd", mem_bytes=GIB)

@@ -47,7 +47,7 @@ def step_of(job: Job) -> StepAsked:
     return StepAsked(who=ANN, job_id=job.id, ask=wanted, cwd="/", first=NodeName(""))
 
 
-async def test_the_first_step_is_in_the_transaction_in_which_its_job_begins(short_tmp: Path) -> None:
+async def test_the_initial_step_is_created_in_the_transaction_of_its_jobs_start(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
@@ -62,7 +62,7 @@ async def test_the_first_step_is_in_the_transaction_in_which_its_job_begins(shor
         assert list(site.controller.state.steps[job.id]) == [0]
 
 
-async def test_a_step_over_several_nodes_is_asked_for_once_its_job_runs(short_tmp: Path) -> None:
+async def test_a_step_over_several_nodes_is_requested_when_its_job_runs(short_tmp: Path) -> None:
     """The step needs a port of its first node."""
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         agents = {name: await site.add_node(name) for name in ("a", "b")}
@@ -73,7 +73,7 @@ async def test_a_step_over_several_nodes_is_asked_for_once_its_job_runs(short_tm
         assert not site.controller.state.steps.get(job.id)
 
 
-async def test_whoever_has_left_gets_no_step(short_tmp: Path) -> None:
+async def test_a_disconnected_client_gets_no_step(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         agent = await site.add_node("a")
         job = await allocation(site)
@@ -83,7 +83,7 @@ async def test_whoever_has_left_gets_no_step(short_tmp: Path) -> None:
         assert not site.controller.state.steps.get(job.id)
 
 
-async def test_a_step_that_could_not_be_committed_is_asked_for_anew(short_tmp: Path) -> None:
+async def test_a_step_that_could_not_be_committed_is_requested_again(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")

@@ -29,7 +29,7 @@ LAB = {"lab": Account(users={"ann": User(), "bob": User()}), "other": Account(us
         ("all", "", True),
     ],
 )
-def test_who_may_watch_is_the_sites_word(watch: str, account: str, allowed: bool) -> None:
+def test_the_site_decides_who_may_watch_a_terminal(watch: str, account: str, allowed: bool) -> None:
     core = Core("a")
     job = core.job(core.submit(ask(account=account)))
     config = Config(interactive=Interactive(watch=watch), accounts=LAB)  # type: ignore[arg-type]
@@ -38,7 +38,7 @@ def test_who_may_watch_is_the_sites_word(watch: str, account: str, allowed: bool
     assert may_watch(ANN, job, config) and may_watch(ROOT, job, config)
 
 
-def test_a_launch_carries_the_sites_limit() -> None:
+def test_a_launch_carries_the_idle_limit_of_the_site() -> None:
     core = Core("a")
     job = core.submit(ask(pty=PtySize(rows=24, cols=80)))
     core.plan()

@@ -41,34 +41,34 @@ class Disk(MemoryStore):
         await super().commit(changes)
 
 
-async def test_requests_that_come_together_share_a_transaction(short_tmp: Path) -> None:
+async def test_simultaneous_requests_share_a_transaction(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         disk.gate.clear()
         events = [Submitted(who=ANN, request=ask(hold=True)) for _ in range(50)]
-        asked = [asyncio.ensure_future(site.controller.apply(event)) for event in events]
+        requested = [asyncio.ensure_future(site.controller.apply(event)) for event in events]
         disk.gate.set()
-        ids = [outcome.job.id for outcome in await asyncio.gather(*asked) if outcome.job is not None]
+        ids = [outcome.job.id for outcome in await asyncio.gather(*requested) if outcome.job is not None]
         assert ids == list(range(1, 51))
         assert len(disk.commits) <= 2
 
 
-async def test_nothing_is_answered_or_launched_before_it_is_on_disk(short_tmp: Path) -> None:
+async def test_nothing_is_answered_or_launched_before_the_commit(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         await site.add_node("a")
         disk.gate.clear()
-        asked = asyncio.ensure_future(site.controller.apply(Submitted(who=ANN, request=ask())))
-        await asyncio.wait([asked], timeout=0.05)
-        assert not asked.done() and not site.fleet.launches
+        requested = asyncio.ensure_future(site.controller.apply(Submitted(who=ANN, request=ask())))
+        await asyncio.wait([requested], timeout=0.05)
+        assert not requested.done() and not site.fleet.launches
         disk.gate.set()
-        await asked
+        await requested
         await site.until(lambda: bool(site.fleet.launches))
         stored = await disk.job(JobId(1))
         assert stored is not None and stored.state is JobState.CONFIGURING
 
 
-async def test_a_full_disk_refuses_what_is_asked_and_loses_nothing_that_agents_say(short_tmp: Path) -> None:
+async def test_a_full_disk_refuses_requests_and_loses_no_agent_report(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         control = site.controller
@@ -95,24 +95,24 @@ async def test_a_full_disk_refuses_what_is_asked_and_loses_nothing_that_agents_s
         assert stored is not None and stored.state is JobState.FAILED
 
 
-async def test_a_node_is_not_read_on_before_what_it_said_is_on_disk(short_tmp: Path) -> None:
+async def test_a_node_is_not_read_further_before_the_commit_of_its_report(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
         await site.controller.apply(Submitted(who=ANN, request=ask()))
         disk.full = True
         site.controller.nodes.post((agent.name, agent.end((1, 0), exit_code=3)))
-        heard = asyncio.ensure_future(site.controller.events.heard())
+        event_received = asyncio.ensure_future(site.controller.events.heard())
         await site.until(lambda: disk.refused > 0)
-        await asyncio.wait([heard], timeout=0.05)
-        assert not heard.done()
+        await asyncio.wait([event_received], timeout=0.05)
+        assert not event_received.done()
         disk.full = False
-        await asyncio.wait_for(heard, WAIT_S)
+        await asyncio.wait_for(event_received, WAIT_S)
         stored = await disk.job(JobId(1))
         assert stored is not None and stored.state is JobState.FAILED
 
 
-async def test_a_start_shares_the_commit_of_the_end_that_makes_room(short_tmp: Path) -> None:
+async def test_a_start_shares_the_commit_of_the_end_that_frees_its_resources(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
@@ -125,7 +125,7 @@ async def test_a_start_shares_the_commit_of_the_end_that_makes_room(short_tmp: P
         await site.until(lambda: len(site.fleet.launches) == 2)
 
 
-async def test_tasks_of_an_array_follow_each_other_to_the_last_and_each_runs_once(short_tmp: Path) -> None:
+async def test_all_tasks_of_an_array_run_once_one_after_the_other(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
@@ -142,7 +142,7 @@ async def test_tasks_of_an_array_follow_each_other_to_the_last_and_each_runs_onc
         assert len(site.fleet.launches) == 40
 
 
-async def test_the_planner_outlives_a_full_disk(short_tmp: Path) -> None:
+async def test_the_planner_survives_a_full_disk(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
@@ -168,7 +168,7 @@ def sample(processes: list[wire.GpuProcess]) -> wire.Sample:
     return wire.Sample(at_unix=1.0, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
 
 
-async def test_who_leaves_or_joins_a_group_is_noticed_while_their_job_waits(short_tmp: Path) -> None:
+async def test_a_changed_group_membership_applies_to_waiting_jobs(short_tmp: Path) -> None:
     groups = {ANN.user: frozenset({"lab"})}
     rules = decode('[partitions.lab]\nallow_groups = ["lab"]\n', "f").config
     async with served(
@@ -191,7 +191,7 @@ async def test_who_leaves_or_joins_a_group_is_noticed_while_their_job_waits(shor
         await site.until(lambda: waits_for("Resources"))
 
 
-async def test_no_pass_is_made_for_those_who_are_held(short_tmp: Path) -> None:
+async def test_held_jobs_cause_no_scheduling_pass(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")  # the first pass of the controller is over
         held = await site.controller.apply(Submitted(who=ANN, request=ask(hold=True)))

@@ -32,7 +32,7 @@ def predictions(core: Core) -> list[float | None]:
     return [job.predicted_s for job in build_view(core.state, now=core.now).pending[-3:]]
 
 
-def test_a_job_is_expected_to_run_as_long_as_its_users_last_two_and_no_longer_than_its_limit() -> None:
+def test_a_prediction_is_the_mean_of_the_last_two_runs_up_to_the_limit() -> None:
     core = Core("a")
     assert predictions(core) == [None, None, None]
     core = Core("a")
@@ -41,7 +41,7 @@ def test_a_job_is_expected_to_run_as_long_as_its_users_last_two_and_no_longer_th
     assert predictions(core) == [300.0, 100.0, None]
 
 
-def test_jobs_that_were_cancelled_tell_nothing() -> None:
+def test_cancelled_jobs_do_not_affect_predictions() -> None:
     core = Core("a")
     run_for(core, 200.0, exit_code=1)
     job_id = core.run()
@@ -51,7 +51,7 @@ def test_jobs_that_were_cancelled_tell_nothing() -> None:
     assert predictions(core) == [200.0, 100.0, None]
 
 
-def test_a_killed_controller_expects_what_it_did_before() -> None:
+def test_predictions_survive_a_killed_controller() -> None:
     core = Core("a")
     for seconds in (200.0, 400.0, 600.0):
         run_for(core, seconds)
@@ -64,7 +64,7 @@ def test_a_killed_controller_expects_what_it_did_before() -> None:
     assert predictions(core) == [500.0, 100.0, None]
 
 
-def test_a_running_job_is_expected_to_end_as_predicted_and_shows_how_wrong_that_was() -> None:
+def test_a_running_job_has_a_predicted_end_and_its_error() -> None:
     core = Core("a")
     run_for(core, 300.0)
     job_id = core.run(ask(time_limit_s=3600))
@@ -77,7 +77,7 @@ def test_a_running_job_is_expected_to_end_as_predicted_and_shows_how_wrong_that_
     assert (job.predicted_s, job.ran_s()) == (300.0, 500.0)
 
 
-def test_what_waits_of_an_array_is_expected_to_run_as_long_as_the_tasks_that_ended() -> None:
+def test_waiting_tasks_are_predicted_from_ended_tasks_of_their_array() -> None:
     core = Core("a")
     run_for(core, 3000.0)
     array = core.run(ask(gpus=4, time_limit_s=3600, array=ArraySpec(ranges=((0, 9, 1),))))
@@ -90,10 +90,10 @@ def test_what_waits_of_an_array_is_expected_to_run_as_long_as_the_tasks_that_end
         core.launch(core.plan().effects)
     third = next(job for job in core.state.array_members(array) if job.array_task_id == 2)
     assert third.predicted_s == 10.0
-    assert core.reload().jobs[array].predicted_s == 10.0, "a killed controller knows it too"
+    assert core.reload().jobs[array].predicted_s == 10.0, "a restarted controller knows it too"
 
 
-def test_what_short_tasks_take_is_not_told_anew_with_each_end() -> None:
+def test_the_prediction_of_short_tasks_does_not_change_with_each_end() -> None:
     core = Core("a")
     run_for(core, 2.0)
     array = core.run(ask(gpus=4, time_limit_s=3600, array=ArraySpec(ranges=((0, 9, 1),))))
@@ -105,7 +105,7 @@ def test_what_short_tasks_take_is_not_told_anew_with_each_end() -> None:
         core.launch(core.plan().effects)
 
 
-def test_the_longest_wait_counts_from_when_a_job_could_have_started() -> None:
+def test_the_longest_wait_counts_from_the_eligible_time() -> None:
     core = Core("a")
     first = core.run()
     held = core.submit(ask(hold=True))
@@ -133,7 +133,7 @@ def test_a_long_wait_is_forgotten_after_a_while() -> None:
     assert later.longest_s(3 * WAITS_PERIOD_S + 12.0) == 0.0
 
 
-async def test_with_conservative_backfill_promises_are_kept_from_pass_to_pass(short_tmp: Path) -> None:
+async def test_conservative_backfill_keeps_reserved_starts_between_passes(short_tmp: Path) -> None:
     scheduler = tables.Scheduler(backfill="conservative")
     async with served(short_tmp / "h", scheduler=scheduler) as site:
         agent = await site.add_node("a")

@@ -30,21 +30,23 @@ from warpdeck.sim.demo import NoOutputs
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
-A, LIAR = NodeName("a"), NodeName("liar")
+A, UNTRUSTED = NodeName("a"), NodeName("liar")
 SAID = "I was there"
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        NodeWarning(name=LIAR, remark=wire.Remark(job_id=1, restarts=0, text=SAID)),
-        LaunchRefused(name=LIAR, failed=wire.LaunchFailed(job_id=1, restarts=0, message=SAID, again=True)),
-        LaunchRevoked(name=LIAR, launches=((JobId(1), 0),)),
-        Reported(name=LIAR, report=wire.JobReport(1, 0, phase="exited", message=SAID)),
+        NodeWarning(name=UNTRUSTED, remark=wire.Remark(job_id=1, restarts=0, text=SAID)),
+        LaunchRefused(
+            name=UNTRUSTED, failed=wire.LaunchFailed(job_id=1, restarts=0, message=SAID, again=True)
+        ),
+        LaunchRevoked(name=UNTRUSTED, launches=((JobId(1), 0),)),
+        Reported(name=UNTRUSTED, report=wire.JobReport(1, 0, phase="exited", message=SAID)),
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_of_a_job_elsewhere_a_nodes_word_changes_nothing(event: Event) -> None:
+def test_reports_about_jobs_of_other_nodes_change_nothing(event: Event) -> None:
     core = Core("a", "liar")
     job_id = core.submit(ask(gpus=4))
     core.plan()
@@ -55,7 +57,7 @@ def test_of_a_job_elsewhere_a_nodes_word_changes_nothing(event: Event) -> None:
     assert not [effect for effect in outcome.effects if isinstance(effect, CollectOutput)]
 
 
-def test_output_of_a_job_is_not_taken_from_a_node_on_which_it_is_not() -> None:
+def test_output_of_a_job_is_accepted_only_from_its_nodes() -> None:
     core = Core("a", "liar")
     job_id = core.run(ask(gpus=4))
     for restarts in (0, 1):
@@ -74,13 +76,13 @@ class Collected(NoOutputs):
         self.begun.append((job_id, restarts, node))
 
 
-async def test_output_of_an_earlier_start_is_taken_from_the_node_that_had_it_alone(short_tmp: Path) -> None:
+async def test_output_of_an_earlier_start_is_accepted_only_from_its_node(short_tmp: Path) -> None:
     collected = Collected()
     async with served(short_tmp / "h", outputs=collected) as site:
         a = await site.add_node(A)
         await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
         await site.told(A, a.begin((1, 0), at=1.0))
-        b = await site.add_node(LIAR)
+        b = await site.add_node(UNTRUSTED)
         await site.controller.apply(Requeued(who=ANN, jobs=("1",)))
         await site.told(A, a.end((1, 0), cause="requeued"))
         stray = wire.JobReport(1, 0, phase="exited", stdout_path="spool:out")
@@ -94,30 +96,33 @@ async def test_output_of_an_earlier_start_is_taken_from_the_node_that_had_it_alo
         assert collected.begun == [(1, 0, A)]
 
 
-def test_a_node_tells_the_ends_of_its_own_tasks_alone() -> None:
+def test_a_node_can_report_only_ends_of_its_own_tasks() -> None:
     core = Core("a", "liar")
     job_id = core.run(ask(nodes=2, gpus=4))
     core.apply(StepAsked(who=ANN, job_id=job_id, ask=StepAsk(name="s", tasks=2), cwd="/", first=A))
     ends = [stepwire.TaskEnded(rank=rank, code=7) for rank in (0, 1, 1, 99)]
-    said = stepwire.StepReport(job_id, 0, 0, phase="running", ends=ends)
-    core.apply(StepReported(name=LIAR, report=said))
+    report = stepwire.StepReport(job_id, 0, 0, phase="running", ends=ends)
+    core.apply(StepReported(name=UNTRUSTED, report=report))
     step = core.state.steps[job_id][0]
-    assert [(part.node, [end.rank for end in part.ends]) for part in step.parts] == [(A, []), (LIAR, [1])]
+    assert [(part.node, [end.rank for end in part.ends]) for part in step.parts] == [
+        (A, []),
+        (UNTRUSTED, [1]),
+    ]
 
 
-def test_a_node_has_gpus_of_its_own_drained_alone() -> None:
+def test_a_node_can_drain_only_its_own_gpus() -> None:
     core = Core("a", "liar")
     faults = [
         wire.Fault(number=number, at_unix=2e9, check="xid", gpu=0, uuid=uuid, message="bad", xid=79)
         for number, uuid in enumerate(["liar-1", "a-1", "made up"], 1)
     ]
-    told = wire.Health(at_unix=1000.0, faults=faults)
-    core.apply(HealthTold(name=LIAR, health=told, received_unix=1000.0))
-    assert [drain.uuid for drain in core.state.nodes[LIAR].gpu_drains] == ["liar-1"]
+    reported = wire.Health(at_unix=1000.0, faults=faults)
+    core.apply(HealthTold(name=UNTRUSTED, health=reported, received_unix=1000.0))
+    assert [drain.uuid for drain in core.state.nodes[UNTRUSTED].gpu_drains] == ["liar-1"]
     assert not core.state.nodes[A].gpu_drains
 
 
-def test_a_job_has_not_begun_before_it_could() -> None:
+def test_an_impossible_start_time_is_corrected() -> None:
     core = Core("a")
     core.now = 1e9
     job_id = core.submit()

@@ -43,7 +43,7 @@ async def host() -> AsyncIterator[tuple[Silent, int]]:
         writer.close()
 
 
-async def test_the_next_come_when_those_before_them_are_through(
+async def test_further_connections_start_when_earlier_ones_have_finished(
     host: tuple[Silent, int], short_tmp: Path
 ) -> None:
     silent, port = host
@@ -53,14 +53,18 @@ async def test_the_next_come_when_those_before_them_are_through(
     for number in range(MAX_FIRST_ATTEMPTS + MORE):
         fleet.connect(Node(name=NodeName(f"n{number}"), target=f"root@127.0.0.1:{port}"))
     try:
-        await comes(lambda: len(silent.came) == MAX_FIRST_ATTEMPTS, what="the first are there")
+        await comes(lambda: len(silent.came) == MAX_FIRST_ATTEMPTS, what="the first connections are open")
         _, probe = await asyncio.open_connection("127.0.0.1", port)
-        await comes(lambda: len(silent.came) > MAX_FIRST_ATTEMPTS, what="whoever comes now is taken at once")
-        assert len(silent.came) == MAX_FIRST_ATTEMPTS + 1, "the others wait"
+        await comes(
+            lambda: len(silent.came) > MAX_FIRST_ATTEMPTS, what="a new connection is accepted at once"
+        )
+        assert len(silent.came) == MAX_FIRST_ATTEMPTS + 1, "the other connections wait"
         probe.close()
         for writer in silent.came[:MORE]:
             writer.close()
-        await comes(lambda: len(lost) >= MORE, what="those are lost")
-        await comes(lambda: len(silent.came) > MAX_FIRST_ATTEMPTS + MORE, what="and others come")
+        await comes(lambda: len(lost) >= MORE, what="these links are lost")
+        await comes(
+            lambda: len(silent.came) > MAX_FIRST_ATTEMPTS + MORE, what="further connections are opened"
+        )
     finally:
         await fleet.close()

@@ -51,7 +51,7 @@ def run(program: Callable[[Process], Awaitable[None] | None], data: bytes = INPU
     return asyncio.run(whole())
 
 
-def test_a_command_that_ended_before_its_input_came_is_heard() -> None:
+def test_the_output_of_a_command_that_ended_before_its_input_is_returned() -> None:
     def gone(process: Process) -> None:
         process.stdout.write(b"maintenance until noon\n")
         process.exit(1)
@@ -59,7 +59,7 @@ def test_a_command_that_ended_before_its_input_came_is_heard() -> None:
     assert run(gone) == Said(out="maintenance until noon\n", err="", code=1)
 
 
-def test_all_of_the_input_arrives() -> None:
+def test_the_complete_input_arrives() -> None:
     async def counts(process: Process) -> None:
         process.stdout.write(b"%d" % len(await process.stdin.read()))
         process.exit(0)
@@ -67,7 +67,7 @@ def test_all_of_the_input_arrives() -> None:
     assert run(counts, b"x" * 3_000_000) == Said(out="3000000", err="", code=0)
 
 
-def test_a_command_that_never_stops_talking_is_left() -> None:
+def test_a_command_with_endless_output_is_given_up() -> None:
     sent = 0
 
     async def floods(process: Process) -> None:

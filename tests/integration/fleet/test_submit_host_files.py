@@ -25,13 +25,13 @@ US = os.getuid()
 
 @pytest.fixture
 async def files() -> AsyncIterator[UserFiles]:
-    made = UserFiles(answer_s=WAIT_S)
-    yield made
-    await made.close()
+    new_user_files = UserFiles(answer_s=WAIT_S)
+    yield new_user_files
+    await new_user_files.close()
 
 
 @pytest.fixture
-def theirs(short_tmp: Path) -> Path:
+def other_folder(short_tmp: Path) -> Path:
     """A folder of another user."""
     short_tmp.chmod(0o711)
     folder = short_tmp / "theirs"
@@ -40,19 +40,19 @@ def theirs(short_tmp: Path) -> Path:
     return folder
 
 
-async def test_what_is_appended_is_read_again(files: UserFiles, short_tmp: Path) -> None:
+async def test_appended_data_can_be_read_again(files: UserFiles, short_tmp: Path) -> None:
     path = str(short_tmp / "new" / "x.out")
     data = os.urandom(PIECE_BYTES + 10)
     file = await files.append(path, uid=US, truncate=False, umask=0o022)
     assert (file.length, await file.write(data), await file.length_now()) == (0, len(data), len(data))
     await file.close()
-    again = await files.append(path, uid=US, truncate=False, umask=0o022)
-    assert (again.length, await again.write(b"end")) == (len(data), 3)
+    later = await files.append(path, uid=US, truncate=False, umask=0o022)
+    assert (later.length, await later.write(b"end")) == (len(data), 3)
     read = await files.read(path, uid=US)
     assert read.length == len(data) + 3
     assert await read.piece(0) + await read.piece(PIECE_BYTES) == data + b"end"
     assert await read.piece(read.length) == b""
-    await asyncio.gather(again.close(), read.close())
+    await asyncio.gather(later.close(), read.close())
 
 
 async def test_a_device_is_not_written(files: UserFiles, short_tmp: Path) -> None:
@@ -61,9 +61,7 @@ async def test_a_device_is_not_written(files: UserFiles, short_tmp: Path) -> Non
         await files.append(str(short_tmp / "full"), uid=US, truncate=False, umask=0o022)
 
 
-async def test_what_is_no_plain_file_is_neither_read_nor_waited_for(
-    files: UserFiles, short_tmp: Path
-) -> None:
+async def test_only_regular_files_are_read(files: UserFiles, short_tmp: Path) -> None:
     os.mkfifo(short_tmp / "pipe")
     (short_tmp / "null").symlink_to("/dev/null")
     (short_tmp / "terminal").symlink_to("/dev/ptmx")
@@ -73,12 +71,14 @@ async def test_what_is_no_plain_file_is_neither_read_nor_waited_for(
 
 
 @pytest.mark.root
-async def test_the_users_rights_count_not_ours(files: UserFiles, theirs: Path, short_tmp: Path) -> None:
+async def test_files_are_opened_with_the_rights_of_the_user(
+    files: UserFiles, other_folder: Path, short_tmp: Path
+) -> None:
     secret = short_tmp / "root-only"
     secret.write_text("kept")
     secret.chmod(0o600)
-    (theirs / "link").symlink_to(secret)
-    for path in (secret, theirs / "link"):
+    (other_folder / "link").symlink_to(secret)
+    for path in (secret, other_folder / "link"):
         with pytest.raises(PermissionError):
             await files.read(str(path), uid=NOBODY.pw_uid)
         with pytest.raises(PermissionError):
@@ -89,39 +89,41 @@ async def test_the_users_rights_count_not_ours(files: UserFiles, theirs: Path, s
 
 
 @pytest.mark.root
-async def test_what_is_made_is_the_users(files: UserFiles, theirs: Path) -> None:
-    path = theirs / "deep" / "x.out"
+async def test_created_files_belong_to_the_user(files: UserFiles, other_folder: Path) -> None:
+    path = other_folder / "deep" / "x.out"
     file = await files.append(str(path), uid=NOBODY.pw_uid, truncate=True, umask=0o077)
     await file.close()
     found = path.stat()
     assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (NOBODY.pw_uid, NOBODY.pw_gid, 0o600)
-    async with files.probe(str(theirs), uid=NOBODY.pw_uid, answer_s=WAIT_S) as name:
-        assert (theirs / name).stat().st_uid == NOBODY.pw_uid
-        theirs.rename(theirs.parent / "moved")
-        theirs.mkdir()
-    assert [each.name for each in (theirs.parent / "moved").iterdir()] == ["deep"]
+    async with files.probe(str(other_folder), uid=NOBODY.pw_uid, answer_s=WAIT_S) as name:
+        assert (other_folder / name).stat().st_uid == NOBODY.pw_uid
+        other_folder.rename(other_folder.parent / "moved")
+        other_folder.mkdir()
+    assert [each.name for each in (other_folder.parent / "moved").iterdir()] == ["deep"]
 
 
 @pytest.mark.root
-async def test_no_probe_is_made_where_the_user_may_not(files: UserFiles, theirs: Path) -> None:
-    os.chown(theirs, 0, 0)
+async def test_no_probe_file_is_created_without_the_rights_of_the_user(
+    files: UserFiles, other_folder: Path
+) -> None:
+    os.chown(other_folder, 0, 0)
     with pytest.raises(PermissionError):
-        async with files.probe(str(theirs), uid=NOBODY.pw_uid, answer_s=WAIT_S):
+        async with files.probe(str(other_folder), uid=NOBODY.pw_uid, answer_s=WAIT_S):
             pass
-    assert not list(theirs.iterdir())
+    assert not list(other_folder.iterdir())
 
 
-async def test_no_probe_stays_of_a_request_that_is_cancelled(files: UserFiles, short_tmp: Path) -> None:
+async def test_a_cancelled_request_leaves_no_probe_file(files: UserFiles, short_tmp: Path) -> None:
     async def ask() -> None:
         async with files.probe(str(short_tmp), uid=US, answer_s=WAIT_S):
             await asyncio.Event().wait()
 
     tasks = [asyncio.create_task(ask()) for _ in range(20)]
-    await comes(lambda: any(short_tmp.iterdir()), what="one is there")
+    await comes(lambda: any(short_tmp.iterdir()), what="a process exists")
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    await comes(lambda: not any(short_tmp.iterdir()), what="all are gone")
+    await comes(lambda: not any(short_tmp.iterdir()), what="all processes have ended")
     with contextlib.suppress(asyncio.CancelledError):
         await tasks[0]
 
@@ -168,19 +170,19 @@ print("over")
 
 
 @pytest.mark.lab
-def test_a_user_whose_file_system_hangs_holds_up_nobody_else(short_tmp: Path) -> None:
+def test_a_hanging_file_system_of_a_user_delays_no_other_user(short_tmp: Path) -> None:
     short_tmp.chmod(0o711)
     folder = short_tmp / "out"
     folder.mkdir()
     folder.chmod(0o777)
     with hanging_mount(short_tmp / "hangs") as mount:
-        words = [str(mount.path), str(folder), str(NOBODY.pw_uid), "61999", str(MOST_HUNG)]
-        done = subprocess.run(
-            [*mount.inside, sys.executable, "-c", BESIDE_A_HANG, *words],
+        argv = [str(mount.path), str(folder), str(NOBODY.pw_uid), "61999", str(MOST_HUNG)]
+        result = subprocess.run(
+            [*mount.inside, sys.executable, "-c", BESIDE_A_HANG, *argv],
             capture_output=True,
             text=True,
             timeout=WAIT_S * 2,
             check=False,
         )
-        assert (done.stdout, done.stderr) == ("over\n", "")
+        assert (result.stdout, result.stderr) == ("over\n", "")
     assert (folder / "61999.out").stat().st_uid == 61999

@@ -39,7 +39,7 @@ def ran(
     if path is not None:
         path.write_text(text)
         source = by_file(str(path))
-    done = subprocess.run(
+    result = subprocess.run(
         ["/bin/sh", "-s"],
         input=call_script(source, python=python).encode(),
         env={**os.environ, "SLURM_ARRAY_TASK_ID": str(task)},
@@ -47,9 +47,9 @@ def ran(
         timeout=60,
         check=False,
     )
-    answers = answers_of(done.stdout)
+    answers = answers_of(result.stdout)
     assert list(answers) == list(range(len(answers)))
-    return done.returncode, list(answers.values()), done.stderr.decode()
+    return result.returncode, list(answers.values()), result.stderr.decode()
 
 
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
@@ -69,18 +69,18 @@ def raised(answers: Sequence[Answer]) -> BaseException:
     return answer.error
 
 
-def test_each_task_of_an_array_makes_its_own_calls() -> None:
+def test_each_task_of_an_array_runs_its_own_calls() -> None:
     tasks = [[call(operator.add, 1, 2)], [call(operator.mul, 3, 4), call(operator.add, "a", "b")]]
     assert [results(ran(*tasks, task=task)[1]) for task in range(2)] == [[3], [12, "ab"]]
 
 
-def test_a_call_that_raises_does_not_touch_those_beside_it() -> None:
+def test_an_exception_does_not_affect_other_calls() -> None:
     code, answers, _ = ran([call(pow, 2, 3), call(pow, 2, "3"), call(pow, 2, exp=4)])
     assert (code, [answer.result for answer in answers]) == (1, [8, None, 16])
     assert [type(answer.error) for answer in answers] == [type(None), TypeError, type(None)]
 
 
-def test_what_was_answered_before_the_job_was_killed_is_there() -> None:
+def test_results_from_before_a_kill_are_available() -> None:
     def dies() -> None:
         os.kill(os.getpid(), 9)
 
@@ -88,18 +88,18 @@ def test_what_was_answered_before_the_job_was_killed_is_there() -> None:
     assert (code, results(answers)) == (-9, [2])
 
 
-def test_what_is_printed_and_read_does_not_touch_the_answer() -> None:
+def test_output_and_input_of_a_call_do_not_affect_its_result() -> None:
     def talks() -> str:
         print("printed")
         subprocess.run(["sh", "-c", "echo from a child; cat"], check=False)
         return sys.stdin.read()
 
-    code, answers, said = ran([call(talks)])
+    code, answers, message = ran([call(talks)])
     assert (code, results(answers)) == (0, [""])
-    assert sorted(said.splitlines()) == ["from a child", "printed"]
+    assert sorted(message.splitlines()) == ["from a child", "printed"]
 
 
-def test_a_node_with_another_release_of_the_pickler_uses_ours(
+def test_a_node_with_another_pickler_release_uses_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cloudpickle.py").write_text("raise RuntimeError('an old one')")
@@ -107,7 +107,7 @@ def test_a_node_with_another_release_of_the_pickler_uses_ours(
     assert results(ran([call(lambda: lambda: "made there")])[1])[0]() == "made there"
 
 
-def test_an_exception_comes_back_with_where_it_was_raised() -> None:
+def test_an_exception_returns_with_its_traceback() -> None:
     def deep() -> None:
         raise KeyError("lost")
 
@@ -116,7 +116,7 @@ def test_an_exception_comes_back_with_where_it_was_raised() -> None:
     assert "in deep" in str(raised(answers).__cause__)
 
 
-def test_an_exception_that_cannot_be_sent_is_told_in_words() -> None:
+def test_an_exception_that_cannot_be_sent_is_described() -> None:
     class Odd(Exception):
         def __init__(self, first: str, second: str) -> None:
             super().__init__(f"{first} {second}")
@@ -128,7 +128,7 @@ def test_an_exception_that_cannot_be_sent_is_told_in_words() -> None:
     assert (type(error), str(error)) == (RuntimeError, "Odd: two words")
 
 
-def test_a_result_that_cannot_be_sent_is_the_caller_s_error() -> None:
+def test_a_result_that_cannot_be_sent_raises_an_error() -> None:
     def thread() -> object:
         import threading
 
@@ -139,7 +139,7 @@ def test_a_result_that_cannot_be_sent_is_the_caller_s_error() -> None:
     assert str(error).startswith("the result of thread cannot be sent back: TypeError: cannot pickle")
 
 
-def test_what_cannot_be_sent_is_refused_in_one_sentence() -> None:
+def test_an_argument_that_cannot_be_sent_is_refused() -> None:
     with pytest.raises(
         UserError, match="an argument of len cannot be sent to a job: TypeError: cannot pickle"
     ):
@@ -154,7 +154,7 @@ def test_what_cannot_be_sent_is_refused_in_one_sentence() -> None:
     assert "inside the function" in refused.value.hint
 
 
-def test_a_result_of_a_class_of_the_program_itself_comes_back(tmp_path: Path) -> None:
+def test_a_result_of_a_class_of_the_main_program_can_be_returned(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from tests.integration.library.test_calls import call, ran, results\n"
@@ -164,7 +164,7 @@ def test_a_result_of_a_class_of_the_program_itself_comes_back(tmp_path: Path) ->
         "if __name__ == '__main__': print(results(ran([call(shifted, Point(2))])[1])[0].x)\n"
     )
     root = Path(__file__).parents[3]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, program],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])},
         capture_output=True,
@@ -172,16 +172,16 @@ def test_a_result_of_a_class_of_the_program_itself_comes_back(tmp_path: Path) ->
         timeout=60,
         check=True,
     )
-    assert done.stdout == "3\n"
+    assert result.stdout == "3\n"
 
 
-def test_calls_may_come_by_a_file(tmp_path: Path) -> None:
+def test_calls_can_be_passed_in_a_file(tmp_path: Path) -> None:
     assert results(ran([call(len, "x" * 5_000_000)], path=tmp_path / "it's a file")[1]) == [5_000_000]
 
 
-def test_a_python_that_is_not_there_is_replaced_by_one_of_this_version() -> None:
-    code, _, said = ran([call(len, "")], python="/nowhere/python")
-    assert code == 0 or f"python{sys.version_info.major}.{sys.version_info.minor}" in said
+def test_a_missing_python_is_replaced_by_one_of_the_same_version() -> None:
+    code, _, message = ran([call(len, "")], python="/nowhere/python")
+    assert code == 0 or f"python{sys.version_info.major}.{sys.version_info.minor}" in message
 
 
 def test_a_function_without_cloudpickle_must_be_in_a_module() -> None:
@@ -193,29 +193,29 @@ def test_a_function_without_cloudpickle_must_be_in_a_module() -> None:
         "try: packed_function(f)\n"
         "except Exception as error: print(error)\n"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == "f is defined in the main program\n"
+    assert result.stdout == "f is defined in the main program\n"
 
 
 @pytest.mark.parametrize("output", [b"", MARK, MARK + b"\0" * 15, MARK + b"\0" * 11 + b"\x09" + b"\0" * 30])
-def test_half_an_answer_is_none(output: bytes) -> None:
+def test_an_incomplete_answer_counts_as_none(output: bytes) -> None:
     assert answers_of(output) == {}
 
 
-def test_what_a_prolog_writes_before_the_answer_does_no_harm() -> None:
-    done = subprocess.run(
+def test_output_before_the_answer_is_ignored() -> None:
+    result = subprocess.run(
         ["/bin/sh", "-s"],
         input=call_script(carried(calls_text([[call(len, "abc")]])), python=sys.executable).encode(),
         capture_output=True,
         timeout=60,
         check=True,
     )
-    assert answers_of(b"prolog " + MARK + b" more" + done.stdout) == {0: Answer(3, None)}
-    assert answers_of(done.stdout[:-1]) == {}
+    assert answers_of(b"prolog " + MARK + b" more" + result.stdout) == {0: Answer(3, None)}
+    assert answers_of(result.stdout[:-1]) == {}
 
 
-def test_modules_are_found_where_the_caller_finds_them() -> None:
+def test_modules_are_found_on_the_path_of_the_caller() -> None:
     found = search_path("/a/b", ["/a/b", "/a/b/c", "/a/bc", "/lib"])
     assert found == [".", "c", "/a/bc", "/lib"]

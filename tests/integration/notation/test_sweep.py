@@ -27,7 +27,7 @@ from warpdeck.notation.request.sweep import (
 SCRIPT = "#!/bin/sh\n#SBATCH --gpus=1\npython train.py --lr $lr\n"
 
 
-def test_values_are_lists_and_ranges_and_the_last_parameter_changes_fastest() -> None:
+def test_the_last_parameter_changes_fastest() -> None:
     grid = parse_grid("lr=0.1,0.01 seed=1..3 step=0..10..5")
     assert task_count(grid) == 18
     assert array_of(grid) == "0-17"
@@ -38,7 +38,7 @@ def test_values_are_lists_and_ranges_and_the_last_parameter_changes_fastest() ->
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("lr", "'lr' is no parameter"),
         ("1r=2", "is no parameter"),
@@ -56,12 +56,12 @@ def test_values_are_lists_and_ranges_and_the_last_parameter_changes_fastest() ->
         ("x" * 20_000, "at most"),
     ],
 )
-def test_what_is_no_sweep_is_told_in_one_sentence(text: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
+def test_an_invalid_sweep_has_a_clear_message(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         parse_grid(text)
 
 
-def test_a_sweep_stands_below_the_options_is_exchanged_and_taken_away() -> None:
+def test_a_sweep_is_written_below_the_options_and_can_be_replaced_and_removed() -> None:
     script = with_sweep(SCRIPT, "lr=0.1,0.01")
     lines = script.split("\n")
     assert lines[:3] == ["#!/bin/sh", "#SBATCH --gpus=1", "# sweep: lr=0.1,0.01"]
@@ -75,7 +75,7 @@ def test_a_sweep_stands_below_the_options_is_exchanged_and_taken_away() -> None:
     assert sweep_of(SCRIPT) == ""
 
 
-def test_a_task_tells_what_differs_between_tasks() -> None:
+def test_the_values_of_a_task_that_differ_between_tasks_are_shown() -> None:
     script = with_sweep(SCRIPT, "lr=0.1,0.01 model=vit seed=1,2 note='a b',c")
     assert swept(script, 4) == "lr=0.01 seed=1 note='a b'"
     assert swept(SCRIPT, 4) == ""
@@ -93,7 +93,7 @@ def test_a_task_tells_what_differs_between_tasks() -> None:
         ("", False),
     ],
 )
-def test_only_a_shells_script_takes_a_sweep(first: str, takes: bool) -> None:
+def test_only_shell_scripts_can_have_a_sweep(first: str, takes: bool) -> None:
     if takes:
         assert sweep_of(with_sweep(f"{first}\ntrue\n", "a=1,2")) == "a=1,2"
     else:
@@ -120,7 +120,7 @@ _VALUES = st.lists(
 
 @given(st.lists(_VALUES, min_size=1, max_size=2))
 @settings(max_examples=6, deadline=None)
-def test_every_combination_reaches_the_script_once_whatever_the_values(lists: list[list[str]]) -> None:
+def test_every_combination_reaches_the_script_once(lists: list[list[str]]) -> None:
     text = " ".join(f"p{at}={shlex.quote(','.join(values))}" for at, values in enumerate(lists))
     grid = parse_grid(text)
     script = with_sweep(
@@ -128,8 +128,8 @@ def test_every_combination_reaches_the_script_once_whatever_the_values(lists: li
     )
     shell = shutil.which("dash") or "sh"
     loop = f"for SLURM_ARRAY_TASK_ID in $(seq 0 {task_count(grid) - 1}); do\n{script}done\n"
-    done = subprocess.run([shell, "-eu"], input=loop.encode(), capture_output=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    said = [value for each in itertools.product(*lists) for value in each]
-    assert done.stdout.decode().split("\n")[:-1] == said
-    assert [value for task in range(task_count(grid)) for value in values_of(grid, task).values()] == said
+    result = subprocess.run([shell, "-eu"], input=loop.encode(), capture_output=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    message = [value for each in itertools.product(*lists) for value in each]
+    assert result.stdout.decode().split("\n")[:-1] == message
+    assert [value for task in range(task_count(grid)) for value in values_of(grid, task).values()] == message

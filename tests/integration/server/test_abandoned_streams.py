@@ -11,7 +11,7 @@ from tests.support.waiting import WAIT_S
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 
 
-async def test_who_leaves_a_log_that_he_followed_leaves_nobody_waiting_for_the_job(short_tmp: Path) -> None:
+async def test_a_disconnected_log_follower_leaves_no_waiter(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         job, _ = await site.begun()
         before, raw = len(site.controller.hub.listeners), await Raw.connect(site.paths)
@@ -26,7 +26,7 @@ async def test_who_leaves_a_log_that_he_followed_leaves_nobody_waiting_for_the_j
         await raw.close()
 
 
-async def test_a_log_that_is_left_unread_is_not_held_up_for_its_reader(short_tmp: Path) -> None:
+async def test_an_unread_log_is_not_delayed_by_its_reader(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         (job, _), raw = await site.begun(), await Raw.connect(site.paths)
         raw.say("log", id=1, job=str(job.id), follow=True)
@@ -43,7 +43,7 @@ async def test_a_log_that_is_left_unread_is_not_held_up_for_its_reader(short_tmp
         await raw.close()
 
 
-async def test_the_output_of_a_run_is_left_like_a_log(short_tmp: Path) -> None:
+async def test_a_disconnected_run_output_leaves_no_waiter(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         agent = await site.add_node("a")
         before, raw = len(site.controller.hub.listeners), await Raw.connect(site.paths)

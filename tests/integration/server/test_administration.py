@@ -13,27 +13,27 @@ from warpdeck.config import Config
 
 
 @pytest.mark.parametrize(
-    ("asked", "fields"),
+    ("message_type", "fields"),
     [("reload", {}), ("amend", {"changes": [{"path": ["partitions", "gpu"], "values": {}}]})],
 )
-async def test_a_configuration_comes_into_force_whole_though_its_author_hangs_up(
-    short_tmp: Path, asked: str, fields: dict[str, object]
+async def test_a_configuration_change_completes_although_its_client_disconnects(
+    short_tmp: Path, message_type: str, fields: dict[str, object]
 ) -> None:
-    begun, go, told = asyncio.Event(), asyncio.Event(), list[Config]()
+    begun, go, reported = asyncio.Event(), asyncio.Event(), list[Config]()
 
     async def slowly(config: Config) -> None:
         begun.set()
         await go.wait()
-        told.append(config)
+        reported.append(config)
 
     async with served(short_tmp / "h") as site:
-        Path(site.paths.config).write_text("" if asked == "amend" else "[partitions.gpu]\n")
+        Path(site.paths.config).write_text("" if message_type == "amend" else "[partitions.gpu]\n")
         site.controller.rules.on_reload = slowly
         raw = await Raw.connect(site.paths)
-        raw.say(asked, id=1, **fields)
+        raw.say(message_type, id=1, **fields)
         await begun.wait()
         await raw.close()
-        await comes(lambda: not site.server.connections, what="the controller has noticed it")
+        await comes(lambda: not site.server.connections, what="the controller has noticed the change")
         go.set()
-        await comes(lambda: bool(told), what="the rest is done too")
-        assert list(told[0].partitions) == ["gpu"]
+        await comes(lambda: bool(reported), what="the other requests are done too")
+        assert list(reported[0].partitions) == ["gpu"]

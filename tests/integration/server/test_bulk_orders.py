@@ -15,7 +15,7 @@ from warpdeck.model import ArraySpec, JobState
 from warpdeck.protocol import requests
 
 
-async def test_many_tasks_are_ordered_some_at_a_time_and_each_once(short_tmp: Path) -> None:
+async def test_many_tasks_are_cancelled_in_chunks_and_each_once(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         array = ArraySpec(ranges=((0, 999, 1),))
         await site.controller.apply(Submitted(who=ANN, request=ask(array=array, hold=True)))
@@ -32,20 +32,20 @@ async def test_many_tasks_are_ordered_some_at_a_time_and_each_once(short_tmp: Pa
 
 
 @pytest.mark.parametrize(
-    ("named", "words"),
+    ("named", "text"),
     [
         ("1.7", "step 1.7 is not running (see `warpdeck show 1`)"),
         ("9.0", "job 9 is not known (see `warpdeck queue --all`)"),
         ("1.x", "'1.x' is not a step that can be canceled (use JOB.STEP, such as 12.0)"),
     ],
 )
-async def test_a_step_that_cannot_be_ended_is_told_with_what_to_do(
-    short_tmp: Path, named: str, words: str
+async def test_a_step_that_cannot_be_ended_is_reported_with_the_next_step(
+    short_tmp: Path, named: str, text: str
 ) -> None:
     async with served(short_tmp / "h") as site:
         await site.controller.apply(Submitted(who=ANN, request=ask()))
         async with await site.client() as client:
             with pytest.raises(UserError) as refused:
                 await client.ask(requests.Cancel(jobs=(named,)))
-            assert refused.value.message == words
-            assert (await client.ask(requests.Cancel(jobs=(named, "1")))).errors == [words]
+            assert refused.value.message == text
+            assert (await client.ask(requests.Cancel(jobs=(named, "1")))).errors == [text]

@@ -15,7 +15,7 @@ from warpdeck.base.chunking import ROWS_A_TURN, in_slices
 from warpdeck.controller.events.events import Submitted
 
 
-async def test_all_are_shown_in_order_and_others_have_their_turns() -> None:
+async def test_rows_are_sent_in_order_with_other_work_in_between() -> None:
     pieces: list[int] = []
     served: list[int] = []
 
@@ -30,7 +30,7 @@ async def test_all_are_shown_in_order_and_others_have_their_turns() -> None:
     assert await in_slices([], show) == []
 
 
-async def test_a_subscription_begins_with_few_rows_in_a_turn_and_tells_all(short_tmp: Path) -> None:
+async def test_a_subscription_sends_all_rows_in_chunks(short_tmp: Path) -> None:
     async with served(short_tmp / "home") as site:
         for number in range(8 * ROWS_A_TURN):
             await site.controller.apply(Submitted(who=ANN, request=ask(f"j{number}", hold=True)))

@@ -20,7 +20,7 @@ class Asker:
 _ASKER: contextvars.ContextVar[Asker] = contextvars.ContextVar("asker")
 
 
-async def test_who_was_answered_is_not_kept_until_the_answer_would_have_been_late(short_tmp: Path) -> None:
+async def test_an_answered_request_is_not_kept_in_memory(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site, await site.client() as client:
 
         async def ask(asker: Asker) -> None:

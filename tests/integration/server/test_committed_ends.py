@@ -36,8 +36,8 @@ class Disk(MemoryStore):
 async def joined(site: Served) -> tuple[Job, Raw]:
     """Return a job whose step 0 runs on its node, and a client that has joined the step."""
     job, _ = await site.begun()
-    asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
-    await site.controller.apply(asked)
+    requested = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
+    await site.controller.apply(requested)
     running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")
     await site.controller.apply(StepReported(name=NodeName("a"), report=running))
     raw = await Raw.connect(site.paths)
@@ -48,8 +48,8 @@ async def joined(site: Served) -> tuple[Job, Raw]:
 
 async def end(site: Served, job: Job) -> None:
     """Let the node report the end. The state shows it, and the commit is in progress."""
-    said = StepReport(job_id=job.id, restarts=0, step=0, phase="exited", ends=[TaskEnded(rank=0, code=3)])
-    site.controller.nodes.post((NodeName("a"), said))
+    report = StepReport(job_id=job.id, restarts=0, step=0, phase="exited", ends=[TaskEnded(rank=0, code=3)])
+    site.controller.nodes.post((NodeName("a"), report))
     await site.until(lambda: site.controller.state.steps[job.id][0].is_finished)
     await site.fleet.joined[0].ended("")
 
@@ -57,17 +57,17 @@ async def end(site: Served, job: Job) -> None:
 async def heard_meanwhile(raw: Raw) -> list[str]:
     """Return the messages that arrived before the answer to another request."""
     raw.say("status", id=9)
-    heard = []
+    kinds = []
     while (message := await raw.next()).get("id") != 9:
-        heard.append(str(message["t"]))
-    return heard
+        kinds.append(str(message["t"]))
+    return kinds
 
 
 def forgotten(site: Served) -> bool:
     return any(isinstance(message, ForgetStep) for message in site.fleet.sent)
 
 
-async def test_the_end_of_a_step_is_told_once_it_is_on_disk(short_tmp: Path) -> None:
+async def test_the_end_of_a_step_is_reported_after_the_commit(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         job, raw = await joined(site)
@@ -82,7 +82,7 @@ async def test_the_end_of_a_step_is_told_once_it_is_on_disk(short_tmp: Path) -> 
         raw.writer.close()
 
 
-async def test_an_end_that_could_not_be_written_is_told_when_it_could(short_tmp: Path) -> None:
+async def test_an_end_that_could_not_be_written_is_reported_after_a_later_commit(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         job, raw = await joined(site)
@@ -97,7 +97,7 @@ async def test_an_end_that_could_not_be_written_is_told_when_it_could(short_tmp:
         raw.writer.close()
 
 
-async def test_the_end_of_a_followed_job_is_told_once_it_is_on_disk(short_tmp: Path) -> None:
+async def test_the_end_of_a_followed_job_is_reported_after_the_commit(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         job, agent = await site.begun()

@@ -23,7 +23,7 @@ async def array_of(site: Served, tasks: int) -> JobId:
     return outcome.job.id
 
 
-async def told(raw: Raw, number: int) -> dict[str, Any]:
+async def message_for(raw: Raw, number: int) -> dict[str, Any]:
     """Return all messages until that submission is done."""
     every: dict[str, list[Any]] = {"begun": [], "ended": [], "done": [], "unknown": []}
     while number not in every["done"]:
@@ -34,7 +34,7 @@ async def told(raw: Raw, number: int) -> dict[str, Any]:
     return every
 
 
-async def test_ends_come_in_pages_and_more_may_be_waited_for(
+async def test_ends_are_paged_and_further_jobs_can_be_awaited(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(end_subscriptions, "PAGE_ROWS", 2)
@@ -45,17 +45,17 @@ async def test_ends_come_in_pages_and_more_may_be_waited_for(
         raw = await Raw.connect(site.paths)
         assert (await raw.ask("await_ends", jobs=[], fields=["label"], begun=True))["t"] == "ok"
         raw.say("await_more", stream=1, jobs=[array, 4711])
-        assert (await told(raw, 4711))["unknown"] == [4711]
+        assert (await message_for(raw, 4711))["unknown"] == [4711]
         for launch in list(site.fleet.launches):
             await site.told("a", agent.begin((launch.job_id, 0)))
             await site.told("a", agent.end((launch.job_id, 0)))
-        every = await told(raw, array)
+        every = await message_for(raw, array)
         assert sorted(row["label"] for row in every["ended"]) == [f"{array}_{task}" for task in range(5)]
         assert every["unknown"] == []
-        again = await Raw.connect(site.paths)
-        again.say("await_ends", id=1, jobs=[array], fields=["label"])
-        assert len((await told(again, array))["ended"]) == 5
-        for each in (raw, again):
+        later = await Raw.connect(site.paths)
+        later.say("await_ends", id=1, jobs=[array], fields=["label"])
+        assert len((await message_for(later, array))["ended"]) == 5
+        for each in (raw, later):
             each.writer.close()
 
 
@@ -69,7 +69,7 @@ class Quiet:
         return None
 
 
-async def test_a_request_follows_a_task_that_is_taken_back(short_tmp: Path) -> None:
+async def test_a_request_waits_for_a_task_whose_launch_was_revoked(short_tmp: Path) -> None:
     async with served(short_tmp / "home") as site:
         agent = await site.add_node("a")
         array = await array_of(site, 40)

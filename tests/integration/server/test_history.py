@@ -56,13 +56,13 @@ async def test_a_long_history_comes_in_pages_by_id(short_tmp: Path) -> None:
         assert [number for page in pages for number in page] == list(range(1, count + 1))
 
 
-async def test_ended_jobs_are_found_only_if_they_are_asked_for(short_tmp: Path) -> None:
+async def test_ended_jobs_are_returned_only_on_request(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=await filled(6)) as site:
         client = await Raw.connect(site.paths)
 
         async def found(**fields: object) -> list[int]:
-            said = await client.ask("records", fields=["id"], **fields)
-            return [job["id"] for job in said["result"]["jobs"]]
+            answer = await client.ask("records", fields=["id"], **fields)
+            return [job["id"] for job in answer["result"]["jobs"]]
 
         assert await found() == []
         assert await found(ended=True, users=["bob"]) == [3, 6]
@@ -76,23 +76,23 @@ async def test_ended_jobs_are_found_only_if_they_are_asked_for(short_tmp: Path) 
         await client.close()
 
 
-async def test_scripts_are_told_to_their_owner_alone(short_tmp: Path) -> None:
+async def test_scripts_are_returned_only_to_their_owner(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=await filled(1)) as site:
         for uid, script in ((0, "#!/bin/sh\n"), (OTHER_UID, "")):
             client = await Raw.connect(site.paths, uid=uid)
-            said = await client.ask("records", ended=True, ids=["1"], fields=["id"], scripts=True)
-            assert said["result"]["jobs"] == [{"id": 1, "script": script}]
+            answer = await client.ask("records", ended=True, ids=["1"], fields=["id"], scripts=True)
+            assert answer["result"]["jobs"] == [{"id": 1, "script": script}]
             await client.close()
 
 
-async def test_what_cannot_be_asked_is_said(short_tmp: Path) -> None:
+async def test_invalid_queries_are_refused(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         client = await Raw.connect(site.paths)
-        for fields, words in (
+        for fields, text in (
             ({"ids": ["x"]}, "is no job id"),
             ({"states": ["NOPE"]}, "no job state"),
             ({"fields": ["nope"]}, "unknown job field nope"),
         ):
-            said = await client.ask("records", **fields)
-            assert said["t"] == "error" and words in said["message"]
+            answer = await client.ask("records", **fields)
+            assert answer["t"] == "error" and text in answer["message"]
         await client.close()

@@ -48,8 +48,8 @@ class Here(NoOutputs):
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
     here, fleet = Here(), AwayFleet()
-    async with served(short_tmp / "h", fleet=fleet, outputs=here) as made:
-        yield made
+    async with served(short_tmp / "h", fleet=fleet, outputs=here) as created:
+        yield created
     await here.files.close()
 
 
@@ -79,7 +79,7 @@ async def log_of(site: Served, path: Path) -> tuple[dict[str, Any], bytes]:
     return answer, sent
 
 
-async def test_the_users_own_file_is_sent(site: Served, short_tmp: Path) -> None:
+async def test_a_regular_file_of_the_user_is_sent(site: Served, short_tmp: Path) -> None:
     path = short_tmp / "own.out"
     path.write_text("as written")
     path.chmod(0o600)
@@ -89,7 +89,7 @@ async def test_the_users_own_file_is_sent(site: Served, short_tmp: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         ("secret", "Permission denied"),
         ("link", "Permission denied"),
@@ -97,7 +97,7 @@ async def test_the_users_own_file_is_sent(site: Served, short_tmp: Path) -> None
         ("device", "not a regular file"),
     ],
 )
-async def test_nothing_else_is(site: Served, short_tmp: Path, kind: str, said: str) -> None:
+async def test_other_files_are_refused(site: Served, short_tmp: Path, kind: str, message: str) -> None:
     secret, path = short_tmp / "of-another", short_tmp / "job.out"
     secret.write_text("secret")
     secret.chmod(0o600)
@@ -107,10 +107,10 @@ async def test_nothing_else_is(site: Served, short_tmp: Path, kind: str, said: s
     else:
         path.symlink_to("/dev/zero" if kind == "device" else secret)
     answer, sent = await log_of(site, secret if kind == "secret" else path)
-    assert answer["t"] == "error" and said in answer["message"] and not sent
+    assert answer["t"] == "error" and message in answer["message"] and not sent
 
 
-async def test_a_user_whose_files_do_not_answer_holds_up_nobody_else(site: Served, short_tmp: Path) -> None:
+async def test_hanging_files_of_a_user_delay_no_other_user(site: Served, short_tmp: Path) -> None:
     """A stopped process that reads a user's files behaves like one whose file system hangs."""
     jobs = {}
     for who in (ANN, BOB):
@@ -128,8 +128,8 @@ async def test_a_user_whose_files_do_not_answer_holds_up_nobody_else(site: Serve
         assert (await others.ask("log", number=2, job=jobs[BOB]))["t"] == "ok"
         assert not hanging.done()
         assert "file system does not answer" in (await hanging)["message"]
-        again = await second.ask("log", job=jobs[ANN])
-        assert "does not answer" in again["message"], "it is not asked again"
+        later = await second.ask("log", job=jobs[ANN])
+        assert "does not answer" in later["message"], "the server is not asked again"
     finally:
         kill([child])
     for raw in (first, second, others):

@@ -19,16 +19,16 @@ USED = wire.GpuUsage(seconds=100.0, busy_s=75.0, idle_s=20.0, mem_peak_bytes=7, 
 
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
-    async with served(short_tmp / "home") as made:
-        await made.add_node("a")
-        yield made
+    async with served(short_tmp / "home") as created:
+        await created.add_node("a")
+        yield created
 
 
 @pytest.fixture
 async def raw(site: Served) -> AsyncIterator[Raw]:
-    made = await Raw.connect(site.paths)
-    yield made
-    await made.close()
+    new_raw = await Raw.connect(site.paths)
+    yield new_raw
+    await new_raw.close()
 
 
 async def begun(site: Served) -> int:
@@ -57,7 +57,7 @@ async def test_a_running_jobs_curve_comes_from_its_nodes(site: Served, raw: Raw)
     }
 
 
-async def test_an_ended_jobs_curve_and_use_are_kept(site: Served, raw: Raw) -> None:
+async def test_curves_and_usage_of_an_ended_job_are_kept(site: Served, raw: Raw) -> None:
     job = await begun(site)
     ended = wire.JobReport(
         job,
@@ -85,7 +85,7 @@ async def test_a_nodes_curves_name_its_gpus(site: Served, raw: Raw) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "text"),
     [
         ({}, "either a job or a node"),
         ({"job": "1", "node": "a"}, "either a job or a node"),
@@ -94,14 +94,12 @@ async def test_a_nodes_curves_name_its_gpus(site: Served, raw: Raw) -> None:
         ({"node": "a", "step_s": 0}, "step_s"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_answered_in_words(
-    raw: Raw, fields: dict[str, object], words: str
-) -> None:
+async def test_an_invalid_query_has_a_clear_message(raw: Raw, fields: dict[str, object], text: str) -> None:
     answer = await raw.ask("curves", number=0, **fields)
-    assert answer["t"] == "error" and words in answer["message"]
+    assert answer["t"] == "error" and text in answer["message"]
 
 
-async def test_health_by_hand_shows_what_follows(site: Served, raw: Raw) -> None:
+async def test_a_manual_health_check_shows_the_resulting_node_state(site: Served, raw: Raw) -> None:
     site.fleet.checks = [wire.Check("disk", "fail", "/tmp is full")]
     (row,) = (await raw.ask("node_check"))["result"]["nodes"]
     assert (row["name"], row["state"], row["reason"]) == ("a", "drained", "/tmp is full")
@@ -112,7 +110,7 @@ async def test_health_by_hand_shows_what_follows(site: Served, raw: Raw) -> None
 
 
 @pytest.mark.root
-async def test_others_see_the_last_look_and_cause_none(site: Served, raw: Raw) -> None:
+async def test_ordinary_users_get_the_last_health_check(site: Served, raw: Raw) -> None:
     site.fleet.checks = [wire.Check("disk", "ok", "first")]
     await raw.ask("node_check")
     site.fleet.checks = [wire.Check("disk", "ok", "second")]
@@ -125,7 +123,7 @@ async def test_others_see_the_last_look_and_cause_none(site: Served, raw: Raw) -
         await other.close()
 
 
-async def test_what_is_no_step_is_told_in_one_sentence(site: Served, raw: Raw) -> None:
+async def test_an_unknown_step_has_a_clear_message(site: Served, raw: Raw) -> None:
     job = await begun(site)
     none = (await raw.ask("curves", job=f"{job}.7"))["message"]
     assert none == f"job {job} has no step 7"

@@ -95,7 +95,7 @@ the job waits ("already waiting").
 """
 
 
-def test_every_request_is_known_to_create_something_or_not() -> None:
+def test_every_request_is_classified_as_creating_or_not() -> None:
     of_clients = {each.__name__: each for each in get_args(requests.ClientMessage)}
     assert {name for name, each in of_clients.items() if issubclass(each, Creating)} == CREATES
     assert of_clients.keys() - CREATES == CREATES_NOTHING_TWICE
@@ -105,19 +105,19 @@ def maintenance(name: str) -> dict[str, Any]:
     return {"name": name, "nodes": ["a"], "start_unix": 1.0, "maintenance": True}
 
 
-async def test_a_reservation_is_made_once_and_its_request_gets_the_same_answer(short_tmp: Path) -> None:
+async def test_a_repeated_reservation_request_gets_the_same_answer(short_tmp: Path) -> None:
     store = MemoryStore()
     async with served(short_tmp / "1", store=store) as site:
         await site.add_node("a")
         raw = await Raw.connect(site.paths)
         first = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"))
-        again = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"), number=2)
+        later = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"), number=2)
         other = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("n"), number=3)
-        anew = await raw.ask("reservation_make", nonce="6" * 32, reservation=maintenance("m"), number=4)
+        restarted = await raw.ask("reservation_make", nonce="6" * 32, reservation=maintenance("m"), number=4)
         await raw.close()
-    assert (first["t"], again["t"], list(site.controller.state.reserved)) == ("ok", "ok", ["m"])
+    assert (first["t"], later["t"], list(site.controller.state.reserved)) == ("ok", "ok", ["m"])
     assert other["code"] == "nonce" and "which created m" in other["message"]
-    assert anew["code"] == "reservation_exists"
+    assert restarted["code"] == "reservation_exists"
     async with served(short_tmp / "2", store=store) as site:
         raw = await Raw.connect(site.paths)
         after = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"))
@@ -125,15 +125,15 @@ async def test_a_reservation_is_made_once_and_its_request_gets_the_same_answer(s
     assert after["t"] == "ok"
 
 
-async def test_a_node_is_added_once_and_its_request_gets_the_same_answer(short_tmp: Path) -> None:
-    asked = requests.NodeAdd(id=1, nonce=NONCE, target="root@b", name="b")
+async def test_a_repeated_node_request_gets_the_same_answer(short_tmp: Path) -> None:
+    requested = requests.NodeAdd(id=1, nonce=NONCE, target="root@b", name="b")
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         await site.controller.apply(
-            NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), mark=mark_of(asked))
+            NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), mark=mark_of(requested))
         )
         raw = await Raw.connect(site.paths)
-        again = await raw.ask("node_add", nonce=NONCE, target="root@b", name="b", number=2)
-        anew = await raw.ask("node_add", nonce="6" * 32, target="root@b", name="b", number=3)
+        later = await raw.ask("node_add", nonce=NONCE, target="root@b", name="b", number=2)
+        restarted = await raw.ask("node_add", nonce="6" * 32, target="root@b", name="b", number=3)
         await raw.close()
-    assert (again["t"], again["result"]["name"]) == ("ok", "b")
-    assert "node b already exists" in anew["message"]
+    assert (later["t"], later["result"]["name"]) == ("ok", "b")
+    assert "node b already exists" in restarted["message"]

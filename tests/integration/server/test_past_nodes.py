@@ -28,17 +28,17 @@ BUSY = wire.GpuSample(index=1, util_pct=97, mem_used_bytes=7 << 30, power_w=650.
 
 @pytest.fixture
 async def site(short_tmp: Path) -> AsyncIterator[Served]:
-    async with served(short_tmp / "home") as made:
+    async with served(short_tmp / "home") as created:
         for name in ("a", "b", "c"):
-            await made.add_node(name)
-        yield made
+            await created.add_node(name)
+        yield created
 
 
 @pytest.fixture
 async def raw(site: Served) -> AsyncIterator[Raw]:
-    made = await Raw.connect(site.paths)
-    yield made
-    await made.close()
+    new_raw = await Raw.connect(site.paths)
+    yield new_raw
+    await new_raw.close()
 
 
 async def begun(site: Served, **fields: Any) -> tuple[int, float]:
@@ -63,7 +63,7 @@ async def nodes_at(raw: Raw, at: float, **fields: Any) -> list[dict[str, Any]]:
     return rows
 
 
-async def test_what_held_the_gpus_and_what_was_measured_is_told_together(site: Served, raw: Raw) -> None:
+async def test_a_past_moment_shows_jobs_and_measurements_of_gpus(site: Served, raw: Raw) -> None:
     job, at = await begun(site)
     holds = site.controller.state.jobs[job].shares  # type: ignore[index]
     assert [share.node for share in holds] == ["a"]
@@ -89,8 +89,8 @@ async def test_what_held_the_gpus_and_what_was_measured_is_told_together(site: S
         None,
         None,
     )
-    told = [second[name] for name in ("job", "util_pct", "mem_used_bytes", "power_w", "temp_c")]
-    assert told == ["", 97, 7 << 30, 650.0, 71]
+    reported = [second[name] for name in ("job", "util_pct", "mem_used_bytes", "power_w", "temp_c")]
+    assert reported == ["", 97, 7 << 30, 650.0, 71]
     assert (b["state"], b["unknown"]) == ("idle", "b does not answer: no answer for 2 s")
     assert (c["begin"], c["step_s"], c["since"], c["unknown"]) == (
         None,
@@ -101,7 +101,7 @@ async def test_what_held_the_gpus_and_what_was_measured_is_told_together(site: S
     assert all(gpu["util_pct"] is None for row in (b, c) for gpu in row["gpus"])
 
 
-async def test_before_a_job_began_and_after_it_ended_its_gpus_are_free(site: Served, raw: Raw) -> None:
+async def test_gpus_are_free_before_the_start_and_after_the_end_of_a_job(site: Served, raw: Raw) -> None:
     job, at = await begun(site)
     end = time.time()
     await site.told("a", wire.JobReport(job, 0, phase="exited", started_at=at, ended_at=end))
@@ -129,7 +129,7 @@ def four(**seen: dict[str, int]) -> list[wire.Strangers]:
     return [wire.Strangers(index, seen.get(f"gpu{index}", {})) for index in range(4)]
 
 
-async def test_drains_and_downs_are_told_as_they_were_with_their_reasons(site: Served, raw: Raw) -> None:
+async def test_past_node_states_have_their_reasons(site: Served, raw: Raw) -> None:
     a, apply = NodeName("a"), site.controller.apply
     moments = {"well": time.time()}
     site.fleet.moments["a"] = measured(*four())
@@ -143,13 +143,13 @@ async def test_drains_and_downs_are_told_as_they_were_with_their_reasons(site: S
     ):
         await apply(event)
         moments[name] = time.time()
-    told = {}
+    reported = {}
     for name, at in moments.items():
         (row,) = await nodes_at(raw, at, name="a")
-        told[name] = (row["state"], row["reason"], [gpu["blocked"] for gpu in row["gpus"]])
+        reported[name] = (row["state"], row["reason"], [gpu["blocked"] for gpu in row["gpus"]])
         assert row["untold"] == []
     free = ["", "", "", ""]
-    assert told == {
+    assert reported == {
         "well": ("idle", "", free),
         "drained": ("drained", "new cables", free),
         "down too": ("drained", "new cables", free),
@@ -167,7 +167,7 @@ async def test_a_drained_node_that_jobs_held_was_draining(site: Served, raw: Raw
     assert (before["state"], after["state"]) == ("mixed", "draining")
 
 
-async def test_what_an_earlier_controller_wrote_down_is_told_and_what_nobody_did_is_unknown(
+async def test_recorded_states_are_known_after_a_restart_and_others_are_unknown(
     short_tmp: Path,
 ) -> None:
     store, a = MemoryStore(), NodeName("a")
@@ -178,18 +178,18 @@ async def test_what_an_earlier_controller_wrote_down_is_told_and_what_nobody_did
     await store.commit(Changes(nodes=(Node(name=NodeName("old"), cpus=4),)))
     async with served(short_tmp / "second", store=store) as site:
         await site.controller.apply(NodeUp(name=a, welcome=Agent("a").welcome()))
-        again = time.time()
+        later = time.time()
         raw = await Raw.connect(site.paths)
-        told = {
+        reported = {
             moment: [(row["state"], row["reason"], row["untold"]) for row in await nodes_at(raw, moment)]
-            for moment in (at, again)
+            for moment in (at, later)
         }
         await raw.close()
     old = ("idle", "", ["its state (drained or down)"])
-    assert told == {at: [("down", "cut", []), old], again: [("idle", "", []), old]}
+    assert reported == {at: [("down", "cut", []), old], later: [("idle", "", []), old]}
 
 
-async def test_a_node_that_was_added_later_was_none(site: Served, raw: Raw) -> None:
+async def test_a_node_added_later_was_not_part_of_the_cluster(site: Served, raw: Raw) -> None:
     (row,) = await nodes_at(raw, 5.0, name="a")
     assert (row["state"], row["unknown"], row["untold"]) == (
         "absent",
@@ -198,7 +198,7 @@ async def test_a_node_that_was_added_later_was_none(site: Served, raw: Raw) -> N
     )
 
 
-async def test_strangers_closed_a_gpu_then_as_they_do_now(site: Served, raw: Raw) -> None:
+async def test_foreign_processes_blocked_a_gpu_in_the_past(site: Served, raw: Raw) -> None:
     job, at = await begun(site)
     seen = four(gpu1={"eve": 3 << 30, "bob": 1 << 20}, gpu2={"": 1 << 30})
     seen[3] = wire.Strangers(3, unexplained_bytes=2 << 30)
@@ -217,7 +217,7 @@ async def test_strangers_closed_a_gpu_then_as_they_do_now(site: Served, raw: Raw
     ]
 
 
-async def test_an_agent_that_kept_no_strangers_is_not_taken_to_have_seen_none(site: Served, raw: Raw) -> None:
+async def test_missing_records_of_foreign_processes_count_as_unknown(site: Served, raw: Raw) -> None:
     site.fleet.moments["a"] = measured()
     site.fleet.moments["b"] = measured(*four()[:3])
     site.fleet.moments["c"] = measured(*four())
@@ -226,7 +226,7 @@ async def test_an_agent_that_kept_no_strangers_is_not_taken_to_have_seen_none(si
     assert [row["untold"] for row in rows] == [unsaid, unsaid, []]
 
 
-async def test_all_sharers_of_a_gpu_are_told_with_their_parts(site: Served, raw: Raw) -> None:
+async def test_all_jobs_that_shared_a_gpu_are_listed_with_their_shares(site: Served, raw: Raw) -> None:
     jobs = []
     for part in (50, 30):
         job, at = await begun(site, resources=Resources(gpus=GpuAsk(share_pct=part)))
@@ -240,7 +240,7 @@ async def test_all_sharers_of_a_gpu_are_told_with_their_parts(site: Served, raw:
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "text"),
     [
         ({"at": 1e11}, "is in the future"),
         ({"at": 5.0, "name": "z"}, "there is no node z"),
@@ -249,26 +249,26 @@ async def test_all_sharers_of_a_gpu_are_told_with_their_parts(site: Served, raw:
         ({}, "not understood"),
     ],
 )
-async def test_a_moment_that_makes_no_sense_is_refused_in_words(
-    raw: Raw, fields: dict[str, Any], words: str
+async def test_an_invalid_moment_is_refused_with_a_message(
+    raw: Raw, fields: dict[str, Any], text: str
 ) -> None:
     raw.say("nodes_at", id=1, **fields)
     answer = await raw.next()
-    assert answer["t"] == "error" and words in answer["message"]
+    assert answer["t"] == "error" and text in answer["message"]
 
 
-async def test_nodes_are_asked_a_few_at_a_time_and_wait_for_none_but_themselves(
+async def test_few_nodes_are_asked_at_once_and_a_slow_one_delays_no_other(
     site: Served, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(past_nodes, "ASKED_A_TURN", 3)
     for number in range(10):
         await site.add_node(f"n{number}")
-    turn, asked = 0, []
+    turn, requested = 0, []
     answers = asyncio.Event()
 
     async def moment(name: NodeName, *, at_unix: float) -> wire.Moment:
-        asked.append(turn)
-        if len(asked) == 13:
+        requested.append(turn)
+        if len(requested) == 13:
             answers.set()
         await answers.wait()
         return measured(*four())
@@ -283,10 +283,10 @@ async def test_nodes_are_asked_a_few_at_a_time_and_wait_for_none_but_themselves(
     next_turn()
     rows = await nodes_at(raw, time.time())
     assert [row["unknown"] for row in rows] == [""] * 13
-    assert max(Counter(asked).values()) == 3
+    assert max(Counter(requested).values()) == 3
 
 
-async def test_many_questions_take_turns_and_all_are_answered(site: Served, raw: Raw) -> None:
+async def test_many_queries_at_once_are_all_answered(site: Served, raw: Raw) -> None:
     for number in range(1, 13):
         raw.say("nodes_at", id=number, at=5.0 if number % 3 else 1e11)
     kinds = [(await raw.next())["t"] for _ in range(12)]

@@ -76,7 +76,7 @@ async def put(site: Served, request: Request, who: Principal = ANN) -> Job:
     return outcome.job
 
 
-async def asked(site: Served, t: str, **fields: Any) -> Any:
+async def answer_to(site: Served, t: str, **fields: Any) -> Any:
     """Return the result of one request. A refusal fails the test."""
     raw = await Raw.connect(site.paths)
     answer = await raw.ask(t, **fields)
@@ -86,7 +86,7 @@ async def asked(site: Served, t: str, **fields: Any) -> Any:
 
 
 async def dry_run(site: Served, request: Request) -> Any:
-    return await asked(site, "dry_run", request=msgspec.to_builtins(request))
+    return await answer_to(site, "dry_run", request=msgspec.to_builtins(request))
 
 
 async def full_node(site: Served) -> Job:
@@ -97,7 +97,7 @@ async def full_node(site: Served) -> Job:
     return job
 
 
-async def test_a_request_that_fits_would_start_now_and_nothing_is_left_of_it(short_tmp: Path) -> None:
+async def test_a_dry_run_that_fits_would_start_now_and_changes_nothing(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         found = await dry_run(site, ask(gpus=4))
@@ -107,7 +107,9 @@ async def test_a_request_that_fits_would_start_now_and_nothing_is_left_of_it(sho
         assert not site.fleet.launches
 
 
-async def test_a_request_behind_others_is_told_when_and_what_would_start_it_now(short_tmp: Path) -> None:
+async def test_a_dry_run_behind_others_names_the_start_and_the_change_for_an_earlier_one(
+    short_tmp: Path,
+) -> None:
     async with served(short_tmp / "h") as site:
         first = await full_node(site)
         second = await put(site, ask("second", gpus=2, time_limit_s=600))
@@ -119,7 +121,7 @@ async def test_a_request_behind_others_is_told_when_and_what_would_start_it_now(
         assert ends.state.value in ("CONFIGURING", "RUNNING")
 
 
-async def test_what_is_refused_is_said_to_be_never(short_tmp: Path) -> None:
+async def test_a_dry_run_of_an_impossible_request_says_never(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         found = await dry_run(site, ask(gpus=64))
@@ -142,7 +144,7 @@ async def test_a_dry_run_refuses_what_a_submission_refuses_by_the_sites_rules(sh
         assert (await dry_run(site, ask(partition="short", time_limit_s=600)))["node_list"] == "b"
 
 
-async def test_a_rehearsal_leaves_the_state_as_it_was(short_tmp: Path) -> None:
+async def test_a_rehearsal_does_not_change_the_state(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await full_node(site)
         state = site.controller.state
@@ -159,14 +161,14 @@ async def test_a_waiting_job_has_a_forecast_and_any_other_has_none(short_tmp: Pa
     async with served(short_tmp / "h") as site:
         first = await full_node(site)
         second = await put(site, ask("second", gpus=4, time_limit_s=600))
-        found = await asked(site, "forecast", job=str(second.id))
+        found = await answer_to(site, "forecast", job=str(second.id))
         assert found["verdict"] == "later" and found["sentence"] and not found["leaders"]
-        assert (await asked(site, "forecast", job=str(first.id)))["verdict"] == ""
+        assert (await answer_to(site, "forecast", job=str(first.id)))["verdict"] == ""
         held = await put(site, ask("held", hold=True))
-        assert (await asked(site, "forecast", job=str(held.id)))["code"] == "JobHeldUser"
+        assert (await answer_to(site, "forecast", job=str(held.id)))["code"] == "JobHeldUser"
 
 
-async def test_each_part_of_a_priority_is_told_and_they_add_up(short_tmp: Path) -> None:
+async def test_the_parts_of_a_priority_add_up(short_tmp: Path) -> None:
     async with served(short_tmp / "h", config=site_config()) as site:
         await site.add_node("a")
         await site.add_node("c")
@@ -175,7 +177,7 @@ async def test_each_part_of_a_priority_is_told_and_they_add_up(short_tmp: Path) 
         normal = await put(site, ask("normal", gpus=4, nice=50))
         urgent = await put(site, ask("urgent", gpus=4, qos="urgent"))
         by_hand = await put(site, ask("set", gpus=4, priority=10**6), ROOT)
-        answer = await asked(site, "priorities")
+        answer = await answer_to(site, "priorities")
         assert answer["weights"] == {"age": 1000.0, "fairshare": 5000.0, "qos": 200.0}
         rows = answer["jobs"]
         assert [row["label"] for row in rows] == [str(job.id) for job in (by_hand, urgent, normal)]
@@ -183,14 +185,14 @@ async def test_each_part_of_a_priority_is_told_and_they_add_up(short_tmp: Path) 
             parts = sum(row[f"{name}_part"] for name in ("age", "fairshare", "qos")) - row["nice"]
             assert abs(parts - row["priority"]) <= 1, row
         assert rows[0]["set_by_hand"] and rows[1]["qos_part"] == 200 and rows[2]["nice"] == 50
-        only = await asked(site, "priorities", ids=[str(normal.id)])
+        only = await answer_to(site, "priorities", ids=[str(normal.id)])
         assert [row["label"] for row in only["jobs"]] == [str(normal.id)]
         raw = await Raw.connect(site.paths)
         refused = await raw.ask("priorities", ids=[str(plain.id)])
         assert "is not waiting" in refused["message"]
         await raw.close()
         await site.until(lambda: by_hand.id in site.controller.state.planned.priorities)
-        queue = await asked(site, "jobs", ids=[str(by_hand.id)])
+        queue = await answer_to(site, "jobs", ids=[str(by_hand.id)])
         assert queue["jobs"][0]["priority"] == 10**6
 
 
@@ -208,7 +210,7 @@ async def test_a_long_queue_of_priorities_comes_in_pages(short_tmp: Path) -> Non
 
 async def test_shares_are_the_tree_of_accounts(short_tmp: Path) -> None:
     async with served(short_tmp / "h", config=site_config()) as site:
-        answer = await asked(site, "shares")
+        answer = await answer_to(site, "shares")
         lines = [(row["depth"], row["account"], row["user"]) for row in answer["shares"]]
         assert lines == [
             (0, "lab", ""),
@@ -226,7 +228,7 @@ async def test_shares_are_the_tree_of_accounts(short_tmp: Path) -> None:
         assert answer["half_life_s"] == 7 * 86_400
 
 
-async def test_what_was_used_counts_at_once_even_if_nobody_waits(short_tmp: Path) -> None:
+async def test_usage_counts_at_once_even_without_waiting_jobs(short_tmp: Path) -> None:
     async with served(short_tmp / "h", config=site_config()) as site:
         agent = await site.add_node("a")
         job = await put(site, ask(gpus=4))
@@ -234,7 +236,7 @@ async def test_what_was_used_counts_at_once_even_if_nobody_waits(short_tmp: Path
         began = site.controller.clock() - 1000
         await site.told("a", agent.begin((job.id, 0), at=began))
         await site.told("a", agent.end((job.id, 0), ended_at=began + 900))
-        rows = (await asked(site, "shares"))["shares"]
+        rows = (await answer_to(site, "shares"))["shares"]
         usage = {(row["account"], row["user"]): row["usage"] for row in rows}
         assert usage["vision", "ann"] > 0 and usage["lab", ""] == usage["vision", "ann"]
         level = {(row["account"], row["user"]): row["level_fs"] for row in rows}
@@ -247,7 +249,7 @@ async def test_partitions_show_their_nodes_limits_and_users(short_tmp: Path) -> 
         await site.add_node("b")
         job = await put(site, ask(gpus=3))
         await site.until(lambda: site.controller.state.jobs[job.id].allocation is not None)
-        answer = await asked(site, "partitions")
+        answer = await answer_to(site, "partitions")
         long, short = answer["partitions"]
         assert answer["configured"] and long["default"] and not short["default"]
         assert (long["node_list"], long["missing"]) == ("a", "c")
@@ -260,11 +262,11 @@ async def test_partitions_show_their_nodes_limits_and_users(short_tmp: Path) -> 
 async def test_reservations_and_qos_are_listed(short_tmp: Path) -> None:
     async with served(short_tmp / "h", config=site_config()) as site:
         await site.add_node("a")
-        works, later = (await asked(site, "reservations"))["reservations"]
+        works, later = (await answer_to(site, "reservations"))["reservations"]
         assert (works["name"], works["state"], works["maintenance"]) == ("works", "over", True)
         assert (later["state"], later["node_list"], later["accounts"]) == ("future", "a", ["speech"])
         assert later["end"] - later["start"] == 3600
-        urgent, normal = (await asked(site, "qos"))["qos"]
+        urgent, normal = (await answer_to(site, "qos"))["qos"]
         assert urgent["preempts"] == ["normal"] and urgent["limits"] == {}
         assert normal["limits"] == {"max_tres_per_user": {"gres/gpu": 32}, "max_wall": 43_200}
 
@@ -272,10 +274,10 @@ async def test_reservations_and_qos_are_listed(short_tmp: Path) -> None:
 async def test_a_site_without_rules_has_one_partition_and_empty_tables(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         await site.add_node("a")
-        answer = await asked(site, "partitions")
+        answer = await answer_to(site, "partitions")
         assert not answer["configured"]
         [only] = answer["partitions"]
         assert (only["name"], only["default"], only["node_list"]) == ("main", True, "a")
-        assert (await asked(site, "shares"))["shares"] == []
-        assert (await asked(site, "reservations"))["reservations"] == []
-        assert (await asked(site, "qos"))["qos"] == []
+        assert (await answer_to(site, "shares"))["shares"] == []
+        assert (await answer_to(site, "reservations"))["reservations"] == []
+        assert (await answer_to(site, "qos"))["qos"] == []

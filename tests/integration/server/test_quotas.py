@@ -35,14 +35,14 @@ async def refused(raw: Raw) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("limit", "words"),
+    ("limit", "text"),
     [
         ("MAX_STREAMS_OF_USER", "you already have 10 open streams"),
         ("MAX_SUBSCRIPTIONS_OF_USER", "10 open subscriptions"),
     ],
 )
 async def test_streams_of_all_clients_of_a_user_are_counted_together(
-    short_tmp: Path, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch, limit: str, text: str
 ) -> None:
     monkeypatch.setattr(quotas, limit, 10)
     async with served(short_tmp / "h") as site:
@@ -53,7 +53,7 @@ async def test_streams_of_all_clients_of_a_user_are_counted_together(
         for raw in clients[:2]:
             assert (await raw.ask("status", number=100))["t"] == "ok"
         clients[2].say("subscribe", id=1)
-        assert words in (await refused(clients[2]))["message"]
+        assert text in (await refused(clients[2]))["message"]
         other = await Raw.connect(site.paths, uid=BOB)
         assert (await other.ask("subscribe", number=1))["t"] == "ok"
         clients[0].say("close", stream=1)
@@ -63,7 +63,7 @@ async def test_streams_of_all_clients_of_a_user_are_counted_together(
             await raw.close()
 
 
-async def test_clients_that_never_read_keep_little_and_hold_up_nobody(
+async def test_clients_that_never_read_use_little_memory_and_delay_no_others(
     short_tmp: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Five clients of Bob send requests with long answers and never read. Ann's requests are answered, and
@@ -91,7 +91,7 @@ async def test_clients_that_never_read_keep_little_and_hold_up_nobody(
         await ann.close()
 
 
-async def test_answers_that_nobody_reads_are_not_kept_half_made(
+async def test_unread_answers_are_not_kept_in_memory(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of Bob's 320 open requests has an answer of two pages. No answer is in memory before it is
@@ -115,7 +115,7 @@ async def test_answers_that_nobody_reads_are_not_kept_half_made(
     await store.close()
 
 
-async def test_a_message_of_which_no_more_comes_is_given_up_and_a_slow_one_is_not(
+async def test_a_stalled_message_is_given_up_and_a_slow_one_is_not(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "STALL_S", 1.0)
@@ -132,27 +132,27 @@ async def test_a_message_of_which_no_more_comes_is_given_up_and_a_slow_one_is_no
             await asyncio.sleep(0.05)  # the rate of the link
         slow.write(message)
         assert (await slow.next())["t"] == "ok"
-        [said] = await silent.rest()
-        assert "the rest of a message of 4,000,000 bytes did not come" in said["message"]
+        [answer] = await silent.rest()
+        assert "the rest of a message of 4,000,000 bytes did not come" in answer["message"]
         await site.until(lambda: not site.server.of_user(BOB))
         for raw in (silent, slow):
             await raw.close()
 
 
-async def test_a_client_that_says_no_hello_is_sent_away(
+async def test_a_client_without_a_hello_is_disconnected(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "HELLO_S", 0.2)
     async with served(short_tmp / "h") as site:
-        for said in (b"", frame(b"x" * 50_000, length=4_000_000)):
+        for message in (b"", frame(b"x" * 50_000, length=4_000_000)):
             raw = await Raw.connect(site.paths, uid=BOB, hello=False)
-            raw.write(said)
+            raw.write(message)
             assert await raw.rest() == []
             await raw.close()
             await site.until(lambda: not site.server.of_user(BOB))
 
 
-async def test_requests_of_a_user_that_are_too_many_wait_and_are_answered(
+async def test_requests_beyond_the_limit_of_a_user_wait_and_are_answered(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quotas, "MAX_REQUESTS_OF_USER", 2)
@@ -172,7 +172,7 @@ def ask_of(name: str) -> dict[str, Any]:
     return found
 
 
-async def test_long_messages_wait_for_room_and_none_is_forgotten() -> None:
+async def test_long_messages_wait_for_the_memory_budget_and_are_all_handled() -> None:
     budget, held, most = Budget(10), 0, 0
 
     async def read(size_bytes: int) -> None:
@@ -193,7 +193,7 @@ async def test_long_messages_wait_for_room_and_none_is_forgotten() -> None:
         assert held == 0
 
 
-def test_lines_of_one_kind_beyond_the_limit_are_counted_and_left_out() -> None:
+def test_log_lines_beyond_the_rate_limit_are_counted_and_dropped() -> None:
     now = [0.0]
     limit = RateLimit(lambda: now[0])
 

@@ -1,6 +1,4 @@
-"""A command given as words: the job and messages that the controller makes of `warpdeck run`, on one
-connection.
-"""
+"""`warpdeck run` with a command line: the job and the messages of the controller, on one connection."""
 
 from __future__ import annotations
 
@@ -25,15 +23,15 @@ async def node(folder: Path) -> AsyncIterator[tuple[Served, Raw]]:
         raw.writer.close()
 
 
-async def said(raw: Raw, *words: str, **fields: Any) -> dict[str, Any]:
+async def run_answer(raw: Raw, *argv: str, **fields: Any) -> dict[str, Any]:
     """Return the answer to a command."""
     given = {"env": {"HOME": "/home/ann", "PATH": "/bin"}, "cwd": "/work", "errors": 2, **fields}
-    return await raw.ask("run", words=words, **given)
+    return await raw.ask("run", argv=argv, **given)
 
 
-async def test_the_words_become_a_job_of_that_folder_and_environment(short_tmp: Path) -> None:
+async def test_a_command_line_becomes_a_job_with_its_folder_and_environment(short_tmp: Path) -> None:
     async with node(short_tmp) as (site, raw):
-        answer = await said(raw, "--gpus", "1", "-J", "try", "-D", "~/x", "prog", "--gpus", "9")
+        answer = await run_answer(raw, "--gpus", "1", "-J", "try", "-D", "~/x", "prog", "--gpus", "9")
         assert answer["result"] == {"job_id": 1, "notes": []}
         request = site.controller.state.jobs[JobId(1)].request
         assert (request.name, request.argv, request.chdir) == ("try", ("prog", "--gpus", "9"), "/home/ann/x")
@@ -42,7 +40,7 @@ async def test_the_words_become_a_job_of_that_folder_and_environment(short_tmp: 
 
 
 @pytest.mark.parametrize(
-    ("words", "message", "code"),
+    ("argv", "message", "code"),
     [
         (["--gpus", "1"], "no command given", ""),
         (["--gpsu", "1", "true"], "unrecognized option '--gpsu'", "unknown_option"),
@@ -52,23 +50,23 @@ async def test_the_words_become_a_job_of_that_folder_and_environment(short_tmp: 
         (["a\0b"], "NUL", ""),
     ],
 )
-async def test_words_that_are_no_command_are_refused_and_leave_no_job(
-    short_tmp: Path, words: list[str], message: str, code: str
+async def test_an_invalid_command_line_is_refused_and_creates_no_job(
+    short_tmp: Path, argv: list[str], message: str, code: str
 ) -> None:
     async with node(short_tmp) as (site, raw):
-        answer = await said(raw, *words)
+        answer = await run_answer(raw, *argv)
         assert answer["t"] == "error" and message in answer["message"] and answer["code"] == code
         assert not site.controller.state.jobs
 
 
-async def test_a_stream_that_is_in_use_is_not_taken_for_standard_error(short_tmp: Path) -> None:
+async def test_a_used_stream_id_is_refused_for_standard_error(short_tmp: Path) -> None:
     async with node(short_tmp) as (site, raw):
-        answer = await said(raw, "true", errors=1)
+        answer = await run_answer(raw, "true", errors=1)
         assert answer["t"] == "error" and "in use" in answer["message"]
         assert not site.controller.state.jobs
 
 
-async def test_a_command_that_is_cancelled_before_it_starts_says_so(short_tmp: Path) -> None:
+async def test_a_command_cancelled_before_its_start_is_reported(short_tmp: Path) -> None:
     async with node(short_tmp) as (_, raw):
         answer = await raw.ask("run", words=["-H", "true"], errors=2)
         assert answer["result"]["job_id"] == 1

@@ -34,7 +34,7 @@ def spoken(message: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "text"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "not a warpdeck frame"),
         (random.Random(7).randbytes(64).replace(b"J", b"x").replace(b"B", b"x"), ""),
@@ -58,29 +58,31 @@ def spoken(message: Any) -> bytes:
     ],
     ids=lambda value: repr(value)[:40],
 )
-async def test_bad_clients_get_one_sentence_and_harm_nobody(short_tmp: Path, data: bytes, words: str) -> None:
+async def test_malformed_clients_get_a_message_and_affect_no_others(
+    short_tmp: Path, data: bytes, text: str
+) -> None:
     async with served(short_tmp / "h") as site:
         bad = await Raw.connect(site.paths, hello=False)
         bad.write(data)
-        said = [message for message in await bad.rest() if message["t"] == "error"]
-        assert len(said) == 1 and words in said[0]["message"] and said[0]["hint"]
+        answer = [message for message in await bad.rest() if message["t"] == "error"]
+        assert len(answer) == 1 and text in answer[0]["message"] and answer[0]["hint"]
         await bad.close()
         async with await site.client() as good:
             assert (await good.ask(requests.Status())).pid == os.getpid()
 
 
-async def test_a_client_of_another_version_is_told_what_to_do(short_tmp: Path) -> None:
+async def test_a_client_of_another_version_gets_the_next_step(short_tmp: Path) -> None:
     """It sends a request that this controller does not know."""
     async with served(short_tmp / "h") as site:
         newer = await Raw.connect(site.paths)
         newer.say("from_the_future", id=1)
-        [said] = await newer.rest()
-        assert f"warpdeck {__version__}" in said["message"] and "from_the_future" in said["message"]
-        assert RESTART in said["hint"]
+        [message] = await newer.rest()
+        assert f"warpdeck {__version__}" in message["message"] and "from_the_future" in message["message"]
+        assert RESTART in message["hint"]
         await newer.close()
 
 
-async def test_half_a_frame_holds_up_nobody(short_tmp: Path) -> None:
+async def test_an_incomplete_frame_delays_no_others(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         half = await Raw.connect(site.paths)
         half.write(frame(b"{", length=1000))
@@ -116,7 +118,9 @@ def broken(**fields: Any) -> dict[str, Any]:
         broken(script=5),
     ],
 )
-async def test_a_request_out_of_its_bounds_is_refused(short_tmp: Path, request_: dict[str, Any]) -> None:
+async def test_a_request_outside_of_the_field_limits_is_refused(
+    short_tmp: Path, request_: dict[str, Any]
+) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
         raw.say("submit", id=1, request=request_)
@@ -128,7 +132,7 @@ async def test_a_request_out_of_its_bounds_is_refused(short_tmp: Path, request_:
 @pytest.mark.parametrize(
     "have", [{"a": "1"}, {"0.1": "x"}, {"0.1": "-1"}, {"0": "1"}, {"9" * 5000 + ".1": "1"}]
 )
-async def test_who_comes_back_to_a_step_counts_in_numbers(short_tmp: Path, have: dict[str, str]) -> None:
+async def test_a_reconnecting_srun_must_send_numeric_offsets(short_tmp: Path, have: dict[str, str]) -> None:
     """The node that is asked for the rest parses them."""
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
@@ -139,7 +143,7 @@ async def test_who_comes_back_to_a_step_counts_in_numbers(short_tmp: Path, have:
 
 
 @pytest.mark.parametrize(
-    ("request_", "words"),
+    ("request_", "text"),
     [
         (broken(script="#!/bin/sh\n\0"), "NUL"),
         (broken(env={"A": "\0"}), "NUL"),
@@ -153,19 +157,19 @@ async def test_who_comes_back_to_a_step_counts_in_numbers(short_tmp: Path, have:
         (broken(snapshot={"commit": "c", "tree": "../../x", "root": "/"}), "an invalid id"),
     ],
 )
-async def test_a_request_that_cannot_be_met_is_refused_in_words(
-    short_tmp: Path, request_: dict[str, Any], words: str
+async def test_an_impossible_request_is_refused_with_a_message(
+    short_tmp: Path, request_: dict[str, Any], text: str
 ) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         raw = await Raw.connect(site.paths)
         answer = await raw.ask("submit", request=request_)
-        assert answer["t"] == "error" and words in answer["message"] and answer["hint"], answer
+        assert answer["t"] == "error" and text in answer["message"] and answer["hint"], answer
         assert (await raw.ask("status", number=2))["result"]["jobs"] == {}
         await raw.close()
 
 
-async def test_streams_of_a_client_are_counted(short_tmp: Path) -> None:
+async def test_the_streams_of_a_client_are_limited(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
         for number in range(1, MAX_STREAMS + 2):
@@ -180,7 +184,7 @@ async def test_streams_of_a_client_are_counted(short_tmp: Path) -> None:
 
 
 @pytest.mark.root
-async def test_clients_are_counted(short_tmp: Path) -> None:
+async def test_the_number_of_clients_is_limited(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         many = [await Raw.connect(site.paths) for _ in range(requests.MAX_CLIENTS_OF_USER)]
         one_more = await Raw.connect(site.paths, hello=False)
@@ -192,7 +196,7 @@ async def test_clients_are_counted(short_tmp: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_who_comes_while_the_controller_leaves_is_not_served(short_tmp: Path, turns: int) -> None:
+def test_a_stopping_controller_accepts_no_clients(short_tmp: Path, turns: int) -> None:
     """After any iteration of the controller's event loop, a new connection finds the end and the client tries
     again.
     """
@@ -207,15 +211,15 @@ def test_who_comes_while_the_controller_leaves_is_not_served(short_tmp: Path, tu
             await up.server.close()
             client = Raw(*await asyncio.open_unix_connection(sock=link))
             client.say("queue", id=1)
-            told = [message["t"] for message in await client.rest()]
+            answer = [message["t"] for message in await client.rest()]
             await client.close()
-            return told
+            return answer
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(leave()) in ([], ["welcome"])
 
 
-async def test_a_client_that_asks_and_never_reads_waits_alone(short_tmp: Path) -> None:
+async def test_a_client_that_never_reads_delays_no_others(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         for number in range(300):
@@ -243,7 +247,7 @@ def submitted(name: str, **fields: Any) -> Any:
     return Submitted(who=WHO, request=ask(name, hold=True, **fields))
 
 
-async def test_long_lists_come_in_pages_and_arrive_as_one(short_tmp: Path) -> None:
+async def test_long_lists_are_paged_and_returned_as_one(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         count = 2 * paging.JOB_PAGE_ROWS + 7
         for number in range(count):
@@ -282,7 +286,7 @@ async def test_jobs_are_found_by_user_state_and_id(short_tmp: Path) -> None:
                 await client.ask(requests.Jobs(ids=("x",)))
 
 
-async def test_rows_hold_the_fields_that_were_asked_for(short_tmp: Path) -> None:
+async def test_rows_have_the_requested_fields(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.controller.apply(submitted("one"))
         raw = await Raw.connect(site.paths)
@@ -304,15 +308,15 @@ async def test_a_personal_controller_serves_its_user_and_root_only(short_tmp: Pa
         with as_uid(ANN):
             for raw in peers.values():
                 raw.say("hello", version=1)
-            said = {uid: await raw.next() for uid, raw in peers.items()}
-        assert (said[0]["t"], said[ANN]["t"]) == ("welcome", "welcome")
-        assert "serves only its own user" in said[BOB]["message"]
+            message = {uid: await raw.next() for uid, raw in peers.items()}
+        assert (message[0]["t"], message[ANN]["t"]) == ("welcome", "welcome")
+        assert "serves only its own user" in message[BOB]["message"]
         for raw in peers.values():
             await raw.close()
 
 
 @pytest.mark.root
-async def test_users_of_a_shared_controller_have_only_what_is_theirs(short_tmp: Path) -> None:
+async def test_users_of_a_shared_controller_access_only_their_own_jobs(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         ann = await Raw.connect(site.paths, uid=ANN)
@@ -365,10 +369,10 @@ async def upload(raw: Raw, data: bytes, *, number: int = 1, **lies: Any) -> dict
     return message
 
 
-async def test_a_tree_is_kept_if_it_is_what_was_announced(short_tmp: Path) -> None:
+async def test_an_upload_is_kept_if_it_matches_its_announcement(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
-        for number, (lies, words) in enumerate(
+        for number, (lies, text) in enumerate(
             (
                 ({"sha256": "0" * 64}, "damaged"),
                 ({"size_bytes": 3}, "larger than announced"),
@@ -380,7 +384,7 @@ async def test_a_tree_is_kept_if_it_is_what_was_announced(short_tmp: Path) -> No
             start=1,
         ):
             answer = await upload(raw, b"packed tree", number=number, **lies)
-            assert words in answer["message"] + answer["hint"], lies
+            assert text in answer["message"] + answer["hint"], lies
             assert not (await raw.ask("have_tree", number=50 + number, tree="a" * 40))["result"]["have"]
         assert (await upload(raw, b"packed tree", number=40))["t"] == "ok"
         assert (await raw.ask("have_tree", number=41, tree="a" * 40))["result"]["have"]
@@ -392,7 +396,7 @@ async def test_a_tree_is_kept_if_it_is_what_was_announced(short_tmp: Path) -> No
 CODE = {ANN: b"of ann", BOB: b"of bob"}
 
 
-async def test_a_digest_of_another_users_code_leads_to_ones_own(short_tmp: Path) -> None:
+async def test_the_digest_of_another_users_code_gives_no_access(short_tmp: Path) -> None:
     """Bob gives the digest of Ann's code in all his requests; his job gets the code that he uploaded
     himself.
     """
@@ -418,7 +422,7 @@ async def test_a_digest_of_another_users_code_leads_to_ones_own(short_tmp: Path)
         await raw.close()
 
 
-async def test_an_upload_that_breaks_off_leaves_nothing(short_tmp: Path) -> None:
+async def test_an_incomplete_upload_leaves_nothing(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
         raw.say("put_tree", id=1, tree="a" * 40, sha256="0" * 64, size_bytes=10)
@@ -432,7 +436,7 @@ async def test_an_upload_that_breaks_off_leaves_nothing(short_tmp: Path) -> None
                 await other.ask(requests.Status())
 
 
-def test_the_request_model_is_what_submit_takes() -> None:
+def test_submit_accepts_exactly_the_request_model() -> None:
     assert msgspec.convert(msgspec.to_builtins(ask()), Request) == ask()
 
 

@@ -44,8 +44,10 @@ def clients_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def stepping(site: Served, *, caller: NodeName | None = None) -> Job:
     """Return a job whose step 0 runs without its srun."""
     job, _ = await site.begun()
-    asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=A, caller=caller)
-    await site.controller.apply(asked)
+    requested = StepAsked(
+        who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=A, caller=caller
+    )
+    await site.controller.apply(requested)
     running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")
     await site.controller.apply(StepReported(name=A, report=running))
     return job
@@ -68,7 +70,7 @@ async def look(site: Served, clock: Clock, *, after_s: float) -> None:
     await site.server.steps.look()
 
 
-async def test_a_step_whose_srun_is_gone_ends_however_often_the_controller_is_killed(short_tmp: Path) -> None:
+async def test_a_step_without_srun_ends_despite_controller_restarts(short_tmp: Path) -> None:
     store, clock = MemoryStore(), Clock()
     async with served(short_tmp / "1", store=store, clock=clock) as site:
         job = await stepping(site)
@@ -82,7 +84,7 @@ async def test_a_step_whose_srun_is_gone_ends_however_often_the_controller_is_ki
         assert step_of(site, job).ending_cause == "cancelled"
 
 
-async def test_an_srun_that_came_back_has_all_its_time_again(short_tmp: Path) -> None:
+async def test_a_reconnected_srun_gets_a_full_lease(short_tmp: Path) -> None:
     store, clock = MemoryStore(), Clock()
     async with served(short_tmp / "1", store=store, clock=clock) as site:
         job = await stepping(site)
@@ -103,7 +105,7 @@ async def test_an_srun_that_came_back_has_all_its_time_again(short_tmp: Path) ->
         assert step_of(site, job).ending_cause == "cancelled"
 
 
-async def test_an_srun_on_a_node_that_cannot_be_reached_has_time_once_it_can(short_tmp: Path) -> None:
+async def test_the_lease_of_an_unreachable_srun_starts_when_its_node_returns(short_tmp: Path) -> None:
     store, clock = MemoryStore(), Clock()
     async with served(short_tmp / "1", store=store, clock=clock) as site:
         job = await stepping(site, caller=A)
@@ -120,9 +122,7 @@ async def test_an_srun_on_a_node_that_cannot_be_reached_has_time_once_it_can(sho
 
 
 @pytest.mark.parametrize("holder", ["srun", "salloc"])
-async def test_an_allocation_that_waits_for_a_client_that_is_gone_is_given_back(
-    short_tmp: Path, holder: str
-) -> None:
+async def test_an_allocation_without_a_client_is_released(short_tmp: Path, holder: str) -> None:
     store, clock = MemoryStore(), Clock()
     async with served(short_tmp / "1", store=store, clock=clock) as site:
         outcome = await site.controller.apply(Submitted(who=ANN, request=ask(holder=holder, script="")))

@@ -20,7 +20,7 @@ from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, data_frame
 from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, StepLaunch
 
 
-async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_tmp: Path) -> None:
+async def test_streams_are_requested_after_the_step_was_sent_and_before_its_report(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         (job, _), gate = await site.begun(), asyncio.Event()
 
@@ -30,11 +30,13 @@ async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_t
             site.fleet.sent.append(message)
 
         site.fleet.send = send  # type: ignore[method-assign]
-        asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
-        await site.controller.apply(asked)
+        requested = StepAsked(
+            who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a")
+        )
+        await site.controller.apply(requested)
         raw = await Raw.connect(site.paths)
         assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
-        assert not site.fleet.joined, "the step has not left yet"
+        assert not site.fleet.joined, "the step was not sent yet"
         gate.set()
         await site.until(lambda: bool(site.fleet.joined))
         assert site.controller.state.steps[job.id][0].parts[0].phase == "launching"
@@ -42,17 +44,19 @@ async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_t
         raw.writer.close()
 
 
-async def test_a_client_that_sends_more_input_than_its_window_is_cut(short_tmp: Path) -> None:
+async def test_a_client_that_exceeds_its_input_window_is_disconnected(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         job, _ = await site.begun()
-        asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
-        await site.controller.apply(asked)
+        requested = StepAsked(
+            who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a")
+        )
+        await site.controller.apply(requested)
         raw = await Raw.connect(site.paths)
         assert (await raw.ask("srun_attach", step=f"{job.id}.0", number=1))["t"] == "ok"
         piece = TASK_HEADER.pack(EVERY_TASK, 0, 0) + bytes(DATA_CHUNK_BYTES - TASK_HEADER.size)
         for _ in range(MAX_INPUT_BYTES // DATA_CHUNK_BYTES):
             raw.write(data_frame(1, piece))
-        assert (await raw.ask("status", number=2))["t"] == "ok", "so much may wait"
+        assert (await raw.ask("status", number=2))["t"] == "ok", "this amount may wait"
         raw.write(data_frame(1, piece))
         assert "more input than its window" in (await raw.rest())[-1]["message"]
         await raw.close()

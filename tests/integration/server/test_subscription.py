@@ -130,11 +130,11 @@ async def nodes_work(site: Served, agents: list[Agent], rng: random.Random) -> N
             agent = next(each for each in agents if each.name == share.node)
             launch = (job.id, job.restarts)
             ends = job.state is JobState.COMPLETING or rng.random() < 0.3
-            said = agent.end(launch) if ends else agent.begin(launch)
-            await site.told(agent.name, said)
+            message = agent.end(launch) if ends else agent.begin(launch)
+            await site.told(agent.name, message)
 
 
-async def test_a_node_that_is_removed_is_told_as_gone(short_tmp: Path) -> None:
+async def test_a_removed_node_is_reported_as_gone(short_tmp: Path) -> None:
     mirror = Mirror()
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
@@ -150,7 +150,7 @@ async def test_a_node_that_is_removed_is_told_as_gone(short_tmp: Path) -> None:
         await raw.close()
 
 
-async def test_a_slow_reader_slows_nobody_and_gets_what_it_missed_as_one(short_tmp: Path) -> None:
+async def test_a_slow_reader_delays_no_others_and_gets_merged_deltas(short_tmp: Path) -> None:
     quick, slow = Mirror(), Mirror()
     async with served(short_tmp / "h") as site:
         for number in range(400):

@@ -9,16 +9,16 @@ import pytest
 
 from warpdeck.slurm.command_table import COMMANDS
 
-DEAR = ("asyncio", "msgspec", "textual", "asyncssh")
+EXPENSIVE_MODULES = ("asyncio", "msgspec", "textual", "asyncssh")
 EXTRA = {"scontrol": ["scontrol.keywords"]}
 """Modules that a command loads when it has an argument to run."""
 
 
 @pytest.mark.parametrize("command", ["sacct", "sacctmgr", "scontrol", "sstat"])
-def test_a_command_starts_without_what_is_dear(command: str) -> None:
+def test_a_command_imports_no_expensive_modules(command: str) -> None:
     modules = [f"warpdeck.slurm.{name}" for name in (COMMANDS[command], *EXTRA.get(command, []))]
-    code = f"import sys, {', '.join(modules)}; print([name for name in {DEAR} if name in sys.modules])"
-    done = subprocess.run(
+    code = f"import sys, {', '.join(modules)}; print([name for name in {EXPENSIVE_MODULES} if name in sys.modules])"
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == "[]\n"
+    assert result.stdout == "[]\n"

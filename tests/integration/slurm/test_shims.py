@@ -9,17 +9,17 @@ from warpdeck.slurm.command_table import APP, COMMANDS, FRONTED
 from warpdeck.slurm.shims.shims import install
 
 
-def test_every_command_has_a_script_of_its_own(tmp_path):
+def test_every_command_has_its_own_script(tmp_path):
     folder = install(Paths(str(tmp_path)))
     assert sorted(os.listdir(folder)) == sorted({*COMMANDS, *FRONTED, APP})
     assert all(os.stat(os.path.join(folder, name)).st_mode & 0o777 == 0o700 for name in os.listdir(folder))
 
 
-def test_a_script_finds_warpdeck_whatever_the_environment_and_folder(tmp_path):
+def test_a_script_finds_warpdeck_in_any_environment_and_folder(tmp_path):
     folder = install(Paths(str(tmp_path)))
     (tmp_path / "warpdeck.py").write_text("raise SystemExit('the wrong one')")
     env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere"}
-    said = subprocess.run(
+    result = subprocess.run(
         [os.path.join(folder, "srun"), "--help"],
         cwd=tmp_path,
         env=env,
@@ -27,11 +27,11 @@ def test_a_script_finds_warpdeck_whatever_the_environment_and_folder(tmp_path):
         text=True,
         timeout=30,
     )
-    assert said.returncode == 0, said.stderr
-    assert "usage: warpdeck srun" in said.stdout
+    assert result.returncode == 0, result.stderr
+    assert "usage: warpdeck srun" in result.stdout
 
 
-def test_scripts_that_stand_are_not_written_again(tmp_path):
+def test_existing_scripts_are_not_rewritten(tmp_path):
     folder = install(Paths(str(tmp_path)))
     before = os.stat(os.path.join(folder, "srun")).st_ino
     install(Paths(str(tmp_path)))
@@ -39,15 +39,15 @@ def test_scripts_that_stand_are_not_written_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "argv",
     [["-m", "warpdeck.slurm.runtime.commands", "sbatch", "--help"], ["-m", "warpdeck.cli.main", "--help"]],
 )
-def test_a_reader_that_has_gone_is_no_trouble(words):
-    out, theirs = os.pipe()
+def test_a_closed_pipe_is_ignored(argv):
+    out, other_end = os.pipe()
     os.close(out)
     env = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
-    done = subprocess.run(
-        [sys.executable, *words], env=env, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=60
+    result = subprocess.run(
+        [sys.executable, *argv], env=env, stdout=other_end, stderr=subprocess.PIPE, text=True, timeout=60
     )
-    os.close(theirs)
-    assert (done.returncode, done.stderr) == (1, "")
+    os.close(other_end)
+    assert (result.returncode, result.stderr) == (1, "")

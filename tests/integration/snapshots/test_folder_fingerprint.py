@@ -76,7 +76,7 @@ OF_REPOSITORIES: list[Callable[[Path], None]] = [
 
 
 @pytest.mark.parametrize("change", OF_REPOSITORIES)
-def test_whatever_a_capture_of_a_repository_would_see_is_seen(
+def test_every_change_that_a_capture_would_include_changes_the_fingerprint(
     code: Path, change: Callable[[Path], None]
 ) -> None:
     taken = captured(code)
@@ -87,7 +87,9 @@ def test_whatever_a_capture_of_a_repository_would_see_is_seen(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_so_it_is_in_a_plain_folder(plain: Path, change: Callable[[Path], None]) -> None:
+def test_every_change_in_a_plain_folder_changes_the_fingerprint(
+    plain: Path, change: Callable[[Path], None]
+) -> None:
     taken = captured(plain)
     before = seen(taken)
     assert seen(taken).facts == before.facts
@@ -95,7 +97,7 @@ def test_so_it_is_in_a_plain_folder(plain: Path, change: Callable[[Path], None])
     assert seen(taken).facts != before.facts
 
 
-def test_a_folder_that_becomes_a_repository_looks_otherwise(plain: Path) -> None:
+def test_a_folder_that_becomes_a_repository_has_another_fingerprint(plain: Path) -> None:
     taken = captured(plain)
     before = seen(taken)
     git(plain, "init", "-q")
@@ -106,17 +108,17 @@ def test_a_folder_that_becomes_a_repository_looks_otherwise(plain: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["slurm-12.out", "slurm-12_3.err"])
-def test_what_jobs_write_by_default_is_no_code(code: Path, name: str) -> None:
+def test_default_output_files_of_jobs_are_ignored(code: Path, name: str) -> None:
     taken = captured(code)
     before = seen(taken)
     (code / name).write_text("loss 0.1\n")
     assert seen(taken).facts == before.facts
-    again = captured(code)
-    assert taken.snapshot is not None and again.snapshot is not None
-    assert again.snapshot["tree"] == taken.snapshot["tree"]
+    later = captured(code)
+    assert taken.snapshot is not None and later.snapshot is not None
+    assert later.snapshot["tree"] == taken.snapshot["tree"]
 
 
-def test_a_look_proves_something_only_a_while_after_the_last_change(code: Path) -> None:
+def test_a_fingerprint_is_reliable_only_a_while_after_the_last_change(code: Path) -> None:
     taken = captured(code)
     eventually(lambda: seen(taken).proves)
     soon = time.time() + 3600
@@ -124,7 +126,7 @@ def test_a_look_proves_something_only_a_while_after_the_last_change(code: Path) 
     assert not seen(taken).proves
 
 
-def test_a_repository_in_a_repository_is_not_judged_by_its_looks(code: Path) -> None:
+def test_a_nested_repository_has_no_reliable_fingerprint(code: Path) -> None:
     (code / "inner").mkdir()
     git(code / "inner", "init", "-q")
     (code / "inner" / "c.py").write_text("c")

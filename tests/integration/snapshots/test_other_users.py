@@ -160,7 +160,7 @@ def test_root_submits_and_writes_nothing_from_another_users_store(
     assert stranger.uids() == set()
 
 
-def test_root_looks_at_another_users_code(stranger: Stranger) -> None:
+def test_root_can_read_the_code_of_another_user(stranger: Stranger) -> None:
     stranger.give_away()
     old, new = stranger.snapshots
     assert code.files(new) == ["train.py"]
@@ -168,7 +168,7 @@ def test_root_looks_at_another_users_code(stranger: Stranger) -> None:
     assert "-old" in code.diff(old, new) and "+print" in code.diff(old, new)
 
 
-def test_a_user_reads_no_store_of_another(stranger: Stranger) -> None:
+def test_a_user_cannot_read_the_store_of_another_user(stranger: Stranger) -> None:
     stranger.give_away()
     child = os.fork()
     if not child:
@@ -182,9 +182,7 @@ def test_a_user_reads_no_store_of_another(stranger: Stranger) -> None:
 
 
 @pytest.mark.parametrize("trap", ["sleep 1000", "exec yes"])
-def test_a_store_that_never_answers_is_given_up(
-    stranger: Stranger, monkeypatch: pytest.MonkeyPatch, trap: str
-) -> None:
+def test_a_hanging_store_is_given_up(stranger: Stranger, monkeypatch: pytest.MonkeyPatch, trap: str) -> None:
     """Its git process ends, and so do git's children."""
     monkeypatch.setattr(git, "OTHERS_S", 1.0)
     stranger.trap.write_text(f"#!/bin/sh\nid -u >> {stranger.ran}\n{trap}\n")
@@ -195,7 +193,7 @@ def test_a_store_that_never_answers_is_given_up(
     assert stranger.uids() == {OTHER}
 
 
-def test_git_trusts_no_sudo(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_ignores_the_user_of_sudo(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Git lets root use the repository of the user who called sudo, with that user's programs."""
     monkeypatch.setenv("SUDO_UID", str(OTHER))
     (stranger.code / ".git" / "hooks").mkdir(exist_ok=True)
@@ -209,7 +207,7 @@ def test_git_trusts_no_sudo(stranger: Stranger, monkeypatch: pytest.MonkeyPatch)
     assert stranger.uids() == set()
 
 
-def test_a_process_that_leaves_the_session_holds_nobody_up(
+def test_a_process_that_leaves_the_session_delays_nothing(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps the pipe of git's output open."""
@@ -223,7 +221,7 @@ def test_a_process_that_leaves_the_session_holds_nobody_up(
 
 
 @pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME"])
-def test_git_reads_no_settings_in_the_home_of_who_called_sudo(
+def test_git_reads_no_settings_of_the_user_of_sudo(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
 ) -> None:
     place = {"HOME": ".gitconfig", "XDG_CONFIG_HOME": "git/config"}[variable]
@@ -238,7 +236,7 @@ def test_git_reads_no_settings_in_the_home_of_who_called_sudo(
     assert stranger.uids() == set()
 
 
-def test_git_looks_into_no_repository_of_another_inside_ones_own(stranger: Stranger, tmp_path: Path) -> None:
+def test_git_skips_a_nested_repository_of_another_user(stranger: Stranger, tmp_path: Path) -> None:
     """`git status` would do so, with the filters of that repository's settings, if the index has a commit
     there.
     """

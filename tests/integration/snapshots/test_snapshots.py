@@ -42,7 +42,7 @@ def content(found: Taken) -> dict[str, bytes]:
         return {name: file.read() for name, file in members.items() if file is not None}
 
 
-def test_uncommitted_and_untracked_files_are_in_it_and_ignored_ones_are_linked(code: Path) -> None:
+def test_a_snapshot_has_uncommitted_files_and_links_ignored_ones(code: Path) -> None:
     git(code, "add", "-A")
     git(code, "commit", "-qm", "x")
     (code / "pkg" / "a.py").write_text("two\n")
@@ -61,12 +61,12 @@ def test_uncommitted_and_untracked_files_are_in_it_and_ignored_ones_are_linked(c
     assert found.snapshot["dirty"] and len(found.snapshot["head"]) == 40
 
 
-def test_it_works_before_the_first_commit_and_with_the_index_locked(code: Path) -> None:
+def test_a_snapshot_needs_no_commit_and_no_index_lock(code: Path) -> None:
     (code / ".git" / "index.lock").write_text("")
     assert "pkg/a.py" in content(taken(code))
 
 
-def test_it_works_during_a_merge_conflict(code: Path) -> None:
+def test_a_snapshot_can_be_taken_during_a_merge_conflict(code: Path) -> None:
     git(code, "add", "-A")
     git(code, "commit", "-qm", "base")
     git(code, "checkout", "-qb", "other")
@@ -80,7 +80,7 @@ def test_it_works_during_a_merge_conflict(code: Path) -> None:
     assert b"<<<<<<<" in content(taken(code))["pkg/a.py"]
 
 
-def test_attributes_change_no_byte(code: Path) -> None:
+def test_git_attributes_do_not_change_files(code: Path) -> None:
     (code / ".gitattributes").write_text(
         "* text=auto eol=crlf filter=lfs ident export-subst\nsecret export-ignore\n"
     )
@@ -105,7 +105,7 @@ def test_nested_repositories_links_and_modes_are_kept(code: Path) -> None:
         assert "fifo" not in archive.getnames()
 
 
-def test_equal_code_is_one_tree_and_a_deleted_file_is_gone(code: Path) -> None:
+def test_equal_code_has_one_tree_without_deleted_files(code: Path) -> None:
     first, second = taken(code), taken(code)
     assert first.snapshot == second.snapshot
     (code / "pkg" / "a.py").unlink()
@@ -113,7 +113,7 @@ def test_equal_code_is_one_tree_and_a_deleted_file_is_gone(code: Path) -> None:
     assert sorted(content(taken(code))) == [".gitignore", "b.py"]
 
 
-def test_a_diff_names_what_changed(code: Path) -> None:
+def test_a_diff_shows_the_changes(code: Path) -> None:
     first = taken(code).snapshot
     (code / "pkg" / "a.py").write_text("three\n")
     second = taken(code).snapshot
@@ -122,7 +122,7 @@ def test_a_diff_names_what_changed(code: Path) -> None:
     assert "-one" in text and "+three" in text
 
 
-def test_a_plain_folder_is_taken_within_limits_only(tmp_path: Path) -> None:
+def test_a_plain_folder_is_captured_only_within_limits(tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     folder.mkdir()
     (folder / "a.txt").write_text("a")
@@ -133,14 +133,14 @@ def test_a_plain_folder_is_taken_within_limits_only(tmp_path: Path) -> None:
     assert found.snapshot is None and "64 MiB" in found.notes[0]
 
 
-def test_a_folder_without_files_needs_none(tmp_path: Path) -> None:
+def test_a_folder_without_files_needs_no_snapshot(tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     found = taken(folder)
     assert (found.snapshot, found.notes) == (None, [])
 
 
-def test_a_file_is_read_as_it_was_unless_it_is_too_large(code: Path) -> None:
+def test_a_file_of_a_snapshot_can_be_read_unless_it_is_too_large(code: Path) -> None:
     (code / "model.py").write_text("layers = 1\n")
     found = taken(code)
     assert found.snapshot is not None

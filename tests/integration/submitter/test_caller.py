@@ -22,17 +22,17 @@ PATHS = Paths("/w")
 
 @pytest.fixture
 def slot(short_tmp: Path) -> Iterator[Slot]:
-    made = Slot(str(short_tmp / "1.slot"))
-    yield made
-    made.close()
+    new_slot = Slot(str(short_tmp / "1.slot"))
+    yield new_slot
+    new_slot.close()
 
 
 @contextmanager
-def shell(folder: Path, *words: str, umask: int = 0o022, **environ: str) -> Iterator[int]:
+def shell(folder: Path, *argv: str, umask: int = 0o022, **environ: str) -> Iterator[int]:
     """Start a process that opens the slot and waits; yield its pid."""
     line = f"umask {umask:o}; exec {ANSWER_FD}<>{folder}/1.slot; echo; read -r _ <&{ANSWER_FD}"
     with subprocess.Popen(
-        ["nice", "-n", "5", "sh", "-c", line, "sbatch", *words],
+        ["nice", "-n", "5", "sh", "-c", line, "sbatch", *argv],
         cwd=folder,
         env=ENVIRON | environ,
         stdout=subprocess.PIPE,
@@ -44,14 +44,14 @@ def shell(folder: Path, *words: str, umask: int = 0o022, **environ: str) -> Iter
             running.kill()
 
 
-def test_words_variables_folder_umask_and_niceness_are_those_it_was_started_with(
+def test_arguments_variables_folder_umask_and_niceness_are_read_from_the_process(
     short_tmp: Path, slot: Slot
 ) -> None:
-    words = ("a b", "", "new\nline", "é")
+    argv = ("a b", "", "new\nline", "é")
     nice = str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5))
-    asking = shell(short_tmp, *words, umask=0o027, A="1=2", PWD="/elsewhere")
-    with asking as pid, Caller(Question(pid, len(words), slot), PATHS) as caller:
-        assert (caller.words, caller.folder) == (list(words), str(short_tmp))
+    asking = shell(short_tmp, *argv, umask=0o027, A="1=2", PWD="/elsewhere")
+    with asking as pid, Caller(Question(pid, len(argv), slot), PATHS) as caller:
+        assert (caller.words, caller.folder) == (list(argv), str(short_tmp))
         assert caller.env == ENVIRON | {
             "A": "1=2",
             "PWD": "/elsewhere",
@@ -61,14 +61,14 @@ def test_words_variables_folder_umask_and_niceness_are_those_it_was_started_with
         assert b"Max open files" in caller.read("/proc/self/limits", 1 << 16)
 
 
-def test_a_number_that_is_another_process_now_is_not_taken_for_it(short_tmp: Path, slot: Slot) -> None:
+def test_a_reused_pid_is_not_accepted(short_tmp: Path, slot: Slot) -> None:
     other = Slot(str(short_tmp / "2.slot"))
     with shell(short_tmp) as pid, pytest.raises(OtherRoad, match="not the one that waits"):
         Caller(Question(pid, 0, other), PATHS)
     other.close()
 
 
-def test_who_has_ended_is_not_answered(short_tmp: Path, slot: Slot) -> None:
+def test_a_caller_that_has_ended_gets_no_answer(short_tmp: Path, slot: Slot) -> None:
     with shell(short_tmp) as pid:
         pass
     with pytest.raises(OtherRoad):
@@ -76,7 +76,7 @@ def test_who_has_ended_is_not_answered(short_tmp: Path, slot: Slot) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "words"),
+    ("environ", "text"),
     [
         ({"WARPDECK_HOME": "/other"}, 1),
         ({"WARPDECK_HOME": "w"}, 1),
@@ -88,24 +88,24 @@ def test_who_has_ended_is_not_answered(short_tmp: Path, slot: Slot) -> None:
     ],
     ids=str,
 )
-def test_what_could_mean_something_else_here_goes_the_other_road(
-    short_tmp: Path, slot: Slot, environ: dict[str, str], words: int
+def test_requests_with_a_local_meaning_use_the_python_client(
+    short_tmp: Path, slot: Slot, environ: dict[str, str], text: int
 ) -> None:
     with shell(short_tmp, "x", **environ) as pid, pytest.raises(OtherRoad):
-        Caller(Question(pid, words, slot), PATHS)
+        Caller(Question(pid, text, slot), PATHS)
 
 
 @pytest.fixture
 def caller(short_tmp: Path, slot: Slot) -> Iterator[Caller]:
-    with shell(short_tmp) as pid, Caller(Question(pid, 0, slot), PATHS) as made:
-        yield made
+    with shell(short_tmp) as pid, Caller(Question(pid, 0, slot), PATHS) as new_caller:
+        yield new_caller
 
 
 @pytest.mark.parametrize(
     "path",
     ["/dev/stdin", "/dev/fd/3", "/dev/null", "/proc/self/environ", "to-stdin", "fds/0", "loop", "fifo", "."],
 )
-def test_what_is_no_file_or_another_processs_is_not_read(short_tmp: Path, caller: Caller, path: str) -> None:
+def test_only_regular_files_of_the_caller_are_read(short_tmp: Path, caller: Caller, path: str) -> None:
     (short_tmp / "to-stdin").symlink_to("/dev/stdin")
     (short_tmp / "fds").symlink_to("/proc/self/fd")
     (short_tmp / "loop").symlink_to("loop")
@@ -114,9 +114,7 @@ def test_what_is_no_file_or_another_processs_is_not_read(short_tmp: Path, caller
         caller.read(os.path.join(short_tmp, path), 100)
 
 
-def test_files_and_links_to_them_are_read_and_what_is_not_there_is_not(
-    short_tmp: Path, caller: Caller
-) -> None:
+def test_files_and_links_are_read_and_missing_files_are_reported(short_tmp: Path, caller: Caller) -> None:
     (short_tmp / "file").write_text("text")
     (short_tmp / "link").symlink_to("file")
     assert [caller.read(str(short_tmp / name), 3) for name in ("file", "link")] == [b"tex", b"tex"]

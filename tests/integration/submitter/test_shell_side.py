@@ -64,11 +64,11 @@ class Desk:
 
     @contextmanager
     def start(
-        self, *words: str, stdout: int = subprocess.PIPE, **environ: str
+        self, *argv: str, stdout: int = subprocess.PIPE, **environ: str
     ) -> Iterator[subprocess.Popen[str]]:
         """Start a submitting shell. It is killed at the end, so that a failing test does not wait for it."""
         with subprocess.Popen(
-            [*self.shell, self.program, *words],
+            [*self.shell, self.program, *argv],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -82,15 +82,15 @@ class Desk:
 
     def question(self) -> Question:
         """Return the next question when it arrives."""
-        assert select.select([self.slots], [], [], WAIT_S)[0], "nobody asks"
+        assert select.select([self.slots], [], [], WAIT_S)[0], "no shell asks"
         (found,) = self.slots.questions()
         return found
 
-    def answer(self, *lines: str, words: tuple[str, ...] = ("x",)) -> tuple[int, str, str]:
+    def answer(self, *lines: str, argv: tuple[str, ...] = ("x",)) -> tuple[int, str, str]:
         """Return the shell's result for an answer of these lines."""
-        with self.start(*words) as asking:
+        with self.start(*argv) as asking:
             question = self.question()
-            assert (question.pid, question.words) == (asking.pid, len(words))
+            assert (question.pid, question.words) == (asking.pid, len(argv))
             question.slot.say("".join(f"{line}\n" for line in lines))
             question.slot.close()
             out, err = asking.communicate(timeout=WAIT_S)
@@ -99,44 +99,44 @@ class Desk:
 
 @pytest.fixture(params=["sh", "bash", pytest.param("busybox", marks=pytest.mark.shells)])
 def desk(request: pytest.FixtureRequest, short_tmp: Path) -> Iterator[Desk]:
-    made = Desk(short_tmp, SHELLS[request.param])
-    yield made
-    if made.folder.exists():
-        made.slots.close()
+    new_desk = Desk(short_tmp, SHELLS[request.param])
+    yield new_desk
+    if new_desk.folder.exists():
+        new_desk.slots.close()
 
 
-def test_an_answer_is_printed_line_by_line_where_it_belongs(desk: Desk) -> None:
+def test_answer_lines_are_printed_on_output_and_errors(desk: Desk) -> None:
     lines = ("?", "2sbatch: a note", "1Submitted batch job 17", r"1  \n is *  kept ", "1", ".")
     assert desk.answer(*lines) == (0, "Submitted batch job 17\n  \\n is *  kept \n\n", "sbatch: a note\n")
 
 
-def test_letters_beyond_ascii_are_printed_as_they_came(desk: Desk) -> None:
+def test_non_ascii_characters_are_printed_unchanged(desk: Desk) -> None:
     assert desk.answer("?", "1äöü ß 漢字 ā", ".") == (0, "äöü ß 漢字 ā\n", "")
 
 
 @pytest.mark.parametrize("lines", [[], ["?", "-"]], ids=["turned away", "refused"])
-def test_without_an_answer_the_other_road_is_taken_with_all_words(desk: Desk, lines: list[str]) -> None:
-    words = ("-J", "a b", "", "new\nline", "*", "'\"$HOME\\")
-    assert desk.answer(*lines, words=words) == (OTHER, "".join(f"<{word}>" for word in words), "")
+def test_without_an_answer_the_python_client_gets_all_arguments(desk: Desk, lines: list[str]) -> None:
+    text = ("-J", "a b", "", "new\nline", "*", "'\"$HOME\\")
+    assert desk.answer(*lines, text=text) == (OTHER, "".join(f"<{word}>" for word in text), "")
 
 
-def test_an_answer_that_was_lost_is_said_to_be_lost(desk: Desk) -> None:
+def test_a_lost_answer_is_reported(desk: Desk) -> None:
     assert desk.answer("?") == (1, "", LOST)
 
 
-def test_where_nobody_is_asked_any_more_nothing_waits(desk: Desk) -> None:
+def test_a_shell_does_not_wait_if_no_submitter_listens(desk: Desk) -> None:
     desk.slots.close()
     with desk.start("x") as asking:
         assert asking.communicate(timeout=WAIT_S) == ("<x>", "")
 
 
-@pytest.mark.parametrize(("said", "seen"), [("", (OTHER, "<x>", "")), ("?\\n", (1, "", LOST))])
-def test_who_is_killed_while_a_shell_waits_ends_its_wait(
-    desk: Desk, said: str, seen: tuple[int, str, str]
+@pytest.mark.parametrize(("message", "seen"), [("", (OTHER, "<x>", "")), ("?\\n", (1, "", LOST))])
+def test_a_shell_stops_waiting_when_the_submitter_is_killed(
+    desk: Desk, message: str, seen: tuple[int, str, str]
 ) -> None:
     desk.slots.close()
     with ExitStack() as stack:
-        program = [sys.executable, "-c", KILLED.format(folder=str(desk.folder), said=said)]
+        program = [sys.executable, "-c", KILLED.format(folder=str(desk.folder), message=message)]
         serving = stack.enter_context(subprocess.Popen(program, stdout=subprocess.PIPE))
         stack.callback(serving.kill)
         assert serving.stdout and serving.stdout.readline()  # it listens
@@ -148,7 +148,7 @@ def test_who_is_killed_while_a_shell_waits_ends_its_wait(
     shutil.rmtree(desk.folder)
 
 
-def test_stale_fifos_of_one_that_was_killed_hold_up_nobody(desk: Desk) -> None:
+def test_stale_fifos_of_a_killed_submitter_block_no_shell(desk: Desk) -> None:
     shutil.rmtree(desk.folder)
     desk.folder.mkdir(mode=0o700)
     for name in ("ask", "1-1.slot", "1-2.slot"):
@@ -159,14 +159,14 @@ def test_stale_fifos_of_one_that_was_killed_hold_up_nobody(desk: Desk) -> None:
     shutil.rmtree(desk.folder)
 
 
-def test_without_a_free_slot_the_other_road_is_taken(desk: Desk) -> None:
+def test_without_a_free_slot_the_python_client_is_used(desk: Desk) -> None:
     for slot in list(desk.folder.glob("*.slot")):
         Path(f"{slot}.taken").touch()
     with desk.start("x") as asking:
         assert asking.communicate(timeout=WAIT_S) == ("<x>", "")
 
 
-def test_each_of_many_has_a_slot_of_its_own(desk: Desk) -> None:
+def test_each_of_many_shells_has_a_separate_slot(desk: Desk) -> None:
     with ExitStack() as stack:
         asking = [stack.enter_context(desk.start(str(number))) for number in range(8)]
         questions: list[Question] = []
@@ -176,20 +176,20 @@ def test_each_of_many_has_a_slot_of_its_own(desk: Desk) -> None:
         for question in questions:
             question.slot.say(f"?\n1{question.pid}\n.\n")
             question.slot.close()
-        said = [each.communicate(timeout=WAIT_S)[0] for each in asking]
-    assert said == [f"{each.pid}\n" for each in asking]
+        outputs = [each.communicate(timeout=WAIT_S)[0] for each in asking]
+    assert outputs == [f"{each.pid}\n" for each in asking]
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("of", ["folder", "slots"])
-def test_what_is_anothers_is_not_asked(desk: Desk, of: str) -> None:
+def test_fifos_of_another_user_are_not_used(desk: Desk, of: str) -> None:
     for path in [desk.folder] if of == "folder" else desk.folder.glob("*.slot"):
         os.chown(path, 65_534, 65_534)
     with desk.start("x") as asking:
         assert asking.communicate(timeout=WAIT_S) == ("<x>", "")
 
 
-def test_the_other_road_has_the_variables_as_the_kernel_has_them(desk: Desk) -> None:
+def test_the_python_client_gets_the_environment_unchanged(desk: Desk) -> None:
     desk.slots.close()
     environ = {
         "BASH_FUNC_f%%": "() {  :\n}",
@@ -206,13 +206,13 @@ def test_the_other_road_has_the_variables_as_the_kernel_has_them(desk: Desk) -> 
     assert found == {"PATH": "/usr/bin:/bin", **environ}
 
 
-def test_without_words_the_script_comes_on_standard_input_and_nobody_is_asked(desk: Desk) -> None:
+def test_without_arguments_the_submitter_is_not_asked(desk: Desk) -> None:
     with desk.start() as asking:
         asking.communicate(timeout=WAIT_S)
     assert (asking.returncode, desk.slots.questions()) == (OTHER, [])
 
 
-def test_an_interrupt_ends_it_as_any_client(desk: Desk) -> None:
+def test_an_interrupt_ends_the_waiting_shell(desk: Desk) -> None:
     with desk.start("x") as asking:
         question = desk.question()
         asking.send_signal(signal.SIGINT)
@@ -221,24 +221,24 @@ def test_an_interrupt_ends_it_as_any_client(desk: Desk) -> None:
         question.slot.close()
 
 
-def test_a_reader_that_has_gone_is_no_trouble_and_a_full_disk_is_named(desk: Desk) -> None:
-    out, theirs = os.pipe()
+def test_a_closed_pipe_is_ignored_and_a_full_disk_is_reported(desk: Desk) -> None:
+    out, other_end = os.pipe()
     os.close(out)
     full = os.open("/dev/full", os.O_WRONLY)
-    said = []
-    for descriptor in (theirs, full):
+    message = []
+    for descriptor in (other_end, full):
         with desk.start("x", stdout=descriptor) as asking:
             os.close(descriptor)
             question = desk.question()
             question.slot.say("?\n1Submitted batch job 1\n.\n")
             question.slot.close()
-            said.append((asking.communicate(timeout=WAIT_S)[1], asking.returncode))
+            message.append((asking.communicate(timeout=WAIT_S)[1], asking.returncode))
     full_words = "sbatch: error: the answer cannot be written\n  the command may have taken effect; check before you repeat it\n"
-    assert said == [("", 1), (full_words, 1)]
+    assert message == [("", 1), (full_words, 1)]
 
 
 @pytest.mark.parametrize("number", [6, 7])
-def test_descriptors_of_the_callers_own_are_left_alone(desk: Desk, number: int) -> None:
+def test_descriptors_of_the_caller_stay_open(desk: Desk, number: int) -> None:
     (desk.folder.parent / "python").write_text(f"#!/bin/sh\ncat <&{number}\n")
     shell = [*desk.shell, str(desk.program), "x"]
     held = desk.folder.parent / "held"
@@ -250,7 +250,7 @@ def test_descriptors_of_the_callers_own_are_left_alone(desk: Desk, number: int) 
     assert (out, desk.slots.questions()) == ("held", [])
 
 
-def test_who_has_no_output_asks_nobody(desk: Desk) -> None:
+def test_a_shell_without_output_does_not_use_the_submitter(desk: Desk) -> None:
     mark = desk.folder.parent / "mark"
     (desk.folder.parent / "python").write_text(f"#!/bin/sh\n: >{mark}\n")
     line = 'exec >&-; exec "$@"'
@@ -258,7 +258,7 @@ def test_who_has_no_output_asks_nobody(desk: Desk) -> None:
     assert mark.exists() and desk.slots.questions() == []
 
 
-def test_a_shell_that_names_another_home_asks_no_submitter_of_this_one(desk: Desk) -> None:
+def test_a_shell_with_another_home_does_not_use_this_submitter(desk: Desk) -> None:
     with desk.start("x", WARPDECK_HOME="/another") as running:
         out, _ = running.communicate(timeout=WAIT_S)
     assert (running.returncode, out) == (OTHER, "<x>")

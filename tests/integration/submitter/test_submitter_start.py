@@ -10,7 +10,7 @@ from warpdeck.base.submitter_address import AGAIN_S, ensure, folder_of, listens,
 from warpdeck.submitter.request_fifos import Slots, hold
 
 
-def test_one_that_has_just_failed_is_not_started_again(short_tmp: Path) -> None:
+def test_a_submitter_that_has_just_failed_is_not_restarted(short_tmp: Path) -> None:
     paths = Paths(str(short_tmp))
     log = Path(log_of(paths))
     log.parent.mkdir()
@@ -23,7 +23,7 @@ def test_one_that_has_just_failed_is_not_started_again(short_tmp: Path) -> None:
     assert log.read_text() == ""
 
 
-def test_whether_one_listens_is_seen_also_beside_what_a_killed_one_left(short_tmp: Path) -> None:
+def test_a_listening_submitter_is_recognized_despite_stale_files(short_tmp: Path) -> None:
     paths = Paths(str(short_tmp))
     folder = folder_of(paths)
     assert not listens(paths)
@@ -42,7 +42,7 @@ def test_whether_one_listens_is_seen_also_beside_what_a_killed_one_left(short_tm
     os.rmdir(folder)
 
 
-def test_homes_and_users_have_folders_of_their_own(short_tmp: Path) -> None:
+def test_each_home_and_user_has_a_separate_folder(short_tmp: Path) -> None:
     ours, other = Paths("/one"), Paths("/other")
     assert folder_of(ours) != folder_of(other)
     assert f"-{os.getuid()}." in folder_of(ours)

@@ -22,14 +22,14 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_a_value_is_the_same_after_a_round_and_as_the_package_has_it(value: Any) -> None:
+def test_a_value_survives_a_round_trip_and_equals_that_of_json(value: Any) -> None:
     text = jsontext.dumps(value)
     assert text == json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     assert jsontext.loads(f" {text}\n") == value == json.loads(text)
 
 
 @given(st.text(alphabet='{}[],:"\\u01\x01antrue -.e', max_size=20))
-def test_what_the_package_refuses_is_refused(text: str) -> None:
+def test_text_that_json_refuses_is_refused(text: str) -> None:
     try:
         expected = json.loads(text)
     except ValueError:
@@ -39,7 +39,7 @@ def test_what_the_package_refuses_is_refused(text: str) -> None:
         assert repr(jsontext.loads(text)) == repr(expected)
 
 
-def test_it_says_what_is_wrong_where_the_package_was_not_loaded_yet() -> None:
+def test_errors_are_described_without_the_json_package_loaded() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from warpdeck_agent.wire import jsontext\n"
@@ -48,13 +48,13 @@ def test_it_says_what_is_wrong_where_the_package_was_not_loaded_yet() -> None:
         "except ValueError as error: print(error)\n"
     )
     root = str(Path(frames.__file__).parents[2])
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-IS", "-c", code, root], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n"
+    assert result.stdout == "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n"
 
 
-def test_what_is_no_value_is_not_written() -> None:
+def test_values_without_a_json_form_are_refused() -> None:
     with pytest.raises(TypeError, match="bytes is not a JSON value"):
         jsontext.dumps({"a": b""})
     whole: list[Any] = []

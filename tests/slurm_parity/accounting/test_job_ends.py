@@ -110,7 +110,7 @@ def test_a_job_cancelled_while_held_is_shown_as_in_slurm(site: Home, slurm: Real
         state = ["squeue", "-h", "-t", "all", "-j", job, "-o"]
         eventually(
             lambda run_command=run_command, state=state: run_command(*state, "%T") == "CANCELLED\n",
-            what="it is cancelled",
+            what="the job is cancelled",
         )
         start, end = run_command(*state, "%S|%e").strip().split("|")
         shown = run_command("scontrol", "show", "job", job)

@@ -124,10 +124,10 @@ def pair() -> Iterator[PastPair]:
             both.run_to_end(job, options, script, **facts)
         _add_other_jobs(both)
         argv = ["sacct", "-n", "-P", "-j", f"{ARRAY},{CANCELLED}", "-o", "state"]
-        eventually(lambda: _all_ended(slurm.run(argv).out), what="all is recorded")
+        eventually(lambda: _all_ended(slurm.run(argv).out), what="all jobs are recorded")
         requeued_argv = ["sacct", "-n", "-X", "-P", "-j", str(REQUEUED), "-o", "state"]
         eventually(
-            lambda: slurm.run(requeued_argv).out == "PENDING\n", what="the requeued job is recorded anew"
+            lambda: slurm.run(requeued_argv).out == "PENDING\n", what="the requeued job is recorded again"
         )
         yield both
 

@@ -470,7 +470,7 @@ def test_a_pending_reason_names_the_unavailable_nodes(pair: Pair) -> None:
         squeue_argv = ["squeue", "-h", "-n", name, "-o", "%T %r|%R"]
         eventually(
             lambda side=cluster, argv=squeue_argv: side.run(argv).out == expected_row,
-            what="it waits for the node",
+            what="the job waits for the node",
         )
         node_texts = cluster.run(["scontrol", "show", "job"]).out
         assert "JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:n2 " in node_texts

@@ -135,7 +135,9 @@ def _add_finished_jobs(pair: BusySite) -> None:
     pair.wait_until_both_have(killed, "R")
     listpids = ("scontrol", "listpids", str(killed), "n4")  # A job that is still starting is killed at once.
     eventually(
-        lambda: str(killed) in pair.slurm.run(listpids).out.split(), timeout_s=UP_S, what="it has begun"
+        lambda: str(killed) in pair.slurm.run(listpids).out.split(),
+        timeout_s=UP_S,
+        what="the job has started",
     )
     pair.run_on_both("scancel", str(killed))
     pair.warpdeck.report_job_end(killed, signal=15)

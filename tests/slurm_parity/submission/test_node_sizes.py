@@ -98,7 +98,7 @@ def test_a_job_with_one_thread_per_core_gets_whole_cores(
     argv = [*options.split(), "-t1", "--mem-per-cpu=100"]
     number = slurm.ok("sbatch", "--parsable", *argv, "--wrap", "sleep 1000").strip()
     allocated = eventually(
-        lambda: slurm.ok("squeue", "-h", "-t", "R", "-j", number, "-o", "%C %D"), what="it runs"
+        lambda: slurm.ok("squeue", "-h", "-t", "R", "-j", number, "-o", "%C %D"), what="the job runs"
     )
     slurm.ok("scancel", number)
     job = warpdeck.submit(*argv)

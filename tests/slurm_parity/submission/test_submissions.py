@@ -75,7 +75,7 @@ def jobs(pair: Pair) -> Jobs:
             pair.warpdeck.wait_until_running(int(job_id))
             pair.warpdeck.report_job_end(int(job_id), exit_code=exit_code)
             argv = ("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%t")
-            eventually(lambda argv=argv: pair.slurm.ok(*argv) in ("CD\n", "F\n"), what="it ends")  # type: ignore[misc]
+            eventually(lambda argv=argv: pair.slurm.ok(*argv) in ("CD\n", "F\n"), what="the job ends")  # type: ignore[misc]
     return ids
 
 
@@ -316,13 +316,14 @@ def test_allocated_resources_are_shown_as_in_slurm(pair: Pair, argv: str) -> Non
     submitted = _submit(pair, *argv.split())
     pair.warpdeck.wait_until_running(int(submitted[1][1]))
     eventually(
-        lambda: pair.slurm.ok("squeue", "-h", "-j", submitted[0][1], "-o", "%t") == "R\n", what="it runs"
+        lambda: pair.slurm.ok("squeue", "-h", "-j", submitted[0][1], "-o", "%t") == "R\n", what="the job runs"
     )
     fields = _scontrol_fields(pair, submitted, ALLOCATION_FIELDS)
     _cancel(pair, submitted)
     pair.warpdeck.report_job_end(int(submitted[1][1]), signal=15)
     eventually(
-        lambda: "R" not in pair.slurm.ok("squeue", "-h", "-j", submitted[0][1], "-o", "%t"), what="it is gone"
+        lambda: "R" not in pair.slurm.ok("squeue", "-h", "-j", submitted[0][1], "-o", "%t"),
+        what="the job has ended",
     )
     assert fields[1] == fields[0]
 

@@ -1,1 +1,1 @@
-"""Data that the planner keeps from one pass to the next, because it changes little in between."""
+"""Arrays that the planner keeps from one pass to the next, because they change little in between."""

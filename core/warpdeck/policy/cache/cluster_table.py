@@ -1,8 +1,7 @@
 """Nodes and running jobs as arrays with one row per node, updated from view to view.
 
-Only rows in which something changed are rebuilt. A pass works on copies. Some values depend on the current
-time, so they are computed for each pass. They concern only rows with a job that should have ended, a job
-without a limit, or a shared GPU.
+Only rows that changed are rebuilt. A pass works on copies. Rows with a job past its end, a job without a
+limit, or a shared GPU depend on the current time, so they are computed again for each pass.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -33,8 +32,8 @@ MAX_REQUEST_CLASSES = 20_000
 
 
 class ClusterTable:
-    """Cluster table: the nodes and running jobs of the current view. An instance belongs to one `Memory` or
-    to one pass.
+    """The nodes and running jobs of the current view as arrays. An instance belongs to one `PassCache` or to
+    one pass.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -43,7 +42,7 @@ class ClusterTable:
         self.running: Sequence[RunningJob] = ()
         self.cluster = Cluster(())
         self.ends_unix: Floats = np.zeros(0)
-        """For each running job, the Unix time at which it is likely to end; infinite without a limit."""
+        """For each running job, the Unix time at which it is expected to end; infinite without a limit."""
         self.parts: Ints = NO_PARTS
         """Resources held by running jobs: (position of the job, row of the node, CPUs, GPUs) for each of
         their nodes.
@@ -54,8 +53,8 @@ class ClusterTable:
         self._unsteady: set[int] = set()
         """Rows that are recomputed for each pass."""
         self._request_classes: dict[tuple[int, str, str | None], tuple[Resources, RequestClass]] = {}
-        """Request classes by the identity of the request. The request is kept with its request class, because
-        the id of a deleted object can be reused.
+        """Request classes by the identity of the request. The entry holds the request too, because the id of
+        a deleted object can be reused.
         """
         self._by_value: dict[tuple[Resources, str, str | None], RequestClass] = {}
         self._per_user: dict[int, list[RequestClass]] = {}
@@ -64,15 +63,13 @@ class ClusterTable:
         self._lower_bounds: list[tuple[int, int, int, int]] = []
         self._lower_bound_rows: Ints = np.zeros((0, 4), dtype=np.int64)
         self._owners: frozenset[str] | None = None
-        """Users with a request or a running job that excludes other users from its nodes; None if no job or
-        partition can do that.
-        """
+        """Users with exclusive requests or jobs (--exclusive=user); None if no job or partition is exclusive."""
         self._excluding_jobs = 0
-        """Number of running jobs that allow no other user on their nodes."""
+        """Number of running jobs that are exclusive to their user."""
         self._running_users: tuple[Sequence[RunningJob], tuple[PartitionView, ...], RunningUsers] | None = (
             None
         )
-        """The users on each node, together with the objects from which this was computed."""
+        """The users on each node, together with the objects from which they were computed."""
         self.generation = 0
         """How often all request classes were discarded and numbered anew."""
 
@@ -89,23 +86,19 @@ class ClusterTable:
 
     @property
     def owners(self) -> frozenset[str] | None:
-        """Users with a request or a running job that excludes other users from its nodes; None if no job or
-        partition can do that.
-        """
+        """Users with exclusive requests or jobs (--exclusive=user); None if no job or partition is exclusive."""
         return self._owners
 
     def set_owners(self, owners: frozenset[str] | None) -> None:
-        """Set the users whose requests get request classes of their own. A change discards all request
-        classes.
-        """
+        """Set the users that get request classes of their own. A change discards all request classes."""
         if owners != self._owners:
             self._owners = owners
             self._discard_request_classes()
 
     def exclusivity_key(self, job: PendingJob) -> str | None:
-        """Return the user name under which the job is compared with other jobs on its nodes.
+        """Return the name that represents the job's user in comparisons with other users.
 
-        None if the owners of jobs matter nowhere.
+        None if no job or partition is exclusive to one user.
         """
         if self._owners is None:
             return None
@@ -113,12 +106,12 @@ class ClusterTable:
 
     @property
     def excludes_users(self) -> bool:
-        """True if a running job allows no other user on its nodes."""
+        """True if a running job is exclusive to its user."""
         return self._excluding_jobs > 0
 
     def timeline(self, now: float, gpu_table: GpuTable) -> Timeline:
-        """Return the free resources from `now` on, as a copy that the caller may modify. `gpu_table` must be made
-        for the same time.
+        """Return the free resources from `now` on, as a copy that the caller may modify. `gpu_table` must
+        belong to the same time.
         """
         made = self._base.copy_at(now)
         rows = sorted(self._unsteady.union(made.overrun_rows()))
@@ -140,7 +133,7 @@ class ClusterTable:
         return kept[2]
 
     def gpu_table(self, now: float) -> GpuTable:
-        """Return the GPU board that records which job holds each GPU."""
+        """Return the GPU table for a pass at time `now`."""
         return GpuTable(self.cluster, self._held, now, rows=self._unsteady)
 
     def jobs_on(self, rows: Iterable[int]) -> list[RunningJob]:
@@ -185,17 +178,13 @@ class ClusterTable:
         return made
 
     def per_user(self, base: RequestClass) -> Sequence[RequestClass]:
-        """Return the user name for the job's request class in this partition, or None.
-
-        This considers a job that is only tried with changed options. It may exclude other users although no
-        real job does.
-        """
+        """Return the user-specific variants of this request class."""
         return self._per_user.get(base.number, ())
 
     def _exclusivity_key_in(self, job: PendingJob, partition: PartitionView | None) -> str | None:
         """Return the user name for the job's request class in this partition, or None.
 
-        A job that is only tried with changed options may ask for its own nodes although no other job does.
+        A job with trial changes may ask for exclusive nodes even if no real job does.
         """
         is_exclusive = job.resources.share_with == "user" or (
             partition is not None and partition.exclusive_user
@@ -214,9 +203,7 @@ class ClusterTable:
         return found
 
     def lower_bounds(self) -> Ints:
-        """Return the minimum demand of each request class (see `RequestClass.least`), indexed by request class
-        number.
-        """
+        """Return `RequestClass.lower_bound` of each request class, indexed by request class number."""
         known = len(self._lower_bound_rows)
         if known != len(self._lower_bounds):
             more = np.array(self._lower_bounds[known:], dtype=np.int64)
@@ -280,7 +267,7 @@ class ClusterTable:
                 yield row
 
     def _note(self, places: Iterable[int], running: Sequence[RunningJob]) -> list[tuple[int, int, int, int]]:
-        """Record the resources that the jobs at these positions hold, and return their entries of `parts`."""
+        """Record the resources that the jobs at these positions hold, and return the rows to add to `parts`."""
         parts = []
         row_of, held_by = self.cluster.row.get, self._held
         for at in places:
@@ -294,7 +281,7 @@ class ClusterTable:
         return parts
 
     def _lay(self, rows: set[int]) -> None:
-        """Recompute the resources held on these rows in the base timeline."""
+        """Enter the resources held on these rows into the base timeline."""
         ordered = sorted(rows)
         for row in ordered:
             there = self._held.get(row, [])

@@ -1,9 +1,8 @@
-"""Cache that carries the queue and the cluster, as arrays, from one pass to the next. Pure except for this
-state.
+"""Cache that keeps the arrays of queue and cluster from one pass to the next.
 
 A view is immutable, and unchanged parts are the same objects in consecutive views, so arrays made from them
 remain valid. A plan with a cache equals a plan without one, because an empty cache rebuilds everything. Only
-one pass may use it at a time, and a pass that fails leaves it unusable.
+one pass may use a cache at a time, and a pass that fails leaves it unusable.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .waiting_queue import WaitingQueue
 
 
 class PassCache:
-    """Cached data that follows the views of one site, pass by pass."""
+    """Cached data of one site, updated to the view of each pass."""
 
     def __init__(self) -> None:
         self.settings = Settings()
@@ -33,8 +32,7 @@ class PassCache:
         self.usage_by_scope = UsageByScope({})
         self.unplaceable_classes = UnplaceableClasses()
         self._owners: frozenset[str] | None = None
-        """Users with a request or a running job that excludes other users from its nodes; None if no job or
-        partition can do that.
+        """Users with exclusive requests or jobs (--exclusive=user); None if no job or partition is exclusive.
         """
         self._misfits_of: tuple[object, ...] = ()
         """The values on which the contents of `unplaceable_classes` depend."""

@@ -1,8 +1,7 @@
-"""Cached block reasons of each equivalence class of jobs when no usable resources are free. They depend only
-on the request.
+"""Cached block reasons of equivalence classes when too little is free. They depend only on the request.
 
-On a full cluster this is the result for most classes. So it is kept from pass to pass and used without trying
-the jobs one by one.
+On a full cluster most classes have this block reason. It is kept from pass to pass, so that these jobs need
+not be tried one by one.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -19,28 +18,32 @@ from warpdeck.policy.placement.request_class import RequestClass
 from warpdeck.policy.resources.cluster import Floats, Ints, Mask
 
 ASK, NEVER = -1, -2
-"""Used instead of a request class number. ASK: the equivalence class must be tried in each pass. NEVER: it
-cannot start, whatever is free.
+"""Used instead of a request class number. ASK: jobs of the class must be tried in each pass. NEVER: a rule
+forbids jobs of the class to start, whatever is free.
 """
 
 
 class UnplaceableClasses:
-    """Block reasons by equivalence class. Valid as long as queue, request classes and partitions stay the
-    same.
+    """Block reasons by equivalence class. They are valid as long as queue, request classes and partitions
+    stay the same.
     """
 
     def __init__(self) -> None:
         self.block_reasons: list[BlockReason | None] = []
         self._request_class: Ints = np.zeros(0, dtype=np.int64)
         self._base: Ints = np.zeros(0, dtype=np.int64)
-        """The number of `RequestClass.of_all` of the equivalence class's request class."""
+        """The number of `RequestClass.base` of each equivalence class."""
         self._least_s: Floats = np.zeros(0)
-        """How long each equivalence class must be able to run, in seconds; 0 if that can be shortened."""
+        """The time in seconds that jobs of each equivalence class must be able to run; 0 if their limit can
+        be reduced.
+        """
 
     def follow(
         self, representatives: Sequence[PendingJob], find: Callable[[PendingJob], BlockReason | None]
     ) -> None:
-        """Add new equivalence classes. `representatives` may only grow; `find` returns the block reason of a job."""
+        """Add new equivalence classes. `representatives` has one job of each class and may only grow. `find`
+        returns the block reason of a job.
+        """
         new = [find(job) for job in representatives[len(self.block_reasons) :]]
         if new:
             self.block_reasons += new
@@ -53,7 +56,7 @@ class UnplaceableClasses:
             self._least_s = np.concatenate((self._least_s, np.array(least)))
 
     def blocked_now(self, may_fit: Mask) -> Mask:
-        """Return the equivalence classes that have their block reason now. `may_fit` is indexed by request
+        """Return a mask of the equivalence classes that cannot start now. `may_fit` is indexed by request
         class number.
         """
         fits = np.concatenate((may_fit, (False, True)))  # The last two entries are those of NEVER and ASK.
@@ -61,14 +64,15 @@ class UnplaceableClasses:
         return met
 
     def with_durations(self, class_ids: Mask) -> tuple[Ints, Ints, Floats]:
-        """Return those of these equivalence classes that have a request class, with the request class's
-        number and the time they must be able to run.
+        """Return the given equivalence classes that have a request class, the number of that class, and the
+        time that their jobs must be able to run.
         """
         found = np.flatnonzero(class_ids & (self._request_class >= 0))
         return found, self._request_class[found], self._least_s[found]
 
     def at_least_as_hard(self, request_class: RequestClass, duration_s: float) -> Mask:
-        """Return the equivalence classes of this request class that must run for at least this duration.
+        """Return a mask of the equivalence classes of this request class that must run for at least this
+        duration.
 
         If the request class applies to all users, classes with its user-specific variants are included.
         """
@@ -77,7 +81,7 @@ class UnplaceableClasses:
         return found
 
     def of_request_classes(self, numbers: Sequence[int]) -> Mask:
-        """Return the equivalence classes of these request classes, whatever their duration."""
+        """Return a mask of the equivalence classes of these request classes, regardless of their duration."""
         return np.isin(self._request_class, numbers)
 
 

@@ -1,7 +1,7 @@
-"""Pending jobs as a table of numbers, one row per job, and their equivalence classes ("kinds").
+"""Pending jobs as a table of numbers, one row per job, and their equivalence classes.
 
 Jobs of one equivalence class have the same block reasons. A pass looks up data of ten thousand jobs in
-columns, and Python iterates only over the kinds, of which there are a few hundred. The table follows the
+columns, and Python iterates only over the classes. There are a few hundred of them. The table follows the
 queue from view to view: only rows of jobs that are different objects now are rebuilt.
 
 The module is pure: it reads no clock and does no I/O.
@@ -55,8 +55,8 @@ class QueueTable:
     def follow(self, before: Ints, new: Ints, made: dict[str, Column]) -> QueueTable:
         """Return an updated table.
 
-        `before` gives the old position of each row. The rows listed in `new` get their values from the
-        columns `made` instead.
+        `before` is the old position of each row. The rows listed in `new` get their values from the columns
+        `made` instead.
         """
         if len(new) == len(before):
             return QueueTable(made)
@@ -69,8 +69,8 @@ class QueueTable:
 class WaitingQueue:
     """The table of pending jobs, in the order of the view.
 
-    If `is_personal` is set, jobs of different users belong to different equivalence classes. Otherwise this
-    is so only for the users in `owners`.
+    If `is_personal` is set, jobs of different users belong to different equivalence classes. Otherwise only
+    the users in `owners` have classes of their own.
     """
 
     def __init__(
@@ -89,7 +89,9 @@ class WaitingQueue:
         self.partitions: Numbering[str] = Numbering()
         self.reservations: Numbering[str] = Numbering()
         self.contention_groups: Numbering[tuple[object, ...]] = Numbering()
-        """Jobs of one pool compete for the same nodes, as far as their requests show."""
+        """Numbers of contention groups. Jobs of one group compete for the same nodes, judged by their
+        requests.
+        """
         self.requests: list[tuple[Resources, Tres]] = []
         """Each request with the TRES that it counts, without licenses. Requests are distinguished by
         identity.
@@ -99,8 +101,8 @@ class WaitingQueue:
         self.by_class: dict[str, Ints] = dict.fromkeys(
             ("contention_group", "partition", "request", "cpus", "gpus", "excludes_users"), none
         )
-        """Columns by equivalence class: pool, partition (as the job names it), request, CPUs and GPUs (of one
-        task), and whether it excludes other users.
+        """Columns by equivalence class: contention group, partition (as the job names it), request, CPUs and
+        GPUs (of one task), and whether it excludes other users.
         """
         self._numbers: Numbering[tuple[object, ...]] = Numbering()
         self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
@@ -110,15 +112,15 @@ class WaitingQueue:
         - person: number of (account, user, uid)
         - tasks: number of pending tasks; 1 for a job that is no array
         - rank: a priority set by hand, if is_ranked
-        - likely_s: likely run time
-        - promised_unix: reserved start; infinite for none
-        - room_until_unix: time until which preempted nodes are kept for it; 0 for none
-        - is_throttled: whether it is an array with a limit on running tasks
+        - expected_s: expected run time
+        - reserved_unix: reserved start; infinite for none
+        - claim_until_unix: time until which cleared nodes are kept for the job; 0 for none
+        - is_throttled: whether the job is an array with a limit on running tasks
         - is_ready: whether nothing in the job itself makes it wait
-        - is_held: whether it is held and time does not change that
+        - is_held: whether the job is held and time does not change that
         - why_held: pending reason of a held job
 
-        The others are id, kind, qos, nice and eligible_unix.
+        The others are id, class, qos, nice and eligible_unix.
         """
 
     def __len__(self) -> int:
@@ -131,13 +133,13 @@ class WaitingQueue:
 
     @property
     def excludes_users(self) -> bool:
-        """True if a pending job allows no other user on its nodes."""
+        """True if a pending job is exclusive to its user."""
         excluding = self.by_class["excludes_users"]
         return bool(excluding.any()) and bool(excluding[self.table["class"]].any())
 
     def exclusive_users(self, parted: frozenset[str]) -> frozenset[str]:
-        """Return the users of jobs that allow no other user on their nodes, by themselves or through one of
-        these partitions.
+        """Return the users of jobs that are exclusive to their user, by request or through one of these
+        partitions.
         """
         wants: Mask = self.by_class["excludes_users"] > 0
         for class_id, job in enumerate(self.representatives) if parted else ():
@@ -177,15 +179,15 @@ class WaitingQueue:
         return self.requests[number][1]
 
     def contention_group(self, job: PendingJob) -> int:
-        """Return the number of the job's pool."""
+        """Return the number of the job's contention group."""
         asked, settings = job.resources, self.settings
         where: tuple[object, ...] = (*partition_names(job.partition, settings)[:1], job.reservation)
-        if settings.backfill != "none":  # In strict order, all jobs of a partition form one pool.
+        if settings.backfill != "none":  # In strict order, all jobs of a partition form one group.
             where += (asked.gpus.type, asked.constraint, asked.nodelist, asked.node_minimum)
         return self.contention_groups.of(where)
 
     def _classes_of(self, jobs: Sequence[PendingJob]) -> list[int]:
-        """Return the equivalence classes of the jobs.
+        """Return the numbers of the jobs' equivalence classes.
 
         Requests are recognized by identity. This is safe because each kept job keeps its request alive.
         """
@@ -302,7 +304,7 @@ def _excludes_users(job: PendingJob) -> bool:
 
 
 def expected_runtime_s(job: PendingJob) -> float:
-    """Return how many seconds the job will probably run: its prediction, or else its time limit."""
+    """Return the expected run time in seconds: the prediction, or else the time limit."""
     if job.predicted_s is not None:
         return job.predicted_s
     return ENDLESS_S if job.time_limit_s is None else float(job.time_limit_s)

@@ -1,1 +1,1 @@
-"""Explains why a job waits, and estimates when it starts."""
+"""Pending reasons of waiting jobs, and estimates of their starts."""

@@ -1,8 +1,8 @@
 """Pending reasons for the jobs that wait after a pass: code, sentence, the job ahead, and the expected start.
 
-The expected start of the first jobs is computed by giving each in turn the earliest interval that the known
-future still allows. This is a late estimate, and exact for jobs with a reservation. Jobs further back share
-the sentence of their equivalence class.
+The expected starts of the first jobs are computed one after the other: each job takes the earliest interval
+that the known future still allows. This is a late estimate, and exact for jobs with a reservation. Jobs
+further back share the sentence of their equivalence class.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -37,12 +37,12 @@ def explain(
     forecasts: int | None = None,
     explained: Mask | None = None,
 ) -> dict[JobId, PendingReason]:
-    """Return a `PendingReason` for every job of these rows that did not start completely. The rows are in the order of
-    the pass.
+    """Return a `PendingReason` for every job of these rows that did not start completely. The rows are in the
+    order of the pass.
 
-    `fifo_blocked` are the rows of jobs that were not tried. `forecasts` is the number of jobs whose expected start
-    is computed; None means as many as a pass can afford. `explained` restricts the result to these rows; None
-    means all.
+    `fifo_blocked` are the rows of jobs that were not tried, because jobs start in strict order. `forecasts`
+    is the number of jobs whose expected start is computed; None means as many as a pass can afford.
+    `explained` restricts the result to these rows; None means all.
     """
     if not len(rows) or (explained is not None and not explained.any()):
         return {}
@@ -101,9 +101,7 @@ class _Explainer:
         return pending_reasons
 
     def _find_own(self) -> dict[int, BlockReason]:
-        """Return, by position, the block reasons of jobs tried one by one that differ from the block reason
-        of their group.
-        """
+        """Return, by position, the block reasons of jobs that differ from the block reason of their group."""
         blocked = self._pass.blocked
         positions = np.flatnonzero(np.isin(self._ids, list(blocked))).tolist()
         own = {position: blocked[self._ids[position]] for position in positions}
@@ -114,7 +112,7 @@ class _Explainer:
         }
 
     def _shared_reason(self, group: int) -> BlockReason:
-        """Return the block reason that the jobs of the group have in common."""
+        """Return the block reason that the jobs of the group share."""
         asked = len(self._pass.context.queue.representatives)
         return FIFO_BLOCKED if group >= asked else self._pass.classes.blocked_by(int(group)) or BUSY
 
@@ -137,8 +135,8 @@ class _Explainer:
         return found
 
     def _find_first(self) -> dict[str | int, int]:
-        """Return, for each partition and each pool of interest, the position of the first job that waits for
-        resources.
+        """Return the position of the first job that waits for resources, for each partition and contention
+        group of the explained jobs.
         """
         first = self._first_places(self._waits)
         explained = np.unique(self._group[self._explained]).tolist()
@@ -154,7 +152,7 @@ class _Explainer:
         return found
 
     def _among(self, group: int) -> tuple[str, int]:
-        """Return the partition and the pool of a group."""
+        """Return the partition and the contention group of a group."""
         class_id = group % len(self._pass.context.queue.representatives)
         queue = self._pass.context.queue
         return queue.representatives[class_id].partition, int(queue.by_class["contention_group"][class_id])
@@ -164,7 +162,7 @@ class _Explainer:
         return min(self._pass.context.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
 
     def _individual(self, forecasts: int) -> list[int]:
-        """Return the positions of the jobs that get a sentence of their own, in order, and note those that
+        """Return the positions of the jobs that get a sentence of their own, in order. Record which of them
         get a forecast.
         """
         reserved = np.isin(self._ids, list(self._pass.reserved.start_unix)) & self._waits
@@ -191,7 +189,7 @@ class _Explainer:
         return found
 
     def _shared(self, individual: list[int]) -> list[PendingReason | None]:
-        """Return the reason for all other jobs, by group."""
+        """Return the shared reason of each group, for the jobs without a sentence of their own."""
         others = self._waits & self._explained
         others[individual] = False
         first = self._first_places(others)
@@ -207,9 +205,7 @@ class _Explainer:
         return found
 
     def _alike(self, block_reason: BlockReason) -> BlockReason:
-        """Return one representative of all block reasons that have the same sentence regardless of the
-        user.
-        """
+        """Return one representative of all block reasons that have the same sentence regardless of the user."""
         if block_reason.request_class is None or block_reason.request_class.owner is None:
             return block_reason
         request_class = self._of(self._pass.context.pools[block_reason.reservation]).alike(
@@ -270,7 +266,9 @@ class _Explainer:
         return found
 
     def _ahead(self, among: str | int, position: int) -> PendingJob | None:
-        """Return the first waiting job of a partition or pool if it is another job."""
+        """Return the first waiting job of a partition or contention group, or None if it is the job at this
+        position.
+        """
         first = self._first.get(among, position)
         return self._pass.context.queue.jobs[self._rows[first]] if first != position else None
 
@@ -325,8 +323,8 @@ class _Explainer:
         return ("Resources" if are_there else "ReqNodeNotAvail"), missing
 
     def _holder(self, pool: ResourcePool, takes: Mask) -> str:
-        """Return a sentence naming the reservation that now holds the usable nodes; "" if some usable node is
-        in no reservation.
+        """Return a clause that names the reservation that holds the usable nodes now; "" if some usable node
+        is in no reservation.
         """
         now = self._pass.context.now
         active = [
@@ -346,8 +344,8 @@ class _Explainer:
         return f"{what} {first.name} holds {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
 
     def _set_aside(self, pool: ResourcePool, takes: Mask) -> str:
-        """Return a sentence about partial reservations on these nodes: those the job cannot use, or the one
-        it is bound to; else "".
+        """Return a clause about partial reservations on these nodes: the one that the job is bound to, or one
+        that the job cannot use; else "".
         """
         now = self._pass.context.now
         of_parts = [

@@ -1,4 +1,4 @@
-"""Texts about the resources that a request class lacks now; they name foreign GPU users and unavailable
+"""Texts about the resources that a request class lacks now. They name foreign GPU users and unavailable
 nodes.
 
 Request classes that may use the same nodes share the results about these nodes, so that hundreds of classes
@@ -19,8 +19,8 @@ from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Ints, Mask
 from warpdeck.policy.resources.demand import NodeRequirement
 
 INSTANT_S = 0.001
-"""A duration so short that no reservation interferes. A request that fits this long would fit now if no job
-were ahead of it.
+"""A duration so short that no reservation interferes. A request that fits for this duration would start now
+if no job were ahead of it.
 """
 MAX_NAMED = 3
 """Maximum number of nodes or GPUs named in a sentence."""
@@ -34,16 +34,15 @@ class Shortages:
         pool.refresh_free()
         self._usable: dict[int, Mask] = {}
         self._present_users: dict[int, set[int]] = {}
-        """Number of a request class -> the users that have jobs on the nodes with enough free resources."""
+        """By base request class: the users that have jobs on the nodes with enough free resources."""
         self._absent_user: dict[int, RequestClass] = {}
-        """By the same number: the request class of a user that is on none of these nodes."""
+        """By base request class: the request class of a user without jobs on any of these nodes."""
         self._freest: dict[tuple[int, int, bool], int] = {}
 
     def alike(self, request_class: RequestClass) -> RequestClass:
         """Return a representative of the request classes that get the same sentence.
 
-        For a request of several users, all users that are on none of the nodes with enough free resources are
-        in the same situation.
+        All users without jobs on the nodes with enough free resources are in the same situation.
         """
         base, users_on_nodes, owner = (
             request_class.base,
@@ -65,7 +64,7 @@ class Shortages:
         return self._absent_user.setdefault(base.number, request_class)
 
     def fits_now(self, request_class: RequestClass) -> bool:
-        """Return whether it would fit if there were no reservations."""
+        """Return whether the request would fit now if nothing were reserved."""
         return self._pool.may_fit(request_class) and self._pool.find_now(request_class, INSTANT_S) is not None
 
     def usable(self, request_class: RequestClass) -> Mask:
@@ -103,8 +102,8 @@ class Shortages:
         return self._free_text(best, need) + (f"; GPU {', '.join(blocked[:2])}" if blocked else "")
 
     def _nodelist_text(self, gang: Gang, usable: Mask) -> str:
-        """Return a text about the first node of its --nodelist that could not take even its smallest part
-        now, or "".
+        """Return a text about the first node of --nodelist that could not take even the smallest part of the
+        request now, or "".
         """
         if not gang.named:
             return ""

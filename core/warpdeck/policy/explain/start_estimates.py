@@ -1,10 +1,10 @@
 """Start estimates for the many jobs far back in the queue, from the work ahead of each job.
 
 A pass computes the starts of its first jobs on the timeline. For the other jobs, this module estimates how
-long their nodes need for the work ahead of them. This is the work that runs there, and the pending work that
-comes first in order of tier, priority and time. The scarcest of CPUs, memory and GPUs decides. Work is
-counted with likely run times (predicted, else limits). The work of jobs that may also run elsewhere is spread
-over all their nodes.
+long their nodes need for the work ahead: the rest of the running jobs there, and the pending jobs that come
+first in order of tier, priority and time. The scarcest of CPUs, memory and GPUs decides. Work is counted with
+expected run times (predicted, else limits). The work of jobs that may also run elsewhere is spread over all
+their nodes.
 
 This is an estimate for a queue that stays unchanged, and it guarantees nothing. If jobs do not pack well on
 the nodes, they start later than estimated. With backfill, short jobs may start earlier.
@@ -30,7 +30,7 @@ DIMENSIONS = 3
 """CPUs, memory and GPUs: the first columns of a `Cluster`."""
 MAX_GROUPS = 256
 """Maximum number of distinct sets of usable nodes. Further sets are treated as if they contained all nodes.
-It bounds the time, which is groups x jobs.
+The computation time is proportional to sets x jobs.
 """
 ESTIMATED_CODES = ("Resources", "Priority", "None")
 """Reason codes of jobs that wait only for resources. Only their starts can be estimated from the work
@@ -39,7 +39,7 @@ ahead.
 
 
 class StartEstimates:
-    """Estimated starts by job. `end_unix` is the end of all pending work, which is the estimate for a newly
+    """Estimated starts by job. `end_unix` is the end of all pending work. It is the estimate for a newly
     submitted job.
     """
 
@@ -61,8 +61,8 @@ class StartEstimates:
         return at_unix if np.isfinite(at_unix) else None
 
     def changed_since(self, before: StartEstimates, now: float) -> list[JobId]:
-        """Return the jobs whose estimate is new or has changed by a significant part of the wait, the soonest
-        first.
+        """Return the jobs whose estimate is new or has changed by a significant part of the wait, soonest
+        start first.
         """
         if not len(self._ids):
             return []
@@ -79,7 +79,7 @@ class StartEstimates:
 NEVER_UNIX = 1e15
 """Used instead of infinity, because the difference of two infinities cannot be compared."""
 CHANGED_SHARE = 0.2
-"""Changes of a start by less than this part of the wait are not reported."""
+"""Changes of a start by less than this share of the wait are not reported."""
 NO_ESTIMATES = StartEstimates(np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
@@ -93,7 +93,7 @@ def estimate_starts(
 ) -> StartEstimates:
     """Return the estimated starts of the pending jobs.
 
-    Jobs in `besides` wait for something other than resources and delay no other job.
+    Jobs in `besides` wait for something other than resources. They get no estimate and delay no other job.
     """
     jobs = [
         job for job in view.pending if job.id not in besides and not (job.held or job.waits_for or job.never)
@@ -179,7 +179,7 @@ class _Groups:
         return usable
 
     def amounts(self, jobs: Sequence[PendingJob], settings: Settings) -> Floats:
-        """Return (dimension, job): the amounts that each job takes, for all of its pending tasks together."""
+        """Return the amounts that all pending tasks of each job take together, as an array (dimension, job)."""
         per_node = self._cluster.capacity[:DIMENSIONS].max(axis=1, initial=0).astype(np.float64)
         sizes: dict[int, Floats] = {}
         for job in jobs:
@@ -233,7 +233,7 @@ def _preceding(amounts: Floats) -> Floats:
 
 
 def _times(jobs: Sequence[PendingJob], view: View, settings: Settings, now: float) -> Floats:
-    """Return how many seconds each job will probably run; infinite if nothing limits it."""
+    """Return the expected run time of each job in seconds; infinite if nothing limits it."""
     partitions = {part.name: part for part in view.partitions}
     found = []
     for job in jobs:
@@ -246,8 +246,8 @@ def _times(jobs: Sequence[PendingJob], view: View, settings: Settings, now: floa
 
 
 class _Running(NamedTuple):
-    """(dimension, row): the remaining resource-seconds of running jobs, and the amounts held by jobs without
-    a limit.
+    """Arrays (dimension, row): the remaining resource-seconds of running jobs, and the amounts held by jobs
+    without a limit.
     """
 
     work: Floats

@@ -24,7 +24,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True):
-    """A blocked job will get these nodes at this time, and no other job may delay it."""
+    """A reservation for a blocked job: it gets these nodes at this time, and no other job may delay it."""
 
     job_id: JobId
     at_unix: float
@@ -41,13 +41,13 @@ class Preempt(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     grace_s: int
     sentence: str
-    """Why this job was chosen, for the journals of both jobs."""
+    """The reason for the choice, for the journals of both jobs."""
     keeps_gpus: bool = True
     """True if the job keeps its GPUs while suspended."""
     preempted_claim: PreemptedClaim | None = None
-    """The nodes on which the other job is going to run, including nodes from which no job has to leave."""
+    """The nodes on which the other job will run, including nodes that no job has to leave."""
     component_claims: tuple[tuple[JobId, PreemptedClaim], ...] = ()
-    """If the other job is the leader of a heterogeneous job: the nodes for each of its other components."""
+    """The nodes for each other component, if the preempting job is the leader of a heterogeneous job."""
 
 
 class Resume(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,48 +41,45 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     (all of them).
     """
     queue_order: str = "response"
-    """Order among jobs of equal priority: "submission", or "response" (highest response ratio first; see
-    turns.py).
+    """Order of jobs with equal priority: "submission", or "response" (highest response ratio first; see
+    `policy.priority.queue_order`).
     """
     overdue_share: float = 0.5
-    """With "response": share of the longest recent wait. No job may overtake a job with an expected wait that
+    """A share of the longest recent wait, for "response". No job may overtake a job whose expected wait
     reaches this share.
 
     Half is a compromise. A larger share leaves too little time to keep the longest wait from growing. A
-    smaller one leaves nothing to order.
+    smaller share makes nearly all jobs overdue, so that nothing is left to order.
     """
     overdue_reservations: int = 2
-    """With "response": maximum number of reservations for jobs that have waited that long and at least as
-    long as they will run.
-    """
+    """Maximum number of reservations for starved jobs, for "response" (see `policy.priority.queue_order`)."""
     reservation_holds: str = "nodes"
-    """"nodes", or "start": reserve only that the job can start by then on any nodes, as in textbook EASY with
-    one reservation.
+    """"nodes" reserves particular nodes. "start" only guarantees that the job can start by the reserved time
+    on any nodes, as in textbook EASY with one reservation.
     """
     reservations: int = 1
     """With "easy": number of blocked jobs that get a reservation that no other job may delay."""
     backfill_order: str = "shortest"
-    """Order behind the reservations: "priority", or "shortest" first (by predicted run time, else limit)."""
+    """Order of backfill: "priority", or "shortest" first (by predicted run time, else by time limit)."""
     default_time_s: int | None = None
-    """Time limit of jobs without one when they are planned; None: they are planned as endless."""
+    """Time limit with which jobs without a limit are planned. None plans them as endless."""
     default_mem_per_cpu_bytes: int = 0
-    """Memory per CPU for a job that requests none; 0: its memory is not counted."""
+    """Memory per CPU for a job that requests no memory. 0 means that the memory of such a job is not counted.
+    """
     default_partition: str = ""
     max_starts: int = 1000
     """Maximum number of starts in one pass; the next pass continues. It bounds the pass and the transaction
     that follows it.
     """
     max_backfill_tests: int = 10_000
-    """Maximum number of placements tried behind the reservations in one pass. Jobs with equal requests count
-    as one.
-    """
+    """Maximum number of placements that backfill tries in one pass. Jobs with equal requests count as one."""
     max_forecasts: int = 64
-    """Number of blocked jobs whose expected start a pass computes. Further back it would be of little
-    value.
+    """Number of blocked jobs whose expected start a pass computes. Forecasts for jobs further back would be
+    of little value.
     """
 
     preempt_by: str = "qos"
-    """"off", "qos" (each QoS lists those it preempts) or "partition" (by priority_tier)."""
+    """"off", "qos" (each QoS lists the QoS that it preempts) or "partition" (by priority_tier)."""
     preempt_mode: str = "requeue"
     """Preemption mode if neither the victim's QoS nor its partition sets one: requeue, suspend or cancel."""
     suspend_keeps_gpus: bool = True

@@ -21,9 +21,10 @@ Tres = dict[str, int]
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a QoS or an association, in Slurm's terms. None and an absent TRES mean no limit.
 
-    grp_* limits apply to all running (or submitted) jobs together; max_*_per_user, _per_account and _per_job
-    apply to each of them. grp_wall and tres_mins count past usage (decayed) plus the time that running jobs
-    may still use. tres_run_mins counts only the latter.
+    grp_* limits apply to the sum over all running (or submitted) jobs. max_*_per_user, _per_account and
+    _per_job apply to each user, account and job separately. grp_wall and tres_mins count past usage (decayed)
+    plus the time that running jobs may still use. tres_run_mins counts only the time that running jobs may
+    still use.
     """
 
     grp_tres: Tres = {}
@@ -77,14 +78,14 @@ class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: int = 0
     exclusive: bool = False
     exclusive_user: bool = False
-    """True if its jobs share their nodes only with jobs of the same user."""
+    """True if jobs of the partition share their nodes only with jobs of the same user."""
 
 
 class QosView(msgspec.Struct, frozen=True, kw_only=True):
     """A quality of service.
 
-    `preempts` names the QoS whose running jobs it may preempt. `preempt_mode` says how its own jobs are
-    preempted.
+    Its jobs may preempt running jobs of the QoS in `preempts`. `preempt_mode` is the way in which its own
+    jobs are preempted.
     """
 
     name: str
@@ -97,7 +98,7 @@ class QosView(msgspec.Struct, frozen=True, kw_only=True):
     """A running job cannot be preempted before it has run this many seconds."""
     usage_factor: float = 1.0
     overrides_partition: bool = False
-    """True if its limits override those of the partition (Slurm's flags OverPartQOS and
+    """True if its limits override the limits of the partition (Slurm's flags OverPartQOS and
     PartitionTimeLimit).
     """
     deny_on_limit: bool = False
@@ -108,8 +109,8 @@ class QosView(msgspec.Struct, frozen=True, kw_only=True):
 class AccountView(msgspec.Struct, frozen=True, kw_only=True):
     """An account in the account tree. `usage` is the decayed usage of the account and its children.
 
-    The `quota` is guaranteed: within it, jobs may reclaim resources that others borrow. Beyond it, the
-    account borrows idle resources.
+    The `quota` is guaranteed: within the quota, jobs of the account may reclaim resources that other accounts
+    borrow. Beyond the quota, the account borrows idle resources.
     """
 
     name: str
@@ -122,7 +123,7 @@ class AccountView(msgspec.Struct, frozen=True, kw_only=True):
     tres_usage: dict[str, float] = {}
     """Usage in TRES-seconds, decayed over time."""
     qos: frozenset[str] | None = None
-    """QoS that its jobs may request; None means any."""
+    """QoS that jobs of the account may request; None means any."""
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +158,7 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     overlap: bool = False
     """True if it was created to overlap with other reservations."""
     repeat: Repeat = ""
-    """How it recurs. A view contains its next occurrences as separate reservations."""
+    """How the reservation recurs. A view contains the next occurrences as separate reservations."""
     magnetic: bool = False
     flex: bool = False
     any_nodes: bool = False
@@ -179,12 +180,12 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[ReservedPart, ...] = ()
     """Reserved parts of nodes, instead of whole nodes."""
     accounts_below: frozenset[str] = frozenset()
-    """All descendants of its accounts. For a reservation, an account includes the accounts below it."""
+    """All descendants of `accounts`. For a reservation, an account includes the accounts below it."""
     deny_below: frozenset[str] = frozenset()
 
     def admits(self, user: str, account: str) -> bool:
-        """Return whether this user's jobs under this account may use it. As in Slurm, both must be
-        admitted.
+        """Return whether jobs of this user under this account may use the reservation. As in Slurm, both must
+        be admitted.
         """
         if self.float_s is not None or not (
             self.users or self.accounts or self.deny_users or self.deny_accounts
@@ -200,14 +201,14 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_everywhere(self) -> bool:
-        """True if its jobs may use other nodes too."""
+        """True if jobs in the reservation may use other nodes too."""
         return self.flex or self.any_nodes
 
     @property
     def is_of_parts(self) -> bool:
-        """True if its jobs may use only parts of its nodes."""
+        """True if jobs in the reservation may use only parts of its nodes."""
         return bool(self.parts) and not self.is_everywhere
 
     def closes_unix(self) -> float:
-        """Return the time after which its jobs cannot run; infinite if they may run on."""
+        """Return the time after which jobs in the reservation cannot run; infinite if they may continue."""
         return math.inf if self.flex else self.end_unix

@@ -17,9 +17,9 @@ from .site import AccountView, PartitionView, QosView, ReservationView, UserView
 class GpuView(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU of a node.
 
-    `blocked` says why no job can use it ("held by 'bob' (pid 12, 30 GiB)"); it is empty if the GPU is usable.
-    It says nothing about our own jobs: `RunningJob` shows which GPUs they hold. GPUs with equal `island` are
-    connected by NVLink; -1 is unknown.
+    `blocked` is the reason why no job can use the GPU ("held by 'bob' (pid 12, 30 GiB)"); it is empty if the
+    GPU is usable. Our own jobs do not block a GPU: `RunningJob` shows which GPUs they hold. GPUs with equal
+    `island` are connected by NVLink; -1 means unknown.
     """
 
     index: int
@@ -34,8 +34,9 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node.
 
-    `unavailable` says why the node accepts no new job ("drained: bad fan"); it is empty if it accepts jobs.
-    `switch` names its leaf switch ("" is unknown). Nodes with a lower `weight` are used first.
+    `unavailable` is the reason why the node accepts no new job ("drained: bad fan"); it is empty if the node
+    accepts jobs. `switch` names the leaf switch of the node ("" means unknown). Nodes with a lower `weight`
+    are used first.
     """
 
     name: NodeName
@@ -53,7 +54,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 def owner_of(user: str, uid: int) -> str:
     """Return a string that identifies a user by name and uid.
 
-    The uid tells apart an account that was deleted and created again under the same name.
+    The uid distinguishes an account from a deleted account of the same name.
     """
     return f"{user}({uid})"
 
@@ -61,9 +62,9 @@ def owner_of(user: str, uid: int) -> str:
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that holds resources.
 
-    `ends_by_unix` is the start plus the time limit; None means that the job has no limit. For a job that is
-    being ended, it is the end of the grace time. `ending` means that the job was ordered to exit. A
-    `suspended` job is stopped and holds only the resources that remain in `allocation`.
+    `ends_by_unix` is the start plus the time limit; None means that the job has no limit. After the job was
+    told to exit, it is the end of the grace time, and `ending` is True. A `suspended` job is stopped and
+    holds only the resources that remain in `allocation`.
     """
 
     id: JobId
@@ -119,8 +120,8 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     unlimited: bool = False
     """True if the user explicitly asked for no time limit. If no limit was given at all, this is False."""
     time_min_s: int | None = None
-    """The minimum time limit. The job may get a limit between this and its own if it can then start
-    earlier.
+    """The minimum time limit (--time-min). The job may get any limit between it and `time_limit_s` if it can
+    then start earlier.
     """
     predicted_s: float | None = None
     """The predicted run time, from the history of the user's jobs. It orders backfill but guarantees
@@ -131,7 +132,9 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     order of these times.
     """
     preempted_claim: PreemptedClaim | None = None
-    """Nodes on which other jobs were preempted for this job. The job is tried first, and on these nodes."""
+    """Nodes on which other jobs were preempted for this job. The planner tries this job first, and on these
+    nodes.
+    """
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -142,8 +145,8 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     nice: int = 0
     begin_at_unix: float | None = None
     recording: bool = False
-    """True if `begin_at_unix` is set only because the job's code is still being recorded. It is recorded by
-    then at the latest.
+    """True if `begin_at_unix` is set only because the code snapshot of the job is still being recorded. The
+    recording is complete by then at the latest.
     """
     deadline_unix: float | None = None
     held: bool = False
@@ -159,7 +162,7 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     throttle: int = 0
     """Maximum number of the array's tasks that run at once; 0 means no limit."""
     components: tuple[PendingJob, ...] = ()
-    """For the leader of a heterogeneous job: its other components. They start together with the leader or not
+    """The other components, for the leader of a heterogeneous job. They start together with the leader or not
     at all. They appear only here, not among the pending jobs.
     """
 
@@ -175,7 +178,7 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a scheduling pass may look at.
+    """All input of a scheduling pass, besides settings and time.
 
     Nodes are sorted by name, jobs by id, and site tables by name. Another order gives the same plan, but more
     of the cached tables must be rebuilt. Without partitions, one unnamed partition contains all nodes.
@@ -195,8 +198,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     limits count these.
     """
     counted_unix: float | None = None
-    """The Unix time up to which the usage of running jobs is contained in the tables; None means up to
-    now.
+    """The Unix time up to which the tables of accounts and QoS include the usage of running jobs; None means
+    up to now.
     """
     leaders: tuple[JobId, ...] = ()
     """Pending jobs that have components (leaders of heterogeneous jobs)."""

@@ -1,1 +1,1 @@
-"""Limits of QoS, accounts and partitions, and who may use a partition."""
+"""Limits of QoS, accounts and partitions, and the access of users to partitions."""

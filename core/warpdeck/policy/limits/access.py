@@ -16,14 +16,14 @@ from warpdeck.policy.input.view import PendingJob
 
 
 def partition_names(named: str, settings: Settings) -> list[str]:
-    """Return the partitions that a job names, or the default one. For "a,b", the first with enough free
-    resources is used.
+    """Return the partitions that a job names, or the default partition. For "a,b", the planner uses the first
+    one with enough free resources.
     """
     return [name for name in (named or settings.default_partition).split(",") if name]
 
 
 def in_partition(job: PendingJob, partition: PartitionView | None) -> PendingJob:
-    """Return the job as a job of this partition, because its request may name several partitions or none."""
+    """Return the job with this partition as its only one. A request may name several partitions or none."""
     if partition is None or job.partition == partition.name:
         return job
     return msgspec.structs.replace(job, partition=partition.name)

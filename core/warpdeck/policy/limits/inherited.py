@@ -1,8 +1,8 @@
-"""Determines which limits of a user's association and of the accounts above it are in force.
+"""Inheritance of limits: which limits of an association and of the accounts above it are in force.
 
 Source: slurm.schedmd.com/resource_limits.html. Group limits (Grp*) apply at every level. For the other
-limits, the nearest level that sets one decides, TRES by TRES: the user's own limit overrides the account's,
-and that one overrides its parent's.
+limits, the nearest level that sets one decides, TRES by TRES: the limit of the user overrides the limit of
+the account, and the limit of the account overrides that of its parent.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -19,13 +19,13 @@ NEAREST = tuple(name for name in Limits.__struct_fields__ if name.startswith(("m
 
 
 def effective(levels: Iterable[Limits]) -> list[Limits]:
-    """Return, for each level, nearest first, the limits of it that are in force."""
+    """Return, for each level, nearest first, the limits of this level that are in force."""
     seen: dict[str, set[str]] = {name: set() for name in NEAREST}
     return [msgspec.structs.replace(limits, **_left(limits, seen)) for limits in levels]
 
 
 def inherited(levels: Iterable[Limits]) -> Limits:
-    """Return all limits that apply to the nearest level: its own, and those inherited from above."""
+    """Return all limits that apply to the nearest level: its own limits, and the limits inherited from above."""
     own, *above = effective(levels)
     changed: dict[str, Tres | int | None] = {}
     for name in NEAREST:

@@ -1,8 +1,8 @@
 """Limits of QoS and associations: current usage, and whether one more job would exceed a limit.
 
-Source: slurm.schedmd.com/resource_limits.html. A partition's QoS is checked first, then the job's, unless the
-job's QoS has OverPartQOS. Then come the user's association and its accounts up to the root. Reason codes are
-Slurm's.
+Source: slurm.schedmd.com/resource_limits.html. The QoS of the partition is checked first, then the QoS of the
+job, unless the latter has OverPartQOS. The user's association and its accounts up to the root follow. Reason
+codes are Slurm's.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -108,7 +108,7 @@ class LimitUsage:
         return _minutes(limit_s) * factor if factor else 0.0
 
     def tres_of(self, job: RunningJob | PendingJob, allocation: Allocation) -> Tres:
-        """Return the TRES that a job holds with this allocation, as far as they are counted at all."""
+        """Return the TRES that a job holds with this allocation; {} if nothing is limited."""
         if not self.limits_anything:
             return {}
         found = self._usage_by_scope.held_by(allocation)
@@ -146,7 +146,7 @@ class LimitUsage:
         )
 
     def savepoint(self) -> Savepoint:
-        """Return a savepoint of the usage so far, for `rollback`."""
+        """Return a savepoint of the usage, for `rollback`."""
         started = {scope: use.copy() for scope, use in self._started.items()}
         return started, dict(self._licenses), {name: dict(left) for name, left in self._unused.items()}
 
@@ -159,8 +159,8 @@ class LimitUsage:
         return held_per_node(allocation, self._usage_by_scope.types) if self.limits_nodes else {}
 
     def most_per_node(self, job: PendingJob) -> Tres:
-        """Return the most that the job may use of one node, by all limits together; {} if there is no such
-        limit.
+        """Return the maximum that the job may use of one node, by all limits together; {} without limits per
+        node.
         """
         if not (self.limits_nodes and self._settings.enforce_limits):
             return {}
@@ -268,8 +268,8 @@ class LimitUsage:
     def _each(
         self, limits: Limits, whose: Mapping[str, Scope], wants: _Wants, *, prefix: str, subject: str
     ) -> Blocked | None:
-        """Check the limits on each user and each account. `whose` gives the scopes under which the job is
-        counted.
+        """Check the limits on each user and each account. `whose` maps "user" and "account" to the scope in
+        which the job is counted.
         """
         tables = {
             "user": (limits.max_tres_per_user, limits.max_jobs_per_user),
@@ -343,8 +343,8 @@ def _group_minutes(
 
 
 class _Level(NamedTuple):
-    """One level of associations: the limits in force, the scope under which jobs are counted, past usage, and
-    a name for messages.
+    """One level of associations: the limits in force, the scope in which jobs are counted, past usage, and a
+    name for messages.
     """
 
     limits: Limits
@@ -384,7 +384,7 @@ class _Budget(NamedTuple):
 
 
 def _per_job(limits: Limits, wants: _Wants, *, prefix: str, subject: str) -> Blocked | None:
-    """Check limits on single jobs. A job that exceeds one by itself can never start unchanged."""
+    """Check limits on single jobs. A job that alone exceeds such a limit can never start unchanged."""
     tres, limit_s = wants.tres, wants.limit_s
     kind = over(limits.max_tres_per_job, {}, tres)
     if kind:
@@ -429,8 +429,8 @@ def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, subject: str
 def left_s(job: RunningJob, now: float, *, counted_unix: float | None) -> float | None:
     """Return for how many more seconds a running job may use its resources; None if it has no limit.
 
-    Past usage is known only up to the last time it was counted. The time since then is included here;
-    otherwise it would be lost.
+    Recorded usage covers only the time up to the last count. The time since then is included here; otherwise
+    it would be lost.
     """
     if job.ends_by_unix is None:
         return None

@@ -23,7 +23,7 @@ Scope = tuple[str, ...]
 
 
 class ScopeUsage:
-    """Number of jobs and the TRES they hold. The caller adds the minutes that they may still use."""
+    """Number of jobs and the TRES that they hold. `LimitUsage` adds the minutes that they may still use."""
 
     __slots__ = ("jobs", "minutes", "tres")
 
@@ -44,7 +44,7 @@ NO_USE = ScopeUsage()
 
 
 class Scopes:
-    """Determines under which scopes a job is counted, from the tables of a view."""
+    """The scopes in which a job is counted, derived from the tables of a view."""
 
     def __init__(self, view: View) -> None:
         self.qos: Mapping[str, QosView] = {qos.name: qos for qos in view.qos}

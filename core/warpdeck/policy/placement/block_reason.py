@@ -1,4 +1,4 @@
-"""Block reasons, which say why a job did not start in a pass.
+"""Block reasons: the cause that kept a job from starting in a pass.
 
 A block reason without a sentence gets one at the end of the pass.
 """
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class BlockReason:
-    """The block reason of a job. If `request_class` is set, the job did not fit for `duration_s` in the resource pool
-    of its reservation.
+    """The block reason of a job.
 
-    Otherwise `sentence` names the rule that forbids it. Block reasons are compared by identity: jobs with the
-    same one get the same reason.
+    If `request_class` is set, the job did not fit for `duration_s` in the resource pool of `reservation`.
+    Otherwise `sentence` names the rule that forbids the start. Block reasons are compared by identity: jobs
+    that share a block reason get the same pending reason.
     """
 
     __slots__ = ("code", "duration_s", "request_class", "reservation", "sentence")

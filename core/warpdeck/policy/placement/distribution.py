@@ -1,7 +1,8 @@
 """Distribution of tasks over nodes, as numbers of tasks per node.
 
-Slurm has two rules. An allocation is made by filling one node after the other (`distribute_block`). Tasks are then laid
-out round-robin over the slots of each node (`distribute_cyclic`). Both were compared with Slurm 22.05.
+Slurm has two rules. An allocation is made by filling one node after the other (`distribute_block`). Tasks are
+then laid out round-robin over the slots of each node (`distribute_cyclic`). Both were compared with Slurm
+22.05.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -12,11 +13,11 @@ from collections.abc import Sequence
 
 
 def distribute_block(capacities: Sequence[int], total: int, *, each: int = 1, fewest: int) -> list[int]:
-    """Distribute `total` tasks, filling each node up to its room, with at least `each` tasks on every node.
+    """Distribute `total` tasks, filling each node up to its capacity, with at least `each` tasks on every
+    node.
 
     The first `fewest` nodes leave enough tasks for the nodes after them. The minimum of further nodes is
-    taken from the first nodes. The caller ensures that there is room for the total, and for `each` on every
-    node.
+    taken from the first nodes. The capacities must suffice for the total, and for `each` on every node.
     """
     counts, left = [], max(total, each * min(fewest, len(capacities)))
     for at, capacity in enumerate(capacities):

@@ -1,8 +1,8 @@
-"""Possible numbers of nodes of a request, and requirements on its nodes other than their size.
+"""Possible numbers of nodes of a request, and the requirements on its nodes other than their size.
 
---nodes gives the numbers. Without it (`nodes_open`) a job gets as few nodes as can hold its tasks and GPUs.
-That number is tried first, then larger ones in growing steps. If GPUs or tasks are requested per node, only
-the smallest number is tried.
+The option --nodes gives the numbers. Without it (`nodes_open`) a job gets as few nodes as can hold its tasks
+and GPUs. That number is tried first, then larger ones in growing steps. If GPUs or tasks are requested per
+node, only the smallest number is tried.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -24,11 +24,11 @@ MAX_SIZES = 64
 between them.
 """
 MAX_OPEN_SIZES = 8
-"""The same without --nodes. Each count costs one search of the cluster in every pass, and few jobs need
-many.
+"""Maximum number of node counts tried without --nodes. Each count costs one search of the cluster in every
+pass, and few jobs need many.
 """
 EACH_SIZE = 5
-"""This many node counts above the smallest are tried one by one. After them, each count is half as large
+"""Number of node counts above the smallest that are tried one by one. After them, each count is half as large
 again.
 """
 
@@ -39,7 +39,7 @@ NO_ROW = -1
 class Gang(msgspec.Struct, frozen=True, kw_only=True):
     """A layout of a request over a number of nodes: (demand, number of nodes with it), larger demands first.
 
-    `named` holds the rows of its --nodelist, if it needs more nodes than those.
+    `named` holds the rows of --nodelist if the request needs more nodes than the list names.
     """
 
     nodes: int
@@ -60,8 +60,8 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def named_rows(cluster: Cluster, asked: Resources) -> tuple[int, ...]:
-    """Return the rows that must be among the job's nodes, if it may have others too. NO_ROW stands for a node
-    that no longer exists.
+    """Return the rows that the job must use besides other rows of its choice. NO_ROW represents a node that
+    no longer exists.
     """
     if not asked.nodelist or asked.nodes_max <= len(asked.nodelist):
         return ()
@@ -116,9 +116,9 @@ def _fewest(cluster: Cluster, asked: Resources, masks: Sequence[Mask]) -> int:
 
 
 def runs(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> Iterator[list[Ints]]:
-    """Iterate over the stretches of neighboring nodes that may hold the gang, shortest runs first.
+    """Iterate over the runs of neighboring nodes that may hold the gang, shortest runs first.
 
-    Each element lists, for each demand, the rows inside the stretch.
+    Each element lists, for each demand, the rows inside the run.
     """
     places = [np.sort(cluster.line[fitting]) for fitting in rows]
     line = np.unique(np.concatenate(places))

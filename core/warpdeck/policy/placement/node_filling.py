@@ -1,16 +1,16 @@
-"""Uneven distribution of tasks over the nodes of a gang: as in Slurm, the first nodes take as many as they
-can hold.
+"""Uneven distribution of tasks over the nodes of a gang: as in Slurm, the first nodes take as many tasks as
+they can hold.
 
-The search for a placement assumes evenly distributed tasks, which asks the least of the most loaded node.
-This module then determines the additional free resources of these nodes and fills them in the order of their
-names (`dealing.fill`). Each node also gets its required minimum (--mincpus, --ntasks-per-node). If this
-yields more CPUs than the tasks need, the tasks are dealt over them (`dealing.deal`). If there is no placement
-with an even distribution now, `unevenly` looks for nodes of which some have little free and others much. For
-future starts only even distributions are considered.
+The search for a placement assumes evenly distributed tasks, because this asks least of the most loaded node.
+This module then determines how many tasks these nodes could hold and fills them in the order of their names
+(`distribution.distribute_block`). Each node also gets its required minimum (--mincpus, --ntasks-per-node). If
+the nodes then have more CPUs than the tasks need, the tasks are distributed over them round-robin
+(`distribution.distribute_cyclic`). If no placement with an even distribution is free now, `unevenly` looks
+for nodes with different amounts of free resources. For future starts only even distributions are considered.
 
 Unlike in Slurm, tasks stay evenly distributed if GPUs are requested for the job or for each node. Seven tasks
-next to four GPUs, and one next to the other four, would be of no use. GPUs requested per task go with their
-tasks.
+next to four GPUs, and one next to the other four, would be of no use. GPUs requested per task are placed with
+their tasks.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -28,8 +28,8 @@ from .request_class import Placement, RequestClass, may_distribute_unevenly, min
 
 
 def filled(timeline: Timeline, request_class: RequestClass, placement: Placement, until: float) -> Placement:
-    """Return the same nodes, sorted by name, filled one after the other with the resources that are free
-    there until `until`.
+    """Return a placement on the same nodes, sorted by name and filled one after the other with the resources
+    that are free until `until`.
     """
     nodes = sorted(placement, key=lambda pair: pair[0])
     rows = np.array([row for row, _ in nodes], dtype=np.int64)
@@ -41,8 +41,8 @@ def filled(timeline: Timeline, request_class: RequestClass, placement: Placement
 
 
 def unevenly(timeline: Timeline, request_class: RequestClass, duration_s: float) -> Placement | None:
-    """Return a placement on nodes with room for different numbers of tasks, those with the most room first;
-    None if there is none.
+    """Return a placement on nodes that hold different numbers of tasks, the most roomy nodes first; None if
+    there is none.
     """
     least = minimum_requirement(request_class)
     for gang in request_class.gangs:
@@ -62,7 +62,9 @@ def unevenly(timeline: Timeline, request_class: RequestClass, duration_s: float)
 
 
 def _distribute(request_class: RequestClass, rows: list[int], capacities: list[int]) -> Placement:
-    """Distribute all tasks over these rows, in ascending order, with room for `capacities` tasks each."""
+    """Distribute all tasks over these rows, in ascending order. `capacities` is the number of tasks that each
+    row can hold.
+    """
     asked = request_class.asked
     total = max(asked.tasks or 0, len(rows))
     each = max(1, asked.tasks_per_node or 0, -(-(asked.cpus_per_node_min or 0) // asked.cpus_used_by_task()))
@@ -75,7 +77,9 @@ def _distribute(request_class: RequestClass, rows: list[int], capacities: list[i
 
 
 def _task_capacities(cluster: Cluster, request_class: RequestClass, free: Ints) -> Ints:
-    """Return for how many tasks each node has room, within the limits per node. `free` is (column, row)."""
+    """Return the number of tasks that each node can hold, within the limits per node. `free` is (column,
+    row).
+    """
     asked, mem_bytes = request_class.asked, _mem_bytes_of_task(request_class)
     gpus, kind = asked.gpus.per_task or 0, asked.gpus.type.lower()
     column = cluster.columns_of(kind)[0] if kind else GPUS
@@ -91,7 +95,7 @@ def _task_capacities(cluster: Cluster, request_class: RequestClass, free: Ints) 
 
 
 def _mem_bytes_of_task(request_class: RequestClass) -> int:
-    """Return the memory that each additional task takes of a node."""
+    """Return the memory that each additional task takes on a node."""
     asked = request_class.asked
     if asked.mem_per_node_bytes is not None:
         return 0

@@ -1,4 +1,4 @@
-"""Pending reasons as Slurm's codes and as sentences.
+"""Pending reasons: Slurm's reason codes, and sentences for people.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -14,8 +14,8 @@ GIB = 2**30
 
 
 def own_pending_reason(job: PendingJob, now: float) -> PendingReason | None:
-    """Return the reason why the job is not eligible by itself: held, dependencies, or begin time. None if it
-    could start.
+    """Return the reason that the job itself gives for waiting: a hold, a dependency, or a begin time. None if
+    the job is eligible.
     """
     if job.held:
         return held(job)
@@ -36,7 +36,7 @@ def own_pending_reason(job: PendingJob, now: float) -> PendingReason | None:
 
 
 def held(job: Job | PendingJob) -> PendingReason:
-    """Return the reason of a held job, with who holds it and how to release it."""
+    """Return the reason of a held job, with the holder and the command that releases it."""
     release = f"`warpdeck release {job.array_job_id}`"
     if job.lost_reservation:
         return PendingReason(
@@ -60,7 +60,7 @@ def throttled(job: PendingJob) -> PendingReason:
 
 
 def describe_need(asked: Resources) -> str:
-    """Return the request as a text, such as "4 GPUs of type h100 and 16 CPUs on each of 2 nodes"."""
+    """Return the request as text, such as "4 GPUs of type h100 and 16 CPUs on each of 2 nodes"."""
     wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=0)
     if asked.nodes_open and (asked.tasks or 1) > 1:
         return _describe_tasks(asked)

@@ -49,7 +49,7 @@ def place_later(
 ) -> tuple[float, Placement] | None:
     """Return the earliest time from which the request fits for the duration, and the nodes.
 
-    None if it does not fit in the known future.
+    None if the request fits nowhere in the known future.
     """
     best: tuple[float, Placement] | None = None
     for gang in request_class.gangs:
@@ -62,8 +62,8 @@ def place_later(
 
 
 def choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Placement | None:
-    """Choose nodes for each requirement among the rows that satisfy it, by the rule described in this
-    module.
+    """Choose nodes for each requirement among the rows that satisfy it, by the rule in the module docstring.
+    None if the gang does not fit.
     """
     total = 0
     for (_, count), fitting in zip(gang.wanted, rows, strict=True):
@@ -118,7 +118,7 @@ MAX_RANK = 1 << 30
 
 
 def _switches(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> list[int]:
-    """Return as few switches as can hold the gang, or [] if there are none.
+    """Return the smallest set of switches that can hold the gang, or [] if there is none.
 
     This is the fullest single switch that has enough nodes, or else the largest switches.
     """
@@ -151,9 +151,8 @@ def _best_first(timeline: Timeline, need: NodeRequirement, rows: Ints, at: float
         unshared = ~np.array(fits)
         return rows[np.lexsort((rows, free[CPUS], free[GPUS], unshared, cluster.weight[rows]))]
     if at > timeline.now:
-        # A reservation for later should use nodes on which nothing is free now. Resources that are free now
-        # stay usable both before and
-        # after the reservation.
+        # A reservation for later should use nodes on which nothing is free now. Then resources that are free
+        # now stay usable both before and after the reservation.
         now = timeline.free_now[:, rows]
         return rows[np.lexsort((rows, now[CPUS], now[GPUS], free[CPUS], free[GPUS], cluster.weight[rows]))]
     return rows[np.lexsort((rows, free[CPUS], free[GPUS], cluster.weight[rows]))]
@@ -261,8 +260,8 @@ def reserve(
 ) -> Taken:
     """Reserve these nodes for a gang in an interval.
 
-    `ready` is the time when the jobs that must leave are gone. `common` restricts the reservation to some
-    columns, by row.
+    `ready` is the time at which preempted jobs have left. `common` restricts the reservation to some columns,
+    by row.
     """
     begins = start if ready is None else ready
     taken: Taken = []

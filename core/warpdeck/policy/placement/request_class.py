@@ -1,6 +1,6 @@
-"""A kind of request, and the layouts over nodes that it allows.
+"""Request classes: equal requests, and the layouts over nodes that they allow.
 
-Everything about placing a request that does not change during a pass is computed once for all equal requests.
+Data about placing a request that stay constant during a pass are computed once for all equal requests.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from .pending_reason import describe_need
 
 
 class RequestClass:
-    """A request class: all data for placing a request that stays constant during a pass. Equal requests share
-    one.
-    """
+    """The data for placing a request that stay constant during a pass. Equal requests share one object."""
 
     def __init__(
         self,
@@ -34,8 +32,8 @@ class RequestClass:
         number: int = 0,
     ) -> None:
         self.base = self
-        """The variant for all users. If it cannot be placed, no variant for a single user can be placed
-        either.
+        """The variant for all users, which may be the object itself. If it cannot be placed, no variant for a
+        single user can be placed either.
         """
         self.number = number
         """The number of this request class, which is its index in the cache."""
@@ -45,7 +43,7 @@ class RequestClass:
         self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
         self.default_mem_per_cpu_bytes = default_mem_per_cpu_bytes
         self.most_per_node: Tres = {}
-        """Limits on the amounts per node. They are respected if some number of nodes permits it."""
+        """Limits on the amounts per node. They apply if some number of nodes satisfies them."""
         self.fills = False
         """True if the tasks may be distributed unevenly over the nodes, according to their free resources."""
         self.is_spread = False
@@ -60,7 +58,7 @@ class RequestClass:
         gangs, named = [], named_rows(cluster, asked)
         for nodes in sizes(cluster, asked, partition, self.masks):
             if nodes > len(cluster):
-                break  # Stop before computing its needs: a range of nodes may end at a hundred thousand.
+                break  # Stop before computing the demand: a range of nodes may end at a hundred thousand.
             found = needs(
                 asked,
                 nodes,
@@ -82,14 +80,14 @@ class RequestClass:
     def gangs(self) -> list[Gang]:
         """The possible layouts: numbers of nodes, and the demand on each node.
 
-        Those of a single user's variant are computed on first use, because usually the request fits for no
-        user at all.
+        The layouts of a user-specific variant are computed on first use, because usually the request fits for
+        no user at all.
         """
         return [gang.of(self.owner) for gang in self.base.gangs]
 
     @property
     def excludes_users(self) -> bool:
-        """True if it shares its nodes only with jobs of the same user."""
+        """True if the job shares its nodes only with jobs of the same user."""
         return self.asked.share_with == "user" or (
             self.partition is not None and self.partition.exclusive_user
         )
@@ -109,12 +107,12 @@ class RequestClass:
 
     @cached_property
     def wants(self) -> str:
-        """The request as a text."""
+        """The request as text."""
         return describe_need(self.asked)
 
     def lower_bound(self) -> tuple[int, int, int, int]:
-        """Return (CPUs, bytes, whole GPUs, nodes): on this many nodes, at least these amounts must be free,
-        wherever the job runs.
+        """Return (CPUs, bytes, whole GPUs, nodes): a placement needs at least these amounts free on at least
+        this many nodes.
         """
         needs = [need for gang in self.gangs for need, _ in gang.wanted]
         needs += [minimum_requirement(self)] if self.fills else []
@@ -154,7 +152,7 @@ class RequestClass:
     def each_size(self) -> tuple[RequestClass, ...]:
         """Return one copy for each allowed number of nodes, in the order in which they are tried.
 
-        With --nodes=2-8 the job gets eight nodes if it can have eight now (Slurm's rule). Without --nodes, or
+        With --nodes=2-8 the job gets eight nodes if eight are free now (Slurm's rule). Without --nodes, or
         with --use-min-nodes, as few nodes as possible are used; the request class itself is then the only
         element.
         """
@@ -197,7 +195,7 @@ def _largest_first(found: Sequence[tuple[NodeRequirement, int]]) -> tuple[tuple[
 def may_distribute_unevenly(asked: Resources, gang: Gang) -> bool:
     """Return whether the tasks may be distributed unevenly.
 
-    This is not so on whole nodes, or if tasks share CPUs; the tasks are then dealt evenly.
+    They may not on whole nodes, or if tasks share CPUs; the tasks are then distributed evenly.
     """
     if gang.nodes < 2 or asked.tasks is None or asked.tasks <= gang.nodes or asked.overcommit:
         return False
@@ -208,12 +206,12 @@ def may_distribute_unevenly(asked: Resources, gang: Gang) -> bool:
 
 
 def minimum_requirement(request_class: RequestClass) -> NodeRequirement:
-    """Return the least demand on each node if other nodes have room for the remaining tasks."""
+    """Return the smallest demand on each node, on the assumption that other nodes take the remaining tasks."""
     return need_for(request_class, 1)
 
 
 def need_for(request_class: RequestClass, tasks: int) -> NodeRequirement:
-    """Return what a node gives to this many tasks of the request."""
+    """Return the demand of this many tasks of the request on one node."""
     return need_of(
         request_class.asked,
         tasks=tasks,

@@ -1,1 +1,1 @@
-"""Chooses the running jobs that make way for a job of higher rank."""
+"""Preemption: the choice of running jobs that leave for a job of higher rank."""

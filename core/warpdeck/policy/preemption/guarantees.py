@@ -1,17 +1,17 @@
-"""Decides which running jobs a quota guarantees, and which of them borrow beyond it.
+"""Guarantees of quotas: which running jobs are within the quota of an account, and which borrow beyond it.
 
-The jobs under each account are counted against its quota: those of the highest rank (by QoS or tier) first,
-then those that started first. Jobs that no longer fit are borrowers. So a newly started job cannot take the
-guarantee of a job with a higher rank, or of an earlier job. The level of a job is the depth in the tree of
-the lowest account that guarantees it, or 0 if none does.
+The jobs under each account are counted against its quota: jobs of the highest rank (by QoS or tier) first,
+then in the order of their starts. Jobs that no longer fit are borrowers. So a newly started job cannot take
+the guarantee of a job with a higher rank, or of an earlier job. The level of a job is the depth in the tree
+of the lowest account that guarantees it, or 0 if none does.
 
 Preemptions cannot form a cycle, because each of them increases the same quantity. First, this quantity
 compares the ranks of all jobs of the deepest level, highest first. If these are equal, it compares the ranks
 at the next level and deeper, and so on. At last it compares the ranks of all running jobs.
 
-When an account reclaims, it stays within its quota. Only jobs leave that borrow from all accounts that the
-two jobs do not share. So one more job is guaranteed below these accounts, and none less. By QoS or tier, a
-job only replaces jobs of lower rank, and only if their level is not deeper than its own.
+When an account reclaims, it stays within its quota. The victims borrow from all accounts that the two jobs do
+not share. So one more job is guaranteed below these accounts, and none less. By QoS or tier, a job only
+replaces jobs of lower rank, and only if their level is not deeper than its own.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -29,7 +29,7 @@ from warpdeck.policy.resources.tres import add
 
 
 class Guarantees:
-    """The guarantees of the running jobs, except those that are leaving."""
+    """The guarantees of the running jobs that are not leaving."""
 
     def __init__(
         self, running: Sequence[RunningJob], limit_usage: LimitUsage, *, rank: Callable[[RunningJob], int]
@@ -58,7 +58,7 @@ class Guarantees:
         return next((len(above) - at for at, each in enumerate(above) if self.holds(victim, (each,))), 0)
 
     def level_for(self, account: str, tres: Tres, *, rank: int) -> int:
-        """Return the level that a job of this account would have if it ran too."""
+        """Return the level that a new job of this account with this demand would have."""
         above = list(self._limit_usage.chain(account))
         return next((len(above) - at for at, each in enumerate(above) if self._would(each, tres, rank)), 0)
 
@@ -94,9 +94,9 @@ def inside(quota: Tres, used: Tres, more: Tres) -> bool:
 
 
 def ranks(table: Iterable[QosView]) -> dict[str, int]:
-    """Return for each QoS the length of the longest chain of preemptions below it.
+    """Return the rank of each QoS: the length of the longest chain of preemptions below it.
 
-    It is always greater than that of the QoS that it preempts.
+    The rank of a QoS is always greater than the rank of each QoS that it preempts.
     """
     preempts = {qos.name: qos.preempts for qos in table}
     found: dict[str, int] = {}

@@ -79,7 +79,7 @@ class PreemptionRules:
     def _unshared_accounts(
         self, one: str, other: str
     ) -> tuple[tuple[AccountView, ...], tuple[AccountView, ...]]:
-        """Return the accounts above each of the two that are not above both.
+        """Return the accounts above each of the two accounts that are not above both.
 
         An account that both share gives neither of them a better right.
         """
@@ -91,7 +91,7 @@ class PreemptionRules:
         )
 
     def may_preempt(self, job: PendingJob, tres: Tres) -> bool:
-        """Return whether there could be any job at all that this job may preempt."""
+        """Return whether this job has a right to preempt at all."""
         qos = self._qos.get(job.qos)
         return (
             (self._by_qos and qos is not None and bool(qos.preempts))
@@ -134,7 +134,7 @@ class PreemptionRules:
         return self._is_within([each for each in accounts if any(map(tres.get, each.quota))], tres)
 
     def _borrows(self, borrower: AccountView, victim: RunningJob) -> bool:
-        """Return whether the victim holds some of the resources of which its account uses too much."""
+        """Return whether the victim holds some of the resources of which the borrower uses too much."""
         use, held = (
             self._limit_usage.account_use(borrower.name),
             self._limit_usage.tres_of(victim, victim.allocation),
@@ -143,8 +143,8 @@ class PreemptionRules:
         return any(held.get(name, 0) and use.get(name, 0) > most for name, most in quota.items())
 
     def _is_guaranteed_against(self, victim: RunningJob, job: PendingJob, tres: Tres) -> bool:
-        """Return whether a quota guarantees the victim's resources, and would guarantee the job's less or not
-        at all.
+        """Return whether a quota guarantees the victim, and the job would be guaranteed at a lower level or
+        not at all.
         """
         if not (self.quotas and self._settings.reclaim):
             return False
@@ -157,7 +157,7 @@ class PreemptionRules:
         return self._settings.suspend_keeps_gpus
 
     def grace_s(self, victim: RunningJob) -> int:
-        """Return the grace time in seconds that the job gets to save its work."""
+        """Return the time in seconds that the victim gets to save its work."""
         qos, part = self._qos.get(victim.qos), self._partitions.get(victim.partition)
         return max(qos.grace_s if qos else 0, part.grace_s if part else 0) or self._settings.grace_s
 
@@ -198,10 +198,10 @@ class PreemptionRules:
     def _borrower(
         self, accounts: Sequence[AccountView], freed: Mapping[str, Tres] = {}
     ) -> AccountView | None:
-        """Return the nearest account if none of these accounts is within its quota.
+        """Return the nearest account with a quota if none of these accounts is within its quota; else None.
 
-        If no account has a quota, everything that they use counts as borrowed. `freed` is the amount, by
-        account, that already chosen victims free.
+        If no account has a quota, everything that the nearest account uses counts as borrowed. `freed` holds,
+        by account, the amounts that already chosen victims free.
         """
         with_quota = [account for account in accounts if account.quota] or list(accounts[:1])
         for account in with_quota:
@@ -212,8 +212,8 @@ class PreemptionRules:
         return with_quota[0] if with_quota else None
 
     def too_many(self, victims: Iterable[RunningJob], claims: Mapping[JobId, Claim]) -> list[RunningJob]:
-        """Return the victims that need not leave, because the other victims alone bring their accounts back
-        within their quotas.
+        """Return the victims that can stay, because the other victims alone bring their accounts back within
+        their quotas.
         """
         freed: dict[str, Tres] = {}
         found = []
@@ -233,9 +233,9 @@ NO_QUOTA: Tres = {"gres/gpu": 0}
 MAX_ROUNDS = 8
 """Maximum number of attempts to find victims so that no account falls below its quota."""
 CLAIM_KEPT_S = 120.0
-"""Seconds beyond the grace time for which the cleared nodes stay reserved. The victims need it for SIGKILL,
-epilogs and freeing GPU memory. A job that cannot start by then for another reason loses its precedence on
-these nodes.
+"""Seconds after the grace time for which the cleared nodes stay reserved for the preempting job. The victims
+need it for SIGKILL, epilogs and freeing GPU memory. A job that cannot start by then for another reason loses
+its precedence on these nodes.
 """
 Found = tuple[Placement, list[Preempt]]
 Claimant = tuple[object, ...]
@@ -244,7 +244,7 @@ Claimant = tuple[object, ...]
 def claimant(job: PendingJob, *, exclusivity_key: str | None) -> Claimant:
     """Return a key that is equal for jobs that may preempt the same jobs for the same request.
 
-    For `exclusivity_key`, see `Ground.tenant_of`.
+    For `exclusivity_key`, see `ClusterTable.exclusivity_key`.
     """
     return (
         id(job.resources),
@@ -279,11 +279,11 @@ class Preemption:
         *,
         granted: Callable[[Placement], Tres],
     ) -> Found | None:
-        """Return where the job can run and the jobs that must leave for it; None if no job that it may
-        preempt would help.
+        """Return a placement for the job and the jobs that must leave for it; None if preemption would not
+        help.
 
-        `tres` is the amount it requests. `granted` returns the amount it would get on a placement, which may be
-        more with whole nodes.
+        `tres` is the requested amount. `granted` returns the amount that the job would get on a placement. It
+        may be more with whole nodes.
         """
         claims: dict[JobId, Claim] = {}
         for victim in self._running:
@@ -308,8 +308,8 @@ class Preemption:
     def _without_claim(
         self, job: PendingJob, granted: Tres, chosen: Iterable[RunningJob], claims: dict[JobId, Claim]
     ) -> list[RunningJob]:
-        """Return the victims over which a job with these amounts has no claim. Update the claims on the
-        others.
+        """Return the victims on which a job with these amounts has no claim. Update the claims on the other
+        victims.
         """
         spared = []
         for victim in chosen:
@@ -321,8 +321,8 @@ class Preemption:
         return spared
 
     def vacate(self, preempts: Iterable[Preempt], *, back: bool = False) -> None:
-        """Treat these jobs as gone while a placement is tried, so that no other job can preempt them; `back`
-        undoes it.
+        """Treat the jobs of these preemptions as gone while a placement is tried, so that no other job can
+        preempt them. `back` undoes it.
         """
         modes, timeline = {each.job_id: each.mode for each in preempts}, self._timeline
         (self._preempted.difference_update if back else self._preempted.update)(modes)
@@ -335,9 +335,9 @@ class Preemption:
                     timeline.take(row, self._now, ends, amounts if back else -amounts)
 
     def record(self, preempts: Iterable[Preempt]) -> None:
-        """Record that these jobs are preempted: no other job can preempt them.
+        """Record these preemptions, so that no other job can preempt the same jobs.
 
-        Their parts of shared GPUs are counted until the end of their grace time.
+        Parts of shared GPUs that these jobs hold are counted until the end of their grace time.
         """
         modes = {each.job_id: each for each in preempts}
         self._preempted.update(modes)
@@ -398,7 +398,9 @@ class Preemption:
         chosen: Sequence[RunningJob],
         claims: Mapping[JobId, Claim],
     ) -> list[Preempt]:
-        """Return the orders to leave. Each contains the nodes that are kept for the job until it starts."""
+        """Return the preemption of each chosen job. Each contains the nodes that are kept for the preempting
+        job until it starts.
+        """
         graces_s = [
             0 if claims[victim.id].mode == "suspend" else self._rules.grace_s(victim) for victim in chosen
         ]

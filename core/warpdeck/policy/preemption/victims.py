@@ -1,7 +1,7 @@
-"""Search for nodes on which a gang would fit if other jobs left, and for the fewest jobs that must leave.
+"""Search for nodes on which a gang would fit after preemption, and for the fewest jobs that must leave.
 
-A node fits if the requirement is met from now until the job's end, counting the resources that victims would
-hold until their own ends as free. A shared GPU is whole again when the last of its sharers has left.
+A node fits if the requirement is met from now until the job's end. The resources that victims would hold
+until their own ends count as free. A shared GPU is whole again when the last of its sharers has left.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -23,8 +23,8 @@ from warpdeck.policy.resources.demand import NodeRequirement
 from warpdeck.policy.resources.timeline import ENDLESS_S, Timeline
 
 ENOUGH_NODES = 100
-"""Number of suitable nodes after which the search stops, to bound its time on large clusters. Of these, the
-nodes with the least lost work are taken.
+"""Number of suitable nodes after which the search stops, to bound its time on large clusters. Among these
+nodes, those with the least lost work are taken.
 """
 
 
@@ -32,7 +32,7 @@ class PreemptionCandidate(NamedTuple):
     """A job that may be preempted, and the resources that it frees on one node.
 
     `parts` are (index, percent) of shared GPUs. If `leaves` is False, the job is only suspended and remains
-    on the node. Jobs that exclude its user then cannot start there.
+    on the node. Then jobs that exclude its user cannot start there.
     """
 
     victim: RunningJob
@@ -54,8 +54,8 @@ class FreeUntil:
         self._gone: set[JobId] = set()
 
     def leave(self, candidate: PreemptionCandidate, *, back: bool = False) -> None:
-        """Remove the victim from the node, or add it again. After the victim's own end, its resources are
-        free in any case.
+        """Remove the victim from the node; with `back`, add it again. After the victim's own end, its
+        resources are free in any case.
         """
         ends = ends_of_victim(candidate.victim, self._timeline.now)
         held = self._times < ends
@@ -84,7 +84,7 @@ class FreeUntil:
         return bool((self._free[asked] >= wanted[asked][:, None]).all()) and self._has_steady_types(need)
 
     def _conflicts_with_user(self, need: NodeRequirement) -> bool:
-        """Return whether another user's job on the node excludes this need."""
+        """Return whether another user's job on the node conflicts with the owner of this requirement."""
         users_on_nodes = self._timeline.users_on_nodes
         if users_on_nodes is None or need.owner is None:
             return False
@@ -112,12 +112,12 @@ class FreeUntil:
 
 
 def ends_of_victim(victim: RunningJob, now: float) -> float:
-    """Return the time at which the victim would leave by itself, as in the timeline."""
+    """Return the time at which the victim would end without preemption, as in the timeline."""
     return now + ENDLESS_S if victim.ends_by_unix is None else victim.ends_by_unix
 
 
 class VictimSearch:
-    """Nodes of a mask together with the jobs that may be preempted on them, weakest claim first."""
+    """Search among the nodes of a mask, with the jobs that may be preempted on each, weakest claim first."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class VictimSearch:
         self._lost_work = lost_work
 
     def find(self, gang: Gang) -> tuple[Placement, set[JobId]] | None:
-        """Return where the gang can run, and the jobs that must leave.
+        """Return a placement of the gang, and the jobs that must leave for it.
 
         None if it fits nowhere, or if it fits without preemption.
         """
@@ -178,8 +178,7 @@ class VictimSearch:
         return (placement, set(gone)) if gone else None
 
     def _candidates(self, need: NodeRequirement) -> list[int]:
-        """Return the nodes that would suffice if all candidate victims left, sorted by the most free
-        resources.
+        """Return the rows that would suffice if all candidates left, most free resources first.
 
         On nodes with more free resources, fewer jobs must leave.
         """
@@ -187,7 +186,7 @@ class VictimSearch:
         free = timeline.free_now
         able = free + self._back_now
         if need.gpu_share_pct < 100:
-            able[GPUS:, list(timeline.shared)] += 1  # An upper bound: there may be room beside the sharers.
+            able[GPUS:, list(timeline.shared)] += 1  # An upper bound: the part may fit beside the sharers.
         rows = np.flatnonzero(timeline.enough(need, able) & self._mask)
         found: list[int] = rows[np.lexsort((rows, -free[CPUS, rows], -free[GPUS, rows]))].tolist()
         return found
@@ -200,8 +199,8 @@ class VictimSearch:
         return free.meets(need)
 
     def _fewest(self, need: NodeRequirement, row: int) -> list[PreemptionCandidate] | None:
-        """Return the fewest victims that must leave this node for the requirement, weakest claim first; None
-        if it cannot be met.
+        """Return the smallest set of victims that must leave this node for the requirement, weakest claim
+        first. None if even all of them are not enough.
         """
         free = FreeUntil(self._timeline, row, until=self._until)
         chosen: list[PreemptionCandidate] = []

@@ -96,7 +96,7 @@ class _TreeRanking:
         self._ties = 0
 
     def visit(self, parents: list[tuple[str, str]], depth: int, *, tied: bool = False) -> None:
-        """Rank the children of accounts that tie with each other, together. `tied` means that the accounts
+        """Rank the children of accounts that tie with each other, together. `tied` means that these accounts
         also tie with the user ranked last.
         """
         level: list[FairshareRow] = []

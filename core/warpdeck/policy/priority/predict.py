@@ -2,10 +2,10 @@
 
 The rule is that of Tsafrir, Etsion and Feitelson (2007). It is as good as much more complex rules, because
 users repeat themselves. Some users do not, and some request accurate limits. So for each user the errors of
-the rule and of the limits are recorded, as factors, with the latest counting most. While the limits are more
-accurate, nothing is predicted.
+the rule and of the limits are recorded, as factors, with a higher weight for the latest. While the limits are
+more accurate, nothing is predicted.
 
-A prediction orders backfill and tells people what to expect. It guarantees nothing: reservations depend only
+A prediction orders backfill and appears as an expected end. It guarantees nothing: reservations depend only
 on time limits.
 
 The module is pure: it reads no clock and does no I/O.
@@ -22,9 +22,9 @@ REMEMBERED = 2
 MAX_USERS = 100_000
 """Maximum number of users remembered. The user whose last job ended longest ago is forgotten first."""
 KEPT = 0.9
-"""Decay of the accumulated errors with every job that ends. About the last ten jobs count."""
+"""Factor applied to the accumulated errors with every job that ends. About the last ten jobs count."""
 SHORTEST_S = 10.0
-"""Shorter times count as this, because relative errors of a few seconds matter to no user."""
+"""Shorter times count as this value, because relative errors of a few seconds do not matter."""
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +52,8 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     """The last run times in seconds, the latest last."""
     rule_error: float = 0.0
     limit_error: float = 0.0
-    """Errors of the rule and of the limits: sums of the logarithms of the error factors, with older ones
-    counting less.
+    """Errors of the rule and of the limits: sums of the logarithms of the error factors, with lower weights
+    for older errors.
     """
 
     def after(self, ran_s: float, limit_s: float | None) -> Past:

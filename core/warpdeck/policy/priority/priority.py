@@ -34,8 +34,8 @@ from warpdeck.policy.resources.tres import asked_tres
 from .fairshare import fairshare_by_user
 
 ROUNDING = 1e-6
-"""Priorities are truncated to whole numbers, as in Slurm. This is added first, so that rounding errors of a
-sum do not reduce a whole number by one.
+"""Amount added before priorities are truncated to whole numbers (as in Slurm). Otherwise rounding errors of a
+sum could reduce a whole number by one.
 """
 
 
@@ -112,7 +112,7 @@ class Ranking:
         return msgspec.structs.replace(found, priority=own if job.priority is None else job.priority)
 
     def _priority_without_age(self, queue: WaitingQueue) -> Floats:
-        """Return, by row, the sum of all parts except age, as in `explain`."""
+        """Return, by row, the sum of all parts of the priority except age, as in `explain`."""
         table = queue.table
         people = np.array([self._fairshare(account, user) for account, user, _ in queue.persons.keys])
         parts = np.array([self._partition(named) for named in queue.partitions.keys])

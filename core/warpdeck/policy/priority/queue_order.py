@@ -1,20 +1,20 @@
-"""Queue order among jobs of equal priority.
+"""Queue order of jobs with equal priority.
 
-By default, jobs are ordered by highest response ratio: (waited + likely run time) / likely run time (Brinch
-Hansen 1971). Short jobs overtake long ones, and long jobs rise as they wait. To keep this from increasing the
-longest wait, there are three rules. All of them use the longest wait that any job has had recently, so where
-no job waits long, no job is overtaken for long:
+By default, jobs are ordered by highest response ratio: (waited + expected run time) / expected run time
+(Brinch Hansen 1971). Short jobs overtake long ones, and long jobs rise as they wait. Three rules keep this
+from increasing the longest wait. They compare with the longest wait of any recent job, so where no job waits
+long, no job is overtaken for long:
 
 * A job is *overdue* once its expected wait reaches a share of the longest wait. The expected wait is its wait
   so far plus the work submitted before it, divided by the size of the machine. Overdue jobs come before all
   others, in order of submission.
-* A job is *late* once its wait so far alone reaches that share. As many jobs get reservations, up to a bound,
-  as are late and have waited at least as long as they will run. Backfilled jobs then cannot delay the second
-  job in line.
-* A late job that uses more than half of the machine comes before all others as soon as enough is free for it.
-  Two of these wide jobs cannot run together, and the machine must drain before each of them. If they run one
-  after the other, it drains only once. In order of submission, narrow jobs would fill the machine in between,
-  and it would have to drain again.
+* A job is *starved* once its wait so far alone reaches that share. Starved jobs that have waited at least as
+  long as they will run get reservations, up to a maximum number. Backfilled jobs then cannot delay the second
+  job in the queue.
+* A starved job that uses more than half of the machine comes before all others as soon as enough is free for
+  it. Two of these wide jobs cannot run together, and the machine must drain before each of them. If they run
+  one after the other, it drains only once. In order of submission, narrow jobs would fill the machine in
+  between, and it would have to drain again.
 
 With conservative backfill, the order is that of the starts reserved in the last pass, so that a job keeps its
 reservation.
@@ -35,7 +35,7 @@ from warpdeck.policy.resources.cluster import CPUS, GPUS, Floats, Mask
 from warpdeck.policy.resources.timeline import ENDLESS_S
 
 SHORTEST_S = 10.0
-"""Shorter run times count as this, as in the bounded slowdown, because a few seconds matter to no user."""
+"""Shorter run times count as this value, as in the bounded slowdown, because a few seconds do not matter."""
 WIDE = 0.5
 """Share of the machine. Jobs that need more than this cannot run side by side."""
 FIRST, OVERDUE = -np.inf, -1e300
@@ -43,7 +43,7 @@ FIRST, OVERDUE = -np.inf, -1e300
 
 
 class QueueOrder(NamedTuple):
-    """The sort keys of the jobs (smaller is sooner), and the number of late jobs that should get
+    """The sort keys of the jobs (smaller is sooner), and the number of starved jobs that should get
     reservations.
     """
 
@@ -74,10 +74,10 @@ def queue_order(
 def _against_machines(
     table: QueueTable, expected: Floats, queue: WaitingQueue, machine: _Machine
 ) -> tuple[Floats, Mask]:
-    """Return, for each job, the seconds its partition needs for earlier work, and whether it is a wide job
-    that fits now.
+    """Return, for each job, the seconds that its partition needs for earlier work, and whether it is a wide
+    job that fits now.
 
-    Earlier work is everything that runs and everything that was submitted before the job.
+    Earlier work is the rest of all running jobs and everything that was submitted before the job.
     """
     class_ids, tasks = table["class"], table["tasks"]
     cpus, gpus = queue.by_class["cpus"][class_ids], queue.by_class["gpus"][class_ids]

@@ -1,8 +1,8 @@
 """Lifecycle of a reservation: it ends when unused, its nodes are replaced, and its jobs are ended.
 
-This follows Slurm (reservation.c: job_resv_check, _resv_node_replace). Nodes are replaced only if a number of
-nodes was requested, not if they were named. Nodes that accept no jobs are replaced by idle ones, and with
-replace "busy" also nodes that run jobs.
+This follows Slurm (reservation.c: job_resv_check, _resv_node_replace). Nodes are replaced only if the
+reservation requested a number of nodes, not if it named them. Nodes that accept no jobs are replaced by idle
+nodes. With replace "busy", nodes that run jobs are replaced too.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -22,7 +22,7 @@ class ReservationUse(msgspec.Struct, frozen=True, kw_only=True):
 
     waiting: tuple[JobId, ...] = ()
     running: tuple[tuple[JobId, float], ...] = ()
-    """Each with the time at which the reservation ends for it; infinite if it may run on."""
+    """Pairs of a job and the time at which the reservation ends for it; infinite if the job may continue."""
 
 
 class NodePool(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,14 +33,16 @@ class NodePool(msgspec.Struct, frozen=True, kw_only=True):
     idle: frozenset[NodeName] = frozenset()
     """Nodes without jobs."""
     spare: tuple[NodeName, ...] = ()
-    """Able and idle nodes of its partition that are in no other reservation, in order of preference."""
+    """Able and idle nodes of the reservation's partition that are in no other reservation, in order of
+    preference.
+    """
 
 
 class ReservationActions(msgspec.Struct, frozen=True, kw_only=True):
     """The actions that a reservation needs now."""
 
     purged: bool = False
-    """True if it ends now. A recurring reservation only ends this occurrence."""
+    """True if the reservation ends now. A recurring reservation ends only this occurrence."""
     idle_since_unix: float | None = None
     """Time since which the reservation has been unused, to be stored in it; None if it is in use."""
     nodes: frozenset[NodeName] = frozenset()
@@ -54,7 +56,7 @@ class ReservationActions(msgspec.Struct, frozen=True, kw_only=True):
 def reservation_actions(
     each: ReservationView, use: ReservationUse, pool: NodePool, now: float
 ) -> ReservationActions:
-    """Return the actions that the reservation needs now. If there are none, all values stay as they are."""
+    """Return the actions that the reservation needs now. Without actions, all values stay as they are."""
     is_over = each.end_unix <= now and not each.repeat and each.float_s is None
     idle_since = _idle_since(each, use, now)
     purged = (
@@ -74,7 +76,7 @@ def _running_on(use: ReservationUse) -> tuple[JobId, ...]:
 
 
 def next_deadline_unix(each: ReservationView, use: ReservationUse) -> float:
-    """Return the next time at which an action becomes due merely because time passes; infinite for never."""
+    """Return the next time at which an action becomes due because time passes; infinite for never."""
     deadlines = [closes_unix for _, closes_unix in use.running]
     if (use.waiting or use.running) and not each.repeat and each.float_s is None:
         deadlines.append(each.end_unix)
@@ -85,7 +87,7 @@ def next_deadline_unix(each: ReservationView, use: ReservationUse) -> float:
 
 
 def _idle_since(each: ReservationView, use: ReservationUse, now: float) -> float | None:
-    """Return the time since which no job has used it, if it is set to end for that reason."""
+    """Return the time since which no job has used the reservation, if it is set to end when unused."""
     in_time = each.start_unix <= now < each.end_unix
     if each.purge_after_s is None or each.float_s is not None or not in_time or use.waiting or use.running:
         return None
@@ -93,7 +95,7 @@ def _idle_since(each: ReservationView, use: ReservationUse, now: float) -> float
 
 
 def _nodes(each: ReservationView, pool: NodePool) -> frozenset[NodeName]:
-    """Return its nodes, with those that need it replaced by others."""
+    """Return the nodes of the reservation after unusable nodes were replaced."""
     if not each.node_count or each.static or each.parts:
         return each.nodes
     kept = each.nodes & pool.able

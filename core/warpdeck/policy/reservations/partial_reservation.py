@@ -1,8 +1,9 @@
-"""Partial reservations of the CPUs and GPUs of nodes: the resources they keep, and those left to others.
+"""Partial reservations of the CPUs and GPUs of nodes: the resources they keep, and the resources left to
+other jobs.
 
-An amount of a node is reserved, not particular CPUs or GPUs. Other jobs can use what is free beyond it.
-Resources that jobs of the reservation hold count towards the amount. In the columns that it names, its own
-jobs can use that amount and no more. All other resources of the node (always the memory) are shared with all
+A partial reservation reserves amounts, not particular CPUs or GPUs. Other jobs can use the rest of the node.
+Resources that jobs of the reservation hold count towards the amount. Of each named resource, these jobs can
+use the reserved amount and no more. All other resources of the node (always the memory) are shared with all
 jobs, as in Slurm's core-based reservations. Reservations of whole nodes do not use this module.
 
 The module is pure: it reads no clock and does no I/O.
@@ -52,7 +53,7 @@ def outside_of_parts(view: View) -> Sequence[RunningJob]:
 
 
 def amounts_of(cluster: Cluster, part: ReservedPart) -> Ints:
-    """Return the amounts that a part reserves, by column; 0 in columns that it does not name."""
+    """Return the amounts that a part reserves, by column; 0 in columns of other resources."""
     found = np.zeros(cluster.columns, dtype=np.int64)
     found[CPUS] = part.cpus
     for name, count in part.gpus:
@@ -85,7 +86,7 @@ MAX_LISTED = 3
 
 
 def parts_text(reservation: ReservationView) -> str:
-    """Return the reserved parts as a text, for example "8 CPUs and 2 h100 of gpu01"."""
+    """Return the reserved parts as text, for example "8 CPUs and 2 h100 of gpu01"."""
     listed = [
         part_in_words(node=part.node, cpus=part.cpus, gpus=part.gpus)
         for part in reservation.parts[:MAX_LISTED]
@@ -94,7 +95,9 @@ def parts_text(reservation: ReservationView) -> str:
 
 
 def withhold_parts(timeline: Timeline, reservation: ReservationView, jobs: Iterable[RunningJob]) -> None:
-    """Take the reserved amounts, less those its jobs already hold, from the timeline of other jobs."""
+    """Take the reserved amounts from the timeline of other jobs, except amounts that jobs of the reservation
+    already hold.
+    """
     cluster, now = timeline.cluster, timeline.now
     start, end = max(now, reservation.start_unix), reservation.end_unix
     for part in _on(cluster, reservation):
@@ -106,9 +109,9 @@ def withhold_parts(timeline: Timeline, reservation: ReservationView, jobs: Itera
 
 
 def limit_to_parts(timeline: Timeline, reservation: ReservationView, jobs: Iterable[RunningJob]) -> None:
-    """Limit the reservation's own jobs to the amounts that are left of it during its time.
+    """Limit the timeline of the reservation's own jobs to the unused part of the reserved amounts.
 
-    Its jobs are ended when it is over, so their time limits do not matter for that.
+    These jobs are ended when the reservation is over, so their time limits do not matter.
     """
     cluster, now = timeline.cluster, timeline.now
     start, end = max(now, reservation.start_unix), reservation.end_unix
@@ -151,8 +154,8 @@ def _held(
 
 
 def unlinked_resources(reservations: Iterable[ReservationView]) -> dict[NodeName, NamedResources]:
-    """Return, by node, the resources that any of these reservations names. Each of them has its own, so
-    taking from one leaves the others unchanged.
+    """Return, by node, the resources that any of these reservations names. Each reservation has its own
+    amount of them, so resources taken from one leave the others unchanged.
     """
     found: dict[NodeName, NamedResources] = {}
     for each in reservations:
@@ -163,9 +166,9 @@ def unlinked_resources(reservations: Iterable[ReservationView]) -> dict[NodeName
 
 
 def without_named(other: ReservationView, own: ReservationView) -> ReservationView:
-    """Return the other reservation without the columns that `own` names on the same nodes.
+    """Return the other reservation without the resources that `own` names on the same nodes.
 
-    In those columns, `own` has amounts of its own and need not leave any to a reservation with lower
+    `own` has separate amounts of these resources and need not leave any to a reservation with lower
     precedence.
     """
     named = {part.node: part for part in own.parts}
@@ -179,11 +182,11 @@ def without_named(other: ReservationView, own: ReservationView) -> ReservationVi
 
 
 class LinkedTimeline(NamedTuple):
-    """A linked resource pool: its timeline and GPU board contain nodes of another pool, so resources taken
-    there are also taken here.
+    """A linked resource pool, which contains nodes of another pool. Resources taken in one pool are taken in
+    the other too.
 
-    `unlinked` names, by node, the resources that are not linked, because each pool has its own. Nodes that do
-    not occur here are ignored.
+    `unlinked` names, by node, the resources that are not linked, because each pool has its own amount. Nodes
+    that are in only one of the pools are ignored.
     """
 
     timeline: Timeline
@@ -204,7 +207,7 @@ class LinkedTimeline(NamedTuple):
     def give_back(
         self, allocation: Allocation, ends: float, owner: Owner | None, *, origin: GpuTable
     ) -> None:
-        """Mirror that an allocation was given back in the other resource pool. `origin` is the `GpuTable` of
+        """Mirror that an allocation was given back in the other resource pool. `origin` is the GPU table of
         that pool.
         """
         cluster = self.timeline.cluster
@@ -218,7 +221,9 @@ class LinkedTimeline(NamedTuple):
                 self.gpu_table.give_back(row, origin.free_on(node) & set(share.gpus))
 
     def resume(self, share: Share, *, kept: Share, ends: float) -> None:
-        """Mirror that a suspended job was resumed there. `kept` is the share that it had kept."""
+        """Mirror that a suspended job was resumed in the other resource pool. `kept` is the share that it
+        kept while suspended.
+        """
         row = self.timeline.cluster.row.get(share.node)
         if row is None:
             return

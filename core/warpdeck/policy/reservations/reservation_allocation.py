@@ -1,9 +1,9 @@
-"""Chooses how much of which nodes a reservation of CPUs or GPUs gets.
+"""Allocation of CPUs and GPUs of nodes to a partial reservation.
 
-As in Slurm, named nodes each give the amount requested of them. Otherwise the first nodes with something left
-give it, or a requested number of nodes give equal amounts, idle nodes first. If no CPUs are requested, GPUs
-bring their share of the node's CPUs. Otherwise other jobs could use all CPUs, and the reserved GPUs would
-stay idle.
+As in Slurm, each named node provides the amount requested of it. Otherwise the first nodes with free
+resources provide the amount, or a requested number of nodes provide equal amounts, idle nodes first. If no
+CPUs are requested, each GPU brings its share of the node's CPUs. Otherwise other jobs could use all CPUs, and
+the reserved GPUs would stay idle.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -85,7 +85,7 @@ def _alike(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPar
 
 
 def _first(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
-    """Take everything from one node if possible, else from as many as needed, in their order."""
+    """Take everything from one node if possible, else from as many nodes as needed, in this order."""
     cpus, gpus = sum(asked.cpus), asked.gpus
     if gpus:
         whole = next((part for each in nodes if (part := _part(each, cpus, gpus, asked.gpu_type))), None)
@@ -106,7 +106,7 @@ def _first(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPar
 
 
 def _part(each: FreeCapacity, cpus: int, gpus: int, gpu_type: str) -> ReservedPart | None:
-    """Return a part of this size; None if the node has not enough left, or if nothing is requested of it."""
+    """Return a part of this size; None if the node has too little left, or if nothing is requested of it."""
     cpus = cpus or (max(1, round(gpus * each.cpus_each)) if gpus else 0)
     if cpus > each.cpus or gpus > _count(each, gpu_type) or not cpus:
         return None

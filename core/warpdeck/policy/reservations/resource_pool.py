@@ -59,15 +59,13 @@ class ResourcePool:
     """Nodes with their free resources over time, from which a pass allocates."""
 
     def __init__(self, cluster_table: ClusterTable, now: float, *, closes_unix: float = math.inf) -> None:
-        """`closes_unix` is the end of the reservation that this resource pool belongs to. No job starts there
-        from then on.
+        """Create the pool. `closes_unix` is the end of the reservation that it belongs to. From then on no
+        job starts in the pool.
         """
         self.now = now
         self.closes_unix = closes_unix
         self._linked: list[LinkedTimeline] = []
-        """Other resource pools that contain some of these nodes at the same time. Resources taken from one
-        are taken from all of them.
-        """
+        """Other resource pools that contain some of these nodes at the same time."""
         self.cluster_table = cluster_table
         self.cluster = cluster_table.cluster
         self.gpu_table = cluster_table.gpu_table(now)
@@ -75,15 +73,15 @@ class ResourcePool:
         self.refresh_free()
 
     def refresh_free(self) -> None:
-        """Cache the free amounts of this moment. During a pass they only decrease."""
+        """Cache the free amounts of the first step. During a pass they only decrease."""
         free = self.timeline.free_now
         self._most: list[int] = free.max(axis=1, initial=0).tolist()
         self._some_free: Ints = free[:FIRST_TYPE, free[CPUS] > 0]
         self._may_fit: Mask = np.zeros(0, dtype=np.bool_)
 
     def set_aside(self, reservation: ReservationView, jobs: Sequence[RunningJob] = ()) -> None:
-        """Block the nodes of a reservation, or its parts of them, for jobs that may not use it. `jobs` run in
-        the reservation.
+        """Withhold the nodes of a reservation, or its parts of them, from jobs of this pool. `jobs` are the
+        jobs that run in the reservation.
         """
         if not reservation.parts:
             self._block(reservation.nodes, reservation.start_unix, reservation.end_unix)
@@ -91,16 +89,13 @@ class ResourcePool:
             withhold_parts(self.timeline, reservation, jobs)
 
     def keep_until(self, reservation: ReservationView) -> None:
-        """Block the time before the reservation begins for its jobs.
-
-        Its jobs are ended when it is over, so their time limits do not matter for that.
-        """
+        """Block the time before the reservation begins for its jobs."""
         if reservation.start_unix > self.now:
             self._block(frozenset(self.cluster.row), self.now, reservation.start_unix)
 
     def link(self, other: ResourcePool, unlinked: Mapping[NodeName, NamedResources] = ALL_LINKED) -> None:
-        """Connect two resource pools that have nodes in common at the same time. For `excludes_users`, see
-        `portions.Neighbour`.
+        """Link two resource pools that have nodes in common at the same time. For `unlinked`, see
+        `LinkedTimeline`.
         """
         self._linked.append(LinkedTimeline(other.timeline, other.gpu_table, unlinked))
         other._linked.append(LinkedTimeline(self.timeline, self.gpu_table, unlinked))
@@ -127,8 +122,8 @@ class ResourcePool:
         return self._may_fit
 
     def _screen(self, least: Ints) -> Mask:
-        """Return for each request class whether enough nodes have its minimum demand free. Every request
-        needs CPUs.
+        """Return for each request class whether enough nodes have its lower bound free. Every request needs
+        CPUs.
         """
         free = self._some_free
         if len(least) * free.shape[1] > MAX_SCREENED:
@@ -143,8 +138,8 @@ class ResourcePool:
     def may_fit_for(self, numbers: Ints, durations_s: Floats) -> Mask:
         """Return for each of these request classes whether it might fit from now on for its duration.
 
-        A request class might fit if its minimum demand is free on enough nodes for the whole time. If this
-        test would cost more than trying the request classes one by one, it returns True for all of them.
+        A request class might fit if its lower bound is free on enough nodes for the whole time. If this test
+        would cost more than trying the request classes one by one, it returns True for all of them.
         """
         least, timeline = self.cluster_table.lower_bounds()[numbers], self.timeline
         fewest = least.min(axis=0, initial=NONE_FITS)
@@ -162,7 +157,7 @@ class ResourcePool:
         return found
 
     def rows_with_capacity(self, base: RequestClass) -> Ints:
-        """Return the rows of the nodes on which the minimum demand of the request class is free now.
+        """Return the rows on which the lower bound of the request class is free now.
 
         The users whose jobs run there are not considered.
         """
@@ -174,8 +169,8 @@ class ResourcePool:
         return np.flatnonzero(enough & base.usable())
 
     def excluded_variants(self, base: RequestClass) -> list[int]:
-        """Return the numbers of the user-specific variants of the request class that cannot be placed now
-        because of other users' jobs.
+        """Return the numbers of the user-specific variants of the request class that jobs of other users keep
+        from being placed now.
         """
         users_on_nodes, rows = self.timeline.users_on_nodes, self.rows_with_capacity(base)
         if users_on_nodes is None:
@@ -203,8 +198,8 @@ class ResourcePool:
         return place_now(self.timeline, request_class, duration_s)
 
     def find_later(self, request_class: RequestClass, duration_s: float) -> tuple[float, Placement] | None:
-        """Return the earliest time at which the request fits, and the nodes, as far as the future is
-        known.
+        """Return the earliest time at which the request fits, and the nodes; None if it fits at no known
+        time.
         """
         found = place_later(self.timeline, request_class, duration_s)
         return None if found is None or found[0] >= self.closes_unix else found
@@ -240,9 +235,7 @@ class ResourcePool:
         return self._reserve(placement, start, start + duration_s, ready=start)
 
     def reserve_after_preemption(self, placement: Placement, ready: float, duration_s: float) -> list[Taken]:
-        """Reserve the placement from now on for the job for which others are preempted. They leave until
-        `ready`.
-        """
+        """Reserve the placement from now on for a preempting job. The preempted jobs leave by `ready`."""
         return self._reserve(placement, self.now, ready + duration_s, ready=ready)
 
     def _reserve(self, placement: Placement, start: float, end: float, *, ready: float) -> list[Taken]:
@@ -259,7 +252,7 @@ class ResourcePool:
             other.release(each)
 
     def amounts(self, row: int, need: NodeRequirement) -> tuple[int, int, int]:
-        """Return the most CPUs, bytes of memory and GPUs that this requirement takes of the node."""
+        """Return the largest amounts (CPUs, bytes of memory, GPUs) that this requirement takes of the node."""
         amounts = whole_amounts(self.cluster, row, need)
         most = self.cluster.capacity[:, row]
         mem = most[MEM] if need.all_memory else amounts[MEM]
@@ -280,7 +273,7 @@ class ResourcePool:
 def reservation_table(view: View, general: ClusterTable, reservation: ReservationView) -> ClusterTable:
     """Return the cluster table for the jobs of a reservation.
 
-    It contains only the nodes of the reservation, or all nodes if its jobs are not bound to them.
+    It contains only the nodes of the reservation, or all nodes if the jobs may use nodes outside of it.
     """
     nodes = tuple(node for node in view.nodes if reservation.is_everywhere or node.name in reservation.nodes)
     rows = [general.cluster.row[node.name] for node in nodes]
@@ -293,8 +286,8 @@ def reservation_table(view: View, general: ClusterTable, reservation: Reservatio
 
 
 def is_predictable(at_unix: float, now: float) -> bool:
-    """Return whether a time follows from time limits alone and not from the assumed end of a job without a
-    limit.
+    """Return whether a time follows from time limits alone. Otherwise it depends on the assumed end of a job
+    without a limit.
     """
     return at_unix < now + ENDLESS_S
 
@@ -315,7 +308,7 @@ def open_pools(view: View, now: float, cache: PassCache) -> Pools:
     """Return the resource pools of a pass by reservation name.
 
     The general resource pool has the key "". There is one more for each reservation that a pending or
-    suspended job names, or into which jobs can be drawn (magnetic reservations).
+    suspended job names, and for each magnetic reservation.
     """
     general = ResourcePool(cache.cluster_table, now)
     pools: Pools = {"": general}
@@ -333,7 +326,7 @@ def open_pools(view: View, now: float, cache: PassCache) -> Pools:
 
 
 def _join(general: ResourcePool, opened: Sequence[tuple[ReservationView, ResourcePool]]) -> None:
-    """Connect the resource pools that have the same nodes at the same time."""
+    """Link the resource pools that have nodes in common at the same time."""
     for at, (one, pool) in enumerate(opened):
         parts = [one] if one.is_of_parts else []
         if one.is_everywhere or parts:

@@ -63,9 +63,9 @@ class Cluster:
         return len(self.nodes)
 
     def keeps_its_place(self, row: int, node: NodeView) -> bool:
-        """Return whether the node may take over this row.
+        """Return whether the node can keep this row of the table.
 
-        This is so if it differs from the node before only in the resources that are available to jobs.
+        It can if it differs from the node before only in the resources that are available to jobs.
         """
         before = self.nodes[row]
         return (
@@ -100,14 +100,16 @@ class Cluster:
         return [GPUS] if typed is None else [GPUS, typed]
 
     def holds(self, share: Share) -> tuple[int, ...]:
-        """Return `amounts` as a tuple of ints. This is faster, and building a timeline needs many of them."""
+        """Return the result of `amounts` as a tuple of ints. This is faster, and building a timeline needs
+        many of them.
+        """
         if self.type_columns or share.gpu_share_pct < 100 or share.node in self._blocked:
             return tuple(int(amount) for amount in self.amounts(share))
         return (share.cpus, share.mem_bytes, len(share.gpus))
 
     def amounts(self, share: Share) -> Ints:
-        """Return the amounts that a share takes, by column. Blocked GPUs were never counted, so they are not
-        included.
+        """Return the amounts that a share takes, by column. Blocked GPUs are not included, because capacities
+        do not count them either.
         """
         found = np.zeros(self.columns, dtype=np.int64)
         found[CPUS], found[MEM] = share.cpus, share.mem_bytes
@@ -122,7 +124,7 @@ class Cluster:
         return found
 
     def need_amounts(self, need: NodeRequirement) -> Ints:
-        """Return the least amounts that must be free. `enough` adds the demand of whole nodes."""
+        """Return the amounts that must at least be free. `Timeline.enough` adds the demand of whole nodes."""
         found = np.zeros(self.columns, dtype=np.int64)
         found[CPUS] = need.cpus
         found[MEM] = 0 if need.mem_bytes == WHOLE_NODE else need.mem_bytes
@@ -236,7 +238,7 @@ NO_MINIMUM = NodeMinimum()
 
 
 def meets_minimum(node: NodeView, least: NodeMinimum) -> bool:
-    """Return whether the node is as large as --tmp, --extra-node-info and similar options require."""
+    """Return whether the node has the size that --tmp, --extra-node-info and similar options require."""
     has = node.topology.told(node.cpus)
     return (
         has.sockets >= (least.sockets or 0)

@@ -14,7 +14,9 @@ WHOLE_NODE = -1
 
 
 ANYBODY = "*"
-"""Stands for the user of a job that shares its nodes with all users, if all jobs of this user do."""
+"""Used instead of the user name of a user without exclusive jobs, because all of these users meet the same
+conflicts.
+"""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -24,7 +26,7 @@ class Owner(msgspec.Struct, frozen=True):
     alone: bool
 
     def conflicts_with(self, other: Owner) -> bool:
-        """Return whether the two cannot be on the same node."""
+        """Return whether jobs of the two owners cannot be on the same node."""
         return self.user != other.user and (self.alone or other.alone)
 
 
@@ -39,9 +41,10 @@ class NodeRequirement(msgspec.Struct, frozen=True, kw_only=True):
     gpu_share_pct: int = 100
     """Below 100: a part of one GPU that other jobs may share; `gpus` is then 1."""
     exclusive: bool = False
-    """True if no other job may run on the node. It then gets all CPUs and GPUs available there."""
+    """True if no other job may run on the node. The job then gets all CPUs and GPUs available there."""
     all_memory: bool = False
-    """True if it requested no amount of memory and is alone on the node. It then gets all free memory."""
+    """True if the job requested no amount of memory and is alone on the node. It then gets all free memory.
+    """
     owner: Owner | None = None
     """The owner of the job, if the owners matter for sharing nodes."""
 

@@ -37,15 +37,15 @@ _PART = attrgetter("share.gpu_share_pct")
 
 
 def are_unsteady(there: Sequence[Held]) -> bool:
-    """Return whether the end of any of these depends on the current time, or whether any of them shares a
-    GPU.
+    """Return whether a job in the list has no time limit or shares a GPU. Its entries then depend on the
+    current time.
     """
     return None in map(_ENDS, there) or min(map(_PART, there), default=100) < 100
 
 
 class GpuTable:
-    """Records, for each GPU, whether a job holds it now. The data of a node are computed when they are first
-    needed.
+    """State of each GPU: whether a job holds it now, and who shares it. The data of a node are computed on
+    first use.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class GpuTable:
         *,
         rows: Iterable[int] = (),
     ) -> None:
-        """`held` is by row. GPUs are shared at most on `rows`."""
+        """Create the table. `held` is by row. Only GPUs on `rows` can be shared."""
         self._cluster = cluster
         self._held = held
         self._free: dict[int, dict[int, GpuView]] = {}
@@ -108,7 +108,7 @@ class GpuTable:
     def fitting_shared_gpu(
         self, timeline: Timeline, row: int, need: NodeRequirement, ends: float
     ) -> GpuView | None:
-        """Return the fullest shared GPU that has room for the part until its end and is not reserved as a
+        """Return the fullest shared GPU that has room for the part until `ends` and is not reserved as a
         whole GPU.
         """
         within = timeline.times[row] < ends
@@ -129,7 +129,9 @@ class GpuTable:
         free.update((gpu.index, gpu) for gpu in self._cluster.usable_gpus(row) if gpu.index in set(indices))
 
     def share_from_now(self, timeline: Timeline, row: int, gpu: GpuView, pct: int, ends: float) -> None:
-        """Take a part of a GPU from now on, and enter into the timeline until when the GPU is not whole."""
+        """Take a part of a GPU from now until `ends`. Until then the timeline does not count it as a whole
+        GPU.
+        """
         shared = self._shared_gpu(row, gpu)
         self.take(row, (gpu.index,))
         timeline.reshare(row, shared, partial(shared.sharers.append, (ends, pct)), times_unix=(ends,))
@@ -137,7 +139,7 @@ class GpuTable:
     def hold(
         self, timeline: Timeline, row: int, share: Share, *, besides: Sequence[int] = (), ends: float
     ) -> None:
-        """Take the GPUs of a share from now on. `besides` are GPUs that it already held."""
+        """Take the GPUs of a share from now on. `besides` are GPUs that the job already held."""
         if share.gpu_share_pct == 100:
             self.take(row, share.gpus)
             return

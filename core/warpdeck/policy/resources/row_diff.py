@@ -1,6 +1,6 @@
-"""Finds the new elements of a list, compared with its last version.
+"""Comparison of a list with its previous version: which elements are new, and where the others were.
 
-Views consist of objects that stay identical while nothing changes, so objects are compared by identity.
+Unchanged objects keep their identity from view to view, so objects are compared by identity.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -19,14 +19,16 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 NEW = -1
-"""Stands for a row number if the object was not there before."""
+"""Old position of an element that was not in the old list."""
 FIRST_LOOK = 64
-"""Number of objects compared first after a change. Each further comparison covers four times as many."""
+"""Number of objects in the first comparison after a change. Each further comparison covers four times as
+many.
+"""
 
 
 def old_positions(old: Sequence[T], new: Sequence[T], key: Callable[[T], int]) -> Ints:
-    """Return, for each element of the new list, its position in the old list, or NEW if the object is a
-    different one.
+    """Return, for each element of the new list, its position in the old list; NEW if the old list does not
+    contain this object.
 
     Both lists must be in ascending order of `key`. With another order the result stays valid, but more
     elements count as new.

@@ -1,4 +1,4 @@
-"""A GPU that jobs share: how much of it is free, and when it becomes a whole GPU again.
+"""GPUs that jobs share: the free percentage, and the time at which a GPU becomes whole again.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -11,9 +11,9 @@ from .cluster import Floats, Ints, Mask
 
 
 class SharedGpu:
-    """A GPU with its sharers (end time, percent) and the parts that are booked (start, end, percent).
+    """A GPU with its sharers (end time, percent) and the booked parts (start, end, percent).
 
-    Sharers only leave, so the part they leave free grows with time.
+    Sharers only leave, so the part that they leave free grows with time.
     """
 
     def __init__(self, index: int, gpu_type: str) -> None:
@@ -30,7 +30,7 @@ class SharedGpu:
 
     @property
     def left_now(self) -> int:
-        """Percent that no job holds now. A job past its end time holds its part until it is gone."""
+        """Percentage that no job holds now. A job past its end time holds its part until the job is gone."""
         return 100 - sum(percent for _, percent in self.sharers)
 
     @property
@@ -51,7 +51,7 @@ class SharedGpu:
         return left
 
     def is_shared(self, times: Floats) -> Mask:
-        """Return a mask of the steps in which it is not a whole GPU."""
+        """Return a mask of the steps in which the GPU is not whole."""
         shared: Mask = times < self.whole_at
         shared[0] = bool(self.sharers)
         for begins, ends, _ in self.booked:
@@ -59,8 +59,8 @@ class SharedGpu:
         return shared
 
     def fits_part(self, percent: int, times: Floats, *, whole: Mask) -> Mask:
-        """Return, by step, whether the part fits on it. `whole` tells in which steps a whole GPU of its type
-        is free.
+        """Return, by step, whether the part fits on the GPU. `whole` is a mask of the steps in which a whole
+        GPU of its type is free.
         """
         fits: Mask = np.where(self.is_shared(times), self.left(times) >= percent, whole)
         return fits

@@ -2,9 +2,9 @@
 
 `times[row, k]` is the start of step k of a node. `free[column, row, k]` is the free amount from then until
 step k + 1. Unused steps start at infinity. Running jobs free their resources at their time limits;
-reservations and starts take resources for an interval. Every question of a pass ("does it fit from now until
-its limit", "when does it first fit") takes a few array operations, and a start changes one row. A question
-costs O(rows x steps) in time and memory.
+reservations and starts take resources for an interval. Every query of a pass ("does it fit from now until its
+limit", "when does it first fit") takes a few array operations, and a start changes one row. A query costs
+O(rows x steps) in time and memory.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -27,13 +27,9 @@ from .user_exclusivity import Occupancy, UsersOnNodes
 ENDLESS_S = 10 * 365 * 86_400.0
 """Assumed duration of a job without a limit. A job that could start only after that has no expected start."""
 OVERRUN_S = 1.0
-"""Assumed remaining time of a job that should have ended already. Until then it holds its resources, and
-nothing is reserved.
-"""
+"""Assumed remaining time of a job that should have ended already. For this time it holds its resources."""
 MAX_CELLS = 4_000_000
-"""Maximum of rows x steps. Beyond it, job ends on one node that lie close together are merged, at the last of
-them.
-"""
+"""Maximum of rows x steps. Beyond it, neighboring job ends on one node are merged into the last of them."""
 MIN_STEPS = 16
 SPARE_STEPS = 4
 """Extra steps of a row beyond those in use, for the intervals that a pass takes."""
@@ -43,7 +39,7 @@ works, the gang has no expected start.
 """
 
 Result = TypeVar("Result")
-"""The result that the caller's `choose` makes of the rows that fit."""
+"""The result of the function `choose` that the caller passes to `earliest`."""
 Hold = tuple[int, float, tuple[int, ...]]
 """(row, end time, amounts by column): the resources that a running job holds on one node."""
 
@@ -69,13 +65,13 @@ class Timeline:
         self.times[:, 0] = now
         self.free: Ints = np.repeat(cluster.capacity[:, :, None], SPARE_STEPS, axis=2)
         self.free_now: Ints = cluster.capacity.copy()
-        """The first step, stored contiguously, because most questions are answered by it."""
+        """The free amounts of the first step, stored contiguously, because most queries need only them."""
         self.shared: Mapping[int, Mapping[int, SharedGpu]] = {}
         """row -> GPU index -> GPU that is already shared. Its column of whole GPUs counts it as taken until
         its last sharer ends.
         """
         self.users_on_nodes: UsersOnNodes | None = None
-        """The users on each node; None if no job or partition keeps users apart."""
+        """The users on each node; None if no job or partition is exclusive to one user."""
 
     def copy_at(self, now: float) -> Timeline:
         """Return a copy that begins at another time and that the caller may modify. See `overrun_rows`."""
@@ -95,7 +91,7 @@ class Timeline:
 
     @property
     def cells(self) -> int:
-        """Rows x steps: the cost of one question to all nodes."""
+        """Rows x steps: the cost of one query of all nodes."""
         return len(self.cluster) * (int(self._used.max(initial=0)) + SPARE_STEPS)
 
     def lay(self, rows: Ints, holds: Sequence[Hold]) -> None:
@@ -114,8 +110,7 @@ class Timeline:
         amounts = np.array([hold[2] for hold in holds], dtype=np.int64).T
         order = np.lexsort((ends, rows))
         rows, ends, amounts = rows[order], ends[order], amounts[:, order]
-        # Ends at the same time must share one step. In a step of length zero, amounts freed later at the same
-        # time would be missing.
+        # Ends at the same time must share one step. Otherwise a step of length zero would show too little free.
         new_row = np.concatenate(([True], rows[1:] != rows[:-1]))
         at_unix: Ints = np.cumsum(new_row | np.concatenate(([True], ends[1:] != ends[:-1])), dtype=np.int64)
         before: Ints = at_unix[new_row][np.cumsum(new_row) - 1]
@@ -201,11 +196,10 @@ class Timeline:
     def _start_times(
         self, found: list[tuple[Ints, Floats, Floats]], counts: list[int], *, mixes: bool
     ) -> Iterator[float]:
-        """Iterate over the first start times at which each requirement has enough rows, after deducting those
-        for larger ones.
+        """Iterate over the first start times at which each requirement has enough rows, after deducting the
+        rows for larger requirements.
 
-        With `mixes`, the set of free GPUs may change during a stretch, so each of its steps is a possible
-        start.
+        With `mixes`, the set of free GPUs may change within a window, so each step of it is a possible start.
         """
         if counts == [1] and not mixes:
             yield float(found[0][1].min())
@@ -225,7 +219,7 @@ class Timeline:
         yield from times[possible][:MAX_START_TIMES].tolist()
 
     def _windows(self, need: NodeRequirement, duration_s: float, mask: Mask) -> tuple[Ints, Floats, Floats]:
-        """Return (row, first start, last start) of every stretch in which the requirement can be met for the
+        """Return (row, first start, last start) of every window in which the requirement can be met for the
         duration.
         """
         rows, fits = self._lines(need, np.flatnonzero(self.enough(need, self.cluster.capacity) & mask))
@@ -262,17 +256,17 @@ class Timeline:
             self.free_now[:, row] = self.free[:, row, 0]
 
     def renew(self, row: int, start: float, amounts: Ints) -> None:
-        """Set the free amounts of one node from `start` on, whatever was taken from it."""
+        """Set the free amounts of one node from `start` on, regardless of earlier changes."""
         first = self._breakpoint(row, start)
         self.free[:, row, first:] = amounts[:, None]
 
     def add_user(self, row: int, start: float, end: float, owner: Owner | None) -> None:
-        """Record that a job of this user is on the node in an interval."""
+        """Record that a job of this owner is on the node in an interval."""
         if self.users_on_nodes is not None and owner is not None:
             self.users_on_nodes.add(Occupancy(row, owner, start, end))
 
     def remove_user(self, row: int, start: float, end: float, owner: Owner | None) -> None:
-        """Undo a `add_user`."""
+        """Undo `add_user`."""
         if self.users_on_nodes is not None and owner is not None:
             self.users_on_nodes.remove(Occupancy(row, owner, start, end))
 
@@ -345,8 +339,8 @@ class Timeline:
         """Iterate over the shared GPUs of a node that may take the part, with a mask of the steps in which it
         fits.
 
-        The mask includes CPUs and memory. A part stays on its GPU, so the GPU must not be promised to another
-        job as a whole after the other sharers have left.
+        The mask includes CPUs and memory. A part stays on its GPU, so the GPU must not be reserved as a whole
+        for another job after the other sharers have left.
         """
         if row not in self.shared:
             return
@@ -371,8 +365,8 @@ class Timeline:
         return np.concatenate([line[0] for line in lines]), np.concatenate([line[1] for line in lines])
 
     def _fitting_at_once(self, need: NodeRequirement, mask: Mask) -> Ints:
-        """Return the rows on which the requirement is met at this moment. Rows with shared GPUs are included
-        for closer inspection.
+        """Return the rows on which the requirement is met now. Rows with shared GPUs are always included; the
+        caller examines them further.
         """
         if need.gpu_share_pct >= 100:
             return np.flatnonzero(self.enough(need, self.free_now) & mask)

@@ -18,8 +18,8 @@ MAX_LAID_OUT = 64
 node.
 """
 WALL = "wall"
-"""Key of recorded usage besides the TRES: seconds that jobs ran, whatever they held. No TRES limit uses this
-name.
+"""Key of the wall time in recorded usage: the seconds that jobs ran, regardless of their size. No TRES has
+this name.
 """
 WORDS = {
     "cpu": "CPUs",
@@ -47,7 +47,7 @@ def asked_tres(asked: Resources, billing_weights: Mapping[str, float], *, defaul
 
 
 def asked_per_node(asked: Resources, *, default_mem_per_cpu: int) -> Tres:
-    """Return the largest amount of each TRES that one node must give, with as many nodes as the request
+    """Return the largest amount of each TRES that one node must provide, with as many nodes as the request
     allows.
     """
     nodes = max(asked.nodes_min, min(asked.nodes_max, MAX_LAID_OUT))

@@ -1,13 +1,13 @@
-"""Separation of users on nodes (--exclusive=user): which user's jobs are on each node, and until when.
+"""Separation of users on nodes (--exclusive=user): the users with jobs on each node, and until when.
 
-The rule is Slurm's. It concerns jobs that share their nodes only with jobs of the same user. Such a job gets
-no node on which another user has a job, and its nodes accept no jobs of other users. A suspended job counts
-as present. A partition with ExclusiveUser applies the rule to all of its jobs.
+The rule is Slurm's. An exclusive job shares its nodes only with jobs of the same user. It gets no node on
+which another user has a job, and its nodes accept no jobs of other users. A suspended job counts as present.
+A partition with ExclusiveUser makes all of its jobs exclusive.
 
-The data exist only if some job or partition needs them, so that other sites pay nothing. All users without
-jobs of this kind meet the same conflicts, so they count as one. Each other user (an owner) is treated
-separately, and so are the owner's requests. Running jobs end, so for each node one time is enough: from then
-on no running job conflicts. Reservations that a pass makes for later are checked one by one.
+The data exist only if some job or partition is exclusive, so that other sites pay nothing. All users without
+exclusive jobs meet the same conflicts, so they count as one user. Each user with exclusive jobs is treated
+separately, and so are the requests of this user. Running jobs end, so for each node one time is enough: from
+then on no running job conflicts. Reservations that a pass makes for later are checked one by one.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -28,9 +28,11 @@ from .demand import Owner
 from .row_diff import Numbering
 
 NOBODY, SEVERAL = -1, -2
-"""Used instead of a user's number: no user, or more than one user, is on the node."""
+"""Used instead of a user's number: no user has a job on the node, or more than one user has."""
 MAX_OWNERS = 1_000
-"""Maximum number of tenants whose earliest free times per node are cached. Beyond it the cache is cleared."""
+"""Maximum number of owners whose earliest conflict-free time per node is cached. Beyond it the cache is
+cleared.
+"""
 
 
 class Occupancy(NamedTuple):
@@ -48,7 +50,7 @@ class RunningUsers:
     def __init__(
         self, running: Sequence[RunningJob], parts: Ints, partitions: Mapping[str, PartitionView]
     ) -> None:
-        """Build the arrays. `parts` is `Ground.parts` of these jobs."""
+        """Build the arrays. `parts` is `ClusterTable.parts` of these jobs."""
         self.users: Numbering[str] = Numbering()
         users = np.array(self.users.numbers(job.owner for job in running), dtype=np.int64)
         parted = {name for name, part in partitions.items() if part.exclusive_user}
@@ -63,13 +65,13 @@ class RunningUsers:
         self.jobs: Ints = jobs[places]
 
     def owners(self) -> frozenset[str]:
-        """Return the users of jobs that allow no other user on their nodes."""
+        """Return the users with exclusive jobs."""
         users = self.users.keys
         return frozenset(users[number] for number in np.unique(self.user[self.alone]).tolist())
 
 
 class UsersOnNodes:
-    """Users on the nodes of one timeline, at its start time `now`."""
+    """Users on the nodes of one timeline, from its start time `now` on."""
 
     def __init__(
         self, running: RunningUsers, count: int, now: float, *, endless_s: float, overrun_s: float
@@ -86,7 +88,7 @@ class UsersOnNodes:
         self._present: list[Occupancy] = []
         """Jobs that were placed in this pass."""
         self._later: dict[int, list[Occupancy]] = {}
-        """By row, jobs for which the row is reserved later."""
+        """By row, the jobs for which the row is reserved later."""
         self._sole_users: dict[bool, Ints] = {}
         self._new: Numbering[str] = Numbering()
         """Numbers of users that had no running jobs."""
@@ -113,15 +115,15 @@ class UsersOnNodes:
         self._sole_users.clear()
 
     def number(self, user: str) -> int:
-        """Return the number that stands for the user in `users`."""
+        """Return the number of the user, as in `sole_users`."""
         known = self._running.users.get(user)
         return len(self._running.users) + self._new.of(user) if known is None else known
 
     def sole_users(self, *, alone: bool) -> Ints:
         """Return, by row, the number of the only user there now, or NOBODY or SEVERAL.
 
-        With `alone`, all jobs count, because a user that wants to be alone conflicts with all other users.
-        Otherwise only jobs that want to be alone are counted.
+        With `alone`, all jobs count, because an exclusive job conflicts with the jobs of all other users.
+        Otherwise only exclusive jobs count.
         """
         found = self._sole_users.get(alone)
         if found is None:
@@ -141,12 +143,12 @@ class UsersOnNodes:
             users[occupancy.row] = number if users[occupancy.row] in (NOBODY, number) else SEVERAL
 
     def conflicts_now(self, owner: Owner, rows: Ints) -> Mask:
-        """Return, by row, whether a job there conflicts with the user now."""
+        """Return, by row, whether a job there conflicts with the owner now."""
         return self._until_of(owner)[rows] > self._now
 
     def conflicts(self, owner: Owner, rows: Ints, times: Floats) -> Mask:
-        """Return, by row and step, whether a job there conflicts with the user. `times` are the starts of the
-        steps of these rows.
+        """Return, by row and step, whether a job there conflicts with the owner. `times` are the starts of
+        the steps of these rows.
         """
         found: Mask = times < self._until_of(owner)[rows][:, None]
         if self._later:
@@ -155,7 +157,7 @@ class UsersOnNodes:
         return found
 
     def conflicts_without(self, owner: Owner, row: int, times: Floats, gone: Collection[JobId]) -> Mask:
-        """Return, by step of one node, whether a job there conflicts with the user after the jobs in `gone`
+        """Return, by step of one node, whether a job there conflicts with the owner after the jobs in `gone`
         have left.
         """
         running = self._running
@@ -176,7 +178,7 @@ class UsersOnNodes:
                 found |= (times >= occupancy.start) & (times < occupancy.end)
 
     def _until_of(self, owner: Owner) -> Floats:
-        """Return, by row, the time from which no present job conflicts with the user."""
+        """Return, by row, the time from which no present job conflicts with the owner."""
         found = self._until.get(owner)
         if found is None:
             if len(self._until) >= MAX_OWNERS:
@@ -190,7 +192,7 @@ class UsersOnNodes:
         return found
 
     def _conflicting(self, owner: Owner) -> Mask:
-        """Return the mask of the running jobs' entries that conflict with the user."""
+        """Return a mask of the entries of running jobs that conflict with the owner."""
         number = self._running.users.get(owner.user)
         others: Mask = self._running.user != (-1 if number is None else number)
         return others if owner.alone else others & self._running.alone

@@ -1,4 +1,4 @@
-"""Block reasons that all jobs of an equivalence class share, so that most jobs are never tried.
+"""Block reasons that all jobs of an equivalence class share. Thanks to them most jobs are never tried.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -20,7 +20,9 @@ from .search import PlacementSearch
 
 
 class BlockedClasses:
-    """The block reasons of one pass, by equivalence class. `unplaceable` is kept from pass to pass."""
+    """The block reasons of one pass, by equivalence class. `unplaceable` is the cache that is kept from pass
+    to pass.
+    """
 
     def __init__(
         self,
@@ -34,16 +36,17 @@ class BlockedClasses:
         self._evictions = evictions
         self._unplaceable = unplaceable
         self.reasons: dict[int, BlockReason] = {}
-        """The block reason of each equivalence class of which a job was tried."""
+        """Known block reasons by equivalence class: those of jobs that were tried, and those of skipped
+        classes after `blocked_by`.
+        """
         self._blocked: Mask = np.zeros(0, dtype=np.bool_)
         """Mask of the equivalence classes whose jobs need not be tried."""
 
     def skip_unplaceable(self) -> Mask:
-        """Return a mask of the equivalence classes for which too little is free, so that their jobs need not
-        be tried.
+        """Return a mask of the equivalence classes for which too little is free. Their jobs need not be
+        tried.
 
-        The test covers only resources. `blocked_by` checks for rules that forbid a class to start when a reason
-        is needed.
+        The test covers only resources. `blocked_by` checks later whether a rule forbids the start of a class.
         """
         queue, pool = self._context.queue, self._context.pools[""]
         self._unplaceable.follow(queue.representatives, self._unplaceable_reason)
@@ -59,8 +62,8 @@ class BlockedClasses:
         return blocked
 
     def block_harder(self, class_id: int) -> Mask | None:
-        """Mark equivalence classes that are at least as hard to place as this one, which did not fit, and
-        return their mask.
+        """Mark the equivalence classes that are at least as hard to place as this one, which did not fit.
+        Return their mask.
 
         None if no conclusion is possible.
         """
@@ -83,7 +86,7 @@ class BlockedClasses:
     def _unplaceable_reason(self, job: PendingJob) -> BlockReason | None:
         """Return the block reason for jobs of this equivalence class when no resources are free.
 
-        None if it depends on more than their request.
+        None if the block reason depends on more than the request.
         """
         eligibility, pool = self._context.eligibility, self._context.pools[""]
         partitions = eligibility.partitions(job)
@@ -116,14 +119,14 @@ class BlockedClasses:
         return found
 
     def is_final(self, class_id: int) -> bool:
-        """Return whether all other jobs of the equivalence class have the same block reason, at any position,
-        and cannot preempt.
+        """Return whether a rule blocks the class. All other jobs of it then have the same block reason and
+        cannot preempt.
         """
         block_reason = self.reasons.get(class_id)
         return block_reason is not None and block_reason.request_class is None
 
     def may_preempt(self, class_id: int) -> bool:
-        """Return whether other jobs of the equivalence class may find jobs to preempt."""
+        """Return whether jobs of a blocked equivalence class might preempt other jobs."""
         block_reason, job = self.reasons.get(class_id), self._context.queue.representatives[class_id]
         if block_reason is None or block_reason.request_class is None:
             return False

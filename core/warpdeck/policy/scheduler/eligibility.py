@@ -1,4 +1,5 @@
-"""Conditions for starting a job: what it counts, where and how long it may run, and which rules forbid it.
+"""Conditions for starting a job: the TRES that it counts, its partitions and time limit, and the rules that
+may forbid it.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -19,7 +20,7 @@ from .exclusive_nodes import WholeNodes
 
 
 class Eligibility:
-    """The conditions for starting jobs in one pass. Resources that the pass takes are counted in `limit_usage`."""
+    """The conditions for starting jobs in one pass. `limit_usage` counts the resources that the pass takes."""
 
     def __init__(
         self, cache: PassCache, view: View, now: float, *, limit_usage: LimitUsage, whole_nodes: WholeNodes
@@ -56,8 +57,8 @@ class Eligibility:
         """Return the partitions in which the job may run, higher tiers first, then in the order of the
         request.
 
-        As in Slurm, higher tiers go first, because in a lower tier the job could be preempted at once by jobs
-        behind it. [None] if the site has no partitions.
+        As in Slurm, higher tiers go first, because in a lower tier the job could be preempted at once. [None]
+        if the site has no partitions.
         """
         return self.partitions_named(job.partition)
 
@@ -79,7 +80,9 @@ class Eligibility:
     def blocking_rule(
         self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
     ) -> BlockReason | None:
-        """Return the rule that forbids the job to start here now, whatever is free, or None."""
+        """Return the rule that forbids the job to start in this partition now, whatever is free. None if
+        there is no such rule.
+        """
         closed = self.partition_rule(job, partition, limit_s)
         if closed is not None:
             return closed
@@ -91,7 +94,7 @@ class Eligibility:
 
     @property
     def has_magnetic(self) -> bool:
-        """True if there are magnetic reservations, which also admit jobs that name none."""
+        """True if there are magnetic reservations. These also admit jobs that name no reservation."""
         return bool(self._magnets)
 
     def magnetic_variants(self, job: PendingJob) -> list[PendingJob]:

@@ -1,8 +1,8 @@
 """Preemption on behalf of one job, or of all components of a heterogeneous job together.
 
-As in Slurm, each component may preempt the jobs over which it has a claim. Unlike in Slurm, no job is
-preempted for one component unless all components can be placed at the same time. Resources that are freed for
-one component count as free for the next one, but parts of GPUs do not.
+As in Slurm, each component may preempt the jobs on which it has a claim. Unlike in Slurm, no job is preempted
+for one component unless all components can be placed at the same time. Resources that are freed for one
+component count as free for the next one, but parts of GPUs do not.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -41,7 +41,7 @@ class ComponentRequest(NamedTuple):
 
 
 class _Trial:
-    """A trial placement of components, with the jobs that would have to be preempted for it."""
+    """A trial: the placements of components, and the jobs that would have to be preempted for them."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[ComponentRequest, Placement, list[Taken]]] = []
@@ -51,7 +51,7 @@ class _Trial:
 class Evictions:
     """The evictions of one pass.
 
-    `preempts` receives the decisions. `record_start` is called with each start that they make certain.
+    Decisions are appended to `preempts`. `record_start` is called with each start that they make certain.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Evictions:
         self._no_victims: set[Claimant] = set()
 
     def claimant(self, job: PendingJob) -> Claimant:
-        """Return a key. Jobs with the same key may preempt the same jobs."""
+        """Return the claimant key of the job. Jobs with the same key may preempt the same jobs."""
         return claimant(job, exclusivity_key=self._context.pools[""].cluster_table.exclusivity_key(job))
 
     def may_preempt(self, job: PendingJob) -> bool:
-        """Return whether there might be a job that it could preempt."""
+        """Return whether there might be a running job that this job could preempt."""
         if not self._context.rules.active or job.reservation or self.claimant(job) in self._no_victims:
             return False
         return self._context.rules.may_preempt(job, self._context.eligibility.tres(job))
@@ -82,7 +82,7 @@ class Evictions:
     def preempt_for(
         self, job: PendingJob, block_reason: BlockReason, pool: ResourcePool, request_class: RequestClass
     ) -> bool:
-        """Preempt jobs for this one if that helps. Return whether it was done."""
+        """Preempt other jobs for this job if that helps. Return whether jobs were preempted."""
         found = self._find(job, pool, request_class, block_reason.duration_s)
         if found is None:
             self._no_victims.add(self.claimant(job))
@@ -98,7 +98,7 @@ class Evictions:
         return True
 
     def preempt_for_all(self, leader: PendingJob, parts: Sequence[ComponentRequest]) -> bool:
-        """Preempt jobs so that all components fit at the same time. If that is impossible, preempt none and
+        """Preempt jobs so that all components fit at the same time. If that is impossible, preempt no job and
         return False.
         """
         before, made = self._context.limit_usage.savepoint(), _Trial()
@@ -113,7 +113,9 @@ class Evictions:
         return True
 
     def _keep(self, part: ComponentRequest, made: _Trial) -> bool:
-        """Reserve a placement for this component besides the components that already have one."""
+        """Reserve a placement for this component besides those of earlier components. Return whether there
+        was one.
+        """
         job = in_partition(part.job, part.request_class.partition)
         placement = part.pool.find_now(part.request_class, part.duration_s)
         if placement is None and self.may_preempt(job):
@@ -169,8 +171,8 @@ class Evictions:
     def _would_break_a_limit(
         self, job: PendingJob, pool: ResourcePool, request_class: RequestClass, placement: Placement
     ) -> bool:
-        """Return whether the job would exceed a limit there, so that other jobs would be preempted in
-        vain.
+        """Return whether the job would exceed a limit on this placement. Other jobs would then be preempted
+        in vain.
         """
         limit_usage = self._context.limit_usage
         if not limit_usage.limits_anything:
@@ -188,7 +190,7 @@ class Evictions:
         )
 
     def _granted_tres(self, job: PendingJob, pool: ResourcePool, placement: Placement) -> Tres:
-        """Return the most that the job would count there."""
+        """Return the largest TRES that the job could count on this placement."""
         granted, amounts = (
             dict(self._context.eligibility.tres(job)),
             [pool.amounts(row, need) for row, need in placement],

@@ -1,8 +1,8 @@
 """TRES of jobs that get whole nodes, before their nodes are known.
 
-Slurm's rule for --exclusive is that the job is charged for all of its nodes. The nodes are known only when it
-starts, and are then counted exactly. Until then the job counts the smallest nodes that it may get, which is
-never too much.
+Slurm charges a job with --exclusive for all of its nodes. The nodes are known only when the job starts, and
+are then counted exactly. Until then the job counts the smallest nodes that it may get, which is never too
+much.
 
 The module is pure: it reads no clock and does no I/O.
 """

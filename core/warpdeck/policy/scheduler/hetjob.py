@@ -1,9 +1,9 @@
 """Heterogeneous jobs: all components start in the same pass or none, and a reservation has one time for all.
 
 Components that can use the fewest nodes are placed first, then those that need the most. Otherwise a
-component that could run anywhere might take the only place of another. With this order there is one attempt;
-a job that would need another order waits. It starts when there is room, at the latest at its reserved time.
-If that time is not near, its components may preempt other jobs.
+component that could run anywhere might take the only nodes of another. This order is the only one that is
+tried; a job that would need another order waits. It starts as soon as this order fits, at the latest at its
+reserved time. If that time is not near, its components may preempt other jobs.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -23,8 +23,8 @@ from .evictions import ComponentRequest
 from .scheduling_pass import SchedulingPass
 
 MAX_ROUNDS = 16
-"""Maximum number of start times tried for all components. A job that fits at none of them starts when there
-is room.
+"""Maximum number of start times tried for all components. A job that fits at none of them gets no
+reservation.
 """
 
 
@@ -41,7 +41,7 @@ def _difficulty(part: ComponentRequest) -> tuple[int, int, int, int]:
 def start_components(current: SchedulingPass, leader: PendingJob, class_id: int) -> None:
     """Start the leader with all its components, or none of them.
 
-    If they do not start, a start time is reserved if the leader is entitled to one.
+    If they do not start, reserve a start time for the leader if the policy protects it.
     """
     jobs = (leader, *leader.components)
     if (
@@ -65,8 +65,7 @@ def _in_order(current: SchedulingPass, jobs: Sequence[PendingJob]) -> list[Compo
     found = []
     for job in jobs:
         partition = current.context.eligibility.partitions(job)[0]
-        # A deleted reservation has no pool. Jobs that name it are rejected in any case, wherever they are in
-        # the order.
+        # A deleted reservation has no pool. A job that names it is rejected later, so any pool will do here.
         pool = current.context.pools.get(job.reservation, current.context.pools[""])
         limit_s = current.context.eligibility.limit_s(in_partition(job, partition), partition)
         found.append(ComponentRequest(job, pool, pool.request_class(job, partition), planned_s(limit_s)))
@@ -74,9 +73,7 @@ def _in_order(current: SchedulingPass, jobs: Sequence[PendingJob]) -> list[Compo
 
 
 def _in_words(leader: PendingJob, job: PendingJob, block_reason: BlockReason) -> BlockReason:
-    """Return the block reason of the whole job: it says which component lacks resources and how much it
-    requests.
-    """
+    """Return the block reason of the whole job. It names the component that lacks resources and its request."""
     count = len(leader.components) + 1
     if block_reason.request_class is None:
         component = "" if block_reason is BUSY else f"component {job.name}: "
@@ -116,7 +113,7 @@ def _secure(
 
 def _reserve(current: SchedulingPass, parts: Sequence[ComponentRequest]) -> tuple[float, _Kept]:
     """Return the first time at which all components fit, with their reservations; no reservations if there is
-    none.
+    no such time.
     """
     at_unix, kept = current.context.now, _Kept()
     for _ in range(MAX_ROUNDS):
@@ -139,8 +136,8 @@ def _release(kept: _Kept) -> None:
 def _place_at(parts: Sequence[ComponentRequest], at_unix: float, kept: _Kept) -> float | None:
     """Reserve placements for all components from `at_unix` on.
 
-    Returns `at_unix` on success, a later time before which one of them does not fit, or None if one never
-    fits.
+    Returns `at_unix` on success. If some component fits only later, returns that time; if it never fits,
+    None.
     """
     for part in parts:
         later = part.pool.find_later(part.request_class, part.duration_s)

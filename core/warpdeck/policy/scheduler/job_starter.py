@@ -26,7 +26,7 @@ from .search import PlacementSearch, shortened
 
 
 class StartPlacement(msgspec.Struct, frozen=True, kw_only=True):
-    """A position at which a job can start now: pool, allocation and duration."""
+    """A placement with which a job can start now: pool, allocation and duration."""
 
     pool: ResourcePool
     allocation: Allocation
@@ -56,7 +56,7 @@ class JobStarter:
         return len(self.starts) >= self._context.settings.max_starts
 
     def running_tasks(self, job: PendingJob) -> int:
-        """Return how many tasks of the job's array run, including those just started."""
+        """Return the number of running tasks of the job's array, including tasks started in this pass."""
         return self._tasks_before[job.array_job_id] + self._started[job.array_job_id]
 
     @cached_property
@@ -64,8 +64,8 @@ class JobStarter:
         return Counter(job.array_job_id for job in self._context.view.running)
 
     def start(self, job: PendingJob, task: int | None = None) -> BlockReason | None:
-        """Start one task in the first partition in which it can start. Return the block reason if there is
-        none.
+        """Start one task in the first partition in which it can start. If there is none, return the block
+        reason.
         """
         block_reasons = []
         for partition in self._context.eligibility.partitions(job):
@@ -127,8 +127,8 @@ class JobStarter:
         return None
 
     def find(self, job: PendingJob, partition: PartitionView | None) -> StartPlacement | BlockReason:
-        """Return where the job could start now in this partition, or its block reason. Nothing is taken
-        yet.
+        """Return the placement with which the job could start now in this partition, or its block reason.
+        Nothing is taken yet.
         """
         for drawn in self._context.eligibility.magnetic_variants(job):
             found = self._place_in(drawn, partition)
@@ -137,7 +137,9 @@ class JobStarter:
         return self._place_in(job, partition)
 
     def _place_in(self, job: PendingJob, partition: PartitionView | None) -> StartPlacement | BlockReason:
-        """Return the same for the job's own reservation, or for the general pool if it has none."""
+        """Return a start placement in the job's own reservation, or in the general pool if it has none; else
+        the block reason.
+        """
         limit_s = self._context.eligibility.limit_s(job, partition)
         rule = self._context.eligibility.blocking_rule(job, partition, limit_s)
         if rule is not None:
@@ -154,13 +156,14 @@ class JobStarter:
     def _place_as(
         self, job: PendingJob, pool: ResourcePool, request_class: RequestClass, limit_s: int | None
     ) -> StartPlacement | BlockReason | None:
-        """Return where the job could start now with this request class.
+        """Return the placement with which the job could start now as this request class, or the limit that it
+        would exceed.
 
-        None if it does not fit, or if it would take resources that are reserved for other jobs.
+        None if the job does not fit, or if it would take resources that are reserved for other jobs.
         """
         duration_s = planned_s(limit_s)
-        room = self._context.freed_for(job, pool, request_class)
-        found = None if room is None else pool.find_now(room, duration_s)
+        freed = self._context.freed_for(job, pool, request_class)
+        found = None if freed is None else pool.find_now(freed, duration_s)
         found = found or self._find(pool, request_class, duration_s)
         granted_s = None
         if found is None and job.time_min_s is not None:

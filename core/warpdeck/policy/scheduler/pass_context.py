@@ -1,4 +1,5 @@
-"""The input of a scheduling pass, and what is derived from it once: pools, limits, conditions and claims.
+"""The input of a scheduling pass, and the objects derived from it once: pools, limits, eligibility and
+preemption rules.
 
 The module is pure: it reads no clock and does no I/O.
 """

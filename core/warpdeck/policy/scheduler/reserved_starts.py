@@ -19,9 +19,10 @@ from .pass_context import PassContext
 
 
 class ReservedStarts:
-    """The reserved starts of one pass, and how many blocked jobs of each pool get one.
+    """The reserved starts of one pass, and the number of blocked jobs with a reservation in each contention
+    group.
 
-    Nothing is reserved for the job `trial_job`, because changes of it are being tried out.
+    Nothing is reserved for `trial_job`, because the caller tries changes of this job.
     """
 
     def __init__(self, context: PassContext, *, trial_job: JobId | None) -> None:
@@ -29,34 +30,32 @@ class ReservedStarts:
         self._trial_job = trial_job
         self._most_protected = context.settings.most_protected()
         self._protected: Counter[int] = Counter()
-        """Number of blocked jobs with a reservation, by pool."""
+        """Number of blocked jobs with a reservation, by contention group."""
         self.reserves: list[Reserve] = []
         self.start_unix: dict[JobId, float] = {}
         """The start times that are reserved for blocked jobs."""
 
     def protect(self, count: int) -> None:
-        """Protect at least this many blocked jobs of each pool with reservations, if the policy protects
-        any.
+        """Protect at least this many blocked jobs of each contention group with reservations, if the policy
+        protects any.
         """
         if self._context.settings.backfill == "easy" and self._most_protected:
             self._most_protected = max(self._most_protected, count)
 
     def is_protecting_enough(self, group: int) -> bool:
-        """Return whether as many blocked jobs of the pool have a reservation as the policy wants."""
+        """Return whether as many blocked jobs of the contention group have a reservation as the policy wants."""
         return self._protected[group] >= self._most_protected
 
     def is_trial(self, job: PendingJob) -> bool:
-        """Return whether this is the job whose changes are being tried out, so that nothing is reserved for
-        it.
-        """
+        """Return whether this is the job whose changes are being tried. Nothing is reserved for it."""
         return job.id == self._trial_job
 
     def may_protect(self, group: int) -> bool:
-        """Return whether another blocked job of the pool gets a reservation."""
+        """Return whether another blocked job of the contention group gets a reservation."""
         return not self.is_protecting_enough(group) and len(self.start_unix) < MOST_PROTECTED
 
     def count_protected(self, group: int) -> None:
-        """Count one more job of the pool that has a reservation."""
+        """Count one more job of the contention group that has a reservation."""
         self._protected[group] += 1
 
     def protect_all(

@@ -1,6 +1,8 @@
-"""Resumes suspended jobs once their resources are free again and no waiting job has a claim on them.
+"""Resumption of suspended jobs: their resources must be free again, and no waiting job may have a claim on
+them.
 
-A job of a reservation is resumed in it if it can still end in time, else after the reservation is over.
+A job of a reservation is resumed in the reservation if it can still end in time, else after the reservation
+is over.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -59,7 +61,7 @@ def _is_claimed(current: SchedulingPass, job: RunningJob, blocked: Iterable[Pend
 
 
 def _take_back(pool: ResourcePool, job: RunningJob) -> bool:
-    """Take the resources that the job held, if all of them are free until its end. Return whether they
+    """Take the resources that the job held before, if all of them are free until its end. Return whether they
     were.
     """
     assert job.resumes_to is not None

@@ -1,8 +1,8 @@
 """The two rounds of a pass: the order in which jobs are tried, and the jobs that need not be tried.
 
-First round: jobs are tried in order of precedence, until as many blocked jobs of each pool have reservations
-as the policy wants. Second round: the jobs behind them are tried in backfill order. In both rounds, jobs of
-one equivalence class share a result, so that most jobs are never tried.
+In the main pass, jobs are tried in queue order, until as many blocked jobs of each contention group have
+reservations as the policy wants. In the backfill pass, the remaining jobs are tried in backfill order. In
+both, jobs of one equivalence class share a result, so that most jobs are never tried.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -20,7 +20,7 @@ from .hetjob import start_components
 from .scheduling_pass import SchedulingPass
 
 LOOK = 64
-"""Number of positions examined at first for the next job to try. Each further step examines four times as
+"""Number of positions in the first search for the next job to try. Each further step examines four times as
 many.
 """
 
@@ -56,15 +56,13 @@ class Walk:
 
 
 def main_pass(current: SchedulingPass, rows: Ints) -> Ints:
-    """Offer the jobs of these rows, in order, a start or a reservation. Return the rows of the jobs behind
-    them.
-    """
+    """Offer the jobs of these rows, in order, a start or a reservation. Return the remaining rows."""
     if current.context.rules.quotas:
         return _borrowers_last(current, rows)
     table, jobs = current.context.queue.table.of(rows), current.context.queue.jobs
     groups = current.context.queue.by_class["contention_group"]
     last = np.full(len(current.context.queue.contention_groups), len(rows), dtype=np.int64)
-    """By pool, the position of the last job that was offered anything."""
+    """By contention group, the position of the last job that was offered a start or a reservation."""
     for group in range(len(last)):
         if current.reserved.is_protecting_enough(group):
             last[group] = -1
@@ -108,8 +106,8 @@ def backfill_pass(current: SchedulingPass, rows: Ints) -> None:
 
 
 def _borrowers_last(current: SchedulingPass, rows: Ints) -> Ints:
-    """Offer jobs within their account's guaranteed quota, and jobs for which others left, before jobs that
-    would borrow.
+    """Offer resources to jobs within their account's quota, and to jobs with a claim, before jobs that would
+    borrow. Return the remaining rows.
     """
     remaining: list[int] = []
     class_ids, jobs = current.context.queue.table["class"].tolist(), current.context.queue.jobs

@@ -1,4 +1,4 @@
-"""A scheduling pass: decides job by job, and reserves resources or preempts jobs for those that are blocked.
+"""A scheduling pass: starts jobs one by one, and reserves resources or preempts jobs for blocked ones.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -32,7 +32,7 @@ class SchedulingPass:
     """A scheduling pass. It decides job by job; the caller offers jobs in the order of their precedence."""
 
     def __init__(self, cache: PassCache, view: View, now: float, *, trial_job: JobId | None = None) -> None:
-        """`cache` must already have been updated to the view."""
+        """Create a pass over the view. `cache` must already have been updated to it."""
         context = self.context = open_context(cache, view, now)
         self._search = PlacementSearch(now, most_tests=context.settings.max_backfill_tests)
         self.starter = JobStarter(context, self._search)
@@ -44,7 +44,7 @@ class SchedulingPass:
         self.blocked: dict[JobId, BlockReason] = {}
         """The block reasons of the jobs that were tried one by one."""
         self.partly: dict[JobId, tuple[str, str]] = {}
-        """Arrays of which some tasks started, with the reason of the remaining tasks."""
+        """Arrays with started tasks, with the reason code and sentence of the remaining tasks."""
 
     @property
     def is_over(self) -> bool:
@@ -52,14 +52,14 @@ class SchedulingPass:
         return self.starter.stopped and self.starter.is_full
 
     def waiting_mask(self, rows: Ints) -> Mask:
-        """Return the mask of the offered jobs that did not start completely and do more than wait for their
-        array's throttle.
+        """Return a mask of the rows whose jobs did not start completely, except arrays that only wait for
+        their own task limit.
         """
         done = {*self.partly, *(start.job_id for start in self.starter.starts)} - self.blocked.keys()
         return ~np.isin(self.context.queue.table["id"][rows], list(done))
 
     def try_job(self, job: PendingJob, class_id: int) -> None:
-        """Start the job, or as many of its tasks as can start. The rest is marked as blocked."""
+        """Start the job, or as many of its tasks as can start. Mark the rest as blocked."""
         if not job.tasks:
             block_reason = self.classes.blocked_by(class_id) or self._start(job, class_id, None)
             if block_reason is not None:
@@ -87,7 +87,7 @@ class SchedulingPass:
         return found
 
     def _block(self, job: PendingJob, class_id: int, block_reason: BlockReason) -> None:
-        """Record that the job is blocked. Reserve resources or preempt other jobs for it if it is entitled to
+        """Record that the job is blocked. Reserve resources or preempt other jobs for it if it has a right to
         that.
         """
         self.blocked[job.id] = block_reason
@@ -130,8 +130,7 @@ class SchedulingPass:
             later = there if there[0] <= patience else later
         soon = later is not None and later[0] <= patience
         if preempts_others and (soon or self.evictions.preempt_for(job, block_reason, pool, request_class)):
-            # The job starts soon. Its resources are counted already, so that no other job is preempted in
-            # vain.
+            # The job starts soon. Its resources are counted now, so that no other job is preempted in vain.
             self.context.limit_usage.take(
                 job,
                 self.context.eligibility.tres(job),
@@ -153,9 +152,9 @@ class SchedulingPass:
 
     @cached_property
     def patience_s(self) -> float:
-        """Seconds in which the jobs that are being preempted will have left.
+        """Seconds until the jobs that are being preempted have left.
 
-        A job that starts within this time without preemption does not preempt any job.
+        A job that can start within this time does not preempt further jobs.
         """
         return (
             max(

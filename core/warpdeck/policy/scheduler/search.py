@@ -1,4 +1,4 @@
-"""Searches for resources now or later. A search that has failed once in a pass is not repeated.
+"""Searches for resources now or later. A search that failed is not repeated in the same pass.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -34,11 +34,10 @@ class PlacementSearch:
         self._found = 0
         """Number of user-specific searches that found a placement."""
         self._excluded_variants: dict[int, tuple[tuple[int, int], frozenset[int]]] = {}
-        """Cached results of `excluded_variants`, by request class for all users.
+        """Cached results of `excluded_variants`, by base request class.
 
-        Each has the state in which it was computed, and the user-specific request classes that other users'
-        jobs keep out. The state consists of the number of placements found and the number of user-specific
-        request classes.
+        An entry holds the state for which it was computed, and the excluded variants. The state is the number
+        of placements found and the number of user-specific request classes.
         """
 
     @property
@@ -51,14 +50,17 @@ class PlacementSearch:
         return dict(self._too_long)
 
     def rollback(self, savepoint: dict[int, float]) -> None:
-        """Restore a savepoint. Requests that did not fit besides allocations now given back may fit again."""
+        """Restore a savepoint. Requests that failed since then may fit again, because allocations were given
+        back.
+        """
         self._too_long = savepoint
 
     def failed(self, request_class: RequestClass) -> tuple[RequestClass, float] | None:
         """Return the request class for which no placement was free now, and the shortest duration for which
-        that is so.
+        the search failed.
 
-        If the variant for all users failed, it is returned instead of the user's own. None if neither failed.
+        If the variant for all users failed, it is returned instead of the user-specific one. None if neither
+        failed.
         """
         for each in (request_class.base, request_class):
             if id(each) in self._too_long:
@@ -66,8 +68,8 @@ class PlacementSearch:
         return None
 
     def excluded_variants(self, pool: ResourcePool, base: RequestClass) -> frozenset[int]:
-        """Return the result of `ResourcePool.shut_out`, recomputed if resources were taken since or if there are
-        more of these request classes.
+        """Return `ResourcePool.excluded_variants` for this request class. The result is cached until
+        resources are taken or variants are added.
         """
         moment = self._found, len(pool.cluster_table.per_user(base))
         known = self._excluded_variants.get(id(base))
@@ -78,8 +80,8 @@ class PlacementSearch:
     def place_now(
         self, pool: ResourcePool, request_class: RequestClass, duration_s: float
     ) -> Placement | None:
-        """Return a placement from now on for this duration. A failed search also rules out longer
-        durations.
+        """Return a placement that is free from now on for this duration. A failed search also rules out
+        longer durations.
         """
         key = id(request_class)
         failed = self._too_long.get(key)
@@ -114,8 +116,8 @@ class PlacementSearch:
         return later
 
     def reserve_start(self, due: ReservedStart) -> bool:
-        """Record the start time. Return False if the resource pool has one already, because two on arbitrary
-        nodes cannot both be guaranteed.
+        """Reserve a start time on arbitrary nodes. Return False if the resource pool has such a reservation
+        already, because two of them cannot both be guaranteed.
         """
         if any(each.pool is due.pool for each in self._due):
             return False
@@ -123,8 +125,8 @@ class PlacementSearch:
         return True
 
     def keeps_reserved_starts(self, pool: ResourcePool, placement: Placement, duration_s: float) -> bool:
-        """Return whether jobs with only a reserved time can still start by then if this placement is taken
-        now.
+        """Return whether jobs with a reserved start on arbitrary nodes can still start by then if this
+        placement is taken now.
         """
         end = self._now + duration_s
         due = [each for each in self._due if each.pool is pool and end > each.at_unix]
@@ -139,8 +141,8 @@ class PlacementSearch:
 def shortened(
     pool: ResourcePool, request_class: RequestClass, *, least_s: float, limit_s: float
 ) -> tuple[Placement | None, float | None]:
-    """Return (placement, seconds) for the longest time the job can have now, if that is enough for
-    --time-min.
+    """Return (placement, seconds) for the longest time that the job can have now; (None, None) if that is
+    less than --time-min.
     """
     longest = 0.0
     for gang in request_class.gangs:

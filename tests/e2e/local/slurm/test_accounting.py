@@ -1,4 +1,6 @@
-"""sacct's, sstat's and sacctmgr's fields, layouts and messages on this machine's own node; measured at the real ones."""
+"""Fields, layouts and messages of sacct, sstat and sacctmgr on this machine's own node, as measured on the
+real commands.
+"""
 
 from __future__ import annotations
 
@@ -39,35 +41,40 @@ priority = 10
 max_wall = "12:00:00"
 max_tres_per_user = "cpu=4"
 """
-SCRIPT = "#!/bin/bash\nsrun -J inner true\nexit 3\n"
+BATCH_SCRIPT = "#!/bin/bash\nsrun -J inner true\nexit 3\n"
 
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    """One for all: job 1 has failed with a step, job 2 runs, job 3 was cancelled while it waited."""
-    with passing_home() as made:
-        made.path.mkdir(mode=0o700)
-        (made.path / "config.toml").write_text(SITE)
-        folder = made.path.parent
-        (folder / "job.sh").write_text(SCRIPT)
-        made.ok("up")
-        made.until_its_node_is_idle()
-        for words in (
+    """One home for all tests: job 1 has failed with a step, job 2 runs, and one task of job 3 was cancelled
+    while it waited.
+    """
+    with passing_home() as new_home:
+        new_home.path.mkdir(mode=0o700)
+        (new_home.path / "config.toml").write_text(SITE)
+        folder = new_home.path.parent
+        (folder / "job.sh").write_text(BATCH_SCRIPT)
+        new_home.ok("up")
+        new_home.until_its_node_is_idle()
+        for argv in (
             ("-J", "short", "--comment=why", "job.sh"),
             ("-J", "long", "-A", "thesis", "--wrap", "exec sleep 600"),
             ("-J", "waits", "-H", "-t", "1-0", "--array=1-3", "--wrap", "true"),
         ):
-            done = made.slurm("sbatch", "--mem=50", *words, cwd=folder)
+            done = new_home.slurm("sbatch", "--mem=50", *argv, cwd=folder)
             assert done.returncode == 0, done.stderr
-        made.ok("cancel", "3_3")
+        new_home.ok("cancel", "3_3")
         eventually(
-            lambda: made.state(1) == "FAILED" and made.state(2) == "RUNNING", what="one ended, one runs"
+            lambda: new_home.state(1) == "FAILED" and new_home.state(2) == "RUNNING",
+            what="job 1 has failed and job 2 runs",
         )
-        yield made
+        yield new_home
 
 
-def call(home: Home, command: str, *words: str, user: str = "root", **env: str) -> tuple[int, str, str]:
-    """The command in this process, as its caller's console has it."""
+def run_in_process(
+    home: Home, command: str, *argv: str, user: str = "root", **env: str
+) -> tuple[int, str, str]:
+    """Run the command in this process with its caller's console."""
     out, err = io.StringIO(), io.StringIO()
     paths = Paths(str(home.path))
     console = Console(
@@ -80,18 +87,18 @@ def call(home: Home, command: str, *words: str, user: str = "root", **env: str) 
         read_file=lambda path, size: b"",
         paths=paths,
     )
-    return run_command(command, list(words), console), out.getvalue(), err.getvalue()
+    return run_command(command, list(argv), console), out.getvalue(), err.getvalue()
 
 
-def sacct(home: Home, *words: str, **env: str) -> list[list[str]]:
-    """The cells of what it prints."""
-    code, out, err = call(home, "sacct", "-P", "-n", *words, **env)
+def sacct(home: Home, *argv: str, **env: str) -> list[list[str]]:
+    """Return the cells of sacct's output."""
+    code, out, err = run_in_process(home, "sacct", "-P", "-n", *argv, **env)
     assert (code, err) == (0, "")
     return [line.split("|") for line in out.splitlines()]
 
 
-def test_the_default_table_is_slurms(home: Home) -> None:
-    code, out, _ = call(home, "sacct", "-X", "-j", "1")
+def test_the_default_table_equals_that_of_slurm(home: Home) -> None:
+    code, out, _ = run_in_process(home, "sacct", "-X", "-j", "1")
     assert code == 0
     assert out == (
         "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n"
@@ -100,7 +107,7 @@ def test_the_default_table_is_slurms(home: Home) -> None:
     )
 
 
-def test_steps_follow_their_job(home: Home) -> None:
+def test_steps_are_listed_after_their_job(home: Home) -> None:
     rows = sacct(home, "-j", "1", "-o", "jobid,jobname,state,exitcode,ntasks")
     assert rows == [
         ["1", "short", "FAILED", "3:0", ""],
@@ -112,9 +119,9 @@ def test_steps_follow_their_job(home: Home) -> None:
     assert sacct(home, "-b", "-j", "1.batch") == [["1.batch", "FAILED", "3:0"]]
 
 
-def test_running_and_waiting_jobs_are_there_too(home: Home) -> None:
-    found = dict(sacct(home, "-X", "-j", "1,2,3", "-o", "jobid,state"))
-    assert found == {"1": "FAILED", "2": "RUNNING", "3_[1-2]": "PENDING", "3_3": "CANCELLED by 0"}
+def test_running_and_waiting_jobs_are_listed(home: Home) -> None:
+    states = dict(sacct(home, "-X", "-j", "1,2,3", "-o", "jobid,state"))
+    assert states == {"1": "FAILED", "2": "RUNNING", "3_[1-2]": "PENDING", "3_3": "CANCELLED by 0"}
     rows = sacct(
         home, "-X", "-j", "2", "-o", "end,timelimit,timelimitraw,reqmem,alloctres,account,elapsedraw"
     )
@@ -125,11 +132,12 @@ def test_running_and_waiting_jobs_are_there_too(home: Home) -> None:
     ]
 
 
-def test_the_window_and_the_states_choose(home: Home) -> None:
+def test_time_window_and_states_select_jobs(home: Home) -> None:
     assert [row[0] for row in sacct(home, "-X", "-o", "jobid")] == ["1", "2"]
     assert sacct(home, "-X", "-s", "R", "-o", "jobid") == [["2"]]
     assert sacct(home, "-X", "-s", "F", "-S", "now-1hour", "-E", "now+1hour", "-o", "jobid") == [["1"]]
-    assert sacct(home, "-X", "-s", "F", "-S", "now-1hour", "-o", "jobid") == []  # at that moment
+    # Without an end time, the states of this moment count.
+    assert sacct(home, "-X", "-s", "F", "-S", "now-1hour", "-o", "jobid") == []
     assert sacct(home, "-X", "-s", "F", "-S", "now-2days", "-E", "now-1day", "-o", "jobid") == []
     assert sacct(home, "-X", "-S", "now-2days", "-E", "now-1day", "-o", "jobid") == []
     assert sacct(home, "-X", "-S", "2020-01-01", "-o", "jobid")[0] == ["1"]
@@ -137,7 +145,7 @@ def test_the_window_and_the_states_choose(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "jobs"),
+    ("argv", "jobs"),
     [
         (["--name=short"], ["1"]),
         (["-A", "thesis"], ["2"]),
@@ -151,29 +159,35 @@ def test_the_window_and_the_states_choose(home: Home) -> None:
         (["-i", "2-4"], []),
     ],
 )
-def test_filters_choose(home: Home, words: list[str], jobs: list[str]) -> None:
-    assert [row[0] for row in sacct(home, "-X", "-o", "jobid", *words)] == jobs
+def test_filters_select_jobs(home: Home, argv: list[str], jobs: list[str]) -> None:
+    assert [row[0] for row in sacct(home, "-X", "-o", "jobid", *argv)] == jobs
 
 
-def test_users_see_their_own_unless_they_ask_for_all(home: Home) -> None:
-    assert call(home, "sacct", "-X", "-n", user="daemon")[1] == ""
-    assert call(home, "sacct", "-X", "-n", "-a", user="daemon")[1].count("\n") == 2
-    assert call(home, "sacct", "-X", "-n", "-j", "1", user="daemon")[1].count("\n") == 1
+def test_users_see_their_own_jobs_unless_they_request_all(home: Home) -> None:
+    assert run_in_process(home, "sacct", "-X", "-n", user="daemon")[1] == ""
+    assert run_in_process(home, "sacct", "-X", "-n", "-a", user="daemon")[1].count("\n") == 2
+    assert run_in_process(home, "sacct", "-X", "-n", "-j", "1", user="daemon")[1].count("\n") == 1
 
 
-def test_widths_and_sides_are_as_asked(home: Home) -> None:
-    _, out, _ = call(home, "sacct", "-X", "-j", "1", "-o", "jobid%20,jobname%-10,state%5")
+def test_fields_have_the_requested_width_and_alignment(home: Home) -> None:
+    _, out, _ = run_in_process(home, "sacct", "-X", "-j", "1", "-o", "jobid%20,jobname%-10,state%5")
     assert out.splitlines() == [
         "               JobID JobName    State ",
         "-------------------- ---------- ----- ",
         "                   1 short      FAIL+ ",
     ]
-    assert call(home, "sacct", "-X", "-p", "-j", "1", "-o", "jobid,state")[1] == "JobID|State|\n1|FAILED|\n"
-    assert call(home, "sacct", "-X", "-j", "1", "-n", SACCT_FORMAT="jobid%3,user%5")[1] == "  1  root \n"
+    assert (
+        run_in_process(home, "sacct", "-X", "-p", "-j", "1", "-o", "jobid,state")[1]
+        == "JobID|State|\n1|FAILED|\n"
+    )
+    assert (
+        run_in_process(home, "sacct", "-X", "-j", "1", "-n", SACCT_FORMAT="jobid%3,user%5")[1]
+        == "  1  root \n"
+    )
 
 
-def test_every_field_has_its_column(home: Home) -> None:
-    _, out, _ = call(home, "sacct", "-P", "-j", "1", "-o", "ALL")
+def test_every_field_has_a_column(home: Home) -> None:
+    _, out, _ = run_in_process(home, "sacct", "-P", "-j", "1", "-o", "ALL")
     header, *rows = (line.split("|") for line in out.splitlines())
     assert header == list(WIDTHS) and all(len(row) == len(WIDTHS) for row in rows)
     job, batch = (dict(zip(header, row, strict=True)) for row in rows[:2])
@@ -185,14 +199,14 @@ def test_every_field_has_its_column(home: Home) -> None:
         batch["TRESUsageInMax"].startswith("cpu=00:00:0")
         and f"mem={batch['MaxRSS']}" in batch["TRESUsageInMax"]
     )
-    _, out, _ = call(home, "sacct", "--helpformat")
+    _, out, _ = run_in_process(home, "sacct", "--helpformat")
     assert out.split() == list(WIDTHS)
 
 
-def test_json_has_the_shape_of_the_data_parser(home: Home) -> None:
-    found = json.loads(call(home, "sacct", "--json", "-j", "1")[1])
-    job = found["jobs"][0]
-    assert found["errors"] == [] and found["meta"]["plugin"]["type"] == "openapi/dbv0.0.38"
+def test_json_has_the_structure_of_slurms_data_parser(home: Home) -> None:
+    document = json.loads(run_in_process(home, "sacct", "--json", "-j", "1")[1])
+    job = document["jobs"][0]
+    assert document["errors"] == [] and document["meta"]["plugin"]["type"] == "openapi/dbv0.0.38"
     assert (job["job_id"], job["name"], job["state"]["current"]) == (1, "short", "FAILED")
     assert job["exit_code"] == {"status": "ERROR", "return_code": 3}
     assert [step["step"]["id"] for step in job["steps"]] == ["batch", "extern", 0]
@@ -200,7 +214,7 @@ def test_json_has_the_shape_of_the_data_parser(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("sacct -j abc", "sacct: fatal: Bad job/step specified: abc"),
         ("sacct -o foo", 'sacct: error: Invalid field requested: "foo"'),
@@ -214,38 +228,41 @@ def test_json_has_the_shape_of_the_data_parser(home: Home) -> None:
         ("sacctmgr show user format=foo", "Unknown field 'foo'"),
     ],
 )
-def test_refusals_have_slurms_words(home: Home, line: str, said: str) -> None:
-    command, *words = line.split()
-    assert call(home, command, *words) == (1, "", said + "\n")
+def test_refusals_have_the_messages_of_slurm(home: Home, line: str, message: str) -> None:
+    command, *argv = line.split()
+    assert run_in_process(home, command, *argv) == (1, "", message + "\n")
 
 
-def test_what_is_not_there_is_an_empty_table(home: Home) -> None:
+def test_unknown_jobs_give_an_empty_table(home: Home) -> None:
     assert sacct(home, "-j", "999") == []
-    code, out, err = call(home, "sstat", "-n", "-j", "999")
+    code, out, err = run_in_process(home, "sstat", "-n", "-j", "999")
     assert (code, out, err) == (0, "", "sstat: error: couldn't get steps for job 999\n")
 
 
-def test_scripts_are_shown_to_their_owner(home: Home) -> None:
-    assert call(home, "sacct", "-B", "-j", "1")[1] == f"Batch Script for 1\n{'-' * 80}\n{SCRIPT}\n"
+def test_a_script_is_shown_to_its_owner(home: Home) -> None:
+    assert (
+        run_in_process(home, "sacct", "-B", "-j", "1")[1]
+        == f"Batch Script for 1\n{'-' * 80}\n{BATCH_SCRIPT}\n"
+    )
 
 
-def test_sstat_tells_what_a_running_job_uses(home: Home) -> None:
-    def used() -> list[str]:
+def test_sstat_shows_the_usage_of_a_running_job(home: Home) -> None:
+    def sstat_row() -> list[str]:
         return (
-            call(home, "sstat", "-a", "-P", "-n", "-j", "2", "-o", "jobid,ntasks,maxrss")[1]
+            run_in_process(home, "sstat", "-a", "-P", "-n", "-j", "2", "-o", "jobid,ntasks,maxrss")[1]
             .splitlines()[0]
             .split("|")
         )
 
-    eventually(lambda: used()[2].endswith("K"), what="its use is known")
-    assert used()[:2] == ["2.batch", "1"]
-    _, out, _ = call(home, "sstat", "-j", "2.batch", "-i")
+    eventually(lambda: sstat_row()[2].endswith("K"), what="the memory is measured")
+    assert sstat_row()[:2] == ["2.batch", "1"]
+    _, out, _ = run_in_process(home, "sstat", "-j", "2.batch", "-i")
     assert out.splitlines()[0].split() == ["JobID", "Nodelist", "Pids"]
     assert out.splitlines()[2].split()[2].split(",")[0].isdecimal()
 
 
-def test_sacctmgr_shows_the_sites_tree(home: Home) -> None:
-    words = ("show", "assoc", "format=account,user,share,maxjobs,grptres%30", "-P", "-n")
+def test_sacctmgr_shows_the_accounts_of_the_site(home: Home) -> None:
+    argv = ("show", "assoc", "format=account,user,share,maxjobs,grptres%30", "-P", "-n")
     rows = [
         "root||1||",
         "lab||1||",
@@ -254,50 +271,52 @@ def test_sacctmgr_shows_the_sites_tree(home: Home) -> None:
         "thesis||1||cpu=64,mem=100G",
         "thesis|root|1||",
     ]
-    assert sorted(call(home, "sacctmgr", *words)[1].splitlines()) == sorted(rows)
-    _, out, _ = call(home, "sacctmgr", "show", "user")
+    assert sorted(run_in_process(home, "sacctmgr", *argv)[1].splitlines()) == sorted(rows)
+    _, out, _ = run_in_process(home, "sacctmgr", "show", "user")
     assert out.splitlines() == [
         *("      User   Def Acct     Admin ", "---------- ---------- --------- "),
         *("       ann        lab      None ", "      root        lab Administ+ "),
     ]
-    _, out, _ = call(
+    _, out, _ = run_in_process(
         home, "sacctmgr", "-n", "-P", "show", "qos", "urgent", "format=name,priority,maxwall,maxtrespu"
     )
     assert out == "urgent|10|12:00:00|cpu=4\n"
-    words = ("user", "ann", "withassoc", "format=account%20,user,maxjobs,grpcpu,maxw")
-    assert call(home, "sacctmgr", "-n", "-P", "show", *words)[1] == "lab|ann|2||\n"
-    words = ("assoc", "account=thesis", "format=User,Account,GrpCPU,GrpMem,GrpJobs,GrpSubmit")
-    assert "|thesis|64|100G||\n" in call(home, "sacctmgr", "-n", "-P", "show", *words)[1]
-    words = ("qos", "urgent", "format='name%15,maxtresperuser%35,maxcpusperuser'")
-    assert call(home, "sacctmgr", "-n", "-P", "show", *words)[1] == "urgent|cpu=4|4\n"
-    assert call(home, "sacctmgr", "show", "runaway")[1].startswith("Runaway Jobs: No runaway jobs found")
-    assert call(home, "sacctmgr", "list", "tres", "-n", "-P")[1].startswith("cpu||1\nmem||2\n")
+    argv = ("user", "ann", "withassoc", "format=account%20,user,maxjobs,grpcpu,maxw")
+    assert run_in_process(home, "sacctmgr", "-n", "-P", "show", *argv)[1] == "lab|ann|2||\n"
+    argv = ("assoc", "account=thesis", "format=User,Account,GrpCPU,GrpMem,GrpJobs,GrpSubmit")
+    assert "|thesis|64|100G||\n" in run_in_process(home, "sacctmgr", "-n", "-P", "show", *argv)[1]
+    argv = ("qos", "urgent", "format='name%15,maxtresperuser%35,maxcpusperuser'")
+    assert run_in_process(home, "sacctmgr", "-n", "-P", "show", *argv)[1] == "urgent|cpu=4|4\n"
+    assert run_in_process(home, "sacctmgr", "show", "runaway")[1].startswith(
+        "Runaway Jobs: No runaway jobs found"
+    )
+    assert run_in_process(home, "sacctmgr", "list", "tres", "-n", "-P")[1].startswith("cpu||1\nmem||2\n")
 
 
-def test_sacctmgr_changes_the_sites_file_and_it_counts_at_once(home: Home) -> None:
+def test_sacctmgr_changes_the_configuration_at_once(home: Home) -> None:
     file, before = home.path / "config.toml", (home.path / "config.toml").read_text()
-    done = home.slurm("sacctmgr", "-i", "add", "user", "bob", "account=lab", "maxjobs=3")
-    assert (done.returncode, done.stderr) == (0, "") and "  U = bob       A = lab " in done.stdout
+    result = home.slurm("sacctmgr", "-i", "add", "user", "bob", "account=lab", "maxjobs=3")
+    assert (result.returncode, result.stderr) == (0, "") and "  U = bob       A = lab " in result.stdout
     assert file.read_text().replace("\n[accounts.lab.users.bob]\nmax_jobs_per_user = 3\n", "") == before
     assert (home.path / "config.toml.before").read_text() == before
-    words = ("show", "assoc", "user=bob", "format=account,user,maxjobs")
-    assert call(home, "sacctmgr", "-n", "-P", *words)[1] == "lab|bob|3\n"
+    argv = ("show", "assoc", "user=bob", "format=account,user,maxjobs")
+    assert run_in_process(home, "sacctmgr", "-n", "-P", *argv)[1] == "lab|bob|3\n"
     file.write_text("grace_s = 4\n" + file.read_text())
-    code, _, err = call(home, "sacctmgr", "-i", "delete", "user", "bob")
+    code, _, err = run_in_process(home, "sacctmgr", "-i", "delete", "user", "bob")
     assert code == 1 and "changes that are not loaded yet" in err
     file.write_text(file.read_text().removeprefix("grace_s = 4\n"))
-    assert call(home, "sacctmgr", "-i", "delete", "user", "bob")[0] == 0
+    assert run_in_process(home, "sacctmgr", "-i", "delete", "user", "bob")[0] == 0
     assert file.read_text() == before
 
 
-def test_a_default_qos_that_may_not_be_used_is_refused(home: Home) -> None:
+def test_a_default_qos_without_permission_is_refused(home: Home) -> None:
     before = (home.path / "config.toml").read_text()
-    words = ("modify", "user", "ann", "set", "qos=normal", "defaultqos=urgent")
-    assert call(home, "sacctmgr", "-i", *words)[0] == 1
+    argv = ("modify", "user", "ann", "set", "qos=normal", "defaultqos=urgent")
+    assert run_in_process(home, "sacctmgr", "-i", *argv)[0] == 1
     assert (home.path / "config.toml").read_text() == before
 
 
-WORD = st.one_of(
+ARGUMENT = st.one_of(
     st.sampled_from(
         [
             "-X",
@@ -327,26 +346,28 @@ WORD = st.one_of(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from(["sacct", "sstat", "sacctmgr"]), st.lists(WORD, max_size=5))
-def test_any_words_are_understood_or_refused(home: Home, command: str, words: list[str]) -> None:
-    assert call(home, command, *words)[0] in (0, 1)
+@given(st.sampled_from(["sacct", "sstat", "sacctmgr"]), st.lists(ARGUMENT, max_size=5))
+def test_random_arguments_are_accepted_or_refused(home: Home, command: str, argv: list[str]) -> None:
+    assert run_in_process(home, command, *argv)[0] in (0, 1)
 
 
-def test_sstat_tells_a_batch_script_and_its_steps_apart(home: Home) -> None:
-    holds = f"exec {sys.executable} -c 'import time; held = b\"x\" * (150 << 20); time.sleep(600)'"
-    script = f"srun sh -c {shlex.quote(holds)}"
-    done = home.slurm("sbatch", "--parsable", "--mem=400", "--wrap", script, cwd=home.path.parent)
-    job = done.stdout.strip()
+def test_sstat_separates_a_batch_script_from_its_steps(home: Home) -> None:
+    memory_program = f"exec {sys.executable} -c 'import time; held = b\"x\" * (150 << 20); time.sleep(600)'"
+    script = f"srun sh -c {shlex.quote(memory_program)}"
+    submitted = home.slurm("sbatch", "--parsable", "--mem=400", "--wrap", script, cwd=home.path.parent)
+    job = submitted.stdout.strip()
 
-    def used(step: str) -> int:
-        """The most memory of the step, in KiB; 0 while it is not known."""
-        out = call(home, "sstat", "-P", "-n", "--noconvert", "-j", f"{job}.{step}", "-o", "maxrss")[1]
+    def peak_kib(step: str) -> int:
+        """Return the peak memory of the step in KiB, and 0 while it is unknown."""
+        out = run_in_process(home, "sstat", "-P", "-n", "--noconvert", "-j", f"{job}.{step}", "-o", "maxrss")[
+            1
+        ]
         return int(out.strip() or 0) >> 10
 
-    eventually(lambda: used("0") > 150 << 10, what="the step's memory is seen")
-    eventually(lambda: used("batch") > 0, what="the script's memory is seen")
-    assert used("batch") < 100 << 10
-    _, out, _ = call(home, "sstat", "-a", "-P", "-n", "-j", job, "-o", "jobid,ntasks,maxrssnode")
+    eventually(lambda: peak_kib("0") > 150 << 10, what="the step's memory is measured")
+    eventually(lambda: peak_kib("batch") > 0, what="the script's memory is measured")
+    assert peak_kib("batch") < 100 << 10
+    _, out, _ = run_in_process(home, "sstat", "-a", "-P", "-n", "-j", job, "-o", "jobid,ntasks,maxrssnode")
     node = out.split("|")[2].splitlines()[0]
     assert out.splitlines() == [f"{job}.batch|1|{node}", f"{job}.extern|1|", f"{job}.0|1|{node}"]
     home.ok("cancel", job)

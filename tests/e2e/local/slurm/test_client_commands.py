@@ -1,10 +1,12 @@
-"""What well-known programs that are too large to be installed here ask of Slurm, word by word, and the form in which they read it.
+"""Command lines of well-known programs that are too large to install here, and the output that these programs
+parse.
 
-The command lines are those of the programs as they are published: Nextflow, AiiDA, Cylc, JupyterHub's batchspawner, PSI/J, Parsl,
-Snakemake, seml, clusterfutures, pysqa, signac-flow, adaptive-scheduler, Toil, NeMo-Run, TorchX, RADICAL-SAGA,
-Open OnDemand, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop, ClusterShell, Maestro, ipyparallel, dpdispatcher,
-gwf, R's batchtools, nipype, Pulsar, FireWorks, ERT, slurm-usage, Xsinfo, slurmtop, hpcflow, Clusterscope, Balsam, stui, sciluigi,
-sbatchman, fsl_sub, slurm-viewer, SkyPilot. Most were also run by hand, whole.
+The command lines are those of the published programs: Nextflow, AiiDA, Cylc, JupyterHub's batchspawner,
+PSI/J, Parsl, Snakemake, seml, clusterfutures, pysqa, signac-flow, adaptive-scheduler, Toil, NeMo-Run, TorchX,
+RADICAL-SAGA, Open OnDemand, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop, ClusterShell,
+Maestro, ipyparallel, dpdispatcher, gwf, R's batchtools, nipype, Pulsar, FireWorks, ERT, slurm-usage, Xsinfo,
+slurmtop, hpcflow, Clusterscope, Balsam, stui, sciluigi, sbatchman, fsl_sub, slurm-viewer, SkyPilot. Most
+programs were also run manually as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from tests.support.waiting import eventually
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
 AIIDA = "^^^".join(["%i", "%t", "%r", "%B", "%u", "%D", "%C", "%R", "%P", "%l", "%M", "%S", "%j", "%V"])
-ASKED = (
+COMMAND_LINES = (
     ("nextflow", "squeue --noheader -o '%i %t' -t all -u root", r"2 PD\n1 R\n"),
     (
         "aiida",
@@ -159,40 +161,45 @@ ASKED = (
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
-    """Job 1 runs, job 2 is held."""
+    """A site on which job 1 runs and job 2 is held."""
     with tempfile.TemporaryDirectory(prefix="wdc", dir="/tmp") as folder:
         home = Home(Path(folder) / "home", USER="root")
         home.ok("up")
         home.until_its_node_is_idle()
-        for words in (["-J", "runs", "-t", "60"], ["-J", "waits", "-H"]):
-            done = home.slurm("sbatch", *words, "-p", "main", "-o", "/dev/null", "--wrap", "sleep 1000")
-            assert done.returncode == 0, done.stderr
-        eventually(lambda: home.state(1) == "RUNNING", what="it runs")
-        load = ("sinfo", "-h", "-N", "-O", "CPUsLoad")
-        eventually(lambda: home.slurm(*load).stdout.strip() not in ("", "N/A"), what="its node is measured")
+        for options in (["-J", "runs", "-t", "60"], ["-J", "waits", "-H"]):
+            result = home.slurm("sbatch", *options, "-p", "main", "-o", "/dev/null", "--wrap", "sleep 1000")
+            assert result.returncode == 0, result.stderr
+        eventually(lambda: home.state(1) == "RUNNING", what="job 1 runs")
+        sinfo_argv = ("sinfo", "-h", "-N", "-O", "CPUsLoad")
+        eventually(
+            lambda: home.slurm(*sinfo_argv).stdout.strip() not in ("", "N/A"),
+            what="the node's load is measured",
+        )
         yield home
         home.close()
 
 
 @pytest.mark.root
-@pytest.mark.parametrize(("client", "line", "form"), ASKED, ids=[client for client, _, _ in ASKED])
-def test_a_client_is_answered_in_the_form_that_it_reads(
-    site: Home, client: str, line: str, form: str
+@pytest.mark.parametrize(
+    ("client", "line", "pattern"), COMMAND_LINES, ids=[client for client, _, _ in COMMAND_LINES]
+)
+def test_a_clients_command_line_has_the_output_that_it_parses(
+    site: Home, client: str, line: str, pattern: str
 ) -> None:
-    done = site.slurm(*shlex.split(line))
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert re.fullmatch(form, done.stdout), done.stdout
+    result = site.slurm(*shlex.split(line))
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    assert re.fullmatch(pattern, result.stdout), result.stdout
 
 
-def test_what_viewers_read_as_json_is_json(site: Home) -> None:
-    asked = (
+def test_json_output_for_viewers_is_valid(site: Home) -> None:
+    viewer_lines = (
         "squeue --json",
         "sinfo --json",
         "scontrol show job 1 --json",
         "scontrol --json show nodes",
         "sdiag --json",
     )
-    for line in (*asked, "sacct --json -j 1"):
-        done = site.slurm(*line.split())
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["meta"], line
+    for line in (*viewer_lines, "sacct --json -j 1"):
+        result = site.slurm(*line.split())
+        assert result.returncode == 0, result.stderr
+        assert json.loads(result.stdout)["meta"], line

@@ -1,4 +1,4 @@
-"""Programs that drive Slurm, unchanged, on this machine's own node: what they submit, poll, signal and read is ours."""
+"""Unmodified programs that drive Slurm submit, poll and signal jobs on this machine's own node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.home import Home
 from tests.support.waiting import eventually
 
 PROGRAM_S = 180.0
-"""For what takes ten seconds: these programs poll, some every five."""
+"""Time limit for work of about ten seconds. Some of the programs poll only every five seconds."""
 
 SUBMITIT = """
 import os, submitit
@@ -54,8 +54,8 @@ HYDRA = """
 import os, hydra
 @hydra.main(version_base=None, config_path=None, config_name=None)
 def main(config):
-    with open(f"{os.environ['SAID']}/said.{config.x}", "w") as said:
-        print(config.x, os.environ["SLURM_JOB_NAME"], os.environ["SLURM_ARRAY_TASK_ID"], file=said)
+    with open(f"{os.environ['RESULTS']}/result.{config.x}", "w") as file:
+        print(config.x, os.environ["SLURM_JOB_NAME"], os.environ["SLURM_ARRAY_TASK_ID"], file=file)
 main()
 """
 SIMPLE_SLURM = """
@@ -106,7 +106,7 @@ print(queue.submit("true", options={"time": "xx"}, work_dir=here).status.name)
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
-    """One controller, with Slurm's commands on the PATH of whoever runs in its environment."""
+    """One controller, with Slurm's commands on the PATH of programs in its environment."""
     with tempfile.TemporaryDirectory(prefix="wdp", dir="/tmp") as folder:
         home = Home(Path(folder) / "home")
         home.ok("up")
@@ -117,11 +117,11 @@ def site() -> Iterator[Home]:
         home.close()
 
 
-def ran(home: Home, folder: Path, program: str, *words: str, **environ: str) -> list[str]:
-    """What a Python program says."""
+def run_program(home: Home, folder: Path, program: str, *argv: str, **environ: str) -> list[str]:
+    """Run a Python program and return its output."""
     (folder / "program.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "program.py", *words],
+    result = subprocess.run(
+        [sys.executable, "program.py", *argv],
         cwd=folder,
         env={**home.environ, **environ},
         capture_output=True,
@@ -129,26 +129,24 @@ def ran(home: Home, folder: Path, program: str, *words: str, **environ: str) -> 
         timeout=PROGRAM_S,
         check=False,
     )
-    assert done.returncode == 0, (
-        f"{done.stdout}{done.stderr}\n{home.run('queue', '--all').stdout}\n{home.log()}"
+    assert result.returncode == 0, (
+        f"{result.stdout}{result.stderr}\n{home.run('queue', '--all').stdout}\n{home.log()}"
     )
-    return done.stdout.splitlines()
+    return result.stdout.splitlines()
 
 
-def test_what_a_job_of_sbatch_writes_is_in_the_folder_and_its_code_is_kept(
-    site: Home, short_tmp: Path
-) -> None:
+def test_a_job_of_sbatch_runs_in_the_folder_and_its_code_is_recorded(site: Home, short_tmp: Path) -> None:
     (short_tmp / "train.py").write_text("print(1)\n")
     subprocess.run(["git", "init", "-q"], cwd=short_tmp, check=True, timeout=60)
-    done = site.slurm("sbatch", "--wait", "--parsable", "--wrap", "pwd; echo made >made", cwd=short_tmp)
-    assert done.returncode == 0, done.stderr
+    result = site.slurm("sbatch", "--wait", "--parsable", "--wrap", "pwd; echo made >made", cwd=short_tmp)
+    assert result.returncode == 0, result.stderr
     assert (short_tmp / "made").read_text() == "made\n"
-    job = done.stdout.strip()
+    job = result.stdout.strip()
     assert (short_tmp / f"slurm-{job}.out").read_text() == f"{short_tmp}\n"
     assert "train.py" in site.ok("snapshot", "show", job)
 
 
-def test_files_are_made_with_the_umask_that_the_submitter_has(site: Home, short_tmp: Path) -> None:
+def test_files_are_created_with_the_umask_of_the_submitter(site: Home, short_tmp: Path) -> None:
     short_tmp.chmod(0o755)
     script = "umask; touch made; srun sh -c 'umask; touch made.step'"
     commands = (
@@ -156,7 +154,7 @@ def test_files_are_made_with_the_umask_that_the_submitter_has(site: Home, short_
         "srun --overcommit sh -c 'umask; touch made.srun'",
         "salloc -n1 srun sh -c 'umask; touch made.salloc'",
     )
-    done = subprocess.run(
+    result = subprocess.run(
         ["sh", "-ec", "umask 027\n" + "\n".join(commands)],
         cwd=short_tmp,
         env=site.environ,
@@ -165,15 +163,15 @@ def test_files_are_made_with_the_umask_that_the_submitter_has(site: Home, short_
         timeout=PROGRAM_S,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.split()[-2:] == ["0027", "0027"]
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.split()[-2:] == ["0027", "0027"]
     assert (short_tmp / "out").read_text().split() == ["0027", "0027"]
-    made = {path.name: path.stat().st_mode & 0o777 for path in short_tmp.iterdir()}
-    assert made == dict.fromkeys(["out", "made", "made.step", "made.srun", "made.salloc"], 0o640)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in short_tmp.iterdir()}
+    assert modes == dict.fromkeys(["out", "made", "made.step", "made.srun", "made.salloc"], 0o640)
 
 
-def test_submitit_s_own_tests_pass_where_our_commands_are(site: Home, short_tmp: Path) -> None:
-    done = subprocess.run(
+def test_the_tests_of_submitit_pass_with_our_commands(site: Home, short_tmp: Path) -> None:
+    result = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -192,38 +190,40 @@ def test_submitit_s_own_tests_pass_where_our_commands_are(site: Home, short_tmp:
         timeout=PROGRAM_S,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    assert result.returncode == 0, result.stdout
 
 
-def test_submitit_runs_jobs_and_arrays_and_brings_errors(site: Home, short_tmp: Path) -> None:
-    assert ran(site, short_tmp, SUBMITIT) == ["(25, True)", "[0, 1, 4] 1", "FailedJobError True"]
+def test_submitit_runs_jobs_and_arrays_and_returns_errors(site: Home, short_tmp: Path) -> None:
+    assert run_program(site, short_tmp, SUBMITIT) == ["(25, True)", "[0, 1, 4] 1", "FailedJobError True"]
 
 
-def test_submitit_checkpoints_and_has_its_job_requeued(site: Home, short_tmp: Path) -> None:
-    assert ran(site, short_tmp, CHECKPOINT) == ["(2, '1')"]
+def test_submitit_saves_a_checkpoint_and_requeues_its_job(site: Home, short_tmp: Path) -> None:
+    assert run_program(site, short_tmp, CHECKPOINT) == ["(2, '1')"]
 
 
-def test_hydra_s_launcher_sweeps(site: Home, short_tmp: Path) -> None:
+def test_the_hydra_launcher_runs_a_sweep(site: Home, short_tmp: Path) -> None:
     launcher = [
         "-m",
         "hydra/launcher=submitit_slurm",
         "hydra.launcher.timeout_min=5",
         "hydra.launcher.mem_gb=1",
     ]
-    ran(site, short_tmp, HYDRA, *launcher, "hydra.launcher.cpus_per_task=1", "+x=7,8", SAID=str(short_tmp))
-    said = [path.read_text() for path in sorted(short_tmp.glob("said.*"))]
-    assert said == ["7 program 0\n", "8 program 1\n"]
+    run_program(
+        site, short_tmp, HYDRA, *launcher, "hydra.launcher.cpus_per_task=1", "+x=7,8", RESULTS=str(short_tmp)
+    )
+    results = [path.read_text() for path in sorted(short_tmp.glob("result.*"))]
+    assert results == ["7 program 0\n", "8 program 1\n"]
 
 
-def test_simple_slurm_submits_depends_and_reads_the_queue(site: Home, short_tmp: Path) -> None:
-    *_, told, left = ran(site, short_tmp, SIMPLE_SLURM)
-    job, name, reason = told.split()
-    assert (name, reason, left) == ("held", "(JobHeldUser)", "{}")
+def test_simple_slurm_submits_dependent_jobs_and_reads_the_queue(site: Home, short_tmp: Path) -> None:
+    *_, summary, queue_text = run_program(site, short_tmp, SIMPLE_SLURM)
+    job, name, reason = summary.split()
+    assert (name, reason, queue_text) == ("held", "(JobHeldUser)", "{}")
     assert [(short_tmp / f"{job}_{task}.out").read_text() for task in (0, 1)] == ["task 0\n", "task 1\n"]
 
 
-def test_qtoolkit_submits_and_reads_jobs_by_squeue_and_scontrol(site: Home, short_tmp: Path) -> None:
-    assert ran(site, short_tmp, QTOOLKIT) == [
+def test_qtoolkit_submits_jobs_and_reads_them_with_squeue_and_scontrol(site: Home, short_tmp: Path) -> None:
+    assert run_program(site, short_tmp, QTOOLKIT) == [
         "SUCCESSFUL '' asked RUNNING 102400 120 main",
         "RUNNING 1 True",
         "SUCCESSFUL",
@@ -231,22 +231,24 @@ def test_qtoolkit_submits_and_reads_jobs_by_squeue_and_scontrol(site: Home, shor
     ]
 
 
-def test_reportseff_reads_how_well_jobs_used_what_they_had(site: Home, short_tmp: Path) -> None:
-    words = ("--parsable", "--mem=100", "--time=10", "--array=0-1", "--wait", "--wrap")
-    done = site.slurm("sbatch", *words, "exit $SLURM_ARRAY_TASK_ID", cwd=short_tmp)
-    assert done.returncode == 1, done.stderr
-    told = ran(
+def test_reportseff_reads_the_efficiency_of_jobs(site: Home, short_tmp: Path) -> None:
+    options = ("--parsable", "--mem=100", "--time=10", "--array=0-1", "--wait", "--wrap")
+    result = site.slurm("sbatch", *options, "exit $SLURM_ARRAY_TASK_ID", cwd=short_tmp)
+    assert result.returncode == 1, result.stderr
+    output = run_program(
         site,
         short_tmp,
         "from reportseff.console import main\nmain()\n",
         "--format=JobID,State,ReqMem,Partition,User",
     )
-    rows = [line.split()[1:5] for line in told if "slurm-" in line]
+    rows = [line.split()[1:5] for line in output if "slurm-" in line]
     user = site.environ.get("USER", "root")
-    assert [row[:3] for row in rows] == [["COMPLETED", "100M", "main"], ["FAILED", "100M", "main"]], told
+    assert [row[:3] for row in rows] == [["COMPLETED", "100M", "main"], ["FAILED", "100M", "main"]], output
     assert {row[3] for row in rows} == {user}
 
 
-def test_dask_s_cluster_scales_on_jobs_and_takes_them_away(site: Home, short_tmp: Path) -> None:
-    assert ran(site, short_tmp, DASK)[-1] == "42"
-    eventually(lambda: not site.json("queue", "--name", "dask-worker"), what="its jobs are cancelled")
+def test_a_dask_cluster_starts_and_cancels_its_worker_jobs(site: Home, short_tmp: Path) -> None:
+    assert run_program(site, short_tmp, DASK)[-1] == "42"
+    eventually(
+        lambda: not site.json("queue", "--name", "dask-worker"), what="the workers' jobs are cancelled"
+    )

@@ -1,4 +1,4 @@
-"""Slurm's commands as a shell's user types them: a thin client, and the controller's worker behind it."""
+"""Slurm's commands from a user's shell: a thin client, and the controller's worker behind it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALL_S = 60.0
 
 
 class Shell:
-    """A folder of a user's, and the programs on their PATH."""
+    """A folder of a user, and the programs on the user's PATH."""
 
     def __init__(self, home: Home, folder: Path) -> None:
         self.home = home
@@ -40,10 +40,10 @@ class Shell:
         )
 
     def run(self, *argv: str, **environ: str) -> tuple[int, str, str]:
-        """(exit code, output, errors)."""
-        with self.start(*argv, **environ) as running:
-            out, err = running.communicate(timeout=CALL_S)
-        return running.returncode, out, err
+        """Return (exit code, output, errors)."""
+        with self.start(*argv, **environ) as process:
+            out, err = process.communicate(timeout=CALL_S)
+        return process.returncode, out, err
 
     def ok(self, *argv: str, **environ: str) -> str:
         code, out, err = self.run(*argv, **environ)
@@ -53,7 +53,9 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
-    """One home for all tests of the module; its queue holds job 1 (and for a moment what a test has just run)."""
+    """One home for all tests of the module. Its queue holds job 1, and for a moment the job of an earlier
+    test.
+    """
     with passing_home() as home:
         work = home.path.parent / "work"
         work.mkdir()
@@ -62,67 +64,69 @@ def shell() -> Iterator[Shell]:
         yield Shell(home, work)
 
 
-def imported_by(shell: Shell, name: str, *words: str) -> tuple[set[str], str]:
-    """(the modules, what it printed)"""
+def imported_by(shell: Shell, name: str, *argv: str) -> tuple[set[str], str]:
+    """Return the imported modules and the output of a program."""
     text = (shell.programs / name).read_text()
     interpreter = text.splitlines()[0].removeprefix("#!").split()
-    done = subprocess.run(
-        [*interpreter, "-X", "importtime", shell.programs / name, *words],
+    result = subprocess.run(
+        [*interpreter, "-X", "importtime", shell.programs / name, *argv],
         env=shell.home.environ,
         capture_output=True,
         text=True,
         timeout=CALL_S,
         check=True,
     )
-    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}, done.stdout
+    return {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}, result.stdout
 
 
-def test_a_command_imports_next_to_nothing_here(shell: Shell) -> None:
+def test_a_command_imports_almost_no_modules(shell: Shell) -> None:
     imported, printed = imported_by(shell, "squeue")
     assert "wrap" in printed
     assert "warpdeck_agent.client.command" in imported
     assert imported.isdisjoint({"re", "enum", "json", "socket", "typing", "warpdeck.slurm.viewers.squeue"})
 
 
-def test_srun_imports_what_every_step_needs_and_nothing_of_terminals(shell: Shell) -> None:
+def test_srun_imports_only_the_modules_of_every_step(shell: Shell) -> None:
     imported, printed = imported_by(shell, "srun", "echo", "here")
     assert printed == "here\n"
-    ours = {name for name in imported if name.startswith("warpdeck")}
-    modules = {name for name in ours if not any(other.startswith(f"{name}.") for other in ours)}
+    our_modules = {name for name in imported if name.startswith("warpdeck")}
+    modules = {name for name in our_modules if not any(other.startswith(f"{name}.") for other in our_modules)}
     assert "warpdeck_agent.client.step" in modules and len(modules) <= 20, sorted(modules)
-    others = {"re", "enum", "json", "socket", "typing", "signal", "termios", "tty", "encodings.ascii"}
-    assert imported.isdisjoint(others)
+    unneeded = {"re", "enum", "json", "socket", "typing", "signal", "termios", "tty", "encodings.ascii"}
+    assert imported.isdisjoint(unneeded)
 
 
-def test_more_at_once_than_may_work_at_once_all_get_their_turn(shell: Shell) -> None:
-    running = [shell.start("squeue", "-h", "-j", "1", "-o", "%i") for _ in range(40)]
-    said = [each.communicate(timeout=CALL_S) for each in running]
-    assert {(each.returncode, *words) for each, words in zip(running, said, strict=True)} == {(0, "1\n", "")}
+def test_more_commands_than_worker_slots_all_finish(shell: Shell) -> None:
+    processes = [shell.start("squeue", "-h", "-j", "1", "-o", "%i") for _ in range(40)]
+    outputs = [process.communicate(timeout=CALL_S) for process in processes]
+    assert {(process.returncode, *output) for process, output in zip(processes, outputs, strict=True)} == {
+        (0, "1\n", "")
+    }
 
 
-def test_who_looks_for_ever_keeps_nobody_waiting(shell: Shell) -> None:
-    lookers = [shell.start("squeue", "--iterate", "600") for _ in range(18)]
+def test_endless_commands_delay_no_others(shell: Shell) -> None:
+    watchers = [shell.start("squeue", "--iterate", "600") for _ in range(18)]
     try:
-        for each in lookers:  # each shows the queue once: it has had its turn
-            assert each.stdout is not None and each.stdout.readline()
+        for watcher in watchers:  # After its first output, the command has left the worker.
+            assert watcher.stdout is not None and watcher.stdout.readline()
         assert shell.ok("squeue", "-h", "-j", "1", "-o", "%i") == "1\n"
     finally:
-        for each in lookers:
-            each.send_signal(signal.SIGINT)
-            each.communicate(timeout=CALL_S)
-    assert {each.returncode for each in lookers} == {130}
+        for watcher in watchers:
+            watcher.send_signal(signal.SIGINT)
+            watcher.communicate(timeout=CALL_S)
+    assert {watcher.returncode for watcher in watchers} == {130}
 
 
-def test_times_are_of_the_callers_time_zone(shell: Shell) -> None:
-    def submitted(zone: str) -> int:
+def test_times_are_in_the_time_zone_of_the_caller(shell: Shell) -> None:
+    def submission_hour(zone: str) -> int:
         return int(shell.ok("squeue", "-h", "-j", "1", "-o", "%V", TZ=zone)[11:13])
 
-    assert (submitted("UTC-5") - submitted("UTC")) % 24 == 5
+    assert (submission_hour("UTC-5") - submission_hour("UTC")) % 24 == 5
 
 
-def test_a_reader_who_leaves_ends_the_command(shell: Shell) -> None:
+def test_a_closed_pipe_ends_the_command(shell: Shell) -> None:
     piped = f"{shell.programs / 'scontrol'} show config | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", piped],
         env=shell.home.environ,
         capture_output=True,
@@ -130,30 +134,30 @@ def test_a_reader_who_leaves_ends_the_command(shell: Shell) -> None:
         timeout=CALL_S,
         check=True,
     )
-    first, code = done.stdout.splitlines()
+    first, code = result.stdout.splitlines()
     assert first.startswith("Configuration data") and code in ("0", "1")
-    assert done.stderr == ""
+    assert result.stderr == ""
 
 
-def test_a_slow_reader_gets_all_of_a_long_answer_and_holds_up_nobody(shell: Shell) -> None:
+def test_a_slow_reader_gets_a_long_answer_and_delays_no_others(shell: Shell) -> None:
     name = "a" * 150
     job = shell.ok("sbatch", "-H", "--parsable", "-J", name, "-a", "0-9999", "--wrap", "true").strip()
     with shell.start(
         "squeue", "-r", "-h", "-n", name, "-o", "%i %j"
-    ) as reading:  # more than a stream's window
-        assert reading.stdout is not None
-        first = reading.stdout.readline()
+    ) as squeue:  # The output is larger than a stream's window.
+        assert squeue.stdout is not None
+        first = squeue.stdout.readline()
         assert shell.ok("squeue", "-h", "-j", "1", "-o", "%i") == "1\n"
-        rest = reading.stdout.read().splitlines()
-    assert reading.returncode == 0
-    assert len({first.strip(), *rest}) == 10_000 and all(line.endswith(name) for line in rest)
+        other_lines = squeue.stdout.read().splitlines()
+    assert squeue.returncode == 0
+    assert len({first.strip(), *other_lines}) == 10_000 and all(line.endswith(name) for line in other_lines)
     shell.ok("scancel", job)
 
 
-def test_in_a_folder_that_is_gone_one_sentence_says_so(shell: Shell, tmp_path: Path) -> None:
+def test_a_removed_working_folder_is_reported(shell: Shell, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     script = f"mkdir {gone}; cd {gone}; rmdir {gone}; {shell.programs / 'squeue'}"
-    done = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", script],
         env=shell.home.environ,
         capture_output=True,
@@ -161,23 +165,23 @@ def test_in_a_folder_that_is_gone_one_sentence_says_so(shell: Shell, tmp_path: P
         timeout=CALL_S,
         check=False,
     )
-    assert done.returncode == 1
-    assert done.stderr == (
+    assert result.returncode == 1
+    assert result.stderr == (
         "squeue: error: the current folder does not exist any more\n  change to one that does\n"
     )
 
 
-def test_a_word_that_is_no_text_is_refused_in_one_sentence(shell: Shell) -> None:
+def test_an_argument_that_is_not_utf_8_is_refused(shell: Shell) -> None:
     code, out, err = shell.run("squeue", "-n", os.fsdecode(b"\xff"))
     assert (code, out) == (1, "")
     assert err.startswith("squeue: error: a name or an argument is not UTF-8 text\n")
 
 
-def test_the_callers_rights_are_their_own(shell: Shell) -> None:
-    assert shell.ok("scontrol", "reconfigure") == ""  # this controller's own user is its admin
+def test_a_command_has_the_rights_of_its_caller(shell: Shell) -> None:
+    assert shell.ok("scontrol", "reconfigure") == ""  # The user of this controller is its admin.
 
 
-def test_hosts_of_a_list_and_what_this_machine_alone_knows_come_too(shell: Shell) -> None:
+def test_commands_with_local_data_work_too(shell: Shell) -> None:
     assert shell.ok("scontrol", "show", "hostnames", "n[1-2]") == "n1\nn2\n"
     code, _, err = shell.run("scontrol", "listpids", "999")
     assert code == 1 and err
@@ -187,18 +191,18 @@ def test_hosts_of_a_list_and_what_this_machine_alone_knows_come_too(shell: Shell
     assert "true" in (shell.folder / "slurm-1.sh").read_text()
 
 
-def test_a_worker_that_is_killed_is_followed_by_another(shell: Shell) -> None:
+def test_a_killed_worker_is_replaced(shell: Shell) -> None:
     shell.ok("sinfo")
     kill(_workers(shell.home))
     eventually(lambda: shell.run("sinfo")[0] == 0)
 
 
 def _workers(home: Home) -> list[int]:
-    """The controller's worker and its forks."""
+    """Return the pids of the controller's worker and its forks."""
     return running("warpdeck.slurm.runtime.worker", str(home.path), also_in_environ=True)
 
 
-def test_options_of_the_sites_own_are_known_here_too(shell: Shell) -> None:
+def test_plugin_options_of_the_site_are_accepted(shell: Shell) -> None:
     (shell.home.path / "config.toml").write_text('[submission.plugin_options]\nimage = "required"\n')
     shell.ok("scontrol", "reconfigure")
     code, out, _ = shell.run("sbatch", "-H", "--parsable", "--image=x", "--wrap", "true")
@@ -207,7 +211,7 @@ def test_options_of_the_sites_own_are_known_here_too(shell: Shell) -> None:
     assert shell.run("sbatch", "--nosuch", "--wrap", "true")[0] == 255
 
 
-def test_without_a_controller_one_is_started_and_help_needs_none(short_tmp: Path) -> None:
+def test_a_command_starts_a_controller_but_help_does_not(short_tmp: Path) -> None:
     home = Home(short_tmp / "home")
     try:
         shell = Shell(home, short_tmp)
@@ -219,25 +223,25 @@ def test_without_a_controller_one_is_started_and_help_needs_none(short_tmp: Path
         home.close()
 
 
-def test_a_command_that_the_controller_does_not_know_yet_is_refused_with_the_next_step(shell: Shell) -> None:
-    """Ours is newer: it was updated while the controller ran on."""
-    newer = (
+def test_a_command_unknown_to_the_controller_is_refused_with_the_next_step(shell: Shell) -> None:
+    """The client is newer, because it was updated while the controller ran."""
+    program = (
         "from warpdeck.slurm import command_table; command_table.COMMANDS['sfuture'] = ''; "
         "from warpdeck.slurm.runtime import entry; entry.main('sfuture', [])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", newer],
+    result = subprocess.run(
+        [sys.executable, "-c", program],
         env=shell.home.environ,
         capture_output=True,
         text=True,
         timeout=CALL_S,
     )
-    assert (done.returncode, done.stdout) == (1, "")
-    first, hint = done.stderr.splitlines()
+    assert (result.returncode, result.stdout) == (1, "")
+    first, hint = result.stderr.splitlines()
     assert first == f"sfuture: error: this controller (warpdeck {__version__}) has no sfuture"
     assert hint.strip() == f"if yours is newer, {RESTART}"
 
 
 @pytest.mark.parametrize("name", ["seff", "sreport", "sattach", "strigger", "sbcast"])
-def test_commands_that_are_typed_seldom_say_how_they_are_used(shell: Shell, name: str) -> None:
+def test_rarely_used_commands_have_a_help_text(shell: Shell, name: str) -> None:
     assert name in shell.ok(name, "--help")

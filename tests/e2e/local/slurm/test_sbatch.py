@@ -1,4 +1,4 @@
-"""sbatch's messages, exit codes and habits, on this machine's own node; each was measured at the real sbatch."""
+"""Messages, exit codes and behavior of sbatch on this machine's own node, as measured on the real sbatch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SCRIPT = '#!/bin/bash\n#SBATCH -J named\necho "$SLURM_JOB_NAME $@"\nexit ${CODE:
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    """One for all tests of the module; its node is there, so that what it cannot give is refused."""
-    with passing_home() as made:
-        made.ok("up")
-        made.until_its_node_is_idle()
-        yield made
+    """One home for all tests of the module. Its node is up, so that impossible requests are refused."""
+    with passing_home() as new_home:
+        new_home.ok("up")
+        new_home.until_its_node_is_idle()
+        yield new_home
 
 
 @pytest.fixture
@@ -30,77 +30,77 @@ def work(short_tmp: Path) -> Path:
     return short_tmp
 
 
-def test_the_id_is_said_in_the_words_that_scripts_look_for(home: Home, work: Path) -> None:
-    done = home.slurm("sbatch", "job.sh", "a", "b c", cwd=work)
-    assert done.returncode == 0, done.stderr
-    found = re.fullmatch(r"Submitted batch job (\d+)\n", done.stdout)
-    assert found is not None, done.stdout
-    out = work / f"slurm-{found[1]}.out"
+def test_the_job_id_is_printed_as_scripts_expect_it(home: Home, work: Path) -> None:
+    result = home.slurm("sbatch", "job.sh", "a", "b c", cwd=work)
+    assert result.returncode == 0, result.stderr
+    match = re.fullmatch(r"Submitted batch job (\d+)\n", result.stdout)
+    assert match is not None, result.stdout
+    out = work / f"slurm-{match[1]}.out"
     eventually(lambda: out.exists() and out.read_text() == "named a b c\n")
 
 
 def test_parsable_prints_the_id_alone_and_quiet_prints_nothing(home: Home, work: Path) -> None:
     assert re.fullmatch(r"\d+\n", home.slurm("sbatch", "--parsable", "job.sh", cwd=work).stdout)
-    done = home.slurm("sbatch", "-Q", "job.sh", cwd=work)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    result = home.slurm("sbatch", "-Q", "job.sh", cwd=work)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_what_decides_nothing_is_remarked_on_except_to_programs(home: Home, work: Path) -> None:
-    words = ("--account=lab", "--mail-type=END", "--wrap", "true")
-    said = home.slurm("sbatch", *words, cwd=work)
-    assert "--account=lab has no effect" in said.stderr and "--mail-type has no effect" in said.stderr
-    parsable = home.slurm("sbatch", "--parsable", *words, cwd=work)
-    assert (parsable.returncode, parsable.stderr) == (0, ""), "some read both streams as one"
+def test_options_without_effect_are_reported_unless_parsable(home: Home, work: Path) -> None:
+    argv = ("--account=lab", "--mail-type=END", "--wrap", "true")
+    result = home.slurm("sbatch", *argv, cwd=work)
+    assert "--account=lab has no effect" in result.stderr and "--mail-type has no effect" in result.stderr
+    parsable = home.slurm("sbatch", "--parsable", *argv, cwd=work)
+    assert (parsable.returncode, parsable.stderr) == (0, ""), "some programs read both streams as one"
 
 
-def test_who_names_clusters_is_told_the_jobs_cluster(home: Home, work: Path) -> None:
-    said = home.slurm("sbatch", "-M", "all", "job.sh", cwd=work)
-    assert re.fullmatch(r"Submitted batch job \d+ on cluster warpdeck\n", said.stdout), said.stderr
+def test_the_cluster_is_printed_if_clusters_are_given(home: Home, work: Path) -> None:
+    result = home.slurm("sbatch", "-M", "all", "job.sh", cwd=work)
+    assert re.fullmatch(r"Submitted batch job \d+ on cluster warpdeck\n", result.stdout), result.stderr
     parsable = home.slurm("sbatch", "--parsable", "job.sh", cwd=work, SLURM_CLUSTERS="warpdeck")
     assert re.fullmatch(r"\d+;warpdeck\n", parsable.stdout), parsable.stderr
 
 
-def test_a_script_comes_from_standard_input_or_from_the_path(home: Home, work: Path) -> None:
-    done = home.slurm(
+def test_a_script_is_read_from_standard_input_or_the_path(home: Home, work: Path) -> None:
+    result = home.slurm(
         "sbatch", "--wait", "--parsable", cwd=work, data="#!/bin/sh\necho $SLURM_JOB_NAME; exit 4\n"
     )
-    assert done.returncode == 4
-    assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "sbatch\n"
+    assert result.returncode == 4
+    assert (work / f"slurm-{result.stdout.strip()}.out").read_text() == "sbatch\n"
     (work / "else").mkdir()
-    found = home.slurm("sbatch", "--wait", "job.sh", cwd=work / "else", PATH=f"/usr/bin:/bin:{work}")
-    assert found.returncode == 0, found.stdout + found.stderr
+    on_path = home.slurm("sbatch", "--wait", "job.sh", cwd=work / "else", PATH=f"/usr/bin:/bin:{work}")
+    assert on_path.returncode == 0, on_path.stdout + on_path.stderr
 
 
-def test_wait_ends_with_the_jobs_exit_code_and_1_for_a_signal(home: Home, work: Path) -> None:
+def test_wait_returns_the_exit_code_of_the_job_and_1_for_a_signal(home: Home, work: Path) -> None:
     assert home.slurm("sbatch", "-W", "--wrap", "exit 3", cwd=work).returncode == 3
     assert home.slurm("sbatch", "-W", "--wrap", "kill -9 $$", cwd=work).returncode == 1
     array = home.slurm("sbatch", "-W", "-a", "0-3", "--wrap", "exit $SLURM_ARRAY_TASK_ID", cwd=work)
     assert array.returncode == 3
 
 
-def test_a_script_and_variables_tell_sbatch_itself_what_to_do(home: Home, work: Path) -> None:
-    said = "#!/bin/sh\n#SBATCH --wait --parsable\nexit 5\n"
-    done = home.slurm("sbatch", cwd=work, data=said)
-    assert (done.returncode, done.stdout.strip().isdecimal()) == (5, True)
+def test_directives_and_variables_set_options_of_sbatch(home: Home, work: Path) -> None:
+    script_text = "#!/bin/sh\n#SBATCH --wait --parsable\nexit 5\n"
+    result = home.slurm("sbatch", cwd=work, data=script_text)
+    assert (result.returncode, result.stdout.strip().isdecimal()) == (5, True)
     assert home.slurm("sbatch", cwd=work, data="#!/bin/sh\nexit 6\n", SBATCH_WAIT="1").returncode == 6
-    tried = home.slurm("sbatch", cwd=work, data="#!/bin/sh\n#SBATCH --test-only\nexit 7\n")
-    assert (tried.returncode, tried.stdout, "to start at" in tried.stderr) == (0, "", True)
+    tested = home.slurm("sbatch", cwd=work, data="#!/bin/sh\n#SBATCH --test-only\nexit 7\n")
+    assert (tested.returncode, tested.stdout, "to start at" in tested.stderr) == (0, "", True)
 
 
-def test_test_only_says_when_and_where_and_submits_nothing(home: Home, work: Path) -> None:
+def test_test_only_prints_start_and_nodes_and_submits_nothing(home: Home, work: Path) -> None:
     home.slurm("sbatch", "--wait", "job.sh", cwd=work)
-    done = home.slurm("sbatch", "--test-only", "-c", "1", "job.sh", cwd=work)
-    assert done.returncode == 0, done.stderr
-    words = r"sbatch: Job (\d+) to start at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d using 1 processors on nodes \S+ in partition main\n"
-    assert (found := re.match(words, done.stderr)) is not None, done.stderr
-    assert home.slurm("sbatch", "--parsable", "-H", "job.sh", cwd=work).stdout == f"{found[1]}\n"
-    never = home.slurm("sbatch", "--test-only", "--mem=9000G", "job.sh", cwd=work)
-    assert never.returncode == 1
-    assert never.stderr.startswith("allocation failure: Requested node configuration is not available\n")
+    result = home.slurm("sbatch", "--test-only", "-c", "1", "job.sh", cwd=work)
+    assert result.returncode == 0, result.stderr
+    pattern = r"sbatch: Job (\d+) to start at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d using 1 processors on nodes \S+ in partition main\n"
+    assert (match := re.match(pattern, result.stderr)) is not None, result.stderr
+    assert home.slurm("sbatch", "--parsable", "-H", "job.sh", cwd=work).stdout == f"{match[1]}\n"
+    refused = home.slurm("sbatch", "--test-only", "--mem=9000G", "job.sh", cwd=work)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("allocation failure: Requested node configuration is not available\n")
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("argv", "code", "message"),
     [
         (["nosuch.sh"], 1, "sbatch: error: Unable to open file nosuch.sh\n"),
         (["--wrap", "true", "x"], 1, "sbatch: error: Script arguments not permitted with --wrap option\n"),
@@ -109,93 +109,96 @@ def test_test_only_says_when_and_where_and_submits_nothing(home: Home, work: Pat
         (["--reservation=x", "job.sh"], 1, "failed: Requested reservation is invalid\n"),
     ],
 )
-def test_refusals_are_in_slurms_words(home: Home, work: Path, words: list[str], code: int, said: str) -> None:
-    done = home.slurm("sbatch", *words, cwd=work)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr
+def test_refusals_have_the_messages_of_slurm(
+    home: Home, work: Path, argv: list[str], code: int, message: str
+) -> None:
+    result = home.slurm("sbatch", *argv, cwd=work)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert message in result.stderr
 
 
-def test_an_unknown_option_ends_as_getopt_has_it(home: Home, work: Path) -> None:
-    done = home.slurm("sbatch", "--foo", "job.sh", cwd=work)
-    assert done.returncode == 255
-    assert done.stderr.endswith('Try "sbatch --help" for more information\n')
+def test_an_unknown_option_is_refused_as_by_getopt(home: Home, work: Path) -> None:
+    result = home.slurm("sbatch", "--foo", "job.sh", cwd=work)
+    assert result.returncode == 255
+    assert result.stderr.endswith('Try "sbatch --help" for more information\n')
 
 
-def test_a_script_that_is_none_is_refused(home: Home, work: Path) -> None:
+def test_a_file_that_is_no_script_is_refused(home: Home, work: Path) -> None:
     (work / "bad.sh").write_text("echo hello\n")
-    done = home.slurm("sbatch", "bad.sh", cwd=work)
-    assert done.returncode == 1 and "not look like a batch script" in done.stderr
+    result = home.slurm("sbatch", "bad.sh", cwd=work)
+    assert result.returncode == 1 and "not look like a batch script" in result.stderr
 
 
 def test_exported_shell_functions_reach_the_script(home: Home, work: Path) -> None:
     function = {"BASH_FUNC_module%%": "() {  echo loaded $1; }"}
     (work / "load.sh").write_text("#!/bin/bash\nmodule cuda\n")
-    done = home.slurm("sbatch", "-W", "--parsable", "load.sh", cwd=work, **function)
-    assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "loaded cuda\n"
+    result = home.slurm("sbatch", "-W", "--parsable", "load.sh", cwd=work, **function)
+    assert (work / f"slurm-{result.stdout.strip()}.out").read_text() == "loaded cuda\n"
 
 
-def test_the_login_shells_variables_come_where_they_are_asked_for(home: Home, work: Path) -> None:
+def test_get_user_env_sets_the_variables_of_the_login_shell(home: Home, work: Path) -> None:
     for name in (".profile", ".bash_profile"):
         (work / name).write_text("echo hello\nexport LOGIN=yes SAME=login\n")
-    words = ["-W", "--parsable", "--wrap", "echo .$LOGIN.$SAME"]
-    for option, said in (["--get-user-env"], ".yes.mine\n"), ([], "..mine\n"):
-        done = home.slurm("sbatch", *option, *words, cwd=work, HOME=str(work), SAME="mine")
-        assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == said
+    argv = ["-W", "--parsable", "--wrap", "echo .$LOGIN.$SAME"]
+    for option, expected in (["--get-user-env"], ".yes.mine\n"), ([], "..mine\n"):
+        result = home.slurm("sbatch", *option, *argv, cwd=work, HOME=str(work), SAME="mine")
+        assert (work / f"slurm-{result.stdout.strip()}.out").read_text() == expected
 
 
-def test_what_was_edited_meanwhile_runs_unless_the_site_wants_what_was_sent(home: Home, work: Path) -> None:
+def test_the_edited_code_runs_unless_the_site_uses_snapshots(home: Home, work: Path) -> None:
     home.ok("up")
     subprocess.run(["git", "init", "-q"], cwd=work, check=True)
     code = work / "code.sh"
-    for sbatch_runs, ran in (("snapshot", "sent"), ("folder", "edited")):
+    for sbatch_runs, expected in (("snapshot", "sent"), ("folder", "edited")):
         (home.path / "config.toml").write_text(f'[submission]\nsbatch_runs = "{sbatch_runs}"\n')
         home.ok("config", "reload")
         code.write_text("echo sent\n")
         job = home.slurm("sbatch", "--parsable", "-H", "--wrap", "sh code.sh", cwd=work).stdout.strip()
-        eventually(lambda job=job: home.json("show", job)["snapshot"], what="its snapshot is there")
+        eventually(lambda job=job: home.json("show", job)["snapshot"], what="the snapshot is recorded")
         code.write_text("echo edited\n")
         home.ok("release", job)
         out = work / f"slurm-{job}.out"
-        eventually(lambda out=out: out.exists() and out.read_text(), what="its output")
-        assert out.read_text() == f"{ran}\n"
+        eventually(lambda out=out: out.exists() and out.read_text(), what="the job's output")
+        assert out.read_text() == f"{expected}\n"
 
 
-def test_the_script_reads_the_file_of_input(home: Home, work: Path) -> None:
+def test_the_script_reads_the_input_file(home: Home, work: Path) -> None:
     (work / "data.named").write_text("first line\n")
-    done = home.slurm(
+    result = home.slurm(
         "sbatch", "--parsable", "--wait", "-i", "data.%x", "-J", "named", "--wrap", "cat", cwd=work
     )
-    assert done.returncode == 0, done.stderr
-    assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "first line\n"
-    done = home.slurm("sbatch", "--wait", "-i", "nowhere", "-o", "none.out", "--wrap", "cat", cwd=work)
-    assert done.returncode == 1
+    assert result.returncode == 0, result.stderr
+    assert (work / f"slurm-{result.stdout.strip()}.out").read_text() == "first line\n"
+    result = home.slurm("sbatch", "--wait", "-i", "nowhere", "-o", "none.out", "--wrap", "cat", cwd=work)
+    assert result.returncode == 1
 
 
-def test_soft_limits_of_the_submitter_hold_for_the_script_and_its_steps(home: Home, work: Path) -> None:
-    home.ok("up")  # with the limits of this process, which jobs without others have
+def test_soft_limits_of_the_submitter_apply_to_the_script_and_its_steps(home: Home, work: Path) -> None:
+    # The controller starts with the limits of this process, which apply to jobs without limits.
+    home.ok("up")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     script = "ulimit -Sn; srun sh -c 'ulimit -Sn'; ulimit -Sn 100; srun sh -c 'ulimit -Sn'"
     resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
     try:
-        done = home.slurm("sbatch", "--parsable", "--wait", "--wrap", script, cwd=work)
-        free = home.slurm(
+        result = home.slurm("sbatch", "--parsable", "--wait", "--wrap", script, cwd=work)
+        without_limits = home.slurm(
             "sbatch", "--parsable", "--wait", "--propagate=NONE", "--wrap", "ulimit -Sn", cwd=work
         )
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert (work / f"slurm-{done.stdout.strip()}.out").read_text().split() == ["300", "300", "100"]
-    assert (work / f"slurm-{free.stdout.strip()}.out").read_text().split() != ["300"]
+    assert (work / f"slurm-{result.stdout.strip()}.out").read_text().split() == ["300", "300", "100"]
+    assert (work / f"slurm-{without_limits.stdout.strip()}.out").read_text().split() != ["300"]
 
 
-def test_variables_come_from_a_file(home: Home, work: Path) -> None:
+def test_variables_can_be_read_from_a_file(home: Home, work: Path) -> None:
     (work / "vars").write_text("WD_ONE=1\0WD_TWO=a\nb\0")
-    words = ["--export=NONE", "--export-file=vars", "--wrap", 'echo "$WD_ONE $WD_TWO"']
-    done = home.slurm("sbatch", "--parsable", "--wait", *words, cwd=work)
-    assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "1 a\nb\n"
+    options = ["--export=NONE", "--export-file=vars", "--wrap", 'echo "$WD_ONE $WD_TWO"']
+    result = home.slurm("sbatch", "--parsable", "--wait", *options, cwd=work)
+    assert (work / f"slurm-{result.stdout.strip()}.out").read_text() == "1 a\nb\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "code"),
+    ("options", "message", "code"),
     [
         (["-t", "x"], "sbatch: error: Invalid --time specification", 255),
         (["-N", "2-1"], "sbatch: error: Maximum node count 1 is less than minimum node count 2", 255),
@@ -214,26 +217,26 @@ def test_variables_come_from_a_file(home: Home, work: Path) -> None:
         ),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_in_sbatchs_words(
-    home: Home, work: Path, words: list[str], said: str, code: int
+def test_invalid_values_are_refused_with_the_messages_of_sbatch(
+    home: Home, work: Path, options: list[str], message: str, code: int
 ) -> None:
-    done = home.slurm("sbatch", *words, "--wrap", "true", cwd=work)
-    assert said in done.stderr.splitlines()
-    assert (done.returncode, done.stdout) == (code, "")
-    (work / "directive.sh").write_text(f"#!/bin/sh\n#SBATCH {' '.join(words)}\ntrue\n")
-    done = home.slurm("sbatch", "directive.sh", cwd=work)
-    assert said in done.stderr.splitlines()
-    assert done.returncode == code
+    result = home.slurm("sbatch", *options, "--wrap", "true", cwd=work)
+    assert message in result.stderr.splitlines()
+    assert (result.returncode, result.stdout) == (code, "")
+    (work / "directive.sh").write_text(f"#!/bin/sh\n#SBATCH {' '.join(options)}\ntrue\n")
+    result = home.slurm("sbatch", "directive.sh", cwd=work)
+    assert message in result.stderr.splitlines()
+    assert result.returncode == code
 
 
-def test_lines_of_other_schedulers_count_as_they_do_for_sbatch(home: Home, work: Path) -> None:
-    said = "#!/bin/sh\n#SBATCH -J own\n#PBS -N other -W umask=027\necho $SLURM_JOB_NAME; umask\n#PBS -l walltime=1\n"
-    done = home.slurm("sbatch", "--wait", "--parsable", cwd=work, data=said)
-    assert done.returncode == 0, done.stderr
-    assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "other\n0027\n"
+def test_pbs_directives_have_the_effect_that_they_have_in_sbatch(home: Home, work: Path) -> None:
+    script_text = "#!/bin/sh\n#SBATCH -J own\n#PBS -N other -W umask=027\necho $SLURM_JOB_NAME; umask\n#PBS -l walltime=1\n"
+    result = home.slurm("sbatch", "--wait", "--parsable", cwd=work, data=script_text)
+    assert result.returncode == 0, result.stderr
+    assert (work / f"slurm-{result.stdout.strip()}.out").read_text() == "other\n0027\n"
     refused = home.slurm("sbatch", cwd=work, data="#!/bin/sh\n#PBS -Z\n")
-    words = (
+    message = (
         "sbatch: invalid option -- 'Z'\nsbatch: error: Unrecognized command line parameter ?\n  line 2: write"
     )
-    assert (refused.returncode, refused.stdout) == (1, "") and refused.stderr.startswith(words)
+    assert (refused.returncode, refused.stdout) == (1, "") and refused.stderr.startswith(message)
     assert home.slurm("sbatch", "--ignore-pbs", cwd=work, data="#!/bin/sh\n#PBS -Z\n").returncode == 0

@@ -1,4 +1,4 @@
-"""scontrol's layouts, messages and exit codes on this machine's own node; each was measured at the real scontrol."""
+"""Layouts, messages and exit codes of scontrol on this machine's own node, as measured on the real scontrol."""
 
 from __future__ import annotations
 
@@ -34,21 +34,23 @@ max_time = "30"
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    """One for all tests of the module: job 1 waits for its begin, job 2 is a held array."""
+    """One home for all tests of the module: job 1 waits for its begin time, and job 2 is a held array."""
     begin = ("-J", "begin", "--begin=now+1hour", "-t", "10", "--nice=5", "--comment=why", "--wrap", "true")
-    with passing_home() as made:
-        made.path.mkdir(mode=0o700)
-        (made.path / "config.toml").write_text(SITE)
-        made.ok("up")
-        made.until_its_node_is_idle()
-        for words in (begin, ("-J", "arr", "-H", "--array=1-5%2", "-t", "1-0", "--wrap", "true")):
-            assert made.slurm("sbatch", *words).returncode == 0
-        eventually(lambda: "BeginTime" in made.slurm("squeue", "-o%r").stdout, what="why it waits is said")
-        yield made
+    with passing_home() as new_home:
+        new_home.path.mkdir(mode=0o700)
+        (new_home.path / "config.toml").write_text(SITE)
+        new_home.ok("up")
+        new_home.until_its_node_is_idle()
+        for argv in (begin, ("-J", "arr", "-H", "--array=1-5%2", "-t", "1-0", "--wrap", "true")):
+            assert new_home.slurm("sbatch", *argv).returncode == 0
+        eventually(
+            lambda: "BeginTime" in new_home.slurm("squeue", "-o%r").stdout, what="job 1 shows its reason"
+        )
+        yield new_home
 
 
-def scontrol(home: Home, *words: str, data: str = "") -> tuple[int, str, str]:
-    """scontrol in this process, as its caller's console has it."""
+def scontrol(home: Home, *argv: str, data: str = "") -> tuple[int, str, str]:
+    """Run scontrol in this process with its caller's console."""
     out, err = io.StringIO(), io.StringIO()
     paths = Paths(str(home.path))
     console = Console(
@@ -61,31 +63,35 @@ def scontrol(home: Home, *words: str, data: str = "") -> tuple[int, str, str]:
         read_file=lambda path, size: b"",
         paths=paths,
     )
-    return run_command("scontrol", list(words), console), out.getvalue(), err.getvalue()
+    return run_command("scontrol", list(argv), console), out.getvalue(), err.getvalue()
 
 
 def fields(text: str) -> dict[str, str]:
     return dict(re.findall(r"(\S+?)=(\S*)", text))
 
 
-def test_a_waiting_job_is_shown_line_by_line(home: Home) -> None:
+def test_a_waiting_job_is_shown_with_the_lines_of_slurm(home: Home) -> None:
     code, out, err = scontrol(home, "show", "job", "1")
     assert (code, err) == (0, "")
     assert out.startswith(
         "JobId=1 JobName=begin\n   UserId=root(0) GroupId=root(0) MCS_label=N/A\n   Priority="
     )
     assert out.endswith("   StdIn=/dev/null\n   StdOut=" + fields(out)["StdOut"] + "\n   Power=\n   \n\n")
-    shown = fields(out)
-    assert (shown["JobState"], shown["Reason"], shown["Nice"]) == ("PENDING", "BeginTime", "5")
-    assert (shown["TimeLimit"], shown["RunTime"], shown["TimeMin"]) == ("00:10:00", "00:00:00", "N/A")
-    begin, end = (
-        time.mktime(time.strptime(shown[key], "%Y-%m-%dT%H:%M:%S")) for key in ("StartTime", "EndTime")
+    job_fields = fields(out)
+    assert (job_fields["JobState"], job_fields["Reason"], job_fields["Nice"]) == ("PENDING", "BeginTime", "5")
+    assert (job_fields["TimeLimit"], job_fields["RunTime"], job_fields["TimeMin"]) == (
+        "00:10:00",
+        "00:00:00",
+        "N/A",
     )
-    assert end - begin == 600 and shown["EligibleTime"] == shown["StartTime"]
+    begin, end = (
+        time.mktime(time.strptime(job_fields[key], "%Y-%m-%dT%H:%M:%S")) for key in ("StartTime", "EndTime")
+    )
+    assert end - begin == 600 and job_fields["EligibleTime"] == job_fields["StartTime"]
     assert "\n   Comment=why \n" in out and "\n   Command=(null)\n" in out
 
 
-def test_an_array_is_one_job_and_a_line_with_oneliner(home: Home) -> None:
+def test_an_array_is_one_job_and_one_line_with_oneliner(home: Home) -> None:
     code, out, _ = scontrol(home, "-o", "show", "job", "2")
     assert code == 0 and out.count("\n") == 1
     assert out.startswith(
@@ -95,7 +101,7 @@ def test_an_array_is_one_job_and_a_line_with_oneliner(home: Home) -> None:
     assert fields(out)["TimeLimit"] == "1-00:00:00"
 
 
-def test_the_node_and_the_partitions_have_slurms_lines(home: Home) -> None:
+def test_nodes_and_partitions_are_shown_with_the_lines_of_slurm(home: Home) -> None:
     _, out, _ = scontrol(home, "show", "node")
     lines = out.split("\n   ")
     assert lines[0].startswith("NodeName=") and lines[0].endswith(" ")
@@ -105,10 +111,10 @@ def test_the_node_and_the_partitions_have_slurms_lines(home: Home) -> None:
         "ActiveFeatures",
         "Gres",
     ]
-    booted = next(
+    boot_time = next(
         int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if "btime" in line
     )
-    assert fields(out)["BootTime"] == time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(booted))
+    assert fields(out)["BootTime"] == time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(boot_time))
     assert fields(out)["BootTime"] < fields(out)["SlurmdStartTime"] <= time.strftime("%Y-%m-%dT%H:%M:%S")
     _, out, _ = scontrol(home, "show", "partition", "debug")
     assert out.startswith(
@@ -158,19 +164,19 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("line", ERRORS)
-def test_refusals_have_slurms_words(home: Home, line: str) -> None:
+def test_refusals_have_the_messages_of_slurm(home: Home, line: str) -> None:
     assert scontrol(home, *line.split()) == (1, "", ERRORS[line] + "\n")
 
 
 @pytest.mark.parametrize(
     "line", ["show job 2_77", "show node zz", "show partition zz", "show reservation zz"]
 )
-def test_what_is_not_there_is_said_on_standard_output(home: Home, line: str) -> None:
-    _, what, name = line.split()
-    assert scontrol(home, *line.split()) == (1, f"{what.capitalize()} {name} not found\n", "")
+def test_unknown_objects_are_reported_on_standard_output(home: Home, line: str) -> None:
+    _, kind, name = line.split()
+    assert scontrol(home, *line.split()) == (1, f"{kind.capitalize()} {name} not found\n", "")
 
 
-def test_ours_is_said_behind_slurms_words_where_it_says_more(home: Home) -> None:
+def test_additional_details_follow_the_message_of_slurm(home: Home) -> None:
     code, _, err = scontrol(home, "update", "jobid=1", "numnodes=5")
     assert code == 1
     assert err.startswith(
@@ -180,13 +186,20 @@ def test_ours_is_said_behind_slurms_words_where_it_says_more(home: Home) -> None
     assert code == 1 and "partitions.debug.allow_accounts: there is no account 'nosuch'" in err
 
 
-def test_updates_show(home: Home) -> None:
-    words = ("TimeLimit=20", "TimeLimit+=5", "Nice=7", "Comment=other words", "Partition=debug", "Requeue=0")
-    assert scontrol(home, "update", "JobId=1", *words[:1], *words[2:]) == (0, "", "")
-    assert scontrol(home, "update", "job", "1", words[1]) == (0, "", "")
+def test_updates_are_shown(home: Home) -> None:
+    changes = (
+        "TimeLimit=20",
+        "TimeLimit+=5",
+        "Nice=7",
+        "Comment=other words",
+        "Partition=debug",
+        "Requeue=0",
+    )
+    assert scontrol(home, "update", "JobId=1", *changes[:1], *changes[2:]) == (0, "", "")
+    assert scontrol(home, "update", "job", "1", changes[1]) == (0, "", "")
     out = scontrol(home, "show", "job", "1")[1]
-    shown = fields(out)
-    assert [shown[key] for key in ("TimeLimit", "Nice", "Partition", "Requeue")] == [
+    job_fields = fields(out)
+    assert [job_fields[key] for key in ("TimeLimit", "Nice", "Partition", "Requeue")] == [
         "00:25:00",
         "7",
         "debug",
@@ -199,7 +212,7 @@ def test_updates_show(home: Home) -> None:
     assert "ArrayTaskId=1-2,4-5%3 " in out and "ArrayTaskId=3 ArrayTaskThrottle=3 " in out
 
 
-def test_a_running_job_is_given_time_suspended_and_requeued(home: Home) -> None:
+def test_a_running_job_can_be_extended_suspended_and_requeued(home: Home) -> None:
     home.slurm("sbatch", "-J", "runs", "-t", "10", "--wrap", "exec sleep 600")
     job = scontrol(home, "-o", "show", "job")[1].splitlines()[-1].split("JobId=")[1].split()[0]
     eventually(lambda: "JobState=RUNNING" in scontrol(home, "show", "job", job)[1], what="the job runs")
@@ -218,16 +231,16 @@ def test_a_running_job_is_given_time_suspended_and_requeued(home: Home) -> None:
     assert "JobState=SUSPENDED" in scontrol(home, "show", "job", job)[1]
     assert scontrol(home, "resume", job)[0] == 0
     assert scontrol(home, "write", "batch_script", job, "-")[1].endswith("exec sleep 600\n")
-    there = [line.split()[1:3] for line in scontrol(home, "listpids", job)[1].splitlines()]
-    assert [job, "batch"] in there
+    listed = [line.split()[1:3] for line in scontrol(home, "listpids", job)[1].splitlines()]
+    assert [job, "batch"] in listed
     assert scontrol(home, "requeuehold", job)[0] == 0
     eventually(
         lambda: "JobState=PENDING Reason=job_requeued_in_held_state" in scontrol(home, "show", "job", job)[1],
-        what="it waits, held",
+        what="the job waits and is held",
     )
 
 
-def test_a_node_is_drained_and_resumed(home: Home) -> None:
+def test_a_node_can_be_drained_and_resumed(home: Home) -> None:
     name = fields(scontrol(home, "show", "node")[1])["NodeName"]
     assert scontrol(home, "update", f"nodename={name}", "State=DRAIN", "Reason=bad fan")[0] == 0
     out = scontrol(home, "show", "node", name)[1]
@@ -236,7 +249,7 @@ def test_a_node_is_drained_and_resumed(home: Home) -> None:
     assert "+DRAIN" not in scontrol(home, "show", "node", name)[1]
 
 
-def test_reservations_are_made_changed_and_deleted(home: Home) -> None:
+def test_reservations_can_be_created_updated_and_deleted(home: Home) -> None:
     name = fields(scontrol(home, "show", "node")[1])["NodeName"]
     assert scontrol(home, "show", "reservation")[1] == "No reservations in the system\n"
     when = ("starttime=now+2hours", "duration=10", f"nodes={name}")
@@ -248,33 +261,37 @@ def test_reservations_are_made_changed_and_deleted(home: Home) -> None:
     )
     assert scontrol(home, "update", "reservationname=root_1", "duration=20")[1] == "Reservation updated.\n"
     assert scontrol(home, "update", "reservationname=root_1", "users+=daemon")[0] == 0
-    shown = fields(scontrol(home, "show", "reservation", "root_1")[1])
-    assert (shown["Duration"], shown["Users"], shown["State"]) == ("00:20:00", "daemon,root", "INACTIVE")
+    reservation = fields(scontrol(home, "show", "reservation", "root_1")[1])
+    assert (reservation["Duration"], reservation["Users"], reservation["State"]) == (
+        "00:20:00",
+        "daemon,root",
+        "INACTIVE",
+    )
     assert scontrol(home, "delete", "reservationname=root_1") == (0, "", "")
 
 
-def test_lines_are_read_one_by_one_where_there_are_no_words(home: Home) -> None:
+def test_lines_on_standard_input_are_commands(home: Home) -> None:
     code, out, err = scontrol(home, data="show hostnames a[1-2]\nfoo\nversion\n!!\nexit\nping\n")
     assert code == 1 and err == "invalid keyword: foo\n"
     prompt = "scontrol: "
-    said = {
+    answers = {
         "show hostnames a[1-2]": "a1\na2\n",
         "foo": "",
         "version": "slurm 22.05.8\n",
         "!!": "slurm 22.05.8\n",
         "exit": "",
     }
-    assert out == "".join(f"{prompt}{line}\n{answer}" for line, answer in said.items())
+    assert out == "".join(f"{prompt}{line}\n{answer}" for line, answer in answers.items())
 
 
-def test_hostnames_need_no_controller(short_tmp: Path) -> None:
-    nowhere = Home(short_tmp / "none")
-    done = nowhere.slurm("scontrol", "show", "hostnames", "gpu[01-03]")
-    assert (done.returncode, done.stdout) == (0, "gpu01\ngpu02\ngpu03\n")
-    assert not nowhere.path.exists()
+def test_show_hostnames_needs_no_controller(short_tmp: Path) -> None:
+    unused_home = Home(short_tmp / "none")
+    result = unused_home.slurm("scontrol", "show", "hostnames", "gpu[01-03]")
+    assert (result.returncode, result.stdout) == (0, "gpu01\ngpu02\ngpu03\n")
+    assert not unused_home.path.exists()
 
 
-WORD = st.one_of(
+ARGUMENT = st.one_of(
     st.sampled_from(
         [*KEYWORDS, *KEYS, "jobid=1", "jobid=2_1", "show", "job", "node", "1", "2_[1-3]", "=", "a[1", "-o"]
     ),
@@ -288,25 +305,25 @@ WORD = st.one_of(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(WORD, max_size=5))
-def test_any_words_are_understood_or_refused(home: Home, words: list[str]) -> None:
-    # `write` writes files and `wait_job` waits.
-    if not any(word.lower()[:1] == "w" or word.lower().startswith("rec") for word in words):
-        assert scontrol(home, *words)[0] in (0, 1)
+@given(st.lists(ARGUMENT, max_size=5))
+def test_random_arguments_are_accepted_or_refused(home: Home, argv: list[str]) -> None:
+    # `write` writes files, and `wait_job` waits.
+    if not any(argument.lower()[:1] == "w" or argument.lower().startswith("rec") for argument in argv):
+        assert scontrol(home, *argv)[0] in (0, 1)
 
 
-def test_jobs_and_partitions_as_json(home: Home) -> None:
-    found = json.loads(scontrol(home, "--json", "show", "job", "2")[1])
-    assert found["errors"] == [] and {job["array_job_id"] for job in found["jobs"]} == {2}
-    assert found["jobs"][0]["job_state"] == "PENDING"
-    found = json.loads(scontrol(home, "show", "partition", "debug", "--json")[1])
-    assert [row["name"] for row in found["partitions"]] == ["debug"]
+def test_jobs_and_partitions_can_be_shown_as_json(home: Home) -> None:
+    document = json.loads(scontrol(home, "--json", "show", "job", "2")[1])
+    assert document["errors"] == [] and {job["array_job_id"] for job in document["jobs"]} == {2}
+    assert document["jobs"][0]["job_state"] == "PENDING"
+    document = json.loads(scontrol(home, "show", "partition", "debug", "--json")[1])
+    assert [row["name"] for row in document["partitions"]] == ["debug"]
 
 
-def test_nodes_as_json_are_what_sinfo_makes_of_them(home: Home) -> None:
-    found = json.loads(scontrol(home, "--json", "show", "nodes")[1])["nodes"]
-    listed = json.loads(home.slurm("sinfo", "--json").stdout)["nodes"]
-    moving = ("cpu_load", "free_memory")
-    assert [{**node, **dict.fromkeys(moving)} for node in found] == [
-        {**node, **dict.fromkeys(moving)} for node in listed
+def test_nodes_have_the_json_that_sinfo_prints(home: Home) -> None:
+    nodes = json.loads(scontrol(home, "--json", "show", "nodes")[1])["nodes"]
+    sinfo_nodes = json.loads(home.slurm("sinfo", "--json").stdout)["nodes"]
+    varying = ("cpu_load", "free_memory")
+    assert [{**node, **dict.fromkeys(varying)} for node in nodes] == [
+        {**node, **dict.fromkeys(varying)} for node in sinfo_nodes
     ]

@@ -1,5 +1,8 @@
-"""What surrounds an srun may be odd: full disks, closed descriptors, readers that have stopped, words that are no text.
-Real controller, real agent, real tasks."""
+"""srun under unusual conditions: full disks, closed descriptors, readers that have stopped, and arguments
+that are no text.
+
+The controller, the agent and the tasks are real.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +16,24 @@ from tests.support.home import Home, passing_home
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    """One for all tests of the module."""
-    with passing_home() as made:
-        yield made
+    """One home for all tests of the module."""
+    with passing_home() as new_home:
+        yield new_home
 
 
 @pytest.mark.parametrize("option", ["> /dev/full", "-o /dev/full"])
-def test_tasks_go_on_though_their_output_cannot_be_written(home: Home, short_tmp: Path, option: str) -> None:
+def test_tasks_continue_if_their_output_cannot_be_written(home: Home, short_tmp: Path, option: str) -> None:
     task = "echo a; echo b >&2; touch done.$SLURM_PROCID; exit 5"
-    said = run(home, short_tmp / "w", f"srun {option} sh -c '{task}'; echo $?\n", "-n2")
+    output = run(home, short_tmp / "w", f"srun {option} sh -c '{task}'; echo $?\n", "-n2")
     assert (
-        said.count("srun: error: output is lost, because it cannot be written: No space left on device\n")
+        output.count("srun: error: output is lost, because it cannot be written: No space left on device\n")
         == 1
     )
-    assert said.splitlines()[-1] == "5"
+    assert output.splitlines()[-1] == "5"
     assert sorted(path.name for path in (short_tmp / "w").glob("done.*")) == ["done.0", "done.1"]
 
 
-def test_no_task_begins_whose_output_could_not_be_written(home: Home, short_tmp: Path) -> None:
+def test_no_task_starts_if_its_output_file_cannot_be_opened(home: Home, short_tmp: Path) -> None:
     folder = short_tmp / "w"
     script = (
         "mkdir folder; echo >file\n"
@@ -45,10 +48,10 @@ def test_no_task_begins_whose_output_could_not_be_written(home: Home, short_tmp:
     assert refused == ["Is a directory"] * 2 + ["Not a directory"] * 4, lines
     assert not (folder / "began").exists()
     assert "kept" in lines
-    assert [path.name for path in (folder / "deep" / "er").iterdir()] == ["0.0.out"], "no step was spent"
+    assert [path.name for path in (folder / "deep" / "er").iterdir()] == ["0.0.out"], "no step id was used"
 
 
-def test_closed_descriptors_are_not_taken_for_the_connection(home: Home, short_tmp: Path) -> None:
+def test_closed_descriptors_do_not_confuse_srun(home: Home, short_tmp: Path) -> None:
     script = (
         "srun -n1 cat <&-; echo in $?\n"
         "srun -n1 sh -c 'echo lost; exit 3' >&-; echo out $?\n"
@@ -61,9 +64,9 @@ def test_closed_descriptors_are_not_taken_for_the_connection(home: Home, short_t
     assert lines == ["in 0", "out 3", "kept", "err 4", "all 0", "1", "squeue 0"]
 
 
-def test_an_srun_whose_reader_has_stopped_can_be_interrupted(home: Home, short_tmp: Path) -> None:
+def test_srun_with_a_stopped_reader_can_be_interrupted(home: Home, short_tmp: Path) -> None:
     script = (
-        "mkfifo pipe; exec 7<>pipe\n"  # a reader that never reads
+        "mkfifo pipe; exec 7<>pipe\n"  # This reader never reads.
         "srun -n1 sh -c 'touch begun; yes' >&7 7>&- & srun=$!\n"
         "until [ -e begun ]; do sleep 0.05; done\n"
         "until grep -q pipe_write /proc/$srun/wchan /proc/$srun/stack 2>/dev/null; do sleep 0.05; done\n"
@@ -72,13 +75,11 @@ def test_an_srun_whose_reader_has_stopped_can_be_interrupted(home: Home, short_t
         "until [ -z \"$(squeue -s -h -j $SLURM_JOB_ID -o %i | grep '[.]0$')\" ]; do sleep 0.05; done\n"
         "cat <&7 >/dev/null & wait $srun; echo $?; kill %2\n"
     )
-    lines = run(home, short_tmp / "w", f"exec 2>said\n{script}", "-n1").splitlines()
-    assert lines in (["130"], ["143"])  # its end is asked for right behind the interrupt
+    lines = run(home, short_tmp / "w", f"exec 2>errors\n{script}", "-n1").splitlines()
+    assert lines in (["130"], ["143"])  # The end is requested right after the interrupt.
 
 
-def test_variables_that_are_no_text_stay_behind_and_such_words_are_refused(
-    home: Home, short_tmp: Path
-) -> None:
+def test_variables_that_are_not_utf_8_are_dropped_and_arguments_refused(home: Home, short_tmp: Path) -> None:
     script = (
         "export ODD=$'\\xfe'; srun -n1 sh -c 'echo \"<$ODD>\"'\n"
         "srun -n1 echo $'\\xfe'; echo $?\n"
@@ -95,7 +96,7 @@ def test_variables_that_are_no_text_stay_behind_and_such_words_are_refused(
     ]
 
 
-def test_a_number_that_no_task_has_is_a_file(home: Home, short_tmp: Path) -> None:
+def test_an_input_number_without_a_task_is_a_file_name(home: Home, short_tmp: Path) -> None:
     script = (
         "echo hello > 7; srun -l --input=7 cat; srun -l -o 8 echo out; cat 8\n"
         "echo x | srun -l --input=1 cat; srun --input=9 cat; echo $?\n"
@@ -108,7 +109,7 @@ def test_a_number_that_no_task_has_is_a_file(home: Home, short_tmp: Path) -> Non
     assert lines[6:] == ["  check --input", "1"]
 
 
-def test_a_task_without_a_line_in_the_file_of_programs_starts_nothing(home: Home, short_tmp: Path) -> None:
+def test_multi_prog_without_a_line_for_each_task_starts_nothing(home: Home, short_tmp: Path) -> None:
     script = "printf '0 touch a\\n2-3 touch b\\n' > p; srun -O -n4 --multi-prog p; echo $?; ls\n"
     lines = run(home, short_tmp / "w", script, "-n2").splitlines()
     assert lines[0] == "srun: error: Configuration file invalid, no record for task id 1"

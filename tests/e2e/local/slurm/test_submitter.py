@@ -1,4 +1,4 @@
-"""sbatch by both roads: asked of the user's submitter, and by the client in Python, which must be the same for every job."""
+"""sbatch through the user's submitter and through the Python client: both must submit the same job."""
 
 from __future__ import annotations
 
@@ -22,47 +22,53 @@ from warpdeck.base.submitter_address import folder_of, listens, log_of
 from warpdeck.model import Request
 from warpdeck.slurm.shims.sbatch_script import LOOK, script
 
-OTHER = 7
-"""The code of what stands for the other road where a test asks whether it was taken."""
+PYTHON_CODE = 7
+"""Exit code of the program that stands for the Python client, in tests of which of the two is used."""
 AT_ONCE = 4
 LINE_S = 120.0
-"""For a line that submits sixty times."""
+"""Time limit for a line with sixty submissions."""
 
-Said = tuple[int, str, str]
+Result = tuple[int, str, str]
 """(exit code, output, errors)."""
-Both = tuple[Said, Said]
-"""What asking said, and what the client in Python."""
+Results = tuple[Result, Result]
+"""Results of the submitter and of the Python client."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command line; `before` is what its shell does first."""
+    """A command line. Its shell runs `before` first."""
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     environ: dict[str, str] = field(default_factory=dict)
     before: str = ""
 
 
 class Site:
-    """A home with a submitter, and the two roads as programs."""
+    """A home with a submitter, and the two ways of submission as programs."""
 
     def __init__(self, home: Home, folder: Path) -> None:
         self.home = home
         self.folder = folder
         self.paths = Paths(str(home.path))
         self.sbatch = Path(home.ok("shims", "--folder").strip()) / "sbatch"
-        python = _program(folder.parent / "python" / "python", f"#!/bin/sh\necho other road\nexit {OTHER}\n")
-        asking = script(
-            head="#", home=self.paths.home, folder=folder_of(self.paths), interpreter=str(python), folders=[]
+        through_python = _program(
+            folder.parent / "python" / "python", f"#!/bin/sh\necho python client\nexit {PYTHON_CODE}\n"
         )
-        self.asked = _program(folder.parent / "asked" / "sbatch", asking)
-        alone = self.sbatch.read_text().replace(folder_of(self.paths), "/nowhere")
-        self.python = _program(folder.parent / "alone" / "sbatch", alone)
+        script_text = script(
+            head="#",
+            home=self.paths.home,
+            folder=folder_of(self.paths),
+            interpreter=str(through_python),
+            folders=[],
+        )
+        self.through_submitter = _program(folder.parent / "with-submitter" / "sbatch", script_text)
+        without_folder = self.sbatch.read_text().replace(folder_of(self.paths), "/nowhere")
+        self.through_python = _program(folder.parent / "without-submitter" / "sbatch", without_folder)
 
-    def run(self, program: Path, words: Sequence[str | bytes], *, before: str = "", **environ: str) -> Said:
-        """(exit code, output, errors) of a command line, after what its shell does first."""
-        done = subprocess.run(
-            ["bash", "-c", f'{before}\nexec "$0" "$@"', program, *words],
+    def run(self, program: Path, argv: Sequence[str | bytes], *, before: str = "", **environ: str) -> Result:
+        """Return (exit code, output, errors) of a command line, after its shell has run `before`."""
+        result = subprocess.run(
+            ["bash", "-c", f'{before}\nexec "$0" "$@"', program, *argv],
             cwd=self.folder,
             env={**self.home.environ, "PWD": str(self.folder), **environ},
             stdin=subprocess.DEVNULL,
@@ -70,10 +76,10 @@ class Site:
             timeout=WAIT_S,
             check=False,
         )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+        return result.returncode, result.stdout.decode(), result.stderr.decode()
 
     def shell(self, line: str) -> subprocess.CompletedProcess[str]:
-        """What becomes of a line of the shell's."""
+        """Run a shell command line."""
         return subprocess.run(
             ["bash", "-c", line],
             cwd=self.folder,
@@ -84,42 +90,42 @@ class Site:
             check=False,
         )
 
-    def of_case(self, program: Path, case: Case) -> Said:
-        return self.run(program, case.words, before=case.before, **case.environ)
+    def run_case(self, program: Path, case: Case) -> Result:
+        return self.run(program, case.argv, before=case.before, **case.environ)
 
-    def takes_other_road(self, *words: str | bytes, before: str = "", **environ: str) -> bool:
-        """Whether the submitter does not answer this one."""
-        found = self.run(self.asked, words, before=before, **environ)
-        assert found[:2] == (OTHER, "other road\n") or (found[0] == 0 and found[2] == ""), found
-        return found[0] == OTHER
+    def uses_python_client(self, *argv: str | bytes, before: str = "", **environ: str) -> bool:
+        """Return whether the submitter does not answer this command line, so that the Python client is used."""
+        result = self.run(self.through_submitter, argv, before=before, **environ)
+        assert result[:2] == (PYTHON_CODE, "python client\n") or (result[0] == 0 and result[2] == ""), result
+        return result[0] == PYTHON_CODE
 
     def start_submitter(self) -> int:
-        """Its pid, once it can be asked."""
+        """Return the submitter's pid once it listens."""
 
-        def can_be_asked() -> bool:
+        def submitter_listens() -> bool:
             self.run(
                 self.sbatch, ["-H", "--wrap", "true"]
-            )  # again: the last one may have met one that was dying
+            )  # The command runs again, because the last one may have met a submitter that was ending.
             return listens(self.paths)
 
         try:
-            eventually(can_be_asked, what="a submitter can be asked")
+            eventually(submitter_listens, what="a submitter listens")
         except AssertionError as error:
-            said = Path(log_of(self.paths))
-            raise AssertionError(f"{error}\n{said.read_text() if said.exists() else ''}") from error
+            log = Path(log_of(self.paths))
+            raise AssertionError(f"{error}\n{log.read_text() if log.exists() else ''}") from error
         return self.submitter()
 
     def submitter(self) -> int:
-        return eventually(lambda: next(iter(submitters(self.home)), 0), what="a submitter runs")
+        return eventually(lambda: next(iter(submitter_pids(self.home)), 0), what="a submitter runs")
 
-    def request(self, said: str) -> Request:
-        """What was submitted, as it lies in the store, but for its record and what hangs on the clock."""
-        (number,) = re.findall(r"\d+", said.splitlines()[-1])
+    def request(self, output: str) -> Request:
+        """Return the stored request of a submission, without its snapshot and the time for it."""
+        (job_id,) = re.findall(r"\d+", output.splitlines()[-1])
         with sqlite3.connect(f"file:{self.paths.database}?mode=ro", uri=True) as database:
-            ((data,),) = database.execute("SELECT data FROM requests WHERE array_job_id = ?", (int(number),))
+            ((data,),) = database.execute("SELECT data FROM requests WHERE array_job_id = ?", (int(job_id),))
         database.close()
-        found = msgspec.msgpack.decode(data, type=Request)
-        return msgspec.structs.replace(found, snapshot=None, code_due_unix=None)
+        stored = msgspec.msgpack.decode(data, type=Request)
+        return msgspec.structs.replace(stored, snapshot=None, code_due_unix=None)
 
 
 def _program(path: Path, text: str) -> Path:
@@ -129,14 +135,14 @@ def _program(path: Path, text: str) -> Path:
     return path
 
 
-def submitters(home: Home) -> list[int]:
-    """The pids of the home's submitters."""
+def submitter_pids(home: Home) -> list[int]:
+    """Return the pids of the home's submitters."""
     return running("submitter.service", f"'{home.path}'")
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """One for all tests of the module."""
+    """One home for all tests of the module."""
     with passing_home() as home:
         folder = home.path.parent / "work"
         (folder / "sub").mkdir(parents=True)
@@ -151,9 +157,9 @@ def site() -> Iterator[Site]:
         (folder / "stdin.sh").symlink_to("/dev/stdin")
         home.ok("up")
         home.until_its_node_is_idle()
-        made = Site(home, folder)
-        made.start_submitter()
-        yield made
+        site = Site(home, folder)
+        site.start_submitter()
+        yield site
 
 
 WRAP = ("--wrap", "true")
@@ -169,7 +175,7 @@ SUBMITTED = [
     Case(("--job-name=", "plain.sh")),
     Case(("--wrap", "echo 'a  b' \"$HOME\" \\\n; true")),
     Case(("--parsable", *WRAP)),
-    Case(("-p", "no-such-partition", *WRAP)),  # the site has none, and says so
+    Case(("-p", "no-such-partition", *WRAP)),  # The site has no partitions, and sbatch prints that.
     Case(("--comment", "x" * 3000, *WRAP)),
     Case(("-t", "1-2:3:4", *WRAP)),
     Case(("--time-min=1", "-t2", *WRAP)),
@@ -245,38 +251,44 @@ REFUSED = [
 
 
 @pytest.fixture(scope="module")
-def outcomes(site: Site) -> list[Both]:
-    """Of each case, those of SUBMITTED first."""
+def results_of_cases(site: Site) -> list[Results]:
+    """Return the results of each case, those of SUBMITTED first."""
 
-    def both(case: Case) -> Both:
-        case = Case(("-H", *case.words), case.environ, case.before)
-        asking = site.sbatch if case.words[1:] in [each.words for each in REFUSED] else site.asked
-        return site.of_case(asking, case), site.of_case(site.python, case)
+    def run_both(case: Case) -> Results:
+        case = Case(("-H", *case.argv), case.environ, case.before)
+        program = (
+            site.sbatch if case.argv[1:] in [refused.argv for refused in REFUSED] else site.through_submitter
+        )
+        return site.run_case(program, case), site.run_case(site.through_python, case)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(both, [*SUBMITTED, *REFUSED]))
+        return list(pool.map(run_both, [*SUBMITTED, *REFUSED]))
 
 
 @pytest.mark.parametrize(
-    "place", range(len(SUBMITTED)), ids=lambda place: " ".join(SUBMITTED[place].words)[:30]
+    "index", range(len(SUBMITTED)), ids=lambda index: " ".join(SUBMITTED[index].argv)[:30]
 )
-def test_both_roads_submit_the_same(site: Site, outcomes: list[Both], place: int) -> None:
-    asked, alone = outcomes[place]
-    assert [re.sub(r"\d+", "N", text) for text in asked[1:]] == [
-        re.sub(r"\d+", "N", text) for text in alone[1:]
+def test_submitter_and_python_client_submit_the_same_job(
+    site: Site, results_of_cases: list[Results], index: int
+) -> None:
+    through_submitter, python_result = results_of_cases[index]
+    assert [re.sub(r"\d+", "N", text) for text in through_submitter[1:]] == [
+        re.sub(r"\d+", "N", text) for text in python_result[1:]
     ]
-    assert asked[0] == alone[0] == 0, (asked, alone)
-    assert site.request(asked[1]) == site.request(alone[1])
+    assert through_submitter[0] == python_result[0] == 0, (through_submitter, python_result)
+    assert site.request(through_submitter[1]) == site.request(python_result[1])
 
 
-@pytest.mark.parametrize("place", range(len(REFUSED)), ids=lambda place: " ".join(REFUSED[place].words)[:30])
-def test_both_roads_refuse_in_the_same_words(outcomes: list[Both], place: int) -> None:
-    asked, alone = outcomes[len(SUBMITTED) + place]
-    assert asked == alone
+@pytest.mark.parametrize("index", range(len(REFUSED)), ids=lambda index: " ".join(REFUSED[index].argv)[:30])
+def test_submitter_and_python_client_refuse_with_the_same_message(
+    results_of_cases: list[Results], index: int
+) -> None:
+    through_submitter, alone = results_of_cases[len(SUBMITTED) + index]
+    assert through_submitter == alone
 
 
 @pytest.mark.parametrize(
-    ("words", "before"),
+    ("argv", "before"),
     [
         ((), ""),
         (("-",), ""),
@@ -301,10 +313,10 @@ def test_both_roads_refuse_in_the_same_words(outcomes: list[Both], place: int) -
     ],
     ids=lambda value: " ".join(map(str, value))[:40] if isinstance(value, tuple) else value[:30],
 )
-def test_what_a_submitter_cannot_know_goes_the_other_road(
-    site: Site, words: tuple[str | bytes, ...], before: str
+def test_requests_that_a_submitter_cannot_evaluate_use_the_python_client(
+    site: Site, argv: tuple[str | bytes, ...], before: str
 ) -> None:
-    assert site.takes_other_road(*words, before=before)
+    assert site.uses_python_client(*argv, before=before)
 
 
 @pytest.mark.root
@@ -318,48 +330,48 @@ def test_what_a_submitter_cannot_know_goes_the_other_road(
         "setpriv --bounding-set=-all --inh-caps=-all --reuid=0 --groups=5",
     ],
 )
-def test_who_is_not_as_the_submitter_goes_the_other_road(site: Site, command: str) -> None:
-    assert site.takes_other_road(*WRAP, before=f'exec {command} "$0" "$@"')
+def test_callers_with_other_credentials_use_the_python_client(site: Site, command: str) -> None:
+    assert site.uses_python_client(*WRAP, before=f'exec {command} "$0" "$@"')
 
 
-def test_without_an_error_output_a_job_is_submitted_all_the_same(site: Site) -> None:
-    assert site.run(site.asked, ["-H", *WRAP], before="exec 2>&-")[0] == 0
+def test_a_job_is_submitted_without_standard_error(site: Site) -> None:
+    assert site.run(site.through_submitter, ["-H", *WRAP], before="exec 2>&-")[0] == 0
 
 
-def test_a_quiet_submission_says_nothing(site: Site) -> None:
-    assert site.run(site.asked, ["-H", "-Q", *WRAP]) == (0, "", "")
+def test_a_quiet_submission_prints_nothing(site: Site) -> None:
+    assert site.run(site.through_submitter, ["-H", "-Q", *WRAP]) == (0, "", "")
 
 
-def test_an_output_is_written_where_the_shell_left_it(site: Site) -> None:
+def test_output_is_written_at_the_offset_of_the_shell(site: Site) -> None:
     line = f"""
-        {site.asked} -H --wrap true >one; {site.asked} -H --wrap true >>one
-        {{ echo first; {site.asked} -H --wrap true; echo last; }} >two
-        {site.asked} -H --wrap true 2>&1 | head -n 1
-        {site.asked} -H --wrap true | true
-        x=$({site.asked} -H --parsable --wrap true); echo "$x"
+        {site.through_submitter} -H --wrap true >one; {site.through_submitter} -H --wrap true >>one
+        {{ echo first; {site.through_submitter} -H --wrap true; echo last; }} >two
+        {site.through_submitter} -H --wrap true 2>&1 | head -n 1
+        {site.through_submitter} -H --wrap true | true
+        x=$({site.through_submitter} -H --parsable --wrap true); echo "$x"
     """
-    said = site.shell(line)
-    assert said.stderr == "" and re.fullmatch(r"Submitted batch job \d+\n\d+\n", said.stdout)
+    result = site.shell(line)
+    assert result.stderr == "" and re.fullmatch(r"Submitted batch job \d+\n\d+\n", result.stdout)
     assert re.fullmatch(r"(Submitted batch job \d+\n){2}", (site.folder / "one").read_text())
     assert re.fullmatch(r"first\nSubmitted batch job \d+\nlast\n", (site.folder / "two").read_text())
 
 
-def test_many_shells_at_once_all_have_their_job(site: Site) -> None:
+def test_many_parallel_shells_each_submit_their_job(site: Site) -> None:
     line = f"seq 60 | xargs -P 12 -I @ {site.sbatch} -H --parsable -J many-@ --wrap true"
-    said = site.shell(line)
-    jobs = said.stdout.split()
-    assert (said.returncode, said.stderr, len(set(jobs))) == (0, "", 60)
+    result = site.shell(line)
+    jobs = result.stdout.split()
+    assert (result.returncode, result.stderr, len(set(jobs))) == (0, "", 60)
 
 
-def test_each_job_has_a_record_of_its_code(site: Site) -> None:
-    done = site.run(site.asked, ["-H", "--parsable", *WRAP])
-    found = eventually(
-        lambda: site.home.json("show", done[1].strip())["snapshot"], what="the job has its record"
+def test_each_submitted_job_has_a_record_of_its_code(site: Site) -> None:
+    result = site.run(site.through_submitter, ["-H", "--parsable", *WRAP])
+    snapshot = eventually(
+        lambda: site.home.json("show", result[1].strip())["snapshot"], what="the job has its record"
     )
-    assert found["root"] == str(site.folder)
+    assert snapshot["root"] == str(site.folder)
 
 
-def test_a_submitter_that_is_killed_costs_no_job_and_makes_none_twice(site: Site) -> None:
+def test_a_killed_submitter_loses_and_repeats_no_job(site: Site) -> None:
     script_line = (
         f"for n in $(seq 40); do {site.sbatch} -H --parsable -J killed-$n --wrap true || echo lost-$n; done"
     )
@@ -376,13 +388,13 @@ def test_a_submitter_that_is_killed_costs_no_job_and_makes_none_twice(site: Site
         for line in loop.stdout:
             lines.append(line.strip())
             if len(lines) % 5 == 0:
-                kill(submitters(site.home))
+                kill(submitter_pids(site.home))
         assert loop.stderr is not None
         err = loop.stderr.read()
     rows = [row.split("|") for row in site.home.slurm("squeue", "-h", "-o", "%j|%i").stdout.splitlines()]
     killed = [(name, job) for name, job in rows if name.startswith("killed-")]
     queue = dict(killed)
-    assert len(killed) == len(queue), "none was submitted twice"
+    assert len(killed) == len(queue), "no job was submitted twice"
     for number, line in enumerate(lines, 1):
         if line == f"lost-{number}":
             assert LOOK in err
@@ -391,50 +403,51 @@ def test_a_submitter_that_is_killed_costs_no_job_and_makes_none_twice(site: Site
     site.start_submitter()
 
 
-def test_a_controller_that_is_killed_takes_its_submitter_along(site: Site) -> None:
+def test_a_submitter_ends_with_its_killed_controller(site: Site) -> None:
     before = site.start_submitter()
     site.home.kill_controller()
-    eventually(lambda: before not in submitters(site.home), what="the submitter has ended")
-    assert site.takes_other_road("-H", *WRAP)
-    assert site.run(site.sbatch, ["-H", "--parsable", *WRAP])[0] == 0  # and starts both
+    eventually(lambda: before not in submitter_pids(site.home), what="the submitter has ended")
+    assert site.uses_python_client("-H", *WRAP)
+    # This starts the controller and the submitter.
+    assert site.run(site.sbatch, ["-H", "--parsable", *WRAP])[0] == 0
     assert site.start_submitter() != before
-    assert not site.takes_other_road("-H", *WRAP)
+    assert not site.uses_python_client("-H", *WRAP)
 
 
-def test_there_is_one_submitter_however_many_begin(site: Site) -> None:
-    kill(submitters(site.home))
+def test_only_one_submitter_runs(site: Site) -> None:
+    kill(submitter_pids(site.home))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         codes = list(pool.map(lambda _: site.run(site.sbatch, ["-H", *WRAP])[0], range(8)))
     assert codes == [0] * 8
-    eventually(lambda: len(submitters(site.home)) == 1, what="one is left")
+    eventually(lambda: len(submitter_pids(site.home)) == 1, what="one submitter is left")
 
 
 @pytest.mark.root
-def test_a_folder_that_others_reach_is_not_served(site: Site) -> None:
+def test_a_folder_accessible_to_others_is_not_used(site: Site) -> None:
     folder = Path(folder_of(site.paths))
     for mode, owner in ((0o755, 0), (0o700, 65_534)):
-        kill(submitters(site.home))
-        eventually(lambda: not submitters(site.home))
+        kill(submitter_pids(site.home))
+        eventually(lambda: not submitter_pids(site.home))
         folder.chmod(mode)
         os.chown(folder, owner, owner)
         assert site.run(site.sbatch, ["-H", *WRAP])[0] == 0
         log = Path(log_of(site.paths))
-        said = eventually(log.read_text, what="the submitter says why")
-        assert "is not this user's alone" in said
+        message = eventually(log.read_text, what="the submitter logs the reason")
+        assert "is not this user's alone" in message
         log.write_text("")
         os.chown(folder, 0, 0)
         folder.chmod(0o700)
     site.start_submitter()
 
 
-def test_where_no_submitter_can_be_sbatch_works_all_the_same(site: Site) -> None:
-    kill(submitters(site.home))
-    place = site.home.path / "submitter"
-    place.rename(site.home.path / "aside")
-    place.write_text("")
+def test_sbatch_works_without_a_submitter(site: Site) -> None:
+    kill(submitter_pids(site.home))
+    folder = site.home.path / "submitter"
+    folder.rename(site.home.path / "aside")
+    folder.write_text("")
     try:
         assert site.run(site.sbatch, ["-H", *WRAP])[0] == 0
     finally:
-        place.unlink()
-        (site.home.path / "aside").rename(place)
+        folder.unlink()
+        (site.home.path / "aside").rename(folder)
     site.start_submitter()

@@ -118,7 +118,7 @@ def reason(home: Home, name: str) -> str:
 def test_a_short_interruption_of_the_link_goes_unnoticed(home: Home, lab: Lab, short_tmp: Path) -> None:
     job = GatedJob(home, short_tmp, "gpu1")
     output = short_tmp / f"slurm-{job.id}.out"
-    before = home.log().tick_count("gpu1: connection lost")
+    before = home.log().count("gpu1: connection lost")
     lab.sh("partition", "1")
     try:
         job.wait_for_ticks()
@@ -127,7 +127,7 @@ def test_a_short_interruption_of_the_link_goes_unnoticed(home: Home, lab: Lab, s
     assert state(home, "gpu1") == "mixed"
     job.open_gate_and_check_end()
     eventually(lambda: len(output.read_text().splitlines()) == job.tick_count(), what="no line is missing")
-    assert home.log().tick_count("gpu1: connection lost") == before
+    assert home.log().count("gpu1: connection lost") == before
 
 
 @pytest.fixture

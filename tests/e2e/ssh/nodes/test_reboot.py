@@ -16,7 +16,7 @@ from tests.lab.hosts import Lab
 from tests.support.home import Home
 from tests.support.waiting import eventually
 
-from warpdeck_agent.storage.launch_table import RECORD_BYTES, Record
+from warpdeck_agent.storage.launch_table import RECORD_BYTES, LaunchRecord
 from warpdeck_agent.storage.spool import TABLE
 
 pytestmark = pytest.mark.lab
@@ -66,7 +66,7 @@ def status_of(job: int) -> tuple[int, int] | None:
     for path in AGENTS.glob(f"*/{TABLE}"):
         with path.open("rb") as table:
             for number in range(path.stat().st_size // RECORD_BYTES):
-                record = Record(table.fileno(), number)
+                record = LaunchRecord(table.fileno(), number)
                 if record.key() == (job, 0) and record.status() is not None:
                     return record.status()
     return None

@@ -56,7 +56,7 @@ CONTEXT = ContainerContext(
         ("/images/x.tar", "docker-archive:/images/x.tar", "docker-archive:/images/x.tar", "/images/x.tar"),
     ],
 )
-def test_images_are_named_as_pyxis_names_them(text: str, podman: str, apptainer: str, enroot: str) -> None:
+def test_image_names_are_parsed_as_by_pyxis(text: str, podman: str, apptainer: str, enroot: str) -> None:
     image = parse_image(text, work_dir="/work")
     assert (for_podman(image), for_apptainer(image), for_enroot(image)) == ([podman], apptainer, enroot)
 
@@ -73,14 +73,14 @@ def tools(short_tmp: Path) -> Path:
     return short_tmp
 
 
-def said(
-    tools: Path, asked: Container, context: ContainerContext = CONTEXT, *, runtime: str
+def command_lines(
+    tools: Path, requested: Container, context: ContainerContext = CONTEXT, *, runtime: str
 ) -> list[list[str]]:
     """Return the command line of each call of the runtime, on a node that has no other runtime."""
     for name in ("enroot", "apptainer", "podman"):
         if name != runtime:
             (tools / name).unlink(missing_ok=True)
-    command = container_command(["./train", "a b"], asked, context, path=str(tools))
+    command = container_command(["./train", "a b"], requested, context, path=str(tools))
     subprocess.run(command, check=False, env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tools)}, timeout=30)
     calls = (tools / "said").read_text().split("\n.\n")
     return [call.splitlines() for call in calls if call]
@@ -89,30 +89,32 @@ def said(
 MOUNTS = [Mount("/data", "/in", ["ro", "rprivate"]), Mount("sub", "/sub")]
 
 
-def test_apptainer_is_told_mounts_folder_and_gpus(tools: Path) -> None:
-    asked = Container(image="nvcr.io#x/y:1", mounts=MOUNTS, workdir="/in")
-    (words,) = said(tools, asked, ContainerContext(**{**CONTEXT.__dict__, "gpus": True}), runtime="apptainer")
+def test_the_apptainer_command_has_mounts_folder_and_gpus(tools: Path) -> None:
+    requested = Container(image="nvcr.io#x/y:1", mounts=MOUNTS, workdir="/in")
+    (text,) = command_lines(
+        tools, requested, ContainerContext(**{**CONTEXT.__dict__, "gpus": True}), runtime="apptainer"
+    )
     binds = ["--bind=/work:/work", "--bind=/tmp/mine:/tmp/mine", "--bind=/data:/in:ro,rprivate"]
     expected = ["exec", "--pwd=/in", *binds, "--bind=/work/sub:/sub", "--no-home", "--nv", "--writable-tmpfs"]
-    assert words == [*expected, "docker://nvcr.io/x/y:1", "./train", "a b"]
+    assert text == [*expected, "docker://nvcr.io/x/y:1", "./train", "a b"]
 
 
-def test_apptainer_keeps_a_named_container_in_the_users_home(tools: Path) -> None:
+def test_apptainer_stores_a_named_container_in_the_users_home(tools: Path) -> None:
     home = ContainerContext(**{**CONTEXT.__dict__, "home": str(tools)})
-    asked = Container(image="ubuntu", name="mine", mount_home=True, remap_root=True, entrypoint=True)
+    requested = Container(image="ubuntu", name="mine", mount_home=True, remap_root=True, entrypoint=True)
     folder = f"{tools}/.local/share/warpdeck/containers/mine"
-    build, run = said(tools, asked, home, runtime="apptainer")
+    build, run = command_lines(tools, requested, home, runtime="apptainer")
     assert build == ["build", "--sandbox", folder, "docker://ubuntu"]
     assert run[:2] == ["run", "--pwd=/work"] and f"--bind={tools}:{tools}" in run
     assert run[-5:] == ["--fakeroot", "--writable", folder, "./train", "a b"]
 
 
-def test_enroot_imports_makes_starts_and_removes(tools: Path) -> None:
-    asked = Container(image="nvcr.io#x/y:1", mounts=MOUNTS[:1], env=["PATH"])
-    listed, fetched, made, started, removed = said(tools, asked, runtime="enroot")
+def test_the_enroot_commands_import_create_start_and_remove(tools: Path) -> None:
+    requested = Container(image="nvcr.io#x/y:1", mounts=MOUNTS[:1], env=["PATH"])
+    listed, fetched, created, started, removed = command_lines(tools, requested, runtime="enroot")
     assert listed == ["list"]
     assert fetched == ["import", "--output", f"{tools}/warpdeck-job-7.0.sqsh", "docker://nvcr.io#x/y:1"]
-    assert made == ["create", "--name", "warpdeck-job-7.0", f"{tools}/warpdeck-job-7.0.sqsh"]
+    assert created == ["create", "--name", "warpdeck-job-7.0", f"{tools}/warpdeck-job-7.0.sqsh"]
     assert started[:2] == ["start", "--rw"] and "/data:/in:ro,rprivate,rbind,x-create=auto" in started
     variables = [word for before, word in itertools.pairwise(started) if before == "--env"]
     assert variables == ["PATH", "SLURM_JOB_ID", "SLURM_LOCALID", "SLURM_PROCID"]
@@ -124,29 +126,29 @@ def test_enroot_imports_makes_starts_and_removes(tools: Path) -> None:
 
 
 def test_enroot_keeps_a_named_container(tools: Path) -> None:
-    calls = said(tools, Container(image="./x.sqsh", name="mine", writable=False), runtime="enroot")
+    calls = command_lines(tools, Container(image="./x.sqsh", name="mine", writable=False), runtime="enroot")
     assert [call[0] for call in calls] == ["list", "create", "start"]
     assert calls[1] == ["create", "--name", "warpdeck-mine", "/work/x.sqsh"] and "--rw" not in calls[2]
 
 
-def test_podman_gets_no_value_of_a_variable_and_makes_no_group(tools: Path) -> None:
+def test_the_podman_command_has_no_variable_values_and_creates_no_cgroup(tools: Path) -> None:
     for name in ("enroot", "apptainer"):
         (tools / name).unlink()
     command = container_command(
         ["./train", "a b"], Container(image="ubuntu", writable=False), CONTEXT, path=str(tools)
     )
-    words = command[command.index("run") :]
-    assert {"--cgroups=disabled", "--network=host", "--userns=keep-id", "--read-only", "--rm"} <= set(words)
-    assert [word for word in words if word.startswith("--env=")] == [
+    text = command[command.index("run") :]
+    assert {"--cgroups=disabled", "--network=host", "--userns=keep-id", "--read-only", "--rm"} <= set(text)
+    assert [word for word in text if word.startswith("--env=")] == [
         "--env=SLURM_JOB_ID",
         "--env=SLURM_LOCALID",
         "--env=SLURM_PROCID",
     ]
-    assert words[-3:] == ["docker.io/library/ubuntu", "./train", "a b"]
+    assert text[-3:] == ["docker.io/library/ubuntu", "./train", "a b"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpus", "words"),
+    ("requested", "gpus", "text"),
     [
         (Container(image="./x.sqsh"), False, "podman on this node cannot run an image of the kind squashfs"),
         (Container(image="/root", name="n"), False, "cannot be used with a folder as the image"),
@@ -154,18 +156,18 @@ def test_podman_gets_no_value_of_a_variable_and_makes_no_group(tools: Path) -> N
         (Container(image="a"), True, "Podman on this node does not know its GPUs"),
     ],
 )
-def test_what_a_runtime_cannot_do_is_one_clear_sentence(
-    tools: Path, asked: Container, gpus: bool, words: str
+def test_an_unsupported_container_option_has_a_clear_message(
+    tools: Path, requested: Container, gpus: bool, text: str
 ) -> None:
     for name in ("enroot", "apptainer"):
         (tools / name).unlink()
-    with pytest.raises(LaunchError, match=re.escape(words)):
+    with pytest.raises(LaunchError, match=re.escape(text)):
         container_command(
-            ["true"], asked, ContainerContext(**{**CONTEXT.__dict__, "gpus": gpus}), path=str(tools)
+            ["true"], requested, ContainerContext(**{**CONTEXT.__dict__, "gpus": gpus}), path=str(tools)
         )
 
 
-def test_a_node_without_any_runtime_says_so(short_tmp: Path) -> None:
+def test_a_node_without_a_container_runtime_is_reported(short_tmp: Path) -> None:
     assert find_runtimes(str(short_tmp)) == []
     with pytest.raises(LaunchError, match="no container runtime: install Enroot, Apptainer or Podman"):
         container_command(["true"], Container(image="a"), CONTEXT, path=str(short_tmp))
@@ -209,10 +211,10 @@ def make_image(folder: Path) -> None:
 def agent(make_agent: MakeAgent, short_tmp: Path) -> Iterator[AgentProcess]:
     """An agent on a node with Podman and one kind of cgroup hierarchy."""
     program = ["unshare", "--mount", "sh", "-c", ONE_HIERARCHY, "sh", *FROM_SOURCE]
-    made = AgentProcess(short_tmp / "agent", program=program)
-    made.start()
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(short_tmp / "agent", program=program)
+    new_agent_process.start()
+    yield new_agent_process
+    new_agent_process.close()
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -233,16 +235,16 @@ def test_a_job_runs_in_its_container_with_its_folder_and_variables(
         'echo here >"$PWD/made"; echo there >"$TMPDIR/f" && echo $TMPDIR',
         "[ -e /etc/hostname.real ] || exit 7",
     ]
-    asked = Container(image=str(root), mounts=[Mount("input", "/in", ["ro"])])
+    requested = Container(image=str(root), mounts=[Mount("input", "/in", ["ro"])])
     env = {**environment(short_tmp), "SLURM_JOB_ID": "1"}
-    said = agent.run(1, "\n".join(script), script_args=["word"], container=asked, env=env)
+    report = agent.run(1, "\n".join(script), script_args=["word"], container=requested, env=env)
     lines = agent.text(1).splitlines()
-    assert (said.exit_code, said.signal, lines[0]) == (7, 0, "inside data a b 1 word")
+    assert (report.exit_code, report.signal, lines[0]) == (7, 0, "inside data a b 1 word")
     assert lines[1].startswith("/tmp/warpdeck-") and (short_tmp / "made").read_text() == "here\n"
 
 
 @pytest.mark.podman
-def test_a_container_is_held_by_the_jobs_groups_and_ends_with_the_job(
+def test_a_container_is_in_the_cgroups_of_its_job_and_ends_with_it(
     agent: AgentProcess, root: Path, short_tmp: Path
 ) -> None:
     script = "read -r first </proc/self/cgroup; echo $first; while read -r line; do echo $line; done </proc/self/cgroup\n"
@@ -261,18 +263,16 @@ def pack_image(root: Path, folder: Path) -> dict[str, str]:
     """Import the image into Podman's store; return the environment of jobs that use that store."""
     env, packed = environment(folder), folder / "root.tar"
     subprocess.run(["tar", "-C", str(root), "-cf", str(packed), "."], check=True, timeout=60)
-    words = ["podman", "--cgroup-manager=cgroupfs", "import", "-q", str(packed), "localhost/wdtest"]
-    subprocess.run(words, env=env, check=True, timeout=60)
+    text = ["podman", "--cgroup-manager=cgroupfs", "import", "-q", str(packed), "localhost/wdtest"]
+    subprocess.run(text, env=env, check=True, timeout=60)
     return env
 
 
 @pytest.mark.podman
-def test_a_named_container_keeps_what_was_written_into_it(
-    agent: AgentProcess, root: Path, short_tmp: Path
-) -> None:
+def test_a_named_container_keeps_its_files(agent: AgentProcess, root: Path, short_tmp: Path) -> None:
     env = pack_image(root, short_tmp)
-    asked = Container(image="podman://localhost/wdtest", name="mine")
-    assert agent.run(1, "echo kept >/note", container=asked, env=env).exit_code == 0, agent.text(1)
+    requested = Container(image="podman://localhost/wdtest", name="mine")
+    assert agent.run(1, "echo kept >/note", container=requested, env=env).exit_code == 0, agent.text(1)
     agent.run(2, "read -r note </note; echo $note", container=Container(name="mine"), env=env)
     assert agent.text(2).splitlines()[-1:] == ["kept"]
     missing = agent.run(3, "true", container=Container(name="never"), env=env)
@@ -280,15 +280,15 @@ def test_a_named_container_keeps_what_was_written_into_it(
 
 
 @pytest.mark.podman
-def test_an_image_that_is_not_there_fails_the_job_with_the_runtimes_words(
+def test_a_missing_image_fails_the_job_with_the_message_of_the_runtime(
     agent: AgentProcess, short_tmp: Path
 ) -> None:
-    said = agent.run(1, "true", container=Container(image="/nowhere/root"), env=environment(short_tmp))
-    assert said.exit_code == 125 and "nowhere" in agent.text(1)
+    report = agent.run(1, "true", container=Container(image="/nowhere/root"), env=environment(short_tmp))
+    assert report.exit_code == 125 and "nowhere" in agent.text(1)
 
 
 def step(
-    agent: AgentProcess, folder: Path, words: str, *, number: int, tasks: int, **asked: Any
+    agent: AgentProcess, folder: Path, script: str, *, number: int, tasks: int, **requested: Any
 ) -> list[str]:
     """Run a step of job 1 and return the output of each task, after all tasks have succeeded."""
     agent.link.send(
@@ -298,24 +298,27 @@ def step(
             step=number,
             env=environment(folder),
             cwd=str(folder),
-            argv=["/bin/sh", "-c", words],
+            argv=["/bin/sh", "-c", script],
             tasks=[steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)],
-            container=Container(**asked),
+            container=Container(**requested),
         )
     )
-    said = agent.link.expect(steps.StepReport, lambda said: (said.phase, said.step) == ("exited", number))
+    report = agent.link.expect(
+        steps.StepReport,
+        lambda report: (report.phase, report.step) == ("exited", number),
+    )
     errors = [agent.text(1, f"steps/{number}/{rank}/err") for rank in range(tasks)]
-    assert [end.code for end in said.ends] == [0] * tasks, errors
+    assert [end.code for end in report.ends] == [0] * tasks, errors
     return [agent.text(1, f"steps/{number}/{rank}/out") for rank in range(tasks)]
 
 
 def left(folder: Path) -> list[str]:
     """Return the containers that Podman knows."""
     argv = ["podman", "ps", "--all", "--format", "{{.Names}}"]
-    done = subprocess.run(
+    result = subprocess.run(
         argv, env=environment(folder), capture_output=True, text=True, check=True, timeout=60
     )
-    return done.stdout.split()
+    return result.stdout.split()
 
 
 MEET = """echo $SLURM_PROCID >/met.$SLURM_PROCID
@@ -324,7 +327,7 @@ read -r mark </mark; read -r data </in; read -r line; echo "$mark $data $SLURM_P
 
 
 @pytest.mark.podman
-def test_the_tasks_of_a_step_share_one_container_that_goes_with_the_last(
+def test_tasks_of_a_step_share_a_container_that_ends_with_the_last(
     agent: AgentProcess, root: Path, short_tmp: Path
 ) -> None:
     agent.launch(1, "sleep 600")
@@ -332,13 +335,13 @@ def test_the_tasks_of_a_step_share_one_container_that_goes_with_the_last(
     (short_tmp / "input").write_text("data\n")
     image = short_tmp / "own"
     shutil.copytree(root, image)
-    asked = {"image": str(image), "mounts": [Mount("input", "/in", ["ro"])]}
-    assert step(agent, short_tmp, MEET, number=0, tasks=2, **asked) == ["inside data 0", "inside data 1"]
+    requested = {"image": str(image), "mounts": [Mount("input", "/in", ["ro"])]}
+    assert step(agent, short_tmp, MEET, number=0, tasks=2, **requested) == ["inside data 0", "inside data 1"]
     assert left(short_tmp) == []
 
 
 @pytest.mark.podman
-def test_what_a_killed_job_left_of_its_container_goes_when_the_next_begins(
+def test_leftovers_of_a_killed_container_are_removed_at_the_next_start(
     agent: AgentProcess, root: Path, short_tmp: Path
 ) -> None:
     env = environment(short_tmp)
@@ -347,14 +350,14 @@ def test_what_a_killed_job_left_of_its_container_goes_when_the_next_begins(
     eventually(lambda: "up" in agent.text(1), what=f"it runs: {agent.text(1)}")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
     agent.link.report(1, "exited")
-    assert len(left(short_tmp)) == 1, "nobody was left to remove it"
-    words = ["unshare", "--mount", "sh", "-c", ONE_HIERARCHY, "sh", "/bin/sh", "-c", STALE]
+    assert len(left(short_tmp)) == 1, "no process was left to remove it"
+    argv = ["unshare", "--mount", "sh", "-c", ONE_HIERARCHY, "sh", "/bin/sh", "-c", STALE]
 
     def sweep() -> bool:  # Podman measures ages in whole seconds
-        subprocess.run([*words, "podman", "podman", "1ms", "true"], env=env, check=True, timeout=60)
+        subprocess.run([*argv, "podman", "podman", "1ms", "true"], env=env, check=True, timeout=60)
         return left(short_tmp) == []
 
-    eventually(sweep, what="it is gone")
+    eventually(sweep, what="the process has ended")
 
 
 @pytest.mark.podman
@@ -364,16 +367,16 @@ def test_a_named_container_is_shared_by_tasks_and_kept_for_later_steps(
     pack_image(root, short_tmp)
     agent.launch(1, "sleep 600")
     agent.link.report(1, "running")
-    asked = {"image": "podman://localhost/wdtest", "name": "mine"}
-    words = "echo $SLURM_PROCID >/by.$SLURM_PROCID; until [ -e /by.0 ] && [ -e /by.1 ]; do :; done"
-    step(agent, short_tmp, words, number=0, tasks=2, **asked)
+    requested = {"image": "podman://localhost/wdtest", "name": "mine"}
+    text = "echo $SLURM_PROCID >/by.$SLURM_PROCID; until [ -e /by.0 ] && [ -e /by.1 ]; do :; done"
+    step(agent, short_tmp, text, number=0, tasks=2, **requested)
     kept = "for each in /by.*; do echo ${each#/by.}; done"
     assert step(agent, short_tmp, kept, number=1, tasks=1, name="mine") == ["0\n1"]
     assert left(short_tmp) == ["warpdeck-mine"]
 
 
 @pytest.mark.podman
-def test_a_step_that_no_runtime_can_run_as_asked_says_so(
+def test_a_step_with_an_unsupported_image_is_reported(
     agent: AgentProcess, root: Path, short_tmp: Path
 ) -> None:
     agent.launch(1, "sleep 600")
@@ -390,5 +393,5 @@ def test_a_step_that_no_runtime_can_run_as_asked_says_so(
             container=Container(image="./x.sqsh"),
         )
     )
-    said = agent.link.expect(steps.StepReport, lambda said: said.phase == "exited")
-    assert "podman on this node cannot run an image of the kind squashfs" in said.message
+    report = agent.link.expect(steps.StepReport, lambda report: report.phase == "exited")
+    assert "podman on this node cannot run an image of the kind squashfs" in report.message

@@ -69,15 +69,15 @@ def watch(driver: Driver) -> GpuTraffic:
 ALL = 0xFFFFFFFF
 
 
-def test_a_rate_is_what_the_counters_of_all_links_grew_by_in_the_time_between(driver: Driver) -> None:
+def test_a_rate_is_the_growth_of_all_link_counters_over_time(driver: Driver) -> None:
     traffic = watch(driver)
     driver.fields = {(138, ALL): 1000, (139, ALL): 500}
-    assert driver.rates(traffic, after_s=0.0) == (None, None), "there is nothing to compare it with"
+    assert driver.rates(traffic, after_s=0.0) == (None, None), "there is no earlier reading"
     driver.fields = {(138, ALL): 1400, (139, ALL): 500}
     assert driver.rates(traffic, after_s=2.0) == (200 * KIB, 0)
 
 
-def test_a_driver_that_counts_each_link_in_bytes_is_understood(driver: Driver) -> None:
+def test_counters_per_link_in_bytes_are_supported(driver: Driver) -> None:
     traffic = watch(driver)
     driver.fields = {(202, 0): 0, (202, 1): 10, (204, 0): 0, (204, 1): 0}
     driver.rates(traffic, after_s=0.0)
@@ -85,7 +85,7 @@ def test_a_driver_that_counts_each_link_in_bytes_is_understood(driver: Driver) -
     assert driver.rates(traffic, after_s=1.0) == (300, 10)
 
 
-def test_counters_that_begin_anew_or_are_missing_give_no_rate(driver: Driver) -> None:
+def test_reset_or_missing_counters_give_no_rate(driver: Driver) -> None:
     traffic = watch(driver)
     driver.fields = {(138, ALL): 1000, (139, ALL): 500}
     driver.rates(traffic, after_s=0.0)
@@ -95,20 +95,20 @@ def test_counters_that_begin_anew_or_are_missing_give_no_rate(driver: Driver) ->
     assert driver.rates(traffic, after_s=1.0) == (None, None)
 
 
-def test_pcie_is_measured_seldom_and_its_last_figures_stand_meanwhile(driver: Driver) -> None:
+def test_pcie_is_measured_rarely_and_its_last_values_are_kept(driver: Driver) -> None:
     traffic = watch(driver)
     for _ in range(5):
         driver.now += 1.0
         read = traffic.read(CARD)
         assert read is not None and (read.pcie_tx_bytes_s, read.pcie_rx_bytes_s) == (7000, 9000)
-    assert driver.throughputs == 2, "it takes the driver 20 ms each"
+    assert driver.throughputs == 2, "the driver takes 20 ms for each reading"
     driver.now += PCIE_EVERY_S
     traffic.read(CARD)
     assert driver.throughputs == 4
 
 
 @pytest.mark.lab
-def test_links_and_what_goes_over_them_are_told_with_the_sample(make_agent: MakeAgent, gpus: Gpus) -> None:
+def test_links_and_their_traffic_are_part_of_the_sample(make_agent: MakeAgent, gpus: Gpus) -> None:
     agent, _ = begin(
         make_agent,
         gpus,
@@ -126,10 +126,10 @@ def test_links_and_what_goes_over_them_are_told_with_the_sample(make_agent: Make
     for card in (0, 1):
         links = sample(agent, card, "nvlink_tx_bytes_s=").links
         assert links is not None and (links.nvlinks, links.nvlinks_up) == (18, 17)
-    moving = agent.link.expect(wire.Sample, lambda said: all(rates(said.gpus[card]) for card in (0, 1)))
+    moving = agent.link.expect(wire.Sample, lambda message: all(rates(message.gpus[card]) for card in (0, 1)))
     for card in (0, 1):
         sent, received = rates(moving.gpus[card])
-        assert 2 < received / sent < 8, "four times as much comes as goes"
+        assert 2 < received / sent < 8, "four times as much is received as sent"
     without = moving.gpus[2].links
     assert without == wire.GpuLinks(pcie_gen_max=5, pcie_width=16, pcie_width_max=16)
 

@@ -28,24 +28,22 @@ def found(*cut: str) -> list[GpuInfo]:
         ([], True, []),
     ],
 )
-def test_indices_are_counted_over_the_gpus_that_the_job_can_open(
-    own: list[str], alone: bool, names: list[str]
-) -> None:
+def test_indices_count_the_gpus_that_the_job_can_open(own: list[str], alone: bool, names: list[str]) -> None:
     assert names_of(own, found(), how="index", alone=alone) == dict(zip(own, names, strict=True))
 
 
-def test_uuids_stay_where_the_site_wants_them_or_indices_would_name_others() -> None:
+def test_uuids_are_used_on_request_or_if_indices_would_be_wrong() -> None:
     own = ["GPU-a"]
     assert names_of(own, found(), how="uuid", alone=True) == {}
     assert names_of(own, found("GPU-a"), how="index", alone=True) == {}, "MIG instances"
     assert names_of(own, found("GPU-b"), how="index", alone=False) == {}, (
-        "it would count instances of another"
+        "the index would count instances of another GPU"
     )
     assert names_of(own, found("GPU-b"), how="index", alone=True) == {"GPU-a": "0"}
     assert names_of(["GPU-x"], found(), how="index", alone=False) == {}
 
 
-def test_a_steps_gpus_are_called_as_their_jobs_are() -> None:
+def test_gpus_of_a_step_have_the_names_of_its_job() -> None:
     names = {"GPU-a": "0", "GPU-b": "1"}
     env = {"CUDA_VISIBLE_DEVICES": "GPU-b", "GPU_DEVICE_ORDINAL": "3", "SLURM_STEP_GPUS": "3"}
     assert with_gpu_names(env, names) == {**env, "CUDA_VISIBLE_DEVICES": "1", "GPU_DEVICE_ORDINAL": "1"}

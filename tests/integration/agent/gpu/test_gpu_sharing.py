@@ -51,14 +51,14 @@ def reading(job: int, mem: int) -> list[wire.GpuSample]:
     return [wire.GpuSample(index=0, processes=[wire.GpuProcess(pid=job, mem_bytes=mem, job_id=job)])]
 
 
-async def test_a_sharer_waits_until_the_one_before_has_its_memory() -> None:
-    clock, said = Clock(), list[str]()
-    turns = StartGate(lambda asked, words: said.append(words), clock=clock)
+async def test_a_sharing_job_waits_until_the_previous_one_has_its_memory() -> None:
+    clock, answer = Clock(), list[str]()
+    turns = StartGate(lambda message, entry: answer.append(entry), clock=clock)
     alive = {(1, 0), (2, 0)}
     await turns.wait(launch(1))
     second = asyncio.ensure_future(turns.wait(launch(2)))
-    await comes(lambda: said)
-    assert said == ["waits until job 1 has allocated its memory on the shared GPU"]
+    await comes(lambda: answer)
+    assert answer == ["waits until job 1 has allocated its memory on the shared GPU"]
     mem = 0
     for _ in range(4):  # its memory grows
         clock.now, mem = clock.now + 3, mem + GIB
@@ -70,12 +70,12 @@ async def test_a_sharer_waits_until_the_one_before_has_its_memory() -> None:
     clock.now += 0.2
     async with asyncio.timeout(30):
         await second
-    assert not turns.is_settled("GPU-0", 30.0), "now it is the second that has to settle"
+    assert not turns.is_settled("GPU-0", 30.0), "now the memory of the second job must settle"
 
 
-async def test_nobody_waits_for_longer_than_the_bound_nor_for_what_has_ended() -> None:
+async def test_the_wait_is_bounded_and_ends_with_the_other_job() -> None:
     clock = Clock()
-    turns = StartGate(lambda asked, words: None, clock=clock)
+    turns = StartGate(lambda message, entry: None, clock=clock)
     await turns.wait(launch(1))
     clock.now += 29
     assert not turns.is_settled("GPU-0", 30.0)
@@ -87,16 +87,16 @@ async def test_nobody_waits_for_longer_than_the_bound_nor_for_what_has_ended() -
     assert turns.is_settled("GPU-0", 30.0)
 
 
-async def test_whole_gpus_and_sites_without_a_guard_wait_for_nobody() -> None:
-    turns = StartGate(lambda asked, words: None, clock=Clock())
+async def test_whole_gpus_and_sites_without_a_start_gate_do_not_wait() -> None:
+    turns = StartGate(lambda message, entry: None, clock=Clock())
     await turns.wait(launch(1))
     async with asyncio.timeout(30):
         await turns.wait(launch(2, pct=100))
         await turns.wait(launch(3, most_s=0.0))
 
 
-async def test_one_that_is_given_up_while_it_waits_never_begins() -> None:
-    turns = StartGate(lambda asked, words: None, clock=Clock())
+async def test_a_launch_cancelled_while_it_waits_never_starts() -> None:
+    turns = StartGate(lambda message, entry: None, clock=Clock())
     await turns.wait(launch(1))
     second, third = (asyncio.ensure_future(turns.wait(launch(job))) for job in (2, 3))
     await comes(lambda: turns._waiting == {(2, 0), (3, 0)})
@@ -110,7 +110,7 @@ async def test_one_that_is_given_up_while_it_waits_never_begins() -> None:
 
 
 @pytest.mark.lab
-def test_a_waiting_sharer_says_so_and_can_be_ended(make_agent: MakeAgent, gpus: Gpus) -> None:
+def test_a_waiting_job_reports_its_reason_and_can_be_ended(make_agent: MakeAgent, gpus: Gpus) -> None:
     card = f"gpu 0 uuid=GPU-0 mem={80 * GIB}"
     gpus.show(card)
     agent = make_agent(**gpus.environ)
@@ -121,8 +121,8 @@ def test_a_waiting_sharer_says_so_and_can_be_ended(make_agent: MakeAgent, gpus: 
     agent.link.report(1, "running")
     for job in (2, 3):
         agent.launch(job, "exit 4", **share)
-    told = agent.link.expect(wire.Remark)
-    assert told == wire.Remark(2, 0, "waits until job 1 has allocated its memory on the shared GPU")
+    remark = agent.link.expect(wire.Remark)
+    assert remark == wire.Remark(2, 0, "waits until job 1 has allocated its memory on the shared GPU")
     agent.link.send(wire.Kill(job_id=2, restarts=0))
     assert agent.link.expect(wire.LaunchFailed).job_id == 2
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
@@ -140,7 +140,7 @@ def outside() -> Iterator[int]:
 
 
 @pytest.mark.lab
-def test_of_four_sharers_the_one_that_takes_more_is_ended_alone(
+def test_only_the_job_that_exceeds_its_gpu_share_is_ended(
     make_agent: MakeAgent, gpus: Gpus, short_tmp: Path, outside: int
 ) -> None:
     card = f"gpu 0 uuid=GPU-0 mem={80 * GIB}"
@@ -165,8 +165,8 @@ def test_of_four_sharers_the_one_that_takes_more_is_ended_alone(
             show(0, 5)
         show(job, 18)
     show(3, 21)
-    told = agent.link.expect(wire.Remark, lambda said: "the job uses 21.0 GiB" in said.text)
-    assert told.job_id == 3 and "its share is 19.2 GiB; it will be ended in 1 s" in told.text
+    remark = agent.link.expect(wire.Remark, lambda message: "the job uses 21.0 GiB" in message.text)
+    assert remark.job_id == 3 and "its share is 19.2 GiB; it will be ended in 1 s" in remark.text
     ended = agent.link.report(3, "exited")
     assert "the job used 21.0 GiB of GPU 0" in ended.message
     (short_tmp / "go").touch()
@@ -174,7 +174,9 @@ def test_of_four_sharers_the_one_that_takes_more_is_ended_alone(
 
 
 @pytest.mark.lab
-def test_it_is_said_what_keeps_sharers_apart(make_agent: MakeAgent, gpus: Gpus, short_tmp: Path) -> None:
+def test_the_inventory_reports_the_isolation_of_shared_gpus(
+    make_agent: MakeAgent, gpus: Gpus, short_tmp: Path
+) -> None:
     gpus.show("gpu 0", "gpu 1 mig=1", "gpu 2 cmode=3")
     agent = make_agent("without", **gpus.environ)
     found = agent.start().inventory.gpus
@@ -184,7 +186,7 @@ def test_it_is_said_what_keeps_sharers_apart(make_agent: MakeAgent, gpus: Gpus, 
     mps = subprocess.Popen([str(daemon), "1000"])
     try:
         name = Path(f"/proc/{mps.pid}/comm")
-        eventually(lambda: name.read_text().startswith("nvidia-cuda-mps"), what="it runs")
+        eventually(lambda: name.read_text().startswith("nvidia-cuda-mps"), what="the job runs")
         found = make_agent("with", **gpus.environ).start().inventory.gpus
         assert [gpu.isolation for gpu in found] == ["", "mig", "mps"]
     finally:

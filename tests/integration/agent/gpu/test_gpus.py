@@ -29,15 +29,13 @@ def begin(make_agent: MakeAgent, gpus: Gpus, *lines: str) -> tuple[AgentProcess,
     return agent, agent.connect(sample_interval_s=OFTEN_S).inventory
 
 
-def sample(agent: AgentProcess, index: int, words: str) -> wire.GpuSample:
-    """Return the next reading of a GPU whose repr contains `words`."""
-    found = agent.link.expect(wire.Sample, lambda said: words in repr(said.gpus[index]))
+def sample(agent: AgentProcess, index: int, text: str) -> wire.GpuSample:
+    """Return the next reading of a GPU whose repr contains `text`."""
+    found = agent.link.expect(wire.Sample, lambda message: text in repr(message.gpus[index]))
     return found.gpus[index]
 
 
-def test_a_node_without_the_library_has_no_gpus_and_no_complaint(
-    make_agent: MakeAgent, short_tmp: Path
-) -> None:
+def test_a_node_without_the_library_has_no_gpus_and_no_error(make_agent: MakeAgent, short_tmp: Path) -> None:
     (short_tmp / "libnvidia-ml.so.1").write_text("this is no library")
     agent = make_agent(LD_LIBRARY_PATH=str(short_tmp))
     found = agent.start().inventory
@@ -45,13 +43,13 @@ def test_a_node_without_the_library_has_no_gpus_and_no_complaint(
     assert found.cpus > 0 and found.mem_bytes > 0
 
 
-@pytest.mark.parametrize(("code", "words"), [(9, ""), (18, "mismatch"), (999, "NVML")])
-def test_a_driver_that_does_not_begin_is_told_unless_there_is_none(
-    make_agent: MakeAgent, gpus: Gpus, code: int, words: str
+@pytest.mark.parametrize(("code", "text"), [(9, ""), (18, "mismatch"), (999, "NVML")])
+def test_a_failing_driver_is_reported_unless_there_is_none(
+    make_agent: MakeAgent, gpus: Gpus, code: int, text: str
 ) -> None:
     _, found = begin(make_agent, gpus, f"init_error {code}", "gpu 0 used=1")
     assert found.gpus == []
-    assert words in found.gpu_error if words else found.gpu_error == ""
+    assert text in found.gpu_error if text else found.gpu_error == ""
 
 
 def test_gpus_are_found_and_read(make_agent: MakeAgent, gpus: Gpus) -> None:
@@ -64,14 +62,14 @@ def test_gpus_are_found_and_read(make_agent: MakeAgent, gpus: Gpus) -> None:
     assert (read.mem_used_bytes, read.temp_c, read.power_w, read.error) == (GIB, 41, 90.5, "")
 
 
-def test_a_gpu_that_is_lost_at_the_start_does_not_hide_the_others(make_agent: MakeAgent, gpus: Gpus) -> None:
+def test_a_gpu_lost_at_the_start_does_not_hide_the_others(make_agent: MakeAgent, gpus: Gpus) -> None:
     agent, found = begin(make_agent, gpus, "gpu 0 util=1", "gpu 1 lost=1", "gpu 2 util=3")
     assert [gpu.index for gpu in found.gpus] == [0, 2]
     assert found.gpu_error.startswith("GPU 1: ")
     assert sample(agent, 1, "util_pct=3").index == 2
 
 
-def test_a_gpu_that_is_lost_later_stays_listed_and_says_so(make_agent: MakeAgent, gpus: Gpus) -> None:
+def test_a_gpu_lost_later_stays_listed_with_an_error(make_agent: MakeAgent, gpus: Gpus) -> None:
     agent, before = begin(make_agent, gpus, "gpu 0 util=1", "gpu 1 util=2")
     gpus.show("gpu 0 util=5", "gpu 1 lost=1")
     read = sample(agent, 1, "the GPU does not answer")
@@ -80,9 +78,7 @@ def test_a_gpu_that_is_lost_later_stays_listed_and_says_so(make_agent: MakeAgent
     assert agent.connect().inventory.gpus == before.gpus
 
 
-def test_a_value_that_the_driver_does_not_give_is_unknown_and_not_0(
-    make_agent: MakeAgent, gpus: Gpus
-) -> None:
+def test_a_missing_value_of_the_driver_is_unknown_and_not_0(make_agent: MakeAgent, gpus: Gpus) -> None:
     agent, _ = begin(
         make_agent,
         gpus,
@@ -94,7 +90,7 @@ def test_a_value_that_the_driver_does_not_give_is_unknown_and_not_0(
     assert (read.util_pct, read.power_w, read.error) == (None, None, "")
 
 
-def test_a_driver_that_hangs_gives_unknown_and_holds_up_neither_jobs_nor_the_end(
+def test_a_hanging_driver_delays_neither_jobs_nor_the_end_of_the_agent(
     make_agent: MakeAgent, gpus: Gpus
 ) -> None:
     agent, _ = begin(make_agent, gpus, "gpu 0 util=50")
@@ -107,9 +103,7 @@ def test_a_driver_that_hangs_gives_unknown_and_holds_up_neither_jobs_nor_the_end
     assert agent.process is not None and agent.process.wait(20.0) == 0
 
 
-def test_processes_are_attributed_to_their_job_and_strangers_are_named(
-    make_agent: MakeAgent, gpus: Gpus
-) -> None:
+def test_gpu_processes_are_attributed_to_jobs_or_named_as_foreign(make_agent: MakeAgent, gpus: Gpus) -> None:
     agent, _ = begin(make_agent, gpus, "gpu 0 util=1")
     agent.launch(6, "setsid sleep 1000 &\nenv -i sleep 1001")
     pids = eventually(lambda: len(children(agent)) == 3 and children(agent), what="the job runs")
@@ -119,17 +113,17 @@ def test_processes_are_attributed_to_their_job_and_strangers_are_named(
         gpus.show("gpu 0 util=9", *(f"proc 0 pid={pid} mem={GIB} type=C" for pid in holders))
         ours = lambda gpu: [each for each in gpu.processes if each.job_id == 6]  # noqa: E731
         # During an exec, a process briefly belongs to no job.
-        read = agent.link.expect(wire.Sample, lambda said: len(ours(said.gpus[0])) == len(pids)).gpus[0]
+        read = agent.link.expect(wire.Sample, lambda message: len(ours(message.gpus[0])) == len(pids)).gpus[0]
     finally:
         stranger.kill()
         stranger.wait()
-    told = {process.pid: process for process in read.processes}
-    assert {told[pid].job_id for pid in pids} == {6}
-    assert (told[stranger.pid].job_id, told[stranger.pid].command) == (0, "sleep")
-    assert told[stranger.pid].user == "root" and told[stranger.pid].mem_bytes == GIB
+    reported = {process.pid: process for process in read.processes}
+    assert {reported[pid].job_id for pid in pids} == {6}
+    assert (reported[stranger.pid].job_id, reported[stranger.pid].command) == (0, "sleep")
+    assert reported[stranger.pid].user == "root" and reported[stranger.pid].mem_bytes == GIB
 
 
-def test_a_job_that_uses_more_than_its_part_of_a_gpu_is_ended(make_agent: MakeAgent, gpus: Gpus) -> None:
+def test_a_job_that_exceeds_its_gpu_share_is_ended(make_agent: MakeAgent, gpus: Gpus) -> None:
     card = f"gpu 0 uuid=GPU-0 mem={80 * GIB}"
     agent, _ = begin(make_agent, gpus, card)
     for job, share in ((1, 50), (2, 25)):
@@ -143,9 +137,9 @@ def test_a_job_that_uses_more_than_its_part_of_a_gpu_is_ended(make_agent: MakeAg
     assert warned.job_id == 2 and warned.text.startswith(
         "the job uses 30.0 GiB of GPU 0, but its share is 20.0 GiB"
     )
-    said = agent.link.report(2, "exited")
-    assert said.cause == "oom" and f"warpdeck: {warned.text}" in agent.text(2)
-    assert said.message == "the job used 30.0 GiB of GPU 0, but its share is 20.0 GiB"
+    report = agent.link.report(2, "exited")
+    assert report.cause == "oom" and f"warpdeck: {warned.text}" in agent.text(2)
+    assert report.message == "the job used 30.0 GiB of GPU 0, but its share is 20.0 GiB"
     assert " CANCELLED AT " in agent.text(2) and "cgroup" not in agent.text(2)
     assert agent.processes(1)
 
@@ -160,9 +154,7 @@ def children(agent: AgentProcess) -> list[int]:
     return sorted(found)
 
 
-def test_cards_that_are_linked_to_each_other_or_to_one_switch_are_an_island(
-    make_agent: MakeAgent, gpus: Gpus
-) -> None:
+def test_gpus_linked_directly_or_through_a_switch_form_an_island(make_agent: MakeAgent, gpus: Gpus) -> None:
     pairs = [
         f"nvlink {one} {link} 1 {other}" for one, other, link in ((0, 1, 0), (1, 0, 0), (2, 3, 4), (3, 2, 4))
     ]
@@ -175,9 +167,7 @@ def test_cards_that_are_linked_to_each_other_or_to_one_switch_are_an_island(
     assert [gpu.island for gpu in found.gpus][:8] == [0, 0, 1, 1, 2, 2, -1, -1]
 
 
-def test_samples_come_as_often_as_was_said_last_and_at_once_when_a_process_comes(
-    make_agent: MakeAgent, gpus: Gpus
-) -> None:
+def test_samples_follow_the_last_interval_and_new_processes(make_agent: MakeAgent, gpus: Gpus) -> None:
     agent, _ = begin(make_agent, gpus, "gpu 0 util=1")
     agent.connect(sample_interval_s=3600.0)
     agent.link.send(wire.SampleEvery(interval_s=OFTEN_S))

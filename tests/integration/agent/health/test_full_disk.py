@@ -22,25 +22,25 @@ def agent(short_tmp: Path) -> Iterator[AgentProcess]:
     jobs = short_tmp / "agent" / "jobs"
     jobs.mkdir(parents=True)
     program = ["unshare", "--mount", "sh", "-c", SMALL, str(jobs), *FROM_SOURCE]
-    made = AgentProcess(short_tmp / "agent", program=program)
-    made.start()
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(short_tmp / "agent", program=program)
+    new_agent_process.start()
+    yield new_agent_process
+    new_agent_process.close()
 
 
 FILL = "head -c 10000000 /dev/zero\n"
 
 
-def test_an_exit_status_is_told_although_the_job_filled_the_disk(agent: AgentProcess) -> None:
+def test_the_exit_status_is_reported_although_the_job_filled_the_disk(agent: AgentProcess) -> None:
     assert agent.run(1, FILL + "exit 5").exit_code == 5
 
 
-def test_a_launch_without_space_is_one_clear_reason_and_the_agent_lives(agent: AgentProcess) -> None:
+def test_a_launch_without_disk_space_has_a_clear_reason_and_the_agent_continues(agent: AgentProcess) -> None:
     agent.run(1, FILL + "exit 5")
     agent.launch(2, "exit 0")
-    said = agent.link.expect(wire.LaunchFailed)
-    assert (said.job_id, said.check) == (2, "disk")
-    assert said.message == f"the disk of {agent.folder} is full on this node"
+    failure = agent.link.expect(wire.LaunchFailed)
+    assert (failure.job_id, failure.check) == (2, "disk")
+    assert failure.message == f"the disk of {agent.folder} is full on this node"
     agent.link.send(wire.Forget(job_id=1, restarts=0))
     assert agent.run(3, "exit 6").exit_code == 6
 
@@ -49,5 +49,5 @@ def test_a_job_can_be_cancelled_on_a_full_disk(agent: AgentProcess, short_tmp: P
     agent.launch(1, FILL + f"touch {short_tmp}/full\nsleep 1000")
     eventually((short_tmp / "full").exists, what="the disk is full")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=30.0))
-    said = agent.link.report(1, "exited")
-    assert (said.cause, said.signal) == ("cancelled", 15)
+    report = agent.link.report(1, "exited")
+    assert (report.cause, report.signal) == ("cancelled", 15)

@@ -18,27 +18,29 @@ from warpdeck_agent.wire import messages as wire
 def checked(agent: AgentProcess, number: int) -> wire.Check:
     """Return the agent's health check of its own folder."""
     agent.link.send(wire.AskHealth(at_unix=1.0, ask=number))
-    told = agent.link.expect(wire.Health, lambda said: said.ask == number)
-    (found,) = [check for check in told.checks if check.name == "agent"]
+    health = agent.link.expect(wire.Health, lambda message: message.ask == number)
+    (found,) = [check for check in health.checks if check.name == "agent"]
     return found
 
 
 @pytest.mark.parametrize("gone", ["", "jobs", "jobs/scripts"], ids=["all", "jobs", "scripts"])
-def test_a_launch_without_the_agents_folder_is_the_nodes_fault(make_agent: MakeAgent, gone: str) -> None:
+def test_a_launch_without_the_agents_folder_is_a_fault_of_the_node(make_agent: MakeAgent, gone: str) -> None:
     agent = make_agent()
     agent.start()
     assert agent.run(1, "exit 3").exit_code == 3
     assert checked(agent, 1).state == "ok"
     shutil.rmtree(agent.folder / gone)
     agent.launch(2, "exit 0")
-    said = agent.link.expect(wire.LaunchFailed)
-    assert (said.job_id, said.check) == (2, "agent")
-    assert "is gone" in said.message and f"{agent.folder}" in said.message
+    failure = agent.link.expect(wire.LaunchFailed)
+    assert (failure.job_id, failure.check) == (2, "agent")
+    assert "is gone" in failure.message and f"{agent.folder}" in failure.message
     found = checked(agent, 2)
-    assert (found.state, found.message) == ("fail", said.message)
+    assert (found.state, found.message) == ("fail", failure.message)
 
 
-def test_a_step_without_the_agents_folder_is_the_nodes_fault(make_agent: MakeAgent, short_tmp: Path) -> None:
+def test_a_step_without_the_agents_folder_is_a_fault_of_the_node(
+    make_agent: MakeAgent, short_tmp: Path
+) -> None:
     agent = make_agent()
     agent.start()
     agent.launch(1, f"until [ -e {short_tmp}/go ]; do sleep 0.05; done")
@@ -49,16 +51,14 @@ def test_a_step_without_the_agents_folder_is_the_nodes_fault(make_agent: MakeAge
     agent.folder.rename(away)
     try:
         agent.begin_step(1, 1, "exit 0")
-        said = agent.step_end(1, 1)
+        report = agent.step_end(1, 1)
     finally:
         away.rename(agent.folder)
-    assert said.check == "agent" and f"the agent's folder {agent.folder} is gone" in said.message
+    assert report.check == "agent" and f"the agent's folder {agent.folder} is gone" in report.message
     (short_tmp / "go").touch()
 
 
-def test_what_was_seen_before_a_launch_failed_is_told_to_nobody_after_it(
-    make_agent: MakeAgent, short_tmp: Path
-) -> None:
+def test_a_check_from_before_a_failed_launch_is_not_reported(make_agent: MakeAgent, short_tmp: Path) -> None:
     """Otherwise a check that began before the fault would make the node available for jobs again."""
     gate, looks = short_tmp / "gate", short_tmp / "looks"
     program = short_tmp / "check"
@@ -68,28 +68,28 @@ def test_what_was_seen_before_a_launch_failed_is_told_to_nobody_after_it(
     agent.start()
     assert checked(agent, 1).state == "ok"
     agent.link.send(wire.AskHealth(at_unix=1.0, ask=2, program=str(program), program_timeout_s=WAIT_S))
-    eventually(looks.exists, what="a look is under way, and has seen the folder")
+    eventually(looks.exists, what="a check runs and has seen the folder")
     shutil.rmtree(agent.folder)
     agent.launch(2, "exit 0")
     assert agent.link.expect(wire.LaunchFailed).check == "agent"
     agent.link.send(wire.AskHealth(at_unix=2.0, program=str(program), program_timeout_s=WAIT_S))
-    told = agent.link.expect(wire.Health, lambda said: said.asked_at_unix == 2.0)
-    assert [check for check in told.checks if check.name == "agent"] == []
+    health = agent.link.expect(wire.Health, lambda message: message.asked_at_unix == 2.0)
+    assert [check for check in health.checks if check.name == "agent"] == []
     gate.touch()
-    told = agent.link.expect(wire.Health, lambda said: said.ask == 2)
-    assert [check.state for check in told.checks if check.name == "agent"] in ([], ["fail"])
+    health = agent.link.expect(wire.Health, lambda message: message.ask == 2)
+    assert [check.state for check in health.checks if check.name == "agent"] in ([], ["fail"])
     assert checked(agent, 3).state == "fail"
 
 
-def test_a_launch_that_is_the_jobs_own_fault_blames_nobody_else(make_agent: MakeAgent) -> None:
+def test_a_launch_failed_by_the_job_is_no_fault_of_the_node(make_agent: MakeAgent) -> None:
     agent = make_agent()
     agent.start()
     agent.launch(1, "exit 0", user="nobody-of-this-name", uid=4_000_000)
-    said = agent.link.expect(wire.LaunchFailed)
-    assert (said.check, said.again) == ("", False)
+    failure = agent.link.expect(wire.LaunchFailed)
+    assert (failure.check, failure.again) == ("", False)
 
 
-def test_a_folder_is_well_again_when_it_is_back(tmp_path: Path) -> None:
+def test_a_restored_folder_is_healthy_again(tmp_path: Path) -> None:
     folder = tmp_path / "agent"
     (folder / "jobs").mkdir(parents=True)
     own = OwnFolder(str(folder), ("jobs",))
@@ -106,7 +106,7 @@ def test_a_folder_is_well_again_when_it_is_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "ours"), [(errno.EAGAIN, True), (errno.EMFILE, True), (errno.E2BIG, False)]
 )
-def test_no_room_for_a_process_is_the_nodes_fault_and_long_arguments_are_the_jobs(
+def test_process_limits_are_faults_of_the_node_and_long_arguments_are_not(
     tmp_path: Path, number: int, ours: bool
 ) -> None:
     refusal = OwnFolder(str(tmp_path), ()).refusal(OSError(number, "no"))

@@ -23,7 +23,7 @@ def taken(lock: CgroupMoveLock) -> None:
 
 
 @pytest.mark.parametrize("leaf", ["", OWN_LEAF])
-def test_it_moves_this_process_into_the_group_that_it_is_in(tmp_path: Path, leaf: str) -> None:
+def test_the_lock_moves_the_process_into_its_own_cgroup(tmp_path: Path, leaf: str) -> None:
     own = tmp_path / leaf / "cgroup.procs"
     own.parent.mkdir(exist_ok=True)
     own.write_text(f"0\n{os.getpid()}\n")
@@ -31,14 +31,14 @@ def test_it_moves_this_process_into_the_group_that_it_is_in(tmp_path: Path, leaf
     assert own.read_text().startswith(str(os.getpid()))
 
 
-def test_one_that_is_no_member_there_moves_nobody(tmp_path: Path) -> None:
+def test_the_lock_moves_no_process_that_is_not_a_member(tmp_path: Path) -> None:
     own = tmp_path / "cgroup.procs"
     own.write_text("1\n")
     taken(CgroupMoveLock([str(tmp_path / "warpdeck-x")]))
     assert own.read_text() == "1\n"
 
 
-def test_where_it_is_not_allowed_launches_go_on(tmp_path: Path) -> None:
+def test_a_refused_move_is_ignored(tmp_path: Path) -> None:
     own = tmp_path / "cgroup.procs"
     own.write_text(f"{os.getpid()}\n")
     lock = CgroupMoveLock([str(tmp_path / "warpdeck-x")])
@@ -48,7 +48,7 @@ def test_where_it_is_not_allowed_launches_go_on(tmp_path: Path) -> None:
     assert own.is_dir()
 
 
-def test_in_this_machines_own_groups_nothing_changes() -> None:
+def test_the_lock_leaves_the_cgroups_of_this_machine_unchanged() -> None:
     bases = [each.base for each in find_hierarchies(f"warpdeck-test-{os.getpid()}")]
     try:
         before = Path("/proc/self/cgroup").read_text()

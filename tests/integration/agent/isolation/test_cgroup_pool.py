@@ -8,7 +8,7 @@ from warpdeck_agent.isolation.cgroup_pool import CgroupPool
 from warpdeck_agent.isolation.launch_cgroups import CgroupUsage
 
 
-def test_a_group_that_goes_with_its_launch_is_not_kept_and_not_remembered(tmp_path: Path) -> None:
+def test_a_cgroup_removed_with_its_launch_is_forgotten(tmp_path: Path) -> None:
     spares, path = CgroupPool(), str(tmp_path)
     spares.register(path, ("memory", 1))
     spares.forget(path)

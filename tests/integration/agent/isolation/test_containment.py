@@ -40,10 +40,12 @@ def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """
     folder = tmp_path_factory.mktemp("wd")
     program = ["unshare", "--mount", "sh", "-c", WITHOUT, FORMS[request.param], *FROM_SOURCE]
-    made = AgentProcess(folder / "agent", program=program)
-    made.facilities = {each.name: each for each in made.start().inventory.facilities}  # type: ignore[attr-defined]
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(folder / "agent", program=program)
+    new_agent_process.facilities = {
+        each.name: each for each in new_agent_process.start().inventory.facilities
+    }  # type: ignore[attr-defined]
+    yield new_agent_process
+    new_agent_process.close()
 
 
 def strength(agent: AgentProcess, name: str) -> str:
@@ -58,7 +60,7 @@ def ran(pid: str) -> bool:
     return bool(fields) and fields[0] != "Z"
 
 
-def test_the_node_says_what_it_enforces_and_what_not(agent: AgentProcess) -> None:
+def test_the_node_reports_its_enforced_limits(agent: AgentProcess) -> None:
     names = [each.name for each in agent.connect().inventory.facilities]
     assert names == ["end", "memory", "cpus", "processes", "folders", "devices"]
     held = json.loads(started(agent, mem_bytes=64 * MIB)[1])["hold"]
@@ -67,21 +69,21 @@ def test_the_node_says_what_it_enforces_and_what_not(agent: AgentProcess) -> Non
     assert (held["watch_mem_bytes"] == 0) is (strength(agent, "memory") == "enforced")
 
 
-def test_a_job_over_its_memory_is_out_of_memory_and_its_peak_is_told(agent: AgentProcess) -> None:
+def test_a_job_over_its_memory_limit_ends_out_of_memory_with_its_peak(agent: AgentProcess) -> None:
     job = agent.new_id()
     hog = "import signal; held = bytearray(300 << 20); signal.pause()"
-    said = agent.run(job, f"python3 -c '{hog}'", mem_bytes=100 * MIB, env={"PATH": "/usr/bin:/bin"})
-    assert said.cause == "oom" and said.message.startswith("out of memory: the job used")
-    assert said.peak_mem_bytes >= 90 * MIB
+    report = agent.run(job, f"python3 -c '{hog}'", mem_bytes=100 * MIB, env={"PATH": "/usr/bin:/bin"})
+    assert report.cause == "oom" and report.message.startswith("out of memory: the job used")
+    assert report.peak_mem_bytes >= 90 * MIB
     assert f"oom-kill event(s) in StepId={job}.batch" in agent.text(job)
 
 
-def test_a_job_within_its_memory_ends_as_it_likes(agent: AgentProcess) -> None:
-    said = agent.run(agent.new_id(), "exit 3", mem_bytes=100 * MIB)
-    assert (said.exit_code, said.cause, said.message) == (3, "", "")
+def test_a_job_within_its_memory_limit_ends_normally(agent: AgentProcess) -> None:
+    report = agent.run(agent.new_id(), "exit 3", mem_bytes=100 * MIB)
+    assert (report.exit_code, report.cause, report.message) == (3, "", "")
 
 
-def test_nothing_of_a_job_outlives_it(agent: AgentProcess) -> None:
+def test_no_process_of_a_job_outlives_it(agent: AgentProcess) -> None:
     """The job starts daemons, processes with sessions of their own and a process without the job tag."""
     job = agent.new_id()
     scrubbed = "env -i setsid sleep 1003 &\necho $!\n"
@@ -90,7 +92,9 @@ def test_nothing_of_a_job_outlives_it(agent: AgentProcess) -> None:
     assert agent.processes(job) == []
     assert not ran(agent.text(job))
     group = meta(agent, job)["hold"]["groups"]
-    assert not any(os.path.exists(path) for path in group), "its groups are removed before its end is told"
+    assert not any(os.path.exists(path) for path in group), (
+        "the cgroups are removed before the end is reported"
+    )
 
 
 CHAIN = """
@@ -110,7 +114,7 @@ With an argument, each process gets its own session.
 
 @pytest.mark.parametrize("environment", ["", "env -i"])
 @pytest.mark.parametrize("sessions", ["", "own"])
-def test_a_chain_of_processes_each_of_which_starts_the_next_ends_with_its_job(
+def test_a_chain_of_respawning_processes_ends_with_its_job(
     agent: AgentProcess, short_tmp: Path, environment: str, sessions: str
 ) -> None:
     program, pipe, job = short_tmp / "chain", short_tmp / "pipe", agent.new_id()
@@ -122,12 +126,12 @@ def test_a_chain_of_processes_each_of_which_starts_the_next_ends_with_its_job(
         begin = f"{environment} setsid {program} {sessions} 7>{pipe} &\nexec 7>{pipe}; echo y >&7; exit 4"
         assert agent.run(job, begin, max_processes=1000).exit_code == 4
         assert os.read(reader, 2) == b"y\n"
-        assert os.read(reader, 1) == b"", "nobody has the pipe open: no process of it is left"
+        assert os.read(reader, 1) == b"", "no process has the pipe open, so none is left"
     finally:
         os.close(reader)
 
 
-def test_who_left_the_groups_of_an_allocation_ends_with_it_all_the_same(agent: AgentProcess) -> None:
+def test_a_process_that_left_its_cgroup_ends_with_the_allocation(agent: AgentProcess) -> None:
     job = agent.new_id()
     agent.launch(job, role="hold")
     agent.link.report(job, "running")
@@ -138,18 +142,18 @@ def test_who_left_the_groups_of_an_allocation_ends_with_it_all_the_same(agent: A
         (Path(str(group)).parent.parent / "cgroup.procs").write_text(str(daemon))
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
     agent.link.report(job, "exited")
-    eventually(lambda: not agent.processes(job), what="it is found by its mark")
+    eventually(lambda: not agent.processes(job), what="the process is found by its tag")
     agent.link.send(wire.Forget(job_id=job, restarts=0))
-    eventually(lambda: agent.record(job) is None, what="the allocation is let go")
+    eventually(lambda: agent.record(job) is None, what="the allocation is released")
 
 
-def test_a_daemon_that_scrubbed_its_mark_ends_when_nothing_of_its_user_runs(agent: AgentProcess) -> None:
+def test_a_daemon_without_its_tag_ends_after_the_last_job_of_its_user(agent: AgentProcess) -> None:
     if strength(agent, "end") == "enforced":
         return  # the daemon ended with its job
     job = agent.new_id()
     agent.run(job, "(env -i setsid sleep 1005 & echo $!)")
     daemon = Path("/proc") / agent.text(job)
-    eventually(lambda: not daemon.exists(), what="the agent, its subreaper, has ended and buried it")
+    eventually(lambda: not daemon.exists(), what="the agent, as the subreaper, has reaped it and ended")
 
 
 def test_a_fork_bomb_stays_within_its_limit(agent: AgentProcess) -> None:
@@ -167,13 +171,13 @@ def test_a_fork_bomb_stays_within_its_limit(agent: AgentProcess) -> None:
     assert agent.run(agent.new_id(), "exit 0").exit_code == 0
 
 
-def test_a_bomb_that_forks_for_ever_harms_nobody_and_is_ended_whole(agent: AgentProcess) -> None:
+def test_an_endless_fork_bomb_is_contained_and_killed_completely(agent: AgentProcess) -> None:
     """The classic fork bomb: each process starts two more and retries when a fork fails."""
     if strength(agent, "processes") != "enforced":
         return  # root has no other limit on processes
     job = agent.new_id()
     agent.launch(job, "exec bash -c 'bomb() { bomb | bomb & }; bomb; sleep 1000'", max_processes=100)
-    eventually(lambda: "Resource temporarily unavailable" in agent.text(job), what="it is at its limit")
+    eventually(lambda: "Resource temporarily unavailable" in agent.text(job), what="the job is at its limit")
     for _ in range(3):
         assert agent.run(agent.new_id(), "sleep 0.01 | cat; exit 4").exit_code == 4
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
@@ -181,7 +185,7 @@ def test_a_bomb_that_forks_for_ever_harms_nobody_and_is_ended_whole(agent: Agent
     assert agent.processes(job) == []
 
 
-def test_a_job_sees_the_cpus_it_asked_for(agent: AgentProcess) -> None:
+def test_a_job_sees_the_requested_cpus(agent: AgentProcess) -> None:
     if (os.cpu_count() or 1) < 2:
         return
     job = agent.new_id()
@@ -194,14 +198,14 @@ def test_a_job_sees_the_cpus_it_asked_for(agent: AgentProcess) -> None:
     assert int(agent.text(both)) == len(os.sched_getaffinity(0))
 
 
-def test_jobs_beside_each_other_get_different_cpus(agent: AgentProcess) -> None:
+def test_parallel_jobs_get_different_cpus(agent: AgentProcess) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         return
     first, second = started(agent, cpus=1)[0], started(agent, cpus=1)[0]
     taken = [set(meta(agent, job)["hold"]["cpus"]) for job in (first, second)]
     assert len(taken[0]) == len(taken[1]) == 1 and not taken[0] & taken[1]
     third = started(agent, cpus=1)[0]
-    assert meta(agent, third)["hold"]["cpus"] == [], "none is free: it may use all"
+    assert meta(agent, third)["hold"]["cpus"] == [], "no CPU is free, so the job may use all"
     end(agent, first)
     assert set(meta(agent, started(agent, cpus=1)[0])["hold"]["cpus"]) == taken[0]
 
@@ -225,7 +229,7 @@ def started(agent: AgentProcess, **fields: object) -> tuple[int, str]:
 def end(agent: AgentProcess, job: int) -> None:
     """End a job and wait until the agent has released everything that the job held."""
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
-    eventually(lambda: forgotten(agent, job), what=f"job {job} is gone")
+    eventually(lambda: forgotten(agent, job), what=f"job {job} has ended")
 
 
 def forgotten(agent: AgentProcess, job: int) -> str:
@@ -238,30 +242,28 @@ def meta(agent: AgentProcess, job: int) -> dict[str, dict[str, list[object]]]:
     return found
 
 
-def test_files_that_the_kernel_keeps_in_memory_are_no_use_of_memory(
-    agent: AgentProcess, tmp_path: Path
-) -> None:
+def test_the_page_cache_does_not_count_as_memory_usage(agent: AgentProcess, tmp_path: Path) -> None:
     job = agent.new_id()
-    said = agent.run(job, f"head -c {200 * MIB} /dev/zero >{tmp_path}/written", mem_bytes=400 * MIB)
-    assert (said.exit_code, (tmp_path / "written").stat().st_size) == (0, 200 * MIB)
-    assert said.peak_mem_bytes < 100 * MIB
+    report = agent.run(job, f"head -c {200 * MIB} /dev/zero >{tmp_path}/written", mem_bytes=400 * MIB)
+    assert (report.exit_code, (tmp_path / "written").stat().st_size) == (0, 200 * MIB)
+    assert report.peak_mem_bytes < 100 * MIB
 
 
-def test_a_launch_inherits_nothing_from_the_one_before_it_in_its_group(agent: AgentProcess) -> None:
+def test_a_launch_inherits_nothing_from_a_reused_cgroup(agent: AgentProcess) -> None:
     """Peak memory and CPU time start at zero, forks succeed, and no earlier out-of-memory kill counts."""
     work = "import os, time; held = bytearray(60 << 20); end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
     limits = {"mem_bytes": 100 * MIB, "max_processes": 500, "env": {"PATH": "/usr/bin:/bin"}}
     before = agent.run(agent.new_id(), f"exec python3 -c '{work}'", **limits)
     assert before.peak_mem_bytes >= 50 * MIB and before.cpu_seconds > 0.3
     agent.run(agent.new_id(), "setsid sleep 1004 &\nexit 0", **limits)
-    said = agent.run(agent.new_id(), "sh -c 'exit 3' & wait $!", **limits)
-    assert (said.exit_code, said.cause) == (3, "")
-    assert said.peak_mem_bytes < 30 * MIB and said.cpu_seconds < 0.3
+    report = agent.run(agent.new_id(), "sh -c 'exit 3' & wait $!", **limits)
+    assert (report.exit_code, report.cause) == (3, "")
+    assert report.peak_mem_bytes < 30 * MIB and report.cpu_seconds < 0.3
     agent.run(agent.new_id(), "exec python3 -c 'held = bytearray(300 << 20)'", **limits)
     assert agent.run(agent.new_id(), "true", **limits).cause == ""
 
 
-def test_who_enters_the_groups_of_an_ended_launch_does_not_meet_the_next(
+def test_a_process_that_enters_the_cgroup_of_an_ended_launch_does_not_join_the_next(
     agent: AgentProcess, tmp_path: Path
 ) -> None:
     """A group that the next launch will reuse keeps the path of the ended launch until then."""
@@ -271,17 +273,17 @@ def test_who_enters_the_groups_of_an_ended_launch_does_not_meet_the_next(
     held = [Path(str(group)) for group in meta(agent, job)["hold"]["groups"]]
     over.touch()
     agent.link.report(job, "exited")
-    left = [group for group in held if group.exists()]
+    remaining = [group for group in held if group.exists()]
     with subprocess.Popen(["sleep", "1005"]) as late:
-        for group in left:
+        for group in remaining:
             (group / "cgroup.procs").write_text(str(late.pid))
-        said = agent.run(agent.new_id(), "cat /proc/self/cgroup")
+        report = agent.run(agent.new_id(), "cat /proc/self/cgroup")
         where = Path(f"/proc/{late.pid}/cgroup").read_text()
         late.kill()
-    assert said.exit_code == 0 and where.count(f"/job-{job}.0\n") == len(left)
+    assert report.exit_code == 0 and where.count(f"/job-{job}.0\n") == len(remaining)
 
 
-def test_a_jobs_cpu_time_is_its_scripts_and_its_steps(agent: AgentProcess, tmp_path: Path) -> None:
+def test_the_cpu_time_of_a_job_includes_its_script_and_steps(agent: AgentProcess, tmp_path: Path) -> None:
     """This also holds on nodes without a cgroup that counts CPU time."""
     job, over = agent.new_id(), tmp_path / "over"
     work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
@@ -291,12 +293,12 @@ def test_a_jobs_cpu_time_is_its_scripts_and_its_steps(agent: AgentProcess, tmp_p
         agent.begin_step(job, step, f"({work}) & wait", tasks=2)
     steps_s = sum(agent.step_end(job, step).cpu_seconds for step in range(2))
     over.touch()
-    said = agent.link.report(job, "exited")
-    assert said.own is not None and steps_s > 0.1 and said.own.cpu_seconds > 0.03
-    assert said.cpu_seconds >= 0.9 * (steps_s + said.own.cpu_seconds)
+    report = agent.link.report(job, "exited")
+    assert report.own is not None and steps_s > 0.1 and report.own.cpu_seconds > 0.03
+    assert report.cpu_seconds >= 0.9 * (steps_s + report.own.cpu_seconds)
 
 
-def test_a_task_that_has_no_more_memory_says_so_and_the_job_goes_on(agent: AgentProcess) -> None:
+def test_a_task_out_of_memory_is_reported_and_the_job_continues(agent: AgentProcess) -> None:
     """If the kernel enforces the memory limit, only the task is killed. Otherwise the whole job is ended."""
     job = agent.new_id()
     agent.launch(job, "sleep 1000", mem_bytes=100 * MIB)
@@ -315,14 +317,14 @@ def test_a_task_that_has_no_more_memory_says_so_and_the_job_goes_on(agent: Agent
         assert not end.oom and agent.link.report(job, "exited").cause == "oom"
 
 
-def test_a_step_over_its_own_memory_ends_alone_and_its_peak_is_told(agent: AgentProcess) -> None:
+def test_a_step_over_its_memory_limit_ends_alone_with_its_peak(agent: AgentProcess) -> None:
     job = agent.new_id()
     agent.launch(job, "sleep 1000", mem_bytes=600 * MIB)
     agent.link.report(job, "running")
     hog = "import signal; held = bytearray(b'1') * ({} << 20); print(1, flush=True); signal.pause()"
     hog = f'exec python3 -c "{hog}"'
     agent.begin_step(job, 0, hog.format(200), mem_bytes=300 * MIB)
-    eventually(lambda: agent.text(job, "steps/0/0/out") == "1", what="it has all that it wants")
+    eventually(lambda: agent.text(job, "steps/0/0/out") == "1", what="the job has allocated its memory")
     agent.begin_step(job, 1, hog.format(300), mem_bytes=100 * MIB)
     over = agent.step_end(job, 1)
     assert [(end.signal, end.oom) for end in over.ends] == [(9, True)]
@@ -330,34 +332,34 @@ def test_a_step_over_its_own_memory_ends_alone_and_its_peak_is_told(agent: Agent
     assert f"oom-kill event(s) in StepId={job}.1." in agent.text(job, "steps/1/0/err")
     agent.begin_step(job, 2, "exit 3")
     assert [(end.code, end.oom) for end in agent.step_end(job, 2).ends] == [(3, False)], (
-        "in no group of its own"
+        "the step has no separate cgroup"
     )
-    assert not agent.text(job, "steps/0/0/rc"), "another step with as much runs on"
+    assert not agent.text(job, "steps/0/0/rc"), "another step with the same limit continues"
     agent.link.send(wire.Kill(job_id=job, restarts=0, cause="cancelled"))
-    said = agent.link.report(job, "exited")
-    assert said.cause == "cancelled" and not said.message
+    report = agent.link.report(job, "exited")
+    assert report.cause == "cancelled" and not report.message
     held = meta(agent, job)["hold"]["groups"]
     assert not any(os.path.exists(f"{group}/step-{step}") for group in held for step in range(3))
 
 
-def test_what_a_step_with_a_group_of_its_own_leaves_behind_ends_with_the_job(agent: AgentProcess) -> None:
+def test_processes_left_by_a_step_with_a_separate_cgroup_end_with_the_job(agent: AgentProcess) -> None:
     job = agent.new_id()
     agent.launch(job, "sleep 1000", mem_bytes=300 * MIB)
     agent.link.report(job, "running")
     agent.begin_step(job, 0, "env -i setsid sleep 1007 & echo $!", mem_bytes=100 * MIB)
-    said = agent.step_end(job, 0)
-    left = agent.text(job, "steps/0/0/out")
-    assert [(end.code, end.oom) for end in said.ends] == [(0, False)] and ran(left)
+    report = agent.step_end(job, 0)
+    remaining = agent.text(job, "steps/0/0/out")
+    assert [(end.code, end.oom) for end in report.ends] == [(0, False)] and ran(remaining)
     agent.connect()
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
     agent.link.report(job, "exited")
     if strength(agent, "end") == "enforced":
-        assert not ran(left)
+        assert not ran(remaining)
     held = meta(agent, job)["hold"]["groups"]
     assert not any(os.path.exists(str(group)) and os.path.exists(f"{group}/step-0") for group in held)
 
 
-def test_an_agent_that_begins_anew_goes_on_holding_steps_to_their_memory(agent: AgentProcess) -> None:
+def test_a_restarted_agent_keeps_the_memory_limits_of_steps(agent: AgentProcess) -> None:
     job = agent.new_id()
     agent.launch(job, "sleep 1000", mem_bytes=600 * MIB)
     agent.link.report(job, "running")
@@ -366,16 +368,16 @@ def test_an_agent_that_begins_anew_goes_on_holding_steps_to_their_memory(agent: 
     for step in range(2):
         agent.begin_step(job, step, f'exec python3 -c "{hog.format(waits)}"', mem_bytes=100 * MIB)
     for step in range(2):
-        eventually(lambda step=step: agent.text(job, f"steps/{step}/0/out") == "1", what="it waits")
+        eventually(lambda step=step: agent.text(job, f"steps/{step}/0/out") == "1", what="the job waits")
     pids = [pid for pid in agent.processes(job) if Path(f"/proc/{pid}/comm").read_text().startswith("python")]
     agent.kill()
     if strength(agent, "memory") == "enforced":
         os.kill(pids[0], signal.SIGUSR1)
-        eventually(lambda: not ran(str(pids[0])), what="the kernel has killed it, while there was no agent")
+        eventually(lambda: not ran(str(pids[0])), what="the kernel has killed it while no agent ran")
         pids.pop(0)
-    said = {step.step: step for step in agent.start().steps}
+    message = {step.step: step for step in agent.start().steps}
     for pid in pids:
         os.kill(pid, signal.SIGUSR1)
-    said |= {step: agent.step_end(job, step) for step in range(2) if said[step].phase == "running"}
-    assert [(end.signal, end.oom) for step in said.values() for end in step.ends] == 2 * [(9, True)]
-    assert all(step.peak_mem_bytes >= 90 * MIB for step in said.values())
+    message |= {step: agent.step_end(job, step) for step in range(2) if message[step].phase == "running"}
+    assert [(end.signal, end.oom) for step in message.values() for end in step.ends] == 2 * [(9, True)]
+    assert all(step.peak_mem_bytes >= 90 * MIB for step in message.values())

@@ -32,10 +32,10 @@ def agent(request: pytest.FixtureRequest, short_tmp: Path, gpus: Gpus) -> Iterat
     gpus.show(*(f"gpu {index} uuid=GPU-{index} minor={index}" for index in range(3)))
     hide = ["sh", "-c", WITHOUT, request.param]
     program = ["unshare", "--mount", *hide, "sh", "-c", NODES + 'exec "$@"', str(short_tmp / "dev")]
-    made = AgentProcess(short_tmp / "agent", program=[*program, *FROM_SOURCE], **gpus.environ)
-    made.start()
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(short_tmp / "agent", program=[*program, *FROM_SOURCE], **gpus.environ)
+    new_agent_process.start()
+    yield new_agent_process
+    new_agent_process.close()
 
 
 def reached(agent: AgentProcess, job: int, **fields: object) -> set[str]:
@@ -51,13 +51,13 @@ def reached(agent: AgentProcess, job: int, **fields: object) -> set[str]:
     return found
 
 
-def test_a_job_reaches_its_own_gpus_only(agent: AgentProcess) -> None:
+def test_a_job_can_open_only_its_own_gpus(agent: AgentProcess) -> None:
     shared, cards = {"nvidiactl", "null"}, {"nvidia0", "nvidia1", "nvidia2"}
     devices = agent.connect().inventory.facilities[-1]
     others = set() if devices.strength == "enforced" else cards
     assert reached(agent, 1, gpus=["GPU-1"]) == shared | {"nvidia1"} | others
     assert reached(agent, 2, gpus=["GPU-0", "GPU-2"]) == shared | {"nvidia0", "nvidia2"} | others
-    assert reached(agent, 3) == shared | others, "who asked for no GPU gets none"
+    assert reached(agent, 3) == shared | others, "a job without a GPU request gets none"
     assert reached(agent, 4, confine=["memory"]) == shared | cards
     assert devices.how.startswith(("cgroup v", "CUDA_VISIBLE_DEVICES"))
 
@@ -65,19 +65,19 @@ def test_a_job_reaches_its_own_gpus_only(agent: AgentProcess) -> None:
 VARIABLES = 'echo "$CUDA_VISIBLE_DEVICES $GPU_DEVICE_ORDINAL $SLURM_JOB_GPUS"'
 
 
-def test_a_job_finds_its_gpus_by_index_as_its_own_processes_count_them(agent: AgentProcess) -> None:
+def test_gpu_indices_count_only_the_visible_gpus(agent: AgentProcess) -> None:
     """Indices start at 0 if the other GPUs are closed to the job, as in Slurm with ConstrainDevices.
 
     Otherwise they are the node's indices. The tasks of a step use the same indices as their job.
     """
     alone = agent.connect().inventory.facilities[-1].strength == "enforced"
-    told = {
+    reported = {
         "PATH": os.environ["PATH"],
         "CUDA_VISIBLE_DEVICES": "GPU-0,GPU-2",
         "GPU_DEVICE_ORDINAL": "0,2",
         "SLURM_JOB_GPUS": "0,2",
     }
-    given = {"gpus": ["GPU-0", "GPU-2"], "env": told}
+    given = {"gpus": ["GPU-0", "GPU-2"], "env": reported}
     agent.run(1, VARIABLES, cuda_visible_devices="index", **given)
     own = "0,1" if alone else "0,2"
     assert agent.text(1) == f"{own} {own} 0,2"
@@ -87,7 +87,7 @@ def test_a_job_finds_its_gpus_by_index_as_its_own_processes_count_them(agent: Ag
     assert agent.text(3) == "0,2 0,2 0,2"
     agent.launch(4, "sleep 1000", cuda_visible_devices="index", **given)
     agent.link.report(4, "running")
-    said = agent.folder.parent / "said"
-    agent.begin_step(4, 0, f"({VARIABLES}) > {said}", env={**told, "CUDA_VISIBLE_DEVICES": "GPU-2"})
+    message = agent.folder.parent / "said"
+    agent.begin_step(4, 0, f"({VARIABLES}) > {message}", env={**reported, "CUDA_VISIBLE_DEVICES": "GPU-2"})
     agent.step_end(4, 0)
-    assert said.read_text() == ("1 1 0,2\n" if alone else "2 2 0,2\n")
+    assert message.read_text() == ("1 1 0,2\n" if alone else "2 2 0,2\n")

@@ -30,9 +30,9 @@ os.symlink(sys.argv[3], folder + "/a")
 @pytest.fixture
 def mounts() -> Iterator[list[Path]]:
     """A list of file systems that are unmounted after the test."""
-    made: list[Path] = []
-    yield made
-    for path in reversed(made):
+    created: list[Path] = []
+    yield created
+    for path in reversed(created):
         subprocess.run(["umount", "--lazy", "--quiet", str(path)], check=False)
 
 
@@ -46,7 +46,7 @@ def create_user_file(folder: Path) -> None:
     subprocess.run(["chown", "-R", str(ADA), str(folder)], check=True)
 
 
-def test_a_link_that_is_swapped_in_leads_to_no_mount_outside(short_tmp: Path, mounts: list[Path]) -> None:
+def test_a_swapped_in_link_does_not_redirect_an_unmount(short_tmp: Path, mounts: list[Path]) -> None:
     """The agent knows the mounts. Before the unmount, the user puts a link into the path of one of them."""
     short_tmp.chmod(0o711)
     victim, own = short_tmp / "outside", short_tmp / "own"
@@ -67,16 +67,14 @@ def test_a_link_that_is_swapped_in_leads_to_no_mount_outside(short_tmp: Path, mo
         "mounts.mounted = swapped\n"
         "sys.exit(not folder_removal.remove_tree(sys.argv[1]))\n"
     )
-    words = [sys.executable, "-c", program, str(own), SWAP, str(own), str(ADA), str(victim)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert done.stderr == ""
+    argv = [sys.executable, "-c", program, str(own), SWAP, str(own), str(ADA), str(victim)]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert result.stderr == ""
     assert os.path.ismount(victim / "data") and (victim / "data/precious").exists()
-    assert (done.returncode, own.exists()) == (0, False)
+    assert (result.returncode, own.exists()) == (0, False)
 
 
-def test_mounts_in_mounts_and_over_each_other_go_and_what_they_show_stays(
-    short_tmp: Path, mounts: list[Path]
-) -> None:
+def test_nested_mounts_are_unmounted_and_their_files_stay(short_tmp: Path, mounts: list[Path]) -> None:
     own, kept = short_tmp / "own", short_tmp / "kept"
     kept.mkdir()
     (kept / "weights").touch()
@@ -90,14 +88,14 @@ def test_mounts_in_mounts_and_over_each_other_go_and_what_they_show_stays(
     assert str(own) not in Path("/proc/self/mountinfo").read_text()
 
 
-def test_what_is_mounted_over_the_folder_itself_goes_too(short_tmp: Path, mounts: list[Path]) -> None:
+def test_a_mount_over_the_folder_itself_is_unmounted(short_tmp: Path, mounts: list[Path]) -> None:
     own = short_tmp / "own"
     mount(mounts, own)
     (own / "file").touch()
     assert remove_tree(str(own)) and not own.exists()
 
 
-def test_a_link_in_the_place_of_a_folder_is_removed_itself(short_tmp: Path) -> None:
+def test_a_link_in_the_place_of_a_folder_is_itself_removed(short_tmp: Path) -> None:
     (short_tmp / "outside").mkdir()
     (short_tmp / "outside/precious").touch()
     (short_tmp / "own").symlink_to("outside")
@@ -105,7 +103,7 @@ def test_a_link_in_the_place_of_a_folder_is_removed_itself(short_tmp: Path) -> N
     assert not os.path.lexists(short_tmp / "own") and (short_tmp / "outside/precious").exists()
 
 
-def test_no_link_is_walked_through_and_none_is_given_away(short_tmp: Path) -> None:
+def test_links_are_neither_followed_nor_chowned(short_tmp: Path) -> None:
     (short_tmp / "there/below").mkdir(parents=True)
     (short_tmp / "link").symlink_to("there")
     with opened(str(short_tmp)) as top:

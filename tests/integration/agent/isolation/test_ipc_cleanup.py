@@ -43,17 +43,17 @@ def agent() -> Iterator[AgentProcess]:
     """A root agent with its own mount of the POSIX message queues."""
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as path:
         folder = Path(path)
-        with agent_of_root(folder, "sh", "-c", QUEUES, str(folder / "mq")) as made:
-            yield made
+        with agent_of_root(folder, "sh", "-c", QUEUES, str(folder / "mq")) as created:
+            yield created
 
 
 @pytest.fixture
 def name() -> Iterator[str]:
     """A unique name for a file in shared memory."""
-    made = f"wd-{os.getpid()}-{time.monotonic_ns()}"
-    yield made
+    created = f"wd-{os.getpid()}-{time.monotonic_ns()}"
+    yield created
     with contextlib.suppress(OSError):
-        os.unlink(f"{SHM}/{made}")
+        os.unlink(f"{SHM}/{created}")
 
 
 def run(agent: AgentProcess, script: str, *, user: str = "ada", uid: int = ADA) -> int:
@@ -64,16 +64,14 @@ def run(agent: AgentProcess, script: str, *, user: str = "ada", uid: int = ADA) 
 
 
 def remark(agent: AgentProcess, job: int) -> str:
-    return agent.link.expect(wire.Remark, lambda said: said.job_id == job).text
+    return agent.link.expect(wire.Remark, lambda message: message.job_id == job).text
 
 
-def test_shared_memory_semaphores_and_queues_go_with_the_users_last_job(
-    agent: AgentProcess, name: str
-) -> None:
+def test_ipc_objects_are_removed_with_the_last_job_of_the_user(agent: AgentProcess, name: str) -> None:
     job = run(agent, f"echo x >{SHM}/{name}; mkdir {SHM}/{name}.d; exec {PYTHON} -c '{MAKES}' /{name}")
     shm, sem, msg = map(int, agent.text(job).split())
-    said = remark(agent, job)
-    for words in (
+    message = remark(agent, job)
+    for text in (
         f"{SHM}/{name},",
         f"{name}.d",
         f"mq/{name}",
@@ -81,12 +79,12 @@ def test_shared_memory_semaphores_and_queues_go_with_the_users_last_job(
         f"semaphores {sem}",
         f"queue {msg}",
     ):
-        assert words in said
+        assert text in message
     assert not os.path.lexists(f"{SHM}/{name}") and not os.path.lexists(f"{SHM}/{name}.d")
     assert list(systemv.objects(ADA)) == []
 
 
-def test_what_another_job_of_the_user_may_need_stays_until_that_ends(agent: AgentProcess, name: str) -> None:
+def test_ipc_objects_stay_while_another_job_of_the_user_runs(agent: AgentProcess, name: str) -> None:
     other = agent.new_id()
     agent.launch(other, "sleep 1000", user="ada", uid=ADA)
     agent.link.report(other, "running")
@@ -99,12 +97,12 @@ def test_what_another_job_of_the_user_may_need_stays_until_that_ends(agent: Agen
     assert not os.path.exists(f"{SHM}/{name}") and job != other
 
 
-def test_what_is_older_or_somebody_elses_stays(agent: AgentProcess, name: str) -> None:
+def test_older_ipc_objects_and_those_of_other_users_stay(agent: AgentProcess, name: str) -> None:
     before, others = Path(SHM, f"{name}.before"), Path(SHM, f"{name}.bobs")
     for path, uid in ((before, ADA), (others, BOB)):
         path.write_text("x")
         os.chown(path, uid, uid)
-    eventually(lambda: time.time() - born_unix(str(others)) > 10 * COARSE_S, what="they are older")
+    eventually(lambda: time.time() - born_unix(str(others)) > 10 * COARSE_S, what="the records are older")
     try:
         run(agent, f"echo more >>{before}; echo x >{SHM}/{name}")
         assert before.exists() and others.exists() and not os.path.exists(f"{SHM}/{name}")
@@ -113,7 +111,7 @@ def test_what_is_older_or_somebody_elses_stays(agent: AgentProcess, name: str) -
         others.unlink()
 
 
-def test_what_a_living_process_of_the_user_holds_stays(agent: AgentProcess, name: str) -> None:
+def test_ipc_objects_in_use_by_a_process_stay(agent: AgentProcess, name: str) -> None:
     """The process runs outside of the queue and has opened the job's file."""
     waits = f"until [ -e {SHM}/{name} ]; do sleep 0.02; done; exec 9<{SHM}/{name}; exec sleep 1000"
     with subprocess.Popen(
@@ -127,22 +125,25 @@ def test_what_a_living_process_of_the_user_holds_stays(agent: AgentProcess, name
             process.kill()
 
 
-def test_of_a_user_who_is_logged_in_only_what_libraries_make_goes(agent: AgentProcess, name: str) -> None:
-    made = f"nccl-{name}"
-    ours, theirs = pty.openpty()
+def test_only_ipc_objects_of_libraries_are_removed_for_a_logged_in_user(
+    agent: AgentProcess, name: str
+) -> None:
+    created = f"nccl-{name}"
+    ours, other_end = pty.openpty()
     login = subprocess.Popen(
-        ["setsid", "--ctty", "sleep", "1000"], stdin=theirs, stdout=theirs, stderr=theirs, user=ADA
+        ["setsid", "--ctty", "sleep", "1000"], stdin=other_end, stdout=other_end, stderr=other_end, user=ADA
     )
-    os.close(theirs)
+    os.close(other_end)
     try:
-        eventually(lambda: terminal_of(login.pid), what="it is on a terminal")
-        job = run(agent, f"echo x >{SHM}/{name}; echo x >{SHM}/{made}")
-        said = remark(agent, job)
+        eventually(lambda: terminal_of(login.pid), what="the process runs on the terminal")
+        job = run(agent, f"echo x >{SHM}/{name}; echo x >{SHM}/{created}")
+        message = remark(agent, job)
         assert (
-            f"not removed from shared memory, because the user is logged in on the node: {SHM}/{name}" in said
-            and made in said
+            f"not removed from shared memory, because the user is logged in on the node: {SHM}/{name}"
+            in message
+            and created in message
         )
-        assert os.path.exists(f"{SHM}/{name}") and not os.path.exists(f"{SHM}/{made}")
+        assert os.path.exists(f"{SHM}/{name}") and not os.path.exists(f"{SHM}/{created}")
     finally:
         login.kill()
         login.wait()
@@ -153,7 +154,7 @@ def terminal_of(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[4] != "0"
 
 
-def test_a_job_of_another_agent_keeps_what_it_may_need(agent: AgentProcess, name: str) -> None:
+def test_ipc_objects_stay_while_a_job_of_another_agent_runs(agent: AgentProcess, name: str) -> None:
     with subprocess.Popen(
         ["sleep", "1000"], user=ADA, env={"WARPDECK_JOB": "7.0@another"}, start_new_session=True
     ) as process:
@@ -166,14 +167,14 @@ def test_a_job_of_another_agent_keeps_what_it_may_need(agent: AgentProcess, name
     assert name in remark(agent, job)
 
 
-def test_what_is_roots_is_left_to_root(name: str) -> None:
+def test_ipc_objects_of_root_stay(name: str) -> None:
     remnants = IpcCleanup()
     remnants.enter(0, "job-1.0", at_unix=time.time())
     Path(SHM, name).write_text("x")
     assert not remnants.leave(0, "job-1.0")
 
 
-def test_the_last_to_leave_has_to_clear_whoever_that_is(name: str, of_ada: Callable[[str], None]) -> None:
+def test_the_last_job_of_a_user_triggers_the_cleanup(name: str, of_ada: Callable[[str], None]) -> None:
     remnants = IpcCleanup()
     for job in ("job-1.0", "job-2.0"):
         remnants.enter(ADA, job, at_unix=time.time() - 1)

@@ -30,8 +30,11 @@ PLACES = ["/tmp", "/dev/shm"]
 @pytest.fixture(scope="module")
 def agent() -> Iterator[AgentProcess]:
     """A root agent whose own folder lies inside one of the private folders."""
-    with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder, agent_of_root(Path(folder)) as made:
-        yield made
+    with (
+        tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder,
+        agent_of_root(Path(folder)) as created,
+    ):
+        yield created
 
 
 def given(agent: AgentProcess, **fields: Any) -> dict[str, Any]:
@@ -47,7 +50,7 @@ def begin(agent: AgentProcess, script: str, **fields: Any) -> int:
     return job
 
 
-def said(agent: AgentProcess, script: str, **fields: Any) -> str:
+def output_of(agent: AgentProcess, script: str, **fields: Any) -> str:
     """Run `script` as a job, check that it succeeds, and return its output."""
     job = agent.new_id()
     report = agent.run(job, script, **given(agent, **fields))
@@ -65,32 +68,36 @@ def end(agent: AgentProcess, job: int) -> wire.JobReport:
     return agent.link.report(job, "exited")
 
 
-def test_a_job_finds_its_places_empty_and_leaves_nothing_in_the_nodes(agent: AgentProcess) -> None:
+def test_private_folders_are_empty_at_first_and_leave_nothing_on_the_node(agent: AgentProcess) -> None:
     name = f"wd-{secrets.token_hex(6)}"
-    found = said(
+    found = output_of(
         agent, f"ls -A /dev/shm /tmp; stat -c %a /tmp; echo $TMPDIR; touch /tmp/{name} /dev/shm/{name}"
     )
     top = agent.folder.parts[2]
-    assert found.split() == ["/dev/shm:", "/tmp:", top, "1777", "/tmp"], "but for the way to the agent's own"
+    assert found.split() == ["/dev/shm:", "/tmp:", top, "1777", "/tmp"], (
+        "except for the path to the agent's folder"
+    )
     assert not Path("/tmp", name).exists() and not Path("/dev/shm", name).exists()
     assert leftovers(agent) == []
 
 
-def test_all_processes_of_a_job_see_the_same_and_another_job_its_own(agent: AgentProcess) -> None:
+def test_all_processes_of_a_job_share_private_folders_that_others_do_not_see(agent: AgentProcess) -> None:
     job = begin(agent, "echo mine >/tmp/note")
-    eventually(lambda: any((path / "in/note").exists() for path in leftovers(agent)), what="it is written")
+    eventually(
+        lambda: any((path / "in/note").exists() for path in leftovers(agent)), what="the file is written"
+    )
     start(agent, job, "sh", "-c", "cat /tmp/note; echo step >>/tmp/note")
     ended(agent, job)
     agent.link.send(wire.OpenTunnel(stream=7, job_id=job, restarts=0, env=ENV, argv=["cat", "/tmp/note"]))
     agent.link.send_data(7, b"")
     assert end_of(agent.link, 7).error == ""
     assert bytes(agent.link.data[7]) == b"mine\nstep\n"
-    assert said(agent, "ls /tmp | grep -c note || true", user="bob", uid=BOB) == "0"
+    assert output_of(agent, "ls /tmp | grep -c note || true", user="bob", uid=BOB) == "0"
     end(agent, job)
     assert leftovers(agent) == []
 
 
-def test_a_terminal_sees_its_jobs_places(agent: AgentProcess) -> None:
+def test_a_terminal_sees_the_private_folders_of_its_job(agent: AgentProcess) -> None:
     job = agent.new_id()
     agent.launch(
         job, argv=["sh", "-c", "ls -A /dev/shm; echo in $TMPDIR"], role="tasks", pty=True, **given(agent)
@@ -108,13 +115,13 @@ touch "$place/seen"
 """
 
 
-def test_what_the_site_shares_stays_the_nodes_and_cannot_be_replaced(agent: AgentProcess) -> None:
+def test_shared_folders_of_the_site_stay_and_cannot_be_replaced(agent: AgentProcess) -> None:
     shared = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
         shared.chmod(0o777)
         (shared / "link").symlink_to("/etc")
-        asked = {"shared_dirs": [str(shared), f"{shared}/link", "/tmp/wd-is-not-there"]}
-        found = said(agent, f"place={shared}\n{REPLACE}ls /tmp", **asked)
+        requested = {"shared_dirs": [str(shared), f"{shared}/link", "/tmp/wd-is-not-there"]}
+        found = output_of(agent, f"place={shared}\n{REPLACE}ls /tmp", **requested)
         assert (shared / "seen").exists()
         assert "busy" in found or "not permitted" in found
         assert "is-not-there" not in found
@@ -122,40 +129,42 @@ def test_what_the_site_shares_stays_the_nodes_and_cannot_be_replaced(agent: Agen
         shutil.rmtree(shared)
 
 
-def test_output_in_a_place_that_goes_with_the_job_is_kept(agent: AgentProcess) -> None:
+def test_output_in_a_private_folder_is_kept(agent: AgentProcess) -> None:
     job = agent.new_id()
     report = agent.run(job, "echo words", **given(agent, stdout="/tmp/wd-out/a.txt"))
     assert report.stdout_path.startswith("spool:") and agent.text(job) == "words"
     assert not Path("/tmp/wd-out").exists()
 
 
-def test_it_outlives_the_agent_and_a_killed_agent_leaves_nothing(agent: AgentProcess) -> None:
+def test_private_folders_survive_the_agent_and_leave_nothing(agent: AgentProcess) -> None:
     job = begin(agent, "echo mine >/tmp/note")
-    eventually(lambda: any((path / "in/note").exists() for path in leftovers(agent)), what="it is written")
+    eventually(
+        lambda: any((path / "in/note").exists() for path in leftovers(agent)), what="the file is written"
+    )
     stale = Path(f"/dev/shm/{prefix_of(agent.identity)}999999.0-x/in")
     stale.mkdir(parents=True)
     agent.kill()
     agent.start()
-    eventually(lambda: not stale.parent.exists(), what="the folder of a job that is no more is gone")
+    eventually(lambda: not stale.parent.exists(), what="the folder of a forgotten job is removed")
     start(agent, job, "sh", "-c", "grep -q mine /tmp/note && exit 3")
     assert [each.code for each in ended(agent, job).ends] == [3]
     agent.kill()
     kill([agent.supervisor(), *agent.processes(job)])
     agent.start()
     agent.link.report(job, "lost")
-    eventually(lambda: leftovers(agent) == [], what="nothing of it is left")
+    eventually(lambda: leftovers(agent) == [], what="no process of it is left")
 
 
-def test_an_agent_that_may_not_mount_says_so_and_runs_the_job_all_the_same(short_tmp: Path) -> None:
+def test_an_agent_without_mount_rights_reports_it_and_runs_the_job(short_tmp: Path) -> None:
     with agent_of_root(short_tmp, "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin") as agent:
         facility = {each.name: each for each in agent.connect().inventory.facilities}["folders"]
         assert (facility.strength, facility.how) == (
             "missing",
             "private_dirs needs an agent of root that may mount",
         )
-        assert said(agent, "echo $TMPDIR").startswith("/tmp/warpdeck-")
+        assert output_of(agent, "echo $TMPDIR").startswith("/tmp/warpdeck-")
 
 
-def test_an_agent_of_root_says_that_it_can(agent: AgentProcess) -> None:
+def test_an_agent_of_root_reports_private_folders(agent: AgentProcess) -> None:
     facility = {each.name: each for each in agent.connect().inventory.facilities}["folders"]
     assert (facility.strength, facility.how) == ("enforced", "separate mounts for each job")

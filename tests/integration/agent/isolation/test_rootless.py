@@ -84,8 +84,8 @@ def agent(place: Path, library: Path) -> Iterator[AgentProcess]:
     driver = Gpus(library, place)
     driver.show("gpu 0 uuid=GPU-0 minor=0", "gpu 1 uuid=GPU-1 minor=1")
     first = ["sh", "-c", ONE_HIERARCHY, "sh", "sh", "-c", NODE, str(place)]
-    with agent_of_root(place, *first, **driver.environ) as made:
-        yield made
+    with agent_of_root(place, *first, **driver.environ) as created:
+        yield created
 
 
 def environment(place: Path) -> dict[str, str]:
@@ -110,8 +110,8 @@ def of_ada(place: Path, **environ: str) -> dict[str, Any]:
 def run(agent: AgentProcess, place: Path, script: str, *, gpus: Sequence[str] = (), **environ: str) -> str:
     """Run a job in a container, check that it succeeds, and return its output."""
     job = agent.new_id()
-    said = agent.run(job, script, gpus=list(gpus), **of_ada(place, **environ))
-    assert said.exit_code == 0, agent.text(job)
+    report = agent.run(job, script, gpus=list(gpus), **of_ada(place, **environ))
+    assert report.exit_code == 0, agent.text(job)
     return agent.text(job)
 
 
@@ -125,13 +125,11 @@ def own_agent(place: Path, library: Path) -> Iterator[AgentProcess]:
     os.chown(folder / "agent", ADA, ADA)
     drop = ["setpriv", f"--reuid={ADA}", f"--regid={ADA}", "--clear-groups"]
     first = ["sh", "-c", ONE_HIERARCHY, "sh", "sh", "-c", NODE, str(folder), *drop]
-    with agent_of_root(folder, *first) as made:
-        yield made
+    with agent_of_root(folder, *first) as created:
+        yield created
 
 
-def test_a_users_own_agent_runs_her_containers_and_leaves_nothing(
-    own_agent: AgentProcess, place: Path
-) -> None:
+def test_an_agent_of_a_user_runs_containers_and_leaves_nothing(own_agent: AgentProcess, place: Path) -> None:
     name = f"/dev/shm/wd-{os.getpid()}-own"
     script = f'read -r mark </mark; echo $mark; echo x >{name}; echo mine >"$PWD/hers"'
     assert run(own_agent, place, script).splitlines()[-1] == "inside"
@@ -139,7 +137,7 @@ def test_a_users_own_agent_runs_her_containers_and_leaves_nothing(
     assert not os.path.exists(name)
 
 
-def test_a_user_is_herself_in_her_container(agent: AgentProcess, place: Path) -> None:
+def test_a_container_runs_with_the_uid_of_its_user(agent: AgentProcess, place: Path) -> None:
     script = 'read -r mark </mark; echo $mark; echo mine >"$PWD/made"; while read -r line; do echo "$line"; done </proc/self/status'
     lines = run(agent, place, script).splitlines()
     assert lines[0] == "inside"
@@ -147,25 +145,23 @@ def test_a_user_is_herself_in_her_container(agent: AgentProcess, place: Path) ->
     assert uid == str(ADA) and (place / "home/made").stat().st_uid == ADA
 
 
-def test_a_container_reaches_the_gpus_of_its_job_only(agent: AgentProcess, place: Path) -> None:
+def test_a_container_can_open_only_the_gpus_of_its_job(agent: AgentProcess, place: Path) -> None:
     """The CDI file describes all GPUs of the node to Podman. The job's cgroup closes the others."""
-    words = "for name in nvidia0 nvidia1 nvidiactl; do (exec 3<>/dev/$name) 2>&1; done; echo $CUDA_VISIBLE_DEVICES; :"
-    said = run(agent, place, words, gpus=["GPU-1"], CUDA_VISIBLE_DEVICES="GPU-1")
-    refused = [line for line in said.splitlines() if "not permitted" in line]
+    text = "for name in nvidia0 nvidia1 nvidiactl; do (exec 3<>/dev/$name) 2>&1; done; echo $CUDA_VISIBLE_DEVICES; :"
+    report = run(agent, place, text, gpus=["GPU-1"], CUDA_VISIBLE_DEVICES="GPU-1")
+    refused = [line for line in report.splitlines() if "not permitted" in line]
     closed = agent.connect().inventory.facilities[-1].strength == "enforced"
     assert [line for line in refused if "nvidia0" in line] == (refused if closed else [])
-    assert len(refused) == int(closed) and said.count("No such device") == 3 - len(refused), said
-    assert said.splitlines()[-1] == "GPU-1"
+    assert len(refused) == int(closed) and report.count("No such device") == 3 - len(refused), report
+    assert report.splitlines()[-1] == "GPU-1"
 
 
-def test_a_container_ends_with_its_job_and_another_of_the_user_goes_on(
-    agent: AgentProcess, place: Path
-) -> None:
+def test_a_container_ends_with_its_job_and_others_continue(agent: AgentProcess, place: Path) -> None:
     """Podman's helper processes serve all containers of a user and belong to the user's first job."""
     jobs = [agent.new_id() for _ in range(2)]
     for job in jobs:
         agent.launch(job, "echo up; while :; do read -r nothing </proc/uptime; done", **of_ada(place))
-        eventually(lambda job=job: "up" in agent.text(job), what="it runs")
+        eventually(lambda job=job: "up" in agent.text(job), what="the job runs")
     agent.link.send(wire.Kill(job_id=jobs[0], restarts=0, grace_s=0.0))
     agent.link.report(jobs[0], "exited")
     assert agent.processes(jobs[0]) == [] and agent.processes(jobs[1])
@@ -175,17 +171,17 @@ def test_a_container_ends_with_its_job_and_another_of_the_user_goes_on(
     assert agent.processes(jobs[1]) == []
 
 
-def test_a_signal_reaches_what_runs_in_a_container(agent: AgentProcess, place: Path) -> None:
+def test_a_signal_reaches_the_process_in_a_container(agent: AgentProcess, place: Path) -> None:
     job = agent.new_id()
     script = "trap 'echo got it; exit 3' USR1; echo up; while :; do read -r nothing </proc/uptime; done"
     agent.launch(job, script, **of_ada(place))
-    eventually(lambda: "up" in agent.text(job), what="it runs")
+    eventually(lambda: "up" in agent.text(job), what="the job runs")
     agent.link.send(wire.Kill(job_id=job, restarts=0, signal=10))
     assert agent.link.report(job, "exited").exit_code == 3
     assert "got it" in agent.text(job).splitlines()
 
 
-def test_a_terminal_in_a_container_is_one_and_has_its_size(agent: AgentProcess, place: Path) -> None:
+def test_a_container_can_have_a_terminal_with_its_size(agent: AgentProcess, place: Path) -> None:
     job = agent.new_id()
     argv = ["/bin/sh", "-c", "[ -t 0 ] && [ -t 1 ] && echo a terminal; read -r word; echo read $word; exit 6"]
     agent.launch(job, role="tasks", argv=argv, pty=True, **of_ada(place))
@@ -197,7 +193,7 @@ def test_a_terminal_in_a_container_is_one_and_has_its_size(agent: AgentProcess, 
     assert agent.link.report(job, "exited").exit_code == 6
 
 
-def begin_step(agent: AgentProcess, place: Path, *, job: int, words: str) -> None:
+def begin_step(agent: AgentProcess, place: Path, *, job: int, text: str) -> None:
     """Start a step with two tasks that share a container."""
     agent.link.send(
         steps.StepLaunch(
@@ -206,7 +202,7 @@ def begin_step(agent: AgentProcess, place: Path, *, job: int, words: str) -> Non
             step=0,
             env=environment(place),
             cwd=str(place / "home"),
-            argv=["/bin/sh", "-c", words],
+            argv=["/bin/sh", "-c", text],
             tasks=[steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in (0, 1)],
             container=Container(image=str(place / "root")),
         )
@@ -223,44 +219,44 @@ def test_the_tasks_of_a_step_share_the_nodes_memory(agent: AgentProcess, place: 
     agent.launch(job, "sleep 600", **{**given, "container": None})
     agent.link.report(job, "running")
     name = f"/dev/shm/wd-{os.getpid()}-{job}"
-    words = f"if [ $SLURM_PROCID = 0 ]; then echo shared >{name}; exit; fi; "
-    words += f"until [ -s {name} ]; do :; done; read -r word <{name}; echo $word"
-    begin_step(agent, place, job=job, words=words)
-    said = agent.link.expect(steps.StepReport, lambda said: said.phase == "exited")
-    assert [end.code for end in said.ends] == [0, 0], agent.text(job, "steps/0/1/err")
+    text = f"if [ $SLURM_PROCID = 0 ]; then echo shared >{name}; exit; fi; "
+    text += f"until [ -s {name} ]; do :; done; read -r word <{name}; echo $word"
+    begin_step(agent, place, job=job, text=text)
+    report = agent.link.expect(steps.StepReport, lambda report: report.phase == "exited")
+    assert [end.code for end in report.ends] == [0, 0], agent.text(job, "steps/0/1/err")
     assert agent.text(job, "steps/0/1/out").splitlines()[-1:] == ["shared"]
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
     agent.link.report(job, "exited")
     assert not os.path.exists(name)
 
 
-def test_the_tasks_of_a_step_are_ended_in_the_container_that_they_share(
-    agent: AgentProcess, place: Path
-) -> None:
+def test_tasks_in_a_shared_container_can_be_ended(agent: AgentProcess, place: Path) -> None:
     job = agent.new_id()
     agent.launch(job, "sleep 600", **{**of_ada(place), "container": None})
     agent.link.report(job, "running")
-    words = "trap 'echo told; exit 3' TERM; echo up; while :; do read -r nothing </proc/uptime; done"
-    begin_step(agent, place, job=job, words=words)
+    text = "trap 'echo told; exit 3' TERM; echo up; while :; do read -r nothing </proc/uptime; done"
+    begin_step(agent, place, job=job, text=text)
     for rank in (0, 1):
-        eventually(lambda rank=rank: "up" in agent.text(job, f"steps/0/{rank}/out"), what="it runs")
+        eventually(lambda rank=rank: "up" in agent.text(job, f"steps/0/{rank}/out"), what="the job runs")
     agent.link.send(steps.StepKill(job_id=job, restarts=0, step=0, grace_s=30.0))
-    said = agent.link.expect(steps.StepReport, lambda said: said.phase == "exited")
-    assert [(end.code, end.signal) for end in said.ends] == [(3, 0), (3, 0)], agent.text(job, "steps/0/1/err")
+    report = agent.link.expect(steps.StepReport, lambda report: report.phase == "exited")
+    assert [(end.code, end.signal) for end in report.ends] == [(3, 0), (3, 0)], agent.text(
+        job, "steps/0/1/err"
+    )
     assert [agent.text(job, f"steps/0/{rank}/out").split() for rank in (0, 1)] == [["up", "told"]] * 2
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
     agent.link.report(job, "exited")
     assert agent.processes(job) == []
 
 
-def test_containers_of_two_jobs_at_once_have_their_jobs_own_tmp(agent: AgentProcess, place: Path) -> None:
+def test_containers_of_two_jobs_have_separate_tmp_folders(agent: AgentProcess, place: Path) -> None:
     given = {**of_ada(place), "private_dirs": ["/tmp"], "shared_dirs": [str(place)]}
     jobs = [agent.new_id() for _ in range(2)]
     for job in jobs:
-        words = f"echo {job} >/tmp/note; echo up; until [ -e {place}/home/go ]; do :; done; read -r note </tmp/note; echo $note"
-        agent.launch(job, words, **given)
-        eventually(lambda job=job: "up" in agent.text(job), what="it runs")
+        text = f"echo {job} >/tmp/note; echo up; until [ -e {place}/home/go ]; do :; done; read -r note </tmp/note; echo $note"
+        agent.launch(job, text, **given)
+        eventually(lambda job=job: "up" in agent.text(job), what="the job runs")
     (place / "home/go").touch()
     for job in jobs:
-        said = agent.link.report(job, "exited")
-        assert (said.exit_code, agent.text(job).split()[-2:]) == (0, ["up", str(job)]), agent.text(job)
+        report = agent.link.report(job, "exited")
+        assert (report.exit_code, agent.text(job).split()[-2:]) == (0, ["up", str(job)]), agent.text(job)

@@ -8,14 +8,14 @@ import pytest
 from tests.support import pathcalls
 
 
-def test_every_function_that_touches_a_path_has_its_row() -> None:
+def test_every_function_that_uses_a_path_has_a_row() -> None:
     lacking = "\n".join(pathcalls.missing())
     assert not lacking, (
         f"Add these rows to docs/explanation/threat-model.md, and name their guards:\n{lacking}"
     )
 
 
-def test_no_row_is_left_over_and_each_has_a_guard() -> None:
+def test_every_row_has_a_function_and_a_guard() -> None:
     rows, touching = pathcalls.rows(), pathcalls.touching()
     modules = {module for module, _ in touching}
     for row in rows:
@@ -27,9 +27,9 @@ def test_no_row_is_left_over_and_each_has_a_guard() -> None:
         assert row.guard in pathcalls.kinds(), (
             f"{place}: {row.guard} is no guard of docs/explanation/threat-model.md"
         )
-    assert len({row[:2] for row in rows}) == len(rows), "a place has two rows"
+    assert len({row[:2] for row in rows}) == len(rows), "a function has two rows"
     lines = [line for line in pathcalls.DOCUMENT.read_text().splitlines() if line.startswith("| `")]
-    assert len(lines) == len(rows), "a row is not written as the others are"
+    assert len(lines) == len(rows), "a row has another format than the others"
 
 
 @pytest.mark.parametrize(
@@ -43,5 +43,5 @@ def test_no_row_is_left_over_and_each_has_a_guard() -> None:
         ("def f():\n    os.getpid()\n    hub.touch(p)\n    self.open(p)", []),
     ],
 )
-def test_calls_are_found(source: str, calls: list[tuple[str, str]]) -> None:
+def test_calls_with_paths_are_found(source: str, calls: list[tuple[str, str]]) -> None:
     assert list(pathcalls.calls(ast.parse(source))) == calls

@@ -31,9 +31,7 @@ def spares(tmp_path: Path) -> TmpdirPool:
     return found
 
 
-def test_an_untouched_folder_is_the_next_launch_s_of_the_same_user(
-    spares: TmpdirPool, tmp_path: Path
-) -> None:
+def test_an_untouched_folder_is_reused_by_the_same_user(spares: TmpdirPool, tmp_path: Path) -> None:
     owner = (str(tmp_path), 1000, 1000)
     first = made(spares, tmp_path / "first", owner)
     number = first.stat().st_ino
@@ -53,7 +51,7 @@ def test_an_untouched_folder_is_the_next_launch_s_of_the_same_user(
     ],
     ids=["filled", "opened", "removed", "replaced"],
 )
-def test_a_folder_that_its_launch_has_changed_is_nobody_else_s(
+def test_a_changed_folder_is_not_reused(
     spares: TmpdirPool, tmp_path: Path, touch: Callable[[Path], object]
 ) -> None:
     folder = made(spares, tmp_path / "folder", (str(tmp_path), 0, 0))
@@ -61,13 +59,13 @@ def test_a_folder_that_its_launch_has_changed_is_nobody_else_s(
     assert not spares.keep(str(folder)) and not spares.drop()
 
 
-def test_a_folder_is_kept_only_while_launches_are_close(tmp_path: Path) -> None:
+def test_a_folder_is_kept_only_for_a_short_time(tmp_path: Path) -> None:
     spares = TmpdirPool("own-", close_s=0.0)
     folder = made(spares, tmp_path / "folder", (str(tmp_path), 0, 0))
     assert not spares.keep(str(folder)) and folder.exists()
 
 
-def test_no_more_are_kept_than_a_node_runs_at_once(spares: TmpdirPool, tmp_path: Path) -> None:
+def test_the_number_of_kept_folders_is_limited(spares: TmpdirPool, tmp_path: Path) -> None:
     owner = (str(tmp_path), 0, 0)
     folders = [made(spares, tmp_path / str(number), owner) for number in range(MOST + 1)]
     assert [spares.keep(str(folder)) for folder in folders] == [True] * MOST + [False]

@@ -29,18 +29,18 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(short_tmp) as made:
-        yield made
+    with agent_of_root(short_tmp) as created:
+        yield created
 
 
-def test_a_job_has_its_users_ids_and_groups(agent: AgentProcess) -> None:
+def test_a_job_has_the_ids_and_groups_of_its_user(agent: AgentProcess) -> None:
     assert agent.run(1, "id -u; id -g; id -G; echo $HOME $USER", user="ada", uid=ADA).exit_code == 0
     uid, gid, groups, account = agent.text(1).splitlines()
     assert (uid, gid, sorted(groups.split())) == (str(ADA), str(ADA), [str(ADA), str(LAB)])
     assert account == "/tmp ada"
 
 
-def test_a_terminal_runs_where_the_agents_own_python_is_closed_to_the_user(
+def test_a_terminal_runs_although_the_user_cannot_read_the_agents_python(
     agent: AgentProcess, short_tmp: Path
 ) -> None:
     closed = short_tmp / "closed"
@@ -59,22 +59,22 @@ def test_a_terminal_runs_where_the_agents_own_python_is_closed_to_the_user(
 
 def test_an_unknown_user_is_refused(agent: AgentProcess) -> None:
     agent.launch(1, "true", user="nobody-knows", uid=1)
-    said = agent.link.expect(wire.LaunchFailed).message
-    assert said.startswith("the job's user nobody-knows (uid 1) does not exist on this node:")
+    message = agent.link.expect(wire.LaunchFailed).message
+    assert message.startswith("the job's user nobody-knows (uid 1) does not exist on this node:")
 
 
 def test_a_user_of_the_same_name_with_another_uid_is_refused(agent: AgentProcess) -> None:
     for role in ("batch", "hold"):
         agent.launch(1, "true" if role == "batch" else "", role=role, user="ada", uid=BOB)
-        said = agent.link.expect(wire.LaunchFailed).message
-        assert said == (
+        message = agent.link.expect(wire.LaunchFailed).message
+        assert message == (
             f"user ada has uid {ADA} on this node, but the job belongs to ada with uid {BOB}: give the account the same uid on"
             " all machines, or submit the job again as the new user"
         )
     assert agent.records() == {}
 
 
-def test_an_agent_that_is_no_root_runs_everything_as_itself_whatever_uid_its_user_has_elsewhere(
+def test_an_agent_without_root_runs_everything_as_itself(
     short_tmp: Path,
 ) -> None:
     short_tmp.chmod(0o755)
@@ -93,42 +93,42 @@ def test_an_agent_that_is_no_root_runs_everything_as_itself_whatever_uid_its_use
 def test_the_output_file_is_opened_as_the_user(agent: AgentProcess, short_tmp: Path) -> None:
     private, open_to_all = short_tmp / "private", open_folder(short_tmp)
     private.mkdir(mode=0o700)
-    said = agent.run(1, "echo in", user="ada", uid=ADA, stdout=str(private / "out"))
-    assert said.message == f"cannot write the output file {private}/out"
+    report = agent.run(1, "echo in", user="ada", uid=ADA, stdout=str(private / "out"))
+    assert report.message == f"cannot write the output file {private}/out"
     assert list(private.iterdir()) == []
     assert agent.run(2, "echo in", user="ada", uid=ADA, stdout=str(open_to_all / "a/out")).exit_code == 0
     assert (open_to_all / "a/out").stat().st_uid == ADA
 
 
-def test_nothing_runs_as_root_with_the_users_path(agent: AgentProcess, short_tmp: Path) -> None:
-    mine, seen = short_tmp / "mine", short_tmp / "seen"
-    mine.mkdir()
+def test_no_program_on_the_users_path_runs_as_root(agent: AgentProcess, short_tmp: Path) -> None:
+    programs, seen = short_tmp / "mine", short_tmp / "seen"
+    programs.mkdir()
     seen.touch()
     seen.chmod(0o666)
     for name in ("setpriv", "setsid", "sh", "env", "mkdir", "echo", "sleep"):
-        (mine / name).write_text(f"#!/bin/sh\n/usr/bin/id -u >>{seen}\n")
-        (mine / name).chmod(0o755)
-    environ = {"PATH": f"{mine}:/usr/bin:/bin"}
-    said = agent.run(1, "sleep 1", user="ada", uid=ADA, env=environ, stdout=f"{short_tmp}/deep/out")
-    assert said.message.startswith("cannot create the folder")
+        (programs / name).write_text(f"#!/bin/sh\n/usr/bin/id -u >>{seen}\n")
+        (programs / name).chmod(0o755)
+    environ = {"PATH": f"{programs}:/usr/bin:/bin"}
+    report = agent.run(1, "sleep 1", user="ada", uid=ADA, env=environ, stdout=f"{short_tmp}/deep/out")
+    assert report.message.startswith("cannot create the folder")
     assert agent.run(2, "sleep 1", user="ada", uid=ADA, env=environ).exit_code == 0
     assert set(seen.read_text().split()) == {str(ADA)}
 
 
-def test_a_job_reaches_neither_anothers_spool_nor_the_agents_own_files(agent: AgentProcess) -> None:
+def test_a_job_cannot_access_other_spools_or_the_agents_files(agent: AgentProcess) -> None:
     agent.run(1, "echo secret; echo $0", user="ada", uid=ADA)
     script = agent.text(1).split()[1]
     assert script.startswith(f"{agent.folder}/jobs/scripts/")
     tries = [f"cat {path}" for path in (agent.job(1, "out"), script, agent.folder / "jobs" / "table")]
     tries += [f"ls {Path(script).parent}"]
     tries += [f"ls {agent.folder}/trees", f"ls {agent.folder}/jobs", f"cat {agent.folder}/identity"]
-    agent.run(2, "\n".join(f"{words} && echo reached" for words in tries), user="bob", uid=BOB)
+    agent.run(2, "\n".join(f"{text} && echo reached" for text in tries), user="bob", uid=BOB)
     seen = agent.text(2)
     assert "secret" not in seen and "reached" not in seen
     assert seen.count("Permission denied") == len(tries)
 
 
-def test_a_job_cannot_change_what_the_agent_believes_of_it(agent: AgentProcess) -> None:
+def test_a_job_cannot_change_its_records_in_the_agent(agent: AgentProcess) -> None:
     script = "\n".join(
         [
             f"cd {agent.folder}/jobs || exit 9",
@@ -142,24 +142,24 @@ def test_a_job_cannot_change_what_the_agent_believes_of_it(agent: AgentProcess) 
     )
     agent.launch(1, script, user="ada", uid=ADA)
     assert agent.link.report(1, "exited").exit_code == 4
-    said = agent.text(1).replace("cannot", "")
-    assert not [word for word in ("removed", "made", "wrote", "killed") if word in said]
+    output = agent.text(1).replace("cannot", "")
+    assert not [word for word in ("removed", "made", "wrote", "killed") if word in output]
 
 
-def test_a_script_that_a_job_changes_is_no_other_jobs_script(agent: AgentProcess) -> None:
+def test_a_script_changed_by_a_job_does_not_affect_other_jobs(agent: AgentProcess) -> None:
     script = 'echo as submitted; chmod u+w "$0"; echo "echo changed" >>"$0"; exit 0'
     for job in (1, 2):
         agent.run(job, script, user="ada", uid=ADA)
         assert agent.text(job) == "as submitted"
 
 
-def test_a_log_is_read_only_where_it_is_the_users(agent: AgentProcess, short_tmp: Path) -> None:
-    asked = wire.OpenLog(stream=4, job_id=99, restarts=0, path="/etc/shadow", uid=ADA)
-    agent.link.send(asked)
+def test_a_log_is_read_only_if_it_belongs_to_the_user(agent: AgentProcess, short_tmp: Path) -> None:
+    requested = wire.OpenLog(stream=4, job_id=99, restarts=0, path="/etc/shadow", uid=ADA)
+    agent.link.send(requested)
     assert "cannot read /etc/shadow: Permission denied" in agent.link.expect(wire.StreamEnd).error
 
 
-def test_a_terminal_is_its_users(agent: AgentProcess) -> None:
+def test_a_terminal_belongs_to_its_user(agent: AgentProcess) -> None:
     agent.launch(1, "id -u; read word; exit 6", user="ada", uid=ADA, pty=True)
     agent.link.report(1, "running")
     agent.link.send(wire.OpenPty(stream=1, job_id=1, restarts=0, rows=24, cols=80))
@@ -168,17 +168,15 @@ def test_a_terminal_is_its_users(agent: AgentProcess) -> None:
     assert agent.link.report(1, "exited").exit_code == 6
 
 
-def test_a_terminals_socket_that_is_somebody_elses_is_not_joined(
-    agent: AgentProcess, short_tmp: Path
-) -> None:
+def test_a_terminal_socket_of_another_user_is_not_joined(agent: AgentProcess, short_tmp: Path) -> None:
     with socket.socket(socket.AF_UNIX) as roots:
         roots.bind(str(short_tmp / "roots"))
         roots.listen()
         linked = open_folder(short_tmp) / "linked"
-        theirs = agent.job(1, "terminal") / "pty.sock"
-        script = f"ln -sf {short_tmp}/roots {theirs} && touch {linked}; sleep 1000"
+        other_end = agent.job(1, "terminal") / "pty.sock"
+        script = f"ln -sf {short_tmp}/roots {other_end} && touch {linked}; sleep 1000"
         agent.launch(1, script, user="ada", uid=ADA, pty=True)
-        eventually(linked.exists, what="the link is there")
+        eventually(linked.exists, what="the link exists")
         agent.link.send(wire.OpenPty(stream=1, job_id=1, restarts=0, rows=24, cols=80))
         assert "does not belong to the job's user" in agent.link.expect(wire.StreamEnd).error
 
@@ -217,7 +215,7 @@ MAX_DESCRIPTORS = MAX_CALLS + 100
 """Limit for an agent with a few jobs, far below the usual limit of 1,024."""
 
 
-def test_a_job_that_opens_connections_for_ever_leaves_its_users_other_jobs_theirs(
+def test_a_job_with_endless_connections_does_not_block_other_jobs_of_its_user(
     agent: AgentProcess,
 ) -> None:
     """Half of the connections send nothing and half a valid proof. Refused or dropped ones are reopened."""
@@ -245,7 +243,7 @@ def test_a_job_that_opens_connections_for_ever_leaves_its_users_other_jobs_their
             many.kill()
 
 
-def test_a_process_that_reads_nothing_and_ends_its_side_keeps_no_descriptor(agent: AgentProcess) -> None:
+def test_a_half_closed_connection_keeps_no_descriptor(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000", user="ada", uid=ADA)
     agent.link.report(1, "running")
     token = json.loads(agent.meta(1))["token"]

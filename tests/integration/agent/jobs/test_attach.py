@@ -12,7 +12,7 @@ from tests.support.agent import ANSWER_S, FROM_SOURCE
 
 
 @pytest.mark.parametrize("unread", [b"", b"words that nobody reads"], ids=["in silence", "with words unread"])
-def test_it_ends_quietly_with_an_agent_that_was_killed(short_tmp: Path, unread: bytes) -> None:
+def test_the_relay_ends_silently_with_a_killed_agent(short_tmp: Path, unread: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(short_tmp / "agent.sock"))
         listener.listen()
@@ -25,8 +25,8 @@ def test_it_ends_quietly_with_an_agent_that_was_killed(short_tmp: Path, unread: 
                 assert relay.stdin is not None
                 relay.stdin.write(unread)
                 relay.stdin.flush()
-                assert not unread or select.select([agent], [], [], ANSWER_S)[0], "they have come"
+                assert not unread or select.select([agent], [], [], ANSWER_S)[0], "the frames have arrived"
             code = relay.wait(ANSWER_S)  # the relay's own input is still open
-            said, complaint = relay.communicate()
+            output, complaint = relay.communicate()
     assert (code, complaint) == (0, b"")
-    assert b'"attached": true' in said
+    assert b'"attached": true' in output

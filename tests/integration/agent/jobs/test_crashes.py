@@ -48,7 +48,7 @@ A coroutine's `return` event also occurs at its first wait.
 
 
 @pytest.mark.parametrize(("file", "function", "moment"), POINTS)
-def test_a_launch_outlives_an_agent_killed_at_any_point(
+def test_a_launch_survives_an_agent_killed_at_any_point(
     short_tmp: Path, file: str, function: str, moment: str
 ) -> None:
     runs = short_tmp / "runs"
@@ -62,7 +62,7 @@ def test_a_launch_outlives_an_agent_killed_at_any_point(
             agent.link.report(1, "exited")
             agent.link.send(wire.Forget(job_id=1, restarts=0))
         assert agent.process is not None
-        assert agent.process.wait(ANSWER_S) == -signal.SIGKILL, "it came to that point"
+        assert agent.process.wait(ANSWER_S) == -signal.SIGKILL, "the agent was killed at that point"
         agent.program = FROM_SOURCE
         known = agent.start().jobs
         if not known and not was_let_go:
@@ -73,7 +73,7 @@ def test_a_launch_outlives_an_agent_killed_at_any_point(
         assert agent.connect().jobs == []
         assert runs.read_text() == "ran\n"
         assert not list((agent.folder / "jobs").glob("1.*"))
-        eventually(lambda: not list((short_tmp / "own").iterdir()), what="the folders of its own are gone")
+        eventually(lambda: not list((short_tmp / "own").iterdir()), what="the private folders are removed")
     finally:
         agent.close()
 
@@ -99,15 +99,15 @@ def test_a_thousand_launches_at_once_all_run_and_leave_nothing(agent: AgentProce
         )
     codes = {}
     for _ in range(JOBS):
-        said = agent.link.expect(wire.JobReport, lambda found: found.phase == "exited")
-        codes[said.job_id] = said.exit_code
-        agent.link.send(wire.Forget(job_id=said.job_id, restarts=0))
+        report = agent.link.expect(wire.JobReport, lambda found: found.phase == "exited")
+        codes[report.job_id] = report.exit_code
+        agent.link.send(wire.Forget(job_id=report.job_id, restarts=0))
     assert codes == {number: number % 7 for number in range(1, JOBS + 1)}
     assert len(set(runs.read_text().split())) == len(runs.read_text().split()) == JOBS
     assert agent.connect().jobs == []
 
 
-def test_a_supervisor_whose_agent_was_killed_before_it_joined_ends(short_tmp: Path) -> None:
+def test_a_supervisor_ends_if_its_agent_never_joins(short_tmp: Path) -> None:
     (short_tmp / "jobs").mkdir()
     code = "import sys; from warpdeck_agent.supervisor.supervisor import Supervisor; Supervisor(sys.argv[1]).run(join_s=0.1)"
     folder = str(Path(warpdeck_agent.__file__).parent.parent)

@@ -53,60 +53,62 @@ def launch(spool: Spool, number: int) -> LocalLaunch:
 
 
 def ending_of(
-    pool: ThreadPoolExecutor, clearing: CountedClearing, told: list[Any], **options: float
+    pool: ThreadPoolExecutor, clearing: CountedClearing, reported: list[Any], **options: float
 ) -> Ending:
     notices = Notices(UserChildren(pool), pool)
     return Ending(
         pool,
         clearing,  # type: ignore[arg-type]
-        told.append,
+        reported.append,
         notices=notices,
         on_free=lambda job: None,
         **options,
     )
 
 
-async def test_ends_that_come_closely_are_told_together_and_their_places_looked_at_one_by_one(
+async def test_ends_in_quick_succession_are_reported_together(
     tmp_path: Path,
 ) -> None:
-    spool, clearing, told = Spool(str(tmp_path)), CountedClearing(), list[Any]()
+    spool, clearing, reported = Spool(str(tmp_path)), CountedClearing(), list[Any]()
     with ThreadPoolExecutor(1) as pool:
-        ending = ending_of(pool, clearing, told)
+        ending = ending_of(pool, clearing, reported)
         jobs = [launch(spool, number) for number in range(1, TASKS + 1)]
         for count, job in enumerate(jobs, 1):
             ending.ended(job)
-            assert clearing.looked_at[-1] == count, "its place is free before anything is waited for"
+            assert clearing.looked_at[-1] == count, "the slot is free before the report"
             await asyncio.sleep(0)
-        await comes(lambda: len(told) == TASKS, what="all ends are told")
+        await comes(lambda: len(reported) == TASKS, what="all ends are reported")
     assert sum(clearing.settled) == TASKS
-    assert clearing.settled[0] < 10, "the first end after a pause is told at once"
+    assert clearing.settled[0] < 10, "the first end after a pause is reported at once"
     assert len(clearing.settled) < TASKS / 4
 
 
-async def test_who_keeps_a_place_until_the_end_is_settled_waits_for_no_company(tmp_path: Path) -> None:
-    spool, clearing, told = Spool(str(tmp_path)), CountedClearing(3), list[Any]()
+async def test_an_end_that_holds_its_slot_is_reported_at_once(tmp_path: Path) -> None:
+    spool, clearing, reported = Spool(str(tmp_path)), CountedClearing(3), list[Any]()
     with ThreadPoolExecutor(1) as pool:
-        ending = ending_of(pool, clearing, told, gather_s=1e6)
+        ending = ending_of(pool, clearing, reported, gather_s=1e6)
         ending.ended(launch(spool, 1))
-        await comes(lambda: len(told) == 1, what="the first end after a pause is told")
+        await comes(lambda: len(reported) == 1, what="the first end after a pause is reported")
         ending.ended(launch(spool, 2))
         await asyncio.sleep(0)
-        assert len(told) == 1, "the second waits for more"
+        assert len(reported) == 1, "the second end waits for further ends"
         ending.ended(launch(spool, 3))
-        await comes(lambda: len(told) == 3, what="the third makes haste, and takes the second along")
+        await comes(
+            lambda: len(reported) == 3, what="the third end is reported at once, together with the second"
+        )
     assert clearing.settled == [1, 2]
 
 
-async def test_ends_whose_places_others_have_are_told_later_unless_another_waits(tmp_path: Path) -> None:
-    spool, clearing, told = Spool(str(tmp_path)), CountedClearing(followed=(1, 2)), list[Any]()
+async def test_ends_with_a_started_successor_are_reported_later(tmp_path: Path) -> None:
+    spool, clearing, reported = Spool(str(tmp_path)), CountedClearing(followed=(1, 2)), list[Any]()
     with ThreadPoolExecutor(1) as pool:
         ending = ending_of(
-            pool, clearing, told, gather_s=2 * time.monotonic()
+            pool, clearing, reported, gather_s=2 * time.monotonic()
         )  # the last report was that long ago: due for launches without a successor, not yet for the others
         for number in (1, 2):
             ending.ended(launch(spool, number))
             await asyncio.sleep(0)
-        assert not clearing.settled, "nobody waits for these places"
+        assert not clearing.settled, "no launch waits for these slots"
         ending.ended(launch(spool, 3))
-        await comes(lambda: len(told) == 3, what="somebody may wait for the third")
+        await comes(lambda: len(reported) == 3, what="the third end is reported at once")
     assert clearing.settled == [3]

@@ -44,9 +44,9 @@ def agent() -> Iterator[AgentProcess]:
     """A root agent on a node without cgroups, with the users ada and bob."""
     with (
         tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder,
-        agent_of_root(Path(folder), "sh", "-c", WITHOUT, FORMS["none"]) as made,
+        agent_of_root(Path(folder), "sh", "-c", WITHOUT, FORMS["none"]) as created,
     ):
-        yield made
+        yield created
 
 
 def begun(agent: AgentProcess, script: str) -> tuple[int, JobTag]:
@@ -81,11 +81,11 @@ def hog(uid: int, environ: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
 def out_of_memory(agent: AgentProcess) -> None:
     """Wait until the agent has checked memory once: a new job over its limit has been ended."""
     job = agent.new_id()
-    said = agent.run(job, f"exec {PYTHON} -c '{HOG}'", user="ada", uid=ADA, mem_bytes=LIMIT)
-    assert said.cause == "oom"
+    report = agent.run(job, f"exec {PYTHON} -c '{HOG}'", user="ada", uid=ADA, mem_bytes=LIMIT)
+    assert report.cause == "oom"
 
 
-def test_a_forged_mark_neither_charges_nor_ends_a_job_and_its_process_is_not_killed(
+def test_a_process_with_a_forged_tag_is_neither_counted_nor_killed(
     agent: AgentProcess,
 ) -> None:
     job, mark = begun(agent, "exec sleep 1000")
@@ -101,12 +101,12 @@ def test_a_forged_mark_neither_charges_nor_ends_a_job_and_its_process_is_not_kil
         out_of_memory(agent)
         assert not agent.link.has_report(job, "exited")
         agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
-        said = agent.link.report(job, "exited")
-        assert said.cause == "cancelled" and said.peak_mem_bytes < LIMIT
+        report = agent.link.report(job, "exited")
+        assert report.cause == "cancelled" and report.peak_mem_bytes < LIMIT
         assert [each.poll() for each in (bobs, who_knows_all, adas, who_guesses)] == [None] * 4
 
 
-def test_an_agent_that_begins_anew_knows_its_jobs_processes(agent: AgentProcess) -> None:
+def test_a_restarted_agent_recognizes_the_processes_of_its_jobs(agent: AgentProcess) -> None:
     go = agent.folder.parent / "go"
     waits = f"setsid sleep 1003 &\nuntil [ -e {go} ]; do sleep 0.05; done; exec {PYTHON} -c '{HOG}'"
     job, mark = begun(agent, waits)
@@ -118,29 +118,29 @@ def test_an_agent_that_begins_anew_knows_its_jobs_processes(agent: AgentProcess)
 
 
 @pytest.mark.parametrize("forged", ["WARPDECK_JOB=9999.0@nobody", "WARPDECK_AGENT=1", "WARPDECK_SUBREAPER=1"])
-def test_a_stray_that_forges_a_variable_ends_with_the_last_job_of_its_user(
+def test_a_detached_process_with_a_forged_tag_ends_with_the_last_job_of_its_user(
     agent: AgentProcess, forged: str
 ) -> None:
     job = agent.new_id()
     forged = f"env -i {forged} setsid sleep 1003 >/dev/null &\necho $!\n"
-    said = agent.run(job, forged, user="bob", uid=BOB)
-    assert said.exit_code == 0
+    report = agent.run(job, forged, user="bob", uid=BOB)
+    assert report.exit_code == 0
     pid = int(agent.text(job))
-    eventually(lambda: table(f"/proc/{pid}/status").get("State", "Z")[0] == "Z", what="it is ended")
+    eventually(lambda: table(f"/proc/{pid}/status").get("State", "Z")[0] == "Z", what="the job is ended")
 
 
-def test_a_process_without_a_secret_is_of_no_launch_that_has_one() -> None:
+def test_a_process_without_the_secret_belongs_to_no_launch() -> None:
     mark = JobTag(f"7.0@{os.getpid()}", "", os.getuid())
     with subprocess.Popen(["sleep", "1000"], env={"WARPDECK_JOB": mark.launch}) as process:
         try:
-            eventually(lambda: job_tag_of(process.pid) == mark, what="it runs")
+            eventually(lambda: job_tag_of(process.pid) == mark, what="the job runs")
             assert job_of(process.pid, {mark: 7}) == 7
             assert job_of(process.pid, {mark._replace(secret="x"): 7}) == 0
         finally:
             process.kill()
 
 
-def test_in_a_namespace_of_a_users_every_process_is_that_users() -> None:
+def test_processes_in_a_user_namespace_belong_to_its_owner() -> None:
     with subprocess.Popen(
         [PYTHON, "-c", ENTERS_NAMESPACE],
         user=ADA,

@@ -36,29 +36,32 @@ def all_of(agent: AgentProcess, job: int) -> list[int]:
 
 
 def test_cancelling_job_1_of_an_agent_leaves_job_1_of_another_alone(make_agent: MakeAgent) -> None:
-    mine, other = make_agent("mine"), make_agent("other")
-    for agent in (mine, other):
+    own_agent, other = make_agent("mine"), make_agent("other")
+    for agent in (own_agent, other):
         agent.start()
         agent.launch(1, DAEMON)
-    eventually(lambda: all_of(mine, 1), what="mine runs")
+    eventually(lambda: all_of(own_agent, 1), what="the job of the first agent runs")
     before = eventually(lambda: all_of(other, 1), what="the other runs")
-    mine.link.send(wire.Kill(job_id=1, restarts=0, grace_s=1.0))
-    assert mine.link.report(1, "exited").cause == "cancelled"
-    eventually(lambda: not mine.processes(1), what="nothing of mine is left")
+    own_agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=1.0))
+    assert own_agent.link.report(1, "exited").cause == "cancelled"
+    eventually(lambda: not own_agent.processes(1), what="no process of the first agent's job is left")
     assert all_of(other, 1) == before
 
 
-def test_a_process_is_attributed_to_its_own_agents_job_only(make_agent: MakeAgent) -> None:
-    mine, other = make_agent("mine"), make_agent("other")
-    for agent in (mine, other):
+def test_a_process_is_attributed_only_to_the_job_of_its_agent(make_agent: MakeAgent) -> None:
+    own_agent, other = make_agent("mine"), make_agent("other")
+    for agent in (own_agent, other):
         agent.start()
         agent.launch(7, DAEMON)
-    pids = eventually(lambda: all_of(mine, 7), what="the job runs")
-    eventually(lambda: {job_of(pid, {new_run_id(mine, 7): 7}) for pid in pids} == {7}, what="all are mine")
+    pids = eventually(lambda: all_of(own_agent, 7), what="the job runs")
+    eventually(
+        lambda: {job_of(pid, {new_run_id(own_agent, 7): 7}) for pid in pids} == {7},
+        what="all processes belong to this agent's job",
+    )
     assert {job_of(pid, {new_run_id(other, 7): 7}) for pid in pids} == {0}
 
 
-def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: AgentProcess) -> None:
+def test_the_agent_identity_survives_restarts_and_is_in_the_job_tag(agent: AgentProcess) -> None:
     before = agent.identity
     agent.kill()
     agent.start()
@@ -67,7 +70,7 @@ def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: Agent
     assert agent.job(3, "out").read_text().strip() == launch_name(3, 0, agent=before)
 
 
-def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(agent: AgentProcess) -> None:
+def test_unused_cgroups_of_a_killed_agent_are_removed(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000")
     agent.begun(1)
     record = agent.record(1)
@@ -82,7 +85,7 @@ def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(a
     agent.link.report(1, "running")
 
 
-def test_who_has_died_before_the_kill_was_there_all_the_same(tmp_path: Path) -> None:
+def test_a_process_that_died_before_the_kill_is_counted(tmp_path: Path) -> None:
     """The job's cgroups were closed to new processes, so no other process may use them."""
     (tmp_path / "cgroup.procs").write_text(f"{NO_PID}\n")
     (tmp_path / "pids.max").write_text("max\n")

@@ -32,20 +32,20 @@ def gated(agent: AgentProcess, rest: str) -> tuple[Path, str]:
         ("exit 255", 255, 0),
     ],
 )
-def test_an_exit_status_is_told_as_it_was(shared: AgentProcess, script: str, code: int, number: int) -> None:
-    said = shared.run(shared.new_id(), script)
-    assert (said.phase, said.exit_code, said.signal, said.cause) == ("exited", code, number, "")
+def test_the_exit_status_is_reported(shared: AgentProcess, script: str, code: int, number: int) -> None:
+    report = shared.run(shared.new_id(), script)
+    assert (report.phase, report.exit_code, report.signal, report.cause) == ("exited", code, number, "")
 
 
 def test_tasks_get_their_ranks_and_the_worst_exit_code_counts(agent: AgentProcess) -> None:
     command = ["sh", "-c", "echo $SLURM_PROCID/$SLURM_LOCALID; exit $SLURM_LOCALID"]
-    said = agent.run(1, role="tasks", argv=command, tasks=3, first_rank=4)
-    assert said.exit_code == 2
+    report = agent.run(1, role="tasks", argv=command, tasks=3, first_rank=4)
+    assert report.exit_code == 2
     assert sorted(agent.text(1).split()) == ["4/0", "5/1", "6/2"]
 
 
 @pytest.mark.parametrize(("folder", "number"), [("plain", signal.SIGINT), ("lr=0.1", signal.SIGTERM)])
-def test_tasks_do_not_ignore_ctrl_c_and_may_be_called_anything(
+def test_tasks_react_to_ctrl_c_from_a_folder_of_any_name(
     agent: AgentProcess, folder: str, number: int
 ) -> None:
     program = agent.folder.parent / folder / "program"
@@ -59,18 +59,18 @@ def test_tasks_do_not_ignore_ctrl_c_and_may_be_called_anything(
     assert agent.link.report(1, "exited").signal == number
 
 
-def test_the_variables_of_several_tasks_are_what_they_were_whatever_they_are_called(
+def test_variables_of_several_tasks_are_unchanged_despite_name_clashes(
     agent: AgentProcess,
 ) -> None:
-    words = ("tasks", "rank", "listens", "i", "pids", "pid", "code", "ended", "go", "mode")
-    tell = "".join(f'echo "{name}=${name}"; ' for name in words)
-    env = {"PATH": "/usr/bin:/bin", **{name: f"own {name}" for name in words}}
+    names = ("tasks", "rank", "listens", "i", "pids", "pid", "code", "ended", "go", "mode")
+    tell = "".join(f'echo "{name}=${name}"; ' for name in names)
+    env = {"PATH": "/usr/bin:/bin", **{name: f"own {name}" for name in names}}
     agent.launch(1, role="tasks", argv=["sh", "-c", tell], tasks=2, env=env)
     assert agent.link.report(1, "exited").exit_code == 0
-    assert sorted(agent.text(1).splitlines()) == sorted(f"{name}=own {name}" for name in words * 2)
+    assert sorted(agent.text(1).splitlines()) == sorted(f"{name}=own {name}" for name in names * 2)
 
 
-def test_a_launch_asked_for_twice_runs_once_and_a_restart_runs_again(agent: AgentProcess) -> None:
+def test_a_launch_sent_twice_runs_once_and_a_restart_runs_again(agent: AgentProcess) -> None:
     runs = agent.folder.parent / "runs"
     for restarts in (0, 0, 1):
         agent.launch(1, f"echo ran >>{runs}", restarts=restarts)
@@ -81,7 +81,7 @@ def test_a_launch_asked_for_twice_runs_once_and_a_restart_runs_again(agent: Agen
     assert runs.read_text() == "ran\nran\n"
 
 
-def test_a_command_that_cannot_be_passed_on_is_refused_in_one_sentence(agent: AgentProcess) -> None:
+def test_an_environment_with_a_null_byte_is_refused_with_a_message(agent: AgentProcess) -> None:
     agent.launch(1, "true", env={"X": "a\0b"})
     assert "cannot be passed on" in agent.link.expect(wire.LaunchFailed).message
     assert agent.run(2, "true").exit_code == 0
@@ -91,40 +91,40 @@ def test_a_job_that_ignores_term_is_killed_after_the_grace_time(agent: AgentProc
     agent.launch(1, "trap '' TERM\necho ready\nwhile :; do sleep 0.1; done")
     eventually(lambda: "ready" in agent.text(1), what="the trap is set")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.2))
-    said = agent.link.report(1, "exited")
-    assert (said.signal, said.cause) == (signal.SIGKILL, "cancelled")
+    report = agent.link.report(1, "exited")
+    assert (report.signal, report.cause) == (signal.SIGKILL, "cancelled")
 
 
-def test_a_job_may_clean_up_within_the_grace_time(agent: AgentProcess) -> None:
+def test_a_job_can_clean_up_within_the_grace_time(agent: AgentProcess) -> None:
     agent.launch(1, "trap 'echo saved; exit 5' TERM\necho ready\nwhile :; do sleep 0.1; done")
     eventually(lambda: "ready" in agent.text(1), what="the trap is set")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=60.0))
-    said = agent.link.report(1, "exited")
-    assert (said.exit_code, said.cause) == (5, "cancelled")
+    report = agent.link.report(1, "exited")
+    assert (report.exit_code, report.cause) == (5, "cancelled")
     assert "saved" in agent.text(1).splitlines()
 
 
 def test_daemons_end_with_their_job(agent: AgentProcess) -> None:
-    said = agent.run(1, "setsid sleep 1000 >/dev/null 2>&1 &\n(setsid sleep 1001 &)\nexit 0")
-    assert said.exit_code == 0
-    eventually(lambda: not agent.processes(1), what="the daemons are gone")
+    report = agent.run(1, "setsid sleep 1000 >/dev/null 2>&1 &\n(setsid sleep 1001 &)\nexit 0")
+    assert report.exit_code == 0
+    eventually(lambda: not agent.processes(1), what="the daemons have ended")
 
 
-def test_one_signal_is_only_that_signal(agent: AgentProcess) -> None:
+def test_a_signal_sends_nothing_else(agent: AgentProcess) -> None:
     agent.launch(1, "trap 'echo got; exit 6' USR1\necho ready\nwhile :; do sleep 0.1; done")
     eventually(lambda: "ready" in agent.text(1), what="the trap is set")
     agent.link.send(wire.Kill(job_id=1, restarts=0, signal=signal.SIGUSR1))
-    said = agent.link.report(1, "exited")
-    assert (said.exit_code, said.cause) == (6, "")
+    report = agent.link.report(1, "exited")
+    assert (report.exit_code, report.cause) == (6, "")
 
 
-def test_the_time_limit_is_the_agents_own_affair(agent: AgentProcess) -> None:
+def test_the_agent_enforces_the_time_limit_by_itself(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000", time_limit_s=0.3, grace_s=5.0)
-    said = agent.link.report(1, "exited")
-    assert (said.signal, said.cause) == (signal.SIGTERM, "timeout")
+    report = agent.link.report(1, "exited")
+    assert (report.signal, report.cause) == (signal.SIGTERM, "timeout")
 
 
-def test_a_time_limit_that_passed_while_no_agent_ran_is_kept(agent: AgentProcess) -> None:
+def test_a_time_limit_that_passed_without_an_agent_is_enforced_later(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000", time_limit_s=1.0, grace_s=5.0)
     agent.link.report(1, "running")
     agent.begun(1)
@@ -133,7 +133,7 @@ def test_a_time_limit_that_passed_while_no_agent_ran_is_kept(agent: AgentProcess
     assert agent.link.report(1, "exited").cause == "timeout"
 
 
-def test_a_killed_agent_adopts_what_runs_and_reports_what_ended_meanwhile(agent: AgentProcess) -> None:
+def test_a_restarted_agent_adopts_running_jobs_and_reports_ended_ones(agent: AgentProcess) -> None:
     gate, script = gated(agent, "exit 4")
     end = agent.folder.parent / "end"
     agent.launch(1, script)
@@ -150,9 +150,9 @@ def test_a_killed_agent_adopts_what_runs_and_reports_what_ended_meanwhile(agent:
     assert agent.link.report(1, "exited").exit_code == 4
 
 
-def test_an_end_is_repeated_in_each_welcome_until_it_is_let_go(agent: AgentProcess) -> None:
+def test_an_end_is_repeated_in_each_welcome_until_it_is_forgotten(agent: AgentProcess) -> None:
     agent.run(1, "exit 3")
-    assert [(said.job_id, said.exit_code) for said in agent.connect().jobs] == [(1, 3)]
+    assert [(message.job_id, message.exit_code) for message in agent.connect().jobs] == [(1, 3)]
     agent.link.send(wire.Forget(job_id=1, restarts=0))
     assert agent.connect().jobs == []
     agent.kill()
@@ -166,7 +166,7 @@ def has_ended(agent: AgentProcess, job_id: int) -> bool:
 
 
 @pytest.mark.parametrize("agent_lives", [True, False])
-def test_jobs_outlive_a_killed_supervisor_but_their_end_is_never_success(
+def test_jobs_survive_a_killed_supervisor_but_never_count_as_successful(
     agent: AgentProcess, agent_lives: bool
 ) -> None:
     gate, script = gated(agent, "sleep 1000 & exit 0")
@@ -177,15 +177,15 @@ def test_jobs_outlive_a_killed_supervisor_but_their_end_is_never_success(
     os.kill(agent.supervisor(), signal.SIGKILL)
     if not agent_lives:
         agent.start()
-    assert agent.run(2, "exit 3").exit_code == 3, "another supervisor serves what comes"
+    assert agent.run(2, "exit 3").exit_code == 3, "another supervisor serves later launches"
     assert agent.processes(1)
     gate.touch()
-    said = agent.link.report(1, "lost")
-    assert said.exit_code != 0 and "not known" in said.message
-    eventually(lambda: not agent.processes(1), what="nothing of it is left")
+    report = agent.link.report(1, "lost")
+    assert report.exit_code != 0 and "not known" in report.message
+    eventually(lambda: not agent.processes(1), what="no process of it is left")
 
 
-def test_quit_ends_the_agent_and_no_job(agent: AgentProcess) -> None:
+def test_quit_ends_the_agent_and_leaves_jobs_running(agent: AgentProcess) -> None:
     gate, script = gated(agent, "exit 7")
     agent.launch(1, script)
     agent.begun(1)
@@ -197,19 +197,19 @@ def test_quit_ends_the_agent_and_no_job(agent: AgentProcess) -> None:
     assert agent.link.report(1, "exited").exit_code == 7
 
 
-def test_starting_an_agent_that_runs_leaves_it_alone(agent: AgentProcess) -> None:
+def test_starting_a_running_agent_changes_nothing(agent: AgentProcess) -> None:
     done = run_to_end([*FROM_SOURCE, "start", "--dir", str(agent.folder)])
     assert '"running": true' in done.stdout
     assert agent.run(1, "true").exit_code == 0
 
 
-def test_missing_output_folders_are_made(agent: AgentProcess) -> None:
+def test_missing_output_folders_are_created(agent: AgentProcess) -> None:
     out, err = (agent.folder.parent / "new" / name / f"{name}.txt" for name in ("out", "err"))
     assert agent.run(1, "echo o; echo e >&2", stdout=str(out), stderr=str(err)).exit_code == 0
     assert (out.read_text(), err.read_text()) == ("o\n", "e\n")
 
 
-def test_an_output_file_is_begun_anew_or_appended_to(agent: AgentProcess) -> None:
+def test_an_output_file_is_truncated_or_appended_to(agent: AgentProcess) -> None:
     out = agent.folder.parent / "out.txt"
     out.write_text("old\n")
     agent.run(1, "echo new", stdout=str(out), append=True)
@@ -219,19 +219,19 @@ def test_an_output_file_is_begun_anew_or_appended_to(agent: AgentProcess) -> Non
 
 
 @pytest.mark.parametrize("channel", ["stdout", "stderr"])
-def test_output_that_cannot_be_written_is_one_clear_reason(agent: AgentProcess, channel: str) -> None:
+def test_unwritable_output_fails_the_launch_with_a_clear_reason(agent: AgentProcess, channel: str) -> None:
     folder = str(agent.folder.parent)
-    said = agent.run(1, "true", **{"stdout": "/dev/null", channel: folder})
-    assert (said.exit_code, said.cause) == (1, "launch_failed")
-    assert said.message == f"cannot write the output file {folder}"
+    report = agent.run(1, "true", **{"stdout": "/dev/null", channel: folder})
+    assert (report.exit_code, report.cause) == (1, "launch_failed")
+    assert report.message == f"cannot write the output file {folder}"
 
 
-def test_an_output_folder_that_cannot_be_made_is_one_clear_reason(agent: AgentProcess) -> None:
-    said = agent.run(1, "true", stdout="/proc/nowhere/x.out")
-    assert said.message == "cannot create the folder /proc/nowhere/ for the output"
+def test_an_output_folder_that_cannot_be_created_fails_the_launch(agent: AgentProcess) -> None:
+    report = agent.run(1, "true", stdout="/proc/nowhere/x.out")
+    assert report.message == "cannot create the folder /proc/nowhere/ for the output"
 
 
-def test_a_share_that_only_holds_its_place_ends_when_told_and_outlives_the_agent(agent: AgentProcess) -> None:
+def test_a_share_without_processes_survives_the_agent_and_ends_on_request(agent: AgentProcess) -> None:
     agent.launch(1, role="hold")
     agent.link.report(1, "running")
     agent.kill()
@@ -241,12 +241,12 @@ def test_a_share_that_only_holds_its_place_ends_when_told_and_outlives_the_agent
     assert agent.link.report(1, "exited").cause == "cancelled"
 
 
-def test_a_share_that_only_holds_its_place_keeps_the_time_limit(agent: AgentProcess) -> None:
+def test_a_share_without_processes_has_a_time_limit(agent: AgentProcess) -> None:
     agent.launch(1, role="hold", time_limit_s=0.1)
     assert agent.link.report(1, "exited").cause == "timeout"
 
 
-def test_output_that_only_the_agent_keeps_can_be_read_after_the_job_was_let_go(agent: AgentProcess) -> None:
+def test_output_in_the_agents_folder_can_be_read_after_the_job_was_forgotten(agent: AgentProcess) -> None:
     agent.run(1, "echo kept")
     agent.link.send(wire.Forget(job_id=1, restarts=0))
     agent.link.send(wire.OpenLog(stream=3, job_id=1, restarts=0))
@@ -254,7 +254,7 @@ def test_output_that_only_the_agent_keeps_can_be_read_after_the_job_was_let_go(a
     assert agent.link.data[3] == b"kept\n"
 
 
-def test_of_launches_that_follow_each_other_closely_each_start_and_end_is_told(agent: AgentProcess) -> None:
+def test_each_start_and_end_of_quick_launches_is_reported(agent: AgentProcess) -> None:
     """A job that ends at once has its start and end reported together. Otherwise the start comes alone."""
     short, long = [agent.new_id() for _ in range(8)], agent.new_id()
     for job in short:
@@ -262,7 +262,7 @@ def test_of_launches_that_follow_each_other_closely_each_start_and_end_is_told(a
     agent.launch(long, "exec sleep 1005")
     assert agent.link.report(long, "running").pid
     for job in short:
-        said = agent.link.report(job, "exited")
-        assert said.exit_code == 3 and said.ended_at >= said.started_at > 0
+        report = agent.link.report(job, "exited")
+        assert report.exit_code == 3 and report.ended_at >= report.started_at > 0
     agent.link.send(wire.Kill(job_id=long, restarts=0, cause="cancelled", grace_s=0.0))
     agent.link.report(long, "exited")

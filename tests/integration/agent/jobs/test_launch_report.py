@@ -11,10 +11,10 @@ from warpdeck_agent.storage.spool import Meta, Spool
 
 
 @pytest.mark.parametrize(
-    ("role", "stdout", "told"),
+    ("role", "stdout", "expected"),
     [("batch", "/home/ann/x.out", "/home/ann/x.out"), ("batch", "", "spool:"), ("hold", "", "")],
 )
-def test_only_output_that_exists_is_told(tmp_path: Path, role: str, stdout: str, told: str) -> None:
+def test_only_existing_output_is_reported(tmp_path: Path, role: str, stdout: str, expected: str) -> None:
     meta = Meta(
         job_id=1,
         restarts=0,
@@ -31,4 +31,4 @@ def test_only_output_that_exists_is_told(tmp_path: Path, role: str, stdout: str,
     )
     folder = Spool(str(tmp_path)).launch_folder(1, 0)
     path = LocalLaunch(folder, meta, agent="a").report().stdout_path
-    assert path.startswith(told) if told else path == ""
+    assert path.startswith(expected) if expected else path == ""

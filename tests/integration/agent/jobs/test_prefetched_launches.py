@@ -53,7 +53,7 @@ def given_back(agent: AgentProcess) -> list[list[int]]:
     return agent.link.expect(wire.GivenBack).launches
 
 
-def test_a_line_runs_one_after_the_other_without_another_word(shared: AgentProcess) -> None:
+def test_prefetched_launches_run_one_after_the_other(shared: AgentProcess) -> None:
     place = Place(shared)
     line = [place.hand(place.first)]
     for _ in range(3):
@@ -62,10 +62,10 @@ def test_a_line_runs_one_after_the_other_without_another_word(shared: AgentProce
     ends = [shared.link.report(job_id, "exited") for job_id in (place.first, *line)]
     assert place.lines() == line
     for before, after in itertools.pairwise(ends):
-        assert before.ended_at <= after.started_at, "no two had the place at once"
+        assert before.ended_at <= after.started_at, "no two launches had the slot at the same time"
 
 
-def test_what_is_taken_back_does_not_begin_nor_what_waits_behind_it(shared: AgentProcess) -> None:
+def test_a_revoked_launch_and_its_successors_do_not_start(shared: AgentProcess) -> None:
     place = Place(shared)
     first = place.hand(place.first)
     second = place.hand(first)
@@ -76,10 +76,12 @@ def test_what_is_taken_back_does_not_begin_nor_what_waits_behind_it(shared: Agen
     assert shared.link.report(first, "exited").exit_code == 0
     assert place.lines() == [first]
     shared.launch(second, "exit 3")
-    assert shared.link.report(second, "exited").exit_code == 3, "and may be launched anew under its own key"
+    assert shared.link.report(second, "exited").exit_code == 3, (
+        "the launch can be sent again under its own key"
+    )
 
 
-def test_nothing_waits_for_long(shared: AgentProcess) -> None:
+def test_a_prefetched_launch_is_returned_after_a_while(shared: AgentProcess) -> None:
     place = Place(shared)
     place.patience_s = 0.05
     job_id = place.hand(place.first)
@@ -89,7 +91,7 @@ def test_nothing_waits_for_long(shared: AgentProcess) -> None:
     assert place.lines() == []
 
 
-def test_who_comes_when_the_place_is_free_begins_at_once(shared: AgentProcess) -> None:
+def test_a_launch_for_a_free_slot_starts_at_once(shared: AgentProcess) -> None:
     place = Place(shared)
     place.open()
     shared.link.report(place.first, "exited")
@@ -98,7 +100,7 @@ def test_who_comes_when_the_place_is_free_begins_at_once(shared: AgentProcess) -
     assert place.lines() == [job_id]
 
 
-def test_who_was_to_follow_one_that_never_began_is_given_back(shared: AgentProcess) -> None:
+def test_the_successor_of_a_launch_that_never_started_is_returned(shared: AgentProcess) -> None:
     place = Place(shared)
     place.open()
     shared.link.report(place.first, "exited")
@@ -106,7 +108,7 @@ def test_who_was_to_follow_one_that_never_began_is_given_back(shared: AgentProce
     assert given_back(shared) == [[job_id, 0]]
 
 
-def test_a_launch_that_cannot_begin_leaves_its_place_to_the_next(shared: AgentProcess) -> None:
+def test_a_failed_launch_leaves_its_slot_to_the_next(shared: AgentProcess) -> None:
     place = Place(shared)
     job_id = shared.new_id()
     shared.launch(job_id, "true", behind=[place.first, 0], behind_s=LONG_S, env={"X": "a\0b"})
@@ -116,20 +118,20 @@ def test_a_launch_that_cannot_begin_leaves_its_place_to_the_next(shared: AgentPr
     assert shared.link.report(after, "exited").exit_code == 0
 
 
-def test_one_that_is_cancelled_in_its_line_ends_without_a_begin(shared: AgentProcess) -> None:
+def test_a_cancelled_prefetched_launch_ends_without_a_start(shared: AgentProcess) -> None:
     place = Place(shared)
     first = place.hand(place.first)
     second = place.hand(first)
     shared.link.send(wire.Kill(job_id=first, restarts=0))
-    said = shared.link.report(first, "exited")
-    assert (said.cause, said.started_at) == ("cancelled", 0.0)
+    report = shared.link.report(first, "exited")
+    assert (report.cause, report.started_at) == ("cancelled", 0.0)
     assert given_back(shared) == [[second, 0]]
     place.open()
     shared.link.report(place.first, "exited")
     assert place.lines() == []
 
 
-def test_a_launch_handed_twice_runs_once(shared: AgentProcess) -> None:
+def test_a_launch_sent_twice_runs_once(shared: AgentProcess) -> None:
     place = Place(shared)
     job_id = place.hand(place.first)
     shared.launch(job_id, "exit 7", behind=[place.first, 0], behind_s=LONG_S)
@@ -140,7 +142,7 @@ def test_a_launch_handed_twice_runs_once(shared: AgentProcess) -> None:
     assert place.lines() == [job_id]
 
 
-def test_a_place_whose_epilog_fails_is_nobodys(shared: AgentProcess, tmp_path: Path) -> None:
+def test_a_slot_with_a_failed_epilog_is_not_reused(shared: AgentProcess, tmp_path: Path) -> None:
     epilog = tmp_path / "epilog"
     epilog.write_text("#!/bin/sh\nexit 1\n")
     epilog.chmod(0o755)
@@ -154,20 +156,20 @@ def test_a_place_whose_epilog_fails_is_nobodys(shared: AgentProcess, tmp_path: P
     assert shared.link.report(first, "exited").drain
 
 
-def test_a_line_goes_on_while_no_controller_is_there(place: Place) -> None:
+def test_prefetched_launches_continue_without_a_controller(place: Place) -> None:
     line = [place.hand(place.first)]
     line.append(place.hand(line[0]))
     place.agent.link.send(wire.AskHealth(at_unix=0.0, ask=1))
     place.agent.link.expect(wire.Health)  # the agent has received the earlier launches
     place.agent.link.close()
     place.open()
-    eventually(lambda: place.lines() == line, what="all of the line have run")
+    eventually(lambda: place.lines() == line, what="all prefetched launches have run")
     place.agent.connect()
     for job_id in (place.first, *line):
         assert place.agent.link.report(job_id, "exited").exit_code == 0
 
 
-def test_an_agent_that_is_killed_loses_what_waits_and_runs_nothing_twice(place: Place) -> None:
+def test_a_killed_agent_loses_waiting_launches_and_runs_none_twice(place: Place) -> None:
     first = place.hand(place.first)
     second = place.hand(first, HELD.format(gate=place.gate.with_name("second")))
     third = place.hand(second)
@@ -176,8 +178,8 @@ def test_an_agent_that_is_killed_loses_what_waits_and_runs_nothing_twice(place: 
     place.agent.link.report(first, "exited")
     place.agent.begun(second)
     place.agent.kill()
-    told = {said.job_id: said.phase for said in place.agent.start().jobs}
-    assert third not in told and told[second] == "running"
+    reported = {message.job_id: message.phase for message in place.agent.start().jobs}
+    assert third not in reported and reported[second] == "running"
     place.agent.launch(third, f"echo {third} >>{place.begun}", behind=[second, 0], behind_s=LONG_S)
     place.gate.with_name("second").touch()
     assert place.agent.link.report(third, "exited").exit_code == 0

@@ -52,7 +52,7 @@ def supervised(folder: Path) -> Iterator[tuple[Spool, subprocess.Popen[bytes], s
     try:
         with joined(folder) as link:
             yield spool, process, link
-        assert process.wait(WAIT_S) == 0, "it goes with the agent and the last job"
+        assert process.wait(WAIT_S) == 0, "the supervisor ends with the agent and the last job"
     finally:
         process.kill()
         process.wait()
@@ -67,34 +67,34 @@ def ordered(spool: Spool, job_id: int, script: str) -> tuple[LaunchFolder, dict[
     return folder, LaunchOrder(job_id, 0, folder.number, command, env, "/", out, "", False, {})._asdict()
 
 
-def line(words: dict[str, Any]) -> bytes:
-    return json.dumps(words).encode() + b"\n"
+def line(text: dict[str, Any]) -> bytes:
+    return json.dumps(text).encode() + b"\n"
 
 
-def test_an_order_of_a_later_build_is_carried_out_as_far_as_it_is_understood(short_tmp: Path) -> None:
-    said: list[dict[str, Any]] = []
+def test_unknown_fields_of_a_later_build_are_ignored(short_tmp: Path) -> None:
+    messages: list[dict[str, Any]] = []
     with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
-        folder, words = ordered(spool, 1, "echo on; exit 3")
-        link.sendall(line({**words, "later": {"builds": "know"}}))
-        while not said or said[-1]["is"] != "ended":
-            said.append(json.loads(lines.readline()))
-    assert [each["is"] for each in said] == ["running", "started", "ended"]
+        folder, argv = ordered(spool, 1, "echo on; exit 3")
+        link.sendall(line({**argv, "later": {"builds": "know"}}))
+        while not messages or messages[-1]["is"] != "ended":
+            messages.append(json.loads(lines.readline()))
+    assert [each["is"] for each in messages] == ["running", "started", "ended"]
     assert (folder.exit_status(), (short_tmp / "said-1").read_text()) == ((3, 0), "on\n")
 
 
-def test_the_starts_of_launches_that_come_closely_are_told_while_they_run(short_tmp: Path) -> None:
+def test_starts_in_quick_succession_are_reported_while_the_launches_run(short_tmp: Path) -> None:
     pids: list[int] = []
     with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
         link.sendall(b"".join(line(ordered(spool, number, "exec sleep 600")[1]) for number in (1, 2, 3)))
         while len(pids) < 3:
-            said = json.loads(lines.readline())
-            pids += [said["pid"]] if said["is"] == "started" else []
+            document = json.loads(lines.readline())
+            pids += [document["pid"]] if document["is"] == "started" else []
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
     assert len(set(pids)) == 3
 
 
-def test_a_job_that_runs_costs_the_supervisor_no_descriptor(short_tmp: Path) -> None:
+def test_a_running_job_uses_no_descriptor_of_the_supervisor(short_tmp: Path) -> None:
     with supervised(short_tmp) as (spool, process, link), link.makefile("rb") as lines:
         assert json.loads(lines.readline())["is"] == "running"
         before = len(os.listdir(f"/proc/{process.pid}/fd"))
@@ -105,27 +105,27 @@ def test_a_job_that_runs_costs_the_supervisor_no_descriptor(short_tmp: Path) -> 
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_launch_is_not_told_to_have_used_the_memory_of_the_supervisor(short_tmp: Path) -> None:
+def test_the_peak_memory_of_a_launch_excludes_the_supervisor(short_tmp: Path) -> None:
     peaks = {}
     with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
         large = f"exec {sys.executable} -ISc 'bytearray({LARGE_BYTES})'"
         link.sendall(line(ordered(spool, 1, "true")[1]) + line(ordered(spool, 2, large)[1]))
         while len(peaks) < 2:
-            said = json.loads(lines.readline())
-            if said["is"] == "ended":
-                peaks[said["job"]] = said["peak_bytes"]
+            document = json.loads(lines.readline())
+            if document["is"] == "ended":
+                peaks[document["job"]] = document["peak_bytes"]
     assert peaks[1] == 0 and LARGE_BYTES < peaks[2] < 2 * LARGE_BYTES
 
 
-def test_who_writes_on_at_the_gate_is_listened_to_no_longer(tmp_path: Path) -> None:
+def test_a_process_that_writes_too_much_at_the_start_gate_is_ignored(tmp_path: Path) -> None:
     """Otherwise one process could keep the supervisor from serving all others."""
-    _, words = ordered(Spool(str(tmp_path)), 1, "true")
+    _, argv = ordered(Spool(str(tmp_path)), 1, "true")
     gate, far = socket.socketpair()
     gate.setblocking(False)
     with gate, far:
-        launch = GatedLaunch(LaunchOrder(**words), gate)
-        assert launch.take_note(), "nothing yet"
+        launch = GatedLaunch(LaunchOrder(**argv), gate)
+        assert launch.take_note(), "no note yet"
         far.sendall(b"x" * 3 * MAX_NOTE_BYTES)
         assert not launch.take_note()
         assert launch.note == b"x" * MAX_NOTE_BYTES
-        assert gate.recv(READ_BYTES), "what comes behind is left where it is"
+        assert gate.recv(READ_BYTES), "the remaining data stay unread"

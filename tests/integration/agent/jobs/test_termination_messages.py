@@ -24,38 +24,38 @@ NAMED = {"PATH": "/usr/bin:/bin", "SLURMD_NODENAME": "n7"}
         ("requeued", " DUE TO JOB REQUEUE"),
     ],
 )
-def test_the_line_is_there_when_the_end_is_told(
+def test_the_message_is_in_the_output_before_the_end_is_reported(
     shared: AgentProcess, short_tmp: Path, cause: str, why: str
 ) -> None:
     number, err = shared.new_id(), short_tmp / "err"
     shared.launch(number, "echo own >&2; exec sleep 1000", stdout="/dev/null", stderr=str(err), env=NAMED)
-    eventually(lambda: err.exists() and err.read_text() == "own\n", what="it runs")
+    eventually(lambda: err.exists() and err.read_text() == "own\n", what="the job runs")
     shared.link.send(wire.Kill(job_id=number, restarts=0, cause=cause, grace_s=30.0))
     shared.link.report(number, "exited")
     line = rf"own\nslurmstepd: error: \*\*\* JOB {number} ON n7 CANCELLED {AT}{why} \*\*\*\n"
     assert re.fullmatch(line, err.read_text()), err.read_text()
 
 
-def test_a_job_that_hits_its_limit_says_so_beside_what_it_says_itself(
+def test_a_job_at_its_time_limit_has_a_message_after_its_own_output(
     shared: AgentProcess, short_tmp: Path
 ) -> None:
     number, out = shared.new_id(), short_tmp / "out"
     script = "trap 'echo saved; exit 0' TERM\nwhile :; do sleep 0.05; done"
     shared.launch(number, script, stdout=str(out), env=NAMED, time_limit_s=0.5, grace_s=30.0)
     shared.link.report(number, "exited")
-    told = out.read_text().splitlines()
-    assert "saved" in told
-    assert [line.endswith(" DUE TO TIME LIMIT ***") for line in told].count(True) == 1
+    output = out.read_text().splitlines()
+    assert "saved" in output
+    assert [line.endswith(" DUE TO TIME LIMIT ***") for line in output].count(True) == 1
 
 
-def test_a_job_that_ends_by_itself_says_nothing(shared: AgentProcess, short_tmp: Path) -> None:
+def test_a_job_that_ends_by_itself_has_no_message(shared: AgentProcess, short_tmp: Path) -> None:
     number, out = shared.new_id(), short_tmp / "out"
     shared.launch(number, "kill -9 $$", stdout=str(out), env=NAMED)
     shared.link.report(number, "exited")
     assert out.read_text() == ""
 
 
-def test_a_job_without_memory_is_told_in_the_words_of_the_group_s_handler() -> None:
+def test_an_out_of_memory_message_has_the_text_of_slurmstepd() -> None:
     assert termination_message(5, "n1", cause="oom", at_unix=0.0) == (
         "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=5.batch. "
         "Some of your processes may have been killed by the cgroup out-of-memory handler."

@@ -31,9 +31,9 @@ GPUS = [wire.GpuInfo(index=at, uuid=f"GPU-{at}", name="H100", mem_bytes=80 << 30
 
 
 def history(folder: Path, now: float = BEGIN) -> NodeHistory:
-    made = NodeHistory(Folder(str(folder)))
-    made.set_gpus(GPUS, now)
-    return made
+    new_history = NodeHistory(Folder(str(folder)))
+    new_history.set_gpus(GPUS, now)
+    return new_history
 
 
 def live(known: NodeHistory, begin: float, seconds: int) -> None:
@@ -53,35 +53,35 @@ def at(known: NodeHistory, moment: float) -> wire.Moment:
     return known.moment(wire.AskMoment(ask=7, at_unix=moment), cpus=16)
 
 
-def test_a_moment_is_told_by_the_shortest_step_that_is_kept(short_tmp: Path) -> None:
+def test_a_moment_has_the_finest_available_resolution(short_tmp: Path) -> None:
     known = history(short_tmp)
     live(known, BEGIN, 9000)
     end = BEGIN + 9000
     for before_s, step_s in ((30.0, 1.0), (1200.0, 10.0), (8000.0, 60.0)):
-        told = at(known, end - before_s + 0.5)
-        assert (told.ask, told.step_s, told.since_unix) == (7, step_s, BEGIN)
-        assert told.begin_unix <= end - before_s + 0.5 < told.begin_unix + step_s
-        (first, other) = told.gpus
-        middle = told.begin_unix % 60 + (step_s - 1) / 2
+        reported = at(known, end - before_s + 0.5)
+        assert (reported.ask, reported.step_s, reported.since_unix) == (7, step_s, BEGIN)
+        assert reported.begin_unix <= end - before_s + 0.5 < reported.begin_unix + step_s
+        (first, other) = reported.gpus
+        middle = reported.begin_unix % 60 + (step_s - 1) / 2
         assert first == wire.GpuSample(
             index=0, util_pct=round(middle), mem_used_bytes=9 * MIB, power_w=300.1, temp_c=61
         )
         assert other == wire.GpuSample(index=1)
-        assert (told.cpu_pct, told.mem_used_bytes) == (50.0, 5 * MIB)
+        assert (reported.cpu_pct, reported.mem_used_bytes) == (50.0, 5 * MIB)
 
 
-def test_the_second_that_is_not_over_is_told_by_the_one_before_it(short_tmp: Path) -> None:
+def test_the_current_second_is_answered_with_the_previous_one(short_tmp: Path) -> None:
     known = history(short_tmp)
     live(known, BEGIN, 20)
     assert at(known, BEGIN + 19.5).begin_unix == BEGIN + 18
 
 
 @pytest.mark.parametrize("moment", [BEGIN - 5.0, BEGIN + 500.0, 0.0, -1e12, 1e18])
-def test_of_a_moment_without_a_measurement_nothing_is_made_up(short_tmp: Path, moment: float) -> None:
+def test_a_moment_without_measurements_is_unknown(short_tmp: Path, moment: float) -> None:
     known = history(short_tmp)
     live(known, BEGIN, 100)
-    told = at(known, moment)
-    assert told == wire.Moment(ask=7, since_unix=BEGIN)
+    reported = at(known, moment)
+    assert reported == wire.Moment(ask=7, since_unix=BEGIN)
 
 
 # ---- GPU processes outside of jobs
@@ -99,7 +99,7 @@ def stranger(user: str, mib: int, *, job: int = 0) -> wire.GpuProcess:
     return wire.GpuProcess(pid=mib, mem_bytes=mib * MIB, job_id=job, user=user, command="python")
 
 
-def test_of_each_user_the_most_memory_of_the_minute_is_known_and_jobs_are_no_strangers(
+def test_the_peak_memory_of_each_foreign_user_is_kept_per_minute(
     short_tmp: Path,
 ) -> None:
     known = history(short_tmp)
@@ -113,7 +113,7 @@ def test_of_each_user_the_most_memory_of_the_minute_is_known_and_jobs_are_no_str
     assert was == {0.5: [wire.Strangers(0)], 60.5: [both], 62.5: [both], 120.0: [wire.Strangers(0)]}
 
 
-def test_a_later_agent_knows_who_was_there_and_not_what_an_agent_before_never_wrote(short_tmp: Path) -> None:
+def test_a_later_agent_knows_recorded_foreign_users(short_tmp: Path) -> None:
     known = history(short_tmp)
     for minute in range(3):
         see(known, BEGIN + 60 * minute, stranger("bob", 300), unexplained=minute)
@@ -121,13 +121,13 @@ def test_a_later_agent_knows_who_was_there_and_not_what_an_agent_before_never_wr
     first, second = [json.loads(line) for line in file.read_text().splitlines()]
     del first[1]["GPU-0"]["strangers"]
     file.write_text("".join(json.dumps(line) + "\n" for line in (first, second)))
-    again = history(short_tmp, BEGIN + 200)
-    told = at(again, BEGIN + 30)
-    assert told.step_s == 60 and told.strangers == [], "measured by an agent that looked for nobody"
-    assert at(again, BEGIN + 90).strangers == [wire.Strangers(0, {"bob": 300 * MIB}, 1)]
+    later = history(short_tmp, BEGIN + 200)
+    reported = at(later, BEGIN + 30)
+    assert reported.step_s == 60 and reported.strangers == [], "the agent did not look for foreign processes"
+    assert at(later, BEGIN + 90).strangers == [wire.Strangers(0, {"bob": 300 * MIB}, 1)]
 
 
-def test_of_many_users_a_few_are_kept_and_a_day_of_the_same_ones_once(short_tmp: Path) -> None:
+def test_few_foreign_users_are_kept_and_equal_minutes_share_one_record(short_tmp: Path) -> None:
     seen = ForeignUseHistory()
     for minute in range(MOST_MINUTES + 50):
         for at_s in (0, 30):
@@ -138,10 +138,10 @@ def test_of_many_users_a_few_are_kept_and_a_day_of_the_same_ones_once(short_tmp:
     users = ("user39", "user38", "user37", "user36")
     assert len(users) == MOST_USERS and [user for user, _ in kept["GPU-0"].users] == list(users)
     assert seen.at("GPU-0", BEGIN + 60 * 49) is None, "older than a day"
-    assert seen.at("GPU-0", BEGIN + 60 * 50) is kept["GPU-0"], "kept once"
+    assert seen.at("GPU-0", BEGIN + 60 * 50) is kept["GPU-0"], "the record is kept once"
 
 
-def test_an_answer_of_eight_gpus_is_one_small_message(short_tmp: Path) -> None:
+def test_the_answer_for_eight_gpus_is_small(short_tmp: Path) -> None:
     known = NodeHistory(Folder(str(short_tmp)))
     gpus = [wire.GpuInfo(index=at, uuid=f"GPU-{at}", name="H100", mem_bytes=80 << 30) for at in range(8)]
     known.set_gpus(gpus, BEGIN)
@@ -151,29 +151,29 @@ def test_an_answer_of_eight_gpus_is_one_small_message(short_tmp: Path) -> None:
     ]
     for second in (0, 1):
         known.add_reading({"cpu_pct": 1234.5, "mem_bytes": 2e12}, busy, BEGIN + second)
-    told = at(known, BEGIN)
-    assert [gpu.util_pct for gpu in told.gpus] == [100] * 8
-    assert len(json_frame(wire.encode(told))) < 1_000
+    reported = at(known, BEGIN)
+    assert [gpu.util_pct for gpu in reported.gpus] == [100] * 8
+    assert len(json_frame(wire.encode(reported))) < 1_000
 
 
-def test_who_has_measured_nothing_yet_says_so(short_tmp: Path) -> None:
+def test_an_agent_without_measurements_reports_unknown(short_tmp: Path) -> None:
     assert at(history(short_tmp), BEGIN) == wire.Moment(ask=7)
 
 
-def test_a_later_agent_knows_the_minutes_of_the_day_before_it(short_tmp: Path) -> None:
+def test_a_later_agent_knows_the_minutes_of_the_last_day(short_tmp: Path) -> None:
     live(history(short_tmp), BEGIN, 600)
-    again = history(short_tmp, BEGIN + 700)
-    live(again, BEGIN + 700, 30)
-    told = at(again, BEGIN + 100)
-    assert (told.begin_unix, told.step_s, told.since_unix) == (BEGIN + 60, 60.0, BEGIN)
-    assert (told.gpus[0].util_pct, told.gpus[0].temp_c) == (30, 61)
-    assert at(again, BEGIN + 650).step_s == 0, "no agent ran then"
-    assert at(again, BEGIN + 710.5).step_s == 1
+    later = history(short_tmp, BEGIN + 700)
+    live(later, BEGIN + 700, 30)
+    reported = at(later, BEGIN + 100)
+    assert (reported.begin_unix, reported.step_s, reported.since_unix) == (BEGIN + 60, 60.0, BEGIN)
+    assert (reported.gpus[0].util_pct, reported.gpus[0].temp_c) == (30, 61)
+    assert at(later, BEGIN + 650).step_s == 0, "no agent ran then"
+    assert at(later, BEGIN + 710.5).step_s == 1
     (mode,) = {stat.S_IMODE(os.stat(short_tmp / name).st_mode) for name in os.listdir(short_tmp)}
     assert mode == 0o600
 
 
-def test_what_is_older_than_a_day_or_ahead_is_not_known_again(short_tmp: Path) -> None:
+def test_records_older_than_a_day_or_in_the_future_are_dropped(short_tmp: Path) -> None:
     live(history(short_tmp), BEGIN, 600)
     assert at(history(short_tmp, BEGIN + DAY_S + 3600), BEGIN + 100).since_unix == 0
     assert at(history(short_tmp, BEGIN - 3600), BEGIN + 100).since_unix == 0
@@ -196,7 +196,7 @@ def test_what_is_older_than_a_day_or_ahead_is_not_known_again(short_tmp: Path) -
         "\udcff",
     ],
 )
-def test_a_strange_line_costs_no_other_one(short_tmp: Path, strange: str) -> None:
+def test_an_invalid_line_does_not_affect_other_lines(short_tmp: Path, strange: str) -> None:
     live(history(short_tmp), BEGIN, 130)
     file = short_tmp / minute_history.FILE
     whole = file.read_text().splitlines()
@@ -205,20 +205,20 @@ def test_a_strange_line_costs_no_other_one(short_tmp: Path, strange: str) -> Non
     assert known == [BEGIN / 60, BEGIN / 60 + 1]
 
 
-def test_what_a_clock_that_was_ahead_has_told_is_forgotten_when_it_goes_back(short_tmp: Path) -> None:
+def test_records_in_the_future_are_dropped_when_the_clock_goes_back(short_tmp: Path) -> None:
     known = history(short_tmp)
     live(known, BEGIN, 120)
     live(known, BEGIN + DAY_S, 120)
     live(known, BEGIN + 240, 120)
     assert at(known, BEGIN + 270.5).step_s == 1.0 and at(known, BEGIN + 270.5).gpus[0].util_pct == 30
-    assert at(known, BEGIN + 30.5).step_s == 60.0, "what was before is known by the file"
+    assert at(known, BEGIN + 30.5).step_s == 60.0, "earlier records are read from the file"
     assert at(known, BEGIN + DAY_S + 30.5).step_s == 0.0
     later = history(short_tmp, BEGIN + 420)
     live(later, BEGIN + 420, 1)
-    assert at(later, BEGIN + 250.0).step_s == 60.0, "its minutes are written down again"
+    assert at(later, BEGIN + 250.0).step_s == 60.0, "its minutes are written again"
 
 
-def test_the_files_are_bounded_and_hold_a_day_at_least(short_tmp: Path) -> None:
+def test_the_files_are_bounded_and_hold_at_least_a_day(short_tmp: Path) -> None:
     kept = MinuteHistory(Folder(str(short_tmp)))
     for minute in range(2 * MOST + 700):
         kept.add(minute, {"": {"cpu_pct": 1.04}, "GPU-0": {}}, {})
@@ -228,16 +228,16 @@ def test_the_files_are_bounded_and_hold_a_day_at_least(short_tmp: Path) -> None:
         minute_history.OLD: MOST,
     }
     assert json.loads(lines[minute_history.FILE][-1]) == [2 * MOST + 699, {"": {"cpu_pct": 1.0}}]
-    again = MinuteHistory(Folder(str(short_tmp)))
-    assert len(again.read((2 * MOST + 700) * 60.0)) == MOST
+    later = MinuteHistory(Folder(str(short_tmp)))
+    assert len(later.read((2 * MOST + 700) * 60.0)) == MOST
     for minute in range(MOST - 699):
-        again.add(minute, {}, {})
+        later.add(minute, {}, {})
     assert len((short_tmp / minute_history.FILE).read_text().splitlines()) == 1, (
-        "what an agent before wrote counts"
+        "records of an earlier agent count"
     )
 
 
-def test_a_file_that_is_too_large_is_not_read(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_file_is_not_read(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live(history(short_tmp), BEGIN, 130)
     monkeypatch.setattr(minute_history, "MOST_BYTES", 100)
     assert MinuteHistory(Folder(str(short_tmp))).read(BEGIN + 200) == []
@@ -247,9 +247,7 @@ def test_a_file_that_is_too_large_is_not_read(short_tmp: Path, monkeypatch: pyte
 
 
 @pytest.mark.lab
-def test_an_agent_tells_of_a_moment_ago_and_of_what_the_one_before_it_saw(
-    make_agent: MakeAgent, gpus: Gpus
-) -> None:
+def test_an_agent_reports_past_moments_of_its_predecessor_too(make_agent: MakeAgent, gpus: Gpus) -> None:
     gpus.show(f"gpu 0 uuid=GPU-0 util=40 power=100000 temp=55 used={9 * MIB} mem={80 << 30}")
     agent = make_agent(**gpus.environ)
     hour_ago = int(time.time() // 60) - 60
@@ -271,18 +269,20 @@ def test_an_agent_tells_of_a_moment_ago_and_of_what_the_one_before_it_saw(
     )
     (now,) = ask(time.time() - 1).gpus
     assert now == wire.GpuSample(index=0, util_pct=40, mem_used_bytes=9 * MIB, power_w=100.0, temp_c=55)
-    told = ask(hour_ago * 60.0 + 30)
-    assert (told.begin_unix, told.step_s, told.since_unix) == (hour_ago * 60.0, 60.0, hour_ago * 60.0)
-    assert told.gpus == [
+    reported = ask(hour_ago * 60.0 + 30)
+    assert (reported.begin_unix, reported.step_s, reported.since_unix) == (
+        hour_ago * 60.0,
+        60.0,
+        hour_ago * 60.0,
+    )
+    assert reported.gpus == [
         wire.GpuSample(index=0, util_pct=97, mem_used_bytes=5 * MIB, power_w=650.0, temp_c=70)
     ]
     assert ask(hour_ago * 60.0 + 90).step_s == 0
 
 
 @pytest.mark.lab
-def test_an_agent_tells_who_is_on_a_gpu_and_who_was_when_another_agent_looked(
-    make_agent: MakeAgent, gpus: Gpus
-) -> None:
+def test_an_agent_reports_foreign_gpu_users_of_its_predecessor_too(make_agent: MakeAgent, gpus: Gpus) -> None:
     gpus.show(
         f"gpu 0 uuid=GPU-0 used={300 * MIB} mem={80 << 30}",
         f"proc 0 pid={os.getpid()} mem={300 * MIB} type=C",
@@ -302,5 +302,5 @@ def test_an_agent_tells_who_is_on_a_gpu_and_who_was_when_another_agent_looked(
 
     me = pwd.getpwuid(os.getuid()).pw_name
     seen = [wire.Strangers(0, {me: 300 * MIB})]
-    eventually(lambda: strangers(time.time() - 1) == seen, what="the process of this test is seen")
+    eventually(lambda: strangers(time.time() - 1) == seen, what="the process of this test is measured")
     assert strangers(hour_ago * 60.0 + 30) == [wire.Strangers(0, {"bob": 5 * MIB}, 7)]

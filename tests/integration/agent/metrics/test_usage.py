@@ -41,7 +41,7 @@ BEGIN = 1_000_000.0
 # ---- records and ring buffers
 
 
-def test_a_short_life_is_kept_by_the_second() -> None:
+def test_a_short_run_is_recorded_by_the_second() -> None:
     record = BoundedRecord(BEGIN)
     for second in range(4):
         record.add({"gpu_util_pct": 10.0 * second, "gpu_power_w": None}, BEGIN + second + 0.5)
@@ -65,11 +65,11 @@ def test_a_record_is_bounded_and_keeps_its_mean(pauses: list[float], seed: int) 
     assert len(curve.gpu_util_pct) <= MOST
     covered = record.size * curve.step_s
     assert covered <= now - BEGIN < covered + curve.step_s or record.size <= 1
-    told = [each for each in curve.gpu_util_pct if each is not None]
-    assert all(lowest - 0.1 <= each <= highest + 0.1 for each in told)
+    reported = [each for each in curve.gpu_util_pct if each is not None]
+    assert all(lowest - 0.1 <= each <= highest + 0.1 for each in reported)
 
 
-def test_a_life_of_a_week_takes_as_long_as_its_points() -> None:
+def test_a_record_of_weeks_is_bounded_by_its_points() -> None:
     record = BoundedRecord(BEGIN)
     record.add({"mem_bytes": 1.0}, BEGIN)
     record.add({"mem_bytes": 3.0}, BEGIN + 7 * 86_400)
@@ -79,7 +79,7 @@ def test_a_life_of_a_week_takes_as_long_as_its_points() -> None:
     assert curve.mem_bytes[0] == 1 and None in curve.mem_bytes
 
 
-def test_what_is_measured_later_has_nothing_before() -> None:
+def test_a_value_measured_later_is_unknown_before() -> None:
     record = BoundedRecord(BEGIN)
     record.add({"cpu_pct": 50.0}, BEGIN)
     record.add({"cpu_pct": 50.0, "mem_bytes": 7.0}, BEGIN + 1)
@@ -87,7 +87,7 @@ def test_what_is_measured_later_has_nothing_before() -> None:
     assert record.curve().mem_bytes == [None, 7]
 
 
-def test_a_clock_that_goes_back_breaks_nothing() -> None:
+def test_a_clock_that_goes_back_is_handled() -> None:
     record, rings = BoundedRecord(BEGIN), Rings()
     for now in (BEGIN + 5, BEGIN - 3600, BEGIN + 6):
         record.add({"cpu_pct": 1.0}, now)
@@ -96,7 +96,7 @@ def test_a_clock_that_goes_back_breaks_nothing() -> None:
     assert all(rings.curve(step).cpu_pct for step, _ in RINGS[:1])
 
 
-def test_rings_keep_the_last_of_each_length() -> None:
+def test_rings_keep_the_latest_points_of_each_resolution() -> None:
     rings = Rings()
     for second in range(30_000):
         rings.add({"cpu_pct": float(second)}, BEGIN + second)
@@ -110,7 +110,7 @@ def test_rings_keep_the_last_of_each_length() -> None:
     assert rings.curve(7.0).step_s == 10.0 and rings.curve(3600.0).step_s == 60.0
 
 
-def test_a_ring_knows_of_gaps_and_of_what_came_later() -> None:
+def test_a_ring_keeps_gaps_and_late_values() -> None:
     rings = Rings()
     rings.add({"cpu_pct": 1.0}, 100.0)
     rings.add({"cpu_pct": 4.0, "mem_bytes": 9.0}, 103.0)
@@ -120,7 +120,7 @@ def test_a_ring_knows_of_gaps_and_of_what_came_later() -> None:
     assert curve.mem_bytes == [None, None, None, 9]
 
 
-def test_a_curve_of_which_nothing_was_measured_begins_at_no_moment_before_all_others() -> None:
+def test_an_empty_curve_begins_at_zero() -> None:
     empty = Rings().curve(1.0)
     assert empty.begin_unix == 0.0 and not empty.cpu_pct
 
@@ -132,7 +132,7 @@ def sample(util: int | None = 50, *, power: float | None = 200.0, **fields: obje
     return wire.GpuSample(index=0, util_pct=util, power_w=power, **fields)  # type: ignore[arg-type]
 
 
-def test_sums_count_each_gpu_for_as_long_as_its_reading_held() -> None:
+def test_sums_add_the_readings_of_all_gpus_over_time() -> None:
     meter = UsageMeter(begin_unix=BEGIN)
     two = [sample(80, mem_used_bytes=10 * GIB), sample(4, mem_used_bytes=5 * GIB, power=100.0)]
     for second in range(1, 11):
@@ -140,11 +140,11 @@ def test_sums_count_each_gpu_for_as_long_as_its_reading_held() -> None:
     used = meter.usage()
     assert used is not None
     assert used.seconds == pytest.approx(20.0) and used.busy_s == pytest.approx(8.4)
-    assert used.idle_s == pytest.approx(10.0), "one of both was below 5 %"
+    assert used.idle_s == pytest.approx(10.0), "one of the two GPUs was below 5 %"
     assert used.energy_j == pytest.approx(3000.0) and used.mem_peak_bytes == 15 * GIB
 
 
-def test_what_is_not_known_is_not_counted_as_nothing() -> None:
+def test_unknown_values_do_not_count_as_zero() -> None:
     meter = UsageMeter(begin_unix=BEGIN)
     meter.add_reading([sample(90)], job_id=1, more={}, now=BEGIN + 1)
     meter.add_reading([sample(None, power=None)], job_id=1, more={}, now=BEGIN + 2)
@@ -154,26 +154,26 @@ def test_what_is_not_known_is_not_counted_as_nothing() -> None:
     assert used.busy_s / used.seconds == pytest.approx(0.9)
 
 
-def test_of_a_shared_gpu_only_the_launchs_own_part_counts() -> None:
-    mine = wire.GpuProcess(pid=1, mem_bytes=3 * GIB, job_id=7, util_pct=20)
+def test_only_the_share_of_a_shared_gpu_counts() -> None:
+    own_agent = wire.GpuProcess(pid=1, mem_bytes=3 * GIB, job_id=7, util_pct=20)
     other = wire.GpuProcess(pid=2, mem_bytes=30 * GIB, job_id=8, util_pct=70)
     meter = UsageMeter(begin_unix=BEGIN, share_pct=25)
-    meter.add_reading([sample(90, processes=[mine, other])], job_id=7, more={}, now=BEGIN + 1)
+    meter.add_reading([sample(90, processes=[own_agent, other])], job_id=7, more={}, now=BEGIN + 1)
     used = meter.usage()
     assert used is not None
     assert (used.busy_s, used.mem_peak_bytes, used.energy_j) == (pytest.approx(0.2), 3 * GIB, 50.0)
 
 
-def test_a_meter_goes_on_where_an_earlier_agents_ended(short_tmp: Path) -> None:
+def test_a_meter_continues_from_the_values_of_an_earlier_agent(short_tmp: Path) -> None:
     meter, folder = UsageMeter(begin_unix=BEGIN), Folder(str(short_tmp))
     for second in range(1, 100):
         meter.add_reading([sample(60)], job_id=1, more={"cpu_pct": 10.0}, now=BEGIN + second)
     meter._written = time.monotonic() - 3600  # a long time ago
     meter.keep(folder)
-    again = UsageMeter(begin_unix=BEGIN)
-    again.restore(folder)
-    assert again.usage() == meter.usage()
-    assert again.curve() == meter.curve()
+    later = UsageMeter(begin_unix=BEGIN)
+    later.restore(folder)
+    assert later.usage() == meter.usage()
+    assert later.curve() == meter.curve()
     for torn in ("", "{", "[]", '{"gpu": {}}', '{"record": 3}'):
         (short_tmp / FILE).write_text(torn)
         strange = UsageMeter(begin_unix=BEGIN)
@@ -184,8 +184,8 @@ def test_a_meter_goes_on_where_an_earlier_agents_ended(short_tmp: Path) -> None:
 # ---- a real agent
 
 
-def curves(agent: AgentProcess, **asked: object) -> wire.Curves:
-    agent.link.send(wire.AskCurves(ask=3, **asked))  # type: ignore[arg-type]
+def curves(agent: AgentProcess, **requested: object) -> wire.Curves:
+    agent.link.send(wire.AskCurves(ask=3, **requested))  # type: ignore[arg-type]
     return agent.link.expect(wire.Curves)
 
 
@@ -200,15 +200,15 @@ def test_a_launch_is_measured_while_it_runs_and_at_its_end(
     agent.launch(1, f"while [ ! -e {short_tmp}/gate ]; do sleep 0.1; done", gpus=["GPU-0"])
     agent.link.report(1, "running")
     eventually(lambda: curves(agent, job_id=1).curves, what="the launch has a curve")
-    told = curves(agent, job_id=1)
-    assert told.gpu is not None and told.gpu.mem_peak_bytes == 2 * GIB
-    assert {each for each in told.curves[0].gpu_util_pct if each is not None} == {40.0}
+    reported = curves(agent, job_id=1)
+    assert reported.gpu is not None and reported.gpu.mem_peak_bytes == 2 * GIB
+    assert {each for each in reported.curves[0].gpu_util_pct if each is not None} == {40.0}
     (short_tmp / "gate").touch()
-    said = agent.link.report(1, "exited")
-    assert said.gpu is not None and said.curve is not None
-    assert said.gpu.busy_s / said.gpu.seconds == pytest.approx(0.4) and said.gpu.idle_s == 0.0
-    assert said.gpu.energy_j == pytest.approx(100.0 * said.gpu.seconds)
-    assert len(said.curve.gpu_power_w) >= 3
+    report = agent.link.report(1, "exited")
+    assert report.gpu is not None and report.curve is not None
+    assert report.gpu.busy_s / report.gpu.seconds == pytest.approx(0.4) and report.gpu.idle_s == 0.0
+    assert report.gpu.energy_j == pytest.approx(100.0 * report.gpu.seconds)
+    assert len(report.curve.gpu_power_w) >= 3
     node = {curve.uuid: curve for curve in curves(agent).curves}
     assert set(node) == {"", "GPU-0"} and 40.0 in node["GPU-0"].gpu_util_pct
     assert node[""].mem_bytes and not node[""].gpu_util_pct
@@ -216,7 +216,7 @@ def test_a_launch_is_measured_while_it_runs_and_at_its_end(
 
 
 @pytest.mark.lab
-def test_a_step_is_measured_while_it_runs_and_its_curve_is_told_at_its_end(
+def test_a_step_is_measured_while_it_runs_and_reports_its_curve_at_its_end(
     make_agent: MakeAgent, gpus: Gpus, short_tmp: Path
 ) -> None:
     gpus.show(f"gpu 0 uuid=GPU-0 util=40 mem={80 * GIB}", f"gpu 1 uuid=GPU-1 util=70 mem={80 * GIB}")
@@ -239,46 +239,46 @@ def test_a_step_is_measured_while_it_runs_and_its_curve_is_told_at_its_end(
     eventually(lambda: curves(agent, job_id=1, step=2).curves, what="the step has a curve")
     assert curves(agent, job_id=1, step=3).curves == []
     (short_tmp / "gate").touch()
-    said = agent.link.expect(wire.StepReport, lambda found: found.phase == "exited")
-    assert said.curve is not None
-    assert {each for each in said.curve.gpu_util_pct if each is not None} == {70.0}
+    report = agent.link.expect(wire.StepReport, lambda found: found.phase == "exited")
+    assert report.curve is not None
+    assert {each for each in report.curve.gpu_util_pct if each is not None} == {70.0}
 
 
-def test_who_has_ended_tells_the_cpu_time_of_all_that_it_waited_for_until_it_is_reaped() -> None:
+def test_a_zombie_has_the_cpu_time_of_its_waited_children() -> None:
     """For a launch without a cgroup, this is the only record of its CPU time."""
     ended = subprocess.Popen(["sh", "-c", "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait"])
     try:
-        eventually(lambda: job_processes.stat_fields(ended.pid)[0] == "Z", what="it has ended")
+        eventually(lambda: job_processes.stat_fields(ended.pid)[0] == "Z", what="the process has ended")
         assert job_processes.cpu_time(ended.pid).total_s > 0.05
     finally:
         ended.wait()
     assert job_processes.cpu_time(ended.pid) == CpuTime()
 
 
-def test_cpu_time_of_what_has_ended_is_told(agent: AgentProcess) -> None:
-    said = agent.run(1, "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait")
-    assert 0.05 < said.cpu_seconds < 60.0
+def test_the_cpu_time_of_ended_processes_is_reported(agent: AgentProcess) -> None:
+    report = agent.run(1, "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait")
+    assert 0.05 < report.cpu_seconds < 60.0
 
 
 IN_THE_KERNEL = "dd if=/dev/zero of=/dev/null bs=1M count=6000 2>/dev/null"
 IN_THE_PROGRAM = "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done"
 
 
-def test_what_the_kernel_spent_is_told_apart(agent: AgentProcess) -> None:
+def test_system_cpu_time_is_reported_separately(agent: AgentProcess) -> None:
     for job, (command, is_kernels) in enumerate(((IN_THE_KERNEL, True), (IN_THE_PROGRAM, False)), 1):
-        said = agent.run(job, command)
-        assert said.cpu_seconds > 0.02
-        assert (said.system_s > said.cpu_seconds / 2) is is_kernels, said
+        report = agent.run(job, command)
+        assert report.cpu_seconds > 0.02
+        assert (report.system_s > report.cpu_seconds / 2) is is_kernels, report
 
 
-def test_what_the_kernel_spent_for_a_step_is_told_apart(agent: AgentProcess) -> None:
+def test_system_cpu_time_of_a_step_is_reported_separately(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000")
     agent.link.report(1, "running")
     for step, (command, is_kernels) in enumerate(((IN_THE_KERNEL, True), (IN_THE_PROGRAM, False))):
         agent.begin_step(1, step, command)
-        said = agent.step_end(1, step)
-        assert said.cpu_seconds > 0.02
-        assert (said.system_s > said.cpu_seconds / 2) is is_kernels, said
+        report = agent.step_end(1, step)
+        assert report.cpu_seconds > 0.02
+        assert (report.system_s > report.cpu_seconds / 2) is is_kernels, report
 
 
 MEASURED = """
@@ -290,7 +290,7 @@ while not os.path.exists("@GATE@"): time.sleep(0.05)
 '"""
 
 
-def test_each_task_of_a_step_is_measured_and_the_job_without_its_steps(
+def test_tasks_and_the_job_without_its_steps_are_measured_separately(
     agent: AgentProcess, short_tmp: Path
 ) -> None:
     gate, over = short_tmp / "gate", short_tmp / "over"
@@ -301,11 +301,11 @@ def test_each_task_of_a_step_is_measured_and_the_job_without_its_steps(
     eventually(
         lambda: curves(agent, job_id=1, step=0).peak_mem_bytes > 200 * MIB,
         timeout_s=90.0,
-        what="both are looked at",
+        what="both jobs are measured",
     )
     gate.touch()
-    said = {each.name: each for each in agent.step_end(1, 0).spreads}
-    mem, read, written = said["mem_bytes"], said["read_bytes"], said["written_bytes"]
+    report = {each.name: each for each in agent.step_end(1, 0).spreads}
+    mem, read, written = report["mem_bytes"], report["read_bytes"], report["written_bytes"]
     assert (mem.least_rank, mem.most_rank, read.least_rank, read.most_rank) == (0, 1, 0, 1)
     assert 50 * MIB < mem.least < 150 * MIB < mem.most < 200 * MIB
     assert 10 * MIB < read.least < 20 * MIB < read.most < 30 * MIB
@@ -316,19 +316,19 @@ def test_each_task_of_a_step_is_measured_and_the_job_without_its_steps(
     assert 0 < ended.own.peak_mem_bytes < 50 * MIB and ended.own.cpu_seconds < ended.cpu_seconds
 
 
-def test_the_memory_of_a_step_that_is_over_at_once_is_known(agent: AgentProcess) -> None:
+def test_the_memory_of_a_very_short_step_is_measured(agent: AgentProcess) -> None:
     """The agent takes no sample of these short processes; the kernel reports the peak of the largest one."""
     agent.launch(1, "sleep 1000")
     agent.link.report(1, "running")
     command = "exec python3 -c 'import os; bytearray((200 + 100 * int(os.environ[\"SLURM_PROCID\"])) << 20)'"
     agent.begin_step(1, 0, command, tasks=2)
-    said = agent.step_end(1, 0)
-    (mem,) = (each for each in said.spreads if each.name == "mem_bytes")
+    report = agent.step_end(1, 0)
+    (mem,) = (each for each in report.spreads if each.name == "mem_bytes")
     assert 200 * MIB < mem.least < 300 * MIB < mem.most < 400 * MIB
-    assert (mem.least_rank, mem.most_rank) == (0, 1) and said.peak_mem_bytes >= mem.most
+    assert (mem.least_rank, mem.most_rank) == (0, 1) and report.peak_mem_bytes >= mem.most
 
 
-def test_a_launch_without_steps_has_no_part_of_its_own(agent: AgentProcess) -> None:
+def test_a_launch_without_steps_has_no_separate_own_usage(agent: AgentProcess) -> None:
     assert agent.run(1, "true").own is None
 
 
@@ -336,45 +336,43 @@ def test_a_launch_without_steps_has_no_part_of_its_own(agent: AgentProcess) -> N
     ("age_s", "pause"),
     [(0.0, MIN_PAUSE_S), (4.0, 2.0), (12.0, 6.0), (100.0, MAX_PAUSE_S), (-5.0, MIN_PAUSE_S)],
 )
-def test_what_is_new_is_looked_at_sooner(age_s: float, pause: float) -> None:
+def test_new_processes_are_sampled_more_often(age_s: float, pause: float) -> None:
     assert pause_s([BEGIN - 1000.0, BEGIN - age_s], BEGIN) == pause
 
 
 @pytest.mark.parametrize(
-    "words",
+    "text",
     [
         *("", "0m0.00s 0m0.00s", "a\nb c", "0m1s 0m1s\n0m1s", "0m1s 0m1s\n1s 2s 3s"),
         *("\n0mnans 0m1s", "\n0minfs 0m1s", "\n0m1e999s 0m1s", "\n0m1s 0m-1s", "\n1e300m0s 0m1s"),
     ],
 )
-def test_what_is_no_answer_of_times_counts_as_nothing(words: str) -> None:
-    assert from_times(words) == CpuTime()
+def test_invalid_output_of_times_counts_as_zero(text: str) -> None:
+    assert from_times(text) == CpuTime()
 
 
 @pytest.mark.parametrize("digits", [21, 400, 5000])
-def test_what_a_task_wrote_into_the_file_of_its_use_cannot_spoil_the_report(
-    tmp_path: Path, digits: int
-) -> None:
+def test_a_manipulated_usage_file_cannot_spoil_the_report(tmp_path: Path, digits: int) -> None:
     """The user owns the file. A message with an invalid number would end the node's connection."""
     launch = stepwire.StepLaunch(job_id=1, restarts=0, step=0, env={}, cwd="/")
     user = {"uid": os.getuid(), "gid": os.getgid()}
     task = make_folder(str(tmp_path / "task"), stepwire.StepTask(rank=0), request=launch, **user)
-    words = f"0m0s 0m0s\n0mnans 0m1s\n \nrchar: {'9' * digits}\nwchar: 7\n"
-    (tmp_path / "task" / "times").write_text(words)
-    (told,) = per_task_minmax({0: task})
-    assert (told.name, told.total) == ("written_bytes", 7.0)
+    text = f"0m0s 0m0s\n0mnans 0m1s\n \nrchar: {'9' * digits}\nwchar: 7\n"
+    (tmp_path / "task" / "times").write_text(text)
+    (reported,) = per_task_minmax({0: task})
+    assert (reported.name, reported.total) == ("written_bytes", 7.0)
 
 
-def test_who_calls_himself_a_task_of_no_step_counts_for_the_launch_alone() -> None:
-    key, whose = (7, 0), job_processes.JobTag(f"7.0@{os.getpid()}", "secret", os.getuid())
+def test_a_process_with_a_forged_step_id_counts_only_for_the_launch() -> None:
+    key, tag = (7, 0), job_processes.JobTag(f"7.0@{os.getpid()}", "secret", os.getuid())
     for step in ("x", "-1", "9" * 5000):
-        variables = {**whose.variables(), "WARPDECK_STEP": step, "SLURM_PROCID": "0"}
+        variables = {**tag.variables(), "WARPDECK_STEP": step, "SLURM_PROCID": "0"}
         with subprocess.Popen(["sleep", "1000"], env={**os.environ, **variables}) as process:
             try:
                 eventually(
-                    lambda: process.pid in job_processes.pids_by_job_tag().get(whose, ()), what="it runs"
+                    lambda: process.pid in job_processes.pids_by_job_tag().get(tag, ()), what="the job runs"
                 )
-                assert sample_processes({whose: (key, True)}).keys() == {
+                assert sample_processes({tag: (key, True)}).keys() == {
                     (key, "", ""),
                     (key, OUTSIDE_STEPS, ""),
                 }
@@ -382,16 +380,16 @@ def test_who_calls_himself_a_task_of_no_step_counts_for_the_launch_alone() -> No
                 process.kill()
 
 
-def test_times_are_read_in_every_language() -> None:
+def test_output_of_times_is_parsed_in_every_locale() -> None:
     assert from_times("0m9.00s 0m9.00s\n1m1.50s 0m0,25s") == CpuTime(61.75, 0.25)
 
 
-def test_memory_of_what_runs_is_seen(agent: AgentProcess, short_tmp: Path) -> None:
+def test_the_memory_of_running_processes_is_measured(agent: AgentProcess, short_tmp: Path) -> None:
     code = "import signal; x = bytearray(150 << 20); signal.pause()"
     agent.launch(1, f"exec {sys.executable} -c '{code}'")
     agent.link.report(1, "running")
     eventually(
         lambda: curves(agent, job_id=1).peak_mem_bytes > 150 << 20,
         timeout_s=90.0,
-        what="its memory was looked at",
+        what="the memory was measured",
     )

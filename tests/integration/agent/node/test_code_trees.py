@@ -67,7 +67,7 @@ def left(agent: AgentProcess) -> list[str]:
     return sorted(path.name for path in (agent.folder / "trees").iterdir())
 
 
-def test_a_tree_is_asked_for_once_and_its_jobs_run_in_it(agent: AgentProcess) -> None:
+def test_a_tree_is_requested_once_and_its_jobs_run_in_it(agent: AgentProcess) -> None:
     packed = pack(file("code", b"from the tree\n"), special("sub", tarfile.DIRTYPE), file("sub/more"))
     digest = launch(agent, packed)
     launch(agent, packed, job_id=2)
@@ -80,7 +80,7 @@ def test_a_tree_is_asked_for_once_and_its_jobs_run_in_it(agent: AgentProcess) ->
     assert left(agent) == [digest + ".tar.gz"]
 
 
-def test_a_damaged_tree_is_refused_and_not_kept(agent: AgentProcess) -> None:
+def test_a_damaged_tree_is_refused_and_deleted(agent: AgentProcess) -> None:
     packed = pack(file("code"))
     digest = launch(agent, packed, sha256="0" * 64)
     send(agent, packed, digest)
@@ -88,7 +88,7 @@ def test_a_damaged_tree_is_refused_and_not_kept(agent: AgentProcess) -> None:
     assert left(agent) == []
 
 
-def test_a_tree_longer_than_announced_is_stopped(agent: AgentProcess) -> None:
+def test_a_tree_longer_than_announced_is_aborted(agent: AgentProcess) -> None:
     packed = pack(file("code", bytes(range(256)) * 64))
     digest = launch(agent, packed)
     agent.link.send(wire.PutTree(tree="t" * 40, sha256=digest, size_bytes=10, stream=9))
@@ -97,7 +97,7 @@ def test_a_tree_longer_than_announced_is_stopped(agent: AgentProcess) -> None:
     assert left(agent) == []
 
 
-def test_an_upload_that_broke_off_is_asked_for_anew(agent: AgentProcess) -> None:
+def test_an_incomplete_upload_is_requested_again(agent: AgentProcess) -> None:
     packed = pack(file("code", b"whole\n"))
     digest = launch(agent, packed)
     agent.link.send(wire.PutTree(tree="t" * 40, sha256=digest, size_bytes=len(packed), stream=9))
@@ -110,7 +110,7 @@ def test_an_upload_that_broke_off_is_asked_for_anew(agent: AgentProcess) -> None
 
 
 @pytest.mark.parametrize(
-    ("entries", "words"),
+    ("entries", "text"),
     [
         ([file("../escaped")], "leads outside"),
         ([file("a/../../escaped")], "leads outside"),
@@ -123,11 +123,11 @@ def test_an_upload_that_broke_off_is_asked_for_anew(agent: AgentProcess) -> None
     ],
 )
 def test_a_tree_that_would_leave_its_folder_is_refused(
-    shared: AgentProcess, entries: list[Entry], words: str
+    shared: AgentProcess, entries: list[Entry], text: str
 ) -> None:
     packed, job_id = pack(file("code"), *entries), shared.new_id()
     send(shared, packed, launch(shared, packed, job_id=job_id, workspace=f"w{job_id}"))
-    assert words in shared.link.expect(wire.LaunchFailed).message
+    assert text in shared.link.expect(wire.LaunchFailed).message
     assert not [path for path in shared.folder.parent.rglob("*") if path.name == "escaped"]
     assert not Path("/tmp/escaped").exists()
     assert shared.run(shared.new_id(), "true").exit_code == 0

@@ -46,16 +46,16 @@ asyncio.run(main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])))
 """
 
 
-async def test_many_questions_at_once_are_all_answered(short_tmp: Path) -> None:
+async def test_many_lookups_at_once_are_all_answered(short_tmp: Path) -> None:
     folders = FolderChecks(answer_s=WAIT_S)
     for each in range(3 * MOST_WAITING):
         (short_tmp / str(each)).mkdir()
-    asked = [folders.is_there(str(path), uid=os.getuid()) for path in short_tmp.iterdir()]
-    assert all(await asyncio.gather(*asked))
+    requested = [folders.is_there(str(path), uid=os.getuid()) for path in short_tmp.iterdir()]
+    assert all(await asyncio.gather(*requested))
 
 
 @pytest.mark.root
-async def test_a_folder_is_there_for_those_who_may_see_it(short_tmp: Path) -> None:
+async def test_a_lookup_uses_the_rights_of_the_user(short_tmp: Path) -> None:
     short_tmp.chmod(0o711)
     folder = short_tmp / "closed" / "below"
     folder.mkdir(parents=True)
@@ -70,15 +70,15 @@ async def test_a_folder_is_there_for_those_who_may_see_it(short_tmp: Path) -> No
 
 
 @pytest.mark.lab
-def test_questions_that_hang_hold_up_nobody_else(short_tmp: Path) -> None:
+def test_hanging_lookups_delay_no_other_user(short_tmp: Path) -> None:
     short_tmp.chmod(0o711)
     with hanging_mount(short_tmp / "hangs") as mount:
-        words = [str(mount.path), str(short_tmp), str(ADA), str(BOB), str(MOST_WAITING)]
-        done = subprocess.run(
-            [*mount.inside, sys.executable, "-c", ASKS, *words],
+        argv = [str(mount.path), str(short_tmp), str(ADA), str(BOB), str(MOST_WAITING)]
+        result = subprocess.run(
+            [*mount.inside, sys.executable, "-c", ASKS, *argv],
             capture_output=True,
             text=True,
             timeout=WAIT_S,
             check=False,
         )
-        assert (done.stdout, done.stderr) == ("over\n", "")
+        assert (result.stdout, result.stderr) == ("over\n", "")

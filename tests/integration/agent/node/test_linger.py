@@ -22,18 +22,18 @@ def system(folder: Path, *, status: int, booted: bool = True) -> list[str]:
 
 
 @pytest.mark.lab
-def test_a_scope_is_used_where_systemd_makes_one(short_tmp: Path) -> None:
+def test_a_systemd_scope_is_used_if_available(short_tmp: Path) -> None:
     command = system(short_tmp, status=0)
     assert command[0] == str(short_tmp / "bin" / "systemd-run")
     assert "--scope" in command and "--unit=warpdeck-agent-1" in command and command[-1] == "--"
 
 
 @pytest.mark.parametrize(("status", "booted"), [(1, True), (0, False)])
-def test_without_systemd_the_session_must_do(short_tmp: Path, status: int, booted: bool) -> None:
+def test_without_systemd_the_agent_starts_in_a_session(short_tmp: Path, status: int, booted: bool) -> None:
     assert system(short_tmp, status=status, booted=booted) == []
 
 
-def test_it_is_told_which_one_it_is(short_tmp: Path, agent: AgentProcess) -> None:
+def test_the_inventory_reports_scope_or_session(short_tmp: Path, agent: AgentProcess) -> None:
     scope = short_tmp / "cgroup"
     scope.write_text("0::/user.slice/user-1.slice/user@1.service/app.slice/warpdeck-agent-5f.scope\n")
     assert describe_session(str(scope)) == "its own systemd scope"

@@ -22,7 +22,7 @@ def path_after(profile: Path, **environ: str) -> str:
     ).stdout.strip()
 
 
-def test_a_jobs_shell_finds_our_programs_and_any_other_shell_is_left_alone(tmp_path: Path) -> None:
+def test_only_shells_of_jobs_find_the_job_programs(tmp_path: Path) -> None:
     (tmp_path / "etc/profile.d").mkdir(parents=True)
     install("/nowhere", uid=0, root=str(tmp_path))
     profile = tmp_path / PROFILE
@@ -38,12 +38,12 @@ def test_a_jobs_shell_finds_our_programs_and_any_other_shell_is_left_alone(tmp_p
     assert twice.stdout == "/a/bin:/usr/bin\n"
 
 
-def test_a_system_without_such_a_folder_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_system_without_a_profile_folder_is_not_changed(tmp_path: Path) -> None:
     install("/nowhere", uid=0, root=str(tmp_path))
     assert os.listdir(tmp_path) == []
 
 
-def test_a_users_own_agent_has_bash_read_it_unless_the_user_has_bash_read_something(tmp_path: Path) -> None:
+def test_an_agent_of_a_user_sets_bash_env_unless_it_is_set(tmp_path: Path) -> None:
     folder = tmp_path / "agent"
     folder.mkdir()
     install(str(folder), uid=1000)

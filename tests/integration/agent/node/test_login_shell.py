@@ -25,7 +25,7 @@ from warpdeck_agent.wire import messages as wire
 MIB = 1 << 20
 
 
-def asked(home: Path, text: str) -> dict[str, str]:
+def variables_from(home: Path, text: str) -> dict[str, str]:
     """Return the variables that the given start files set."""
     for name in (".bash_profile", ".profile", ".zprofile"):
         (home / name).write_text(text)
@@ -44,30 +44,30 @@ def asked(home: Path, text: str) -> dict[str, str]:
     return variables_of(asyncio.run(ask()))
 
 
-def test_what_start_files_print_and_how_variables_look_does_no_harm(tmp_path: Path) -> None:
-    found = asked(tmp_path, "echo hello\necho NOT=this\nexport LINES_OF='a\nb=c' OWN=1\n")
+def test_output_of_start_files_and_unusual_variables_are_handled(tmp_path: Path) -> None:
+    found = variables_from(tmp_path, "echo hello\necho NOT=this\nexport LINES_OF='a\nb=c' OWN=1\n")
     assert (found["LINES_OF"], found["OWN"]) == ("a\nb=c", "1")
     assert "hello" not in found and "WARPDECK_JOB" not in found and "PWD" not in found
 
 
-def test_start_files_that_fail_give_nothing(tmp_path: Path) -> None:
+def test_failing_start_files_give_no_variables(tmp_path: Path) -> None:
     with pytest.raises(ChildFailed, match="exit code 3"):
-        asked(tmp_path, "exit 3\n")
+        variables_from(tmp_path, "exit 3\n")
 
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(short_tmp) as made:
-        yield made
+    with agent_of_root(short_tmp) as created:
+        yield created
 
 
 @pytest.fixture
 def home(short_tmp: Path) -> Path:
     """Ada's home."""
-    made = short_tmp / "ada"
-    made.mkdir()
-    os.chown(made, ADA, ADA)
-    return made
+    created = short_tmp / "ada"
+    created.mkdir()
+    os.chown(created, ADA, ADA)
+    return created
 
 
 def launch(agent: AgentProcess, job: int, home: Path, script: str = "true") -> None:
@@ -91,18 +91,16 @@ def lives(pid: int) -> bool:
 
 
 @pytest.mark.lab
-def test_start_files_that_sleep_hold_up_no_other_user_and_end_with_their_job(
-    agent: AgentProcess, home: Path
-) -> None:
+def test_slow_start_files_delay_no_other_user_and_end_with_their_job(agent: AgentProcess, home: Path) -> None:
     (home / ".profile").write_text("echo $$ >>$HOME/pids\nexec sleep 1000\n")
     bad = range(1, 2 * MOST_OF_USER + 1)
     for job in bad:
         launch(agent, job, home)
-    eventually(lambda: len(pids(home)) == MOST_OF_USER, what="as many shells as a user may have run")
-    done = agent.run(100, "echo in time", user="bob", uid=BOB, login=True)
-    assert (done.exit_code, agent.text(100)) == (0, "in time")
+    eventually(lambda: len(pids(home)) == MOST_OF_USER, what="the maximum number of login shells runs")
+    result = agent.run(100, "echo in time", user="bob", uid=BOB, login=True)
+    assert (result.exit_code, agent.text(100)) == (0, "in time")
     begun = [job for job in bad if agent.link.has_report(job, "running")]
-    assert len(begun) <= MOST_OF_USER, "bob's launch did not wait for all of ada's"
+    assert len(begun) <= MOST_OF_USER, "bob's launch did not wait for all of ada's launches"
     for job in bad:
         agent.link.send(wire.Kill(job_id=job, restarts=0, cause="cancelled", grace_s=0.0))
     for job in bad:
@@ -111,52 +109,52 @@ def test_start_files_that_sleep_hold_up_no_other_user_and_end_with_their_job(
 
 
 @pytest.mark.lab
-def test_what_start_files_leave_behind_ends_with_the_job(agent: AgentProcess, home: Path) -> None:
+def test_processes_left_by_start_files_end_with_the_job(agent: AgentProcess, home: Path) -> None:
     (home / ".profile").write_text(
         "env -i setsid sleep 1000 >/dev/null &\necho $! >$HOME/pids\nexport FOUND=yes\n"
     )
     launch(agent, 1, home, "echo .$FOUND.; cat $HOME/pids")
     assert agent.link.report(1, "exited").exit_code == 0
-    said, pid = agent.text(1).split()
-    assert said == ".yes."
-    eventually(lambda: not lives(int(pid)), what="the process that the start file began has ended")
+    output, pid = agent.text(1).split()
+    assert output == ".yes."
+    eventually(lambda: not lives(int(pid)), what="the process that the start file started has ended")
 
 
 @pytest.mark.lab
-def test_a_shell_of_an_agent_that_was_killed_ends(agent: AgentProcess, home: Path) -> None:
+def test_the_login_shell_ends_with_a_killed_agent(agent: AgentProcess, home: Path) -> None:
     (home / ".profile").write_text("echo $$ >$HOME/pids\nexec sleep 1000\n")
     launch(agent, 1, home)
     [pid] = eventually(lambda: pids(home), what="the shell runs")
     agent.kill()
     assert lives(pid)
     agent.start()
-    eventually(lambda: not lives(pid), what="it has ended")
+    eventually(lambda: not lives(pid), what="the process has ended")
 
 
 @pytest.mark.lab
-def test_a_start_file_that_prints_without_end_takes_no_memory_of_the_agents(
-    agent: AgentProcess, home: Path
-) -> None:
+def test_endless_output_of_a_start_file_uses_no_memory_of_the_agent(agent: AgentProcess, home: Path) -> None:
     agent.run(1, "true", user="ada", uid=ADA)
     before = peak_bytes(agent)
     (home / ".profile").write_text("head -c 256M /dev/zero\nexport FOUND=yes\n")
     launch(agent, 2, home, "echo .$FOUND.")
     assert agent.link.report(2, "exited").exit_code == 0
-    assert agent.text(2) == "..", "the job does without the variables"
+    assert agent.text(2) == "..", "the job starts without the variables"
     assert peak_bytes(agent) - before < 16 * MIB
 
 
 @pytest.mark.lab
-def test_lines_for_a_file_that_takes_none_hold_up_no_other_user(agent: AgentProcess, home: Path) -> None:
+def test_a_blocked_output_file_delays_no_other_user(agent: AgentProcess, home: Path) -> None:
     script = "rm out; mkfifo out; echo $$ >$HOME/pids; exec sleep 1000"
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(home)}
     agent.launch(1, script, user="ada", uid=ADA, env=environ, cwd=str(home), stdout=str(home / "out"))
-    eventually(lambda: pids(home), what="the pipe is there")
+    eventually(lambda: pids(home), what="the pipe exists")
     for _ in range(2 * MOST_OF_USER):
         agent.link.send(wire.Notice(job_id=1, restarts=0, text="look at this"))
-    eventually(lambda: len(writers()) == MOST_OF_USER, what="as many as may wait for the pipe do")
+    eventually(
+        lambda: len(writers()) == MOST_OF_USER, what="the maximum number of requests waits for the pipe"
+    )
     assert agent.run(100, "true", user="bob", uid=BOB, login=True).exit_code == 0
-    assert writers(), "bob's launch did not wait for all of them"
+    assert writers(), "bob's launch did not wait for all of the others"
 
 
 def writers() -> list[int]:

@@ -44,7 +44,7 @@ class Machine:
 
     def start(self, name: str, *, share: str = "", program: Sequence[str] = FROM_SOURCE) -> str:
         """Start an agent for a folder; return the error message, or "" if the agent runs."""
-        done = subprocess.run(
+        result = subprocess.run(
             [*self.enter, *program, "start", "--dir", str(self.folder / name)],
             env={**os.environ, "WARPDECK_SHARE_MACHINE": share},
             capture_output=True,
@@ -52,8 +52,8 @@ class Machine:
             timeout=60,
             check=False,
         )
-        said = json.loads(done.stdout[done.stdout.index("{") :])
-        return "" if said["ok"] else str(said["error"])
+        document = json.loads(result.stdout[result.stdout.index("{") :])
+        return "" if document["ok"] else str(document["error"])
 
     def pid(self, name: str) -> int:
         (found,) = running(f"serve\0--dir\0{self.folder / name}\0")
@@ -79,28 +79,28 @@ class Machine:
 
 @pytest.fixture
 def machine(short_tmp: Path) -> Iterator[Machine]:
-    made = Machine(short_tmp)
-    yield made
-    made.close()
+    new_machine = Machine(short_tmp)
+    yield new_machine
+    new_machine.close()
 
 
-def test_a_second_agent_is_refused_while_the_first_lives(machine: Machine) -> None:
+def test_a_second_agent_is_refused_while_the_first_runs(machine: Machine) -> None:
     assert machine.start("a") == ""
-    assert machine.start("a") == "", "it runs already"
-    said = machine.start("b")
-    assert f"pid {machine.pid('a')} of root in {machine.folder / 'a'}" in said
-    assert "warpdeck down --machine" in said and "WARPDECK_SHARE_MACHINE=1" in said
+    assert machine.start("a") == "", "the agent already runs"
+    message = machine.start("b")
+    assert f"pid {machine.pid('a')} of root in {machine.folder / 'a'}" in message
+    assert "warpdeck down --machine" in message and "WARPDECK_SHARE_MACHINE=1" in message
     assert not running(f"serve\0--dir\0{machine.folder / 'b'}\0")
-    assert machine.start("c", share="1") == "", "it was allowed"
+    assert machine.start("c", share="1") == "", "the second agent was allowed"
     pid = machine.pid("a")
     os.kill(pid, 9)
-    eventually(lambda: has_ended(pid), what="the first is gone")
+    eventually(lambda: has_ended(pid), what="the first process has ended")
     assert machine.start("b") == ""
 
 
-def test_an_agent_that_starts_without_being_asked_for_is_refused_too(machine: Machine) -> None:
+def test_a_manually_started_second_agent_is_refused_too(machine: Machine) -> None:
     assert machine.start("a") == ""
-    done = subprocess.run(
+    result = subprocess.run(
         [*machine.enter, *FROM_SOURCE, "serve", "--dir", str(machine.folder / "b")],
         env={**os.environ, "WARPDECK_SHARE_MACHINE": ""},
         capture_output=True,
@@ -108,18 +108,20 @@ def test_an_agent_that_starts_without_being_asked_for_is_refused_too(machine: Ma
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "another agent manages this machine" in done.stderr
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "another agent manages this machine" in result.stderr
 
 
-def test_roots_agent_keeps_off_those_of_users_and_nobody_else_can(machine: Machine) -> None:
+def test_only_the_agent_of_root_excludes_agents_of_users(machine: Machine) -> None:
     machine.squat("warpdeck-agent-0")
-    assert machine.start("a") == "", "a stranger on root's name keeps root off nothing"
-    assert "of root" in machine.start("b"), "and hides no agent of root's"
+    assert machine.start("a") == "", "another user's socket with the name of root's does not stop root"
+    assert "of root" in machine.start("b"), "it hides no agent of root"
     program, _ = build_zipapp(str(machine.folder / "program"))
     machine.folder.chmod(0o755)
     (machine.folder / "program").chmod(0o755)
     (machine.folder / "user").mkdir()
     os.chown(machine.folder / "user", NOBODY, NOBODY)
-    said = machine.start("user", program=("setpriv", f"--reuid={NOBODY}", "--clear-groups", PYTHON, program))
-    assert "of root" in said
+    message = machine.start(
+        "user", program=("setpriv", f"--reuid={NOBODY}", "--clear-groups", PYTHON, program)
+    )
+    assert "of root" in message

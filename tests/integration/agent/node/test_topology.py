@@ -33,13 +33,13 @@ def kernel(folder: Path, cpus: dict[int, tuple[int, int]]) -> str:
         (range(9), CpuTopology()),
     ],
 )
-def test_sockets_cores_and_threads_are_told_where_they_make_a_block(
+def test_sockets_cores_and_threads_are_reported_for_a_regular_topology(
     tmp_path: Path, allowed: range, found: CpuTopology
 ) -> None:
     assert find_topology(allowed, folder=kernel(tmp_path, TWO_BY_TWO_BY_TWO)) == found
 
 
-def test_this_machine_tells_something_that_can_be() -> None:
+def test_the_topology_of_this_machine_is_plausible() -> None:
     cpus = os.sched_getaffinity(0)
     found = find_topology(cpus)
     assert found == CpuTopology() or found.sockets * found.cores * found.threads == len(cpus)

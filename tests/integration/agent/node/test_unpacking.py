@@ -31,8 +31,8 @@ BLOCK = tarfile.BLOCKSIZE
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    with agent_of_root(short_tmp) as made:
-        yield made
+    with agent_of_root(short_tmp) as created:
+        yield created
 
 
 def header(name: str, kind: bytes, size: int = 0) -> bytes:
@@ -78,7 +78,7 @@ def launch(
 def refused(agent: AgentProcess, job: int, data: bytes) -> str:
     """Return the reason why a job with this tree does not start."""
     launch(agent, job, data)
-    return agent.link.expect(wire.LaunchFailed, lambda said: said.job_id == job).message
+    return agent.link.expect(wire.LaunchFailed, lambda message: message.job_id == job).message
 
 
 def work(agent: AgentProcess, job: int) -> Path:
@@ -86,13 +86,13 @@ def work(agent: AgentProcess, job: int) -> Path:
     return agent.folder / "work" / f"w{job}"
 
 
-def test_no_archive_takes_memory_of_the_agents(agent: AgentProcess) -> None:
+def test_no_archive_uses_much_memory_of_the_agent(agent: AgentProcess) -> None:
     assert agent.run(1, "true", user="ada", uid=ADA).exit_code == 0
     before = peak_bytes(agent)
     zeros = bytes(256 * MIB)
     for job, kind in ((2, tarfile.XHDTYPE), (3, tarfile.XGLTYPE), (4, tarfile.GNUTYPE_LONGNAME)):
-        said = refused(agent, job, packed(header("long", kind, len(zeros)), zeros))
-        assert said.endswith(f"it has a header with {len(zeros)} bytes; the limit is {MAX_HEADER_BYTES}")
+        message = refused(agent, job, packed(header("long", kind, len(zeros)), zeros))
+        assert message.endswith(f"it has a header with {len(zeros)} bytes; the limit is {MAX_HEADER_BYTES}")
     many = packed(header("g", tarfile.XGLTYPE) * (MAX_MEMBERS + 1))
     assert f"more than {MAX_MEMBERS} members" in refused(agent, 5, many)
     assert "larger than 4 GiB" in refused(agent, 6, packed(header("big", tarfile.REGTYPE, 5 << 30)))
@@ -109,7 +109,7 @@ def test_a_damaged_header_is_refused(agent: AgentProcess) -> None:
         assert "damaged header" in refused(agent, job, data)
 
 
-def test_everything_is_the_users_without_special_rights(agent: AgentProcess) -> None:
+def test_unpacked_files_belong_to_the_user_without_special_rights(agent: AgentProcess) -> None:
     long = "/".join(["d" * 90, "e" * 200])
     folders = [special("d" * 90, tarfile.DIRTYPE), special("shut", tarfile.DIRTYPE)]
     folders[1][2]["mode"] = 0
@@ -123,9 +123,7 @@ def test_everything_is_the_users_without_special_rights(agent: AgentProcess) -> 
     assert stat.S_IMODE((work(agent, 1) / "twice").lstat().st_mode) == 0o755
 
 
-def test_a_folder_that_a_job_made_unusable_or_a_link_is_no_way_out(
-    agent: AgentProcess, short_tmp: Path
-) -> None:
+def test_manipulated_work_folders_cannot_redirect_the_agent(agent: AgentProcess, short_tmp: Path) -> None:
     outside = short_tmp / "outside"
     outside.mkdir()
     data = pack(file("code"), special("sub", tarfile.DIRTYPE), file("sub/more"))
@@ -150,10 +148,10 @@ def test_ignored_entries_are_linked_as_the_user(agent: AgentProcess, short_tmp: 
         assert agent.link.report(job, "exited").exit_code == 0
     assert sorted(os.listdir(work(agent, 1))) == ["code", "data"]
     assert (work(agent, 1) / "data").lstat().st_uid == ADA
-    assert os.listdir(work(agent, 2)) == ["code"], "ada may not see what is in there, and is not told"
+    assert os.listdir(work(agent, 2)) == ["code"], "ada may not read the folder and gets no details"
 
 
-def test_the_next_task_uses_what_is_unpacked_and_the_submit_folder_where_the_tree_has_it(
+def test_the_next_task_reuses_the_unpacked_tree_and_its_submit_folder(
     agent: AgentProcess,
 ) -> None:
     data = pack(file("code"), special("sub", tarfile.DIRTYPE))

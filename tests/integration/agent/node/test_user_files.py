@@ -17,7 +17,7 @@ from warpdeck_agent.wire import messages as wire
 
 
 @pytest.mark.lab
-def test_a_log_behind_a_hanging_mount_holds_up_no_job_and_is_told(
+def test_a_log_on_a_hanging_mount_delays_no_job_and_is_reported(
     make_agent: MakeAgent, short_tmp: Path
 ) -> None:
     with hanging_mount(short_tmp / "hangs") as mount:
@@ -30,15 +30,15 @@ def test_a_log_behind_a_hanging_mount_holds_up_no_job_and_is_told(
             agent.link.send(wire.OpenLog(stream=stream, job_id=99, restarts=0, path=path, uid=0, follow=True))
         assert agent.run(1, "echo well").exit_code == 0
         for stream, path in enumerate(paths, 1):
-            ended = agent.link.expect(wire.StreamEnd, lambda said, of=stream: said.stream == of)
+            ended = agent.link.expect(wire.StreamEnd, lambda message, of=stream: message.stream == of)
             assert f"cannot read {path} on this node: its file server does not answer" in ended.error
         agent.link.send(wire.OpenLog(stream=3, job_id=99, restarts=0, path=paths[0], uid=0))
-        assert "does not answer" in agent.link.expect(wire.StreamEnd).error, "it is not asked again"
+        assert "does not answer" in agent.link.expect(wire.StreamEnd).error, "the server is not asked again"
         agent.kill()
         agent.start()  # the agent's lock was released
 
 
-async def test_a_child_reads_what_the_agent_would(short_tmp: Path) -> None:
+async def test_a_child_process_reads_the_same_data_as_the_agent(short_tmp: Path) -> None:
     path = short_tmp / "out"
     file = UserFileReader(str(path), os.getuid())
     assert await file.read_at(None) is None
@@ -53,7 +53,7 @@ async def test_a_child_reads_what_the_agent_would(short_tmp: Path) -> None:
     await comes(lambda: file.is_over, what="the child has ended")
 
 
-async def test_a_child_reads_no_more_than_the_agent_would(short_tmp: Path) -> None:
+async def test_a_child_process_reads_no_more_data_than_the_agent(short_tmp: Path) -> None:
     file = UserFileReader(str(short_tmp), os.getuid())
     with pytest.raises(LogError, match="is not a regular file"):
         await asyncio.wait_for(file.read_at(0), WAIT_S)
@@ -61,7 +61,9 @@ async def test_a_child_reads_no_more_than_the_agent_would(short_tmp: Path) -> No
     await comes(lambda: file.is_over, what="the child has ended")
 
 
-async def test_no_user_reads_for_ever_many_at_once(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_reads_of_a_user_are_limited_in_number(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("warpdeck_agent.users.user_files.MOST_OF_USER", 2)
     files = [UserFileReader(str(short_tmp / str(each)), os.getuid()) for each in range(3)]
     for file in files[:2]:
@@ -77,7 +79,7 @@ async def test_no_user_reads_for_ever_many_at_once(short_tmp: Path, monkeypatch:
 
 
 @pytest.mark.root
-async def test_the_users_rights_count_not_ours(short_tmp: Path) -> None:
+async def test_files_are_read_with_the_rights_of_the_user(short_tmp: Path) -> None:
     secret, own = short_tmp / "secret", short_tmp / "own"
     short_tmp.chmod(0o711)
     for path in (secret, own):
@@ -87,13 +89,13 @@ async def test_the_users_rights_count_not_ours(short_tmp: Path) -> None:
     (short_tmp / "link").symlink_to(secret)
     os.mkfifo(short_tmp / "pipe", 0o666)
     os.chown(short_tmp / "pipe", ADA, ADA)
-    for name, said in (
+    for name, message in (
         ("secret", "Permission denied"),
         ("link", "Permission denied"),
         ("pipe", "not a regular file"),
     ):
         file = UserFileReader(str(short_tmp / name), ADA)
-        with pytest.raises(LogError, match=said):
+        with pytest.raises(LogError, match=message):
             await file.read_at(0)
         file.close()
     file = UserFileReader(str(own), ADA)

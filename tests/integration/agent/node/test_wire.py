@@ -20,7 +20,7 @@ def frame(payload: bytes, kind: str = "J") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "text"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "not a warpdeck frame"),
         (struct.pack(">IB", 1 << 31, ord("J")), "over the limit"),
@@ -35,18 +35,18 @@ def frame(payload: bytes, kind: str = "J") -> bytes:
         (HELLO + frame(b"ab", "B"), "without a stream id"),
     ],
 )
-def test_garbage_is_answered_and_ends_its_connection_only(
-    shared: AgentProcess, data: bytes, words: str
+def test_a_malformed_request_gets_an_error_and_closes_only_its_connection(
+    shared: AgentProcess, data: bytes, text: str
 ) -> None:
     bad = shared.raw()
     bad.socket.sendall(data)
-    assert words in bad.expect(wire.StreamEnd).error
+    assert text in bad.expect(wire.StreamEnd).error
     assert bad.closed()
     shared.connect()
     assert shared.run(shared.new_id(), "exit 3").exit_code == 3
 
 
-def test_half_a_frame_holds_up_nobody(agent: AgentProcess) -> None:
+def test_an_incomplete_frame_delays_no_others(agent: AgentProcess) -> None:
     half = agent.raw()
     half.socket.sendall(struct.pack(">IB", 1000, ord("J")) + b'{"t":')
     assert agent.run(1, "exit 3").exit_code == 3
@@ -54,7 +54,7 @@ def test_half_a_frame_holds_up_nobody(agent: AgentProcess) -> None:
     assert agent.run(2, "exit 4").exit_code == 4
 
 
-def test_data_and_ends_for_streams_that_are_not_there_are_ignored(agent: AgentProcess) -> None:
+def test_data_and_ends_of_unknown_streams_are_ignored(agent: AgentProcess) -> None:
     agent.link.send_data(77, b"for nobody")
     agent.link.send(
         wire.StreamEnd(stream=77),
@@ -66,7 +66,7 @@ def test_data_and_ends_for_streams_that_are_not_there_are_ignored(agent: AgentPr
     assert agent.run(1, "exit 3").exit_code == 3
 
 
-def test_a_newer_controller_replaces_the_one_before(agent: AgentProcess) -> None:
+def test_a_new_connection_replaces_the_previous_controller(agent: AgentProcess) -> None:
     before = agent.link
     agent.connect()
     assert before.closed()
@@ -87,6 +87,6 @@ def test_a_log_is_streamed_from_an_offset_to_the_jobs_end(agent: AgentProcess) -
     assert agent.link.data[5] == b"last\n"
 
 
-def test_a_log_of_a_job_that_nobody_knows_is_refused(agent: AgentProcess) -> None:
+def test_the_log_of_an_unknown_job_is_refused(agent: AgentProcess) -> None:
     agent.link.send(wire.OpenLog(stream=4, job_id=9, restarts=0))
     assert agent.link.expect(wire.StreamEnd).code == NOT_KEPT

@@ -43,18 +43,20 @@ def zipapp(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(params=sorted(interpreters().items()), ids=lambda item: item[0])
 def shipped(request: pytest.FixtureRequest, zipapp: str, short_tmp: Path) -> Iterator[AgentProcess]:
     """The zipapp, run by one of this machine's Pythons."""
-    made = AgentProcess(short_tmp / "agent", program=[request.param[1], "-I", "-W", "error", zipapp])
-    yield made
-    made.close()
+    new_agent_process = AgentProcess(
+        short_tmp / "agent", program=[request.param[1], "-I", "-W", "error", zipapp]
+    )
+    yield new_agent_process
+    new_agent_process.close()
 
 
-def test_the_zipapp_is_small_and_the_same_for_the_same_sources(zipapp: str) -> None:
+def test_the_zipapp_is_small_and_reproducible(zipapp: str) -> None:
     assert MAX_BYTES == 400 * 1024
     assert Path(zipapp).stat().st_size < MAX_BYTES
     assert Path(zipapp).read_bytes() == zipapp_bytes()
 
 
-def test_every_python_runs_jobs_ends_them_and_adopts_them(shipped: AgentProcess) -> None:
+def test_every_supported_python_runs_ends_and_adopts_jobs(shipped: AgentProcess) -> None:
     welcome = shipped.start()
     assert re.fullmatch("[0-9a-f]{64}", welcome.build)
     assert shipped.run(1, "exit 3").exit_code == 3
@@ -63,8 +65,8 @@ def test_every_python_runs_jobs_ends_them_and_adopts_them(shipped: AgentProcess)
     shipped.kill()
     shipped.start()
     shipped.link.send(wire.Kill(job_id=2, restarts=0, grace_s=0.2))
-    said = shipped.link.report(2, "exited")
-    assert (said.signal, said.cause) == (signal.SIGKILL, "cancelled")
+    report = shipped.link.report(2, "exited")
+    assert (report.signal, report.cause) == (signal.SIGKILL, "cancelled")
     assert shipped.connect(sample_interval_s=0.1).inventory.cpus > 0
     assert shipped.link.expect(wire.Sample).mem_used_bytes > 0
     shipped.link.send(wire.Quit())
@@ -72,7 +74,7 @@ def test_every_python_runs_jobs_ends_them_and_adopts_them(shipped: AgentProcess)
     assert "Traceback" not in shipped.log() and "Warning" not in shipped.log()
 
 
-def test_every_python_hosts_terminals(shipped: AgentProcess) -> None:
+def test_every_supported_python_hosts_terminals(shipped: AgentProcess) -> None:
     shipped.start()
     shipped.launch(1, role="tasks", argv=["sh", "-c", "read word; echo got-$word; exit 6"], pty=True)
     shipped.link.report(1, "running")
@@ -85,12 +87,12 @@ def test_every_python_hosts_terminals(shipped: AgentProcess) -> None:
 
 def newer_than_3_9(folder: Path) -> str:
     """Return vermin's complaints about the sources in a folder."""
-    done = subprocess.run([*VERMIN, str(folder)], capture_output=True, text=True, check=False)
-    assert done.stderr == "" and "Minimum required versions" in done.stdout, done.stderr
-    return "" if done.returncode == 0 else done.stdout
+    result = subprocess.run([*VERMIN, str(folder)], capture_output=True, text=True, check=False)
+    assert result.stderr == "" and "Minimum required versions" in result.stdout, result.stderr
+    return "" if result.returncode == 0 else result.stdout
 
 
-def test_the_agents_sources_need_no_more_than_python_3_9() -> None:
+def test_the_sources_of_the_agent_need_only_python_3_9() -> None:
     assert newer_than_3_9(SOURCES) == ""
 
 
@@ -103,7 +105,7 @@ def test_the_agents_sources_need_no_more_than_python_3_9() -> None:
         "import asyncio\nasyncio.TaskGroup()",
     ],
 )
-def test_what_python_3_9_lacks_is_found(tmp_path: Path, line: str) -> None:
+def test_syntax_unknown_to_python_3_9_is_detected(tmp_path: Path, line: str) -> None:
     (tmp_path / "newer.py").write_text(line + "\n")
     assert "newer.py" in newer_than_3_9(tmp_path)
 

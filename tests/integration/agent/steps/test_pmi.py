@@ -65,7 +65,7 @@ pmi.PMI2_Finalize()
 """
 
 
-def start(agent: AgentProcess, program: str, *words: str, tasks: int = 1, nodes: int = 1) -> int:
+def start(agent: AgentProcess, program: str, *arguments: str, tasks: int = 1, nodes: int = 1) -> int:
     """Launch a job, start a step with the given number of ranks in it, and return the job's id."""
     job = agent.new_id()
     agent.launch(job, "exec sleep 600")
@@ -77,7 +77,7 @@ def start(agent: AgentProcess, program: str, *words: str, tasks: int = 1, nodes:
             step=0,
             env={"PATH": os.environ["PATH"]},
             cwd=str(agent.folder.parent),
-            argv=[sys.executable, "-c", program, *words],
+            argv=[sys.executable, "-c", program, *arguments],
             tasks=[wire.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)],
             pmi=wire.Pmi(name="7.0.0", size=tasks * nodes, nodes=nodes, mapping="(vector,(0,1,2))"),
         )
@@ -86,10 +86,13 @@ def start(agent: AgentProcess, program: str, *words: str, tasks: int = 1, nodes:
 
 
 def ended(agent: AgentProcess, job: int) -> wire.StepReport:
-    return agent.link.expect(wire.StepReport, lambda said: (said.job_id, said.phase) == (job, "exited"))
+    return agent.link.expect(
+        wire.StepReport,
+        lambda report: (report.job_id, report.phase) == (job, "exited"),
+    )
 
 
-def said(agent: AgentProcess, program: str, *, tasks: int = 1) -> list[str]:
+def output_of_ranks(agent: AgentProcess, program: str, *, tasks: int = 1) -> list[str]:
     """Return the output of rank 0 after all ranks have succeeded."""
     job = start(agent, START + program, tasks=tasks)
     found = ended(agent, job)
@@ -98,32 +101,33 @@ def said(agent: AgentProcess, program: str, *, tasks: int = 1) -> list[str]:
     return agent.text(job, "steps/0/0/out").splitlines()
 
 
-def test_a_library_that_speaks_pmi_2_finds_the_other_rank(agent: AgentProcess) -> None:
+def test_a_pmi_2_library_finds_the_other_rank(agent: AgentProcess) -> None:
     job = start(agent, LIBRARY, tasks=2)
     found = ended(agent, job)
     assert [end.code for end in found.ends] == [0, 0], agent.text(job, "steps/0/0/err")
     for rank in (0, 1):
-        words = f"{rank} 2 a;b={1 - rank} (vector,(0,1,2)) memory 7.0.0"
-        assert agent.text(job, f"steps/0/{rank}/out").splitlines() == [words, "refused"]
+        text = f"{rank} 2 a;b={1 - rank} (vector,(0,1,2)) memory 7.0.0"
+        assert agent.text(job, f"steps/0/{rank}/out").splitlines() == [text, "refused"]
 
 
-def test_an_abort_of_pmi_2_ends_the_step(agent: AgentProcess) -> None:
+def test_a_pmi_2_abort_ends_the_step(agent: AgentProcess) -> None:
     job = start(agent, LIBRARY, "abort", tasks=2)
-    found = agent.link.expect(wire.StepReport, lambda said: said.abort is not None)
+    found = agent.link.expect(wire.StepReport, lambda report: report.abort is not None)
     assert found.abort is not None and (found.abort.rank, found.job_id) == (1, job)
     assert found.message == "rank 1 called MPI_Abort: so be it"
 
 
-def test_an_abort_ends_the_step_whatever_its_exit_code_is_said_to_be(agent: AgentProcess) -> None:
-    for words, status in (("3", 3), ("-1", 255), ("--5", 1), ("x", 1), ("9" * 900, 1)):
-        job = start(agent, START + f"ask('cmd=abort exitcode={words}')")
+def test_an_abort_ends_the_step_with_any_exit_code(agent: AgentProcess) -> None:
+    for text, status in (("3", 3), ("-1", 255), ("--5", 1), ("x", 1), ("9" * 900, 1)):
+        job = start(agent, START + f"ask('cmd=abort exitcode={text}')")
         found = agent.link.expect(
-            wire.StepReport, lambda said, job=job: said.job_id == job and said.abort is not None
+            wire.StepReport,
+            lambda report, job=job: report.job_id == job and report.abort is not None,
         )
-        assert found.abort is not None and found.abort.code == status, words
+        assert found.abort is not None and found.abort.code == status, text
 
 
-def test_pmi_1_is_spoken_in_its_own_words(agent: AgentProcess) -> None:
+def test_pmi_1_commands_have_the_expected_answers(agent: AgentProcess) -> None:
     program = """
 print(ask("cmd=get_maxes"))
 print(ask("cmd=get_appnum"))
@@ -137,7 +141,7 @@ print(ask("cmd=publish_name service=x port=y"))
 print(ask("mcmd=spawn\\nnprocs=1\\nendcmd"))
 print(ask("cmd=finalize"))
 """
-    assert said(agent, program) == [
+    assert output_of_ranks(agent, program) == [
         "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024",
         "cmd=appnum appnum=0",
         "cmd=universe_size size=1",
@@ -159,10 +163,10 @@ print(ask("cmd=put key=k value=" + "v" * 1025).split()[1])
 print(ask("cmd=put key=" + "k" * 64 + " value=" + "v" * 1024).split()[1])
 ask("cmd=finalize")
 """
-    assert said(agent, program) == ["rc=-1", "rc=-1", "rc=0"]
+    assert output_of_ranks(agent, program) == ["rc=-1", "rc=-1", "rc=0"]
 
 
-def test_ranks_can_put_only_so_much_between_two_fences(agent: AgentProcess) -> None:
+def test_the_data_of_ranks_between_two_fences_is_limited(agent: AgentProcess) -> None:
     program = """
 value, number = "v" * 1024, 0
 while "rc=0" in ask(f"cmd=put key={number} value={value}"): number += 1
@@ -171,10 +175,10 @@ ask("cmd=barrier_in")
 print(ask("cmd=put key=k value=v").split()[1])
 ask("cmd=finalize")
 """
-    assert said(agent, program) == ["3", "rc=0"]
+    assert output_of_ranks(agent, program) == ["3", "rc=0"]
 
 
-def test_several_programs_of_one_task_may_speak_one_after_the_other(agent: AgentProcess) -> None:
+def test_several_programs_of_a_task_can_use_pmi_one_after_the_other(agent: AgentProcess) -> None:
     program = """
 ask("cmd=finalize")
 print(ask("cmd=init pmi_version=2 pmi_subversion=0"))
@@ -183,7 +187,7 @@ print(os.read(line, 100))
 print(ask("cmd=init pmi_version=1 pmi_subversion=1"))
 ask("cmd=finalize")
 """
-    assert said(agent, program) == [
+    assert output_of_ranks(agent, program) == [
         "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0",
         repr(b"    31cmd=finalize-response;rc=0;".replace(b"    31", b"    27")),
         "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1",
@@ -191,7 +195,7 @@ ask("cmd=finalize")
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("text", "why"),
     [
         ("b'cmd=nonsense\\n'", "the command 'nonsense' is unknown"),
         ("b'nonsense\\n'", "is not NAME=VALUE"),
@@ -201,22 +205,22 @@ ask("cmd=finalize")
         ("b'cmd=get_appnum\\n' * 400000", "does not read the answers"),
     ],
 )
-def test_nonsense_ends_the_step_and_nothing_else(agent: AgentProcess, words: str, why: str) -> None:
+def test_invalid_pmi_messages_end_only_the_step(agent: AgentProcess, text: str, why: str) -> None:
     program = f"""
 try:
-    data = {words}
+    data = {text}
     while data: data = data[os.write(line, data):]
 except (BrokenPipeError, ConnectionResetError): pass
 signal.pause()
 """
     job = start(agent, START + program)
-    found = agent.link.expect(wire.StepReport, lambda said: said.abort is not None)
+    found = agent.link.expect(wire.StepReport, lambda report: report.abort is not None)
     assert why in found.message
     assert found.job_id == job
-    assert said(agent, 'ask("cmd=finalize"); print("well")') == ["well"]
+    assert output_of_ranks(agent, 'ask("cmd=finalize"); print("well")') == ["well"]
 
 
-def test_a_rank_that_ends_in_the_middle_is_told_and_one_that_never_began_is_not(agent: AgentProcess) -> None:
+def test_a_rank_that_ends_without_finalize_is_reported(agent: AgentProcess) -> None:
     job = start(agent, START + "raise SystemExit(4)")
     found = ended(agent, job)
     assert found.abort == wire.TaskEnded(rank=0, code=4)
@@ -224,7 +228,7 @@ def test_a_rank_that_ends_in_the_middle_is_told_and_one_that_never_began_is_not(
     assert ended(agent, start(agent, "raise SystemExit(5)")).abort is None
 
 
-def test_ranks_of_several_nodes_wait_for_what_the_controller_says(agent: AgentProcess) -> None:
+def test_ranks_of_several_nodes_wait_for_the_controller(agent: AgentProcess) -> None:
     program = """
 print(ask(f"cmd=put key=k{rank} value=v{rank}"))
 ask("cmd=barrier_in")
@@ -241,7 +245,7 @@ ask("cmd=finalize")
     fields = {"job_id": job, "restarts": 0, "step": 0}
     agent.link.send(wire.StepFenced(number=0, values={"far": "away"}, last=False, **fields))
     agent.link.send(wire.StepFenced(number=0, values=fence.values, last=True, **fields))
-    agent.link.expect(wire.StepFence, lambda said: said.number == 1)
+    agent.link.expect(wire.StepFence, lambda fence: fence.number == 1)
     agent.link.send(wire.StepFenced(number=0, values={"far": "changed"}, last=True, **fields))  # a duplicate
     agent.link.send(wire.StepFenced(number=1, values={}, last=True, **fields))
     assert [end.code for end in ended(agent, job).ends] == [0, 0]
@@ -263,9 +267,7 @@ def begin_anew(agent: AgentProcess) -> None:
     agent.start()
 
 
-def test_ranks_go_on_with_the_agent_that_follows_one_that_was_killed(
-    agent: AgentProcess, short_tmp: Path
-) -> None:
+def test_ranks_continue_after_an_agent_restart(agent: AgentProcess, short_tmp: Path) -> None:
     """One rank waits in a fence and the other has not reached it. Values put before the kill are still
     known.
     """
@@ -279,32 +281,32 @@ print(ask(f"cmd=get key=k{{1 - rank}}"))
 print(ask("cmd=finalize"))
 """
     job = start(agent, START + program, tasks=2)
-    eventually((short_tmp / "put").exists, what="it has put")
+    eventually((short_tmp / "put").exists, what="the rank has put its key")
     begin_anew(agent)
     (short_tmp / "gate").touch()
     assert [end.code for end in ended(agent, job).ends] == [0, 0]
     for rank in (0, 1):
-        words = ["cmd=barrier_out", f"cmd=get_result rc=0 msg=success value=v{1 - rank}", "cmd=finalize_ack"]
-        assert agent.text(job, f"steps/0/{rank}/out").splitlines() == words
+        text = ["cmd=barrier_out", f"cmd=get_result rc=0 msg=success value=v{1 - rank}", "cmd=finalize_ack"]
+        assert agent.text(job, f"steps/0/{rank}/out").splitlines() == text
 
 
-def test_a_library_of_pmi_2_goes_on_as_well_and_what_was_exchanged_is_known(
+def test_a_pmi_2_library_continues_after_an_agent_restart_with_its_data(
     agent: AgentProcess, short_tmp: Path
 ) -> None:
     middle = (
         f"{WAITS}\npathlib.Path('{short_tmp}/fenced').touch()\nwait_for('{short_tmp}/gate')\nvalue, flag ="
     )
     job = start(agent, LIBRARY.replace("value, flag =", middle), tasks=2)
-    eventually((short_tmp / "fenced").exists, what="they are past the fence")
+    eventually((short_tmp / "fenced").exists, what="the ranks have passed the fence")
     begin_anew(agent)
     (short_tmp / "gate").touch()
     assert [end.code for end in ended(agent, job).ends] == [0, 0], agent.text(job, "steps/0/0/err")
     for rank in (0, 1):
-        words = f"{rank} 2 a;b={1 - rank} (vector,(0,1,2)) memory 7.0.0"
-        assert agent.text(job, f"steps/0/{rank}/out").splitlines() == [words, "refused"]
+        text = f"{rank} 2 a;b={1 - rank} (vector,(0,1,2)) memory 7.0.0"
+        assert agent.text(job, f"steps/0/{rank}/out").splitlines() == [text, "refused"]
 
 
-def test_a_fence_of_several_nodes_is_told_again_by_the_agent_that_follows(agent: AgentProcess) -> None:
+def test_a_fence_of_several_nodes_is_reported_again_after_a_restart(agent: AgentProcess) -> None:
     program = """
 ask(f"cmd=put key=k{rank} value=v{rank}")
 ask("cmd=barrier_in")
@@ -324,19 +326,19 @@ ask("cmd=finalize")
     assert agent.text(job, "steps/0/1/out").endswith("value=away")
 
 
-def test_a_rank_that_dies_while_there_is_no_agent_ends_the_step(agent: AgentProcess) -> None:
+def test_a_rank_that_dies_without_an_agent_ends_the_step(agent: AgentProcess) -> None:
     program = 'print("here", flush=True)\nask("cmd=barrier_in") if rank == 0 else signal.pause()'
     job = start(agent, START + program, tasks=2)
-    eventually(lambda: agent.text(job, "steps/0/1/out") == "here", what="it has begun")
+    eventually(lambda: agent.text(job, "steps/0/1/out") == "here", what="the job has started")
     (pid,) = [pid for pid in agent.processes(job) if rank_of(pid) == b"1" and is_python(pid)]
     agent.kill()
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: agent.text(job, "steps/0/1/rc").endswith("end"), what="its end is put down")
+    eventually(lambda: agent.text(job, "steps/0/1/rc").endswith("end"), what="the end is recorded")
     (found,) = agent.start().steps
     assert found.abort == wire.TaskEnded(rank=1, code=137)
 
 
-def test_ranks_whose_lines_nobody_kept_end_with_a_word(agent: AgentProcess) -> None:
+def test_ranks_with_lost_connections_end_with_a_message(agent: AgentProcess) -> None:
     """The supervisor, which keeps the connections of the ranks, is killed before the agent."""
     start(agent, START + 'ask("cmd=barrier_in")\nsignal.pause()', tasks=2, nodes=2)
     agent.link.expect(wire.StepFence)
@@ -347,8 +349,8 @@ def test_ranks_whose_lines_nobody_kept_end_with_a_word(agent: AgentProcess) -> N
 
 
 def rank_of(pid: int) -> bytes:
-    words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return next((word.partition(b"=")[2] for word in words if word.startswith(b"SLURM_PROCID=")), b"")
+    text = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next((word.partition(b"=")[2] for word in text if word.startswith(b"SLURM_PROCID=")), b"")
 
 
 def is_python(pid: int) -> bool:

@@ -27,12 +27,12 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 class Step:
     """A stand-in for srun that records its arguments and its standard input."""
 
-    def __call__(self, words: list[str], environ: dict[str, str]) -> int:
-        self.words, self.environ, self.read = words, environ, os.read(0, 100)
+    def __call__(self, argv: list[str], environ: dict[str, str]) -> int:
+        self.words, self.environ, self.read = argv, environ, os.read(0, 100)
         return 3
 
 
-def test_the_file_is_the_input_of_one_task_a_node_and_its_exit_code_the_commands(source: Path) -> None:
+def test_sbcast_sends_the_file_to_one_task_per_node(source: Path) -> None:
     step = Step()
     assert sbcast.main(["-C", "-F4", "data", "copy"], JOB, step) == 3
     assert step.read == b"bytes"
@@ -40,13 +40,13 @@ def test_the_file_is_the_input_of_one_task_a_node_and_its_exit_code_the_commands
     assert step.words[-6:] == ["sbcast", str(source.parent / "copy"), "640", "", "", "data"]
 
 
-def test_what_srun_would_take_for_its_options_is_not_passed_on(source: Path) -> None:
+def test_variables_that_act_as_options_of_srun_are_removed(source: Path) -> None:
     step = Step()
     sbcast.main(["data", "/there"], JOB, step)
     assert step.environ == {"SLURM_JOB_ID": "7", "WARPDECK_TOKEN": "t"}
 
 
-def test_options_and_variables_say_the_same(source: Path) -> None:
+def test_options_and_variables_have_the_same_effect(source: Path) -> None:
     by_words, by_names = Step(), Step()
     sbcast.main(["data", "/there", "--force", "--preserve", "--jobid=8.2", "--send-libs"], JOB, by_words)
     sbcast.main(
@@ -57,7 +57,7 @@ def test_options_and_variables_say_the_same(source: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "environ", "said"),
+    ("argv", "environ", "message"),
     [
         (["data"], JOB, "Need two file names, have 1 names"),
         (["data", "b", "c"], JOB, "Need two file names, have 3 names"),
@@ -67,14 +67,14 @@ def test_options_and_variables_say_the_same(source: Path) -> None:
         (["--nosuch", "data", "b"], JOB, "option --nosuch not recognized"),
     ],
 )
-def test_what_cannot_be_copied_is_said_in_one_sentence(
-    source: Path, words: list[str], environ: dict[str, str], said: str
+def test_a_file_that_cannot_be_copied_is_reported(
+    source: Path, argv: list[str], environ: dict[str, str], message: str
 ) -> None:
     with pytest.raises(CommandRefused) as refused:
-        sbcast.main(words, environ, Step())
-    assert refused.value.message == said
+        sbcast.main(argv, environ, Step())
+    assert refused.value.message == message
 
 
-def test_help_tells_how(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_text_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert sbcast.main(["--help"], {}, Step()) == 0
     assert "sbcast my.prog /tmp/my.prog" in capsys.readouterr().out

@@ -53,7 +53,8 @@ def start(agent: AgentProcess, job: int, *argv: str, tasks: int = 1, step: int =
 
 def ended(agent: AgentProcess, job: int, *, step: int = 0) -> wire.StepReport:
     return agent.link.expect(
-        wire.StepReport, lambda said: (said.job_id, said.step, said.phase) == (job, step, "exited")
+        wire.StepReport,
+        lambda message: (message.job_id, message.step, message.phase) == (job, step, "exited"),
     )
 
 
@@ -76,12 +77,12 @@ def sort(data: bytes) -> dict[tuple[int, int], bytes]:
     return found
 
 
-def test_each_task_s_end_is_told(agent: AgentProcess, job: int) -> None:
+def test_the_end_of_each_task_is_reported(agent: AgentProcess, job: int) -> None:
     start(agent, job, "sh", "-c", "exit $SLURM_PROCID", tasks=2)
     assert {(end.rank, end.code) for end in ended(agent, job).ends} == {(0, 0), (1, 1)}
 
 
-def test_outputs_come_with_the_task_they_are_of(agent: AgentProcess, job: int) -> None:
+def test_output_arrives_with_the_id_of_its_task(agent: AgentProcess, job: int) -> None:
     start(agent, job, "sh", "-c", "echo out $SLURM_PROCID; echo bad >&2", tasks=2)
     ended(agent, job)
     agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0))
@@ -93,37 +94,35 @@ def test_outputs_come_with_the_task_they_are_of(agent: AgentProcess, job: int) -
     }
 
 
-def test_a_stream_that_is_asked_for_while_the_step_begins_misses_nothing(
-    agent: AgentProcess, job: int
-) -> None:
+def test_a_stream_requested_during_the_start_misses_nothing(agent: AgentProcess, job: int) -> None:
     start(agent, job, "sh", "-c", "echo out $SLURM_PROCID", tasks=32)
     agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0))
     ended(agent, job)
     assert pieces(agent.link, 5) == {(rank, wire.OUT): b"out %d\n" % rank for rank in range(32)}
 
 
-def test_what_was_taken_before_is_not_sent_again(agent: AgentProcess, job: int) -> None:
+def test_acknowledged_output_is_not_sent_again(agent: AgentProcess, job: int) -> None:
     start(agent, job, "echo", "one two")
     ended(agent, job)
     agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0, have={"0.1": "4"}))
     assert pieces(agent.link, 5) == {(0, wire.OUT): b"two\n"}
 
 
-def test_input_that_is_sent_twice_is_read_once(agent: AgentProcess, job: int) -> None:
+def test_input_sent_twice_is_read_once(agent: AgentProcess, job: int) -> None:
     start(agent, job, "cat", reads=True)
     agent.link.expect(wire.StepReport)
     agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0))
-    for offset, words in ((0, b"one\n"), (0, b"one\ntwo\n"), (8, b"")):
-        agent.link.send_data(5, HEADER.pack(wire.EVERY_TASK, wire.IN, offset) + words)
+    for offset, text in ((0, b"one\n"), (0, b"one\ntwo\n"), (8, b"")):
+        agent.link.send_data(5, HEADER.pack(wire.EVERY_TASK, wire.IN, offset) + text)
     assert ended(agent, job).ends[0].code == 0
     assert agent.text(job, "steps/0/0/out") == "one\ntwo"
 
 
-def test_input_that_comes_while_the_step_begins_is_read_by_each_task(agent: AgentProcess, job: int) -> None:
+def test_input_during_the_start_is_read_by_each_task(agent: AgentProcess, job: int) -> None:
     start(agent, job, "cat", tasks=8, reads=True)
     agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0))
-    for offset, words in ((0, b"one\n"), (4, b"")):
-        agent.link.send_data(5, HEADER.pack(wire.EVERY_TASK, wire.IN, offset) + words)
+    for offset, text in ((0, b"one\n"), (4, b"")):
+        agent.link.send_data(5, HEADER.pack(wire.EVERY_TASK, wire.IN, offset) + text)
     ended(agent, job)
     assert [agent.text(job, f"steps/0/{rank}/out") for rank in range(8)] == ["one"] * 8
 
@@ -135,35 +134,33 @@ def program(folder: Path, name: str, text: str) -> str:
     return str(path)
 
 
-def test_a_task_is_told_its_own_pid(agent: AgentProcess, job: int) -> None:
+def test_a_task_knows_its_own_pid(agent: AgentProcess, job: int) -> None:
     start(agent, job, "sh", "-c", "echo $$ $SLURM_TASK_PID")
     ended(agent, job)
-    own, told = agent.text(job, "steps/0/0/out").split()
-    assert own == told
+    own, output = agent.text(job, "steps/0/0/out").split()
+    assert own == output
 
 
-def test_a_task_s_variables_are_what_they_were_whatever_they_are_called(
-    agent: AgentProcess, job: int
-) -> None:
-    words = ("dir", "cwd", "other", "before", "after", "code", "pid", "hook", "go")
-    tell = "".join(f'echo "{name}=${name}"; ' for name in words)
-    start(agent, job, "sh", "-c", tell, env={name: f"own {name}" for name in words})
+def test_variables_of_a_task_are_unchanged_despite_name_clashes(agent: AgentProcess, job: int) -> None:
+    text = ("dir", "cwd", "other", "before", "after", "code", "pid", "hook", "go")
+    tell = "".join(f'echo "{name}=${name}"; ' for name in text)
+    start(agent, job, "sh", "-c", tell, env={name: f"own {name}" for name in text})
     ended(agent, job)
-    assert agent.text(job, "steps/0/0/out").splitlines() == [f"{name}=own {name}" for name in words]
+    assert agent.text(job, "steps/0/0/out").splitlines() == [f"{name}=own {name}" for name in text]
 
 
-def test_what_a_task_prolog_prints_is_set_for_the_task(agent: AgentProcess, job: int) -> None:
+def test_output_of_the_task_prolog_sets_variables(agent: AgentProcess, job: int) -> None:
     folder = agent.folder.parent
-    said = "export ONE=a b=c\\nunset TWO\\nexport 3=x\\nexport PPID=3\\nprint hello there\\nexport four"
-    first = program(folder, "first", f"printf '{said}\\n'\n")
+    message = "export ONE=a b=c\\nunset TWO\\nexport 3=x\\nexport PPID=3\\nprint hello there\\nexport four"
+    first = program(folder, "first", f"printf '{message}\\n'\n")
     second = program(folder, "second", 'echo "export FIVE=$SLURM_PROCID.$ONE"\n')
-    words = 'echo "$ONE|$TWO|$FIVE"'
-    start(agent, job, "sh", "-c", words, env={"TWO": "2"}, prologs=[first, second])
+    text = 'echo "$ONE|$TWO|$FIVE"'
+    start(agent, job, "sh", "-c", text, env={"TWO": "2"}, prologs=[first, second])
     assert ended(agent, job).ends[0].code == 0
     assert agent.text(job, "steps/0/0/out") == "hello there\na b=c||0.a b=c"
 
 
-def test_a_task_whose_prolog_fails_does_not_begin(agent: AgentProcess, job: int) -> None:
+def test_a_task_with_a_failing_prolog_does_not_start(agent: AgentProcess, job: int) -> None:
     folder = agent.folder.parent
     start(agent, job, "touch", "began", prologs=[program(folder, "bad", "exit 3\n")])
     assert ended(agent, job).ends[0].code == 1
@@ -171,9 +168,7 @@ def test_a_task_whose_prolog_fails_does_not_begin(agent: AgentProcess, job: int)
     assert not (folder / "began").exists()
 
 
-def test_a_task_epilog_runs_behind_its_task_and_says_nothing_of_its_end(
-    agent: AgentProcess, job: int
-) -> None:
+def test_a_task_epilog_runs_after_its_task_and_does_not_change_its_end(agent: AgentProcess, job: int) -> None:
     epilog = program(agent.folder.parent, "epilog", "echo behind $SLURM_PROCID $SLURM_TASK_PID\nexit 9\n")
     start(agent, job, "sh", "-c", "echo $$; exit 4", epilogs=[epilog])
     assert ended(agent, job).ends[0].code == 4
@@ -181,11 +176,11 @@ def test_a_task_epilog_runs_behind_its_task_and_says_nothing_of_its_end(
     assert behind == f"behind 0 {pid}"
 
 
-def test_a_step_is_asked_for_twice_and_begun_once(agent: AgentProcess, job: int) -> None:
+def test_a_step_sent_twice_starts_once(agent: AgentProcess, job: int) -> None:
     for _ in range(2):
         start(agent, job, "sh", "-c", "echo ran >> runs; sleep 600")
     runs = agent.folder.parent / "runs"
-    eventually(runs.exists, what="it runs")
+    eventually(runs.exists, what="the job runs")
     agent.link.send(wire.StepKill(job_id=job, restarts=0, step=0, grace_s=0.0))
     assert ended(agent, job).ends[0].signal == 9
     assert runs.read_text() == "ran\n"
@@ -193,18 +188,18 @@ def test_a_step_is_asked_for_twice_and_begun_once(agent: AgentProcess, job: int)
 
 def test_a_restarted_agent_knows_its_steps(agent: AgentProcess, job: int) -> None:
     start(agent, job, "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done; exit 3")
-    agent.link.expect(wire.StepReport, lambda said: (said.step, said.phase) == (0, "running"))
+    agent.link.expect(wire.StepReport, lambda message: (message.step, message.phase) == (0, "running"))
     start(agent, job, "true", step=1)
     ended(agent, job, step=1)
     agent.kill()
     welcome = agent.start()
-    assert {(said.step, said.phase) for said in welcome.steps} == {(0, "running"), (1, "exited")}
+    assert {(message.step, message.phase) for message in welcome.steps} == {(0, "running"), (1, "exited")}
     (agent.folder.parent / "go").touch()
     assert ended(agent, job).ends[0].code == 3
 
 
 @pytest.mark.parametrize(
-    ("program", "code", "words"),
+    ("program", "code", "text"),
     [
         ("no-such-program", 2, "no-such-program: No such file or directory"),
         ("./no-such-program", 2, "{cwd}/./no-such-program: No such file or directory"),
@@ -213,13 +208,13 @@ def test_a_restarted_agent_knows_its_steps(agent: AgentProcess, job: int) -> Non
         ("/etc", 13, "/etc: Permission denied"),
     ],
 )
-def test_a_program_that_cannot_be_run_is_told_as_slurm_tells_it(
-    agent: AgentProcess, job: int, program: str, code: int, words: str
+def test_a_program_that_cannot_run_has_the_message_of_slurm(
+    agent: AgentProcess, job: int, program: str, code: int, text: str
 ) -> None:
     start(agent, job, program)
     assert ended(agent, job).ends[0].code == code
-    said = words.format(cwd=agent.folder.parent)
-    assert agent.text(job, "steps/0/0/err") == f"slurmstepd: error: execve(): {said}"
+    message = text.format(cwd=agent.folder.parent)
+    assert agent.text(job, "steps/0/0/err") == f"slurmstepd: error: execve(): {message}"
 
 
 def test_a_step_of_a_job_that_is_gone_is_refused(agent: AgentProcess) -> None:
@@ -227,7 +222,7 @@ def test_a_step_of_a_job_that_is_gone_is_refused(agent: AgentProcess) -> None:
     assert "no longer runs on this node" in ended(agent, 999).message
 
 
-def test_a_job_that_ends_takes_its_steps_along(agent: AgentProcess) -> None:
+def test_the_steps_of_an_ended_job_end(agent: AgentProcess) -> None:
     job = agent.new_id()
     agent.launch(job, "while [ ! -e over ]; do sleep 0.05; done", grace_s=0.2)
     agent.link.report(job, "running")
@@ -237,10 +232,10 @@ def test_a_job_that_ends_takes_its_steps_along(agent: AgentProcess) -> None:
     agent.link.report(job, "exited")
     assert not agent.processes(job)
     agent.link.send(Forget(job_id=job, restarts=0))
-    eventually(lambda: not agent.job(job, "steps/0").exists(), what="nothing of it is left")
+    eventually(lambda: not agent.job(job, "steps/0").exists(), what="no process of it is left")
 
 
-def test_a_signal_reaches_one_task_alone(agent: AgentProcess, job: int) -> None:
+def test_a_signal_can_be_sent_to_one_task(agent: AgentProcess, job: int) -> None:
     start(
         agent,
         job,
@@ -252,16 +247,16 @@ def test_a_signal_reaches_one_task_alone(agent: AgentProcess, job: int) -> None:
     for rank in range(2):
         eventually((agent.folder.parent / f"r{rank}").exists, what=f"task {rank} listens")
     agent.link.send(wire.StepKill(job_id=job, restarts=0, step=0, signal=10, rank=1))
-    said = agent.link.expect(wire.StepReport, lambda said: bool(said.ends))
-    assert [(end.rank, end.code) for end in said.ends] == [(1, 7)]
+    report = agent.link.expect(wire.StepReport, lambda report: bool(report.ends))
+    assert [(end.rank, end.code) for end in report.ends] == [(1, 7)]
 
 
-def test_ctrl_c_reaches_a_program_that_does_nothing_about_signals(agent: AgentProcess, job: int) -> None:
+def test_ctrl_c_ends_a_program_without_signal_handlers(agent: AgentProcess, job: int) -> None:
     start(agent, job, "sh", "-c", "touch begun; exec sleep 60")
     eventually((agent.folder.parent / "begun").exists, what="the task runs")
     agent.link.send(wire.StepKill(job_id=job, restarts=0, step=0, signal=2))
-    said = agent.link.expect(wire.StepReport, lambda said: bool(said.ends))
-    assert [end.signal for end in said.ends] == [2]
+    report = agent.link.expect(wire.StepReport, lambda report: bool(report.ends))
+    assert [end.signal for end in report.ends] == [2]
 
 
 # ---- the access socket for jobs' processes
@@ -270,17 +265,17 @@ def test_ctrl_c_reaches_a_program_that_does_nothing_about_signals(agent: AgentPr
 class Caller:
     """A process that connects to access.sock and sends a request."""
 
-    def __init__(self, agent: AgentProcess, **said: str) -> None:
+    def __init__(self, agent: AgentProcess, **message: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(30)
         self.socket.connect(str(agent.folder / "access.sock"))
-        self.socket.sendall(json_frame({"t": "access", **said}))
+        self.socket.sendall(json_frame({"t": "access", **message}))
         self._decoder = FrameDecoder()
 
     def answer(self) -> dict[str, Any]:
         while True:
             data = self.socket.recv(65536)
-            assert data, "the agent hung up"
+            assert data, "the agent closed the connection"
             for _, payload in self._decoder.feed(data):
                 return parse_json(payload)
 
@@ -288,14 +283,14 @@ class Caller:
 @pytest.fixture
 def call(agent: AgentProcess) -> Iterator[Callable[..., Caller]]:
     """A function that connects with a given proof."""
-    made: list[Caller] = []
+    created: list[Caller] = []
 
-    def connect(**said: str) -> Caller:
-        made.append(Caller(agent, **said))
-        return made[-1]
+    def connect(**message: str) -> Caller:
+        created.append(Caller(agent, **message))
+        return created[-1]
 
     yield connect
-    for caller in made:
+    for caller in created:
         caller.socket.close()
 
 
@@ -304,7 +299,7 @@ def token(agent: AgentProcess) -> Callable[[int], str]:
     return lambda job: str(json.loads(agent.meta(job))["token"])
 
 
-def test_a_process_that_proves_its_job_is_passed_on(
+def test_a_process_with_a_valid_token_is_connected(
     agent: AgentProcess, job: int, token: Callable[[int], str], call: Callable[..., Caller]
 ) -> None:
     caller = call(job=f"{job}.0@{agent.identity}", token=token(job))
@@ -319,7 +314,7 @@ def test_a_process_that_proves_its_job_is_passed_on(
     agent.link.expect(StreamEnd, lambda message: message.stream == opened.stream)
 
 
-def test_a_launch_may_call_before_its_start_was_told(
+def test_a_launch_can_connect_before_its_start_was_reported(
     agent: AgentProcess, call: Callable[..., Caller]
 ) -> None:
     proofs = agent.folder.parent / "proofs"
@@ -339,7 +334,7 @@ def test_a_launch_may_call_before_its_start_was_told(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         {},
         {"token": "wrong"},
@@ -349,20 +344,20 @@ def test_a_launch_may_call_before_its_start_was_told(
         {"job": f"{'9' * 5000}.0@x"},
     ],
 )
-def test_whoever_cannot_prove_it_is_refused(
+def test_a_process_without_a_valid_token_is_refused(
     agent: AgentProcess,
     job: int,
     token: Callable[[int], str],
     call: Callable[..., Caller],
-    said: dict[str, str],
+    message: dict[str, str],
 ) -> None:
-    given = {"job": f"{job}.0@{agent.identity}", "token": token(job), **said}
-    if not said:
+    given = {"job": f"{job}.0@{agent.identity}", "token": token(job), **message}
+    if not message:
         del given["token"]
     assert call(**given).answer()["code"] == "no_job"
 
 
-def test_a_token_dies_with_its_job(
+def test_a_token_is_invalid_after_the_end_of_its_job(
     agent: AgentProcess, token: Callable[[int], str], call: Callable[..., Caller]
 ) -> None:
     job = agent.new_id()
@@ -377,32 +372,32 @@ def test_a_token_dies_with_its_job(
     assert call(**proof).answer()["code"] == "no_job"
 
 
-def test_who_calls_while_the_controller_is_away_is_told_so(
+def test_a_connection_without_a_controller_is_refused_with_a_message(
     agent: AgentProcess, job: int, token: Callable[[int], str], call: Callable[..., Caller]
 ) -> None:
     proof = {"job": f"{job}.0@{agent.identity}", "token": token(job)}
     agent.link.close()
-    eventually(lambda: call(**proof).answer().get("code") == "away", what="the link is seen to be gone")
+    eventually(lambda: call(**proof).answer().get("code") == "away", what="the link is noticed as lost")
     agent.connect()
 
 
 @pytest.mark.two_cpus
-def test_steps_that_ask_for_so_many_cpus_get_others_each(agent: AgentProcess) -> None:
+def test_steps_with_a_cpu_count_get_different_cpus(agent: AgentProcess) -> None:
     """The CPUs of an ended step are free again."""
     job = agent.new_id()
     agent.launch(job, "exec sleep 600", cpus=2)
     agent.link.report(job, "running")
-    words = "grep Cpus_allowed_list /proc/self/status; exec sleep 600"
+    text = "grep Cpus_allowed_list /proc/self/status; exec sleep 600"
     for number in (0, 1):
-        start(agent, job, "sh", "-c", words, step=number, cpus=1)
-    seen = [eventually(lambda at=at: cpus_seen(agent, job, at), what="it runs") for at in (0, 1)]
+        start(agent, job, "sh", "-c", text, step=number, cpus=1)
+    seen = [eventually(lambda at=at: cpus_seen(agent, job, at), what="the job runs") for at in (0, 1)]
     assert seen[0] != seen[1] and all(each.isdecimal() for each in seen)
     agent.kill()
     agent.start()
     agent.link.send(wire.StepKill(job_id=job, restarts=0, step=0, grace_s=0.0))
-    agent.link.expect(wire.StepReport, lambda said: (said.step, said.phase) == (0, "exited"))
+    agent.link.expect(wire.StepReport, lambda message: (message.step, message.phase) == (0, "exited"))
     start(agent, job, "grep", "Cpus_allowed_list", "/proc/self/status", step=2, cpus=1)
-    assert eventually(lambda: cpus_seen(agent, job, 2), what="it has run") == seen[0]
+    assert eventually(lambda: cpus_seen(agent, job, 2), what="the job has run") == seen[0]
 
 
 def cpus_seen(agent: AgentProcess, job: int, step: int) -> str:

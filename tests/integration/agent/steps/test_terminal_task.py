@@ -11,7 +11,7 @@ from tests.support.waiting import WAIT_S
 from warpdeck_agent.client.keys import keys_frame, size_frame
 
 
-def test_what_is_pasted_into_a_command_that_answers_comes_back_whole() -> None:
+def test_pasted_text_is_echoed_completely() -> None:
     """The text is longer than a terminal's buffer. `cat` continues to read only while its output is read."""
     pasted = b"".join(b"%06d pasted\n" % number for number in range(40_000))
     frames = [keys_frame(pasted[start : start + 60_000]) for start in range(0, len(pasted), 60_000)]
@@ -28,7 +28,7 @@ def test_what_is_pasted_into_a_command_that_answers_comes_back_whole() -> None:
         task.stdin.write(size_frame())
         task.stdin.flush()
         assert task.stdout.readline() == b"ready\n"
-        said, _ = task.communicate(b"".join(frames))
+        output, _ = task.communicate(b"".join(frames))
     finally:
         watchdog.cancel()
-    assert (task.returncode, said) == (0, pasted)
+    assert (task.returncode, output) == (0, pasted)

@@ -29,12 +29,12 @@ def peak_bytes(agent: AgentProcess) -> int:
     return number(table(f"/proc/{agent.process.pid}/status")["VmHWM"]) * 1024
 
 
-def test_a_follower_that_does_not_read_stops_the_stream_and_nothing_grows(
+def test_a_follower_that_does_not_read_stops_the_stream_in_bounded_memory(
     agent: AgentProcess, short_tmp: Path
 ) -> None:
     before, output = peak_bytes(agent), short_tmp / "out"
-    said = agent.run(1, f"head -c {FLOOD} /dev/zero; exit 3", stdout=str(output))
-    assert said.exit_code == 3 and output.stat().st_size == FLOOD
+    report = agent.run(1, f"head -c {FLOOD} /dev/zero; exit 3", stdout=str(output))
+    assert report.exit_code == 3 and output.stat().st_size == FLOOD
     agent.link.acknowledges = False
     agent.link.send(wire.OpenLog(stream=1, job_id=1, restarts=0, follow=True))
     agent.link.expect(wire.StreamOpened)
@@ -45,7 +45,7 @@ def test_a_follower_that_does_not_read_stops_the_stream_and_nothing_grows(
 
 
 @pytest.mark.parametrize("followed", [False, True])
-def test_an_endless_flood_makes_the_agent_no_larger(
+def test_endless_output_does_not_increase_the_memory_of_the_agent(
     agent: AgentProcess, short_tmp: Path, followed: bool
 ) -> None:
     before, gate, output = peak_bytes(agent), short_tmp / "gate", short_tmp / "out"
@@ -55,7 +55,7 @@ def test_an_endless_flood_makes_the_agent_no_larger(
         agent.link.send(wire.OpenLog(stream=1, job_id=1, restarts=0, follow=True))
         while len(agent.link.data.get(1, b"")) < 16 * MIB:
             agent.link.read()
-    eventually(lambda: output.exists() and output.stat().st_size > MIB, what="it floods")
+    eventually(lambda: output.exists() and output.stat().st_size > MIB, what="the flood has started")
     for job in range(2, 8):
         assert agent.run(job, f"exit {job}").exit_code == job
     assert peak_bytes(agent) - before < GROWTH

@@ -41,7 +41,7 @@ class Running:
         return [self.job]
 
 
-def end_nothing(launch: LocalLaunch, words: str, *, cause: str) -> None:
+def end_nothing(launch: LocalLaunch, text: str, *, cause: str) -> None:
     """Do nothing, because no session of these tests reaches its limit."""
 
 
@@ -52,37 +52,37 @@ def session(tmp_path: Path) -> Running:
 
 def idle(session: Running) -> Idleness:
     """Return an Idleness that saw the session used only a long time ago."""
-    made = Idleness(session, end_nothing)  # type: ignore[arg-type]
-    made.add_reading([])
+    new_idleness = Idleness(session, end_nothing)  # type: ignore[arg-type]
+    new_idleness.add_reading([])
     ago = time.time() - 2 * QUIET_S
     os.utime(session.active, (ago, ago))
-    seen = made._activities[session.job.key]
+    seen = new_idleness._activities[session.job.key]
     seen.used_at = seen.cpu_at = ago
-    return made
+    return new_idleness
 
 
-def test_a_session_that_nothing_uses_is_idle_since_its_last_use(session: Running) -> None:
+def test_an_unused_session_is_idle_since_its_last_use(session: Running) -> None:
     looked = idle(session)
     looked.add_reading([])
     [found] = looked.sessions()
     assert found.job_id == 1 and 2 * QUIET_S <= time.time() - found.since_unix < 3 * QUIET_S
 
 
-def test_a_key_or_output_is_use(session: Running) -> None:
+def test_keys_and_output_count_as_use(session: Running) -> None:
     looked = idle(session)
     os.utime(session.active)
     looked.add_reading([])
     assert looked.sessions() == []
 
 
-def test_a_touch_of_tomorrow_is_one_of_now(session: Running) -> None:
+def test_a_timestamp_in_the_future_counts_as_now(session: Running) -> None:
     looked = idle(session)
     os.utime(session.active, (time.time() + 86_400,) * 2)
     looked.add_reading([])
     assert looked._activities[session.job.key].used_at <= time.time()
 
 
-def test_what_computes_is_used(session: Running) -> None:
+def test_a_computing_session_is_in_use(session: Running) -> None:
     looked = idle(session)
     session.job.usage.cpu = CpuTime(session.job.usage.cpu.total_s + CPU_EVERY_S)
     looked.add_reading([])
@@ -92,7 +92,7 @@ def test_what_computes_is_used(session: Running) -> None:
 @pytest.mark.parametrize(
     ("job_id", "util", "used"), [(1, 90, True), (1, None, True), (1, 0, False), (2, 90, False)]
 )
-def test_a_gpu_that_computes_for_it_is_use(
+def test_a_session_with_a_computing_gpu_is_in_use(
     session: Running, job_id: int, util: int | None, used: bool
 ) -> None:
     looked = idle(session)
@@ -101,7 +101,7 @@ def test_a_gpu_that_computes_for_it_is_use(
     assert (looked.sessions() == []) is used
 
 
-def test_an_agent_that_begins_takes_a_session_as_used(session: Running) -> None:
+def test_a_restarted_agent_counts_a_session_as_used(session: Running) -> None:
     ago = time.time() - 10 * QUIET_S
     os.utime(session.active, (ago, ago))
     looked = Idleness(session, end_nothing)  # type: ignore[arg-type]

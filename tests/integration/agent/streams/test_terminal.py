@@ -36,7 +36,7 @@ def shell(agent: AgentProcess) -> None:
     open_terminal(agent)
 
 
-def test_keys_are_echoed_and_the_exit_code_is_told(agent: AgentProcess) -> None:
+def test_keys_are_echoed_and_the_exit_code_is_reported(agent: AgentProcess) -> None:
     shell(agent)
     agent.link.send_data(1, b"echo is-$((40+2))\n")
     agent.link.output(1, b"is-42")
@@ -53,7 +53,7 @@ def test_the_size_follows_the_viewer(agent: AgentProcess) -> None:
     agent.link.output(1, b"41 133")
 
 
-def test_the_size_is_that_of_the_viewer_who_typed_last(agent: AgentProcess) -> None:
+def test_the_size_follows_the_viewer_that_typed_last(agent: AgentProcess) -> None:
     shell(agent)
     open_terminal(agent, 2, rows=50, cols=150)
     agent.link.send_data(2, b"stty size\n")
@@ -68,7 +68,7 @@ def test_the_size_is_that_of_the_viewer_who_typed_last(agent: AgentProcess) -> N
     agent.link.output(2, b"51 151")
 
 
-def test_who_watches_reads_and_does_nothing_else(agent: AgentProcess) -> None:
+def test_a_watcher_can_only_read(agent: AgentProcess) -> None:
     shell(agent)
     agent.link.send_data(1, b"echo before-$((1+1))\n")
     agent.link.output(1, b"before-2")
@@ -85,23 +85,25 @@ def test_who_watches_reads_and_does_nothing_else(agent: AgentProcess) -> None:
     assert b"51 151" not in agent.link.output(1, b"end-8")
 
 
-def test_what_a_short_command_said_is_kept_for_the_viewer_on_the_way(agent: AgentProcess) -> None:
+def test_the_output_of_a_short_command_is_kept_for_the_first_viewer(agent: AgentProcess) -> None:
     done = agent.folder.parent / "done"
     command = f"echo short-$((1+1)); touch {done}; exit 5"
     agent.launch(1, role="tasks", argv=["sh", "-c", command], pty=True)
     agent.link.report(1, "running")
-    eventually(lambda: done.exists() and agent.processes(1) == [agent.begun(1)], what="only its host is left")
+    eventually(
+        lambda: done.exists() and agent.processes(1) == [agent.begun(1)], what="only the host process is left"
+    )
     open_terminal(agent)
     agent.link.output(1, b"short-2")
     assert agent.link.report(1, "exited").exit_code == 5
 
 
-def test_control_c_reaches_the_program_in_front_only(agent: AgentProcess) -> None:
+def test_control_c_reaches_only_the_foreground_program(agent: AgentProcess) -> None:
     shell(agent)
     agent.link.send_data(1, b"sleep 1000; echo not-$((1+1))\n")
     eventually(
         lambda: any(read(pid, "comm") == b"sleep\n" for pid in agent.processes(1)),
-        what="sleep runs, and so has the terminal",
+        what="sleep runs on the terminal",
     )
     seen = len(agent.link.output(1, b"sleep"))
     agent.link.send_data(1, b"\x03")
@@ -110,7 +112,7 @@ def test_control_c_reaches_the_program_in_front_only(agent: AgentProcess) -> Non
     assert b"not-2" not in agent.link.output(1, b"after-130")
 
 
-def test_a_viewer_that_comes_back_gets_what_it_missed(agent: AgentProcess) -> None:
+def test_a_reconnecting_viewer_gets_the_missed_output(agent: AgentProcess) -> None:
     shell(agent)
     agent.link.send_data(1, b"echo one-$((0+1))\n")
     seen = len(agent.link.output(1, b"one-1"))
@@ -127,12 +129,12 @@ def test_a_viewer_that_comes_back_gets_what_it_missed(agent: AgentProcess) -> No
 ASKS = "printf 'asks\\033[6n\\033]11;?\\007end\\n'"
 
 
-def test_what_a_program_asked_of_the_terminal_is_not_asked_again(agent: AgentProcess) -> None:
+def test_answered_terminal_queries_are_not_replayed(agent: AgentProcess) -> None:
     """If the query were repeated, the terminal would type its answer into the program that runs now."""
     shell(agent)
     agent.link.send_data(1, f"{ASKS}\n".encode())
-    asked = b"asks\x1b[6n\x1b]11;?\x07end"
-    assert asked in agent.link.output(1, asked)
+    requested = b"asks\x1b[6n\x1b]11;?\x07end"
+    assert requested in agent.link.output(1, requested)
     agent.link.send(wire.StreamEnd(stream=1))
     opened = open_terminal(agent, 2)
     found = agent.link.output(2, b"asks" + bytes(4 + 7) + b"end")
@@ -141,13 +143,13 @@ def test_what_a_program_asked_of_the_terminal_is_not_asked_again(agent: AgentPro
     assert len(agent.link.output(2, b"more-2")) > opened.size_bytes - opened.offset
 
 
-def test_what_nobody_has_answered_yet_is_asked_of_the_first_who_comes(
+def test_an_unanswered_terminal_query_is_sent_to_the_first_viewer(
     agent: AgentProcess, short_tmp: Path
 ) -> None:
     script = f"{ASKS}; touch {short_tmp}/asked; sleep 1000"
     agent.launch(1, role="tasks", argv=["sh", "-c", script], pty=True, env={"PATH": os.environ["PATH"]})
     agent.link.report(1, "running")
-    eventually((short_tmp / "asked").exists, what="it has asked")
+    eventually((short_tmp / "asked").exists, what="the request was sent")
     open_terminal(agent, 1, watch=True)
     agent.link.output(1, b"\x1b]11;?")
     open_terminal(agent, 2)
@@ -184,12 +186,12 @@ def test_what_nobody_has_answered_yet_is_asked_of_the_first_who_comes(
         *(b"\x1b]52;c;?\x07", b"\x1bP+q544e\x1b\\", b"\x1bP$qm\x1b\\", b"\x1b_Gi=31,s=1,a=q,t=d;AAAA\x1b\\"),
     ],
 )
-def test_every_question_is_passed_over(query: bytes) -> None:
+def test_every_terminal_query_is_removed_from_the_replay(query: bytes) -> None:
     assert without_queries(b"a" + query + b"b") == b"a" + bytes(len(query)) + b"b"
 
 
 @pytest.mark.parametrize(
-    "words",
+    "text",
     [
         *(
             b"plain \xc3\xa9 text?\r\n",
@@ -202,11 +204,11 @@ def test_every_question_is_passed_over(query: bytes) -> None:
         *(b"\x1b]52;c;aGk=\x07", b"\x1b_Ga=T,f=100;AAAA\x1b\\", b"\x1b[>4n", b"\x1b]8;;http://a/?q\x07"),
     ],
 )
-def test_what_asks_nothing_is_shown_as_it_was(words: bytes) -> None:
-    assert without_queries(words) == words
+def test_other_output_is_replayed_unchanged(text: bytes) -> None:
+    assert without_queries(text) == text
 
 
-def test_a_terminal_outlives_its_agent(agent: AgentProcess) -> None:
+def test_a_terminal_survives_its_agent(agent: AgentProcess) -> None:
     shell(agent)
     agent.link.send_data(1, b"echo one-$((0+1))\n")
     agent.link.output(1, b"one-1")
@@ -218,12 +220,12 @@ def test_a_terminal_outlives_its_agent(agent: AgentProcess) -> None:
     assert agent.link.report(1, "exited").exit_code == 8
 
 
-def test_a_shell_ends_by_a_hang_up_though_it_heeds_no_term(agent: AgentProcess) -> None:
+def test_a_shell_that_ignores_sigterm_ends_by_a_hang_up(agent: AgentProcess) -> None:
     shell(agent)
     agent.link.output(1, b"> ")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=3600.0))
-    said = agent.link.report(1, "exited")
-    assert (said.signal, said.cause) == (signal.SIGHUP, "cancelled")
+    report = agent.link.report(1, "exited")
+    assert (report.signal, report.cause) == (signal.SIGHUP, "cancelled")
 
 
 def test_a_terminal_that_ignores_a_hang_up_is_killed(agent: AgentProcess) -> None:
@@ -231,9 +233,9 @@ def test_a_terminal_that_ignores_a_hang_up_is_killed(agent: AgentProcess) -> Non
     agent.link.send_data(1, b"trap '' TERM HUP; echo set-$((1+1)); sleep 1000\n")
     agent.link.output(1, b"set-2")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.2))
-    said = agent.link.report(1, "exited")
-    assert (said.signal, said.cause) == (signal.SIGKILL, "cancelled")
-    eventually(lambda: not agent.processes(1), what="nothing of it is left")
+    report = agent.link.report(1, "exited")
+    assert (report.signal, report.cause) == (signal.SIGKILL, "cancelled")
+    eventually(lambda: not agent.processes(1), what="no process of it is left")
 
 
 def test_an_idle_session_is_warned_and_then_ended(agent: AgentProcess) -> None:
@@ -244,14 +246,14 @@ def test_an_idle_session_is_warned_and_then_ended(agent: AgentProcess) -> None:
     open_terminal(agent)
     shown = agent.link.output(1, b"unless a key is typed")
     assert b"[warpdeck: idle for " in shown and b"this session ends in " in shown
-    said = agent.link.report(1, "exited")
-    assert (said.cause, said.message) == (
+    report = agent.link.report(1, "exited")
+    assert (report.cause, report.message) == (
         "idle",
         "the session was idle for 4 s, the limit of interactive sessions on this cluster",
     )
 
 
-def test_a_session_in_which_somebody_types_is_not_idle(agent: AgentProcess) -> None:
+def test_a_session_with_typed_keys_is_not_idle(agent: AgentProcess) -> None:
     environ = {"PATH": os.environ["PATH"], "PS1": "> "}
     agent.launch(1, role="tasks", argv=SHELL, pty=True, env=environ, idle_limit_s=61.0, idle_warning_s=60.0)
     agent.link.report(1, "running")
@@ -265,7 +267,7 @@ def test_a_session_in_which_somebody_types_is_not_idle(agent: AgentProcess) -> N
     assert agent.link.report(1, "exited").exit_code == 6
 
 
-def test_a_flood_is_bounded_and_its_end_arrives(agent: AgentProcess) -> None:
+def test_a_flood_of_output_is_bounded_and_its_end_arrives(agent: AgentProcess) -> None:
     shell(agent)
     agent.link.send_data(1, b"seq 1 300000; echo done-$((1+1))\n")
     agent.link.output(1, b"done-2")
@@ -284,7 +286,7 @@ def read_to(agent: AgentProcess, last: bytes) -> bytes:
     return bytes(agent.link.data[1])
 
 
-def test_what_is_pasted_into_a_command_that_answers_comes_back_whole(agent: AgentProcess) -> None:
+def test_pasted_text_is_echoed_completely(agent: AgentProcess) -> None:
     """The text is longer than a terminal's buffer. `cat` continues to read only while its output is read."""
     agent.launch(1, role="tasks", argv=["sh", "-c", "stty raw -echo; echo ready; exec cat"], pty=True)
     agent.link.report(1, "running")
@@ -296,7 +298,7 @@ def test_what_is_pasted_into_a_command_that_answers_comes_back_whole(agent: Agen
     assert read_to(agent, pasted[-14:]) == b"ready\n" + pasted
 
 
-def test_others_see_a_terminal_whose_command_reads_no_keys(agent: AgentProcess) -> None:
+def test_a_terminal_with_a_command_that_reads_nothing_can_be_watched(agent: AgentProcess) -> None:
     agent.launch(1, role="tasks", argv=["sh", "-c", "stty -echo; echo ready; sleep 1000"], pty=True)
     agent.link.report(1, "running")
     open_terminal(agent)
@@ -329,7 +331,7 @@ def flooded(agent: AgentProcess) -> Path:
     return folder
 
 
-def test_a_command_waits_for_the_slow_terminal_that_it_is_typed_at(agent: AgentProcess) -> None:
+def test_a_command_waits_for_the_slow_viewer_that_typed_last(agent: AgentProcess) -> None:
     folder = flooded(agent)
     looks: list[str] = []
 
@@ -337,15 +339,15 @@ def test_a_command_waits_for_the_slow_terminal_that_it_is_typed_at(agent: AgentP
         looks.append("".join(state_of(pid) for pid in agent.processes(1)))
         return (folder / "over").exists() or (len(looks) > 3 and set("".join(looks[-3:])) == {"S"})
 
-    eventually(stands_still, what="nothing of it runs")
+    eventually(stands_still, what="no process of it runs")
     agent.link.acknowledges = True
     agent.link.send(wire.StreamAck(stream=1, size=STREAM_WINDOW_BYTES))
     assert read_to(agent, LAST) == ALL
 
 
-def test_who_takes_nothing_holds_nobody_up_and_may_come_back(agent: AgentProcess) -> None:
+def test_a_stalled_viewer_delays_no_others_and_can_reconnect(agent: AgentProcess) -> None:
     folder = flooded(agent)
-    eventually((folder / "over").exists, what="the command has gone on")
+    eventually((folder / "over").exists, what="the command has continued")
     agent.link.acknowledges = True
     agent.link.send(wire.StreamAck(stream=1, size=STREAM_WINDOW_BYTES))
     assert agent.link.expect(wire.StreamEnd).code == FELL_BEHIND
@@ -354,26 +356,26 @@ def test_who_takes_nothing_holds_nobody_up_and_may_come_back(agent: AgentProcess
     agent.link.output(2, LAST)
 
 
-def test_who_comes_late_is_told_of_modes_that_were_set_before_the_scrollback(agent: AgentProcess) -> None:
+def test_a_late_viewer_gets_terminal_modes_set_before_the_scrollback(agent: AgentProcess) -> None:
     folder = agent.folder.parent
     script = f"printf '\\033[?1049h'; seq 1 {LINES}; touch over; exec sleep 1000"
     agent.launch(1, role="tasks", argv=["sh", "-c", script], pty=True, cwd=str(folder))
     agent.link.report(1, "running")
-    eventually((folder / "over").exists, what="all was said")
+    eventually((folder / "over").exists, what="all messages have arrived")
     opened = open_terminal(agent)
     assert opened.offset > 0
     assert read_to(agent, LAST).startswith(b"\x1b[?1049h")
     assert opened.offset + len(agent.link.data[1]) == len(b"\x1b[?1049h" + ALL)
 
 
-def test_a_terminal_ends_though_its_user_has_stopped_what_holds_it(agent: AgentProcess) -> None:
+def test_a_terminal_ends_although_its_host_process_is_stopped(agent: AgentProcess) -> None:
     shell(agent)
     os.kill(agent.begun(1), signal.SIGSTOP)
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0, cause="cancel"))
     assert agent.link.report(1, "exited").cause == "cancel"
 
 
-def test_a_command_that_is_not_there_says_so(agent: AgentProcess) -> None:
+def test_a_missing_command_is_reported(agent: AgentProcess) -> None:
     agent.launch(1, role="tasks", argv=["no-such-program"], pty=True)
     agent.link.report(1, "running")
     open_terminal(agent)
@@ -381,9 +383,9 @@ def test_a_command_that_is_not_there_says_so(agent: AgentProcess) -> None:
     assert "cannot run no-such-program" in agent.text(1)
 
 
-@pytest.mark.parametrize("said", [b'{"t":"x"}', b'{"t":"x","offset":-5,"total":"y"}', b"no json"])
-def test_a_user_in_the_place_of_the_terminals_host_is_told_of_and_no_more(
-    agent: AgentProcess, said: bytes
+@pytest.mark.parametrize("message", [b'{"t":"x"}', b'{"t":"x","offset":-5,"total":"y"}', b"no json"])
+def test_a_process_in_place_of_the_terminal_host_is_only_reported(
+    agent: AgentProcess, message: bytes
 ) -> None:
     """The user owns the folder of the socket and can therefore replace the socket."""
     shell(agent)
@@ -396,7 +398,7 @@ def test_a_user_in_the_place_of_the_terminals_host_is_told_of_and_no_more(
         agent.link.send(wire.OpenPty(stream=2, job_id=1, restarts=0, rows=24, cols=80))
         link, _ = listener.accept()
         with link:
-            link.sendall(pack(JSON, said))
+            link.sendall(pack(JSON, message))
             assert agent.link.expect(wire.StreamEnd, lambda ended: ended.stream == 2).error
     address.unlink()
     address.with_name("real").rename(address)

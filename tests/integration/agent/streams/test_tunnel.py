@@ -30,14 +30,14 @@ def job(agent: AgentProcess) -> int:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as made:
-        made.settimeout(30.0)
-        yield made
+    with socket.create_server(("127.0.0.1", 0)) as created:
+        created.settimeout(30.0)
+        yield created
 
 
 def open_tunnel(agent: AgentProcess, stream: int = 1, *, job_id: int = 1, **fields: object) -> None:
-    asked = wire.OpenTunnel(stream=stream, job_id=job_id, restarts=0, env=ENV, **fields)  # type: ignore[arg-type]
-    agent.link.send(asked)
+    requested = wire.OpenTunnel(stream=stream, job_id=job_id, restarts=0, env=ENV, **fields)  # type: ignore[arg-type]
+    agent.link.send(requested)
 
 
 def run_inside(agent: AgentProcess, *argv: str, stream: int = 1) -> bytes:
@@ -53,7 +53,7 @@ def end_of(link: Link, stream: int) -> wire.StreamEnd:
     return link.expect(wire.StreamEnd, lambda end: end.stream == stream)
 
 
-def test_a_port_is_reached_both_ways_and_each_direction_ends_alone(
+def test_a_tunnel_works_both_ways_and_closes_each_direction_alone(
     agent: AgentProcess, job: int, listener: socket.socket
 ) -> None:
     open_tunnel(agent, port=listener.getsockname()[1])
@@ -62,23 +62,25 @@ def test_a_port_is_reached_both_ways_and_each_direction_ends_alone(
     server, _ = listener.accept()
     with server:
         server.settimeout(30.0)
-        asked = b""
+        requested = b""
         while data := server.recv(100):
-            asked += data
-        assert asked == b"question"
+            requested += data
+        assert requested == b"question"
         server.sendall(b"answer")
         agent.link.output(1, b"answer")
     assert end_of(agent.link, 1).error == ""
 
 
-def test_a_port_where_nothing_listens_is_told(agent: AgentProcess, job: int, listener: socket.socket) -> None:
+def test_a_port_without_a_listener_is_reported(
+    agent: AgentProcess, job: int, listener: socket.socket
+) -> None:
     port = listener.getsockname()[1]
     listener.close()
     open_tunnel(agent, port=port)
     assert end_of(agent.link, 1).error == f"nothing listens on port {port} of the node's loopback interface"
 
 
-def test_what_nobody_reads_stops_the_sender_at_the_window(
+def test_unread_data_stops_the_sender_at_the_window(
     agent: AgentProcess, job: int, listener: socket.socket
 ) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -99,7 +101,7 @@ def test_what_nobody_reads_stops_the_sender_at_the_window(
         assert (taken, acked) == (STREAM_WINDOW_BYTES, STREAM_WINDOW_BYTES)
 
 
-def test_more_than_the_window_ends_the_connection(
+def test_data_beyond_the_window_closes_the_connection(
     agent: AgentProcess, job: int, listener: socket.socket
 ) -> None:
     open_tunnel(agent, port=listener.getsockname()[1])
@@ -109,7 +111,7 @@ def test_more_than_the_window_ends_the_connection(
             agent.link.send_data(1, chunk)
 
 
-def test_a_slow_controller_stops_the_port_and_nothing_is_lost(
+def test_a_slow_controller_slows_the_port_without_loss(
     agent: AgentProcess, job: int, listener: socket.socket
 ) -> None:
     size = 8 * STREAM_WINDOW_BYTES
@@ -129,13 +131,13 @@ def test_a_slow_controller_stops_the_port_and_nothing_is_lost(
 
 
 def test_a_process_runs_inside_the_job_with_its_environment(agent: AgentProcess, job: int) -> None:
-    said = run_inside(agent, "sh", "-c", 'echo "$WARPDECK_JOB|$GREETING|$PWD|$(pwd)|$HOME"').decode()
+    report = run_inside(agent, "sh", "-c", 'echo "$WARPDECK_JOB|$GREETING|$PWD|$(pwd)|$HOME"').decode()
     folder = str(agent.folder.parent)
     mark = f"1.0@{agent.identity}"
-    assert said == f"{mark}|good\nday|{folder}|{folder}|{os.path.expanduser('~')}\n"
+    assert report == f"{mark}|good\nday|{folder}|{folder}|{os.path.expanduser('~')}\n"
 
 
-def test_a_process_that_fails_says_its_last_words(agent: AgentProcess, job: int) -> None:
+def test_a_failing_process_returns_its_last_output(agent: AgentProcess, job: int) -> None:
     open_tunnel(agent, 1, argv=["sh", "-c", "echo first >&2; echo no such luck >&2; exit 3"])
     assert end_of(agent.link, 1).error == "no such luck"
     open_tunnel(agent, 2, argv=["sh", "-c", "exit 4"])
@@ -152,16 +154,17 @@ def test_a_process_sees_the_end_of_its_input(agent: AgentProcess, job: int) -> N
     agent.link.output(1, b"after\n")
 
 
-def test_a_process_ends_with_the_job_and_so_does_its_tunnel(agent: AgentProcess, job: int) -> None:
+def test_a_process_and_its_tunnel_end_with_the_job(agent: AgentProcess, job: int) -> None:
     open_tunnel(agent, argv=["sh", "-c", "setsid sleep 1000 & echo on; exec sleep 1000"])
     agent.link.output(1, b"on")
     eventually(
-        lambda: len(agent.processes(1)) >= 3, what="they are seen, which they are not in the midst of an exec"
+        lambda: len(agent.processes(1)) >= 3,
+        what="the processes are attributed, which they are not during an exec",
     )
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
     agent.link.report(1, "exited")
     end_of(agent.link, 1)
-    eventually(lambda: not agent.processes(1), what="nothing of the job is left")
+    eventually(lambda: not agent.processes(1), what="no process of the job is left")
 
 
 def test_a_tunnel_to_a_port_ends_with_the_job(agent: AgentProcess, job: int, listener: socket.socket) -> None:
@@ -175,16 +178,18 @@ def test_a_tunnel_to_a_port_ends_with_the_job(agent: AgentProcess, job: int, lis
         assert server.recv(1) == b""
 
 
-def test_a_process_is_told_when_nobody_listens_any_more(agent: AgentProcess, job: int) -> None:
+def test_a_process_ends_when_its_tunnel_is_closed(agent: AgentProcess, job: int) -> None:
     open_tunnel(agent, argv=["sh", "-c", "echo $$; exec sleep 1000"])
     pid = int(agent.link.output(1, b"\n"))
-    eventually(lambda: pid in agent.processes(1), what="it is seen, which it is not in the midst of its exec")
+    eventually(
+        lambda: pid in agent.processes(1), what="the process is attributed, which it is not during an exec"
+    )
     agent.link.send(wire.StreamEnd(stream=1))
-    eventually(lambda: pid not in agent.processes(1), what="it is gone")
-    eventually(lambda: agent.processes(1), what="the job itself goes on")
+    eventually(lambda: pid not in agent.processes(1), what="the process has ended")
+    eventually(lambda: agent.processes(1), what="the job itself continues")
 
 
-def test_no_tunnel_leads_to_a_job_that_does_not_run_here(agent: AgentProcess, job: int) -> None:
+def test_a_tunnel_to_an_unknown_job_is_refused(agent: AgentProcess, job: int) -> None:
     for stream, job_id in ((1, 7), (2, 2)):
         if job_id == 2:
             agent.run(2, "true")

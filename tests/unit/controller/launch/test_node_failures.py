@@ -10,7 +10,7 @@ import pytest
 from tests.support.core import ANN, Core, ask
 
 from warpdeck.config import Config, build_site
-from warpdeck.config.tables import Gpus, Health, Hooks, Containment
+from warpdeck.config.tables import Containment, Gpus, Health, Hooks
 from warpdeck.controller.events.events import HealthTold, LaunchRefused, Released, Reported
 from warpdeck.controller.launch.environment import job_environment
 from warpdeck.controller.launch.launching import build_launch

@@ -1,4 +1,4 @@
-"""The real controller over the in-memory store and a simulated fleet: seeded storms, after which everything must add up."""
+"""The real controller with a store in memory and a simulated fleet, under random actions and kills."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Rig:
 
     @asynccontextmanager
     async def controller(self) -> AsyncIterator[Controller]:
-        """Runs a controller; its end is a kill: nothing is told, the nodes go on."""
+        """Run a controller and kill it at the end. The nodes are not informed and continue."""
         fleet = SimFleet(self.nodes, clock=time.time, rng=self.rng, run_time=self.run_time)
         adapters = Adapters(
             store=self.store,
@@ -87,7 +87,7 @@ class Rig:
 
 
 async def until(controller: Controller, reached: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
-    """Waits for the state to be so, woken by every change."""
+    """Wait until the condition holds. Each change of the state wakes the check."""
     listener = controller.hub.listen()
     try:
         async with asyncio.timeout(timeout_s):
@@ -121,7 +121,7 @@ async def ready(controller: Controller) -> None:
     await until(controller, lambda: all(node.cpus for node in controller.state.nodes.values()))
 
 
-async def test_jobs_arrays_and_gangs_run_to_their_ends() -> None:
+async def test_jobs_arrays_and_gangs_run_to_completion() -> None:
     rig = Rig(1)
     async with rig.controller() as controller:
         await ready(controller)
@@ -156,7 +156,7 @@ async def test_dependencies_hold_and_failures_are_final() -> None:
         assert "depends on the success of job" in ended.exit.message
 
 
-async def test_cancel_hold_release_and_requeue() -> None:
+async def test_jobs_can_be_canceled_held_released_and_requeued() -> None:
     rig = Rig(3)
     async with rig.controller() as controller:
         await ready(controller)
@@ -179,7 +179,7 @@ async def test_cancel_hold_release_and_requeue() -> None:
         assert len(refused.errors) == 3 and not refused.labels
 
 
-async def test_one_waiting_task_of_an_array_can_be_cancelled() -> None:
+async def test_one_waiting_task_of_an_array_can_be_canceled() -> None:
     rig = Rig(4)
     async with rig.controller() as controller:
         await ready(controller)
@@ -189,7 +189,7 @@ async def test_one_waiting_task_of_an_array_can_be_cancelled() -> None:
         assert labels == {f"{array.id}_[0,2]": JobState.PENDING, f"{array.id}_1": JobState.CANCELLED}
 
 
-async def test_a_request_beyond_every_node_is_refused_and_takes_no_id() -> None:
+async def test_a_request_larger_than_every_node_is_refused_and_takes_no_id() -> None:
     rig = Rig(5)
     async with rig.controller() as controller:
         await ready(controller)
@@ -208,14 +208,14 @@ async def test_a_time_limit_ends_a_job_as_timeout() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_storms_and_kills_lose_nothing(seed: int) -> None:
+async def test_random_actions_and_kills_lose_no_job(seed: int) -> None:
     rig = Rig(seed)
     answered: list[JobId] = []
     for _ in range(4):
         async with rig.controller() as controller:
             await ready(controller)
             for _ in range(rig.rng.randint(5, 15)):
-                await one_thing(rig, controller, answered)
+                await random_action(rig, controller, answered)
                 no_gpu_has_two_jobs(controller)
             for node in rig.nodes:
                 node.up = True
@@ -246,29 +246,29 @@ async def test_storms_and_kills_lose_nothing(seed: int) -> None:
         no_gpu_has_two_jobs(controller)
 
 
-async def one_thing(rig: Rig, controller: Controller, answered: list[JobId]) -> None:
-    """A random thing that may happen."""
+async def random_action(rig: Rig, controller: Controller, answered: list[JobId]) -> None:
+    """Perform a random action of a user or the network."""
     rng = rig.rng
-    what = rng.choice(("submit", "submit", "submit", "cancel", "hold", "requeue", "lose", "find", "rest"))
+    action = rng.choice(("submit", "submit", "submit", "cancel", "hold", "requeue", "lose", "find", "rest"))
     node = rng.choice(rig.nodes)
     known = (str(rng.choice(answered)),) if answered else ("1",)
-    if what == "submit":
+    if action == "submit":
         array = ArraySpec(ranges=((0, rng.randint(1, 6), 1),)) if rng.random() < 0.3 else None
         wanted = request(
             gpus=rng.randint(0, 4), nodes=rng.randint(1, 2), array=array, hold=rng.random() < 0.1
         )
         answered.append((await submit(controller, wanted)).id)
-    elif what == "cancel":
+    elif action == "cancel":
         await controller.apply(Cancelled(who=ANN, jobs=known))
-    elif what == "hold":
+    elif action == "hold":
         await controller.apply(Held(who=ANN, jobs=known))
-    elif what == "requeue":
+    elif action == "requeue":
         await controller.apply(Requeued(who=ANN, jobs=known))
-    elif what == "lose":
+    elif action == "lose":
         fleet = controller.fleet
         assert isinstance(fleet, SimFleet)
         fleet.lose(node.name)
-    elif what == "find":
+    elif action == "find":
         fleet = controller.fleet
         assert isinstance(fleet, SimFleet)
         fleet.find(node.name)
@@ -276,8 +276,8 @@ async def one_thing(rig: Rig, controller: Controller, answered: list[JobId]) -> 
         await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.02)
 
 
-async def test_short_tasks_follow_each_other_on_their_nodes_and_nobody_waits_for_more_than_one() -> None:
-    """What is handed ahead comes back for whoever comes, and all tasks run once."""
+async def test_another_job_starts_among_prefetched_short_tasks() -> None:
+    """Prefetched tasks are revoked when another job arrives, and all tasks run once."""
     rig = Rig(11)
     tasks = 300
     async with rig.controller() as controller:
@@ -289,11 +289,11 @@ async def test_short_tasks_follow_each_other_on_their_nodes_and_nobody_waits_for
         await until(controller, lambda: jobs[other.id].is_finished)
         assert jobs[other.id].state is JobState.COMPLETED
         assert sum(job.is_finished for job in state.array_members(array.id)) < tasks, (
-            "it did not wait for all"
+            "the other job did not wait for the whole array"
         )
         await until(controller, lambda: bool(state.index.follower))
         await controller.apply(Held(who=ANN, jobs=(str(array.id),)))
-        assert not state.index.follower, "nothing begins behind an order's back"
+        assert not state.index.follower, "no prefetched task starts after the hold"
         await until(controller, lambda: not state.index.active)
         await controller.apply(Released(who=ANN, jobs=(str(array.id),)))
         await until(controller, lambda: all(job.is_finished for job in jobs.values()))
@@ -302,7 +302,7 @@ async def test_short_tasks_follow_each_other_on_their_nodes_and_nobody_waits_for
         assert {(job.state, job.restarts) for job in members} == {(JobState.COMPLETED, 0)}
 
 
-async def test_a_controller_killed_among_short_tasks_runs_none_twice() -> None:
+async def test_a_controller_killed_among_short_tasks_runs_no_task_twice() -> None:
     rig = Rig(12)
     async with rig.controller() as controller:
         await ready(controller)

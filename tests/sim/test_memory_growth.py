@@ -1,4 +1,4 @@
-"""A simulated cluster runs for days: of jobs that have ended little stays in memory."""
+"""Memory of a simulated cluster that runs for days: ended jobs leave little behind."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from warpdeck.store import SqliteStore
 
 RUN_S = 3600.0
 FIRST, ALL = 5, 25
-"""Jobs one after the other; the first ones warm up what is kept for all."""
+"""Number of jobs that run one after the other. The first ones fill caches that all jobs share."""
 MOST_OBJECTS = 150
-"""For each job: its launch and what was said of it, and none of the thousand readings of its curves."""
+"""Limit for each job: its launch and its reports, without the thousand measurements of its curves."""
 
 
-async def test_little_stays_of_each_job_that_has_ended(short_tmp: Path) -> None:
+async def test_an_ended_job_leaves_few_objects_in_memory(short_tmp: Path) -> None:
     home = short_tmp / "h"
     home.mkdir(mode=0o700)
     paths = Paths(str(home))
@@ -46,9 +46,9 @@ async def test_little_stays_of_each_job_that_has_ended(short_tmp: Path) -> None:
     async with cluster as (controller, _):
         for number in range(1, ALL + 1):
             job = await submit(controller, workload.who("bob"), workload.training("bob", nodes=1))
-            await comes(lambda job=job: (job, 0) in node.due, what="it runs")
+            await comes(lambda job=job: (job, 0) in node.due, what="the job runs")
             clock.jump(RUN_S)
-            await comes(lambda job=job: controller.state.jobs[job].is_finished, what="it has ended")
+            await comes(lambda job=job: controller.state.jobs[job].is_finished, what="the job has ended")
             evict_finished(controller.state, ended_before_unix=clock.now() + 1)
             if number == FIRST:
                 gc.collect()

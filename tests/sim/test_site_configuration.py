@@ -1,4 +1,4 @@
-"""Each table of config.toml through the real controller on simulated nodes, in virtual time: what it is for happens."""
+"""Effects of each table of config.toml. The real controller runs on simulated nodes in virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ HOUR_S = 3600
 
 
 class SiteCluster(SimCluster):
-    """Nodes that never fail. A job runs as many seconds as its name says; `launched` tells what each start saw."""
+    """Nodes that never fail. The name of a job is its run time in seconds.
+
+    `launched` holds the job id and the restart count of each start.
+    """
 
     def __init__(self, rules: str, *, nodes: int, gpus: int) -> None:
         config = decode(rules, "f").config
@@ -38,66 +41,66 @@ class SiteCluster(SimCluster):
 
 
 class Site:
-    """A controller of such a cluster, and what users ask of it."""
+    """A controller of a SiteCluster, and the actions of its users."""
 
     def __init__(self, cluster: SiteCluster, controller: Controller) -> None:
         self.cluster = cluster
         self.controller = controller
 
-    async def submit(self, who: Principal = ANN, *, gpus: int = 4, seconds: int = 600, **asked: Any) -> Job:
-        """The job after the controller had a moment for it."""
-        where = {name: asked.pop(name) for name in ("constraint", "nodelist") if name in asked}
+    async def submit(self, who: Principal = ANN, *, gpus: int = 4, seconds: int = 600, **fields: Any) -> Job:
+        """Return the submitted job after the controller had time to plan it."""
+        where = {name: fields.pop(name) for name in ("constraint", "nodelist") if name in fields}
         request = Request(
             name=str(seconds),
             script="#!/bin/sh\n",
             resources=Resources(gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(), **where),
-            **{"time_limit_s": seconds + 60, **asked},
+            **{"time_limit_s": seconds + 60, **fields},
         )
         outcome = await self.controller.apply(Submitted(who=who, request=request))
         assert outcome.job is not None
-        await self.later()
-        return self.now(outcome.job)
+        await self.advance()
+        return self.job(outcome.job)
 
-    async def later(self, seconds: float = A_MOMENT_S) -> None:
-        """So much virtual time passes, at once and with all that happens in it; nobody waits."""
+    async def advance(self, seconds: float = A_MOMENT_S) -> None:
+        """Let virtual time pass with all its events. This takes no real time."""
         await asyncio.sleep(seconds)
 
-    def now(self, job: Job) -> Job:
+    def job(self, job: Job) -> Job:
         return self.controller.state.jobs[job.id]
 
     def why(self, job: Job) -> str:
-        assert self.now(job).state is JobState.PENDING
+        assert self.job(job).state is JobState.PENDING
         why = self.controller.state.planned.pending_reasons[job.id]
         return f"{why.code}: {why.sentence}"
 
     def nodes(self, job: Job) -> tuple[str, ...]:
-        allocation = self.now(job).allocation
+        allocation = self.job(job).allocation
         return allocation.node_names() if allocation else ()
 
-    async def refused(self, who: Principal = ANN, **asked: Any) -> str:
+    async def refused(self, who: Principal = ANN, **fields: Any) -> str:
         with pytest.raises(UserError) as caught:
-            await self.submit(who, **asked)
+            await self.submit(who, **fields)
         return caught.value.message
 
 
 def on_site(
     rules: str, *acts: Callable[[Site], Awaitable[None]], nodes: int = 1, gpus: int = 8
 ) -> SiteCluster:
-    """Runs the acts, each with a controller of its own: between two of them it is killed."""
+    """Run the acts, each with its own controller. The controller is killed between two acts."""
     cluster = SiteCluster(rules, nodes=nodes, gpus=gpus)
 
     async def run() -> None:
         for act in acts:
             async with cluster.controller(checked=lambda controller: None) as controller:
                 site = Site(cluster, controller)
-                await site.later()
+                await site.advance()
                 await act(site)
 
     run_virtual(run())
     return cluster
 
 
-def test_a_partition_has_its_nodes_and_its_limit_of_time() -> None:
+def test_a_partition_restricts_nodes_and_time_limits() -> None:
     rules = '[partitions.short]\nnodes = "n0"\nmax_time = "1:00:00"\n[partitions.long]\nnodes = "n1"\n'
 
     async def act(site: Site) -> None:
@@ -109,7 +112,7 @@ def test_a_partition_has_its_nodes_and_its_limit_of_time() -> None:
         assert site.nodes(await site.submit(partition="long", seconds=2 * HOUR_S)) == ("n1",)
         assert "no partition cpu" in await site.refused(partition="cpu")
         unlimited = await site.submit(partition="short", time_limit_s=None, gpus=0)
-        assert site.now(unlimited).time_limit_s == HOUR_S
+        assert site.job(unlimited).time_limit_s == HOUR_S
 
     on_site(rules, act, nodes=2)
 
@@ -122,7 +125,7 @@ def test_a_qos_limits_the_gpus_of_each_user() -> None:
             "QOSMaxGRESPerUser: limit of QoS normal for user ann: 4 GPUs; 4 are in"
         )
         assert site.nodes(await site.submit(BOB, qos="normal"))
-        await site.later(700)
+        await site.advance(700)
         assert site.nodes(second)
 
     on_site('[qos.normal]\nmax_tres_per_user = "gres/gpu=4"\n', act)
@@ -140,21 +143,21 @@ users.bob = {}
 """
 
 
-def test_an_account_takes_back_its_quota_and_the_borrower_comes_back_when_there_is_room() -> None:
+def test_an_account_reclaims_its_quota_and_the_borrower_runs_again() -> None:
     ids: list[int] = []
 
     async def act(site: Site) -> None:
         own = await site.submit(BOB, seconds=3000)
         borrowed = await site.submit(BOB, seconds=3000)
-        assert site.nodes(own) and site.nodes(borrowed), "what nobody wants is lent"
-        asked = await site.submit(ANN, seconds=600)
-        await site.later(70)
-        assert site.now(asked).state is JobState.RUNNING
-        pushed, stayed = sorted((site.now(own), site.now(borrowed)), key=lambda job: job.state.value)
-        assert (pushed.state, stayed.state) == (JobState.PENDING, JobState.RUNNING)
-        ids.append(pushed.id)
-        await site.later(700)
-        assert site.now(pushed).state is JobState.RUNNING and site.now(pushed).restarts == 1
+        assert site.nodes(own) and site.nodes(borrowed), "unused GPUs are lent"
+        reclaiming = await site.submit(ANN, seconds=600)
+        await site.advance(70)
+        assert site.job(reclaiming).state is JobState.RUNNING
+        preempted, stayed = sorted((site.job(own), site.job(borrowed)), key=lambda job: job.state.value)
+        assert (preempted.state, stayed.state) == (JobState.PENDING, JobState.RUNNING)
+        ids.append(preempted.id)
+        await site.advance(700)
+        assert site.job(preempted).state is JobState.RUNNING and site.job(preempted).restarts == 1
 
     cluster = on_site(TWO_LABS, act)
     assert [count for job_id, count in cluster.launched if job_id == ids[0]] == ["", "1"]
@@ -168,17 +171,17 @@ fairshare = 1000
 """
 
 
-def test_who_has_used_less_goes_first_also_after_the_controller_was_killed() -> None:
+def test_the_user_with_less_usage_starts_first_also_after_a_restart() -> None:
     async def use(site: Site) -> None:
         await site.submit(ANN, seconds=5000, gpus=8)
-        await site.later(5100)
+        await site.advance(5100)
 
     async def compete(site: Site) -> None:
         last = await site.submit(BOB, seconds=60, gpus=8)
         heavy = await site.submit(ANN, seconds=600, gpus=8)
         light = await site.submit(BOB, seconds=600, gpus=8)
         assert site.nodes(last)
-        await site.later(100)
+        await site.advance(100)
         assert site.nodes(light) and not site.nodes(heavy)
         used = {(user.user): user.usage for user in site.controller.state.site.users}
         assert used["ann"] > used["bob"] > 0.0
@@ -186,16 +189,16 @@ def test_who_has_used_less_goes_first_also_after_the_controller_was_killed() -> 
     on_site(FAIR, use, compete)
 
 
-def test_minutes_that_are_used_up_stay_used_after_the_controller_was_killed() -> None:
+def test_used_minutes_still_count_after_a_restart() -> None:
     rules = (
         '[fairshare]\nhalf_life = "UNLIMITED"\n[accounts.lab]\ngrp_tres_mins = "gres/gpu=100"\nusers.ann = {}'
     )
 
     async def use(site: Site) -> None:
         await site.submit(seconds=600)  # 40 of the minutes, and 4 that it did not need
-        await site.later(700)
+        await site.advance(700)
         await site.submit(seconds=600)
-        await site.later(300)
+        await site.advance(300)
 
     async def ask(site: Site) -> None:
         third = await site.submit(seconds=600)
@@ -205,7 +208,7 @@ def test_minutes_that_are_used_up_stay_used_after_the_controller_was_killed() ->
     on_site(rules, use, ask)
 
 
-def test_a_job_that_would_run_into_maintenance_waits_and_says_for_what() -> None:
+def test_a_job_that_would_overlap_maintenance_waits_with_a_reason() -> None:
     begins = datetime.fromtimestamp(EPOCH_UNIX + HOUR_S, tz=UTC).isoformat()
     rules = f'[reservations.cooling]\nstart = {begins}\nduration = "2:00:00"\nmaintenance = true\n'
 
@@ -213,25 +216,25 @@ def test_a_job_that_would_run_into_maintenance_waits_and_says_for_what() -> None
         long = await site.submit(seconds=2 * HOUR_S)
         assert site.why(long).startswith("ReqNodeNotAvail") and "cooling" in site.why(long)
         assert site.nodes(await site.submit(seconds=1800))
-        await site.later(3 * HOUR_S)
-        assert site.now(long).state is JobState.RUNNING
+        await site.advance(3 * HOUR_S)
+        assert site.job(long).state is JobState.RUNNING
 
     on_site(rules, act)
 
 
-def test_a_license_is_lent_to_one_job_at_a_time() -> None:
+def test_a_license_is_used_by_one_job_at_a_time() -> None:
     async def act(site: Site) -> None:
         await site.submit(licenses=(("matlab", 1),), seconds=100)
         second = await site.submit(licenses=(("matlab", 1),))
         assert site.why(second) == "Licenses: needs 1 licenses of matlab; 0 are free"
-        await site.later(120)
+        await site.advance(120)
         assert site.nodes(second)
         assert "2 licenses of matlab" in await site.refused(licenses=(("matlab", 2),))
 
     on_site("[licenses]\nmatlab = 1\n", act)
 
 
-def test_features_of_nodes_are_what_constraints_ask_for() -> None:
+def test_constraints_select_nodes_by_their_features() -> None:
     async def act(site: Site) -> None:
         assert site.nodes(await site.submit(constraint="ib&new")) == ("n1",)
         assert "ib&old" in await site.refused(constraint="ib&old")
@@ -239,7 +242,7 @@ def test_features_of_nodes_are_what_constraints_ask_for() -> None:
     on_site('[nodes."n[0-1]"]\nfeatures = ["new"]\n[nodes.n1]\nfeatures = ["ib"]\n', act, nodes=2)
 
 
-def test_a_job_that_names_none_has_its_users_account_and_the_accounts_qos() -> None:
+def test_a_job_gets_its_users_account_and_the_accounts_qos_by_default() -> None:
     rules = '[qos.normal]\n[accounts.lab]\ndefault_qos = "normal"\nusers.ann = {}\n'
 
     async def act(site: Site) -> None:
@@ -250,18 +253,18 @@ def test_a_job_that_names_none_has_its_users_account_and_the_accounts_qos() -> N
     on_site(rules, act)
 
 
-def test_limits_of_submission_count_what_waits_and_what_runs() -> None:
+def test_submit_limits_count_waiting_and_running_jobs() -> None:
     async def act(site: Site) -> None:
         await site.submit(seconds=100)
         await site.submit(hold=True)
         assert "2 jobs in the queue in total; there are 2" in await site.refused()
-        await site.later(120)
+        await site.advance(120)
         await site.submit()
 
     on_site("[accounts.lab]\ngrp_submit = 2\nusers.ann = {}\n", act)
 
 
-def test_nodes_are_set_aside_at_run_time_and_stay_so_after_the_controller_was_killed() -> None:
+def test_a_reservation_made_at_run_time_survives_a_restart() -> None:
     waiting: list[Job] = []
 
     async def make(site: Site) -> None:
@@ -272,20 +275,20 @@ def test_nodes_are_set_aside_at_run_time_and_stay_so_after_the_controller_was_ki
         waiting.append(await site.submit(ANN, gpus=8, nodelist=("n0",)))
 
     async def use(site: Site) -> None:
-        await site.later()
+        await site.advance()
         assert "class" in site.why(waiting[0])
-        pupil = await site.submit(BOB, gpus=8, seconds=100, reservation="class")
-        assert site.nodes(pupil) == ("n0",)
+        member = await site.submit(BOB, gpus=8, seconds=100, reservation="class")
+        assert site.nodes(member) == ("n0",)
         assert "reservation class" in await site.refused(ANN, reservation="class")
         await site.controller.apply(ReservationRemoved(name="class"))
-        await site.later(200)
+        await site.advance(200)
         assert site.nodes(waiting[0]) == ("n0",)
 
     on_site("", make, use, nodes=2)
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("fields", "sentence"),
     [
         ({"users": ("ann",)}, ""),
         ({"name": "old", "maintenance": True}, "reservation old already exists"),
@@ -300,12 +303,12 @@ def test_nodes_are_set_aside_at_run_time_and_stay_so_after_the_controller_was_ki
         ({"users": ("ann",), "nodes": None, "end_unix": EPOCH_UNIX + 1000}, ""),
     ],
 )
-def test_a_reservation_that_cannot_be_is_refused(asked: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_reservation_is_refused(fields: dict[str, Any], sentence: str) -> None:
     async def act(site: Site) -> None:
         late = EPOCH_UNIX + 2000
         old = Reservation(name="old", nodes=(NodeName("n1"),), start_unix=late, maintenance=True)
         await site.controller.apply(ReservationMade(reservation=old))
-        wanted = Reservation(**{"name": "new", "nodes": (NodeName("n0"),), "start_unix": 0.0, **asked})
+        wanted = Reservation(**{"name": "new", "nodes": (NodeName("n0"),), "start_unix": 0.0, **fields})
         if sentence:
             with pytest.raises(UserError, match=sentence):
                 await site.controller.apply(ReservationMade(reservation=wanted))
@@ -316,7 +319,7 @@ def test_a_reservation_that_cannot_be_is_refused(asked: dict[str, Any], sentence
     on_site("", act, nodes=2)
 
 
-def test_a_reservation_that_comes_again_keeps_long_jobs_out_and_lets_its_own_in_each_time() -> None:
+def test_a_recurring_reservation_blocks_long_jobs_and_admits_its_own() -> None:
     minute_s = 60
 
     async def act(site: Site) -> None:
@@ -333,35 +336,35 @@ def test_a_reservation_that_comes_again_keeps_long_jobs_out_and_lets_its_own_in_
         long = await site.submit(BOB, gpus=1, seconds=41 * minute_s, time_limit_s=41 * minute_s)
         short = await site.submit(BOB, gpus=1, seconds=39 * minute_s, time_limit_s=39 * minute_s)
         own = [await site.submit(gpus=8, seconds=15 * minute_s, reservation="class") for _ in range(3)]
-        await site.later(3 * HOUR_S)
+        await site.advance(3 * HOUR_S)
         assert site.why(long).startswith("ReqNodeNotAvail: would fit now, but reservation class")
-        begun = [site.now(job).start_at_unix or 0.0 for job in (short, *own)]
+        begun = [site.job(job).start_at_unix or 0.0 for job in (short, *own)]
         assert [round((at - start) / minute_s) for at in begun] == [20, 0, 15, 60]
         ended = [
-            (site.now(job).state, round(((site.now(job).end_at_unix or 0.0) - start) / minute_s))
+            (site.job(job).state, round(((site.job(job).end_at_unix or 0.0) - start) / minute_s))
             for job in own
         ]
         assert ended == [("COMPLETED", 15), ("TIMEOUT", 20), ("COMPLETED", 75)], (
-            "the second one's time is over with it"
+            "the second job ends with its reservation"
         )
         await site.controller.apply(ReservationRemoved(name="class"))
-        await site.later()
+        await site.advance()
         assert site.nodes(long) == ("n0",)
 
     on_site("", act)
 
 
-def test_a_reservation_in_the_file_may_come_again_and_what_it_lacks_is_said() -> None:
+def test_a_configured_reservation_may_recur_and_is_validated() -> None:
     tomorrow = datetime.fromtimestamp(EPOCH_UNIX + HOUR_S, UTC).isoformat()
     rules = (
         f'[reservations.class]\nstart = {tomorrow}\nduration = "1:00:00"\nusers = ["ann"]\nrepeat = "daily"\n'
     )
 
     async def act(site: Site) -> None:
-        await site.later(3 * 24 * HOUR_S)
+        await site.advance(3 * 24 * HOUR_S)
         assert site.nodes(await site.submit(BOB, gpus=1, seconds=600)) == ("n0",)
         job = await site.submit(gpus=8, seconds=600, reservation="class")
-        await site.later(2 * HOUR_S)
+        await site.advance(2 * HOUR_S)
         assert site.nodes(job) == ("n0",)
 
     on_site(rules, act)
@@ -372,22 +375,22 @@ def test_a_reservation_in_the_file_may_come_again_and_what_it_lacks_is_said() ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("fields", "words"),
     [
         ({"end_unix": None}, "needs a duration"),
         ({"end_unix": EPOCH_UNIX + 25 * HOUR_S}, "start again before its end"),
         ({"end_unix": EPOCH_UNIX + 2 * HOUR_S}, "n0 belongs to reservation old"),
     ],
 )
-def test_what_cannot_come_again_is_refused(asked: dict[str, Any], words: str) -> None:
+def test_an_invalid_recurring_reservation_is_refused(fields: dict[str, Any], words: str) -> None:
     async def act(site: Site) -> None:
         later = EPOCH_UNIX + 49 * HOUR_S
         old = Reservation(
             name="old", nodes=(NodeName("n0"),), start_unix=later, end_unix=later + HOUR_S, maintenance=True
         )
         await site.controller.apply(ReservationMade(reservation=old))
-        fields = {"name": "new", "nodes": (NodeName("n0"),), "start_unix": EPOCH_UNIX, "users": ("ann",)}
-        wanted = Reservation(**{**fields, "repeat": "daily", **asked})
+        base = {"name": "new", "nodes": (NodeName("n0"),), "start_unix": EPOCH_UNIX, "users": ("ann",)}
+        wanted = Reservation(**{**base, "repeat": "daily", **fields})
         with pytest.raises(UserError, match=words):
             await site.controller.apply(ReservationMade(reservation=wanted))
 

@@ -1,11 +1,11 @@
-"""The real planner in virtual time: equal to a plain second simulator job by job, and true to what a replay promises."""
+"""Replays of workload logs. Each start equals that of a simple reference simulator."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from tests.sim.reference import Ask, starts
+from tests.sim.reference_simulator import ReferenceJob, starts
 
 from warpdeck.model import JobId
 from warpdeck.policy import Settings, View
@@ -24,7 +24,7 @@ def site(machine: Machine) -> View:
 
 
 def random_jobs(seed: int, *, count: int = 250) -> list[TraceJob]:
-    """A crowded machine: bursts, equal times, limits from exact to ten times too long, jobs that run into them."""
+    """Return jobs of a crowded machine: bursts, equal times, and limits from half to ten times the run time."""
     rng = random.Random(seed)
     now, found = 0.0, []
     for number in range(count):
@@ -55,13 +55,15 @@ def play(jobs: list[TraceJob], policy: str, *, settings: Settings | None = None)
 @pytest.mark.parametrize(("policy", "backfill"), [("fcfs", False), ("fcfs-easy", True)])
 def test_every_start_equals_the_reference(seed: int, policy: str, backfill: bool) -> None:
     jobs = random_jobs(seed)
-    asked = [Ask(job.submit_s, job.cpus, job.run_s, job.limit_s or job.run_s) for job in jobs]
-    wanted = starts(asked, cpus=CPUS, backfill=backfill)
-    assert [run.start_s for run in play(jobs, policy).runs] == wanted, f"seed {seed}"
+    reference_jobs = [
+        ReferenceJob(job.submit_s, job.cpus, job.run_s, job.limit_s or job.run_s) for job in jobs
+    ]
+    expected = starts(reference_jobs, cpus=CPUS, backfill=backfill)
+    assert [run.start_s for run in play(jobs, policy).runs] == expected, f"seed {seed}"
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "fcfs-easy", "conservative", "default"])
-def test_a_replay_never_holds_more_than_there_is_and_forgets_nobody(policy: str) -> None:
+def test_a_replay_never_exceeds_the_machine_and_starts_every_job(policy: str) -> None:
     jobs = random_jobs(99)
     played = play(jobs, policy)
     assert len(played.runs) == len(jobs) and not played.unstarted
@@ -84,21 +86,21 @@ def test_equal_logs_give_equal_replays() -> None:
     assert first.runs == again.runs and first.predictions == again.predictions
 
 
-def test_what_was_predicted_is_recorded_with_what_came_true() -> None:
+def test_predictions_are_recorded_with_the_actual_run_times() -> None:
     jobs = [
         TraceJob(job_id=str(number), submit_s=1000.0 * number, run_s=run_s, limit_s=500.0, cpus=1, user="ann")
         for number, run_s in enumerate((100.0, 200.0, 400.0))
     ]
-    said = play(jobs, "fcfs-easy").predictions
-    assert [(each.predicted_s, each.ran_s, each.error_s) for each in said] == [
+    predictions = play(jobs, "fcfs-easy").predictions
+    assert [(each.predicted_s, each.ran_s, each.error_s) for each in predictions] == [
         (100, 200, -100),
         (150, 400, -250),
     ]
-    assert [each.limit_error_s for each in said] == [300, 100]
+    assert [each.limit_error_s for each in predictions] == [300, 100]
 
 
-def test_a_prediction_orders_backfill_and_a_limit_still_promises() -> None:
-    """Of two that fit beside the reservation the one predicted shorter goes first; neither outlasts the head's start."""
+def test_predictions_order_backfill_but_time_limits_bound_reservations() -> None:
+    """Of two jobs that fit beside the reservation, the one predicted shorter starts first. Neither delays the first job."""
 
     def job(number: int, submit_s: float, run_s: float, limit_s: float, cpus: int, user: str) -> TraceJob:
         return TraceJob(
@@ -118,7 +120,7 @@ def test_a_prediction_orders_backfill_and_a_limit_still_promises() -> None:
     assert (begun["6"], begun["5"], begun["4"]) == (102, 112, 1100)
 
 
-def test_a_job_that_nobody_can_start_is_told() -> None:
+def test_a_job_that_can_never_start_is_reported() -> None:
     machine = Pool(CPUS)
     work = make_workload(Trace(jobs=(random_jobs(1)[0],)), machine, limits="log")
     small = Pool(0)
@@ -127,7 +129,7 @@ def test_a_job_that_nobody_can_start_is_told() -> None:
     assert make_report(played, machine_units=CPUS).unstarted == 1
 
 
-def test_the_report_counts_as_the_field_does() -> None:
+def test_the_report_uses_the_standard_metrics() -> None:
     jobs = [
         TraceJob(job_id="1", submit_s=0, run_s=100, cpus=64),
         TraceJob(job_id="2", submit_s=0, run_s=1, cpus=64),
@@ -140,8 +142,8 @@ def test_the_report_counts_as_the_field_does() -> None:
     assert nearest_rank([1.0, 2.0, 3.0, 4.0], 0.5) == 2.0
 
 
-def test_progress_is_told_now_and_then() -> None:
-    told: list[tuple[int, int]] = []
+def test_progress_is_reported_at_intervals() -> None:
+    reported: list[tuple[int, int]] = []
     machine = Pool(CPUS)
     work = make_workload(Trace(jobs=tuple(random_jobs(1, count=600))), machine, limits="log")
     jobs: tuple[SimJob, ...] = work.jobs
@@ -149,6 +151,6 @@ def test_progress_is_told_now_and_then() -> None:
         jobs,
         site(machine),
         settings_of("fcfs", Settings()),
-        progress=lambda done, of: told.append((done, of)),
+        progress=lambda done, total: reported.append((done, total)),
     )
-    assert told == [(256, 600), (512, 600)]
+    assert reported == [(256, 600), (512, 600)]

@@ -1,4 +1,4 @@
-"""`warpdeck simulate` as people call it: figures as words and JSON, one sentence for what is wrong, the site's own past."""
+"""The command `warpdeck simulate`: results as text and JSON, error messages, and the site's own history."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def log(tmp_path: Path) -> str:
 
 def called(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(["simulate", *words])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "fcfs-easy", "conservative", "default"])
-def test_a_log_is_replayed_and_told_in_figures(
+def test_a_replayed_log_gives_wait_times_and_utilization(
     capsys: pytest.CaptureFixture[str], log: str, policy: str
 ) -> None:
     words = ["--trace", log, "--nodes", "2", "--gpus-per-node", "8", "--policy", policy]
@@ -64,13 +64,15 @@ def test_a_log_is_replayed_and_told_in_figures(
     assert {line.split()[0] for line in out.splitlines()} == set(facts)
 
 
-def test_limits_and_the_machine_matter(capsys: pytest.CaptureFixture[str], log: str) -> None:
+def test_jobs_larger_than_the_cluster_are_reported_as_refused(
+    capsys: pytest.CaptureFixture[str], log: str
+) -> None:
     code, out, err = called(capsys, "--trace", log, "--cpus", "7", "--limits", "menu", "--json")
     assert code == 0 and json.loads(out)["refused"] == 25
     assert "25 jobs refused: larger than the cluster" in err
 
 
-def test_a_configuration_can_be_tried_on_a_log(
+def test_a_configuration_can_be_simulated_on_a_log(
     capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path
 ) -> None:
     strict = tmp_path / "strict.toml"
@@ -82,7 +84,7 @@ def test_a_configuration_can_be_tried_on_a_log(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["--trace", "absent.csv", "--cpus", "4"], 1, "cannot read absent.csv: No such file or directory"),
         (["--trace", "LOG"], 2, "the size of the cluster is missing"),
@@ -94,23 +96,23 @@ def test_a_configuration_can_be_tried_on_a_log(
         (["--history"], 1, "there is no history"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(
+def test_invalid_arguments_give_one_message(
     capsys: pytest.CaptureFixture[str],
     log: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv("WARPDECK_HOME", str(tmp_path / "home"))
     got, out, err = called(capsys, *(log if word == "LOG" else word for word in words))
     assert (got, out) == (code, "")
-    assert err.startswith(f"warpdeck: {said}") and "Traceback" not in err
+    assert err.startswith(f"warpdeck: {message}") and "Traceback" not in err
 
 
 @pytest.mark.parametrize("count", ["0", "-3", "x", "1" * 40])
-def test_a_machine_of_no_size_is_refused(capsys: pytest.CaptureFixture[str], log: str, count: str) -> None:
+def test_an_invalid_machine_size_is_refused(capsys: pytest.CaptureFixture[str], log: str, count: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["simulate", "--trace", log, "--cpus", count])
     assert ended.value.code == 2 and "is not between 1 and" in capsys.readouterr().err
@@ -139,8 +141,8 @@ def past(number: int, *, user: str, submit_s: float, start_s: float, run_s: floa
     )
 
 
-def remember(home: Path, jobs: list[Job]) -> None:
-    """A database as the controller leaves it, with one node of 8 GPUs."""
+def write_history(home: Path, jobs: list[Job]) -> None:
+    """Write a database of the controller with these jobs and one node of 8 GPUs."""
     home.mkdir(mode=0o700)
     gpus = tuple(
         Gpu(index=index, uuid=GpuUuid(f"g{index}"), name="H100", type="h100", mem_bytes=1)
@@ -157,7 +159,7 @@ def remember(home: Path, jobs: list[Job]) -> None:
     asyncio.run(write())
 
 
-def test_the_sites_past_says_who_would_have_waited_more(
+def test_the_replayed_history_shows_the_change_of_each_users_wait(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after = Dependencies(clauses=(Dependency(kind="afterok", job_id=JobId(1)),))
@@ -168,7 +170,7 @@ def test_the_sites_past_says_who_would_have_waited_more(
         past(4, user="bob", submit_s=30, start_s=3000, run_s=1000, dependencies=after),
     ]
     home = tmp_path / "home"
-    remember(home, jobs)
+    write_history(home, jobs)
     monkeypatch.setenv("WARPDECK_HOME", str(home))
     changed = tmp_path / "new.toml"
     changed.write_text('[scheduler]\nqueue_order = "submission"\n')
@@ -195,21 +197,21 @@ def test_the_sites_past_says_who_would_have_waited_more(
     assert "no finished jobs in this time range" in capsys.readouterr().err
 
 
-def test_a_change_shows_as_a_difference_for_those_it_hits(
+def test_a_stricter_policy_lengthens_the_waits_of_affected_users(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Strict order makes the small job of bob wait behind the large one of ann that it could pass."""
+    """In strict order, bob's small job waits behind ann's large job, which it could pass with backfill."""
     small = Resources(cpus_per_task=1)
     bobs = past(3, user="bob", submit_s=20, start_s=20, run_s=50)
-    asked = msgspec.structs.replace(bobs.request, resources=small, time_limit_s=60)
-    bobs = msgspec.structs.replace(bobs, request=asked)
+    request = msgspec.structs.replace(bobs.request, resources=small, time_limit_s=60)
+    bobs = msgspec.structs.replace(bobs, request=request)
     jobs = [
         past(1, user="ann", submit_s=0, start_s=0, run_s=1000),
         past(2, user="ann", submit_s=10, start_s=1000, run_s=1000),
         bobs,
     ]
     home = tmp_path / "home"
-    remember(home, jobs)
+    write_history(home, jobs)
     monkeypatch.setenv("WARPDECK_HOME", str(home))
     _, out, _ = called(capsys, "--history", "--policy", "fcfs", "--json")
     by_name = {change["name"]: change for change in json.loads(out)["users"]}

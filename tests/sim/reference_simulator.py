@@ -1,8 +1,8 @@
-"""A plain second simulator to compare with: one pool of CPUs, FCFS and EASY, written for reading, sharing no code with ours.
+"""A simple reference simulator of one pool of CPUs with FCFS and EASY backfill. It shares no code with ours.
 
-EASY as in Mu'alem and Feitelson (2001): the first job that does not fit gets a reservation at the time at which enough
-running jobs will have reached their limits; another may go ahead of it if it ends by then, or takes only what the first
-will leave over.
+EASY follows Mu'alem and Feitelson (2001). The first job that does not fit gets a reservation at the time at which
+enough running jobs will have reached their limits. Another job may start before it if it ends by then, or if it
+uses only CPUs that the first job will leave free.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Ask(NamedTuple):
-    """A job: seconds and CPUs. It is killed at its limit."""
+class ReferenceJob(NamedTuple):
+    """A job with its times in seconds and its CPUs. It is killed at its time limit."""
 
     submit_s: float
     cpus: int
@@ -21,8 +21,8 @@ class Ask(NamedTuple):
     limit_s: float
 
 
-def starts(jobs: Sequence[Ask], *, cpus: int, backfill: bool) -> list[float]:
-    """When each of the jobs (in order of submission) starts."""
+def starts(jobs: Sequence[ReferenceJob], *, cpus: int, backfill: bool) -> list[float]:
+    """Return the start time of each job. The jobs are in order of submission."""
     begun: dict[int, float] = {}
     ends: list[tuple[float, int]] = []
     queue: list[int] = []
@@ -44,7 +44,7 @@ def starts(jobs: Sequence[Ask], *, cpus: int, backfill: bool) -> list[float]:
 
 
 def _chosen(
-    jobs: Sequence[Ask],
+    jobs: Sequence[ReferenceJob],
     queue: list[int],
     begun: dict[int, float],
     ends: list[tuple[float, int]],
@@ -53,7 +53,7 @@ def _chosen(
     free: int,
     backfill: bool,
 ) -> list[int]:
-    """Who starts now."""
+    """Return the jobs that start now."""
     chosen: list[int] = []
     for each in queue:
         if jobs[each].cpus > free:
@@ -63,9 +63,9 @@ def _chosen(
     blocked = queue[len(chosen) :]
     if not backfill or not blocked:
         return chosen
-    promised = [(begun[each] + jobs[each].limit_s, jobs[each].cpus) for _, each in ends]
-    promised += [(now + jobs[each].limit_s, jobs[each].cpus) for each in chosen]
-    shadow, spare = _reservation(sorted(promised), wanted=jobs[blocked[0]].cpus, free=free)
+    planned_ends = [(begun[each] + jobs[each].limit_s, jobs[each].cpus) for _, each in ends]
+    planned_ends += [(now + jobs[each].limit_s, jobs[each].cpus) for each in chosen]
+    shadow, spare = _reservation(sorted(planned_ends), wanted=jobs[blocked[0]].cpus, free=free)
     for each in blocked[1:]:
         if jobs[each].cpus > free:
             continue
@@ -78,11 +78,11 @@ def _chosen(
     return chosen
 
 
-def _reservation(promised: list[tuple[float, int]], *, wanted: int, free: int) -> tuple[float, int]:
-    """When the first job starts at the latest, and how many CPUs it leaves over then."""
+def _reservation(planned_ends: list[tuple[float, int]], *, wanted: int, free: int) -> tuple[float, int]:
+    """Return the latest start of the first job, and the number of CPUs that it leaves free then."""
     shadow = next(
         at
-        for index, (at, _) in enumerate(promised)
-        if free + sum(n for _, n in promised[: index + 1]) >= wanted
+        for index, (at, _) in enumerate(planned_ends)
+        if free + sum(n for _, n in planned_ends[: index + 1]) >= wanted
     )
-    return shadow, free + sum(cpus for at, cpus in promised if at <= shadow) - wanted
+    return shadow, free + sum(cpus for at, cpus in planned_ends if at <= shadow) - wanted

@@ -1,6 +1,6 @@
-"""The default policy beside plain EASY, on kinds of workloads that it was not chosen on.
+"""The default policy compared with plain EASY, on kinds of workloads that were not used to choose it.
 
-Which job waits longest is luck in any one of them, so they are judged together.
+The longest wait of a single workload is random, so the workloads are judged together.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from warpdeck.policy import Settings
 
 JOBS, LOAD, LIMITS = 700, 0.75, "menu"
 SEEDS = {"flat": 4, "helios": 1}
-"""How many of each kind; most of one with jobs that take the whole machine: there a longest wait grows most easily."""
+"""Number of workloads of each kind. Most have jobs that take the whole machine, where a longest wait grows easily."""
 LONGEST_IN_ONE = 1.1
-"""Of a single workload: beyond this it is no luck."""
+"""Limit for a single workload. A larger ratio is not random."""
 
 
 @pytest.mark.slow
-def test_nobody_pays_for_the_default_with_a_longer_longest_wait() -> None:
+def test_the_default_policy_shortens_the_longest_wait_of_easy() -> None:
     made = [
         compare(kind, limits=LIMITS, load=LOAD, seed=seed, jobs=JOBS, own=Settings())
         for kind in HELD_OUT

@@ -1,9 +1,9 @@
-"""However long the queue: every job that waits has a start that is to be expected, or is told why none can be told."""
+"""Long queues: each waiting job has an expected start, or the reason why its start is unknown."""
 
 from __future__ import annotations
 
 import pytest
-from tests.sim.test_site import BOB, HOUR_S, Site, on_site
+from tests.sim.test_site_configuration import BOB, HOUR_S, Site, on_site
 
 from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.planning.forecast import forecast_row
@@ -16,22 +16,22 @@ from warpdeck.protocol.site_rows import ForecastRow
 RULES = "[scheduler]\nmax_forecasts = 5\n"
 
 
-async def queue(site: Site, count: int, **asked: object) -> list[Job]:
-    """So many jobs behind one that runs for an hour."""
+async def queue(site: Site, count: int, **changed: object) -> list[Job]:
+    """Return `count` submitted jobs that wait behind one that runs for an hour."""
     await site.submit(gpus=8, seconds=HOUR_S, time_limit_s=HOUR_S)
     resources = Resources(gpus=GpuAsk(per_node=8))
-    fields = {"name": "600", "script": "#!/bin/sh\n", "resources": resources, "time_limit_s": 600, **asked}
+    fields = {"name": "600", "script": "#!/bin/sh\n", "resources": resources, "time_limit_s": 600, **changed}
     jobs = []
     for _ in range(count):
         outcome = await site.controller.apply(Submitted(who=BOB, request=Request(**fields)))  # type: ignore[arg-type]
         assert outcome.job is not None
         jobs.append(outcome.job)
-    await site.later(20)
+    await site.advance(20)
     return jobs
 
 
 def why(site: Site, job: Job) -> WhyRow:
-    found = job_row(site.controller.state, site.now(job)).why
+    found = job_row(site.controller.state, site.job(job)).why
     assert found is not None
     return found
 
@@ -42,25 +42,25 @@ def forecast(site: Site, job: Job) -> ForecastRow:
 
 
 @pytest.mark.slow
-def test_the_last_of_a_long_queue_has_a_start_too_and_it_says_how_it_was_found() -> None:
+def test_the_last_job_of_a_long_queue_has_an_estimated_start() -> None:
     async def act(site: Site) -> None:
         begun = site.controller.clock()
         jobs = await queue(site, 100)
-        told = [why(site, job) for job in jobs]
-        assert not told[0].rough and told[-1].rough
-        starts = [each.expected_start or 0.0 for each in told]
-        for place, start in enumerate(starts):
-            assert abs(start - begun - HOUR_S - 600 * place) < 60
+        reasons = [why(site, job) for job in jobs]
+        assert not reasons[0].rough and reasons[-1].rough
+        starts = [each.expected_start or 0.0 for each in reasons]
+        for position, start in enumerate(starts):
+            assert abs(start - begun - HOUR_S - 600 * position) < 60
         found = forecast(site, jobs[-1])
         assert found.ahead == 99 and found.expected_start is not None
-        await site.later(10 * HOUR_S)
-        came = [site.now(job).start_at_unix or 0.0 for job in jobs[:50]]
-        assert all(abs(came[place] - starts[place]) < 600 for place in range(50))
+        await site.advance(10 * HOUR_S)
+        actual = [site.job(job).start_at_unix or 0.0 for job in jobs[:50]]
+        assert all(abs(actual[position] - starts[position]) < 600 for position in range(50))
 
     on_site(RULES, act)
 
 
-def test_where_endless_jobs_are_in_the_way_that_is_said() -> None:
+def test_a_start_behind_jobs_without_a_limit_is_reported_as_unknown() -> None:
     async def act(site: Site) -> None:
         jobs = await queue(site, 20, time_limit_s=None)
         last = why(site, jobs[-1])
@@ -72,7 +72,7 @@ def test_where_endless_jobs_are_in_the_way_that_is_said() -> None:
     on_site(RULES, act)
 
 
-def test_who_waits_for_something_else_than_room_is_told_what() -> None:
+def test_a_forecast_of_a_held_job_names_the_hold() -> None:
     async def act(site: Site) -> None:
         held = await site.submit(hold=True)
         found = forecast(site, held)
