@@ -12,20 +12,24 @@ done
 [ -e "/usr/lib/$(uname -m)-linux-gnu/libpmi2.so.0" ] || missing="$missing libpmi2-0" # a client of PMI-2, beside MPICH's of PMI-1
 peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacked; tests/slurm_parity/peer/real_slurm.py starts them
 [ -x $peer/root/usr/sbin/slurmctld ] && [ -x $peer/root/usr/sbin/slurmrestd ] || unpack=$peer
+for suite in bullseye trixie forky; do # the versions 20.11, 24.11 and 26.05 of Slurm
+    [ -x $peer-$suite/root/usr/sbin/slurmctld ] || ! [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || suites="${suites-} $suite"
+done
 editor=/var/cache/warpdeck-tests/code-server # the editor of `warpdeck code`, of a version that runs on Debian's node
 [ -e $editor/done ] || build=$editor
 container=/var/cache/warpdeck-tests/apptainer # a runtime that this release of Debian does not have
 [ -e $container/done ] || ! [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || fetch=$container
-[ -n "$missing${unpack-}${build-}${fetch-}" ] || exit 0
+[ -n "$missing${unpack-}${suites-}${build-}${fetch-}" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "not installed (root on Debian or Ubuntu could):$missing ${unpack-} ${build-} ${fetch-}"
+    echo "not installed (root on Debian or Ubuntu could):$missing ${unpack-} ${suites-} ${build-} ${fetch-}"
     exit 0
 fi
-echo "installing:$missing ${unpack-} ${build-} ${fetch-}"
+echo "installing:$missing ${unpack-} ${suites-} ${build-} ${fetch-}"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086
 [ -z "$missing" ] || apt-get install -y -qq --no-install-recommends $missing >/dev/null
 [ -z "${unpack-}" ] || bash "$(dirname "$0")/slurm_parity/peer/slurm.sh" get "$unpack"
+for suite in ${suites-}; do bash "$(dirname "$0")/slurm_parity/peer/slurm.sh" get "$peer-$suite" "$suite"; done
 [ -z "${build-}" ] || sh "$(dirname "$0")/lab/codeserver.sh" "$build"
 [ -z "${fetch-}" ] || sh "$(dirname "$0")/lab/apptainer.sh" "$fetch"

@@ -59,10 +59,27 @@ own its pipe.
 """
 _INIT = """
 ip link set lo up; ip address add {address} dev lo; hostname {host}; mount --bind {folder}/hosts /etc/hosts
+{overlay}
 {script} up {folder} {port} || exit 1
 echo up; read -r _; {script} down {folder}
 """
 """Script of bash as the first process of the namespaces: bash reaps the children that daemons leave."""
+SUITES = {"20.11": "bullseye", "24.11": "trixie", "26.05": "forky"}
+"""The releases of Debian that have the other versions of Slurm. Version 22.05 is that of PACKAGES."""
+VERSIONS = ("20.11", "22.05", "24.11", "26.05")
+COMMANDS = (
+    "sbatch",
+    "scancel",
+    "scontrol",
+    "sinfo",
+    "squeue",
+    "srun",
+    "sacct",
+    "sacctmgr",
+    "sdiag",
+    "sprio",
+    "sshare",
+)
 
 
 class CommandResult(NamedTuple):
@@ -78,7 +95,8 @@ class RealSlurm:
 
     `site` holds the lines of slurm.conf from SelectTypeParameters on, and `gres` is gres.conf. With
     `accounting`, slurmdbd and its database keep the history, which takes two more seconds to start.
-    `accounts` are then command lines of sacctmgr that create accounts, users and QoS.
+    `accounts` are then command lines of sacctmgr that create accounts, users and QoS. `version` is one of
+    VERSIONS; only the default one has accounting.
     """
 
     def __init__(
@@ -89,10 +107,17 @@ class RealSlurm:
         gres: str = GRES,
         accounting: bool = False,
         accounts: Sequence[str] = (),
+        version: str = "22.05",
     ) -> None:
+        suite = SUITES.get(version, "")
+        packages = Path(f"{PACKAGES}-{suite}") if suite else PACKAGES
+        # The libraries of another release of Debian lie over those of this machine, in the daemons' namespace only.
+        self._overlay = (
+            f"mount -t overlay -o lowerdir={packages}/root/usr:/usr overlay /usr || exit 1" if suite else ""
+        )
         self.folder = Path(tempfile.mkdtemp(prefix="wdp", dir="/tmp"))
         self.folder.chmod(0o755)
-        (self.folder / "root").symlink_to(PACKAGES / "root")
+        (self.folder / "root").symlink_to(packages / "root")
         (self.folder / "site.conf").write_text(site.replace(NO_ACCOUNTING, "") if accounting else site)
         if accounting:
             (self.folder / "accounting").write_text("".join(f"{line}\n" for line in accounts))
@@ -106,7 +131,8 @@ class RealSlurm:
 
     def __enter__(self) -> Self:
         values = {"address": ADDRESS, "script": SCRIPT, "folder": self.folder, "port": PORT, "host": HOST}
-        script = _INIT.format(**{name: shlex.quote(str(value)) for name, value in values.items()})
+        quoted = {name: shlex.quote(str(value)) for name, value in values.items()}
+        script = _INIT.format(**quoted, overlay=self._overlay)
         namespaces = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--uts", "--ipc"]
         with (self.folder / "up.log").open("wb") as log:
             self._init = subprocess.Popen(
@@ -153,10 +179,8 @@ class RealSlurm:
         user: str = "root",
     ) -> CommandResult:
         """Run a command as the user. `env` is set in addition to the environment that Slurm's commands need."""
-        become = ["setpriv", f"--reuid={user}", "--clear-groups"] if user != "root" else []
         result = subprocess.run(
-            ["nsenter", f"--target={self._pid}", "--pid", "--mount", "--net", "--uts", "--ipc"]
-            + [f"--wd={cwd or self.folder}", *become, str(SCRIPT), "run", str(self.folder), *values],
+            [*self._prefix(str(cwd or self.folder), user), *values],
             env={**_plain_environ(), **(env or {})},
             input=data,
             capture_output=True,
@@ -165,6 +189,33 @@ class RealSlurm:
             check=False,
         )
         return CommandResult(result.returncode, result.stdout, result.stderr)
+
+    def _prefix(self, cwd: str, user: str) -> list[str]:
+        """Return the command line in front of a Slurm command that runs in the namespaces, as the user."""
+        become = ["setpriv", f"--reuid={user}", "--clear-groups"] if user != "root" else []
+        return [
+            *(
+                "nsenter",
+                f"--target={self._pid}",
+                "--pid",
+                "--mount",
+                "--net",
+                "--uts",
+                "--ipc",
+                f"--wd={cwd}",
+            ),
+            *(*become, str(SCRIPT), "run", str(self.folder)),
+        ]
+
+    def wrappers(self, folder: Path, *, user: str = "root") -> dict[str, str]:
+        """Write programs with the names of Slurm's commands that run in the namespaces, and return a PATH with them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in COMMANDS:
+            line = shlex.join([*self._prefix("CWD", user), name]).replace("--wd=CWD", '--wd="$PWD"')
+            program = folder / name
+            program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+            program.chmod(0o755)
+        return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
     def ok(self, *values: str) -> str:
         """Return the output of a command that must succeed."""

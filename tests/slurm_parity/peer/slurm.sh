@@ -1,7 +1,9 @@
 #!/bin/bash
 # A real Slurm in its own folder, for comparisons and measurements. Debian's packages are only unpacked, not installed, and
 # /etc stays unchanged.
-#   slurm.sh get FOLDER          download and unpack the packages (needs apt-get and its mirrors)
+#   slurm.sh get FOLDER [SUITE]  download and unpack the packages (needs apt-get and its mirrors). With a suite, such as forky,
+#                                they come from that release of Debian, with all libraries that they need. Such a Slurm only
+#                                runs where FOLDER/root/usr lies over /usr, which real_slurm.py arranges in a mount namespace.
 #   slurm.sh up FOLDER PORT [N]  start munged, slurmctld and slurmd on 127.0.0.1 (PORT and PORT + 1) with one node. With N, a
 #                                partition "cloud" has N more nodes with 8 GPUs each. They exist only in Slurm's tables, and
 #                                Slurm plans once a second.
@@ -22,18 +24,42 @@ shift 2
 root=$folder/root
 plugins=$(echo "$root"/usr/lib/*/slurm-wlm)
 export SLURM_CONF=$folder/slurm.conf
-export LD_LIBRARY_PATH=$plugins:${plugins%/*}:$root/lib/$(uname -m)-linux-gnu
-export PATH=$root/usr/bin:$root/usr/sbin:$PATH
+if [ "$word" != get ]; then
+    export LD_LIBRARY_PATH=$plugins:${plugins%/*}:$root/lib/$(uname -m)-linux-gnu
+    export PATH=$root/usr/bin:$root/usr/sbin:$PATH
+fi
+
+PACKAGES="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge slurmdbd slurmrestd"
 
 get() {
     mkdir -p "$folder/debs/partial" "$root"
-    apt-get install -y -qq --download-only --no-install-recommends --reinstall -o Debug::NoLocking=1 \
-        -o Dir::Cache::archives="$folder/debs" slurm-wlm slurm-client slurmctld slurmd slurm-wlm-basic-plugins \
-        munge libmunge2 libhwloc15 liblua5.1-0 slurmdbd slurm-wlm-mysql-plugin mariadb-server-core libmariadb3 libaio1 \
-        liburing2 slurmrestd libhttp-parser2.9 >"$folder/apt.log" 2>&1
+    if [ "${1:-}" ]; then
+        get_suite "$1" >"$folder/apt.log" 2>&1
+    else
+        # shellcheck disable=SC2086 # several words
+        apt-get install -y -qq --download-only --no-install-recommends --reinstall -o Debug::NoLocking=1 \
+            -o Dir::Cache::archives="$folder/debs" $PACKAGES slurm-wlm libmunge2 libhwloc15 liblua5.1-0 \
+            slurm-wlm-mysql-plugin mariadb-server-core libmariadb3 libaio1 liburing2 libhttp-parser2.9 >"$folder/apt.log" 2>&1
+    fi
     for package in "$folder"/debs/*.deb; do dpkg -x "$package" "$root"; done
     # A daemon reads its own name: called "slurmctld-wlm", it would act as another program.
     for daemon in slurmctld slurmd slurmstepd; do ln -sfn "$daemon-wlm" "$root/usr/sbin/$daemon"; done
+    # A release that is older than this machine runs with this machine's newer C library.
+    [ "${1:-}" != bullseye ] || rm -rf "$root"/lib/*/libc[.-]* "$root"/lib/*/ld-*
+    rm -rf "$folder/debs" "$folder/lists"
+}
+
+# Resolves the dependencies in the suite alone, as if no package were installed.
+get_suite() {
+    mkdir -p "$folder/lists/lists/partial"
+    : >"$folder/lists/status"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $1 main" \
+        >"$folder/lists/sources.list"
+    local options="-o Dir::State=$folder/lists -o Dir::State::status=$folder/lists/status -o Dir::Cache::archives=$folder/debs
+        -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o Dir::Etc::sourcelist=$folder/lists/sources.list
+        -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=root -o Debug::NoLocking=1"
+    # shellcheck disable=SC2086 # several words
+    apt-get -qq $options update && apt-get -qq $options install -y --download-only --no-install-recommends $PACKAGES
 }
 
 configure() {
@@ -57,7 +83,6 @@ SlurmctldLogFile=$folder/slurmctld.log
 SlurmdLogFile=$folder/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
@@ -72,7 +97,7 @@ CONF
     else
         one_node "$1" "$2" "$host" >>"$SLURM_CONF"
     fi
-    printf 'CgroupAutomount=no\n' >"$folder/cgroup.conf"
+    : >"$folder/cgroup.conf" # otherwise /etc/slurm/cgroup.conf would be read
 }
 
 one_node() {
@@ -190,7 +215,7 @@ down() {
 }
 
 case $word in
-get) get ;;
+get) get "${1:-}" ;;
 up) up "$1" "${2:-0}" ;;
 run) exec "$@" ;;
 down) down ;;

@@ -32,17 +32,44 @@ def format_argument(columns: Sequence[Column], mark: str) -> str:
     return ",".join(f"{column.field}:{column.width_bytes}{mark}" for column in columns)
 
 
-def read_table(text: str, columns: Sequence[Column], mark: str) -> Iterator[dict[str, str]]:
-    """Yield the fields of each record by our names, without padding; "" for a field without a value.
+class TableReader:
+    """Reads a table that arrives in pieces, so that a queue of 50,000 jobs is never one text of 80 MB."""
 
-    Raises MalformedTable.
-    """
-    cells, count = text.split(mark), len(columns)
-    if len(cells) % count != 1 or cells[-1].strip():
-        raise MalformedTable(
-            f"{len(cells) - 1} fields are no multiple of {count}; it ends with {cells[-1][-80:]!r}"
-        )
-    names = [column.name for column in columns]
-    for start in range(0, len(cells) - 1, count):
-        values = [cell.strip() for cell in cells[start : start + count]]
-        yield {name: "" if value in EMPTY else value for name, value in zip(names, values, strict=True)}
+    def __init__(self, columns: Sequence[Column], mark: str) -> None:
+        self._names = [column.name for column in columns]
+        self._mark = mark
+        self._rest = ""
+        """Text behind the last complete record."""
+        self._cells: list[str] = []
+        """Complete fields of a record that is not complete yet."""
+        self._pool: dict[str, str] = {}
+        """Values that occurred before. Most jobs share their user, folder and command with others."""
+
+    def feed(self, text: str) -> Iterator[dict[str, str]]:
+        """Yield the records that are complete now: fields by our names, without padding; "" for no value."""
+        *cells, self._rest = (self._rest + text).split(self._mark)
+        self._cells += cells
+        count = len(self._names)
+        whole = len(self._cells) // count * count
+        for start in range(0, whole, count):
+            yield dict(zip(self._names, map(self._value, self._cells[start : start + count]), strict=True))
+        del self._cells[:whole]
+
+    def close(self) -> None:
+        """Check that the table is complete. Raises MalformedTable."""
+        if self._cells or self._rest.strip():
+            text = self._rest.strip()[-200:]
+            raise MalformedTable(
+                f"the output ends within a record, with {len(self._cells)} fields and {text!r}"
+            )
+
+    def _value(self, cell: str) -> str:
+        value = cell.strip()
+        return "" if value in EMPTY else self._pool.setdefault(value, value)
+
+
+def read_table(text: str, columns: Sequence[Column], mark: str) -> Iterator[dict[str, str]]:
+    """Yield the records of a complete table. Raises MalformedTable at its end."""
+    reader = TableReader(columns, mark)
+    yield from reader.feed(text)
+    reader.close()

@@ -1,0 +1,196 @@
+"""Runs Slurm's commands: with a time limit, with a limit on their output, and with errors in Slurm's words and ours.
+
+A command runs as the user of the gateway, with the user's own Slurm configuration. Only the variables that change the
+form of the output are set or removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from warpdeck.base.errors import UserError
+
+from .marked_table import Column, TableReader, format_argument
+
+COMMAND_S = 60.0
+"""Time limit of a command that reads. slurmctld may take 10 s for an answer, and a client library retries once."""
+CHANGE_S = 120.0
+"""Time limit of a command that changes something. It is longer, because its outcome is unknown when it is killed."""
+MAX_OUTPUT_BYTES = 512 * 1024 * 1024
+MAX_ERROR_BYTES = 64 * 1024
+CHUNK_BYTES = 1024 * 1024
+UNREACHABLE = "slurm_unreachable"
+"""Code of the errors that say that Slurm does not answer now."""
+_FORMS = ("SLURM_TIME_FORMAT", "SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SBATCH_", "SALLOC_")
+"""Variables that begin with these change what a command prints or submits."""
+_OURS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0"}
+"""SLURM_BITSTR_LEN=0: squeue does not shorten lists of array tasks."""
+
+ADVICE = (
+    ("Unable to contact slurm controller", "slurmctld is down or unreachable; warpdeck asks again by itself"),
+    ("Socket timed out", "slurmctld is overloaded or slow; warpdeck asks again by itself"),
+    ("Connection refused", "slurmctld is not running on its host; warpdeck asks again by itself"),
+    ("munge", "munge does not run on this machine; ask an administrator to start it"),
+    (
+        "Protocol authentication error",
+        "munge does not run on this machine or on slurmctld's; ask an administrator",
+    ),
+    ("Unable to establish", "slurm.conf is missing or wrong on this machine; run `sinfo` to check"),
+    ("Slurm database", "slurmdbd is down; running jobs are not affected"),
+    ("RPC rate limit", "slurmctld limits the requests of each user; warpdeck asks less often by itself"),
+)
+"""Texts of Slurm's errors that mean that Slurm itself does not work now, and what to do."""
+
+
+class Output(NamedTuple):
+    """How a command ended, and what it printed. Signals are negative."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Feed(Protocol):
+    """Receives the text of a table in pieces."""
+
+    def __call__(self, text: str, /) -> None: ...
+
+
+class SlurmCommands:
+    """The commands of the Slurm that this user's PATH and configuration name."""
+
+    def __init__(
+        self, environ: Mapping[str, str] | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        source = os.environ if environ is None else environ
+        kept = {name: value for name, value in source.items() if not name.startswith(_FORMS)}
+        self._environ = kept | _OURS
+        self._clock = clock
+        self.last_took_s = 0.0
+        """Run time of the last reading command, which shows the load of slurmctld."""
+
+    async def read(self, *argv: str) -> str:
+        """Return the output of a command that reads. Raises UserError."""
+        pieces: list[str] = []
+        await self._read(argv, pieces.append)
+        return "".join(pieces)
+
+    async def table(self, argv: Sequence[str], columns: Sequence[Column]) -> list[dict[str, str]]:
+        """Return the records of a table that squeue prints. Raises UserError or MalformedTable."""
+        mark = "Z" + secrets.token_hex(8)
+        reader = TableReader(columns, mark)
+        records: list[dict[str, str]] = []
+        await self._read(
+            [*argv, "-O", format_argument(columns, mark)], lambda text: records.extend(reader.feed(text))
+        )
+        reader.close()
+        return records
+
+    async def change(self, argv: Sequence[str], *, data: bytes = b"", cwd: str | None = None) -> Output:
+        """Run a command that changes something, and return how it ended. Raises UserError if it cannot be run.
+
+        If its time is over, the command is killed and the outcome is unknown; the error says so.
+        """
+        process = await self._start(argv, cwd=cwd)
+        try:
+            async with asyncio.timeout(CHANGE_S):
+                out, err = await process.communicate(data)
+        except TimeoutError as error:
+            raise UserError(
+                f"{argv[0]} did not answer within {CHANGE_S:.0f} s; it is unknown whether it was carried out",
+                "Look at the queue before you repeat it.",
+                code=UNREACHABLE,
+            ) from error
+        finally:
+            await _end(process)
+        assert process.returncode is not None
+        return Output(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+    async def _read(self, argv: Sequence[str], feed: Feed) -> None:
+        """Pass the output of a command on in pieces. Raises UserError."""
+        begun = self._clock()
+        process = await self._start(argv)
+        assert process.stdout is not None and process.stderr is not None and process.stdin is not None
+        process.stdin.close()
+        errors = asyncio.create_task(_bounded(process.stderr))
+        try:
+            async with asyncio.timeout(COMMAND_S):
+                await _pass_on(process.stdout, feed, argv[0])
+                error_text = await errors
+                code = await process.wait()
+        except TimeoutError as error:
+            raise UserError(
+                f"{argv[0]} did not answer within {COMMAND_S:.0f} s",
+                "slurmctld is overloaded or down; warpdeck asks again by itself.",
+                code=UNREACHABLE,
+            ) from error
+        finally:
+            self.last_took_s = self._clock() - begun
+            errors.cancel()
+            await _end(process)
+        if code:
+            raise command_error(argv[0], error_text)
+
+    async def _start(self, argv: Sequence[str], *, cwd: str | None = None) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._environ,
+                cwd=cwd,
+                limit=CHUNK_BYTES,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UserError(
+                f"cannot run {argv[0]}: {error.strerror}",
+                "Load Slurm's module, or add its commands to your PATH.",
+            ) from error
+
+
+def command_error(command: str, text: str) -> UserError:
+    """Return the error for a command that failed: Slurm's words, then ours."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    words = (
+        (lines[-1] if lines else "it failed without a message")
+        .removeprefix(f"{command}: ")
+        .removeprefix("error: ")
+    )
+    for part, advice in ADVICE:
+        if part in text:
+            return UserError(f"{command}: {words}", advice, code=UNREACHABLE)
+    return UserError(f"{command}: {words}")
+
+
+async def _pass_on(stream: asyncio.StreamReader, feed: Feed, command: str) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    read_bytes = 0
+    while data := await stream.read(CHUNK_BYTES):
+        read_bytes += len(data)
+        if read_bytes > MAX_OUTPUT_BYTES:
+            raise UserError(f"{command} printed more than {MAX_OUTPUT_BYTES >> 20} MiB", "Select fewer jobs.")
+        feed(decoder.decode(data))
+    feed(decoder.decode(b"", final=True))
+
+
+async def _bounded(stream: asyncio.StreamReader) -> str:
+    """Return the beginning of the text, and read the rest so that the command does not block."""
+    kept = b""
+    while data := await stream.read(CHUNK_BYTES):
+        kept += data[: MAX_ERROR_BYTES - len(kept)]
+    return kept.decode(errors="replace")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill a command that still runs, and wait for it."""
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
