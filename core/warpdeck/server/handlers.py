@@ -13,8 +13,7 @@ from typing import Any, get_args
 import msgspec
 
 from warpdeck._version import __version__
-from warpdeck.controller.presenters.job_columns import shower
-from warpdeck.controller.presenters.job_detail import job_detail
+from warpdeck.controller.presenters.job_columns import job_detail, shower
 from warpdeck.controller.presenters.step_rows import live_steps, step_rows
 from warpdeck.model import Job, JobId
 from warpdeck.protocol import requests as ask

@@ -26,7 +26,7 @@ from warpdeck.ports.ports import (
 
 
 class MemoryStore:
-    """Keeps everything in dictionaries.
+    """Store that keeps all data in dictionaries.
 
     A new controller on the same object finds the data again, as it would in a file.
     """
