@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Sequence
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.amendment import Amendment
+from warpdeck.model.config_edit import Amendment
 from warpdeck.notation.config.toml_edit import amended
 
 from .decode import decode

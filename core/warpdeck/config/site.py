@@ -28,7 +28,7 @@ from warpdeck.policy import (
 )
 
 from . import tables
-from .qosplaces import allowed_qos, default_qos_by_place
+from .association_qos import allowed_qos, default_qos_by_place
 from .tables import Config
 
 Members = Mapping[str, Collection[str]]

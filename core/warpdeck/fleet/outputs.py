@@ -21,8 +21,8 @@ from warpdeck.base.errors import RemoteError
 from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import messages as wire
 
+from .copy_record import Ledger
 from .fleet import AgentFleet
-from .ledger import Ledger
 from .userfiles import UserFile
 
 log = logging.getLogger("warpdeck.outputs")

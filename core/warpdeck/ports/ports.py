@@ -13,7 +13,7 @@ import msgspec
 
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Request, Reservation
 from warpdeck.model.created_by_nonce import Made
-from warpdeck.model.past import GroupCost, PastQuery
+from warpdeck.model.finished_jobs import GroupCost, PastQuery
 from warpdeck.model.step import Step
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire

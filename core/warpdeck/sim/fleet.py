@@ -19,9 +19,9 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
 from .curves import curve, gpu_then, held_bytes, span_of, used
+from .prefetched_launches import Waiting
 from .shell import SimShell
 from .streams import LogStream, TerminalStream
-from .waiting import Waiting
 
 GIB = 2**30
 START_S = 0.02

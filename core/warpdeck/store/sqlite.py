@@ -22,7 +22,7 @@ import msgspec
 
 from warpdeck.base.errors import StoreError
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
-from warpdeck.model.past import GroupCost, PastQuery
+from warpdeck.model.finished_jobs import GroupCost, PastQuery
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import (
     LAST_RUNS,
@@ -35,9 +35,9 @@ from warpdeck.ports.ports import (
     Waits,
 )
 
-from . import conditions, made, past
+from . import conditions, created_objects, finished_jobs
 from .database import Database, open_database, open_reader, within
-from .jobrows import JOB, NO_REQUEST, each_job
+from .job_rows import JOB, NO_REQUEST, each_job
 from .salvage import Salvage, job_ids, rows_set_aside, set_aside
 from .schema import MIGRATIONS, WHOLE_JOB
 
@@ -132,7 +132,7 @@ class SqliteStore:
         last_conditions = await self._read(
             lambda db, salvage: conditions.read(db, sys.float_info.max, salvage)
         )
-        things_made = await self._read(made.read)
+        things_made = await self._read(created_objects.read)
         unreadable = await self._read(lambda db, salvage: rows_set_aside(db))
         known = {job.id for job in jobs}
         return Loaded(
@@ -224,10 +224,10 @@ class SqliteStore:
         return found
 
     async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
-        return await self._look_back(lambda db: past.page(db, query, counted=counted))
+        return await self._look_back(lambda db: finished_jobs.page(db, query, counted=counted))
 
     async def past_costs(self, query: PastQuery) -> list[GroupCost]:
-        return await self._look_back(lambda db: past.costs(db, query))
+        return await self._look_back(lambda db: finished_jobs.costs(db, query))
 
     async def _look_back(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Read over a separate connection, because a query may read a million rows and commits must not wait
@@ -338,7 +338,7 @@ class SqliteStore:
 
 def _fill_past(db: sqlite3.Connection) -> None:
     salvage = Salvage()
-    past.write(db, each_job(db, f"{_JOIN} WHERE finished = 1", (), salvage))
+    finished_jobs.write(db, each_job(db, f"{_JOIN} WHERE finished = 1", (), salvage))
     set_aside(db, salvage.met, time.time())
     db.execute(_PUT_META, (PAST_FILLED, "1"))
 
@@ -423,13 +423,13 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         if items := getattr(changes, field):
             db.executemany(statement, map(row, items))
     if changes.jobs:
-        past.write(db, changes.jobs)
+        finished_jobs.write(db, changes.jobs)
     if changes.gone_nodes:
         conditions.drop(db, changes.gone_nodes)
     if changes.conditions:
         conditions.write(db, changes.conditions)
     if changes.made or changes.gone_made:
-        made.write(db, changes.made, changes.gone_made)
+        created_objects.write(db, changes.made, changes.gone_made)
     if changes.waits is not None:
         db.execute(_PUT_META, ("waits", msgspec.json.encode(changes.waits).decode()))
     if changes.next_job_id is not None:

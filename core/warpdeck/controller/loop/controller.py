@@ -14,7 +14,7 @@ from functools import partial
 from warpdeck.config import Config, Decoded
 from warpdeck.controller.events.events import Event, JournalNote, Outcome
 from warpdeck.controller.planning.forecast import Forecaster
-from warpdeck.controller.planning.recall import PrefetchRevoker
+from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.state import State
 from warpdeck.ports.ports import Fleet, OutputCollector, Store

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import Effect, Event, LaunchShare, Outcome, Planned
 from warpdeck.controller.planning.passes import Passes
-from warpdeck.controller.planning.recall import PrefetchRevoker
+from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
 from warpdeck.controller.state.deadlines import next_moment
 from warpdeck.controller.state.state import State, amend

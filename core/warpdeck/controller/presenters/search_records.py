@@ -12,7 +12,15 @@ from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import Job, JobId
-from warpdeck.model.past import PAST_ORDERS, Cost, EndedJob, GroupCost, PastQuery, cost_of, end_in_words
+from warpdeck.model.finished_jobs import (
+    PAST_ORDERS,
+    Cost,
+    EndedJob,
+    GroupCost,
+    PastQuery,
+    cost_of,
+    end_in_words,
+)
 from warpdeck.notation.filters.job_filter import holds
 from warpdeck.ports.ports import PastPage
 

@@ -1,6 +1,6 @@
 """Waiting for ends: each waiter receives every end once, and then the message that nothing is left.
 
-The jobs are those of test_following_properties: prefetched, revoked, ended, canceled, held and released, with
+The jobs are those of test_prefetch_properties: prefetched, revoked, ended, canceled, held and released, with
 controllers
 and agents that are killed. In addition, jobs are requeued and connections are lost.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from tests.property.test_following_properties import Follow, pick
+from tests.property.test_prefetch_properties import Follow, pick
 from tests.support.core import ANN, done
 
 from warpdeck.base.errors import UserError
