@@ -25,7 +25,7 @@ from warpdeck.model import (
     Share,
     ShareStatus,
 )
-from warpdeck.model.past import PastQuery
+from warpdeck.model.finished_jobs import PastQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.ports.ports import Changes
 from warpdeck.store import SqliteStore

@@ -30,7 +30,7 @@ from warpdeck.model import (
     Share,
     ShareStatus,
 )
-from warpdeck.model.past import PAST_ORDERS, GroupCost, PastQuery
+from warpdeck.model.finished_jobs import PAST_ORDERS, GroupCost, PastQuery
 from warpdeck.notation.filters.job_filter import holds, parse_filter
 from warpdeck.notation.request.sweep import with_sweep
 from warpdeck.ports.ports import Changes

@@ -22,8 +22,7 @@ from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import NodeUp
 from warpdeck.controller.events.node_messages import heard
 from warpdeck.controller.loop.fences import Fences
-from warpdeck.controller.presenters.job_columns import job_row
-from warpdeck.controller.presenters.job_detail import job_detail
+from warpdeck.controller.presenters.job_columns import job_detail, job_row
 from warpdeck.controller.presenters.node_facts import node_facts
 from warpdeck.controller.presenters.node_rows import node_health_row, node_row
 from warpdeck.controller.state.measurements import to_reading

@@ -9,7 +9,7 @@ from typing import Any
 from warpdeck.base.paths import Paths
 from warpdeck.client.peek_terminal import Glance
 from warpdeck.model import GpuLinks
-from warpdeck.model.past import GroupCost, PastQuery
+from warpdeck.model.finished_jobs import GroupCost, PastQuery
 from warpdeck.protocol.job_rows import (
     CurveRow,
     Curves,

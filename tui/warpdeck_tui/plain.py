@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client.client import Client
-from warpdeck.model.past import PastQuery
+from warpdeck.model.finished_jobs import PastQuery
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow

@@ -1,7 +1,7 @@
 """A fair limit on concurrent work, overall and per user. Further work waits.
 
-Users are served in rotation, and the work of one user in the order of arrival. So a thousand waiting requests
-of one user delay another user's next request by at most one of them.
+Users are served in rotation, and the work of one user in the order of arrival. A thousand waiting requests of
+one user therefore delay another user's next request by at most one of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 
 class FairSemaphore:
-    """Limits concurrent work to `most` overall and `most_of_one` for each user."""
+    """Limits concurrent work to `max_total` overall and `max_per_user` for each user."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self._most = most
@@ -24,7 +24,7 @@ class FairSemaphore:
 
     @contextlib.asynccontextmanager
     async def turn(self, uid: int) -> AsyncIterator[None]:
-        """Hold one of the user's slots for as long as the body runs."""
+        """Hold one of the user's slots while the body runs."""
         taken = await self.take(uid)
         try:
             yield

@@ -1,7 +1,7 @@
 """Tables and JSON for the terminal: aligned columns, cut to the width of a terminal, and complete in a pipe.
 
-Control characters in text of users (names, reasons, commands) are replaced, because they would act on the
-reader's terminal.
+Control characters in text of users (names, reasons, commands) are replaced, because they would control the
+terminal of the reader.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def print_json(value: Any) -> None:
 def print_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()
 ) -> None:
-    """Print columns as wide as their content. The last column is cut at the terminal's edge. An empty head is
-    left out.
+    """Print columns as wide as their content. On a terminal, lines are cut at its edge. An empty head is not
+    printed.
     """
     print_columns(list(zip(*([head] if head else []), *rows, strict=True)), right=right)
 
@@ -50,7 +50,9 @@ def print_columns(table: Sequence[Sequence[str]], *, right: frozenset[int] = fro
 
 
 def _cleaned(column: Sequence[str]) -> Sequence[str]:
-    """Clean a column. The check covers all cells at once, because nearly all are printable."""
+    """Return a column without control characters. One check covers all cells, because nearly all are
+    printable.
+    """
     return column if "".join(column).isprintable() else [clean(cell) for cell in column]
 
 

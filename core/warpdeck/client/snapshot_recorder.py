@@ -20,7 +20,7 @@ import time
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.snapshots.capture import Taken, take
-from warpdeck.snapshots.look import Look, look
+from warpdeck.snapshots.folder_state import Look, look
 from warpdeck_agent.wire import jsontext
 
 from .blocking_client import GONE, SyncClient

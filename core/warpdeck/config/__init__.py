@@ -1,8 +1,7 @@
 """The site's configuration: config.toml, its tables, errors with line numbers, and its form for the planner.
 
-- load -> decode (tables, forms, lines, check) -> Config -> build_site -> the policy's Settings and views
-- rewrite changes the file in place; entries writes a Config as TOML; slurm/ makes one from a site's
-  slurm.conf.
+- load -> decode (tables, forms, lines, check) -> Config -> build_site -> the planner's settings and views
+- `rewrite` changes the file in place; `entries` writes a Config as TOML; slurm/ converts a site's slurm.conf.
 """
 
 from .decode import Decoded, decode

@@ -39,7 +39,7 @@ OF_QOS_ALONE = {
     "max_submit_per_account": "grp_submit",
     "max_tres_per_account": "grp_tres",
 }
-"""Limits that only a QoS has, with the corresponding limit of an account or user."""
+"""Limits that only a QoS has, with the corresponding limit for accounts and users."""
 _NAME = re.compile(r"[^\s,=\"']{1,128}")
 
 
@@ -344,7 +344,7 @@ def _warnings(config: Config) -> Found:
 
 
 def _find_cycle(edges: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return names that lead from one back to itself, or [] if there is no cycle.
+    """Return the names of a cycle, or [] if there is no cycle.
 
     The first and last name are the same. The search is iterative, so its depth is unlimited.
     """

@@ -1,8 +1,8 @@
-"""Decodes TOML text to a Config, or reports every problem in it with its line.
+"""Decode TOML text to a Config, or report every problem in it with its line.
 
-Each key is converted separately, so that one wrong value hides no other. A text form is converted by its
-Form, any other value by msgspec in strict mode. An unknown key is an error that names the most similar known
-key.
+Each key is converted separately, so that one wrong value hides no other problem. A text form is converted by
+its TextForm, any other value by msgspec in strict mode. An unknown key is an error that names the most
+similar known key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .tables import Config, Names, Table
 T = TypeVar("T", bound=Table)
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
-"""Maximum size. A configuration with ten thousand accounts and users has 2 MB."""
+"""Maximum size of a file. A configuration with ten thousand accounts and users has 2 MB."""
 
 _TOML_PLACE = re.compile(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)")
 _PLACE_IN_VALUE = re.compile(r" - at `\$[^`]*`$")
@@ -42,7 +42,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(text: str, file: str) -> Decoded:
-    """Decode a configuration. Raises ConfigError with all problems, which carry the name `file`."""
+    """Decode a configuration. Raises ConfigError with all problems, which refer to the file name `file`."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -60,7 +60,7 @@ def decode(text: str, file: str) -> Decoded:
 def convert(data: object) -> tuple[Config, list[Problem]]:
     """Convert each table and key separately, without cross-checks.
 
-    Values with a problem get their defaults.
+    Each value with a problem is replaced by its default.
     """
     found: list[Problem] = []
     return _table(Config, data, (), found), found

@@ -1,8 +1,8 @@
-"""Text forms of values in config.toml: how a field's text is parsed and written.
+"""Text forms of values in config.toml: the parser and the writer of a field's text.
 
-A table's field is annotated with its Form. The decoder applies `read`, the writer `write`. Fields without a
-Form are plain TOML values, which msgspec converts. Keys that end in _s are numbers of seconds. All other
-times use Slurm's formats.
+A table's field is annotated with its TextForm. The decoder applies `read`, the writer `write`. Fields without
+a TextForm are plain TOML values, which msgspec converts. Keys that end in _s are numbers of seconds. All
+other times use Slurm's formats.
 """
 
 from __future__ import annotations

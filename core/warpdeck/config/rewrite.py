@@ -1,7 +1,7 @@
-"""Changes config.toml on disk, completely or not at all.
+"""Change config.toml on disk, completely or not at all.
 
-The previous version is kept next to it. A file is not changed if it has edits that are not in force yet, or
-if the result would be invalid.
+The previous version is kept next to the file. A file is not changed if it has edits that are not in force
+yet, or if the result would be invalid.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Sequence
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.amendment import Amendment
+from warpdeck.model.config_edit import Amendment
 from warpdeck.notation.config.toml_edit import amended
 
 from .decode import decode

@@ -1,9 +1,7 @@
-"""Converts config.toml to the planner's inputs: Settings, and the site's tables for the View.
+"""Convert config.toml to the planner's inputs: the settings, and the site's tables for the view.
 
-The functions are pure.
-
-Resource usage and the members of Unix groups are arguments, because they change at run time and the file does
-not.
+The functions are pure. Resource usage and the members of Unix groups are arguments, because they change at
+run time and the file does not.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from warpdeck.policy import (
 )
 
 from . import tables
-from .qosplaces import allowed_qos, default_qos_by_place
+from .association_qos import allowed_qos, default_qos_by_place
 from .tables import Config
 
 Members = Mapping[str, Collection[str]]
@@ -68,9 +66,8 @@ class HealthRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """The site's tables for a View (sorted by name), and the settings of a pass.
-
-    It also has the defaults of jobs' requests.
+    """The site's tables for the planner's view (sorted by name), the settings of a pass, and the defaults of
+    requests.
     """
 
     settings: Settings = Settings()
@@ -84,27 +81,25 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     accounts: tuple[AccountView, ...] = ()
     users: tuple[UserView, ...] = ()
     reservations: tuple[ReservationView, ...] = ()
-    """Reservations. Those of all nodes have no nodes here: see reservations_on."""
+    """Reservations. A reservation of all nodes has no nodes here: see reservations_on."""
     on_all_nodes: frozenset[str] = frozenset()
     """Names of the reservations of all existing nodes."""
     licenses: tuple[tuple[str, int], ...] = ()
     nodes: dict[NodeName, NodeFacts] = {}
     default_accounts: dict[str, str] = {}
-    """Account of each user's jobs that name none."""
+    """Account of each user, for jobs that name no account."""
     default_qos: dict[tuple[str, str], str] = {}
-    """QoS of jobs that name none, by (account, user) or (account, "")."""
+    """QoS for jobs that name no QoS, by (account, user) or (account, "")."""
     about: dict[str, tuple[str, str]] = {}
-    """Description and organization of the accounts that have them."""
+    """Description and organization by account, for accounts that have one of them."""
     avoid_foreign_processes: bool = True
     health: HealthRules = HealthRules()
 
     def complete(self, request: Request, user: str) -> Request:
         """Return the request with the site's default partition, account and QoS, and with shards converted.
 
+        The time limit is not changed, because its default depends on the partition in which the job starts.
         Raises UserError.
-
-        The time limit stays as requested, because its default depends on the partition in which the job
-        starts.
         """
         account = request.account or self.default_accounts.get(user, "")
         return msgspec.structs.replace(
@@ -405,7 +400,7 @@ def _reservation(name: str, table: tables.Reservation) -> ReservationView:
 
 
 def _kind(table: tables.Reservation) -> dict[str, Any]:
-    """Return the fields that a reservation's flags set, combined with the keys of the same meaning."""
+    """Return the fields that a reservation's flags set, combined with the table's keys of the same meaning."""
     kind = flag_fields(parse_flags(",".join(table.flags)).more)
     kind["maintenance"] = kind["maintenance"] or table.maintenance
     kind["repeat"] = kind["repeat"] or table.repeat
@@ -413,7 +408,7 @@ def _kind(table: tables.Reservation) -> dict[str, Any]:
 
 
 def _default_accounts(config: Config) -> dict[str, str]:
-    """Return each user's default account: the one marked as default, else the user's only one."""
+    """Return each user's default account: the account marked as default, or else the user's only account."""
     own: dict[str, list[str]] = {}
     marked: dict[str, str] = {}
     for account, table in config.accounts.items():

@@ -1,13 +1,13 @@
 """Settings of Python's garbage collector that keep its pauses short in a large controller.
 
 A full collection takes about a microsecond per object. With 100,000 jobs or 100,000 connections it takes a
-fifth of a second, and the controller serves nobody during that time. Objects that survive one full collection
-are therefore frozen (`gc.freeze`), so that the next collection costs only as much as the objects created
-since then.
+fifth of a second, and the controller serves no request during that time. Objects that survive one full
+collection are therefore frozen (`gc.freeze`), so that the next collection costs only as much as the objects
+created since then.
 
 A reference cycle among frozen objects would never be freed. Everything is therefore unfrozen and collected
 when the number of objects has doubled since the last complete collection, or when a caller of `collect` knows
-that many objects have died.
+that many objects are no longer used.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Iterator
 
 GROWTH = 2.0
 LEAST_MORE = 100_000
-"""Minimum growth, in objects, before everything is collected again. A small controller need not save the few
-milliseconds of a full collection.
+"""Minimum growth, in objects, before everything is collected again. For a small controller, a full collection
+takes only a few milliseconds.
 """
 OLDEST = 2
-"""The generation whose collection looks at all objects that are not frozen."""
+"""The oldest generation. Its collection examines all objects that are not frozen."""
 
 
 class Collector:
@@ -30,7 +30,7 @@ class Collector:
 
     def __init__(self) -> None:
         self._left_out = 0
-        """Number of frozen objects. Some of them may have died since they were counted."""
+        """Number of frozen objects when they were counted. Some of them may have been freed since then."""
         self._most = 0
         """The largest number of objects that may be frozen before everything is collected again."""
 
@@ -66,7 +66,7 @@ class Collector:
         if phase == "stop":
             self._leave_out()
         elif self._left_out > self._most:
-            # Most of the objects that were counted as frozen were gone a moment later, so count again.
+            # Most of the objects that were counted as frozen may have been freed soon afterwards, so count again.
             self._left_out = gc.get_freeze_count()
             if self._left_out > self._most:
                 self._left_out = 0
@@ -75,7 +75,8 @@ class Collector:
     def _leave_out(self) -> None:
         """Freeze all objects that exist now.
 
-        Their number is counted here, because counting all frozen objects takes 30 milliseconds.
+        The objects are counted before they are frozen, because counting all frozen objects takes 30
+        milliseconds.
         """
         anew = not self._left_out
         self._left_out += len(gc.get_objects())

@@ -44,7 +44,9 @@ MAX_LOG_BYTES = 16 * 1024 * 1024
 
 
 async def serve(paths: Paths, *, local_node: bool) -> None:
-    """Run until SIGTERM. A SIGHUP that arrives before the controller is ready is handled once it is."""
+    """Run until SIGTERM. A SIGHUP that arrives before the controller is ready is handled as soon as it is
+    ready.
+    """
     stop, hung_up = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -99,7 +101,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
 def check_database(paths: Paths) -> None:
     """Raise UserError if the database is missing or empty although the home has been used before.
 
-    With a new database, the ids of earlier jobs would be given out again.
+    With a new database, the controller would assign the ids of earlier jobs again.
     """
     with contextlib.suppress(FileNotFoundError):
         if os.stat(paths.database).st_size:
@@ -115,7 +117,7 @@ def check_database(paths: Paths) -> None:
 
 
 async def _reload_on(hung_up: asyncio.Event, controller: Controller, paths: Paths) -> None:
-    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors go to the log."""
+    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors are logged."""
     while True:
         await hung_up.wait()
         hung_up.clear()
@@ -123,9 +125,9 @@ async def _reload_on(hung_up: asyncio.Event, controller: Controller, paths: Path
             await controller.reload(paths.config)
         except ConfigError as error:
             for problem in error.problems:
-                log.error("configuration not taken up: %s", problem.sentence(error.file))
+                log.error("configuration not loaded: %s", problem.sentence(error.file))
         except UserError as error:
-            log.error("configuration not taken up: %s", error)
+            log.error("configuration not loaded: %s", error)
 
 
 async def _add_this_machine(controller: Controller) -> None:
@@ -137,7 +139,7 @@ async def _add_this_machine(controller: Controller) -> None:
 def start_log(paths: Paths) -> None:
     """Log to a file of bounded size.
 
-    When both files are full, the older one, with MAX_LOG_BYTES of log, is dropped.
+    When both files are full, the older one with MAX_LOG_BYTES of log lines is deleted.
     """
     handler = logging.handlers.RotatingFileHandler(paths.log, maxBytes=MAX_LOG_BYTES, backupCount=1)
     handler.addFilter(RateLimit())
@@ -145,16 +147,16 @@ def start_log(paths: Paths) -> None:
     logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
     logging.raiseExceptions = (
-        # A log line that cannot be written because the disk is full is lost. Nobody would read a complaint
-        # about it.
+        # A log line that cannot be written because the disk is full is lost. An error message about it would
+        # be lost as well.
         False
     )
 
 
 def leave_starter(paths: Paths) -> None:
-    """Redirect standard error to the log file, because nobody reads it from now on.
+    """Redirect standard error to the log file, because its reader has ended.
 
-    The interpreter itself may still write to it.
+    The interpreter itself may still write to standard error.
     """
     descriptor = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(descriptor, sys.stderr.fileno())

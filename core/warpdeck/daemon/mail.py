@@ -1,9 +1,9 @@
-"""Decides which mails the changes of a job cause, and writes their texts. Pure functions.
+"""Decide which mails the changes of a job cause, and write their texts. Pure functions.
 
 As in Slurm, an array is reported as a whole unless ARRAY_TASKS requests mails for its tasks, and a failed job
 is reported as failed if FAIL is requested. Two cases differ from Slurm. If only END is requested, a failed
-job is reported as ended; Slurm does this for arrays, but sends nothing for other jobs. An array whose tasks
-were all ended by signals counts as failed; Slurm reports it as ended, and sends nothing if only FAIL is
+job is reported as ended; Slurm does this for arrays, but sends nothing for other jobs. An array with tasks
+that were all ended by signals counts as failed; Slurm reports it as ended, and sends nothing if only FAIL is
 requested.
 """
 
@@ -21,7 +21,8 @@ FAILURES = frozenset(
 )
 WAITING = frozenset({JobState.PENDING, JobState.CONFIGURING})
 NEVER = "DependencyNeverSatisfied"
-"""Pending reason of a job that can never start but is not ended for that (--kill-on-invalid-dep=no)."""
+"""Pending reason of a job that can never start but is not ended for this reason (--kill-on-invalid-dep=no).
+"""
 INVALID = "INVALID_DEPEND"
 ONCE = (*MAIL_SHARES, INVALID)
 """Events that are reported only once."""
@@ -34,10 +35,7 @@ class MailedEvents(msgspec.Struct, frozen=True):
     state: JobState
     restarts: int
     told: tuple[str, ...] = ()
-    """Once-only events already reported.
-
-    These are shares of the time limit and a dependency that can never be satisfied.
-    """
+    """Once-only events that were already reported: shares of the time limit, and an invalid dependency."""
     start_unix: float | None = None
     suspended_s: float = 0.0
     status: int = 0
@@ -73,9 +71,9 @@ def mails(
     """Return the mails to send for a job that has changed.
 
     `others` are the other jobs of its array at their last check. If several tasks change at the same time,
-    they are checked one after the other. Exactly one of them is therefore the first that started and the last
-    that ended. There may be a hundred thousand others, so no more of them are read than necessary. `why` is
-    the reason code of a waiting job.
+    they are checked one after the other. Exactly one of them is therefore the first that started, and one the
+    last that ended. There may be a hundred thousand others, so no more of them are read than necessary.
+    `reason_code` is the reason code of a waiting job.
     """
     found = _events(before, job, others, now)
     if why == NEVER and INVALID not in before.told:
@@ -144,7 +142,7 @@ WORDS = {
 
 
 def _times(event: str, before: MailedEvents, job: Job, now: float) -> str:
-    """Return the text on how long the job waited or ran; "" for an array as a whole."""
+    """Return the text with the job's waiting or run time; "" for an array as a whole."""
     if as_whole(job) or event == INVALID:
         return ""
     if event == "BEGIN":
@@ -165,7 +163,9 @@ def _clock(seconds: float) -> str:
 
 
 def _outcome(event: str, job: Job, tasks: Sequence[MailedEvents]) -> str:
-    """Return the text on how the job ended. For an array, it gives the range of the tasks' exit statuses."""
+    """Return the text about the end of the job. For an array, it contains the range of the tasks' exit
+    statuses.
+    """
     if event not in ("END", "FAIL"):
         return ""
     if tasks:
@@ -178,7 +178,7 @@ def _outcome(event: str, job: Job, tasks: Sequence[MailedEvents]) -> str:
 
 
 OUR_ENDS = ("timeout", "cancelled", "node_fail")
-"""Causes of an end for which the signal came from warpdeck, not from the job."""
+"""Causes of an end for which warpdeck sent the signal, and not the job itself."""
 
 
 def _of_tasks(job: Job, statuses: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
-"""Sends the mails that jobs request through the site's sendmail program or webhook, without delaying jobs.
+"""Send the mails that jobs request through the site's sendmail program or webhook, without delaying jobs.
 
-Changes come from the change listeners. Mails wait in a bounded queue for one sender task. A mail that cannot
-be sent is logged and dropped. A controller that is killed may lose a mail, but never sends one twice.
+The change listeners report changes. Mails wait in a bounded queue for one sender task. A mail that cannot be
+sent is logged and dropped. A controller that is killed may lose a mail, but never sends one twice.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ log = logging.getLogger("warpdeck.mail")
 LOOK_S = 30.0
 """Seconds between checks whether a job has reached a mail threshold of its time limit."""
 SEND_S = 30.0
-"""Seconds that the mail program or the webhook may take."""
+"""Maximum number of seconds for the mail program or the webhook."""
 MAX_WAITING = 1000
-"""Mails that may wait to be sent. More are dropped, and each drop is logged."""
+"""Maximum number of mails that wait to be sent. Further mails are dropped, and each drop is logged."""
 MAX_OF_USER = 200
-"""Mails per user and hour. An array of failing tasks must not get the site's mail blocked."""
+"""Maximum number of mails per user and hour. Without a limit, an array of failing tasks could get the site's
+mail blocked.
+"""
 HOUR_S = 3600.0
 MAX_RECIPIENTS = 10
 MAX_SUBJECT_CHARS = 490
@@ -46,14 +48,14 @@ MAX_SUBJECT_CHARS = 490
 UNFOLDED = email.policy.SMTP.clone(linesep="\n", max_line_length=MAX_SUBJECT_CHARS * 2)
 """Mail policy that keeps the subject on one line, because mail filters look only at the first line."""
 FRESH = MailedEvents(JobState.PENDING, 0)
-"""State of a job before its first look."""
+"""State of a job before its first check."""
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+][A-Za-z0-9._%+\-]{0,127}(?:@[A-Za-z0-9][A-Za-z0-9.\-]{0,190})?")
 
 
 class Others:
-    """The tasks of an array except one, as they were at the last look.
+    """The tasks of an array except one, as they were at the last check.
 
-    Each is looked up only when it is iterated over.
+    Each task is looked up only when it is iterated over.
     """
 
     def __init__(self, last: Mapping[JobId, MailedEvents], members: Collection[JobId], *, but: JobId) -> None:
@@ -179,8 +181,8 @@ def addresses(text: str) -> list[str]:
 def message(mail: Mail, recipients: list[str]) -> bytes:
     """Return the mail in the form that sendmail reads.
 
-    Names come from the user. A line break in a name would start a new header, so control characters are made
-    visible.
+    Users choose the names of jobs. A line break in a name would start a new header, so control characters are
+    made visible.
     """
     made = EmailMessage()
     made["To"] = ", ".join(recipients)

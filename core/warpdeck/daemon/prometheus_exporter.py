@@ -1,8 +1,8 @@
 """HTTP server for Prometheus at GET /metrics.
 
-It binds to loopback unless the site configures another address, because it has no password. It supports only
-as much HTTP as a scraper needs: one request per connection, a request head of bounded size and time, and no
-body.
+It listens on loopback unless the site configures another address, because it has no password. It supports
+only the part of HTTP that a scraper needs: one request per connection, a request head of bounded size and
+time, and no body.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ log = logging.getLogger("warpdeck.metrics")
 
 MAX_HEAD_BYTES = 8192
 HEAD_S = 10.0
-"""In seconds. A client that takes longer to send its request or to read the response is disconnected."""
+"""Seconds after which a client that has not sent its request or read the response is disconnected."""
 MAX_SCRAPES = 8
-"""Scrapes that may run at the same time. A further scrape gets status 503."""
+"""Maximum number of concurrent scrapes. A further scrape gets status 503."""
 
 
 class Exporter:
-    """Metrics server that follows the configured address and port when they change."""
+    """Metrics server. It moves to another address and port when the configuration changes."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller

@@ -1,8 +1,8 @@
-"""Calls: connections of jobs' processes to the controller's API, which their agents forward.
+"""Calls: connections of jobs' processes to the controller's API, which the agents forward.
 
-The API server gets one end of a socket pair, as if the process had connected directly. Between the other end
-and the agent's stream, bytes are copied both ways, each within its receiver's window. The agent only names
-the job; the controller itself looks up the job's owner.
+The API server gets one end of a socket pair, as if the process had connected directly. Bytes are copied in
+both directions between the other end and the agent's stream, within the window of each receiver. The agent
+only names the job; the controller itself looks up the job's owner.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ The event is set if the link, and not the process, ended the call.
 
 
 class _Sink:
-    """Receives the agent's data and writes it into our end of the pair as soon as that exists."""
+    """Receives the agent's data and writes it to our end of the socket pair as soon as that end exists."""
 
     def __init__(self) -> None:
         self.writer: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()

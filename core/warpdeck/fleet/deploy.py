@@ -1,8 +1,8 @@
-"""Deploys the agent to a host over SSH: probe, upload, start, attach.
+"""Deploy the agent to a host over SSH: probe, upload, start, attach.
 
-It needs no root rights, no package and no internet access. Shell startup files of the user run even for
-remote commands and may print anything. So every answer is marked with a sentinel, and programs are called by
-absolute path. Every step has a time-out and reports its progress.
+This needs no root rights, no package and no internet access. Shell startup files of the user run even for
+remote commands and may print anything. Every answer is therefore marked with a sentinel, and programs are
+called by absolute path. Every step has a time-out and reports its progress.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .transport import Claim, Transport, last_words, machine_name, said, start_r
 Progress = Callable[[str], Awaitable[None]]
 STEP_S = 60.0
 MAX_NOISE_LINES = 500
-"""Maximum number of lines that a shell's startup files may print before the agent's first answer."""
+"""Maximum number of lines that the shell's startup files may print before the agent's first answer."""
 
 PROBE = r"""
 oldest=
@@ -64,7 +64,7 @@ class DeployTarget(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     machine: str
     address: str = ""
-    """The host's own address to which the connection was made."""
+    """The address of the host to which the connection was made."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ async def run_command(
 async def _bounded(target: str, stream: asyncssh.SSHReader[bytes]) -> str:
     """Return the output of a command.
 
-    Raises RemoteError if it is longer than any of our commands and startup files print.
+    Raises RemoteError if the output is longer than any output of our commands and of startup files.
     """
     output = bytearray()
     while piece := await stream.read(CHUNK):
@@ -187,7 +187,8 @@ async def _upload(
 ) -> str:
     """Copy the agent to the host and return its path there.
 
-    It is not copied if a file with the same name and size exists. The name contains the hash.
+    If a file with the same name and size exists, nothing is copied. The name contains the hash of the
+    content.
     """
     data = Path(program).read_bytes()
     remote = f"{folder}/{Path(program).name}"

@@ -1,11 +1,11 @@
 """Limits on the fields of an agent's messages.
 
-A malicious node can do no harm within them, and no real node reaches them.
+Values within the limits can do no harm, even if the node is malicious, and no real node reaches them. Counts
+are summed over nodes in 64-bit integers and floats; texts and lists are kept in memory and in the store.
 
-Counts are summed over nodes in 64-bit integers and floats; texts and lists are kept in memory and in the
-store. The limits are keyed by field names, which have the same meaning in every message. msgspec checks them
-during decoding at no extra cost. It needs classes with annotated types for that. They are derived here from
-the agent's classes, and their instances are also instances of the agent's classes.
+The limits are keyed by field names, which have the same meaning in every message. msgspec checks them during
+decoding at no extra cost. It needs classes with annotated types for that. These classes are derived from the
+agent's classes, and their instances are also instances of the agent's classes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MAX_KEYS = 64
 MAX_CPUS = 64 * 1024
 """Eight times the maximum of Linux."""
 MAX_MEM_BYTES = 2**48
-"""256 TiB. The sum over ten thousand such nodes still causes no overflow."""
+"""256 TiB. Even the sum over ten thousand nodes of this size causes no overflow."""
 MAX_DISK_BYTES = 2**60
 MAX_NUMBER = 2**53
 """Up to this value integers are the same in every language and in a float."""
 MAX_AMOUNT = 1e18
 MAX_TIME_UNIX = 2.0**35
-"""This is in the year 3058. Some programs do not accept later dates."""
+"""A time in the year 3058. Some programs do not accept later dates."""
 MAX_USE = 1e15
 """Seconds or joules: the amount that a million GPUs use in a year."""
 

@@ -1,6 +1,7 @@
-"""Keeps the links to all nodes.
+"""Keep the links to all nodes.
 
-It reconnects forever with capped back-off, replaces agents of other builds and routes messages.
+The fleet reconnects without end, with capped back-off. It replaces agents of other builds and routes
+messages.
 """
 
 from __future__ import annotations
@@ -50,17 +51,17 @@ BACKOFF_LAST_S = 30.0
 Each pause is extended by up to half, so that nodes do not reconnect all at once.
 """
 QUIT_S = 10.0
-"""Seconds that an agent may take to exit after it was told to."""
+"""Seconds that an agent may take to exit after a Quit message."""
 MAX_FIRST_ATTEMPTS = 64
 """Maximum number of concurrent first attempts.
 
-They take a second or two of CPU time, far less than a login may take.
+Together they take a second or two of CPU time, far less than the time-out of a login.
 """
 MAX_REPLACEMENTS = 3
-"""Maximum number of times that an agent of another build is told to exit within one attempt."""
+"""Maximum number of agents of other builds that are replaced within one attempt."""
 
 _EXPECTED = (WarpdeckError, OSError, asyncssh.Error)
-"""Errors that end a link. Any other error is a bug of ours, and also ends only the link."""
+"""Errors that end a link. Any other error is a bug in warpdeck, and it also ends only the link."""
 
 
 class SaysTooMuch(RemoteError):
@@ -89,7 +90,7 @@ def _reason(error: Exception) -> str:
 
 
 async def _at_once() -> None:
-    """Do nothing, because the controller does not listen yet."""
+    """Return at once, because the controller does not receive messages yet."""
 
 
 class NodeConnection:
@@ -106,11 +107,11 @@ class NodeConnection:
         self.trees: dict[str, PackedTree] = {}
         self.allowance = TokenBucket(asyncio.get_running_loop().time)
         self.quits = False
-        """Whether the node was removed. When its agent exits, the link then ends for good."""
+        """Whether the node was removed. The link is then not restored after its agent has exited."""
 
 
 class AgentFleet:
-    """Implements controller.ports.Fleet over SSH and Unix sockets."""
+    """Implements ports.ports.Fleet over SSH and Unix sockets."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class AgentFleet:
         *,
         on_ended: Callable[[], object] = gc.collect,
     ) -> None:
-        """Make a fleet. `on_ended` collects the garbage of ended links when there are many."""
+        """Create a fleet. `on_ended` is called to collect the garbage of ended links when there are many."""
         self._paths = paths
         self._controller_id = controller_id
         self._rng = rng
@@ -142,9 +143,9 @@ class AgentFleet:
     async def add(
         self, node: Node, *, accept_host_key: str, progress: Callable[[str], Awaitable[None]]
     ) -> tuple[Node, wire.Welcome]:
-        """Connect to a new node and keep its link from then on.
+        """Connect to a new node, and keep the link from then on.
 
-        The first attempt's errors are raised for the caller.
+        Errors of the first attempt are raised to the caller.
         """
         if node.name in self._adding or node.name in self._links:
             raise UserError(f"node {node.name} already exists", "choose another --name")
@@ -166,7 +167,7 @@ class AgentFleet:
         link.task = asyncio.get_running_loop().create_task(self._keep(link, None))
 
     async def remove(self, name: NodeName) -> None:
-        """Remove a node. Its agent exits, and jobs that still run there are no longer ours."""
+        """Remove a node. Its agent exits, and the controller no longer tracks jobs that still run there."""
         link = self._links.pop(name, None)
         if link is None:
             return
@@ -289,7 +290,7 @@ class AgentFleet:
                 await link.channel.pump()
             except Exception as error:
                 if not isinstance(error, _EXPECTED):
-                    log.exception("%s: a bug, met by what its agent says", name)
+                    log.exception("%s: a message of its agent caused an unexpected error", name)
                 pause_s = PAUSE_S if isinstance(error, SaysTooMuch) else backoff_s(attempt, self._rng)
                 reason = _reason(error)
                 log.info("%s: %s; next attempt in %.1f s", name, reason, pause_s)
@@ -306,7 +307,7 @@ class AgentFleet:
         """Open a link, with a limit on concurrent first attempts.
 
         After a start, hundreds of concurrent handshakes would all run into their time-outs. Later attempts
-        are spread out by their pauses, so hosts that do not answer delay no other.
+        are spread over time by their pauses, so hosts that do not answer delay no other attempt.
         """
         with self._opening.one():
             if attempt:
@@ -319,7 +320,7 @@ class AgentFleet:
     ) -> wire.Welcome:
         """Connect to an agent of our build.
 
-        An agent of another build is told to exit first; its jobs stay.
+        An agent of another build gets a Quit message and is replaced. Its jobs keep running.
         """
         for _ in range(MAX_REPLACEMENTS):
             transport = await self._transport(link, accept_host_key, progress)
@@ -359,7 +360,8 @@ class AgentFleet:
     def _claim(self, link: NodeConnection, machine: str) -> None:
         """Record the machine behind a link. Raises UserError if another node already has that machine.
 
-        Otherwise its GPUs would be counted twice, and its agent would be connected twice.
+        With two nodes for one machine, its GPUs would be counted twice, and its agent would be connected
+        twice.
         """
         for other in (*self._links.values(), *self._adding.values()):
             if other is not link and other.machine == machine:

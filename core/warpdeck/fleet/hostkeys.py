@@ -1,8 +1,9 @@
-"""Manages trusted host keys.
+"""Manage trusted host keys.
 
-They are the keys in the user's known_hosts files, and the keys in our own file that the user confirmed. An
-unknown key is refused, and the error shows its fingerprint. After the user has confirmed that fingerprint,
-the key is written to warpdeck's file. A key that differs from a known one is always refused.
+The trusted keys are the keys in the user's known_hosts files, and the keys in warpdeck's own file, which the
+user has confirmed. An unknown key is refused, and the error shows its fingerprint. After the user has
+confirmed that fingerprint, the key is written to warpdeck's file. A key that differs from a known key is
+always refused.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ class Stamp(NamedTuple):
 def _read(files: tuple[Stamp, ...]) -> asyncssh.SSHKnownHosts:
     """Read the known hosts. The result is cached, because each line has a key that must be decoded.
 
-    With a thousand hosts this took far longer than the handshake that needed one of the keys.
+    With a thousand hosts, reading them takes far longer than the handshake that needs one of the keys.
     """
     return asyncssh.read_known_hosts([each.path for each in files])
 
 
 class KnownHosts:
-    """The known_hosts files that are consulted, and the one of them to which we write."""
+    """The known_hosts files that are read, and the file among them to which warpdeck writes."""
 
     def __init__(self, files: Sequence[str], *, own: str) -> None:
         self._files = (*files, own)
@@ -71,9 +72,9 @@ class KnownHosts:
         return _read(tuple(stamps))
 
     def other_keys(self, shown: HostKey) -> tuple[str, list[asyncssh.SSHKey]]:
-        """Return the known_hosts file that lists the host, and the host's keys in it.
+        """Return the known_hosts file that lists the host, and the host's keys in that file.
 
-        They are ("", []) if the host is unknown.
+        The result is ("", []) if the host is unknown.
         """
         port = None if shown.port == DEFAULT_PORT else shown.port
         for path in self.files():
@@ -93,7 +94,7 @@ class KnownHosts:
 
 
 class Witness(asyncssh.SSHClient):
-    """SSH client that records a host key which is in no file.
+    """SSH client that records a host key that is in no file.
 
     It trusts the key only if the user has confirmed it.
     """
@@ -114,7 +115,7 @@ class Witness(asyncssh.SSHClient):
     def refusal(self, host: str) -> UserError | None:
         """Return the error for an untrusted key, with advice for the user.
 
-        It is None if the host presented no key.
+        Returns None if the host presented no key.
         """
         shown = self._shown
         if shown is None:

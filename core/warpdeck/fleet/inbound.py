@@ -1,7 +1,7 @@
-"""Decodes agents' messages with msgspec, ten times as fast as the agent's own decoder.
+"""Decode agents' messages with msgspec, ten times as fast as the agent's own decoder.
 
 The agent has only the standard library. With a thousand nodes that each send a sample per second, its decoder
-would use a sixth of a core. Nodes are not trusted: see bounds.
+would use a sixth of a core. Nodes are not trusted, so their messages are limited: see field_limits.
 """
 
 from __future__ import annotations

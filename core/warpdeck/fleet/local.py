@@ -1,4 +1,4 @@
-"""Starts and connects to this machine's agent. It is the same zipapp, started without SSH."""
+"""Start this machine's agent and connect to it. It is the same zipapp, started without SSH."""
 
 from __future__ import annotations
 

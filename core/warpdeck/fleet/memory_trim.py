@@ -1,8 +1,8 @@
-"""Returns the memory of many simultaneous handshakes to the system.
+"""Return the memory of many simultaneous handshakes to the system.
 
-With hundreds of links they use four times the memory that is needed later. Each handshake briefly takes 0.1
+Hundreds of handshakes use four times the memory that the links need later. Each handshake briefly takes 0.1
 MB in pieces that OpenSSL and the interpreter allocate from the C library. Freed pieces are surrounded by
-pieces still in use, so the library keeps them unless it is asked to release them.
+pieces still in use, so the library keeps them unless it is told to release them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 MANY = 32
-"""Number of handshakes or ended links from which on a cleanup is worthwhile."""
+"""Minimum number of handshakes or ended links for a cleanup."""
 SETTLE_S = 10.0
-"""Seconds to wait after the last one. Its objects have been collected by then."""
+"""Seconds to wait after the last handshake. Its objects have been collected by then."""
 
 
 class Burst:
@@ -53,7 +53,7 @@ class Tidying:
         self._timer: asyncio.TimerHandle | None = None
 
     def ended(self) -> None:
-        """Count a link that has ended. Each leaves a reference cycle of 55 kB."""
+        """Count a link that has ended. Each ended link leaves a reference cycle of 55 kB."""
         self._ended += 1
         if self._ended >= MANY:
             self.later()

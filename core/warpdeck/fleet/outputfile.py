@@ -1,11 +1,10 @@
 """A program that opens and uses one user's files on the submit host with that user's rights.
 
-Standard library only.
-
-A root controller must not use a path that a user chose. It would access the path with root's rights, and a
-hanging file system would block it. So this program drops its privileges first. It reads requests from
-standard input, each as a line of JSON and `size` bytes, and answers them in the same form and order. It ends
-when its input ends, or at SIGTERM once the current request has returned.
+It uses only the standard library. A root controller must not use a path that a user chose. It would access
+the path with root's rights, and a hanging file system would block it. This program therefore drops its
+privileges first. It reads requests from standard input, each as a line of JSON and `size` bytes, and answers
+them in the same form and order. It ends when its input ends, or at SIGTERM once the current request has
+returned.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ def _check_plain(descriptor: int, path: str) -> None:
 
 
 def become(uid: int) -> None:
-    """Drop to the user with all of the user's groups, or without groups if the uid has no account.
+    """Drop the privileges of this process to those of the user, with all of the user's groups.
 
-    It does nothing if this process does not run as root.
+    A uid without an account gets no groups. If this process does not run as root, nothing is done.
     """
     if os.geteuid() != 0 or uid == 0:
         return
@@ -77,7 +76,7 @@ def become(uid: int) -> None:
 class Files:
     """The files that are open for the controller, by descriptor.
 
-    Each method answers one request. Raises OSError.
+    Each method answers one request and raises OSError.
     """
 
     def __init__(self) -> None:
@@ -93,7 +92,7 @@ class Files:
         return {"file": descriptor, "length": os.fstat(descriptor).st_size}
 
     def probe(self, path: str, name: str) -> dict[str, Any]:
-        """Make a file that exists until it is closed, so that a node can look for it."""
+        """Create a file that exists until it is closed, so that a node can look for it."""
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

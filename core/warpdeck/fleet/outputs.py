@@ -1,8 +1,8 @@
-"""Copies output from nodes to the submit host while it grows, because users look for it there.
+"""Copy output from nodes to the submit host while it grows, because users look for it there.
 
-There is one task for each launch and channel. It continues after lost links, killed controllers and full
-disks, and copies each byte once (see ledger). Output that cannot be written is reported in the job's history.
-A node forgets a launch only after all output was copied, or if it never can be.
+One task copies each channel of each launch. It continues after lost links, killed controllers and full disks,
+and copies each byte once (see copy_record). Output that cannot be written is reported in the job's history. A
+node deletes its record of a launch only after all output was copied, or if copying can never succeed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.opening import NOT_KEPT
 
+from .copy_record import Ledger
 from .fleet import AgentFleet
-from .ledger import Ledger
 from .userfiles import UserFile
 
 log = logging.getLogger("warpdeck.outputs")
 RETRY_S = 2.0
-"""Seconds between two attempts, whatever failed, because asking costs little."""
+"""Seconds between two attempts after any failure. A request to the node costs little."""
 KEEP_LEDGER_S = 30 * 86400.0
-"""An agent that was away for this long no longer offers its output."""
+"""Seconds after which a record is deleted. An agent that was not connected for this long no longer has the
+output.
+"""
 NOWHERE = "/dev/null"
 _LASTING = (
     {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS}
@@ -59,9 +61,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outputs:
-    """Implements controller.ports.OutputCollector over the fleet's log streams.
+    """Implements ports.ports.OutputCollector over the fleet's log streams.
 
-    `folder` holds the ledgers.
+    `folder` contains the records of the copied output.
     """
 
     def __init__(self, fleet: AgentFleet, folder: str) -> None:
@@ -73,7 +75,7 @@ class Outputs:
         self._note: Note = lambda job_id, text: None
 
     def start(self, on_note: Note) -> None:
-        """Start collecting. Messages for the user are passed to `on_note` from here on."""
+        """Start collecting. From now on, messages for users are passed to `on_note`."""
         self._note = on_note
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         self._drop_old_ledgers()
@@ -124,7 +126,7 @@ class Outputs:
                 group.create_task(self._bring(source))
 
     async def _bring(self, source: Source) -> None:
-        """Copy until everything was copied, or never can be."""
+        """Copy until all output was copied, or until a permanent error occurs."""
         told = ""
         while self._fleet.has(source.node):
             try:
@@ -145,7 +147,7 @@ class Outputs:
             await asyncio.sleep(RETRY_S)
 
     async def _bring_some(self, source: Source) -> bool:
-        """Copy one stream from the position where the last one stopped. Raises OSError of the submit host.
+        """Copy one stream, beginning where the previous stream stopped. Raises OSError of the submit host.
 
         Returns whether all output was copied.
         """
@@ -180,7 +182,7 @@ class Outputs:
         return file
 
     async def _stream(self, source: Source, sink: FileSink) -> str:
-        """Copy a stream and return the reason why it broke off, or "" if it is complete.
+        """Copy a stream, and return the reason why it ended early, or "" if it is complete.
 
         Raises OSError of the submit host.
         """
@@ -209,7 +211,7 @@ class Outputs:
 
 
 class FileSink:
-    """A StreamSink that appends to a file and records each piece in the ledger first."""
+    """A StreamSink that appends to a file. It records each piece before writing it."""
 
     def __init__(self, file: UserFile, ledger: Ledger, lock: asyncio.Lock) -> None:
         self._file = file
@@ -224,7 +226,7 @@ class FileSink:
     async def data(self, chunk: bytes) -> None:
         """Append a piece. An error ends the stream; the rest is requested again later.
 
-        The ledger then determines how much of the piece was written.
+        The record then shows how much of the piece was written.
         """
         async with self._lock:
             if self.end.done():

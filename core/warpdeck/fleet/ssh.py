@@ -25,10 +25,12 @@ KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
 """A dead link is detected after about 20 s."""
 HOME_S = 30
-"""A host with a responding kernel and no responding sshd is detected after about a minute and a half."""
+"""Interval in seconds of keepalive messages over SSH. A host with a running kernel but a hanging sshd is
+detected after about a minute and a half.
+"""
 USER_KNOWN_HOSTS, SITE_KNOWN_HOSTS = "~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts"
 MAX_HOPS = 8
-"""Maximum number of jump hosts in a row. It stops a ProxyJump that leads to itself."""
+"""Maximum number of jump hosts in a row. The limit stops a ProxyJump that refers to itself."""
 
 _TARGET = re.compile(
     r"(?:(?P<user>[A-Za-z0-9._-]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?"
@@ -46,7 +48,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def options(self) -> dict[str, Any]:
         """Return the SSH options for the parts of the target that were written.
 
-        They override ~/.ssh/config, which decides all other options.
+        These options override ~/.ssh/config, which determines all other options.
         """
         found: dict[str, Any] = {"host": self.host}
         if self.user:
@@ -63,7 +65,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     connect_s: float
     known_hosts: tuple[str, ...]
     ciphers: tuple[str, ...]
-    """The allowed ciphers, beginning with those that are cheapest for the short messages of an agent."""
+    """The allowed ciphers, beginning with the cheapest ciphers for the short messages of an agent."""
 
 
 def parse_target(text: str) -> Target:
@@ -88,7 +90,7 @@ async def connect(text: str, paths: Paths, *, accept_host_key: str = "") -> asyn
 async def _dial(
     target: Target, paths: Paths, *, accepted: str, hops_left: int
 ) -> asyncssh.SSHClientConnection:
-    """Connect through the target's jump hosts. The first of them may have jump hosts of its own."""
+    """Connect through the target's jump hosts. The first jump host may itself have jump hosts."""
     if hops_left == 0:
         raise UserError(
             f"more than {MAX_HOPS} jump hosts to {target.text}", "check ProxyJump in ~/.ssh/config"
@@ -166,7 +168,7 @@ async def _hop(
 def _let_the_kernel_watch(connection: asyncssh.SSHClientConnection) -> None:
     """Use TCP keepalive probes instead of frequent SSH ones.
 
-    With hundreds of hosts, asking each one every few seconds over SSH was most of the cost of an idle link.
+    With hundreds of hosts, SSH keepalive messages every few seconds were most of the cost of an idle link.
     Only the first hop has its own socket; hosts behind it are still probed by SSH.
     """
     own: socket.socket | None = connection.get_extra_info("socket")
@@ -183,7 +185,7 @@ def _let_the_kernel_watch(connection: asyncssh.SSHClientConnection) -> None:
 
 
 def explain(target: str, error: Exception, *, connect_s: float = CONNECT_S) -> UserError:
-    """Return an error with one sentence for each way in which a connection fails."""
+    """Return the error for a failed connection, with a sentence for each kind of failure."""
     match error:
         case asyncssh.PermissionDenied():
             return UserError(

@@ -32,7 +32,7 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     close: Callable[[], object]
     is_local: bool = False
     address: str = ""
-    """The node's own address at which we reached it; "" if unknown."""
+    """The address of the node to which the connection was made; "" if unknown."""
 
 
 Claim = Callable[[str], None]
@@ -43,7 +43,8 @@ It raises UserError if the machine is already a node.
 
 
 def machine_name(boot_id: str, hostname: str) -> str:
-    """Return a name that identifies a machine, whatever its host is called and whichever user logs in.
+    """Return a name that identifies a machine, independent of the host's name in the cluster and of the SSH
+    user.
 
     Containers on the same kernel differ in their host names.
     """

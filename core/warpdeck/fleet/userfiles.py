@@ -1,9 +1,9 @@
 """Access to users' files on the submit host: for copying output, for reading it, and for visibility probes.
 
-One child process for each user, which has become that user (outputfile), opens and uses the files. So only
-the user's own rights apply. A hanging file system delays only its user's files: not the event loop, not a
-shared thread and not the controller's exit. A child that does not answer in time is abandoned together with
-the path that it was asked for, and a new child replaces it.
+One child process for each user opens and uses the files; it has dropped its privileges to those of the user
+(outputfile). Only the user's own rights therefore apply. A hanging file system delays only its user's files:
+not the event loop, not a shared thread and not the controller's exit. A child that does not answer in time is
+abandoned. Requests for the same path fail while it hangs, and a new child serves other paths.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from . import outputfile
 
 ANSWER_S = 30.0
 IDLE_S = 10.0
-"""Seconds for which a child that has no open files is kept."""
+"""Seconds after which a child without open files is ended."""
 MOST_HUNG = 4
 """Maximum number of children of one user that hang in a system call.
 
-While there are that many, the user's requests are refused at once.
+While this many hang, the user's requests are refused at once.
 """
 PIECE_BYTES = 256 * 1024
 
@@ -116,7 +116,7 @@ class UserFile:
     async def write(self, data: bytes) -> int:
         """Append data and return the number of written bytes.
 
-        If it is less than all, the next call raises the reason.
+        If not all bytes were written, the next call raises the reason.
         """
         answer = await self._ask("write", data=data)
         if "errno" in answer and not answer["written"]:
@@ -129,7 +129,7 @@ class UserFile:
         return data
 
     async def close(self) -> None:
-        """Close the file, also if its file system hangs."""
+        """Close the file, even if its file system hangs."""
         self._child.open -= 1
         with contextlib.suppress(OSError):
             await self._ask("close")
@@ -165,7 +165,7 @@ class UserFiles:
 
     @contextlib.asynccontextmanager
     async def probe(self, folder: str, *, uid: int, answer_s: float) -> AsyncIterator[str]:
-        """Make a file in the folder with the user's rights, for the duration of the context.
+        """Create a file in the folder with the user's rights, for the duration of the context.
 
         The context's value is the file's name.
         """

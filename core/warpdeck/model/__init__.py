@@ -1,7 +1,7 @@
 """Data classes for jobs, steps, nodes, reservations and their states.
 
 The package is pure data: it reads no clock and does no I/O. The other modules of core import its classes from
-here.
+this module.
 """
 
 from .condition import Condition

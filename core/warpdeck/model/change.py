@@ -1,4 +1,4 @@
-"""Requested changes of an existing job (`scontrol update`). A field that is UNSET stays as it is.
+"""Requested changes of an existing job (`scontrol update`). Fields that are UNSET are not changed.
 
 The field names and the limits of the types are those of `Request`.
 """
@@ -32,7 +32,7 @@ NodeNames = Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMED)]
 
 
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of a job to change. None removes a value that the job can do without."""
+    """Fields of a job to change. None removes the value of an optional field."""
 
     time_limit_s: Limit | UnsetType | None = UNSET
     time_limit_more_s: Signed = 0

@@ -1,8 +1,7 @@
-"""Records of the objects that requests have created, by their clients' nonces.
+"""Records of the objects that requests have created, by the nonces of the requests.
 
-A repeated request gets the same answer.
-
-A record is committed in the transaction that creates its object, so neither exists without the other.
+A repeated request gets the same answer. A record is committed in the transaction that creates its object, so
+neither exists without the other.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from warpdeck.base.errors import UserError
 KEPT_S = 86_400.0
 """Seconds for which a record is kept. Clients repeat requests for minutes."""
 MOST_OF_USER = 10_000
-"""Maximum number of records per user; a new one then replaces the oldest."""
+"""Maximum number of records per user. Beyond it, a new record replaces the oldest one."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -25,9 +24,9 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """The object that a user's request has created, and the answer that was given.
+    """The object that a user's request has created, and the answer to the request.
 
-    It is a submission or, if `job_id` is 0, the node or reservation named by `label`.
+    It is a submission or, if `job_id` is 0, the node or reservation with the name `label`.
     """
 
     uid: int
@@ -40,13 +39,13 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MadeTable = dict[int, dict[str, Made]]
-"""Records by uid and nonce; each user's records are ordered by age, oldest first."""
+"""Records by uid and nonce. The records of each user are ordered by age, oldest first."""
 
 
 def find_made(table: MadeTable, uid: int, mark: Mark | None) -> Made | None:
-    """Return the record of an earlier instance of this request, or None.
+    """Return the record of an earlier copy of this request, or None.
 
-    Raises UserError if another request used its nonce.
+    Raises UserError if a different request has used the nonce.
     """
     found = table.get(uid, {}).get(mark.nonce) if mark is not None else None
     if found is not None and mark is not None and found.mark.digest != mark.digest:

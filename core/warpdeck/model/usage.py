@@ -35,7 +35,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 class GpuUsage(msgspec.Struct, frozen=True, kw_only=True):
     """GPU usage of a job or of a step.
 
-    All values are sums over GPUs and nodes, except the peak, which is that of one node.
+    All values are sums over GPUs and nodes, except the peak, which is the peak of one node.
     """
 
     seconds: float = 0.0

@@ -44,13 +44,13 @@ class ClientIdentity(msgspec.Struct, frozen=True):
 def owns(who: Principal, job: Job) -> bool:
     """Return whether the caller owns the job.
 
-    Some data is for the owner only, such as the job's environment. Root has no access to it either.
+    Some data is only for the owner, such as the job's environment. Root has no access to it either.
     """
     return who.uid == job.uid
 
 
 def may_touch(who: Principal, job: Job) -> bool:
-    """Return whether the caller may control the job, which owners and administrators may."""
+    """Return whether the caller may control the job. Its owner and administrators may."""
     return who.admin or owns(who, job)
 
 

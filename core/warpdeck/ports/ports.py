@@ -1,7 +1,7 @@
 """The interfaces that the controller needs from the outside, as protocols: a store, a fleet and others.
 
 The clock and ids are passed as arguments. The real implementations are store.sqlite.SqliteStore and
-fleet.fleet.AgentFleet. The ones in memory are store.memory.MemoryStore and sim.fleet.SimFleet.
+fleet.fleet.AgentFleet. The implementations in memory are store.memory.MemoryStore and sim.fleet.SimFleet.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Request, Reservation
 from warpdeck.model.created_by_nonce import Made
-from warpdeck.model.past import GroupCost, PastQuery
+from warpdeck.model.finished_jobs import GroupCost, PastQuery
 from warpdeck.model.step import Step
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
@@ -27,7 +27,7 @@ repair, is forgotten.
 LAST_RUNS = 8
 """Number of ended jobs per user from which a starting controller predicts run times.
 
-This many usually include two jobs that ended by themselves.
+This number usually includes two jobs that ended by themselves.
 """
 
 
@@ -57,7 +57,7 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
-    """The longest wait of any job that started in this period or the one before."""
+    """The longest wait of any job that started in this period or the previous one."""
 
     since_unix: float = 0.0
     """Start of this period."""
@@ -65,7 +65,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     longest_before_s: float = 0.0
 
     def longest_s(self, now: float) -> float:
-        """Return the longest wait of both periods, without periods that are too old."""
+        """Return the longest wait of both periods. Periods that are too old are ignored."""
         past = now - self.since_unix
         if past >= 2 * WAITS_PERIOD_S:
             return 0.0
@@ -83,16 +83,17 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """One transaction: rows to write whole, rows to delete, lines of history to append, and the next free id.
+    """One transaction: rows to write, rows to delete, lines of history to append, and the next free id.
 
     `requests` are new submissions by array_job_id, and changed requests by a negative key (Job.request_key).
-    `jobs` refer to them and are written without them.
+    `jobs` refer to these requests and are written without them.
     """
 
     requests: tuple[tuple[JobId, Request], ...] = ()
     jobs: tuple[Job, ...] = ()
     gone_jobs: tuple[JobId, ...] = ()
-    """Records of tasks that were split off, never started, and are part of their array's record again."""
+    """Records of tasks that were split off, never started, and were merged into their array's record again.
+    """
     nodes: tuple[Node, ...] = ()
     gone_nodes: tuple[NodeName, ...] = ()
     journal: tuple[JournalEntry, ...] = ()
@@ -128,12 +129,12 @@ class UnreadableRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The row in words: "job 12", "node gpu1", "step 12 0 3"."""
+        """The row as text: "job 12", "node gpu1", "step 12 0 3"."""
         return f"{self.table.removesuffix('s')} {self.key}"
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """Data that a starting controller loads from the store. Its jobs are unfinished or ended recently."""
+    """Data that a starting controller loads from the store. The jobs are unfinished or ended recently."""
 
     controller_id: str
     next_job_id: int
@@ -174,9 +175,9 @@ class Store(Protocol):
     async def commit(self, changes: Changes) -> None: ...
     async def job(self, job_id: JobId) -> Job | None: ...
     async def named(self, number: JobId) -> list[Job]:
-        """Return the jobs of any age that a plain number means.
+        """Return the jobs of any age that a plain job number names.
 
-        The number means a whole submission by id, or the array task with that id.
+        The number names a whole submission by its id, or the array task with that id.
         """
         ...
 
@@ -192,14 +193,14 @@ class Store(Protocol):
         ...
 
     async def run_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
-        """Return the ids of jobs whose earlier starts ended in that time.
+        """Return the ids of jobs with earlier starts that ended in that time.
 
         The present state of the jobs does not matter. See `ended_ids`.
         """
         ...
 
     async def runs_of(self, numbers: Sequence[JobId]) -> list[Job]:
-        """Return the earlier starts of these jobs as each ended (Changes.runs), job by job."""
+        """Return the earlier starts of these jobs, each in its final state (Changes.runs), job by job."""
         ...
 
     async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:
@@ -325,14 +326,15 @@ Order = (
 class Fleet(Protocol):
     """The agents of all nodes.
 
-    Sending to a node without a link does nothing. Missing messages are sent after its next Welcome.
+    A message to a node without a link is not sent. It is sent after the node's next Welcome if it is still
+    needed.
     """
 
     def start(self, on_event: Callable[[FleetEvent], None], heard: Callable[[], Awaitable[None]]) -> None:
         """Start the fleet.
 
-        `heard` returns when all events up to the call have been processed. Awaiting it before reading on
-        slows down a node that sends too much.
+        `wait_processed` returns when all events up to the call have been processed. The fleet awaits it
+        before it reads on, which slows down a node that sends too much.
         """
         ...
 
@@ -346,7 +348,7 @@ class Fleet(Protocol):
         ...
 
     def connect(self, node: Node) -> None:
-        """Keep a link to a node that was added before, and reconnect without end with capped back-off."""
+        """Keep a link to a node that was added earlier, and reconnect without end with capped back-off."""
         ...
 
     async def remove(self, name: NodeName) -> None: ...
@@ -358,7 +360,7 @@ class Fleet(Protocol):
         ...
 
     async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
-        """Let the node repeat all health checks.
+        """Make the node run all health checks again, and return the result.
 
         Raises RemoteError if there is no link or no answer in time.
         """
@@ -412,7 +414,9 @@ class OutputFile(Protocol):
     def length(self) -> int: ...
 
     async def piece(self, at: int) -> bytes:
-        """Return the content from this offset, as much as one answer holds; b"" at the end of the file."""
+        """Return the content from this offset on, limited to the size of one answer; b"" at the end of the
+        file.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -444,7 +448,7 @@ class OutputCollector(Protocol):
         ...
 
     async def finished(self, job_id: JobId, restarts: int, node: NodeName) -> None:
-        """Return when all output of this launch has been copied; at once if nothing was begun."""
+        """Return when all output of this launch has been copied; at once if no copying was begun."""
         ...
 
     async def read(self, path: str, *, uid: int) -> OutputFile:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.model.past import end_in_words
+from warpdeck.model.finished_jobs import end_in_words
 
 
 class WhyRow(msgspec.Struct, frozen=True, kw_only=True):

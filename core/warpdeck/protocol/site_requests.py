@@ -6,8 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from warpdeck.model.amendment import MAX_CHANGES, Amendment
-from warpdeck.model.past import PastQuery
+from warpdeck.model.config_edit import MAX_CHANGES, Amendment
+from warpdeck.model.finished_jobs import PastQuery
 
 from . import results
 from .job_rows import PastJobs

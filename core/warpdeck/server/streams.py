@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.loop.change_listeners import Listener
-from warpdeck.controller.presenters.job_columns import job_row
-from warpdeck.controller.presenters.job_detail import job_detail
+from warpdeck.controller.presenters.job_columns import job_detail, job_row
 from warpdeck.controller.presenters.node_rows import node_row
 from warpdeck.model import Job, JobId, JobState, Link, NodeName, ShareStatus
 from warpdeck.ports.engine import TreeUpload

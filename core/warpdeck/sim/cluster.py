@@ -1,8 +1,8 @@
 """The real controller, reducer and planner over failing simulated nodes, from one seed and in virtual time.
 
-Faults: links break and return, nodes reboot and lose their jobs, launches are refused, jobs fail, and the
-controller is killed between any two steps and starts again on the same store. The state's invariants are
-checked after each change. A seed that shows a bug always shows it again.
+Simulated faults: links break and are restored, nodes reboot and lose their jobs, launches are refused, jobs
+fail, and the controller is killed between any two steps and starts again on the same store. The state's
+invariants are checked after each change. A seed that shows a bug always shows it again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .fleet import Key, SimFleet, SimNode
 EPOCH_UNIX = 1_700_000_000.0
 """Unix time of virtual time 0."""
 FOR_EVER_S = 1e9
-"""Ended jobs stay in memory for so long, so that their invariants can be checked."""
+"""Seconds for which ended jobs stay in memory, so that their invariants can be checked."""
 USERS = (Principal(user="ann", uid=1), Principal(user="bob", uid=2))
 ROOT = Principal(user="root", uid=0, admin=True)
 
@@ -48,8 +48,8 @@ class Faults:
 
 
 class FaultyFleet(SimFleet):
-    """A fleet whose nodes refuse launches and reboot. `begun` counts the starts of each share; none may start
-    twice.
+    """A fleet with nodes that refuse launches and reboot. It counts the starts of each share, because no
+    share may start twice.
     """
 
     def __init__(self, cluster: SimCluster) -> None:
@@ -75,7 +75,9 @@ class FaultyFleet(SimFleet):
         super()._begin(node, launch)
 
     def reboot(self, name: NodeName) -> None:
-        """Reboot a node. All of its running launches are lost, and its agent reports it on reconnection."""
+        """Reboot a node. All of its running launches are lost, and its agent reports the reboot on
+        reconnection.
+        """
         node = self._nodes[name]
         self.lose(name)
         for task in node.tasks.values():
@@ -92,7 +94,7 @@ class FaultyFleet(SimFleet):
         self.find(name)
 
     async def _live(self, node: SimNode) -> None:
-        """Connect without periodic samples. They would take most of the time and change nothing."""
+        """Connect without periodic samples, which would take most of the time and change nothing."""
         self._on_event((node.name, self._welcome(node)))
 
     def _welcome(self, node: SimNode) -> wire.Welcome:
@@ -132,8 +134,8 @@ class SimCluster:
 
     @contextlib.asynccontextmanager
     async def controller(self, *, checked: Callable[[Controller], None]) -> AsyncIterator[Controller]:
-        """Run a controller; leaving the block kills it without notice, and the nodes continue. `checked` is
-        called after each change.
+        """Run a controller. At the end of the block it is killed without notice, and the nodes continue.
+        `on_change` is called after each change.
         """
         fleet = FaultyFleet(self)
         adapters = Adapters(
@@ -159,7 +161,7 @@ class SimCluster:
             serving.cancel()
 
     async def step(self, controller: Controller) -> str:
-        """Let one random event happen and return its name."""
+        """Trigger one random event and return its name."""
         await asyncio.sleep(self.rng.expovariate(1 / 20))
         what = self.rng.choices(tuple(_STEPS), weights=tuple(_STEPS.values()))[0]
         fleet = controller.fleet
@@ -240,13 +242,13 @@ _STEPS = {
 }
 """The events and their relative frequency."""
 CALM_S = 86_400.0
-"""One day of virtual time, which is enough for all jobs of a storm."""
+"""One day of virtual time. It is enough for all jobs of a test."""
 
 
 async def _check(controller: Controller, checked: Callable[[Controller], None]) -> None:
-    """Check the invariants of the state and call `checked` after each change of a job or of a node's link.
+    """Check the invariants of the state and call `on_change` after each change of a job or of a node's link.
 
-    Measurements change neither.
+    Measurements change neither jobs nor links.
     """
     listener = controller.hub.listen()
     jobs: list[Job] = []

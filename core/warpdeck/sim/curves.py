@@ -1,4 +1,4 @@
-"""Measurements of a simulated job: its GPUs warm up, work, and pause for every checkpoint. Pure."""
+"""Measurements of a simulated job. Its GPUs warm up, work, and pause for every checkpoint. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IDLE_BELOW_PCT = 5
 
 
 def curve(launch: wire.Launch, *, begin: float, end: float) -> wire.Curve:
-    """Return the curve from the start to `end`, without GPU columns for a job without GPUs. It is
+    """Return the curve from the start to `end`. A job without GPUs has no GPU columns. The result is
     deterministic.
     """
     step_s = max(1.0, (end - begin) / MAX_POINTS)
@@ -43,7 +43,10 @@ def used(launch: wire.Launch, *, begin: float, end: float) -> wire.GpuUsage | No
 
 
 def span_of(at_unix: float, *, since: float, now: float) -> tuple[float, float] | None:
-    """Return begin and length of the step in which a node's agent would still know the moment, or None."""
+    """Return the begin and length of the step for a past time in the records of a node's agent.
+
+    Returns None if the agent would not keep that time.
+    """
     for step_s, points in wire.RINGS:
         begin = at_unix // step_s * step_s
         if since <= at_unix <= now < begin + step_s * points:

@@ -1,9 +1,9 @@
-"""python -m warpdeck.sim.demo --home FOLDER: a controller over 8 simulated nodes with 8 GPUs each and an
-endless workload.
+"""A controller over 8 simulated nodes with 8 GPUs each and an endless workload, for the demo.
 
-Two hours of the past are simulated at the start (see `clock`). So there are jobs of all ages and states, a
-drained node, a process without a job, an array, a job with a dependency, a held job, and an interactive
-shell. The program ends on SIGTERM, or when its standard input ends, so that it never outlives its parent.
+Run it with python -m warpdeck.sim.demo --home FOLDER. Two hours of the past are simulated at the start (see
+`clock`). The demo therefore has jobs of all ages and states, a drained node, a process without a job, an
+array, a job with a dependency, a held job, and an interactive shell. The program ends on SIGTERM, or when its
+standard input ends, so that it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ async def simulated(
     stop: asyncio.Event,
     config: str = CONFIG,
 ) -> AsyncIterator[tuple[Controller, ApiServer]]:
-    """Run a controller over these nodes until the end of the block; its server answers from `start` on.
+    """Run a controller over these nodes until the end of the block. Its server answers after `start` was
+    called.
 
     `config` is the text of a config.toml for a home that has none. The store and the nodes outlive the
     controller, and another controller finds its jobs there.
@@ -194,7 +195,7 @@ async def live_through(
 
 
 async def live_on(controller: Controller, rng: random.Random) -> None:
-    """Submit jobs for ever."""
+    """Submit jobs without end."""
     while True:
         await asyncio.sleep(rng.uniform(1, 6))
         if len(controller.state.index.pending) < MAX_WAITING:

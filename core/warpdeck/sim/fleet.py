@@ -1,5 +1,5 @@
-"""An implementation of `controller.ports.Fleet` without nodes. Launches run for a while and end; GPUs show
-the load of their jobs.
+"""An implementation of `ports.ports.Fleet` without nodes. Launches run for some time and end; GPUs show the
+load of their jobs.
 
 Random values come from the injected generator, time from the injected clock. Only the messages are real.
 """
@@ -19,9 +19,9 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
 from .curves import curve, gpu_then, held_bytes, span_of, used
+from .prefetched_launches import Waiting
 from .shell import SimShell
 from .streams import LogStream, TerminalStream
-from .waiting import Waiting
 
 GIB = 2**30
 START_S = 0.02
@@ -47,9 +47,7 @@ def _links(util: int) -> wire.GpuLinks:
 
 
 def _strangers(node: SimNode, gpu: wire.GpuInfo, *, held: bool) -> wire.Strangers:
-    """Return the processes without a job on a GPU. They have always been there, except where a job held the
-    GPU.
-    """
+    """Return the processes without a job on a GPU. They are always there, except while a job holds the GPU."""
     stranger = None if held else node.strangers.get(gpu.index)
     return wire.Strangers(gpu.index, {} if stranger is None else {stranger.user: stranger.mem_bytes})
 
@@ -79,11 +77,14 @@ class SimNode:
         self.strangers: dict[int, wire.GpuProcess] = {}
         """Processes without a job, by the index of their GPU."""
         self.due: dict[Key, tuple[float, dict[str, Any]]] = {}
-        """When each launch ends, and how. For a suspended launch, the remaining run time."""
+        """Time and result of each launch's end. For a suspended launch, the remaining run time instead of the
+        time.
+        """
         self.waiting = Waiting()
         self.up = True
         self.tell: Callable[[FleetEvent], None] = lambda event: None
-        """Sends an event to the connected fleet. Launches outlive a fleet, as on a real node."""
+        """Function that sends an event to the connected fleet. Launches outlive a fleet, as on a real node.
+        """
 
 
 class SimFleet:
@@ -248,7 +249,7 @@ class SimFleet:
         )
 
     def _node_curves(self, node: SimNode, step_s: float) -> list[wire.Curve]:
-        """Return the node's curves as if all launches had always run as they do now."""
+        """Return the node's curves as if its present launches had always been running."""
         samples = [self._sample(node) for _ in range(CURVE_POINTS)]
         begin = self._clock() - CURVE_POINTS * step_s
         cpus: list[float | None] = [sample.cpu_pct * node.cpus for sample in samples]
@@ -348,7 +349,7 @@ class SimFleet:
             return
         node.reports[key] = dataclasses.replace(said, suspended=stop)
         if key not in node.due:
-            return  # it only holds resources
+            return  # The launch only holds resources.
         until, facts = node.due[key]
         if stop:
             node.tasks.pop(key).cancel()
@@ -371,7 +372,7 @@ class SimFleet:
         ran_s: float | None = None,
     ) -> None:
         if key not in node.launches:
-            return  # the controller has forgotten it in the meantime
+            return  # The controller has deleted its record in the meantime.
         before = node.reports.get(key)
         if before is not None and before.phase == "exited":
             return
@@ -393,7 +394,7 @@ class SimFleet:
             curve=curve(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
             gpu=used(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
         )
-        kept = dataclasses.replace(said, curve=None, gpu=None)  # these are computed again on request
+        kept = dataclasses.replace(said, curve=None, gpu=None)  # Both are computed again on request.
         node.written[key] = (launch, kept)
         while len(node.written) > MAX_ENDED:
             del node.written[next(iter(node.written))]

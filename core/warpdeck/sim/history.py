@@ -1,7 +1,8 @@
-"""Replay the site's past under another configuration, and compare the waits of users and accounts. Pure.
+"""Replay the site's past under another configuration, and compare the waits of users and accounts. Pure
+functions.
 
 Every job that ran and ended is submitted again at its time, to the present nodes, and runs as long as it did.
-A job with dependencies becomes eligible when the last known job that it depended on had really ended. Not
+A job with dependencies becomes eligible at the real end of the last known job on which it depended. Not
 replayed: jobs that were canceled before they started, requeues, and reactions of users to shorter waits.
 """
 
@@ -84,7 +85,7 @@ def _past_job(job: Job, ends: Mapping[JobId, float]) -> SimJob:
 def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
     """Return the empty site under a configuration, with all nodes available, and the settings of its passes.
 
-    The users that a partition admits are ignored: groups may have changed since, and every job here was
+    The users that a partition admits are ignored. Groups may have changed since then, and every job here was
     admitted once.
     """
     site = build_site(config)
@@ -102,7 +103,7 @@ def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
 
 
 def with_more_gpus(view: View, gpus: int) -> View:
-    """Return the view with more GPUs, on copies of the node with the most GPUs. The last copy has the
+    """Return the view with more GPUs, on copies of the node with the most GPUs. The last copy gets the
     remainder.
 
     Raises UserError if no node has GPUs.
@@ -151,7 +152,7 @@ def _node_view(node: Node, facts: NodeFacts) -> NodeView:
 
 
 def compare(now: Replayed, then: Replayed, *, by: Callable[[PendingJob], str]) -> list[Change]:
-    """Return a line for each user or account, with the largest loss first. Jobs that ran in both replays
+    """Return a row for each user or account, with the largest loss first. Only jobs that ran in both replays
     count.
     """
     after = {run.job.pending.id: run for run in then.runs}

@@ -1,5 +1,5 @@
-"""The policies of `warpdeck simulate --policy`: the ones of textbooks, for comparison, and the site's own.
-Pure.
+"""The policies of `warpdeck simulate --policy`: textbook policies for comparison, and the site's own policy.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def weighted(settings: Settings, words: Sequence[str]) -> Settings:
 
 
 def settings_of(name: str, site: Settings) -> Settings:
-    """Return the settings of a policy; `default` is the site's own. None computes forecasts that it does not
-    need for decisions.
+    """Return the settings of a policy; `default` is the site's own. Forecasts that no decision needs are
+    switched off.
     """
     return msgspec.structs.replace(TEXTBOOK.get(name, site), max_forecasts=0)

@@ -1,9 +1,10 @@
 """Replay a workload with the real `plan` in virtual time. Jobs run for their real run time, but at most until
 their limit.
 
-The replay is event driven. All ends and submissions of one moment are applied, ends first, and then one pass
-runs (and another while it reports that it stopped at a bound). Nothing is random, and the clock is only read
-to measure CPU time. Nodes, requests and jobs that did not change are the same objects in all passes.
+The replay is event driven. All ends and submissions of one point in time are applied, ends first, and then
+one pass runs (and another while it reports that it stopped at a limit). Nothing is random, and the clock is
+only read to measure CPU time. Nodes, requests and jobs that did not change are the same objects in all
+passes.
 
 A preempted job ends after its grace time. With mode requeue it waits again and starts from the beginning;
 with cancel it is finished. Suspension is treated as requeue, because a log does not contain the work that
@@ -40,13 +41,16 @@ from warpdeck.policy.priority.predict import Prediction, Predictor
 from .simjobs import SimJob
 
 STRICT_WINDOW = 64
-"""In strict order of submission no job passes another, so a pass needs to see only so many jobs of the queue.
+"""Number of queued jobs in the view of a pass in strict order of submission. No job passes another there, so
+a pass needs no more.
 """
 MAX_PASSES_AT_ONCE = 10_000
-"""Limit of passes at one moment. More would mean that the planner reports progress without making any."""
+"""Maximum number of passes at one point in time. More passes would mean that the planner reports progress
+without making any.
+"""
 
 Progress = Callable[[int, int], None]
-"""Called from time to time with the number of ended jobs and of all jobs."""
+"""Function that is called periodically with the number of ended jobs and of all jobs."""
 PROGRESS_EVERY = 256
 
 
@@ -80,8 +84,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 def replay(
     jobs: Sequence[SimJob], site: View, settings: Settings, *, progress: Progress | None = None
 ) -> Replayed:
-    """Replay the jobs (in order of submission, ids ascending) on the site's nodes. `site` has no jobs of its
-    own.
+    """Replay the jobs (in order of submission, ids ascending) on the site's nodes. `site` must contain no
+    jobs.
     """
     begun_s = time.process_time()
     run = _Replay(jobs, site, settings, progress)

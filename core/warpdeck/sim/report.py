@@ -1,9 +1,9 @@
-"""The figures of a replay, as they are usual in the literature. Pure.
+"""The figures of a replay, as they are usual in the literature. Pure functions.
 
-Bounded slowdown is (wait + run time) / max(run time, 10 s), at least 1: the factor by which waiting prolonged
-the time to the result, without an excessive weight of very short jobs (Feitelson et al. 1997). The 95th
-percentile is the nearest rank. Utilization is the used part of the machine from the first submission to the
-last end.
+Bounded slowdown is (wait + run time) / max(run time, 10 s), at least 1. It is the factor by which waiting
+prolonged the time to the result, without an excessive weight of very short jobs (Feitelson et al. 1997). The
+95th percentile is the nearest rank. Utilization is the used part of the machine from the first submission to
+the last end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     passes: int
     cpu_s: float
     seed: int = 0
-    """Always 0, because nothing in a replay is random. It is listed for comparisons with other simulators."""
+    """Always 0, because nothing in a replay is random. The field exists for comparisons with other
+    simulators.
+    """
 
 
 def bounded_slowdown(wait_s: float, run_s: float) -> float:
@@ -50,7 +52,7 @@ def bounded_slowdown(wait_s: float, run_s: float) -> float:
 
 
 def nearest_rank(sorted_values: list[float], share: float) -> float:
-    """Return the smallest value that is not exceeded by at least this share of the values."""
+    """Return the smallest value for which at least this share of the values is not larger."""
     return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)]
 
 

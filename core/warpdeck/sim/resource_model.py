@@ -1,8 +1,8 @@
-"""The machine on which a log is replayed, and the requests of the log's jobs. Pure.
+"""The machine on which a log is replayed, and the requests of the log's jobs. Pure functions.
 
-A machine is a pool of CPUs, or nodes with GPUs. A pool is one large node. On nodes, a job takes its GPUs
-evenly from its nodes (without a number of nodes: from as few as possible), with an equal part of their CPUs,
-so that only GPUs count. A job without GPUs takes its nodes completely.
+A machine is a pool of CPUs, or nodes with GPUs. A pool is one large node. On nodes, the GPUs of a job are
+spread evenly over its nodes. A job without a number of nodes gets as few as possible. Each GPU takes an equal
+part of its node's CPUs, so that only GPUs count. A job without GPUs takes its nodes completely.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Machine(ABC):
     def __init__(self, nodes: tuple[NodeView, ...], *, units: int) -> None:
         self.nodes = nodes
         self.units = units
-        """CPUs of a pool, or GPUs of nodes (the number of nodes, if they have none)."""
+        """Size of the machine: CPUs of a pool, or GPUs of nodes (the number of nodes if they have none)."""
         self._shapes: dict[tuple[int, int, int], Shape | None] = {}
 
     def shape(self, job: TraceJob) -> Shape | None:

@@ -1,4 +1,4 @@
-"""A simulated shell: enough of a terminal to try `i`, detaching and attaching in the demo. Pure."""
+"""A simulated shell for the demo: it supports typing, detaching and attaching. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HELP = "a simulated shell: ls, nvidia-smi, hostname, whoami, help, exit (Enter ~
 
 
 class SimShell:
-    """One terminal. It takes keys and returns output. `ended` is set after `exit`."""
+    """One terminal. It receives keys and returns output. `ended` is set after `exit`."""
 
     def __init__(self, *, user: str, host: str, gpus: int) -> None:
         self._user, self._host, self._gpus = user, host, gpus

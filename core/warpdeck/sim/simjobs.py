@@ -2,8 +2,8 @@
 
 The rules for limits: `log` takes the limit of the log. If it is missing, the run time is taken, which is the
 best value that a user could give, and the report counts these jobs. `exact` takes the run time for all jobs.
-`menu` imitates a choice from a menu: the run time times 1 to 5, by a checksum of the job's id, rounded up to
-the next of a few common limits.
+`menu` imitates a choice from a menu: the run time multiplied by a factor of 1 to 5, which is a checksum of
+the job's id, and rounded up to the next of a few common limits.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True):
     pending: PendingJob
     run_s: float
     units: int = 1
-    """Its size in units of the machine, for the utilization."""
+    """Size of the job in units of the machine, for the utilization."""
     real_wait_s: float | None = None
-    """Its wait in reality, if known."""
+    """The wait of the job in reality, if known."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int = 0
     """Jobs with too little information."""
     without_limit: int = 0
-    """Jobs without a limit in the log. They got their run time as limit."""
+    """Jobs without a limit in the log. Their run time is used as the limit."""
 
 
 def make_workload(trace: Trace, machine: Machine, *, limits: str) -> Workload:

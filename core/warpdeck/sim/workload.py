@@ -1,5 +1,5 @@
-"""The demo's workload: who submits which jobs, how long they run and how they end. Everything comes from the
-given generator.
+"""The demo's workload: users, their jobs, the run times and the results. All values come from the given
+generator.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Takes a snapshot: selects its files, and records facts about the repository.
+"""Take a snapshot: select its files, and record facts about the repository.
 
 In a git work tree, a snapshot contains the present content of all files that git tracks or does not ignore,
 including nested repositories. This works during a merge conflict, while index.lock is held and before the
-first commit, because the repository is only read. Of a plain folder, a snapshot contains everything, within
-limits. Files with the default names of sbatch's output are excluded. If a snapshot fails, the job is
+first commit, because the repository is only read. A snapshot of a plain folder contains all of its files,
+within limits. Files with the default names of sbatch's output are excluded. If a snapshot fails, the job is
 submitted without one, unless the user requires it.
 """
 
@@ -20,7 +20,9 @@ from .git import run_git
 from .store import SnapshotStore
 
 MAX_UNTRACKED_BYTES = 50 * 1024 * 1024
-"""An untracked file larger than this is data instead of code. It is left out, and the user is told."""
+"""Maximum size of an untracked file. A larger file is data and not code. It is left out, and the user gets a
+message.
+"""
 MAX_FOLDER_FILES = 2000
 MAX_FOLDER_BYTES = 64 * 1024 * 1024
 """A plain folder beyond these limits is not regarded as code."""
@@ -78,7 +80,7 @@ def take(folder: str, store_path: str) -> Taken:
             )
         files = found
     if not files:
-        return Taken(None, [])  # there is no code, which needs no message
+        return Taken(None, [])  # A folder without code needs no message.
     store = SnapshotStore(store_path)
     store.ensure()
     tree = store.write_tree(root, files)

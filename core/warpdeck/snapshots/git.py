@@ -21,7 +21,7 @@ from warpdeck.base.errors import UserError
 GIT_S = 300.0
 """Time limit of a git command in seconds."""
 OTHERS_S = 60.0
-"""Time limit in seconds for reading another user's store, because that user controls what happens there."""
+"""Time limit in seconds for reading another user's store. That user could make a read hang."""
 MAX_OTHERS_BYTES = 64 * 1024 * 1024
 """Largest output in bytes that is accepted from a process of another user."""
 _READ_BYTES = 1 << 18
@@ -85,7 +85,7 @@ def run_git_as(uid: int, argv: Sequence[str], *, store: str) -> bytes:
     """Run git on another user's store, as that user, and return its standard output. Raises UserError.
 
     Only root can do this. The process has the user's groups, a clean environment and none of our descriptors.
-    Its session is killed when the command ends or after OTHERS_S seconds.
+    Its session is killed when the command has ended, or after OTHERS_S seconds.
     """
     if os.geteuid():
         raise UserError("the code of this job is in the store of another user", "ask the owner")

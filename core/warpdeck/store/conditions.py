@@ -1,6 +1,6 @@
 """History of node states in SQL.
 
-A row is written at each change. Only the latest `MOST_CONDITIONS` rows of a node are kept.
+A row is written at each change. Only the latest `MAX_CONDITIONS` rows of a node are kept.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def drop(db: sqlite3.Connection, nodes: Iterable[NodeName]) -> None:
 
 
 def read(db: sqlite3.Connection, at_unix: float, salvage: Salvage) -> list[Condition]:
-    """Return the state that each node was in at `at_unix`, ordered by node name.
+    """Return the state of each node at `at_unix`, ordered by node name.
 
     The query uses the index, so its cost does not depend on the number of rows.
     """

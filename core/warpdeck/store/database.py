@@ -1,4 +1,4 @@
-"""Connections to the SQLite database file. Each runs whole functions in its own thread."""
+"""Connections to the SQLite database file. Each connection runs whole functions in a thread of its own."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import aiosqlite
 from warpdeck.base.errors import UserError
 
 ROWS_AT_ONCE = 64
-"""Number of rows that a cursor fetches at once. This is aiosqlite's own default; our queries fetch all
-rows.
+"""Number of rows that a cursor fetches at once. The value is aiosqlite's default and has no effect, because
+our queries fetch all rows.
 """
 STEPS_BETWEEN_LOOKS = 100_000
 """Number of SQLite virtual machine instructions between two checks of the clock. They take some
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 class Database(aiosqlite.Connection):
     """An aiosqlite connection that runs a whole function in its thread.
 
-    Each call of aiosqlite goes to the thread and back, so a transaction is sent as one call.
+    Each call of aiosqlite is one round trip to the thread, so a transaction is sent as one call.
     """
 
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from warpdeck.controller.presenters.search_records import costs, ended_job, page
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Reservation
 from warpdeck.model.created_by_nonce import Made
-from warpdeck.model.past import EndedJob, GroupCost, PastQuery
+from warpdeck.model.finished_jobs import EndedJob, GroupCost, PastQuery
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import (
     LAST_RUNS,
@@ -26,7 +26,7 @@ from warpdeck.ports.ports import (
 
 
 class MemoryStore:
-    """Keeps everything in dictionaries.
+    """Store that keeps all data in dictionaries.
 
     A new controller on the same object finds the data again, as it would in a file.
     """

@@ -1,8 +1,8 @@
 """Handling of rows that cannot be decoded: they are skipped and then moved into the table `set_aside`.
 
 A disk that lost a page, or a bug of an earlier version, may leave an unreadable row. The controller must
-start in spite of it, and nothing may be lost. The whole row is therefore kept with the reason until an admin
-has looked at it.
+start in spite of it, and no data may be lost. The whole row is therefore kept with the reason until an admin
+has examined it.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class Salvage:
 
 
 def set_aside(db: sqlite3.Connection, met: dict[Key, str], now_unix: float) -> None:
-    """Move these rows into `set_aside`.
+    """Move these rows into the table `set_aside`.
 
-    The jobs of an unreadable request are moved too, because they need it.
+    The jobs of an unreadable request are moved too, because they cannot be used without it.
     """
     for (table, key), reason in met.items():
         where = " AND ".join(f"{column} = ?" for column in KEYS[table])
@@ -96,7 +96,7 @@ def set_aside(db: sqlite3.Connection, met: dict[Key, str], now_unix: float) -> N
 def _put_stand_in(db: sqlite3.Connection, name: NodeName) -> None:
     """Insert a drained, unreachable node of this name in place of an unreadable one.
 
-    Without it, the jobs that run on the node would be taken for finished.
+    Without this node, the jobs that run on it would be regarded as finished.
     """
     node = Node(name=name, target=f"{name}.invalid", drained=True, reason=STAND_IN_REASON)
     db.execute("INSERT INTO nodes VALUES (?, ?)", (name, msgspec.msgpack.encode(node)))

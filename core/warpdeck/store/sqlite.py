@@ -1,7 +1,7 @@
 """The durable store: SQLite in WAL mode with synchronous=FULL, one transaction per batch of the controller.
 
 When a commit returns, its data is on disk. A commit that fails (for example because the disk is full) is
-rolled back completely and raises StoreError. Rows hold the model's structs as msgpack. The other columns
+rolled back completely and raises StoreError. Rows contain the model's structs as msgpack. The other columns
 serve queries as filters. A job's request is stored once per submission and joined when jobs are read.
 """
 
@@ -22,7 +22,7 @@ import msgspec
 
 from warpdeck.base.errors import StoreError
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
-from warpdeck.model.past import GroupCost, PastQuery
+from warpdeck.model.finished_jobs import GroupCost, PastQuery
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import (
     LAST_RUNS,
@@ -35,9 +35,9 @@ from warpdeck.ports.ports import (
     Waits,
 )
 
-from . import conditions, made, past
+from . import conditions, created_objects, finished_jobs
 from .database import Database, open_database, open_reader, within
-from .jobrows import JOB, NO_REQUEST, each_job
+from .job_rows import JOB, NO_REQUEST, each_job
 from .salvage import Salvage, job_ids, rows_set_aside, set_aside
 from .schema import MIGRATIONS, WHOLE_JOB
 
@@ -77,7 +77,7 @@ WITH RECURSIVE names (name) AS (
 _LATELY_ENDED_STEPS = """
 WHERE finished = 1 AND job_id IN (SELECT id FROM jobs WHERE finished = 0) ORDER BY job_id, number
 """
-"""Finished steps of unfinished jobs. An srun that did not get its answer may still ask for one."""
+"""Finished steps of unfinished jobs. An srun that lost an answer may still request such a step."""
 _LAST_OF_USER = "WHERE finished = 1 AND user = ? ORDER BY end_at DESC LIMIT ?"
 
 
@@ -116,7 +116,7 @@ class SqliteStore:
     async def load(self, *, finished_since_unix: float) -> Loaded:
         """Return all data that the controller needs at its start.
 
-        Its jobs are the unfinished ones and those that ended at or after `finished_since_unix`.
+        The jobs are the unfinished jobs, and the jobs that ended at or after `finished_since_unix`.
         """
         controller_id = await self.controller_id()
         jobs = await self._jobs(
@@ -132,7 +132,7 @@ class SqliteStore:
         last_conditions = await self._read(
             lambda db, salvage: conditions.read(db, sys.float_info.max, salvage)
         )
-        things_made = await self._read(made.read)
+        things_made = await self._read(created_objects.read)
         unreadable = await self._read(lambda db, salvage: rows_set_aside(db))
         known = {job.id for job in jobs}
         return Loaded(
@@ -169,7 +169,7 @@ class SqliteStore:
         return known
 
     async def commit(self, changes: Changes) -> None:
-        """Write the changes in one durable transaction. Raises StoreError, and then nothing of it is kept."""
+        """Write the changes in one durable transaction. Raises StoreError, and then no change is kept."""
         if changes.is_empty():
             return
         try:
@@ -224,13 +224,15 @@ class SqliteStore:
         return found
 
     async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
-        return await self._look_back(lambda db: past.page(db, query, counted=counted))
+        return await self._look_back(lambda db: finished_jobs.page(db, query, counted=counted))
 
     async def past_costs(self, query: PastQuery) -> list[GroupCost]:
-        return await self._look_back(lambda db: past.costs(db, query))
+        return await self._look_back(lambda db: finished_jobs.costs(db, query))
 
     async def _look_back(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Read over a separate connection. A query may look at a million rows, and no commit waits for it."""
+        """Read over a separate connection, because a query may read a million rows and commits must not wait
+        for it.
+        """
         try:
             if self._reader is None:
                 self._reader = asyncio.create_task(open_reader(self._path))
@@ -271,7 +273,7 @@ class SqliteStore:
         return await self._all("steps", _STEP, "WHERE job_id = ? ORDER BY restarts, number", (job_id,))
 
     async def conditions(self, at_unix: float) -> list[Condition]:
-        """Return the state that each node was in at that time."""
+        """Return the state of each node at that time."""
         return await self._look_back(lambda db: conditions.read(db, at_unix, Salvage()))
 
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
@@ -308,7 +310,7 @@ class SqliteStore:
     async def _read(self, work: Callable[..., _T]) -> _T:
         """Return the result of `work`.
 
-        If it meets rows that it cannot decode, they are set aside and the read is repeated.
+        If `work` finds rows that cannot be decoded, these rows are set aside and the read is repeated.
         """
         try:
             while True:
@@ -336,7 +338,7 @@ class SqliteStore:
 
 def _fill_past(db: sqlite3.Connection) -> None:
     salvage = Salvage()
-    past.write(db, each_job(db, f"{_JOIN} WHERE finished = 1", (), salvage))
+    finished_jobs.write(db, each_job(db, f"{_JOIN} WHERE finished = 1", (), salvage))
     set_aside(db, salvage.met, time.time())
     db.execute(_PUT_META, (PAST_FILLED, "1"))
 
@@ -355,14 +357,15 @@ def _waits(text: str) -> Waits:
     try:
         return msgspec.json.decode(text, type=Waits)
     except msgspec.MsgspecError as error:
-        log.error("how long jobs have waited cannot be read: %s", error)
+        log.error("the recorded waiting times of jobs cannot be read: %s", error)
         return Waits()
 
 
 def _last_runs(db: sqlite3.Connection, salvage: Salvage) -> list[Job]:
     """Return the last jobs of each user.
 
-    The query follows the index user by user, so its cost depends on the number of users and not of jobs.
+    The query follows the index user by user, so its cost depends on the number of users and not on the number
+    of jobs.
     """
     found: list[Job] = []
     for (user,) in db.execute(_ENDED_USERS).fetchall():
@@ -420,13 +423,13 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         if items := getattr(changes, field):
             db.executemany(statement, map(row, items))
     if changes.jobs:
-        past.write(db, changes.jobs)
+        finished_jobs.write(db, changes.jobs)
     if changes.gone_nodes:
         conditions.drop(db, changes.gone_nodes)
     if changes.conditions:
         conditions.write(db, changes.conditions)
     if changes.made or changes.gone_made:
-        made.write(db, changes.made, changes.gone_made)
+        created_objects.write(db, changes.made, changes.gone_made)
     if changes.waits is not None:
         db.execute(_PUT_META, ("waits", msgspec.json.encode(changes.waits).decode()))
     if changes.next_job_id is not None:

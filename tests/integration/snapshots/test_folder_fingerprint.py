@@ -14,7 +14,7 @@ import pytest
 from tests.support.waiting import eventually
 
 from warpdeck.snapshots import Taken, take
-from warpdeck.snapshots.look import Look, look
+from warpdeck.snapshots.folder_state import Look, look
 
 
 def git(folder: Path, *argv: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.tui.app.stage import ME, Stage, on_stage
 
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Request
-from warpdeck.model.past import PastQuery
+from warpdeck.model.finished_jobs import PastQuery
 from warpdeck.ports.ports import Changes
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.store import SqliteStore

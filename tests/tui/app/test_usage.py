@@ -13,7 +13,7 @@ from tests.tui.app.stage import ME, on_stage
 from tests.tui.app.test_views import ended
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.past import GroupCost
+from warpdeck.model.finished_jobs import GroupCost
 from warpdeck.notation.filters.job_filter import holds as holds_of
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.notation.values.time_points import moment_text

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.amendment import Amendment, Value
+from warpdeck.model.config_edit import Amendment, Value
 from warpdeck.notation.config.rules import values_of
 from warpdeck.notation.config.toml_edit import amended
 

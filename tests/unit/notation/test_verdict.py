@@ -17,7 +17,7 @@ from warpdeck.notation.verdict.verdict import Verdict, judge
 NOW = 1_800_000_000.0
 DATA = Path(__file__).parents[2] / "data" / "sbatch_22_05.jsonl"
 RELATIVE = ("begin", "deadline")
-"""Counted from when they were measured; test_moments has them."""
+"""Counted from when they were measured; test_deadlines has them."""
 
 
 def verdict(text: str, **settings: Any) -> Verdict:

@@ -33,7 +33,7 @@ from warpdeck.model import (
     Reservation,
     Resources,
 )
-from warpdeck.model.past import PastQuery
+from warpdeck.model.finished_jobs import PastQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.notation.request.sweep import with_sweep
 from warpdeck.ports.ports import LAST_RUNS, MOST_CONDITIONS, Changes, JournalEntry, Store, UsageRow, Waits

@@ -19,7 +19,7 @@ from warpdeck.client.client import GONE, Client
 from warpdeck.client.peek_terminal import Glance, glance
 from warpdeck.model import Request
 from warpdeck.model.change import JobChange
-from warpdeck.model.past import Clause, GroupCost, PastQuery
+from warpdeck.model.finished_jobs import Clause, GroupCost, PastQuery
 from warpdeck.notation.filters.job_filter import LONGEST_VALUE
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import (

@@ -17,7 +17,7 @@ from textual.binding import BindingType
 from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.amendment import Amendment
+from warpdeck.model.config_edit import Amendment
 from warpdeck.notation.config.toml_edit import amended
 from warpdeck.protocol import requests, results
 from warpdeck.protocol.node_rows import NodeRow

@@ -15,7 +15,7 @@ from textual import work
 from textual.binding import BindingType
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.past import MAX_PAGE_JOBS, PAST_ORDERS, PastQuery
+from warpdeck.model.finished_jobs import MAX_PAGE_JOBS, PAST_ORDERS, PastQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.screens.shared.dialogs import EXPORT_NAMES, Ask

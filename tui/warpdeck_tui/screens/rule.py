@@ -11,7 +11,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.amendment import Amendment
+from warpdeck.model.config_edit import Amendment
 from warpdeck.notation.config.rules import values_of
 from warpdeck.notation.config.toml_edit import amended
 from warpdeck_tui.data.rule_changes import RELOAD, RuleChanges

@@ -1,6 +1,6 @@
-"""Reads accounts, users and QoS from the output of sacctmgr.
+"""Read accounts, users and QoS from the output of sacctmgr.
 
-The files are made with `sacctmgr dump CLUSTER` and `sacctmgr -P show qos`. A dump names the QoS that an
+The files are created with `sacctmgr dump CLUSTER` and `sacctmgr -P show qos`. A dump names the QoS that an
 association may use but does not define them. The second file provides the definitions. Source: sacctmgr(1),
 "FLAT FILE DUMP AND LOAD".
 """
@@ -81,7 +81,7 @@ SILENT = values.words(
     "name id description organization defaultaccount adminlevel coordinator fairshare share parent qos defaultqos"
     " defaultwckey wckeys flags preempt preemptmode preemptexempttime gracetime priority usagefactor"
 )
-"""Fields that are not limits: they are read by name, or we do not keep their data."""
+"""Fields that are not limits. They are read by name, or have no equivalent here."""
 
 
 class Associations:
@@ -96,7 +96,10 @@ class Associations:
         self.qos: dict[str, tables.Qos] = {}
 
     def take(self, text: str, file: str) -> None:
-        """Read a dump of sacctmgr or a table of its QoS. The first line shows which. Raises UserError for any other file."""
+        """Read a dump of sacctmgr or a table of its QoS. The first line shows the kind of file.
+
+        Raises UserError for any other file.
+        """
         lines = text.splitlines()
         head = next((line for line in lines if line.strip() and not line.startswith("#")), "")
         if "|" in head and head.lower().startswith("name"):

@@ -1,4 +1,4 @@
-"""Reads nodes, node sets, switches, GPU shards and partitions from slurm.conf, gres.conf and topology.conf.
+"""Read nodes, node sets, switches, GPU shards and partitions from slurm.conf, gres.conf and topology.conf.
 
 A node's hardware (CPUs, memory, GPUs and their links) is measured by its agent and not taken from these
 files.
@@ -65,7 +65,7 @@ class _Node(msgspec.Struct):
 
 
 class Cluster:
-    """Reads the lines of all files in order and returns the tables [nodes] and [partitions]."""
+    """Reads the lines of all files in order and builds the tables [nodes] and [partitions]."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -116,7 +116,7 @@ class Cluster:
         return {name: self._partition(name, pairs) for name, pairs in self._partitions.items()}
 
     def billing_weights(self) -> dict[str, float]:
-        """Return TRESBillingWeights of the default partition, else of the first partition that has some."""
+        """Return TRESBillingWeights of the default partition, or else of the first partition that has some."""
         if not self._prices:
             return {}
         chosen = self._prices.get(self.default_partition) or next(iter(self._prices.values()))
@@ -130,7 +130,7 @@ class Cluster:
     def shards_per_gpu(self) -> int:
         """Return the number of shards per GPU.
 
-        If there are several, the first one found is used and the others are noted.
+        If nodes differ in it, the first number found is used and the others are noted.
         """
         if not self._shards:
             return 0
@@ -292,7 +292,7 @@ CARRIED = {
     "exclusiveuser": ("exclusive_user", values.yes),
     "shared": ("exclusive", lambda text: text.upper().startswith("EXCLUSIVE")),
 }
-"""Our key and the reader of its value for each key of a PartitionName line.
+"""For each key of a PartitionName line: the key in config.toml, and the reader of its value.
 
-Keys with None are handled separately.
+Keys without a reader are handled separately.
 """

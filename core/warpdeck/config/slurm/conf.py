@@ -1,4 +1,4 @@
-r"""Reads slurm.conf, gres.conf and topology.conf as lists of lines with KEY=VALUE pairs.
+r"""Read slurm.conf, gres.conf and topology.conf as lists of lines with KEY=VALUE pairs.
 
 Source: slurm.conf(5).
 
@@ -31,7 +31,7 @@ ReadFile = Callable[[str], str]
 class ConfLine(msgspec.Struct, frozen=True, kw_only=True):
     """A logical line: its first line number, and its pairs by lower-case key.
 
-    `spelled` has the keys as they were written.
+    `spelled` contains the keys in their original spelling.
     """
 
     file: str

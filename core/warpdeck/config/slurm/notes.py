@@ -21,7 +21,7 @@ class Notes:
         self._about: dict[str, dict[str, None]] = {}
 
     def add(self, what: str, why: str) -> None:
-        """Record that the setting `what` could not be converted as it is, for the reason `why`."""
+        """Record that this setting could not be converted unchanged, for this reason."""
         self._about.setdefault(why, {})[what] = None
 
     def lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reads the site-wide keys of slurm.conf: scheduler, priority, preemption, defaults, licenses."""
+"""Read the site-wide keys of slurm.conf: scheduler, priority, preemption, defaults, licenses."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ From slurm.conf(5), versions 14.11 to 25.05.
 
 
 class Settings:
-    """Reads lines about the whole site and returns our tables."""
+    """Reads lines about the whole site and builds the tables of the configuration."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -118,7 +118,7 @@ class Settings:
             self._notes.add(name, "configures Slurm's own daemons and plugins; no equivalent here")
 
     def config(self, scheduler: tables.Scheduler) -> tables.Config:
-        """Return the tables. `scheduler` has the values that came from the partitions."""
+        """Return the tables. `scheduler` contains the values that were read from the partitions."""
         weights = self._weights()
         made = msgspec.structs.replace(
             scheduler,
@@ -294,4 +294,4 @@ USED = values.words(
     " taskprolog taskepilog mpidefault healthcheckprogram healthcheckinterval"
     " jobcontainertype namespacetype"
 )
-"""Keys from which the tables are made."""
+"""Keys that are converted to values of the tables."""

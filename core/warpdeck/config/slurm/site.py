@@ -1,7 +1,7 @@
-"""Combines the imported files to a configuration that passes `config check`.
+"""Combine the imported files to a configuration that passes `config check`.
 
-If a partition names an account or QoS that no file defines, an empty one is made. So the access rule stays
-restrictive, and a remark says which file has the missing members.
+If a partition names an account or QoS that no file defines, an empty one is created. The access rule thus
+stays restrictive, and a remark names the file with the missing members.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ from .settings import Settings
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """An imported configuration and its text as a file.
-
-    The remarks are about settings that could not be converted.
-    """
+    """An imported configuration, its text for a file, and remarks about settings that could not be converted."""
 
     config: tables.Config
     text: str
@@ -68,7 +65,7 @@ def _head(source: str) -> str:
 
 
 def _take_gres(path: str, notes: Notes, read_file: ReadFile) -> None:
-    """Read gres.conf for remarks only. The agent measures the GPUs that it describes."""
+    """Read gres.conf only for remarks. The agent measures the GPUs that the file describes."""
     for line in read_conf(path, read_file):
         name = line.pairs.get("name", "gpu").lower()
         if name not in ("gpu", "shard"):
@@ -123,7 +120,7 @@ def _qos(
     people: Associations,
     notes: Notes,
 ) -> dict[str, tables.Qos]:
-    """Return the defined QoS, and empty ones for QoS that are only named."""
+    """Return the defined QoS, and an empty QoS for each name without a definition."""
     named: dict[str, None] = {}
     for partition in partitions.values():
         parts = (*(partition.allow_qos or ()), *partition.deny_qos, partition.qos)

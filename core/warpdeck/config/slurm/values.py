@@ -1,4 +1,4 @@
-"""Parses values of slurm.conf and sacctmgr where their format differs from users' input.
+"""Parse values of slurm.conf and sacctmgr where their format differs from users' input.
 
 The functions raise UserError for invalid values.
 """
@@ -13,7 +13,7 @@ UNLIMITED = ("", "infinite", "unlimited", "-1", "none", "n/a", "4294967295", "42
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+    """Return the set of words of a text."""
     return frozenset(text.split())
 
 
@@ -61,7 +61,7 @@ def yes(text: str) -> bool:
 def tres(text: str) -> tuple[dict[str, int], list[str]]:
     """Parse a TRES list.
 
-    Returns (the TRES that we count, names of unknown TRES). A count of -1 removes a limit.
+    Returns the TRES that warpdeck counts, and the names of the unknown TRES. A count of -1 removes a limit.
     """
     kept: list[str] = []
     strange: list[str] = []

@@ -47,8 +47,9 @@ __all__ = [
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     """A submission of a job.
 
-    If its user has sent the same `mark` before, nothing is created, and the outcome is the same as the first
-    time. `ended` are finished jobs that its dependencies name and that are no longer in memory.
+    If the user has already sent a submission with the same `request_id`, nothing is created, and the outcome
+    is the outcome of that earlier submission. `ended` contains the finished jobs that the dependencies name
+    and that are no longer in memory.
     """
 
     who: Principal
@@ -128,7 +129,9 @@ class Updated(Order, frozen=True, kw_only=True):
 
 
 class CommentUpdated(msgspec.Struct, frozen=True, kw_only=True):
-    """Change the annotations (comments, derived exit code) of these jobs. `ended` is as in `Order`."""
+    """Change the annotations (comments, derived exit code) of these jobs. `ended` has the same meaning as in
+    `JobCommand`.
+    """
 
     who: Principal
     ids: tuple[JobId, ...]
@@ -137,7 +140,9 @@ class CommentUpdated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeRecorded(Order, frozen=True, kw_only=True):
-    """The snapshot for which the jobs wait is stored. If there is none, `note` gives the reason."""
+    """Report that the snapshot for which the jobs wait has been stored. If there is no snapshot, `note` gives
+    the reason.
+    """
 
     snapshot: Snapshot | None = None
     note: str = ""
@@ -157,7 +162,7 @@ class Ahead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """The planner's decisions. Each is checked again against the present state."""
+    """The planner's decisions. The reducer checks each decision again against the present state."""
 
     starts: tuple[Start, ...] = ()
     aheads: tuple[Ahead, ...] = ()
@@ -174,7 +179,7 @@ class LaunchRevoked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeAdded(msgspec.Struct, frozen=True, kw_only=True):
-    """A new node. `uid` and `mark` identify the request, if it may be repeated."""
+    """A new node. `uid` and `request_id` identify the request if it may be repeated."""
 
     node: Node
     uid: int = 0
@@ -197,10 +202,7 @@ class NodeResumed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthTold(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's report on the health of its node.
-
-    It arrived at `received_unix` on the controller's clock.
-    """
+    """An agent's report on the health of the node. It arrived at `received_unix` on the controller's clock."""
 
     name: NodeName
     health: wire.Health
@@ -213,9 +215,10 @@ class NodeRemoved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservationMade(msgspec.Struct, frozen=True, kw_only=True):
-    """Create a reservation. With `instead`, it replaces the one of the same name, which was made at run time.
+    """Create a reservation.
 
-    `uid` and `mark` identify the request, if it may be repeated.
+    With `instead`, it replaces the reservation of the same name that a user created at run time. `uid` and
+    `request_id` identify the request if it may be repeated.
     """
 
     reservation: Reservation
@@ -227,7 +230,7 @@ class ReservationMade(msgspec.Struct, frozen=True, kw_only=True):
 class ReservationsTended(msgspec.Struct, frozen=True, kw_only=True):
     """Apply the lifecycle of reservations after time has passed or jobs and nodes have changed.
 
-    The actions come from policy.reservations.lifecycle.
+    `policy.reservations.lifecycle` determines the actions.
     """
 
 
@@ -260,7 +263,7 @@ class LaunchRefused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeWarning(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's remark on a launch for the users of the job."""
+    """A warning of an agent about a launch, for the users of the job."""
 
     name: NodeName
     remark: wire.Remark
@@ -332,14 +335,15 @@ class KillShare(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = "cancelled"
     signal: int = 0
     whom: str = "all"
-    """The processes that get the signal: all, the batch shell, or the programs that the shell runs."""
+    """The processes that get the signal: all of them, the batch shell, or the programs that the shell runs.
+    """
     at_once: bool = False
     grace_s: float | None = None
     """Seconds between TERM and KILL. None means the site's setting."""
 
 
 class TakeBack(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask the node to give back prefetched launches (job id, restarts) that may not have started."""
+    """Ask the node to return prefetched launches (job id, restarts) that have not started."""
 
     node: NodeName
     launches: tuple[tuple[JobId, int], ...]
@@ -370,7 +374,7 @@ class CollectOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask the node for its health, and tell it how it is to be monitored."""
+    """Ask the node for a health report, and send the node the site's settings for health checks."""
 
     node: NodeName
 
@@ -419,7 +423,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     job: Job | None = None
     step: Step | None = None
     made: Made | None = None
-    """The present or earlier answer to a submission. Its job may no longer be in memory."""
+    """The object that this request, or an earlier request with the same id, created. A job among them may no
+    longer be in memory.
+    """
     notes: tuple[str, ...] = ()
     """Notes to the user about the completed action."""
     labels: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Converts messages of nodes into events. Pure functions."""
+"""Convert messages of nodes into events. Pure functions."""
 
 from __future__ import annotations
 

@@ -11,15 +11,16 @@ from warpdeck_agent.wire import steps as wire
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """All tasks that one srun starts over several components of a heterogeneous job.
+    """All tasks that one srun starts on several components of a heterogeneous job.
 
-    `nodes` are their nodes in the order of ranks, and `tasks` the number of tasks on each.
+    `nodes` are the nodes of these tasks in the order of ranks, and `tasks` is the number of tasks on each
+    node.
     """
 
     nodes: tuple[NodeName, ...]
     tasks: tuple[int, ...]
     at: int = 0
-    """Index of the first node of a step in `nodes`."""
+    """Index in `nodes` of the first node of a step."""
 
 
 class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,15 +39,16 @@ class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
     """The node on which srun runs; None if it is not a node of this cluster."""
     first: NodeName
     port: int = 0
-    """MASTER_PORT. 0 if the only node of the step chooses it or the user has set it."""
+    """Value of MASTER_PORT. It is 0 if the only node of the step chooses the port or the user has set it."""
     nonce: str = ""
     """Nonce of the request. A repeated request is answered with the step that it created before."""
     own_master: bool = False
     """If set, the user's MASTER_ADDR and MASTER_PORT are kept."""
     others: tuple[StepAsked, ...] = ()
-    """Requests for further components of a heterogeneous job.
+    """Requests for the other components of a heterogeneous job.
 
-    Either all components start or none. Their ranks continue the ranks of the first one.
+    Either all components start or none. The ranks of each component continue the ranks of the component
+    before it.
     """
     world: World | None = None
     """All tasks over all components, for a request with `others`."""
@@ -71,7 +73,7 @@ class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):
-    """The client of an allocation (srun, salloc) has ended with this code, or is gone."""
+    """The client of an allocation (srun, salloc) has ended with this exit code, or has disappeared."""
 
     who: Principal
     job_id: JobId
@@ -80,7 +82,7 @@ class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepReported(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's report on its share of a step."""
+    """An agent's report on the part of a step that runs on its node."""
 
     name: NodeName
     report: wire.StepReport

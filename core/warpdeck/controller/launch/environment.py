@@ -1,12 +1,13 @@
-"""Builds the SLURM_* variables of a job's processes on one node. Pure functions.
+"""Build the SLURM_* variables of a job's processes on one node. Pure functions.
 
-The variables of other launchers are in training_environment.py. This module makes the job-wide and node-wide
-variables; the agent adds the ones that differ between tasks (SLURM_PROCID, SLURM_LOCALID). The launchers' own
-sources show which program reads which variable (Lightning, jax, submitit, TensorFlow, fairseq).
+training_environment.py builds the variables of other launchers. This module builds the variables of the job
+and of the node; the agent adds the variables that differ between tasks (SLURM_PROCID, SLURM_LOCALID). The
+launchers' own sources show which program reads which variable (Lightning, jax, submitit, TensorFlow,
+fairseq).
 
-A batch script gets the same variables as with sbatch, and no more: SLURM_NTASKS only if a number of tasks was
-requested, and no step variables. Programs take step variables as a sign that srun started them, and then wait
-for tasks that never start.
+A batch script gets the same variables as with sbatch and no others. SLURM_NTASKS is set only if a number of
+tasks was requested, and no step variables are set. Programs take step variables as a sign that srun started
+them, and then wait for tasks that never start.
 """
 
 from __future__ import annotations

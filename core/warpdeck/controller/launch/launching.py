@@ -1,6 +1,6 @@
-"""Builds the Launch message that starts a committed job on one node. Pure functions.
+"""Build the Launch message that starts a committed job on one node. Pure functions.
 
-It contains the environment, the output files and the code.
+The message contains the environment, the output files and the code.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def build_launch(
 ) -> wire.Launch:
     """Return the launch of the job's share on the node of that rank.
 
-    `gpu_mem_bytes` is the memory of a GPU of which the job has a part. `behind` is the job in whose
-    allocation a prefetched task is to start. `components` are all components of a heterogeneous job, by
-    offset.
+    `gpu_mem_bytes` is the memory of the GPU if the job has a part of one GPU. `after` is the job at whose end
+    a prefetched task starts, in the same allocation. `components` are all components of a heterogeneous job,
+    by offset.
     """
     assert job.allocation is not None
     request, share, names = job.request, job.allocation.shares[rank], job.allocation.node_names()
@@ -133,9 +133,9 @@ def _terminal(request: Request) -> dict[str, Any]:
 
 
 def _mps_limit(share: Share, gpu_mem_bytes: int) -> dict[str, str]:
-    """Return the limit that NVIDIA's MPS, if it serves the GPU, puts on the job's GPU memory.
+    """Return the variable with the job's limit of GPU memory.
 
-    Nothing else reads it.
+    Only NVIDIA's MPS reads it.
     """
     if share.gpu_share_pct >= 100 or not gpu_mem_bytes:
         return {}

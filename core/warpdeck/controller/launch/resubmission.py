@@ -1,9 +1,10 @@
-"""Adapts the request of a job that was submitted by a process of another job. Pure functions.
+"""Adapt the request of a job that was submitted by a process of another job. Pure functions.
 
-A process that runs in a checkout of a code snapshot sees paths inside the checkout. Such a path is replaced
-by the one on the submit host from which the snapshot was taken. The new job gets the same snapshot and starts
-in the same folder of it. A job that submits itself therefore always runs the same code, whatever is edited in
-the meantime. A job submitted from a folder outside the checkout gets no snapshot and runs in that folder.
+A process that runs in a checkout of a code snapshot uses paths inside the checkout. Each of these paths is
+replaced by the path on the submit host from which the snapshot was taken. The new job gets the same snapshot
+and starts in the same folder of it. A job that submits itself therefore always runs the same code, even if
+the user edits the code in the meantime. A job submitted from a folder outside the checkout gets no snapshot
+and runs in that folder.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from warpdeck.model import Job, NodeName, Request
 
 
 def nested_submission(request: Request, job: Job, node: NodeName) -> Request:
-    """Return the request of a process of that job on that node, as if it had been made on the submit host."""
+    """Return the request that a process of that job made on that node, as if it had been made on the submit
+    host.
+    """
     here = next((share.work_dir for share in job.shares if share.node == node), "")
     top, root = _roots(job, here)
     if not here or request.snapshot is not None:

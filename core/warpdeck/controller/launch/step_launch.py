@@ -1,8 +1,8 @@
-"""Builds the StepLaunch message that starts a committed step on one node. Pure functions.
+"""Build the StepLaunch message that starts a committed step on one node. Pure functions.
 
-It contains the environment of the tasks, the folder and the command lines. The variables are those of srun(1)
-and those that launchers of distributed training read (see training_environment.py). If the user has set both
-MASTER_ADDR and MASTER_PORT, they are kept.
+The message contains the environment of the tasks, the folder and the command lines. The variables are those
+of srun(1) and the variables that launchers of distributed training read (see training_environment.py). If the
+user has set both MASTER_ADDR and MASTER_PORT, their values are kept.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def _layout(step: Step, at: int, world: World) -> dict[str, str]:
 def _of_leader(leader: Job | None, world: World | None) -> dict[str, str]:
     """Return the variables that make a component's tasks part of the whole job.
 
-    The job id is the leader's. In a step over several components, the job's nodes are the nodes of all of
-    them.
+    The job id is the leader's id. In a step with several components, the job's nodes are the nodes of all
+    components.
     """
     made: dict[str, str] = {}
     if leader is not None:

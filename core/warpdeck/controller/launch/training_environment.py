@@ -1,11 +1,11 @@
-"""Builds the environment variables that launchers of distributed training read. Pure functions.
+"""Build the environment variables that launchers of distributed training read. Pure functions.
 
-PyTorch's env:// reads MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE; others read LOCAL_RANK, LOCAL_WORLD_SIZE,
-NODE_RANK, GROUP_RANK. torchrun takes the defaults of its options from PET_*, so a bare `torchrun
---nproc-per-node=4` works if every node has one task. is_host marks the node that runs the store. torchrun
-would guess it from host names, which often resolve to the loopback address. JAX gets JAX_COORDINATOR_ADDRESS,
-because its own Slurm support derives an address from a node's name, which need not resolve, and a port that
-may be in use.
+PyTorch's env:// reads MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE. Other launchers read LOCAL_RANK,
+LOCAL_WORLD_SIZE, NODE_RANK and GROUP_RANK. torchrun takes the defaults of its options from PET_*, so a bare
+`torchrun --nproc-per-node=4` works if every node has one task. is_host marks the node that runs the store.
+torchrun would guess this node from host names, which often resolve to the loopback address. JAX gets
+JAX_COORDINATOR_ADDRESS, because its own Slurm support derives an address from a node's name, which need not
+resolve, and a port that may be in use.
 
 The agent adds the variables that depend on a port (`with_master` in its tasks/ports.py). Values set by
 warpdeck are recognized later: see notation.values.master_address.

@@ -32,7 +32,7 @@ class Listener:
 class ChangeListeners:
     """The listeners of one controller.
 
-    `on_jobs` is called with every changed job as well. It serves the readers that wait for single jobs.
+    `on_jobs` is also called with every changed job, for the readers that wait for single jobs.
     """
 
     def __init__(self, on_jobs: Callable[[Iterable[JobId]], None]) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from warpdeck.config import Config, Decoded
 from warpdeck.controller.events.events import Event, JournalNote, Outcome
 from warpdeck.controller.planning.forecast import Forecaster
-from warpdeck.controller.planning.recall import PrefetchRevoker
+from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.state import State
 from warpdeck.ports.ports import Fleet, OutputCollector, Store
@@ -134,7 +134,9 @@ class Controller:
         return await self.events.request(event)
 
     async def reload(self, path: str) -> tuple[list[str], Decoded]:
-        """Put the configuration in this file in force, as `SiteRules.reload` describes, and tell the nodes."""
+        """Load the configuration in this file, as `SiteRules.reload` describes, and send the new settings to
+        the nodes.
+        """
         found, decoded = await self.rules.reload(path)
         self.nodes.ask_all()
         await self.rules.on_reload(decoded.config)

@@ -1,4 +1,4 @@
-"""Execution of effects after their commit, in order for each node.
+"""Execute effects after the commit of their transaction, in order for each node.
 
 Every effect can be repeated without harm.
 """
@@ -50,7 +50,7 @@ log = logging.getLogger("warpdeck.effects")
 
 
 class EffectRunner:
-    """One queue and one task per node.
+    """Runs the effects, with one queue and one task for each node.
 
     A node that is slow to accept a launch therefore does not delay other nodes.
     """
@@ -64,7 +64,7 @@ class EffectRunner:
         self._group: asyncio.TaskGroup | None = None
 
     def add(self, effects: Sequence[Effect]) -> None:
-        """Queue effects. The length of the queues is bounded by the number of jobs that hold resources."""
+        """Queue effects. The number of jobs that hold resources limits the length of the queues."""
         for effect in effects:
             queue = self._queues.get(effect.node)
             if queue is None:
@@ -106,12 +106,12 @@ class EffectRunner:
                 self._fail_launch(effect, f"the {what} is too large to be sent to {effect.node}: {error}")
             except Exception:
                 bug_reports.report_bug(type(effect).__name__)
-                self._fail_launch(effect, "an error inside the controller, which is in the controller's log")
+                self._fail_launch(effect, "an error inside the controller; see the controller's log")
 
     def _fail_launch(self, effect: Effect, reason: str) -> None:
         """Report that a launch failed because it could not be sent to its node.
 
-        The report has the same form as one from the node.
+        The report has the same form as a report from the node.
         """
         match effect:
             case LaunchShare(job_id=job_id):
@@ -158,7 +158,7 @@ class EffectRunner:
         | ForgetStep
         | SpreadFence,
     ) -> Any:
-        """Return the message of an effect that is one message to its node."""
+        """Return the message for an effect that consists of a single message to its node."""
         match effect:
             case KillShare():
                 site_s = self._rules.config.grace_s
@@ -208,8 +208,8 @@ class EffectRunner:
         )
         tree = self._adapters.trees.find(job.uid, launch.tree.tree) if launch.tree is not None else None
         if launch.tree is not None and tree is not None:
-            # The digest is the one of the owner's upload, as we read it. A digest that the job names could be
-            # of another user's code.
+            # Use the digest of the owner's upload as stored here. The digest in the job's request could belong
+            # to another user's code.
             own = dataclasses.replace(launch.tree, sha256=tree.sha256, size_bytes=tree.size_bytes)
             launch = dataclasses.replace(launch, tree=own)
         await self._adapters.fleet.launch(effect.node, launch, tree)
@@ -253,7 +253,12 @@ class EffectRunner:
         if job is None or (not job.request.script and not job.request.output):
             return
         if effect.restarts != job.restarts and not await self._had(effect):
-            log.warning("%s says that it had start %d of job %s", effect.node, effect.restarts, job.label())
+            log.warning(
+                "%s reports output of start %d of job %s, which did not run there",
+                effect.node,
+                effect.restarts,
+                job.label(),
+            )
             return
         self._adapters.outputs.begin(
             job.id,
@@ -297,7 +302,7 @@ class EffectRunner:
 def _writes_with_others(job: Job) -> bool:
     """Return whether several nodes write the same file.
 
-    Some may write it directly, so it must not be truncated here.
+    Some nodes may write the file directly, so it must not be truncated here.
     """
     return not job.request.script and len(job.shares) > 1
 

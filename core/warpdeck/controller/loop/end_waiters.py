@@ -1,9 +1,9 @@
-"""Waiting for jobs to start or end. All waiting requests use this module.
+"""Wait for jobs to start or end. All requests that wait use this module.
 
-A waiter names submissions. A change of a job only causes its submission to be read again from the state and
-the store. Starts and ends are never collected from the changes themselves. A waiter therefore cannot miss an
-end, even if the records change in between. Examples are tasks that were prefetched to a node and revoked,
-pending tasks merged into one record, requeued jobs, and records that were evicted from memory.
+A waiter names submissions. When a job changes, its submission is read again from the state and the store.
+Starts and ends are never collected from the changes themselves. A waiter therefore cannot miss an end, even
+if the records change in between. Examples are tasks that were prefetched to a node and revoked, pending tasks
+that were merged into one record, requeued jobs, and records that were evicted from memory.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from warpdeck.ports.ports import Store
 from .commit_barrier import CommitBarrier
 
 Start = tuple[JobId, int]
-"""One start of a job: its id and its number of restarts."""
+"""One start of a job: the id of the job and its number of restarts."""
 
 
 @dataclass(frozen=True)
 class Page:
     """The changes of one submission.
 
-    `begun` are jobs that are running now, `ended` are jobs that have ended. `done` means that no job is left
-    to wait for. `unknown` means that neither the memory nor the store has the submission (any more).
+    `begun` contains the jobs that run now, and `ended` the jobs that have ended. `done` means that there is
+    no job left to wait for. `unknown` means that neither the memory nor the store contains the submission
+    (any more).
     """
 
     number: JobId
@@ -40,14 +41,14 @@ class Page:
 
 @dataclass
 class Waiter:
-    """A waiter, with the jobs of its submissions that changed since it last looked."""
+    """A waiter, with the jobs of its submissions that have changed since its last check."""
 
     jobs: dict[JobId, dict[JobId, None]] = field(default_factory=dict)
     """Keyed by submission."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note(self, number: JobId, job_id: JobId) -> None:
-        """Record that this job of the submission must be looked at again."""
+        """Record that this job of the submission must be checked again."""
         self.jobs.setdefault(number, {})[job_id] = None
         self.changed.set()
 
@@ -75,7 +76,7 @@ class EndWaiters:
     def touch(self, jobs: Iterable[JobId]) -> None:
         """Record that these jobs have changed or may have changed.
 
-        If a record was merged into another one and is gone, `jobs` must contain the other record as well.
+        If a record was merged into another one and removed, `jobs` must contain the other record as well.
         """
         if not self._waiters:
             return
@@ -101,7 +102,7 @@ class EndWaiters:
     def waiter(self, job: Job) -> Iterator[Waiter]:
         """Yield a waiter for one job.
 
-        It follows the whole array, because a task may move to another record.
+        The waiter covers the whole array, because a task may move to another record.
         """
         made = Waiter()
         self.join(made, job.array_job_id)
@@ -144,7 +145,7 @@ class _Wait:
         self.begun: set[Start] = set()
         self.ended: set[Start] = set()
         self.open: JobId | None = None
-        """A job that had not ended, or whose end was not yet reported, at the last look."""
+        """A job that had not ended, or the end of which had not been reported, at the last check."""
 
 
 class EndsAsked:
@@ -177,9 +178,9 @@ class EndsAsked:
             self._leave(number)
 
     async def pages(self) -> AsyncIterator[list[Page]]:
-        """Yield forever: first the ends that have happened already, then changes.
+        """Yield without end: first the ends that have already happened, then changes.
 
-        One list holds the result of one look.
+        Each list contains the result of one check.
         """
         while True:
             await self._waiter.changed.wait()
@@ -225,7 +226,7 @@ class EndsAsked:
     async def _committed(self, number: JobId, jobs: list[Job]) -> list[Job]:
         """Return the jobs of `jobs` that are on disk.
 
-        The others changed in the meantime and are marked to be looked at again.
+        The other jobs have changed in the meantime and are marked for another check.
         """
         if not jobs:
             return []
@@ -237,7 +238,9 @@ class EndsAsked:
         return [job for job in jobs if known.get(job.id) is job]
 
     def _is_open(self, number: JobId, wait: _Wait) -> bool:
-        """Return whether a job of the submission still runs or waits, or its end was not yet reported."""
+        """Return whether a job of the submission still runs or waits, or has an end that was not reported
+        yet.
+        """
         state = self._watch.state
 
         def is_open(job: Job) -> bool:

@@ -1,9 +1,9 @@
 """The main loop: one transaction for each batch of events, and the effects after its commit.
 
 The task that runs the loop owns the state. If a commit fails, its changes are undone in memory and each
-caller gets an error. Messages of agents are kept and tried again. If a bug interrupts a batch before its
-commit (see `bug_reports`), the batch is rolled back and its events are then tried one by one. The caller
-whose event meets the bug gets an error.
+caller gets an error. Messages of agents are kept and applied again. If a bug interrupts a batch before its
+commit (see `bug_reports`), the batch is rolled back and its events are then handled one by one. The caller of
+the event that fails gets an error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOT_UNDERSTOOD = "a message of its agent caused an error inside the controller; 
 
 
 class Decided(NamedTuple):
-    """The decisions of one transaction, kept until they are on disk."""
+    """The decisions of one transaction. They are kept until they are on disk."""
 
     outcomes: list[tuple[asyncio.Future[Outcome] | None, Outcome | None]]
     replan: bool
@@ -167,7 +167,7 @@ class EventLoop:
         return guarded_reduce(txn, event, answer, on_bug=self._drop_link)
 
     def _drop_link(self, event: Event) -> None:
-        """Treat the node as down if its first message met a bug."""
+        """Treat the node as down if its first message caused an error."""
         if isinstance(event, NodeUp):
             self._queue.put(NodeLost(name=event.name, reason=NOT_UNDERSTOOD))
 

@@ -12,10 +12,11 @@ from .initial_steps import Asked, InitialSteps
 MAX_ASKED = 20_000
 """Maximum number of callers' events in progress; more callers wait.
 
-Messages of agents are never dropped. Agents are read no faster than `heard` permits.
+Messages of agents are never dropped. The controller reads messages of agents no faster than `wait_processed`
+permits.
 """
 MAX_BATCH = 512
-"""Maximum number of events in one transaction. It bounds how long one commit can delay the others."""
+"""Maximum number of events in one transaction. It limits the time for which one commit can delay the next."""
 RETRY_S = 1.0
 """Seconds between attempts to commit the messages of agents while the store cannot write."""
 
@@ -55,7 +56,7 @@ class EventQueue:
         return self._events.empty()
 
     async def next_batch(self) -> list[Asked]:
-        """Return the next events for one transaction, and those that `retry` has kept."""
+        """Return the next events for one transaction, and the events that `retry` has kept."""
         batch, self._uncommitted = self._uncommitted, []
         try:
             async with asyncio.timeout(RETRY_S if batch else None):

@@ -3,8 +3,8 @@
 At a fence, the ranks of a step exchange key-value pairs. The controller collects the pairs that the ranks of
 each node have put, and sends the union to all nodes. The data is kept only in memory. Agents repeat their
 last two fences on every new connection. A node that missed a completed fence therefore gets it again, and a
-restarted controller collects the data again. A step has its own fences, and messages of a node on which the
-step does not run are ignored. The agent's part is in its module `pmi_exchange`.
+restarted controller collects the data again. Fences of different steps are separate, and messages of a node
+on which the step does not run are ignored. The agent's part is in its module `pmi_exchange`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from warpdeck_agent.wire.steps import FENCE_PIECE_BYTES, StepFence, StepFenced, 
 log = logging.getLogger("warpdeck.steps")
 
 MAX_NODE_BYTES = 8 * 1024 * 1024
-"""Limit of the bytes that the ranks of a node may put before one fence, averaged over the nodes. Agents
-enforce a lower limit.
+"""Maximum number of bytes that the ranks of a node may put before one fence, on average over the nodes.
+
+Agents enforce a lower limit.
 """
 MAX_FENCES = 2
 """Number of fences kept per step: the current one, and the one before it for nodes that have missed it."""
@@ -61,7 +62,7 @@ class Fences:
             gathering.size_bytes -= len(gathering.values.get(key, ""))
         gathering.values.update(said.values)
         if gathering.size_bytes > MAX_NODE_BYTES * len(step.shares):
-            log.warning("step %s: its ranks say too much to each other; it is ended", step.label())
+            log.warning("step %s: its ranks exchange too much data at a fence; ending the step", step.label())
             return _end(step)
         if not said.last:
             return []

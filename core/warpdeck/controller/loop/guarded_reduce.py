@@ -26,8 +26,8 @@ def guarded_reduce(
 ) -> Outcome | None:
     """Apply the event within the transaction and return its outcome.
 
-    If the event is refused or meets a bug, undo its changes, raise the error in the caller that waits for the
-    answer, and return None. After a bug, `on_bug` is called as well.
+    If the event is refused or causes an unexpected error, undo its changes, raise the error in the caller
+    that waits for the answer, and return None. After an unexpected error, call `on_bug` as well.
     """
     mark = txn.mark()
     try:

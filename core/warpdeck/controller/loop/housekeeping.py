@@ -1,7 +1,8 @@
 """Periodic work, every half minute.
 
-Finished jobs are evicted from memory. Pending jobs are sent to clients again if their priority changed enough.
-Nodes are asked for their health. A sample of the state is checked for violated invariants.
+Finished jobs are evicted from memory. The rows of pending jobs are sent to clients again if their priority
+has changed enough. Nodes are asked for health reports. A sample of the state is checked for violated
+invariants.
 """
 
 from __future__ import annotations
@@ -73,10 +74,11 @@ def evict_finished(state: State, *, ended_before_unix: float) -> list[JobId]:
 
 
 def needed_by_others(state: State) -> frozenset[JobId]:
-    """Return the ids of the jobs that must stay in memory because others need them.
+    """Return the ids of the jobs that must stay in memory because other jobs need them.
 
-    These are jobs on which pending jobs depend, and heterogeneous jobs with an unfinished component. That
-    component may have to start again, and then all other components start again too.
+    These are the jobs on which pending jobs depend, and the components of heterogeneous jobs with an
+    unfinished component. The unfinished component may have to start again, and then all other components
+    start again too.
     """
     wanted: set[JobId] = set()
     for job_id in state.index.pending:
@@ -89,7 +91,9 @@ def needed_by_others(state: State) -> frozenset[JobId]:
 
 
 class SentPriorities:
-    """The priorities that were last sent to clients. Aging changes all priorities a little all the time."""
+    """The priorities that were last sent to clients. Aging continuously changes all priorities by small
+    amounts.
+    """
 
     def __init__(self) -> None:
         self._sent: dict[JobId, int] = {}

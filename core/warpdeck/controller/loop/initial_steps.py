@@ -1,8 +1,8 @@
 """The initial step of an allocation that srun creates. It starts in the same transaction as its job.
 
-A step requested afterwards would cost srun one more commit. Two kinds of steps are still requested in the
-normal way. One is a step that cannot be placed at that moment, for example because a node has just gone. The
-other is a step on several nodes, because it needs a port of the first node.
+A step requested afterwards would cost srun one more commit. Two kinds of steps are still requested after the
+start of the job. One is a step that cannot be placed at that time, for example because a node was just lost.
+The other is a step on several nodes, because it needs a port of the first node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FirstStep:
     async def made(self) -> Step | None:
         """Return the committed step, or None if it was not requested or could not be placed.
 
-        The caller must have seen the job running before.
+        Call it only after the job was seen running.
         """
         if not self.is_asked:
             return None

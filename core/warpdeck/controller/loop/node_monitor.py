@@ -1,11 +1,13 @@
-"""Messages of nodes: samples are stored at once, and all other messages become events for the main loop.
+"""Receive the messages of nodes: samples are stored at once, and all other messages become events for the
+main loop.
 
-It also sets how often each node sends samples and asks for its health.
+The module also sets the interval of each node's samples, and requests health reports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from warpdeck.controller.events.events import AskHealth, NodeLost, NodeUp
@@ -22,9 +24,37 @@ from .change_listeners import ChangeListeners
 from .effects import EffectRunner
 from .event_queue import EventQueue
 from .fences import Fences
-from .health_polling import HealthPolling
 from .sample_rate import SampleRate
 from .wakeup import Wakeup
+
+MOST_AT_ONCE = 300
+"""Maximum number of requests per half minute. This is ten per second, in addition to the samples of all
+nodes. At this rate 1,000 nodes are all asked within two minutes.
+"""
+
+
+class HealthPolling:
+    """Selects the nodes from which a health report is requested.
+
+    Nodes report changes of their health on their own. A health request compares the clocks and sends the site's
+    health check settings to the node. An answer costs the controller about as much as a sample, so the nodes of a
+    large site are asked in rotation.
+    """
+
+    def __init__(self) -> None:
+        self._last = NodeName("")
+
+    def next(self, up: Iterable[NodeName]) -> list[NodeName]:
+        """Return the next nodes to ask among the nodes that are up.
+
+        Nodes are taken in the order of their names. After the last name the first one follows.
+        """
+        names = sorted(up)
+        first = bisect_right(names, self._last)
+        asked = (names[first:] + names[:first])[:MOST_AT_ONCE]
+        if asked:
+            self._last = asked[-1]
+        return asked
 
 
 class NodeMonitor:
@@ -69,19 +99,21 @@ class NodeMonitor:
                 self._queue.put(heard(name, message, received_unix=self._clock()))
 
     def ask_all(self) -> None:
-        """Ask all nodes that are up for their health, with the site's present settings."""
+        """Request a health report of all nodes that are up, with the site's present settings."""
         self._effects.add([AskHealth(node=name) for name in self._nodes_up()])
 
     def poll(self) -> None:
-        """Ask the next nodes for their health, and send each node a changed sample interval."""
+        """Request a health report of the next nodes, and send each node its sample interval if it has
+        changed.
+        """
         self._effects.add([AskHealth(node=name) for name in self._polling.next(self._nodes_up())])
         self._set_sampling()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Let nodes send samples more often during the block, because a client watches.
+        """Increase the rate of samples during the block, because a client displays them.
 
-        The higher rate starts at once. The lower rate returns some time after the block ends.
+        The higher rate applies at once. The lower rate returns some time after the block ends.
         """
         with self._sampling.watched():
             self._set_sampling()

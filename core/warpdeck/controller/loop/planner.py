@@ -1,8 +1,8 @@
-"""Runs planning passes and applies their decisions.
+"""Run planning passes and apply their decisions.
 
 A pass normally runs beside the event loop, and its decisions are applied as an event. On a small site the
-pass is part of the transaction whose events require it. When a task of an array takes over the resources of
-the previous task, no pass is needed at all (see `array_fast_path`).
+pass is part of the transaction with the events that require it. When a task of an array takes over the
+resources of the previous task, no pass is needed at all (see `array_fast_path`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import Effect, Event, LaunchShare, Outcome, Planned
 from warpdeck.controller.planning.passes import Passes
-from warpdeck.controller.planning.recall import PrefetchRevoker
+from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
 from warpdeck.controller.state.deadlines import next_moment
 from warpdeck.controller.state.state import State, amend
@@ -31,10 +31,12 @@ from .wakeup import Wakeup
 log = logging.getLogger("warpdeck.controller")
 
 REPLAN_S = 30.0
-"""Seconds between passes when no event happens. Expected start times and begin times move with the clock."""
+"""Seconds between passes when no event happens. The passage of time alone changes expected starts and makes
+jobs eligible.
+"""
 REST_S = 0.02
-"""Shortest rest in seconds between passes while events keep coming. A pass that took longer is followed by an
-equally long rest.
+"""Minimum pause in seconds between passes while events keep arriving. A longer pass is followed by a pause of
+the same length.
 """
 
 
@@ -62,14 +64,16 @@ class Planner:
         self._statistics = statistics
         self._hub = hub
         self.planned = asyncio.Event()
-        """Set when a pass has been made or no job is pending. A task that waits for the next pass clears it
-        first.
+        """Set when a pass has been made or no job is pending. A task that waits for the next pass clears the
+        event first.
         """
         self._passes = Passes()
         self._succession = ArrayFastPath()
 
     async def run(self) -> None:
-        """Run passes until cancelled. The planner rests between passes, except when no event is queued."""
+        """Run passes until cancelled, with a pause after each pass. Without queued events the next pass may
+        start at once.
+        """
         while True:
             await self.wakeup.wait(self._passes.next_s(self._clock(), most_s=REPLAN_S))
             if self._state.has_to_plan:
@@ -85,7 +89,7 @@ class Planner:
         await self.planned.wait()
 
     async def _plan_once(self) -> float:
-        """Run one pass, and return how long the planning itself took in seconds."""
+        """Run one pass, and return the duration of the planning itself in seconds."""
         made = self._plan()
         took_s = self._statistics.counters.last_pass_s
         decided = _decisions(made)
@@ -98,7 +102,7 @@ class Planner:
         return took_s
 
     def succeed(self, txn: Transaction, events: Sequence[Event]) -> Outcome | None:
-        """Start the next tasks of an array in place of its tasks that have ended, if this needs no pass.
+        """Start further tasks of an array in place of the tasks that have ended, if this needs no pass.
 
         The starts become part of the transaction.
         """
@@ -150,7 +154,7 @@ class Planner:
     def take_reasons(self, made: Plan) -> None:
         """Store the pending reasons that the pass found.
 
-        If the pass stopped at a limit, request another one.
+        If the pass stopped at a limit, another pass is requested.
         """
         self._hub.touch(jobs=self._passes.keep(self._state, made))
         if made.more:

@@ -1,7 +1,7 @@
-"""Background task that applies the changes of reservations that are due as time passes.
+"""Background task that applies the changes of reservations that are due.
 
-It checks after something has changed, at most once every REST_S seconds, and when the clock alone makes a
-change due. Without reservations it has no cost.
+It checks for due changes after an event, at most once every MIN_PAUSE_S seconds, and at the next time at
+which the clock alone makes a change due. Without reservations it has no cost.
 """
 
 from __future__ import annotations
@@ -61,5 +61,5 @@ class ReservationManager:
             try:
                 await self._queue.request(ReservationsTended())
             except (UserError, InvalidTransition) as error:
-                log.warning("reservations were not tended: %s", error)
+                log.warning("changes of reservations were not applied: %s", error)
         return next_moment(self._state, self._clock())

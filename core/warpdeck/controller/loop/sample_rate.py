@@ -1,10 +1,10 @@
-"""The rate at which nodes send samples: once a second on a small site, and less often the more nodes there
-are.
+"""The rate at which nodes send samples: once a second on a small site, and less often on a site with many
+nodes.
 
-A sample costs the controller mostly its decryption, whether a client watches or not. All nodes together
-therefore send a bounded number of samples per second. The bound is low while no client watches, and higher
-while the app or another subscriber is connected. Nodes still measure every second. They report at once when a
-process appears on a GPU or leaves it, because scheduling decisions depend on that.
+The cost of a sample is mostly its decryption, and does not depend on whether a client displays it. All nodes
+together therefore send a limited number of samples per second. The limit is low while no client watches, and
+higher while the app or another subscriber is connected. Nodes still measure every second. They report at once
+when a process appears on a GPU or leaves it, because scheduling decisions depend on that.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SampleRate:
     def begins(self, name: NodeName, *, nodes: int) -> list[SetSampling]:
         """Return the interval to send to a newly connected node.
 
-        Until it arrives the node sends a sample every SAMPLE_S.
+        Until the node receives the interval, it sends a sample every SAMPLE_S.
         """
         self._told.pop(name, None)
         return self._orders([name], nodes)

@@ -13,7 +13,9 @@ from warpdeck.controller.state.state import State
 from warpdeck.model import BY_ITSELF, FINISHED, HOLDS_RESOURCES, JobId, JobState
 
 MAX_KINDS = 1000
-"""Kinds of requests, and users, that are counted separately. Further ones are counted as "others"."""
+"""Maximum number of request kinds, and of users, that are counted separately. All others are counted together
+as "others".
+"""
 OTHERS = "others"
 
 
@@ -70,7 +72,7 @@ class SchedulerStatistics:
     def count_commit(self, state: State, before: Mapping[JobId, JobState | None]) -> None:
         """Count a committed transaction and its changes.
 
-        `before` holds the states that its jobs had before it.
+        `before` contains the states that the changed jobs had before the transaction.
         """
         self.counters.commits += 1
         for job_id, was in before.items():

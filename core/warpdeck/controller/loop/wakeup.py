@@ -1,4 +1,4 @@
-"""Wakes the planner after an event, at the end of a rest, or when the clock alone changes something."""
+"""Wake the planner after an event, after a delay, or when the clock alone changes the result of a pass."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Wakeup:
         asyncio.get_running_loop().call_later(delay_s, self._wanted.set)
 
     def after_rest(self) -> None:
-        """Request a pass after a short rest.
+        """Request a pass after a short delay.
 
-        If a client submits jobs in a loop and none can start yet, one pass covers all of them.
+        If a client submits jobs in a loop and none can start yet, one pass then covers all of them.
         """
         loop = asyncio.get_running_loop()
         if self._rest is None or self._rest.when() <= loop.time():

@@ -1,11 +1,12 @@
 """Forecasts for a pending job, or for a request that has not been submitted.
 
 The policy runs on an immutable view in a separate thread, because on a large cluster one answer takes as long
-as a planning pass and the main loop must not wait for it. There is only one thread, so many requests are
-answered one after another and do not take more than one core. This also holds if a client gives up waiting.
+as a planning pass and the main loop must not wait for it. There is only one thread. Requests are therefore
+answered one after another, and all of them together use at most one core. This also holds if a client stops
+waiting.
 
-A request is tested by a dry run: it is submitted like any other, in a transaction that is rolled back at
-once. It is therefore refused for the same reasons, and with the same messages, as a real submission.
+A request is tested by a dry run: it is submitted like any other request, in a transaction that is rolled back
+at once. It is therefore refused for the same reasons, and with the same messages, as a real submission.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ ESTIMATE_S = 15.0
 LOOK_S = 1.0
 """Seconds between checks whether a pending job has no start time from a pass."""
 ESTIMATE_REST = 100.0
-"""The rest after an estimate, as a multiple of its run time. Estimates therefore take at most one percent of
-a core.
+"""Pause after an estimate, as a multiple of the time that the estimate took. Estimates therefore use at most
+one percent of a core.
 """
 MAX_MOVED = 2000
-"""Maximum number of these jobs whose rows are sent again after one estimate, the earliest starts first."""
-FEW_JOBS = 2000
-"""Maximum number of pending jobs, and of nodes, whose likely starts take only some ten milliseconds to
-estimate.
+"""Maximum number of rows that are sent again after one estimate. The jobs with the earliest starts come
+first.
 """
+FEW_JOBS = 2000
+"""Maximum number of pending jobs, and of nodes, for which an estimate takes only some ten milliseconds."""
 
 
 class Forecaster:
@@ -110,7 +111,7 @@ class Forecaster:
         return await self._aside(partial(forecast_row, view, now, settings, job_id, label=label))
 
     async def estimate(self, state: State) -> StartEstimates:
-        """Return the likely starts of all jobs that wait for resources.
+        """Return the estimated starts of all jobs that wait for resources.
 
         If there are few jobs and nodes, the work is done in the event loop, because it takes only
         milliseconds.
@@ -131,9 +132,9 @@ class Forecaster:
     async def estimate_for_ever(
         self, state: State, *, planned: asyncio.Event, tell: Callable[[list[JobId]], None]
     ) -> None:
-        """Keep the start estimates of jobs up to date for which the passes compute no start.
+        """Keep the start estimates up to date for the jobs without a start time from the passes.
 
-        An estimate takes longer the more jobs there are, and is then made less often.
+        An estimate for more jobs takes longer, and is made less often.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -185,7 +186,8 @@ def _untold(code: str) -> str:
 
 
 def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId]:
-    """Return a view with the request in the queue, and the id of its job. The state is unchanged afterwards.
+    """Return a view with the request in the queue, and the id of the request's job. The state is unchanged
+    afterwards.
 
     A job that was submitted with a hold is released in the view. Raises UserError.
     """

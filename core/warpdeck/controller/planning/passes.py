@@ -1,12 +1,12 @@
 """Planning passes over the state, and the pending reasons that they produce.
 
 Decisions are never delayed: a pass follows every event. Pending reasons are delayed on a large site, because
-one job that ends changes the text of all pending jobs ("best is n17 with 2 GPUs free"). Ten thousand changed
+the end of one job changes the text of all pending jobs ("best is n17 with 2 GPUs free"). Ten thousand changed
 rows for every event would overload the planner and the clients. Most passes therefore compute a pending
-reason only for jobs that have none. Once every TELL_S seconds, one pass refreshes all of them.
+reason only for jobs that have none. Once every REFRESH_S seconds, one pass refreshes all of them.
 
-If a bug makes it impossible to plan a job, that job is left out and gets a pending reason that says so. It
-must not keep all other jobs from starting.
+If a bug makes it impossible to plan a job, that job is left out of the passes, and its pending reason reports
+the bug. All other jobs can still start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from warpdeck.model import Job, JobId, PendingReason
 from warpdeck.policy import PassCache, PendingJob, Plan, Settings, View, plan
 
 TELL_S = 1.0
-"""On a large site, all pending reasons are refreshed at most once per this many seconds."""
+"""Minimum number of seconds between two refreshes of all pending reasons on a large site."""
 WORDS_S = 0.2
 """Seconds to wait before a pass that can only produce pending reasons. Clients that submit in a loop are
 served first.
@@ -54,7 +54,7 @@ def goes_along(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) 
     """Return whether a pass should run inside the transaction that had these outcomes.
 
     This is the case on a small site if the pass may start a job. It is not the case if all new jobs are held
-    or wait for their code snapshot. Their submitters get the answer first.
+    or wait for their code snapshot, because their submitters then get the answer first.
     """
     made = (outcome for _, outcome in outcomes if outcome is not None and outcome.replan)
     return is_small(state) and state.has_to_plan and any(not _must_wait(each.job) for each in made)
@@ -63,7 +63,7 @@ def goes_along(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) 
 def may_rest(outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
     """Return whether a pass could start nothing after these outcomes.
 
-    It need not run before the next request.
+    The pass can then run later than the next request.
     """
     made = [outcome for _, outcome in outcomes if outcome is not None and outcome.replan]
     return bool(made) and all(_must_wait(each.job) for each in made)
@@ -130,7 +130,7 @@ class Passes:
         return made
 
     def _plan(self, view: View, now: float, settings: Settings, tell: Collection[JobId] | None) -> Plan:
-        """Run the plan without the jobs that make it fail. They are tried again once they have changed."""
+        """Run the plan without the jobs that make it fail. They are planned again once they have changed."""
         known = {job.id: job for job in view.pending if job.id in self._left_out} if self._left_out else {}
         self._left_out = {job_id: job for job_id, job in self._left_out.items() if known.get(job_id) == job}
         try:

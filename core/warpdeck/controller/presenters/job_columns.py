@@ -1,8 +1,8 @@
-"""The table of a job's columns, and the rows that are made of them. All functions are pure.
+"""The table of a job's columns, the rows that are made from them, and the details of a job. Pure functions.
 
-Each field of `JobRow` and `JobFacts` is one entry: its name and the function that computes it. A `JobRow` has the
-fields that screens show. Slurm's commands print five times as many fields, seldom, and for ten thousand jobs
-at once. A client therefore names the fields that it needs, and only these are computed.
+Each field of `JobRow` and `JobFacts` is one entry: its name and the function that computes it. A `JobRow` has
+the fields that screens show. Slurm's commands print five times as many fields. They run seldom, but for up to
+ten thousand jobs at once. A client therefore names the fields that it needs, and only these are computed.
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from warpdeck.base.cluster import NORMAL_QOS
 from warpdeck.base.errors import UserError
+from warpdeck.controller.launch.launching import output_paths
 from warpdeck.controller.state.accounting import gpu_types
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.view import eligible_unix, waiting_limit_s
 from warpdeck.model import COMPACT, FINISHED, Job, JobState, count_tasks
+from warpdeck.notation.values.dependencies import format_dependencies
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.policy.limits.access import partition_names
 from warpdeck.policy.resources.tres import asked_tres, held_tres
-from warpdeck.protocol.job_rows import JobFacts, JobRow
+from warpdeck.ports.ports import JournalEntry
+from warpdeck.protocol.job_rows import JobDetail, JobEvent, JobFacts, JobRow
 
 from . import gpu_readings, job_values, node_counts
 from .reasons import dependency_text, is_held, reason_of, why_of
@@ -35,6 +40,34 @@ def job_row(state: State, job: Job) -> JobRow:
     for name, value in _ROW_OF_STATE:
         fields[name] = value(state, job)
     return JobRow(**fields)
+
+
+def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail:
+    """Return all details of a job except its environment."""
+    request, ran_s = job.request, job.ran_s()
+    stdout, stderr = output_paths(job)
+    first = job.shares[0] if job.shares else None
+    return JobDetail(
+        row=job_row(state, job),
+        script=request.script,
+        argv=list(request.argv),
+        submit_line=request.submit_line,
+        submit_dir=request.submit_dir,
+        work_dir=first.work_dir if first else "",
+        stdout=stdout or (first.stdout_path if first else ""),
+        stderr=stderr,
+        gpus=gpu_readings.job_gpus(state, job),
+        dependency=format_dependencies(
+            msgspec.to_builtins(request.dependencies) if request.dependencies else None
+        ),
+        snapshot=msgspec.to_builtins(request.snapshot) | {"uid": job.uid} if request.snapshot else None,
+        recording=request.code_due_unix is not None and job.state is JobState.PENDING,
+        message=job.exit.message if job.exit else "",
+        notice=job.notice,
+        predicted_s=job.predicted_s,
+        prediction_error_s=None if job.predicted_s is None or ran_s is None else job.predicted_s - ran_s,
+        events=[JobEvent(at=entry.at_unix, text=entry.text) for entry in journal],
+    )
 
 
 def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequence[Job]], list[Any]]:
@@ -59,7 +92,7 @@ def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequ
 
 
 def _columns_at(sight: RowContext) -> dict[str, Callable[[Job], Any]]:
-    """Return all columns at one moment, each as a function of the job."""
+    """Return all columns for one point in time, each as a function of the job."""
     return {
         **RECORD_COLUMNS,
         **{name: partial(value, sight.state) for name, value in STATE_COLUMNS.items()},
@@ -266,7 +299,7 @@ RECORD_COLUMNS: dict[str, Callable[[Job], Any]] = {
     "derived_exit": job_values.derived_exit,
     "container": lambda job: job.request.container.image if job.request.container else "",
 }
-"""Columns that follow from the job's record alone."""
+"""Columns that depend only on the job's record."""
 STATE_COLUMNS: dict[str, Callable[[State, Job], Any]] = {
     "why": why_of,
     "priority": _priority,
@@ -293,12 +326,12 @@ TIMED_COLUMNS: dict[str, Callable[[RowContext, Job], Any]] = {
 }
 """Columns of `JobFacts` that depend on the rest of the state, or on the time."""
 SELECTED_COLUMNS: dict[str, Callable[[Job], Any]] = {"restarts": lambda job: job.user_restarts}
-"""Columns whose value differs if a client names them.
+"""Columns that have a different value if a client names them.
 
-Slurm's commands print only the restarts that users see. A whole row has the number of all restarts, by which
-clients tell the starts of a job apart.
+Slurm's commands print only the restarts that users see. A whole row has the number of all restarts, which
+clients use to distinguish the starts of a job.
 """
 JOB_FIELDS = tuple(dict.fromkeys((*JobRow.__struct_fields__, *JobFacts.__struct_fields__)))
-"""Names of all columns, those of `JobRow` first."""
+"""Names of all columns, beginning with the columns of `JobRow`."""
 _ROW_OF_RECORD = [(name, RECORD_COLUMNS[name]) for name in JobRow.__struct_fields__ if name in RECORD_COLUMNS]
 _ROW_OF_STATE = list(STATE_COLUMNS.items())

@@ -1,4 +1,4 @@
-"""Values of a job's columns that follow from its record alone. All functions are pure."""
+"""Values of a job's columns that depend only on the job's record. All functions are pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from warpdeck.notation.values.hostlist import collapse
 WRAPPED = "wrap"
 """Value used in place of the script name on the command line of a job that was submitted with --wrap."""
 MOST_SWEPT = 200
-"""Maximum number of characters of a sweep task's values in a row. Longer texts are not read in a list."""
+"""Maximum number of characters of a sweep task's values in a row. Longer texts would be cut in a list."""
 
 
 def as_shown(job: Job) -> Job:
     """Return the job as clients see it.
 
-    A task that was prefetched to its node and may not have begun there is shown as pending, like the rest of
+    A prefetched task that may not have begun on its node is shown as pending, like the other waiting tasks of
     its array.
     """
     if not job.is_handed:
@@ -75,7 +75,7 @@ def nodes_max(job: Job) -> int:
 def tasks(job: Job) -> int:
     """Return the number of tasks.
 
-    If it depends on the number of nodes, count the nodes that the job holds.
+    If the number depends on the number of nodes, the nodes that the job holds are counted.
     """
     asked = job.request.resources
     if asked.tasks is not None or job.allocation is None:
@@ -86,7 +86,7 @@ def tasks(job: Job) -> int:
 def requested_gpus(per: str) -> Callable[[Job], str]:
     """Return the column of requested GPUs in Slurm's notation, for example gres:gpu:a100:4.
 
-    `per` is the field of `GpuAsk` with their number.
+    `per` is the field of `GpuRequest` with the number of GPUs.
     """
 
     def text(job: Job) -> str:
@@ -98,7 +98,7 @@ def requested_gpus(per: str) -> Callable[[Job], str]:
 
 
 def time_limit_s(job: Job) -> int | None:
-    """Return the time limit under which the job runs, or the requested one."""
+    """Return the time limit of the running job, or the requested time limit."""
     return job.time_limit_s if job.start_at_unix else job.request.time_limit_s
 
 
@@ -176,19 +176,19 @@ def stdout(job: Job) -> str:
 
 
 def stderr(job: Job) -> str:
-    """Return the path of the standard error, which is that of the output unless it was requested."""
+    """Return the path of the standard error. Without a requested path, it is the path of the standard output."""
     out, err = output_paths(job)
     return err or out
 
 
 def admin_comment(job: Job) -> str:
-    """Return the admin's comment in the accounting record, or else that of the queue."""
+    """Return the admin's comment in the accounting record, or else the admin's comment in the queue."""
     said = job.annotations.admin_comment if job.annotations else ""
     return said or job.request.admin_comment
 
 
 def recorded_comment(job: Job) -> str:
-    """Return the comment in the accounting record, or else that of the queue."""
+    """Return the comment in the accounting record, or else the comment in the queue."""
     said = job.annotations.comment if job.annotations else None
     return job.request.comment if said is None else said
 

@@ -1,11 +1,12 @@
 """Estimate of the number of nodes of a pending job, as squeue's %D and scontrol's NumNodes show it.
 
 It imitates slurmctld's node_cnt_wag, as measured:
-- A job held since its submission shows as many nodes as its CPUs need if all nodes were like the largest one
-  of its first partition. If its tasks divided by --ntasks-per-node, rounded down, are more, that number is
-  shown.
-- Any other job shows the nodes that it would get if nothing else ran. For a node range this is the most that
-  it may have. Otherwise it is the fewest that hold its tasks and GPUs.
+- For a job held since its submission, the number is computed as if all nodes were like the largest node of
+  the job's first partition. It is the number of nodes needed for the CPUs, or the number of tasks divided by
+  --ntasks-per-node and rounded down, if that is more.
+- For any other job, the number is the number of nodes that the job would get if nothing else ran. For a node
+  range this is the maximum of the range. Otherwise it is the minimum for the job's tasks and GPUs.
+
 If nodes differ in size, the result is a guess, in Slurm as well as here. All functions are pure.
 """
 
@@ -45,14 +46,14 @@ def _gpus(node: Node) -> int:
 def is_for_one(job: Job) -> bool:
     """Return whether the job will run on exactly one node, as most jobs do.
 
-    Such a job could not use more nodes, or may not have them.
+    A job is for one node if it could not use more nodes, or may not have more.
     """
     asked = job.request.resources
     return asked.nodes_max == 1 and (asked.nodes_open or not job.held)
 
 
 def likely_nodes(job: Job, most: Largest) -> int:
-    """Return the likely number of nodes of a job that holds none and is not for one node.
+    """Return the estimated number of nodes of a job that holds no nodes and is not for one node.
 
     The result is at least the number that the job requests.
     """

@@ -1,4 +1,6 @@
-"""A node at one moment: the values that several rows, tables and metrics of nodes show. Pure functions."""
+"""A node at one point in time: the values that several rows, tables and metrics of nodes show. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from warpdeck.model import Link, Node, NodeHealth, Reading, Share
 
 
 class NodeNow(NamedTuple):
-    """A node with the parts of the state that are shown with it. `state` is sinfo's name of its state."""
+    """A node with the parts of the state that are shown with it. `state` is sinfo's name for the state of the
+    node.
+    """
 
     node: Node
     state: str

@@ -35,7 +35,7 @@ def priority_rows(
 def _is_eligible(job: PendingJob, now: float, running: int) -> bool:
     """Return whether nothing but the queue delays the job.
 
-    `running` is the number of running tasks of its array.
+    `running` is the number of running tasks of the job's array.
     """
     waits = bool(job.held or job.waits_for or job.never) or (job.begin_at_unix or 0.0) > now
     return not waits and (not job.throttle or running < job.throttle)

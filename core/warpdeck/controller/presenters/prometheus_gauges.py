@@ -1,9 +1,10 @@
 """The state as Prometheus metrics.
 
 GPU metrics have the names, units and labels of NVIDIA's DCGM exporter, so that its dashboards work. A frozen
-copy of the state is made in the event loop, and a thread produces the text from it. Metrics per GPU and per
-node are written as text here. A thousand nodes have 60,000 lines, and prometheus_client takes ten times as
-long for them. The event loop waits while a thread computes. All other metrics use prometheus_client.
+copy of the state is made in the event loop, and a thread produces the text from it. The event loop cannot run
+while the thread computes. This module therefore writes the metrics of GPUs and nodes as text itself: for a
+thousand nodes they have 60,000 lines, and prometheus_client would take ten times as long for them. All other
+metrics use prometheus_client.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .node_now import NodeNow, node_now
 
 MIB = 2**20
 GPU_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname", "hpc_job")
-"""The labels of dcgm-exporter. `hpc_job` is the job that holds the GPU, or "" if none does."""
+"""The labels of dcgm-exporter. `hpc_job` is the job that holds the GPU, or "" if no job holds it."""
 
 
 class _NodePart(NamedTuple):
@@ -51,7 +52,7 @@ class GaugeCollector(Collector):
         return "".join((*self._gpu_lines(), *self._node_lines())).encode() + generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric families that stay the same size as the site grows."""
+        """Yield the metric families with a size that does not depend on the size of the site."""
         yield _jobs(self._jobs)
         yield from self._loop()
 
@@ -93,7 +94,7 @@ class GaugeCollector(Collector):
 
 
 def _labels(names: Iterable[str], values: Iterable[str]) -> str:
-    """Return the labels in the text format. They are made once for all metrics of a GPU or node."""
+    """Return the labels in the text format. One text serves all metrics of a GPU or node."""
     pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
     return "{" + ",".join(pairs) + "} "
 
@@ -210,7 +211,7 @@ GPU_METRICS: tuple[tuple[str, str, GpuValue], ...] = (
         lambda gpu, reading, now: _is_drained(gpu, now),
     ),
 )
-"""Name, help text and value of each GPU metric. A GPU whose value is None is left out."""
+"""Name, help text and value of each GPU metric. A GPU with the value None is left out."""
 
 NODE_METRICS: tuple[tuple[str, str, Callable[[NodeNow], float | None]], ...] = (
     ("warpdeck_node_cpus", "CPUs of the node", _of_node("node.cpus")),

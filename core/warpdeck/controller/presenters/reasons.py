@@ -13,14 +13,13 @@ from warpdeck.policy import ESTIMATED_CODES, NO_ESTIMATES, StartEstimates
 from warpdeck.policy.placement.pending_reason import held
 from warpdeck.protocol.job_rows import WhyRow
 
-from . import unavailable_nodes
-from .row_context import RowContext
+from .row_context import NODES_UNAVAILABLE, RowContext
 
 UNTOLD = "expected start unknown: it waits for jobs without a time limit"
 NEXT = "Resources"
 """Slurm's reason for jobs that wait only for resources."""
 NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
-"""Causes with which a pending job ends by itself -> Slurm's reason, which the job keeps."""
+"""Causes of the end of a pending job that can never start -> Slurm's reason, which the job keeps."""
 CAUSES = {
     "timeout": "TimeLimit",
     "node_fail": "NodeDown",
@@ -41,9 +40,9 @@ def never_started(job: Job) -> tuple[str, str]:
 
 
 def why_row(job: Job, why: PendingReason | None, likely: StartEstimates = NO_ESTIMATES) -> WhyRow | None:
-    """Return why a job is pending, or why it ended without a start. Return None for any other job.
+    """Return the reason why a job is pending, or why it ended without a start. Return None for any other job.
 
-    `likely` holds the estimated starts of jobs far back in the queue.
+    `estimates` contains the estimated starts of jobs far back in the queue.
     """
     if job.state is not JobState.PENDING:
         code, sentence = never_started(job)
@@ -68,14 +67,14 @@ def why_of(state: State, job: Job) -> WhyRow | None:
 
 
 def reason_of(sight: RowContext, job: Job) -> str:
-    """Return the reason code alone, because most formats do not print the sentence."""
+    """Return the reason code without the sentence, which most formats do not print."""
     if job.state is JobState.PENDING and job.behind is not None:
         return NEXT
     if is_held(job) or (job.held and job.state not in FINISHED):
         return _hold_reason(job)
     if job.state is JobState.PENDING:
         why = sight.state.planned.pending_reasons.get(job.id)
-        if why is not None and why.code == unavailable_nodes.CODE:
+        if why is not None and why.code == NODES_UNAVAILABLE:
             return sight.unavailable(job.request.partition, job.request.resources.nodelist)
         return why.code if why is not None else "None"
     if job.state not in FINISHED:

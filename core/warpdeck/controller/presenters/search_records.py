@@ -1,6 +1,8 @@
-"""Search record of a finished job, with the same strings as its row, and queries over these records.
+"""Search records of finished jobs, with the same strings as the rows of the jobs, and queries over these
+records.
 
-`page` and `costs` define the results that every store must return. The SQLite store computes them in SQL.
+`page` and `costs` define the results that every store must return. The SQLite store computes the results in
+SQL.
 """
 
 from __future__ import annotations
@@ -10,7 +12,15 @@ from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import Job, JobId
-from warpdeck.model.past import PAST_ORDERS, Cost, EndedJob, GroupCost, PastQuery, cost_of, end_in_words
+from warpdeck.model.finished_jobs import (
+    PAST_ORDERS,
+    Cost,
+    EndedJob,
+    GroupCost,
+    PastQuery,
+    cost_of,
+    end_in_words,
+)
 from warpdeck.notation.filters.job_filter import holds
 from warpdeck.ports.ports import PastPage
 

@@ -17,12 +17,12 @@ from .job_commands import end_job
 RELEASED = "released"
 """Cause of an end that the client requested.
 
-The exit status of the job is the one that the client reports.
+The client reports the exit status of the job.
 """
 
 
 def leave(txn: Transaction, event: HolderLeft) -> Outcome:
-    """End an allocation because its client releases it or is gone.
+    """End an allocation because its client releases it or has disappeared.
 
     Raises UserError if the caller may not end it.
     """
@@ -39,7 +39,8 @@ def leave(txn: Transaction, event: HolderLeft) -> Outcome:
 def see(txn: Transaction, event: HolderSeen) -> Outcome:
     """Record whether the client of an allocation or step is connected.
 
-    The start of its absence is stored, so that the absence is counted across restarts of the controller.
+    The time of the disconnection is stored, so that the time limit for a reconnection also holds across
+    restarts of the controller.
     """
     since = None if event.there else txn.now
     if event.step is not None:
@@ -54,7 +55,7 @@ def see(txn: Transaction, event: HolderSeen) -> Outcome:
 
 
 def release(txn: Transaction, job: Job, status: ExitStatus) -> list[Effect]:
-    """End the allocation with this status. A waiting job is cancelled, since it never had an allocation."""
+    """End the allocation with this status. A waiting job is cancelled, because it never had an allocation."""
     if job.is_finished or job.state is JobState.COMPLETING:
         return []
     if job.state is JobState.PENDING:

@@ -1,6 +1,5 @@
-"""Handlers that apply the planner's decisions.
-
-These are starts, preemptions, resumptions, and ends of jobs that can never start.
+"""Handlers that apply the planner's decisions: starts, preemptions, resumptions, and ends of jobs that can
+never start.
 """
 
 from __future__ import annotations
@@ -50,7 +49,9 @@ def _end_waiting(txn: Transaction, end: End) -> None:
 
 
 def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
-    """Preempt a running job: suspend it, or end it after its grace time, in which it may save its work."""
+    """Preempt a running job: suspend it, or end it after its grace time. The job can save its work during the
+    grace time.
+    """
     job = txn.state.jobs.get(preempt.job_id)
     if job is None or job.state is not JobState.RUNNING:
         return []
@@ -67,7 +68,7 @@ def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
 
 
 def _keep_room(txn: Transaction, preempt: Preempt) -> None:
-    """Record, for the jobs that caused the preemption, which resources are being freed for them."""
+    """Record the resources that the preemption frees in the jobs that caused it."""
     for job_id, room in ((preempt.for_job_id, preempt.preempted_claim), *preempt.component_claims):
         job = txn.state.jobs.get(job_id)
         if job is not None and job.state is JobState.PENDING and job.room != room:
@@ -145,7 +146,8 @@ def _can_begin(txn: Transaction, allocation: Allocation) -> bool:
 def _users_may_meet(txn: Transaction, job: Job, start: Start) -> bool:
     """Return whether the job may share its nodes with the jobs on them (--exclusive=user).
 
-    It may not if a job of another user is there and either job, or its partition, requires nodes of its own.
+    It may not if a job of another user runs there, and one of the two jobs or its partition excludes other
+    users.
     """
     state = txn.state
     apart = wants_users_apart(state, job, start.partition)
@@ -155,7 +157,7 @@ def _users_may_meet(txn: Transaction, job: Job, start: Start) -> bool:
 
 
 def _limit_s(job: Job, start: Start, now: float) -> int | None:
-    """Return the time limit in seconds that the planner decided.
+    """Return the time limit in seconds that the planner chose.
 
     A job without a limit may run until its deadline.
     """

@@ -1,14 +1,14 @@
-"""Starts the next task of an array in the allocation of a task that has ended, without a planning pass.
+"""Start the next task of an array in the allocation of a task that has ended, without a planning pass.
 
-A planning pass would make the same decision, but costs as much as all other work for a short job. It is
-skipped if there is nothing else to decide. This requires that only one array is waiting and that the last
+A planning pass would make the same decision, but for a short job it costs as much as all other work. It is
+skipped if there is nothing else to decide. This requires that only one array is waiting, and that the last
 pass is recent and did nothing but start some of its tasks. Since that pass, only ends of tasks of this array
 may have been reported. Changes that the clock or a limit on accumulated usage causes in the meantime wait for
 the next pass. The result is an ordinary `Start`, which is checked again when it is applied.
 
 Very short tasks would spend most of their time on the round trip between controller and node. Therefore the
-next tasks are prefetched to the allocation (see launch_prefetch.py). Their number is limited to the tasks
-that run within `AHEAD_RUN_S`, and further so that no allocation keeps tasks that another one could run.
+next tasks are prefetched to the allocation (see launch_prefetch.py). An allocation gets at most the number of
+tasks that run within `PREFETCH_RUN_S`. A further limit leaves enough waiting tasks for the other allocations.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ TRUST_S = 0.2
 AHEAD_RUN_S = 0.1
 """Target total run time in seconds of the tasks prefetched to one allocation.
 
-It covers several round trips, and is short enough not to delay the next job that gets the allocation.
+It covers several round trips, and is short enough not to delay the next job in the allocation.
 """
 SHORTEST_S = 0.001
 """Lower bound in seconds for the assumed run time of a task. Every program takes longer."""
 SHORT_S = 1.0
-"""Run time in seconds above which tasks are not prefetched, because they would gain nothing."""
+"""Run time in seconds above which tasks are not prefetched, because the round trip is then negligible."""
 TURN_S = 0.03
-"""Time in seconds from the end of a task until its node has the next one.
+"""Time in seconds from the end of a task until its node has the next task.
 
 It covers collecting, reporting and committing the end, and sending the launch. An allocation without a
 prefetched task is idle for this time, and another allocation could not get its last tasks any sooner.
@@ -44,12 +44,14 @@ MOST_AHEAD = 48
 MOST_HANDED = 512
 """Maximum number of prefetched tasks in total.
 
-With more allocations than this, their number alone keeps the nodes busy.
+With more allocations than this, one task in each allocation keeps the nodes busy.
 """
 
 
 class ArrayFastPath:
-    """Facts since the last pass about the only waiting array."""
+    """Decides starts of tasks of the only waiting array. It stores the facts that it has learned since the
+    last pass.
+    """
 
     def __init__(self) -> None:
         self._array: JobId | None = None
@@ -74,8 +76,8 @@ class ArrayFastPath:
     ) -> Planned | None:
         """Return the starts that follow from these events; None if a pass is needed.
 
-        The events are already in the state. `successors` maps jobs that these events ended to the prefetched jobs
-        that took over their allocations.
+        The events are already applied to the state. `successors` maps jobs that these events ended to the
+        prefetched jobs that took over their allocations.
         """
         array, self._array = self._array, None
         if array is None or not 0 <= now - self._made_unix <= TRUST_S or list(state.index.pending) != [array]:
@@ -126,7 +128,7 @@ def _depth(ran_s: float, waiting: int, *, places: int) -> int:
 
 
 def _line(state: State, holder: JobId) -> tuple[JobId, int]:
-    """Return the last job prefetched behind `holder`, and the number of prefetched jobs there."""
+    """Return the last job that is prefetched after `holder`, and the number of jobs prefetched there."""
     waiting = 0
     while (following := state.index.follower.get(holder)) is not None:
         holder, waiting = following, waiting + 1
@@ -134,7 +136,7 @@ def _line(state: State, holder: JobId) -> tuple[JobId, int]:
 
 
 def _is_plain(job: Job) -> bool:
-    """Return whether a start of the array's tasks depends neither on time nor on other jobs."""
+    """Return whether the start of the array's tasks depends neither on time nor on other jobs."""
     request = job.request
     return job.is_folded_array and not job.held and not (
         request.dependencies
@@ -154,8 +156,8 @@ def _ended(state: State, report: JobReport) -> Job | None:
 def _starts(rest: Job, ended: Sequence[Job | None]) -> tuple[Start, ...] | None:
     """Return a start for each allocation that a task has left.
 
-    Returns None if one of the ended jobs was not a task like the waiting ones, or if no task would be left
-    waiting.
+    Returns None if one of the ended jobs was not a task with the request of the waiting tasks, or if no task
+    would be left waiting.
     """
     if count_tasks(rest.pending_tasks) <= len(ended):
         return None

@@ -1,7 +1,8 @@
 """Handler for recorded code.
 
 The code of a job is recorded after its submission, so that sbatch returns at once. The job waits until its
-code is recorded. The record then holds the code as it was submitted, and no file that the job writes.
+code is recorded. The snapshot therefore contains the code as it was submitted, and no file that the job
+writes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def record(txn: Transaction, event: CodeRecorded) -> Outcome:
     Raises UserError for a job that does not wait for a snapshot.
     """
     made: dict[int, tuple[Request, Request]] = {}
-    """Changed requests by the identity of the old request.
+    """Old and new requests by the identity of the old request.
 
     The jobs of an array thus still share one request.
     """

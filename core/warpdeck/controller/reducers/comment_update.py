@@ -1,7 +1,8 @@
 """Handler that changes comments or the derived exit code in the records of jobs.
 
-The rules are those of slurmdbd. Users may change the comment and the derived exit code of their own jobs, and
-administrators all of these fields of all jobs. If one of the jobs must not be changed, none is changed.
+The rules are those of slurmdbd. Users may change the comment and the derived exit code of their own jobs.
+Administrators may change all of these fields of all jobs. If the caller may not change one of the jobs, no
+job is changed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Heterogeneous jobs.
 
-Each component is a job of its own; all start together and end no later than their leader. The leader is the
-first component and runs the script. The others hold their nodes for the script until it has ended. A
-component other than the leader may end alone if it is cancelled or reaches its time limit. If it loses a node
-or is preempted, or if the job is requeued, all components end.
+Each component is a separate job. All components start together and end no later than their leader. The leader
+is the first component and runs the script. The other components hold their nodes for the script until it has
+ended. A component other than the leader may end alone if it is cancelled or reaches its time limit. If a
+component loses a node or is preempted, or if the job is requeued, all components end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check_components(requests: tuple[Request, ...]) -> None:
 def as_components(requests: tuple[Request, ...]) -> list[Request]:
     """Return the components' requests in the form in which they are stored.
 
-    Components other than the first get the code of the first and lose their own scripts. If one component is
+    Components other than the first get the code of the first component and no script. If one component is
     held, all are held.
     """
     if len(requests) == 1:
@@ -80,7 +80,7 @@ def others(state: State, job: Job) -> list[Job]:
 def whole_starts(state: State, starts: Iterable[Start]) -> list[list[Start]]:
     """Return the starts, grouped by heterogeneous job.
 
-    A job of which some component does not start is left out.
+    Heterogeneous jobs with a component that does not start are left out.
     """
     found: list[list[Start]] = []
     groups: dict[JobId, list[Start]] = {}
@@ -99,7 +99,7 @@ def whole_starts(state: State, starts: Iterable[Start]) -> list[list[Start]]:
 def after_end(txn: Transaction, ended: Job, *, again: bool) -> list[Effect]:
     """Apply the end of a component to the other components.
 
-    With `again`, the component is requeued, and so are the others.
+    With `requeues`, the component is requeued, and the other components are requeued too.
     """
     cause = ended.exit.cause if ended.exit is not None else ""
     if ended.component is None or not (again or not ended.is_led or cause in _ALL_END):

@@ -33,7 +33,7 @@ ROOT_UID = 0
 
 
 def recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
-    """Load ended jobs back into memory, so that an event can refer to them. The store has them already."""
+    """Load ended jobs back into memory, so that an event can refer to them. They are already in the store."""
     for job in ended:
         if job.id not in txn.state.jobs:
             txn.state.upsert_job(job)
@@ -71,9 +71,9 @@ def is_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) -> bo
 
 
 def _goes_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) -> bool:
-    """Return whether the component needs no action of its own because its whole job is cancelled.
+    """Return whether the component needs no separate action because its whole job is cancelled.
 
-    Raises UserError if a waiting component was named without its leader, since components start together.
+    Raises UserError if a waiting component was named without its leader, because components start together.
     """
     leader, is_all = txn.state.jobs.get(job.array_job_id), is_with_its_leader(txn, job, named)
     if job.state is not JobState.PENDING or leader is None or leader.is_finished:
@@ -88,7 +88,8 @@ def _goes_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) ->
 
 
 def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = None) -> list[Effect]:
-    """Order the end of a running job on all its nodes. If its end was ordered before, the first cause stays.
+    """Request the end of a running job on all its nodes. If its end was already requested, the first cause
+    stays.
 
     A suspended job does not get back the resources that it gave up, because other jobs may hold them now.
     """
@@ -121,7 +122,7 @@ def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
 def hold(txn: Transaction, event: Held) -> Outcome:
     """Hold jobs.
 
-    A waiting job does not start until it is released; a running one is held once it is requeued.
+    A waiting job does not start until it is released. A running job is held once it is requeued.
     """
     return on_each(txn, event, lambda job: _hold_one(txn, job, event))
 
@@ -129,7 +130,7 @@ def hold(txn: Transaction, event: Held) -> Outcome:
 def release(txn: Transaction, event: Released) -> Outcome:
     """Release held jobs.
 
-    As in Slurm, a priority that was set is computed again, whether or not the job is held.
+    As in Slurm, a priority that was set explicitly is computed again, even if the job was not held.
     """
     amended = RequestRevisions()
     return on_each(txn, event, lambda job: _release_one(txn, job, event.who, amended))
@@ -145,7 +146,7 @@ def set_held(txn: Transaction, job: Job, who: Principal, *, for_owner: bool = Fa
     """Hold a job.
 
     Only an administrator can release a job that root held, or that an administrator held for another user.
-    With `for_owner`, the owner can release it as well.
+    With `for_owner`, the owner can also release the job.
     """
     by_admin = job.held_by_admin or (who.admin and (who.uid == ROOT_UID or who.uid != job.uid))
     if who.admin and for_owner:
@@ -167,7 +168,7 @@ def _release_one(txn: Transaction, job: Job, who: Principal, amended: RequestRev
         job = txn.put_job(amended.of(txn, job, amend(job.request, priority=None)))
         txn.log(job.id, f"priority reset by {who.user}")
     if job.held:
-        # A job that was held did not wait for anybody.
+        # The time during which a job was held does not count as waiting time.
         eligible = max(job.eligible_at_unix, txn.now) if waits else job.eligible_at_unix
         txn.put_job(
             amend(
@@ -284,7 +285,7 @@ def put_back(txn: Transaction, job: Job) -> Job:
 def _on_some(
     txn: Transaction, found: list[Job], act: Callable[[Job], list[Effect]]
 ) -> tuple[list[Effect], list[tuple[Job, UserError]]]:
-    """Apply `act` to the jobs. Returns the effects, and the jobs that refused with their errors."""
+    """Apply `act` to the jobs. Returns the effects, and the jobs for which it was refused, with the errors."""
     effects: list[Effect] = []
     refused: list[tuple[Job, UserError]] = []
     for job in found:

@@ -1,12 +1,12 @@
 """Handlers for prefetched array tasks.
 
-Such a task is sent to a node early and starts when the previous task there ends. This saves a round trip per
-task. A prefetched task is a job of its own in state CONFIGURING. It has the allocation of the job that it is
-`behind`, and holds no resources while it is behind another job. When that job ends for any reason, its
-follower moves up in the same transaction, to the job's position in the line or into the allocation. The
-allocation therefore has exactly one holder at any time, in whatever order the nodes report starts. A
-prefetched task waits again only if its node reports that it has not started it (`GivenBack`), so it never
-runs twice.
+A prefetched task is sent to a node early and starts when the previous task there ends. This saves a round
+trip per task. A prefetched task has a separate job record in state CONFIGURING. It has the allocation of its
+predecessor, the job in `prefetched_after`, and holds no resources while it has a predecessor. When the
+predecessor ends for any reason, the successor is promoted in the same transaction: it takes over the
+predecessor's position in the line, or the allocation. The allocation therefore has exactly one holder at any
+time, in whatever order the nodes report starts. A prefetched task becomes pending again only if its node
+reports that it has not started it (`LaunchRevoked`), so it never runs twice.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from warpdeck.controller.state.view import why_unavailable
 from warpdeck.model import Job, JobId, JobState, Ranges, ShareStatus, count_tasks, has_task
 
 _LEADS = frozenset({JobState.CONFIGURING, JobState.RUNNING})
-"""States of a job behind which a task may be prefetched."""
+"""States of a job after which a task may be prefetched."""
 
 
 def hand(txn: Transaction, ahead: Ahead) -> list[Effect]:
-    """Prefetch tasks, each behind the previous one.
+    """Prefetch tasks, each after the previous one.
 
     Tasks that no longer fit the present state are left out.
     """
@@ -55,7 +55,7 @@ def hand(txn: Transaction, ahead: Ahead) -> list[Effect]:
 
 
 def _may_follow(txn: Transaction, array: Job, last: Job) -> bool:
-    """Return whether the next task of the array may be prefetched behind the job.
+    """Return whether the next task of the array may be prefetched after the job.
 
     The job must be a task of the same array on one node that accepts jobs.
     """
@@ -70,7 +70,7 @@ def _may_follow(txn: Transaction, array: Job, last: Job) -> bool:
 
 
 def step_in(txn: Transaction, job: Job) -> Job:
-    """Return the job as the holder of its allocation.
+    """Make the job the holder of its allocation, and return it.
 
     Call this before the job ends, because its usage is charged to the holder.
     """
@@ -78,9 +78,9 @@ def step_in(txn: Transaction, job: Job) -> Job:
 
 
 def move_up(txn: Transaction, gone: JobId, behind: JobId | None) -> JobId | None:
-    """Move up the follower, if any, of a job that has left its allocation or its position behind `behind`.
+    """Promote the successor, if any, of a job that has left its allocation or its position after `after`.
 
-    Returns the id of the follower.
+    Returns the id of the successor.
     """
     follower = txn.state.index.follower.get(gone)
     if follower is not None:

@@ -45,7 +45,7 @@ def add(txn: Transaction, event: NodeAdded) -> Outcome:
 
 
 def drain(txn: Transaction, event: NodeDrained) -> Outcome:
-    """Drain a node, or some of its GPUs: it gets no new jobs, and running jobs continue.
+    """Drain a node, or some of its GPUs: no new jobs start there, and running jobs continue.
 
     A drain by an administrator stays until an administrator resumes the node.
     """
@@ -63,7 +63,7 @@ def drain(txn: Transaction, event: NodeDrained) -> Outcome:
 def resume(txn: Transaction, event: NodeResumed) -> Outcome:
     """Resume a node, or some of its GPUs.
 
-    When the whole node is resumed, its present GPUs become the expected ones.
+    When the whole node is resumed, its present GPUs become its expected GPUs.
     """
     node = known(txn, event.name)
     if event.gpus:
@@ -92,7 +92,8 @@ def _gpus_named(node: Node, indices: tuple[int, ...]) -> list[GpuUuid]:
 def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
     """Remove a node.
 
-    Raises UserError if jobs hold it, unless forced; forced jobs end as NODE_FAIL or are requeued.
+    Raises UserError if jobs hold it, unless `force` is set. With `force`, these jobs end as NODE_FAIL or are
+    requeued.
     """
     known(txn, event.name)
     jobs = [*txn.state.jobs_on(event.name), *txn.state.handed_to(event.name)]
@@ -112,7 +113,7 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
 
 
 def lost(txn: Transaction, event: NodeLost) -> Outcome:
-    """Record that the link to a node broke. Its jobs stay, because they may still be running well."""
+    """Record that the link to a node broke. Its jobs stay, because they may still be running."""
     if event.name in txn.state.nodes:
         txn.state.node_status.links[event.name] = Link.LOST
         txn.state.node_status.link_reasons[event.name] = event.reason
@@ -155,9 +156,9 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
 
 
 def _end_before_boot(said: wire.JobReport, name: NodeName) -> list[Effect]:
-    """Tell the agent to release a launch from before a reboot that it still reports as running.
+    """Return the effect that releases a launch that started before a reboot and is still reported as running.
 
-    Only launches that merely hold a part of the node survive a reboot, and only as a record.
+    Only launches that merely hold resources of the node survive a reboot, and only as a record.
     """
     if said.phase != "running":
         return []
@@ -165,10 +166,10 @@ def _end_before_boot(said: wire.JobReport, name: NodeName) -> list[Effect]:
 
 
 def _settle_untold(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:
-    """Handle a share that the node has no record of.
+    """Handle a share of which the node has no record.
 
-    It never started, or was lost with the node's disk or power. After a reboot it is unknown whether the
-    share had started. It is therefore not launched again under the same start count.
+    The share never started, or was lost with the node's disk or power. After a reboot it is unknown whether
+    the share had started. It is therefore not launched again with the same start count.
     """
     share = next(share for share in job.shares if share.node == name)
     if share.phase == "exited":
@@ -208,7 +209,7 @@ def known(txn: Transaction, name: NodeName) -> Node:
 def describe(node: Node, found: wire.Inventory) -> Node:
     """Return the node with the inventory that its agent found.
 
-    Earlier GPUs are remembered if some are missing now.
+    If some of the earlier GPUs are missing now, they stay in the list of expected GPUs.
     """
     uuids = tuple(GpuUuid(gpu.uuid) for gpu in found.gpus)
     return amend(

@@ -1,4 +1,4 @@
-"""Drains a node that caused the end or the refusal of a job, so that the job may run on another node."""
+"""Drain a node that caused the end or the refusal of a job, so that the job may run on another node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("warpdeck.nodes")
 def blame(txn: Transaction, name: NodeName, reason: str) -> None:
     """Drain the node until an administrator resumes it.
 
-    A node that is already drained this way keeps its first reason.
+    If the node is already drained until then, it keeps its first reason.
     """
     node = txn.state.nodes.get(name)
     if not reason or node is None or (node.drained and not node.drain_checks):
@@ -26,7 +26,7 @@ def blame(txn: Transaction, name: NodeName, reason: str) -> None:
 def blame_check(txn: Transaction, name: NodeName, check: str, *, reason: str) -> bool:
     """Drain the node until the check succeeds again.
 
-    Returns False if the site wants no drain for this check.
+    Returns False if the site's settings ignore this check.
     """
     node = txn.state.nodes.get(name)
     if node is None or not check or check in txn.state.site.health.ignore:

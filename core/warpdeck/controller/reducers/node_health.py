@@ -1,12 +1,12 @@
-"""Applies health reports of nodes to nodes, GPUs and jobs.
+"""Apply health reports of nodes to nodes, GPUs and jobs.
 
-It drains GPUs and nodes with a reason, notifies jobs, and resumes recovered nodes. A failed check drains the
-GPU or the node to which it applies. Some checks can recover without help (disk, mount, clock, temperature,
-the site's program). If warpdeck made the drain, it ends when the check recovers; a drain by an administrator
-ends only when an administrator resumes the node. A fault (Xid, ECC) is an event and drains its GPU once,
-permanently. If an administrator resumes a node that still fails, the next check drains it again. Xids that a
-faulty program can cause drain nothing, because a user's bug could otherwise drain the whole cluster; only the
-job is notified.
+GPUs and nodes are drained with a reason, jobs are notified, and recovered nodes are resumed. A failed check
+drains the GPU or the node to which it applies. Some checks can recover without help (disk, mount, clock,
+temperature, the site's program). If warpdeck made the drain, it ends when the check recovers; a drain by an
+administrator ends only when an administrator resumes the node. A fault (Xid, ECC) is an event and drains its
+GPU once, permanently. If an administrator resumes a node that still fails, the next check drains it again.
+Xids that a faulty program can cause drain nothing, because a user's bug could otherwise drain the whole
+cluster; only the job is notified.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def question(config: Config, *, now: float) -> wire.AskHealth:
-    """Return the request that tells agents how to watch their nodes."""
+    """Return the health request for agents, with the site's settings for health checks."""
     table = config.health
     return wire.AskHealth(
         at_unix=now,
@@ -122,7 +122,7 @@ def _drain_gpus(
 ) -> tuple[tuple[GpuDrain, ...], list[Trouble]]:
     """Return the GPU drains from now on, and the new problems.
 
-    A permanent cause replaces one that can recover.
+    A permanent cause replaces a cause that can recover.
     """
     looked = any(check.name == "gpu_lost" for check in checks)
     failing = {(trouble.uuid, trouble.check) for trouble in troubles}
@@ -148,13 +148,13 @@ def _drain_node(
 ) -> tuple[Node, list[Trouble]]:
     """Return the node with its drain state, and the new problems.
 
-    It is drained as long as a check fails. A drain by an administrator is left as it is.
+    The node is drained as long as a check fails. A drain by an administrator is not changed.
     """
     if node.drained and not node.drain_checks:
         return node, []
     names = {check.name for check in failing}
     if not any(check.name in ("disk", "mount") for check in checks):
-        names.update(node.drain_checks)  # An agent that has just started has not checked these yet.
+        names.update(node.drain_checks)  # An agent that has just started has not run these checks yet.
     found = tuple(sorted(names))
     reason = "; ".join(check.message for check in failing) or node.reason
     if found == node.drain_checks:
@@ -166,7 +166,9 @@ def _drain_node(
 
 
 def _tell(txn: Transaction, node: Node, trouble: Trouble, rules: HealthRules) -> list[Effect]:
-    """Notify every affected job in its history and its output, and requeue it if the site's rules say so."""
+    """Notify every affected job in its history and its output, and requeue it if the site's rules require
+    that.
+    """
     effects: list[Effect] = []
     sentence = trouble.sentence(node)
     for job in txn.state.jobs_on(node.name):
@@ -208,8 +210,9 @@ def _check(said: wire.Check) -> Check:
 def _clock_off_s(event: HealthTold, before: NodeHealth, most_s: float) -> float:
     """Return the clock error of the node in seconds; 0.0 if it is at most `most_s`.
 
-    The node read its clock after the controller's question and before its answer arrived. The error is
-    therefore between the node's time minus either of these two times, however slow the link is.
+    The node read its clock after the controller had sent the request and before the answer arrived.
+    Subtracting each of these two times from the node's time therefore gives an upper and a lower limit of the
+    error, however slow the link is.
     """
     told = event.health
     if not told.asked_at_unix:
@@ -232,7 +235,7 @@ def _clock(event: HealthTold, before: NodeHealth, off_s: float, *, most_s: float
 def _gpus(node: Node) -> tuple[Check, ...]:
     """Return a failed check if the node has fewer GPUs than at an earlier start of its agent.
 
-    A replaced GPU is not missing.
+    A GPU that was replaced by another one does not count as missing.
     """
     there = {gpu.uuid for gpu in node.gpus}
     if len(there) >= len(node.known_gpus):

@@ -1,8 +1,14 @@
-"""Handlers for reports of nodes about jobs: started, ended, refused or given back.
+"""Handlers for reports of nodes about jobs: started, ended, refused or returned.
 
-A job is RUNNING when all of its shares run. A batch job ends when its batch share has ended; its other nodes
-only hold the allocation. Any other job ends when all shares have ended. The end is final when every share has
-ended.
+A job is RUNNING when all of its shares run. A batch job begins to end when its batch share has ended, because
+its other nodes only hold the allocation. Any other job ends when all shares have ended. The end is final when
+every share has ended.
+
+Times that nodes report are converted to the controller's clock, which accounting and limits use. The clock of a
+node may be wrong or may jump. Small differences are not corrected, so that the duration of a job is measured by
+one clock. For a node with a large clock error, the error that its health check reports is subtracted. A time in
+the future is replaced by the present. The present is also used if a job seems to have started long before it was
+eligible, or to have ended long before its start.
 """
 
 from __future__ import annotations
@@ -31,14 +37,13 @@ from . import hetjob_components, step_commands
 from .allocations import RELEASED
 from .job_commands import end_job, put_back
 from .launch_prefetch import move_up, step_in
-from .node_clock import end_of, moment, start_of
 from .node_failures import blame, blame_check
 from .suspension import set_right
 
 WORTH_TELLING = 0.05
 """Relative change of a predicted run time below which the waiting tasks keep the old prediction.
 
-Thousands of short tasks may end one after the other, and each would change it slightly.
+Thousands of short tasks may end one after the other, and each would change the prediction slightly.
 """
 WORTH_TELLING_S = 1.0
 """Change of a predicted run time in seconds below which the waiting tasks keep the old prediction.
@@ -59,22 +64,22 @@ _STATE_OF_CAUSE = {
 
 
 def report(txn: Transaction, event: Reported) -> Outcome:
-    """Apply an agent's report on a launch. An outdated launch is ended or forgotten there."""
+    """Apply an agent's report on a launch. If the launch is outdated, it is ended or forgotten on the node."""
     effects = tuple(apply_report(txn, event.name, event.report))
     return Outcome(effects=effects, replan=event.report.phase != "running" or _starts_are_awaited(txn))
 
 
 def _starts_are_awaited(txn: Transaction) -> bool:
-    """Return whether a waiting job may depend on the start of another.
+    """Return whether a waiting job may depend on the start of another job.
 
-    No other waiting job is affected by a start.
+    A start affects no other waiting jobs.
     """
     jobs = txn.state.jobs
     return any(jobs[job_id].request.dependencies is not None for job_id in txn.state.index.pending)
 
 
 def remark(txn: Transaction, event: NodeWarning) -> Outcome:
-    """Record an agent's remark about a job in its history and as its notice."""
+    """Record an agent's warning about a job in its history and as its notice."""
     said = event.remark
     job = txn.state.jobs.get(JobId(said.job_id))
     if job is not None and _is_there(job, event.name, said.restarts) and not job.is_finished:
@@ -87,7 +92,7 @@ def remark(txn: Transaction, event: NodeWarning) -> Outcome:
 def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
     """Handle a node's refusal to start a share. No process of the share runs.
 
-    If the node is at fault, the job waits again.
+    If the node caused the refusal, the job is requeued.
     """
     failed = event.failed
     blame(txn, event.name, failed.drain)
@@ -108,7 +113,7 @@ def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
 def give_back(txn: Transaction, event: LaunchRevoked) -> Outcome:
     """Return prefetched tasks that have not started to the queue, as if they had never been sent.
 
-    A task that was ordered to end in the meantime ends.
+    If the end of a task was requested in the meantime, the task ends.
     """
     effects: list[Effect] = []
     for job_id, restarts in event.launches:
@@ -143,7 +148,7 @@ def _may_have_waited_there(job: Job) -> bool:
 def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) -> bool:
     """Requeue a job that a node could not start. Returns False if the job cannot be requeued.
 
-    As in Slurm, a job whose prolog failed is held, because it might drain one node after the other.
+    As in Slurm, a job with a failed prolog is held, because it might drain one node after the other.
     """
     job = txn.state.jobs.get(JobId(failed.job_id))
     if job is None or job.state is not JobState.CONFIGURING or job.request.pty is not None:
@@ -157,9 +162,10 @@ def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) 
 
 
 def _failed_by(txn: Transaction, job: Job, name: NodeName) -> Job:
-    """Return the job with this node added to those that could not start it.
+    """Return the job with this node added to the nodes that could not start it.
 
-    The job tries other nodes. If several nodes failed, the job itself may be the cause, and it is held.
+    The job then starts on other nodes. If several nodes failed, the job itself may be the cause, and it is
+    held.
     """
     nodes = tuple(dict.fromkeys((*job.failed_nodes, name)))
     job = amend(job, failed_starts=job.failed_starts + 1, failed_nodes=nodes)
@@ -211,7 +217,7 @@ def _keep_clear(txn: Transaction, name: NodeName, job_id: int) -> None:
 def _settle_stray(job: Job | None, name: NodeName, said: wire.JobReport) -> list[Effect]:
     """End and release an outdated launch, and collect its output for the user.
 
-    Whether the node had that earlier start is known only to the store, and is checked when the effect runs.
+    Only the store knows whether that earlier start ran on the node. This is checked when the effect runs.
     """
     job_id = JobId(said.job_id)
     if said.phase == "running":
@@ -353,10 +359,33 @@ def _is_near(before_s: float | None, likely_s: float | None) -> bool:
     return abs(likely_s - before_s) <= max(WORTH_TELLING_S, WORTH_TELLING * before_s)
 
 
-def final_status(job: Job) -> ExitStatus:
-    """Return the exit status of the batch share, or the worst of all shares.
+def moment(txn: Transaction, name: NodeName, at_unix: float) -> float:
+    """Return the reported time on the controller's clock; the present if the node reports no time."""
+    health = txn.state.node_status.health.get(name)
+    here = at_unix if health is None else at_unix - health.clock_off_s
+    is_known = at_unix and here <= txn.now + txn.state.site.health.max_clock_skew_s
+    return here if is_known else txn.now
 
-    The ordered cause of an end takes precedence.
+
+def start_of(txn: Transaction, job: Job, name: NodeName, at_unix: float) -> float:
+    """Return the time at which the job started on the node, on the controller's clock."""
+    here = moment(txn, name, at_unix)
+    return here if here >= job.eligible_at_unix - txn.state.site.health.max_clock_skew_s else txn.now
+
+
+def end_of(txn: Transaction, job: Job, *, ended_at: float) -> float:
+    """Return the time at which the job ended. It is never before the start of the job."""
+    if job.start_at_unix is None:
+        return ended_at
+    if ended_at < job.start_at_unix - txn.state.site.health.max_clock_skew_s:
+        return txn.now
+    return max(ended_at, job.start_at_unix)
+
+
+def final_status(job: Job) -> ExitStatus:
+    """Return the exit status of the batch share, or the worst exit status of all shares.
+
+    If the end of the job was requested, the cause of the request takes precedence.
     """
     ends = [share.exit or ExitStatus(cause="unknown", code=1) for share in job.shares]
     worst = ends[0] if job.request.script else max(ends, key=lambda end: (end.signal, end.code))

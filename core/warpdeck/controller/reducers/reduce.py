@@ -1,7 +1,7 @@
-"""The reducer: applies one event to the transaction and returns its effects.
+"""The reducer: it applies one event to the transaction and returns the effects.
 
-The state changes in no other way. Raises UserError if the event is refused. The caller then undoes the
-changes that the event had begun.
+The state is changed in no other way. Raises UserError if the event is refused. The caller then rolls back the
+changes that the event had already made.
 """
 
 from __future__ import annotations
@@ -114,5 +114,5 @@ REDUCERS: dict[type, Callable[[Transaction, Any], Outcome]] = {
 
 
 def reduce(txn: Transaction, event: Event) -> Outcome:
-    """Apply one event to the transaction. Return its effects. Raises UserError if the event is refused."""
+    """Apply one event to the transaction, and return its outcome. Raises UserError if the event is refused."""
     return REDUCERS[type(event)](txn, event)

@@ -1,8 +1,8 @@
 """Handler for the lifecycle of reservations.
 
-`policy.reservations.lifecycle` decides the actions, and this module applies them. Reservations are checked
-shortly after a change, at most once every `REST_S`, and when the clock alone makes an action due. Nothing is
-checked on a site without reservations.
+`policy.reservations.lifecycle` determines the actions, and this module applies them. The reservation manager
+checks reservations shortly after a change, and when the clock alone makes an action due. On a site without
+reservations nothing is checked.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _nothing(each: ReservationView) -> ReservationActions:
 
 
 def _uses(state: State) -> dict[str, ReservationUse]:
-    """Return the jobs of each reservation, by its name."""
+    """Return the jobs of each reservation, by the name of the reservation."""
     jobs = sorted((state.jobs[job_id] for job_id in state.index.in_reservations), key=_reservation)
     return {name: _use(state, list(some)) for name, some in itertools.groupby(jobs, key=_reservation)}
 
@@ -126,7 +126,7 @@ def _orphans(state: State, now: float) -> list[JobId]:
 def _pool(state: State, each: ReservationView, now: float) -> NodePool:
     """Return the nodes that may replace nodes of the reservation.
 
-    The pool is empty if its nodes are never replaced.
+    The pool is empty if the nodes of the reservation are never replaced.
     """
     if not each.node_count or each.static or each.parts:
         return NodePool()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Outcome, ReservationMade, ReservationRemoved
@@ -10,26 +13,26 @@ from warpdeck.controller.state.request_revision import RequestRevisions
 from warpdeck.controller.state.reservations import meet, reservations, view_of
 from warpdeck.controller.state.state import State, amend
 from warpdeck.controller.state.transaction import Transaction
-from warpdeck.model import JobId, JobState, Reservation
+from warpdeck.controller.state.view import why_unavailable
+from warpdeck.model import JobId, JobState, Node, NodeName, Reservation
 from warpdeck.model.created_by_nonce import find_made
 from warpdeck.model.reservation import PERIOD_S
 from warpdeck.policy import ReservationView
-
-from .gpu_shares import check_parts, with_parts
+from warpdeck.policy.reservations.reservation_allocation import FreeCapacity, parts_of
 
 MAX_RESERVATIONS = 1000
-"""Maximum number of reservations made at run time, since each one slows down every pass."""
+"""Maximum number of reservations created at run time. Each reservation slows down every pass."""
 KEPT_S = 86_400.0
 """Seconds for which a finished reservation stays visible.
 
-It is removed when another one is made after that time.
+It is removed when another reservation is created after that time.
 """
 
 
 def make(txn: Transaction, event: ReservationMade) -> Outcome:
-    """Create a reservation, or replace one of the same name.
+    """Create a reservation, or replace the reservation of the same name.
 
-    Raises UserError if it names unknown objects or conflicts with another reservation.
+    Raises UserError if the reservation names unknown objects or conflicts with another one.
     """
     state, wanted = txn.state, event.reservation
     if find_made(state.made, event.uid, event.mark) is not None:
@@ -111,7 +114,8 @@ def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> N
 def _check_alone(state: State, wanted: Reservation, others: list[ReservationView], *, now: float) -> None:
     """Raise UserError if another reservation conflicts with this one.
 
-    It conflicts if it has one of the nodes at that time, or leaves too little of a node.
+    Another reservation conflicts if it contains one of the nodes at that time, or leaves too little of a
+    node.
     """
     new = view_of(state, wanted)
     there = [each for each in others if new.nodes & each.nodes and meet(new, each, now)]
@@ -130,7 +134,7 @@ def _check_times(wanted: Reservation, *, now: float) -> None:
     if wanted.repeat:
         _check_repeat(wanted)
     elif wanted.float_s is not None:
-        pass  # It never begins, so it is never over.
+        pass  # A floating reservation never begins, so it never ends.
     elif wanted.end_unix is not None and wanted.end_unix <= max(now, wanted.start_unix):
         raise UserError(
             "the reservation would already have ended",
@@ -161,7 +165,7 @@ def _check_accounts(state: State, wanted: Reservation) -> None:
 
 
 def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:
-    """Remove a reservation. Jobs that wait for it are held, or wait on without it."""
+    """Remove a reservation. Its waiting jobs are held, or continue to wait without it."""
     _check_made(txn.state, event.name)
     losers = [
         job_id
@@ -186,3 +190,76 @@ def lose(txn: Transaction, losers: Iterable[JobId], *, hold: bool) -> None:
             job = amend(job, held=True, lost_reservation=name)
         txn.put_job(amend(job, drawn_into=""))
         txn.log(job.id, f"its reservation {name} has ended" + (", held" if hold and waits else ""))
+
+
+WHOLE = "a reservation of CPUs or GPUs has no nodes that are replaced"
+
+
+def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
+    """Return the reservation with the parts of nodes that it requests.
+
+    Raises UserError if a node is unknown, if the flags do not fit, or if the parts are not available.
+    """
+    asked = wanted.asked
+    assert asked is not None
+    if wanted.replace:
+        raise UserError(WHOLE, "leave out REPLACE and REPLACE_DOWN")
+    if wanted.any_nodes and asked.chosen:
+        raise UserError("ANY_NODES requires a list of nodes", "name the nodes, or remove ANY_NODES")
+    each = view_of(state, wanted)
+    others = [
+        other for other in reservations(state, now) if other.name != wanted.name and meet(each, other, now)
+    ]
+    names = sorted(each.nodes) if wanted.nodes is None else wanted.nodes
+    unknown = [name for name in names if name not in state.nodes]
+    if unknown:
+        raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`", code="InvalidNode")
+    nodes = [state.nodes[name] for name in names]
+    if asked.chosen:
+        whole = {name for other in others if not other.parts for name in other.nodes}
+        nodes = [node for node in nodes if node.name not in whole and not why_unavailable(state, node)]
+    parts = parts_of(asked, [_leftover(state, node, others) for node in nodes])
+    return msgspec.structs.replace(
+        wanted,
+        nodes=tuple(part.node for part in parts),
+        parts=parts,
+        asked=None,
+        node_count=len(parts) if asked.chosen else 0,
+    )
+
+
+def check_parts(state: State, new: ReservationView, there: Sequence[ReservationView]) -> None:
+    """Raise UserError if the nodes do not have enough CPUs or GPUs left beside these reservations."""
+    if new.parts and new.nodes != {part.node for part in new.parts}:
+        raise UserError("the parts do not match the named nodes", "give the total TRES instead of the parts")
+    for part in new.parts:
+        node = state.nodes.get(part.node)
+        left = None if node is None else _leftover(state, node, there)
+        if left is None:
+            continue
+        if part.cpus > left.cpus or any(count > left.gpus.get(name, 0) for name, count in part.gpus):
+            has = [each.name for each in there if part.node in each.nodes]
+            held = f", because of reservation {has[0]}" if has else ""
+            raise UserError(
+                f"not enough resources on {part.node} at that time{held}",
+                "request less, or another node",
+                code="reservation_busy",
+            )
+
+
+def _leftover(state: State, node: Node, others: Iterable[ReservationView]) -> FreeCapacity:
+    """Return the part of the node that the parts of these reservations leave free.
+
+    Reservations of whole nodes are ignored.
+    """
+    parts = [part for each in others for part in each.parts if part.node == node.name]
+    gpus = Counter(gpu.type.lower() for gpu in node.gpus)
+    for part in parts:
+        gpus.subtract(dict(part.gpus))
+    return FreeCapacity(
+        node=NodeName(node.name),
+        cpus=node.cpus - sum(part.cpus for part in parts),
+        gpus={name: max(0, count) for name, count in gpus.items()},
+        cpus_each=node.cpus / max(1, len(node.gpus)),
+        idle=not state.jobs_on(node.name),
+    )

@@ -1,8 +1,8 @@
-"""Handlers for job steps: created, reported on and ended.
+"""Handlers for job steps: requests, reports and ends.
 
 policy.step_placement places a step on the resources of its job that other steps leave free. A step ends when
-all its nodes have reported the ends of all their tasks. A task whose end cannot be reported any more counts
-as ended with code 1. The end of a job ends its steps.
+all its nodes have reported the ends of all their tasks. A task with an end that cannot be reported any more
+counts as ended with code 1. The end of a job ends its steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .allocations import release
 from .node_failures import blame_check
 
 STARTING = "starting"
-"""Error code for a job that is starting at this moment. The client retries and shows no message."""
+"""Error code for a job that is just starting. The client retries and shows no message."""
 EXPIRED = "expired"
 """Error code for a job that has ended."""
 BUSY = "busy"
@@ -108,7 +108,7 @@ def _check_runs(job: Job) -> None:
 def ask(txn: Transaction, event: StepAsked) -> Outcome:
     """Create a step if its resources are free.
 
-    Across several components, create one step in each, all with the same number. Step numbers of a
+    For several components, create one step in each component, all with the same number. Step numbers of a
     heterogeneous job are counted over all its components.
     """
     made = made_before(txn.state, event)
@@ -142,7 +142,7 @@ def ask(txn: Transaction, event: StepAsked) -> Outcome:
 
 
 def made_before(state: State, event: StepAsked) -> Step | None:
-    """Return the running or recently ended step that this same request created before.
+    """Return the running or recently ended step that an earlier copy of this request created.
 
     Returns None if there is none.
     """
@@ -214,7 +214,7 @@ def whole_step(state: State, step: Step) -> list[Step]:
 def _with_input(event: StepAsked, tasks: int) -> StepAsked:
     """Return the event with input for all tasks if its input rank is not the rank of a task.
 
-    As in Slurm, such a number is the name of a file that all tasks read.
+    As in Slurm, the number is then the name of a file that all tasks read.
     """
     if not tasks <= event.ask.input_rank < wire.EVERY_TASK:
         return event
@@ -310,7 +310,7 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
 
 
 def _settle_stray(step: Step | None, name: NodeName, said: wire.StepReport) -> list[Effect]:
-    """Handle a report about a step that no longer runs here.
+    """Handle a report about a step that no longer runs on the node.
 
     An ended step of the current start still waits for its output streams. Any other step is ended and
     forgotten on the node.
@@ -326,7 +326,8 @@ def _settle_stray(step: Step | None, name: NodeName, said: wire.StepReport) -> l
 def _follow_up(txn: Transaction, step: Step, fresh: list[TaskEnd], *, failed: str) -> list[Effect]:
     """Return the effects of these task ends.
 
-    They end the step, or its other tasks. `failed` is the cause of that end, if it is given.
+    The ends may end the step, or its other tasks. `failed` is the cause of the end if the node has reported a
+    failure.
     """
     if all(part.phase == "exited" for part in step.parts):
         ended = _finish(txn, step, ended_at=txn.now)

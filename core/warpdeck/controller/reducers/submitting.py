@@ -27,7 +27,7 @@ MAX_OPEN_JOBS = 1_000_000
 """Maximum number of unfinished job records. It limits memory use."""
 
 MOST_RECORDING_S = 120.0
-"""Maximum time in seconds that a job waits for the record of its code.
+"""Maximum time in seconds that a job waits until its code is recorded.
 
 This is enough to record a large tree over a slow network.
 """
@@ -64,7 +64,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
 
 
 def _put_made(txn: Transaction, event: Submitted, job: Job, notes: tuple[str, ...]) -> Made:
-    """Return the answer to the request. It is kept if the request may be repeated."""
+    """Return the answer to the request. If the request may be repeated, the answer is kept."""
     array = event.request.array
     made = Made(
         uid=event.who.uid,

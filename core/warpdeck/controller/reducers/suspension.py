@@ -1,8 +1,8 @@
-"""Handlers that suspend and resume jobs, by order of an administrator or by decision of the planner.
+"""Handlers that suspend and resume jobs, for an administrator or for the planner.
 
-A suspended job keeps its memory. Its CPUs are free for other jobs, and so are its GPUs if the site allows it.
-Only an administrator resumes a job that an administrator suspended; the planner leaves it alone. A job is
-resumed only if the resources that it held are free again.
+A suspended job keeps its memory. Its CPUs are free for other jobs, and its GPUs are also free if the site
+allows it. Only an administrator resumes a job that an administrator suspended; the planner does not change
+it. A job is resumed only if the resources that it held are free again.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _resume_one(txn: Transaction, job: Job, who: Principal) -> list[Effect]:
 
 
 def suspend_job(txn: Transaction, job: Job, *, keeps_gpus: bool, by: str = "") -> list[Effect]:
-    """Suspend a running job. `by` is the administrator who ordered it, or "" for the planner."""
+    """Suspend a running job. `by` is the administrator who requested it, or "" for the planner."""
     assert job.allocation is not None
     kept = tuple(
         amend(share, cpus=0) if keeps_gpus else amend(share, cpus=0, gpus=(), gpu_uuids=())
@@ -101,7 +101,7 @@ def suspend_job(txn: Transaction, job: Job, *, keeps_gpus: bool, by: str = "") -
 def resume_job(txn: Transaction, job: Job, *, by: str = "") -> list[Effect]:
     """Resume a suspended job with all its resources.
 
-    The suspended time does not count against its time limit.
+    The suspended time does not count against the time limit of the job.
     """
     stopped_s = max(0.0, txn.now - (job.suspended_at_unix or txn.now))
     going = txn.put_job(
@@ -120,9 +120,10 @@ def resume_job(txn: Transaction, job: Job, *, by: str = "") -> list[Effect]:
 
 
 def set_right(job: Job, node: NodeName, *, stopped_there: bool) -> list[Effect]:
-    """Return the signal to send if the share on the node is not suspended or running as its job is.
+    """Return the signal to send if the share on the node does not have the job's state (suspended or
+    running).
 
-    An earlier order may have been lost with the link.
+    An earlier signal may have been lost with the link.
     """
     wanted = job.state is JobState.SUSPENDED
     if job.state not in (JobState.SUSPENDED, JobState.RUNNING) or stopped_there == wanted:

@@ -1,11 +1,11 @@
 """Handlers that change existing jobs: `scontrol update job`.
 
 The rules on changes are those of Slurm (job_mgr's update). All fields of a waiting job may change; it is then
-checked against the site's rules and the cluster like a new submission. Of a running job the time limit may
-change, and fields that no longer or not yet have an effect (name, comment, mails, priority and nice, requeue,
-the array's throttle, deadline, time-min, switches). Users may shorten limits, lower priorities and set a
-`nice` from 0 up; administrators may do all. A priority of 0 holds the job. Any other priority stays in force,
-in place of age and `nice`, until the job is released.
+checked against the site's rules and the cluster like a new submission. Of a running job, only the time limit
+may change, and fields that have no effect on the running job (name, comment, mails, priority and nice,
+requeue, the array's throttle, deadline, time-min, switches). Users may shorten limits, lower priorities and
+set a `nice` of 0 or more; administrators may make all changes. A priority of 0 holds the job. Any other
+priority stays in force, in place of age and `nice`, until the job is released.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _check_limit(txn: Transaction, job: Job, request: Request) -> None:
 
 
 def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | None:
-    """Return the new time limit of the job in seconds; `now_s` is the present one.
+    """Return the new time limit of the job in seconds; `now_s` is the present time limit.
 
     Raises UserError if it is longer than a submission may request, because the store cannot hold it.
     """
@@ -210,7 +210,7 @@ def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | Non
 
 def _moved_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
     if isinstance(change.end_at_unix, float):
-        assert job.start_at_unix is not None, "who is not running is refused before"
+        assert job.start_at_unix is not None, "changes of jobs that do not run were refused before"
         return max(1, round(change.end_at_unix - job.start_at_unix - job.suspended_s))
     if not change.time_limit_more_s:
         return None if change.time_limit_s is msgspec.UNSET else change.time_limit_s

@@ -1,8 +1,8 @@
-"""Accounts for resource usage, decayed to the present, for fairshare and for TRES-minute limits.
+"""Account for resource usage, decayed to the present, for fairshare and for TRES-minute limits.
 
-A job's usage is the integral of its held resources over its run time, times the factor of its QoS. The weight
-of each second halves after each half-life. The transaction in which a job releases its resources adds its
-usage to the durable totals. Until then the usage is computed from the job's start time. No second is
+A job's usage is the integral of its held resources over its run time, multiplied by the factor of its QoS.
+The weight of each second halves after each half-life. The transaction in which a job releases its resources
+adds its usage to the durable totals. Until then the usage is computed from the job's start time. No second is
 therefore counted twice or lost, even if the controller is killed. Suspended time costs nothing: the time that
 a job ran counts as one unbroken period up to its end.
 
@@ -74,7 +74,7 @@ class Accounting:
     def charged(self, state: Tables, rules: Site, *, now: float) -> Site:
         """Return the rules with all usage decayed to now.
 
-        The usage of running jobs reaches up to the last count.
+        The usage of running jobs is included up to the last count.
         """
         if not (rules.accounts or rules.users or rules.qos):
             return rules
@@ -123,9 +123,8 @@ class _Running(NamedTuple):
 
 
 def _held(state: Tables, job: Job, rules: Site) -> dict[str, float]:
-    """Return the resources that the job consumes per second of run time.
-
-    They are multiplied by the usage factor of its QoS.
+    """Return the resources that the job consumes per second of run time, multiplied by the usage factor of
+    its QoS.
     """
     assert job.allocation is not None
     factor = next((each.usage_factor for each in rules.qos if each.name == job.request.qos), 1.0)

@@ -1,8 +1,8 @@
-"""Decides whether a submission may enter the queue.
+"""Decide whether a submission may enter the queue.
 
-The rules are checked each time. Whether the empty cluster could ever hold a request depends only on the nodes
-and the rules, and takes long to compute on a large cluster. That answer is therefore cached for equal
-requests until the nodes or the rules change.
+The rules are checked each time. A second check finds requests that even the empty cluster could never hold.
+Its result depends only on the nodes and the rules, and takes long to compute on a large cluster. It is
+therefore cached for equal requests until the nodes or the rules change.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ NEVER_STARTS = "this request can never start: "
 def check(state: State, job: Job, *, now: float, there_already: bool = False) -> None:
     """Raise UserError if the site's rules forbid the job or if the cluster can never hold it.
 
-    With `there_already`, the job is in the queue already and does not count against the limits on submitted
-    jobs.
+    With `is_queued`, the job is already in the queue and does not count against the limits on submitted jobs.
     """
     asked = pending_job(state, job, Namesakes(state), now=now)
     view, settings = rules_view(state), state.site.settings
@@ -54,7 +53,7 @@ def check_together(state: State, leader: Job, *, now: float) -> None:
 def _why_unplaceable(state: State, asked: PendingJob, view: View) -> Refusal | None:
     nodes, settings = tuple(state.nodes.values()), state.site.settings
     if not nodes or not all(node.cpus for node in nodes):
-        return None  # A node of unknown size could be the one that fits.
+        return None  # The request might fit on a node of unknown size.
     kept, key = state.admitted.answers(nodes, settings), _same_answer(asked)
     if key not in kept:
         whole = msgspec.structs.replace(view, nodes=state.picture.nodes(state))
@@ -79,9 +78,9 @@ def _without(view: View, job: Job) -> View:
 
 
 def _same_answer(asked: PendingJob) -> tuple[object, ...]:
-    """Return the fields of a request that decide whether the empty cluster can hold it.
+    """Return the fields of a request that determine whether the empty cluster can hold it.
 
-    They include the fields that select the limits that apply to the request.
+    They include the fields that select the limits for the request.
     """
     return (
         asked.resources,

@@ -1,6 +1,6 @@
-"""Splits waiting array tasks from the one record that holds them, and joins them to it again.
+"""Split waiting array tasks from the record that they share, and merge them into it again.
 
-The waiting tasks of an array are one record (a folded array). A task gets a record of its own when it is
+The waiting tasks of an array share one record (a folded array). A task gets a separate record when it is
 named in a command, starts, or is treated separately for another reason.
 """
 
@@ -15,7 +15,7 @@ from .transaction import Transaction
 
 
 def split_tasks(txn: Transaction, array: Job, named: Ranges) -> Job:
-    """Give the named waiting tasks of a folded array a job record of their own, and return it.
+    """Move the named waiting tasks of a folded array to a separate job record, and return that record.
 
     If all waiting tasks are named, the array's own record is returned. Raises UserError if the tasks would
     need more than `MAX_RANGES` ranges.
@@ -44,7 +44,7 @@ def take_tasks(txn: Transaction, array: Job, tasks: Ranges) -> list[Job]:
 
 
 def fold_back(txn: Transaction, task: Job) -> None:
-    """Join a waiting task to the record of its array's waiting tasks again.
+    """Merge a waiting task into the record of its array's waiting tasks again.
 
     The task was split off and never started. Does nothing unless the two records are equal except for the
     task numbers and the planner's values.

@@ -1,8 +1,8 @@
-"""Handles unexpected errors, which are bugs in warpdeck.
+"""Handle unexpected errors, which are bugs in warpdeck.
 
-Such an error affects only the request, job or node message that triggered it. It is logged with its
-traceback, and the controller continues with everything else. All such errors are reported through this
-module. The code that catches an error must undo the work that it began, so that no partial change is kept.
+An unexpected error affects only the request, job or node message that triggered it. It is logged with its
+traceback, and the controller continues with everything else. All unexpected errors are reported through this
+module. The code that catches an error must roll back its own changes, so that no partial change is kept.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ async def supervised_task(work: Callable[[], Awaitable[None]], doing: str) -> No
 
 
 def undo_on_bug(txn: Transaction, decide: Callable[[], T]) -> T | None:
-    """Return the result of a decision that is made along with unrelated events.
+    """Return the result of a decision that is made in the same transaction as unrelated events.
 
-    After a bug, undo the decision's changes and return None, because the other events do not depend on it.
+    After an unexpected error, roll back the decision's changes and return None, because the other events do
+    not depend on the decision.
     """
     mark = txn.mark()
     try:

@@ -1,4 +1,4 @@
-"""Records in a request the number of threads per core on the nodes where it may run. Pure functions.
+"""Record in a request the number of threads per core on the nodes where it may run. Pure functions.
 
 The planner needs this number to compute the CPUs that a request holds if it uses only some threads of each
 core.

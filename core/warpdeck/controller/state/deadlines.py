@@ -1,8 +1,8 @@
-"""Computes the times at which the clock alone changes a planner decision. Pure functions.
+"""Compute the times at which the clock alone changes a planner decision. Pure functions.
 
-The planner is woken at these times and needs no polling. Examples: a begin time, the last moment at which a
-deadline can be met, the begin or end of a reservation, the end of a dependency's delay, the end of the wait
-for few switches (--switches), and the moment from which a running job may be preempted. Every other cause is
+The planner is woken at these times and needs no polling. Examples: a begin time, the latest start with which
+a deadline can be met, the begin or end of a reservation, the end of a dependency's delay, the end of the wait
+for few switches (--switches), and the time after which a running job may be preempted. Every other cause is
 an event.
 """
 
@@ -36,7 +36,7 @@ def rests(job: Job) -> bool:
 def begins_unix(request: Request) -> float | None:
     """Return the time before which the job must not start; None if there is none.
 
-    It is the later one of --begin and the time until which the job waits for its code to be recorded.
+    It is the later of two times: --begin, and the time until which the job waits for its code to be recorded.
     """
     times = [at for at in (request.begin_at_unix, request.code_due_unix) if at is not None]
     return max(times, default=None)
@@ -86,7 +86,9 @@ def _of_waiting(state: Tables, job: Job) -> Iterator[float]:
 
 
 AT_ONCE_S = 0.001
-"""Delay in seconds after the last moment at which a deadline can still be met. The job is checked then."""
+"""Delay in seconds after the latest time at which a deadline can still be met. The job is checked after this
+delay.
+"""
 
 
 def _exempt_until(state: Tables) -> Iterator[float]:

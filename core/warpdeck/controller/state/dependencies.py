@@ -34,16 +34,16 @@ from warpdeck.model import (
 Members = Callable[[JobId], list[Job]]
 """Function that returns the jobs of a job number; [] if it is unknown.
 
-These are the array tasks and the record of the waiting ones.
+For an array these are its tasks, and the record of the waiting tasks.
 """
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Result of evaluating dependencies.
 
-    `waits_for` and `never` are sentences; if both are "", the job may start. `tasks` are the tasks of a
+    `waits_for` and `never` are sentences; if both are "", the job may start. `tasks` contains the tasks of a
     folded array to which the result applies; None means all of them. `since_unix` is the time since which the
-    dependencies are satisfied, as far as it is known.
+    dependencies are satisfied, if it is known.
     """
 
     waits_for: str = ""
@@ -122,8 +122,8 @@ def _common(parts: list[Ranges], since_unix: float) -> Verdict:
 def lasting_targets(asked: Dependencies) -> frozenset[JobId] | None:
     """Return the jobs and submissions that can change the verdict.
 
-    The verdict stays the same until one of them changes. Returns None if the clock or other jobs can change
-    it too.
+    The verdict stays the same until one of these changes. Returns None if the clock or other jobs can also
+    change it.
     """
     if any(clause.kind in ("after", "singleton") for clause in asked.clauses):
         return None
@@ -131,9 +131,9 @@ def lasting_targets(asked: Dependencies) -> frozenset[JobId] | None:
 
 
 def targets(clause: Dependency, members: Members) -> list[Job]:
-    """Return the jobs that the clause refers to.
+    """Return the jobs to which the clause refers.
 
-    A record that holds several waiting tasks is included if the named task is among them.
+    A record of several waiting tasks is included if the named task is among them.
     """
     found = members(clause.job_id)
     if clause.task is None:
@@ -158,7 +158,7 @@ def without_unknown(asked: Dependencies, members: Members) -> tuple[Dependencies
 
 
 def not_waited_for(unknown: Sequence[str]) -> str:
-    """Return the message that tells the submitter which unknown jobs are not waited for."""
+    """Return the message for the submitter about unknown jobs, which are ignored."""
     jobs = f"job {unknown[0]} is" if len(unknown) == 1 else f"jobs {', '.join(unknown)} are"
     return f"--dependency: {jobs} unknown and ignored"
 

@@ -1,4 +1,4 @@
-"""Converts measurements of the agents to the model's types: readings, usage and curves."""
+"""Convert measurements of the agents to the model's types: readings, usage and curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records when a node became drained, down or healthy, so that its condition in the past can be shown.
+"""Record the times at which a node became drained, down or healthy, so that its past condition can be shown.
 
 Nothing is recorded while the controller is not running. A node counts as unchanged until a change is found.
 """
@@ -18,7 +18,7 @@ _FIGURES = re.compile(r"\d+")
 def next_condition(
     node: Node, *, link: Link, link_reason: str, before: Condition | None, now: float
 ) -> Condition | None:
-    """Return the condition of the node from now on; None if it equals the last recorded one.
+    """Return the condition of the node from now on; None if it equals the last recorded condition.
 
     If only the reason for the lost link changes, the new condition keeps the old start time and replaces the
     last record.
@@ -47,6 +47,6 @@ def next_condition(
 def says_other(reason: str, before: str) -> bool:
     """Return whether two reasons differ in more than their numbers.
 
-    A change of numbers alone is not recorded.
+    If only numbers change, the change is not recorded.
     """
     return _FIGURES.sub("", reason) != _FIGURES.sub("", before)

@@ -1,4 +1,4 @@
-"""Builds the planner's view of the state."""
+"""Build the planner's view of the state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replaces the requests of existing jobs. The store keeps each new request beside the original one."""
+"""Replace the requests of existing jobs. The store keeps each new request beside the original one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_AMENDMENTS = 2**20
 
 
 class RequestRevisions:
-    """Creates changed requests so that jobs that shared one request share the new one as well.
+    """Creates changed requests. Jobs that shared the old request also share the new one.
 
     The request of an array is thus stored only once after a change.
     """

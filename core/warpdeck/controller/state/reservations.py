@@ -1,6 +1,6 @@
 """Reservations at a given time, both from the configuration and created by administrators at run time.
 
-Jobs that already run on the reserved nodes are left alone. They end within their time limits, and a
+A reservation does not affect jobs that already run on its nodes. They end within their time limits, and the
 reservation begins with the resources that are free.
 """
 
@@ -20,15 +20,15 @@ from .recurrence import occurrences
 from .tables import Tables
 
 FURTHER = 7
-"""Number of occurrences beyond the planning horizon that are considered: one week of a daily reservation.
+"""Number of occurrences after the planning horizon that are considered: one week of a daily reservation.
 
-A new reservation must not overlap this many occurrences after the next one of another reservation.
+A new reservation must not overlap this many occurrences after the next occurrence of another reservation.
 """
 MAX_OCCURRENCES = 64
 """Maximum number of occurrences of one reservation in the planner's view.
 
-Each one slows down every pass. It covers over two days of an hourly reservation and two months of a daily
-one.
+Each occurrence slows down every pass. The maximum covers over two days of an hourly reservation and two
+months of a daily one.
 """
 AS_MADE = (*AS_ASKED, "idle_since_unix")
 """Fields that the planner's view copies unchanged from a reservation."""
@@ -37,7 +37,7 @@ AS_MADE = (*AS_ASKED, "idle_since_unix")
 def reservations(state: Tables, now: float) -> tuple[ReservationView, ...]:
     """Return all reservations, ordered by name.
 
-    A recurring one is given by its present or next occurrence.
+    For a recurring reservation, this is its present or next occurrence.
     """
     made = [
         *state.site.reservations_on(state.nodes),
@@ -67,7 +67,7 @@ def _below(names: frozenset[str], parents: Mapping[str, str]) -> frozenset[str]:
 
 
 def ends_for(state: Tables, job: Job) -> float:
-    """Return when a job must end because its reservation is over; infinity if it may continue."""
+    """Return the time at which a job must end because its reservation ends; infinity if it may continue."""
     made, begun = state.reserved.get(job.reservation), job.start_at_unix
     each = (
         view_of(state, made)
@@ -87,8 +87,9 @@ def windows(
     """Return all reservations for the planner, including further occurrences of the recurring ones.
 
     No job may run into these occurrences. They cover the time until all running jobs have ended and the
-    longest waiting job could have run, plus `FURTHER` more. The last occurrence has no end. The planner
-    therefore reserves no start after it, where an occurrence that is not listed could be in the way.
+    longest waiting job could have run, plus `EXTRA_OCCURRENCES` more. The last occurrence has no end. The
+    planner therefore reserves no start after it, because occurrences after the last one are not listed and
+    could conflict with that start.
     """
     there = reservations(state, now)
     if not any(each.repeat for each in there):
@@ -104,7 +105,8 @@ def windows(
 def _horizon_unix(
     now: float, running: Iterable[RunningJob], pending: Iterable[PendingJob], default_time_s: int | None
 ) -> float:
-    """Return the time at which all running jobs have ended and the longest waiting job has run after them.
+    """Return the time at which all running jobs have ended and the longest waiting job could have run after
+    them.
 
     Only jobs with a time limit count.
     """
@@ -116,7 +118,8 @@ def _horizon_unix(
 def occurrences_of(each: ReservationView, now: float, *, until_unix: float) -> list[ReservationView]:
     """Return the present or next occurrence and, for a recurring reservation, the later ones.
 
-    The list covers the occurrences up to `until_unix` and `FURTHER` after it, but at most `MAX_OCCURRENCES`.
+    The list contains the occurrences up to `until_unix` and `EXTRA_OCCURRENCES` after it, but at most
+    `MAX_OCCURRENCES`.
     """
     first = _next(each, now)
     if not each.repeat:
@@ -132,7 +135,7 @@ def occurrences_of(each: ReservationView, now: float, *, until_unix: float) -> l
 
 
 def _next(each: ReservationView, now: float) -> ReservationView:
-    """Return the first occurrence that is not over yet."""
+    """Return the first occurrence that has not ended yet."""
     if each.float_s is not None:
         begin = now + each.float_s
         return msgspec.structs.replace(
@@ -171,7 +174,7 @@ def taken_nodes(state: Tables, each: ReservationView, now: float) -> frozenset[N
 
 
 def meet(one: ReservationView, other: ReservationView, now: float) -> bool:
-    """Return whether the occurrences of two reservations that are considered overlap in time."""
+    """Return whether any considered occurrences of two reservations overlap in time."""
     theirs = occurrences_of(other, now, until_unix=now)
     return any(
         max(mine.start_unix, each.start_unix) < min(mine.end_unix, each.end_unix)

@@ -2,7 +2,7 @@
 
 Jobs, nodes, usage and the next job id are durable. Links, readings, pending reasons and priorities are
 volatile and are collected again after a restart. The site's rules come from its configuration and are kept
-here for all code that decides.
+here for all code that makes decisions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .view_cache import ViewCache
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 MAX_KEPT = 10_000
-"""Maximum number of cached answers. A site has a few hundred kinds of request."""
+"""Maximum number of cached answers. A site has a few hundred different requests."""
 Answers = dict[tuple[object, ...], Refusal | None]
 MAX_ENDED_STEPS = 64
 """Number of ended steps per job that stay in memory for requests that wait for a step's end.
@@ -34,9 +34,9 @@ The store has all of them.
 
 
 class AdmissionCache:
-    """Cached answers to the question whether the empty cluster could ever hold a request.
+    """Cached results of the check whether the empty cluster could ever hold a request.
 
-    An answer depends only on the nodes and the rules, and takes long to compute on a large cluster. It is
+    A result depends only on the nodes and the rules, and takes long to compute on a large cluster. It is
     therefore kept for equal requests until the nodes or the rules change.
     """
 
@@ -68,7 +68,9 @@ class State(Tables):
         self.picture = ViewCache()
 
     def load(self, loaded: Loaded) -> None:
-        """Fill the empty state of a controller that starts: all committed data, and no link up."""
+        """Fill the empty state at the start of a controller with all committed data. All links are down at
+        first.
+        """
         self.controller_id = loaded.controller_id
         self.next_job_id = loaded.next_job_id
         self.unreadable = loaded.unreadable
@@ -89,7 +91,7 @@ class State(Tables):
             self.learn(job)
 
     def promise(self, job_id: JobId, at_unix: float) -> None:
-        """Record the start that is reserved for a waiting job."""
+        """Record the start that the planner has reserved for a waiting job."""
         if job_id in self.index.pending and self.planned.promised.get(job_id) != at_unix:
             self.planned.promised[job_id] = at_unix
             self.picture.forget_job(job_id)
@@ -132,7 +134,7 @@ class State(Tables):
     def upsert_reservation(self, name: str, made: Reservation | None) -> None:
         """Put a reservation into the table; None removes it.
 
-        Cached views of its jobs are dropped, because the end of the reservation decides when they end.
+        Cached views of its jobs are dropped, because their ends depend on the end of the reservation.
         """
         if made is None:
             self.reserved.pop(name, None)

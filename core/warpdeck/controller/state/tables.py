@@ -1,8 +1,8 @@
 """Tables of the controller's state: jobs, nodes, links, readings, usage, reservations, and indexes over them.
 
 Jobs, nodes, usage, reservations and the next job id are durable. All other tables are volatile and are filled
-again after a restart. The site's rules come from its configuration and are kept here for all code that
-decides.
+again after a restart. The site's rules come from its configuration and are kept here for all code that makes
+decisions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from warpdeck.ports.ports import UnreadableRow, UsageRow, Waits
 from .suspect_nodes import SuspectNodes
 
 MAX_SHAPES = 10_000
-"""Maximum number of different requests that are remembered. A site has a few hundred."""
+"""Maximum number of different requests that are kept. A site has a few hundred."""
 
 
 class NodeStatus:
@@ -58,7 +58,7 @@ class NodeStatus:
 
 
 class JobIndex:
-    """Indexes over the jobs in memory. They follow from the jobs and are updated with each change of a job.
+    """Indexes over the jobs in memory. Each change of a job also updates the indexes.
 
     Sets of job ids are dictionaries, because these keep their order.
     """
@@ -83,13 +83,13 @@ class JobIndex:
         self.members: dict[JobId, dict[JobId, None]] = {}
         """Members of arrays and heterogeneous jobs by submission.
 
-        Any other job is its submission's only member.
+        Any other job is the only member of its submission and is not listed.
         """
         self.on_node: dict[NodeName, dict[JobId, None]] = {}
 
 
 class PlannerResults:
-    """Everything that the last passes reported about waiting jobs."""
+    """The results of the last passes about waiting jobs."""
 
     def __init__(self) -> None:
         self.pending_reasons: dict[JobId, PendingReason] = {}
@@ -97,7 +97,7 @@ class PlannerResults:
         self.untold: dict[JobId, None] = {}
         """Waiting jobs that are new or changed since the planner last computed their pending reasons."""
         self.backlog = NO_ESTIMATES
-        """Estimated start times of waiting jobs for which the passes compute no start."""
+        """Estimated start times of the waiting jobs without a start time from the passes."""
         self.promised: dict[JobId, float] = {}
         """Starts that the last passes reserved for waiting jobs."""
         self.predictor = Predictor()
@@ -106,7 +106,7 @@ class PlannerResults:
 
 
 class RequestShapes:
-    """One object for equal resource requests, because the planner compares requests by identity.
+    """Keeps one object for all equal resource requests, because the planner compares requests by identity.
 
     The table is emptied when it is full.
     """
@@ -138,7 +138,8 @@ class Tables:
         """Number of unfinished jobs and array tasks, by account, user and QoS."""
         self.shapes = RequestShapes()
         self.reserved: dict[str, Reservation] = {}
-        """Reservations made at run time. reservations.py returns these together with the configured ones."""
+        """Reservations created at run time. reservations.py returns these together with the configured ones.
+        """
         self.made: MadeTable = {}
         """Objects that requests have created, by user and nonce; see model/created_by_nonce.py."""
         self.steps: dict[JobId, dict[int, Step]] = {}
@@ -177,9 +178,9 @@ class Tables:
         return self.index.members.get(array_job_id, {}).keys()
 
     def named(self, number: JobId) -> list[Job]:
-        """Return the jobs in memory that a plain number means.
+        """Return the jobs in memory that a plain job number names.
 
-        The number means a whole submission, or the one array task with that id.
+        The number names a whole submission, or the one array task with that id.
         """
         members = self.array_members(number)
         return members or ([self.jobs[number]] if number in self.jobs else [])
@@ -193,7 +194,7 @@ class Tables:
     def reacts_to_events(self) -> bool:
         """Whether an event may start, end or resume a waiting job.
 
-        False while all waiting jobs are held and their pending reasons are known.
+        This is False while all waiting jobs are held and their pending reasons are known.
         """
         all_rest = len(self.index.resting) == len(self.index.pending) and not self.index.in_state.get(
             JobState.SUSPENDED
@@ -205,9 +206,9 @@ class Tables:
         return [self.jobs[job_id] for job_id in sorted(self.index.on_node.get(name, ()))]
 
     def handed_to(self, name: NodeName) -> list[Job]:
-        """Return the jobs that are prefetched to this node behind other jobs and hold no resources there yet.
+        """Return the jobs that are prefetched to this node and hold no resources there yet.
 
-        Each job comes after the one that it is behind.
+        Each job comes after its predecessor.
         """
         found = [self.jobs[job_id] for job_id in sorted(self.index.follower.values())]
         return [job for job in found if job.allocation and job.allocation.node_names()[0] == name]

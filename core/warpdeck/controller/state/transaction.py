@@ -1,4 +1,5 @@
-"""A transaction on the controller's state: the changes to commit together, and how to undo each of them.
+"""A transaction on the controller's state: the changes to commit together, and a function that undoes each of
+them.
 
 A refused event or a failed commit therefore leaves no trace in memory.
 """
@@ -61,7 +62,7 @@ class Transaction:
         self._waits_changed = False
 
     def new_job_id(self) -> JobId:
-        """Return the next free job id. Undoing the transaction gives it back."""
+        """Return the next free job id. A rollback of the transaction frees the id again."""
         before = self.state.next_job_id
         self._undo.append(lambda: setattr(self.state, "next_job_id", before))
         self.state.next_job_id = before + 1
@@ -178,14 +179,14 @@ class Transaction:
         self._undo.append(lambda: self._restore_node(name, before))
 
     def put_reservation(self, made: Reservation) -> None:
-        """Add a reservation, or replace the one of the same name."""
+        """Add a reservation, or replace the reservation of the same name."""
         before = self.state.reserved.get(made.name)
         self.state.upsert_reservation(made.name, made)
         self._reservations[made.name] = None
         self._undo.append(lambda: self.state.upsert_reservation(made.name, before))
 
     def drop_reservation(self, name: str) -> None:
-        """Remove a reservation that was made at run time."""
+        """Remove a reservation that was created at run time."""
         before = self.state.reserved[name]
         self.state.upsert_reservation(name, None)
         self._reservations[name] = None
@@ -194,7 +195,8 @@ class Transaction:
     def put_made(self, made: Made) -> None:
         """Record the object that a request has created.
 
-        Entries that are too old or too many are removed. Their removal is not undone with this entry.
+        Old entries, and entries beyond the maximum number, are removed. A rollback of this entry does not
+        restore them.
         """
         table = self.state.made
         self._gone_made += upsert_created(table, made)
@@ -263,9 +265,9 @@ class Transaction:
         return self._jobs | self._gone_jobs | {key[0]: None for key in self._steps}
 
     def states_before(self) -> Mapping[JobId, JobState | None]:
-        """Return the state in which the transaction found each job that it has changed.
+        """Return the state of each changed job before the transaction.
 
-        The state is None for a job that it created.
+        The state is None for a job that the transaction created.
         """
         return self._states
 
@@ -289,7 +291,7 @@ class Transaction:
 
 
 def _put_back(table: dict[_K, _V], key: _K, before: _V | None) -> None:
-    """Restore the value that a table held before a change; None means that it held none."""
+    """Restore the value that a table had before a change; None means that it had no value."""
     if before is None:
         table.pop(key, None)
     else:

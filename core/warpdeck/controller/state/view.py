@@ -1,4 +1,4 @@
-"""Converts the state to the planner's view, and offers the same facts to check a start when it is applied."""
+"""Convert the state to the planner's view. The same functions check a start when it is applied."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FOREIGN_MIN_BYTES = 64 * 1024 * 1024
 def rules_view(state: Tables) -> View:
     """Return the view against which a submission is checked.
 
-    It holds the rules and the job counts, but no nodes.
+    It contains the rules and the job counts, but no nodes.
     """
     site = state.site
     return View(
@@ -54,7 +54,7 @@ def rules_view(state: Tables) -> View:
 
 
 def why_unavailable(state: Tables, node: Node) -> str:
-    """Return why the node takes no new jobs; "" if it does."""
+    """Return the reason why the node accepts no new jobs; "" if it accepts them."""
     if node.drained:
         return f"drained: {node.reason}" if node.reason else "drained"
     link = state.node_status.links.get(node.name, Link.CONNECTING)
@@ -69,7 +69,7 @@ def why_unavailable(state: Tables, node: Node) -> str:
 def wants_users_apart(state: Tables, job: Job, partition: str) -> bool:
     """Return whether the job allows no other user's job on its nodes (--exclusive=user).
 
-    The job or the given partition may demand this.
+    The job or the given partition may require this.
     """
     return job.request.resources.share_with == "user" or any(
         part.exclusive_user for part in state.site.partitions if part.name == partition
@@ -82,7 +82,7 @@ def runs_jobs(state: Tables, name: NodeName) -> bool:
 
 
 def shares_on(state: Tables, name: NodeName) -> list[tuple[JobId, Share]]:
-    """Return the shares of the node that are held now, as (job, share) by job id."""
+    """Return the shares of the node that jobs hold now, as (job, share), ordered by job id."""
     return [
         (job.id, share)
         for job in state.jobs_on(name)
@@ -99,7 +99,7 @@ def gpu_holders(state: Tables, name: NodeName) -> dict[int, JobId]:
 def gpu_users(state: Tables, name: NodeName) -> dict[int, set[JobId]]:
     """Return the jobs that may keep memory on each GPU, by GPU index.
 
-    These are the jobs to which it is allocated, and the suspended jobs that were preempted from it.
+    These are the jobs to which the GPU is allocated, and the suspended jobs that were preempted from it.
     """
     users: dict[int, set[JobId]] = {}
     for job in state.jobs_on(name):
@@ -138,9 +138,9 @@ def _part_left(held: Sequence[Share], index: int) -> int:
 def blocked_gpus(
     node: Node, reading: Reading | None, users: dict[int, set[JobId]], *, strangers: bool = True
 ) -> dict[int, str]:
-    """Return why no job may use a GPU, by GPU index.
+    """Return the reason why no job may use a GPU, by GPU index.
 
-    A GPU is blocked if it is drained or faulty. With `strangers`, it is also blocked if a process outside the
+    A GPU is blocked if it is drained or faulty. With `foreign`, it is also blocked if a process outside the
     jobs that may use it holds memory there, or if memory is in use and no process is visible.
     """
     drained = {each.uuid: each.reason for each in node.gpu_drains}
@@ -193,7 +193,9 @@ def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavaila
 
 
 def running_job(job: Job, now: float, grace_s: float, *, closes_unix: float = math.inf) -> RunningJob:
-    """Convert a job that holds resources for the planner. Its reservation ends it at `closes_unix`."""
+    """Convert a job that holds resources for the planner. The end of its reservation ends the job at
+    `closes_unix`.
+    """
     assert job.allocation is not None
     request, ending = job.request, job.state is JobState.COMPLETING
     ends = job.ends_by_unix()
@@ -285,7 +287,7 @@ def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) ->
 def with_components(state: Tables, leader: PendingJob, namesakes: Namesakes, *, now: float) -> PendingJob:
     """Return the leader of a heterogeneous job with its other components.
 
-    If one component must wait, all wait.
+    If one component must wait, all components wait.
     """
     members = [job for job in state.array_members(leader.id) if job.id != leader.id]
     made = [pending_job(state, job, namesakes, now=now) for job in members if job.state is JobState.PENDING]
@@ -308,7 +310,7 @@ def _may_wait(job: Job) -> bool:
 
 
 def _asked_by_now(asked: Resources, *, waited_s: float) -> Resources:
-    """Return the request as it applies after this wait.
+    """Return the request after this waiting time.
 
     Its switch limit is dropped once the job has waited long enough (--switches=COUNT@TIME).
     """
@@ -321,7 +323,7 @@ def _asked_by_now(asked: Resources, *, waited_s: float) -> Resources:
 def _on_any_switches(asked: Resources) -> Resources:
     """Return the request without its switch limit.
 
-    Equal requests share one object, because the planner compares by identity.
+    Equal requests share one object, because the planner compares requests by identity.
     """
     return msgspec.structs.replace(asked, max_switches=None)
 
@@ -329,7 +331,7 @@ def _on_any_switches(asked: Resources) -> Resources:
 def eligible_unix(state: Tables, job: Job, *, now: float) -> float:
     """Return the time since which the job waits only for resources and priority.
 
-    This is the latest of its eligible time and the time at which its dependencies were satisfied.
+    This is the later of two times: its eligible time, and the time at which its dependencies were satisfied.
     """
     if job.request.dependencies is None:
         return job.eligible_at_unix

@@ -1,11 +1,11 @@
 """Cache of the parts of the planner's view that are still valid.
 
 A pass runs for every event, and most parts do not change. The view of a job is valid until the job is
-replaced (`State.place_job` and `State.drop_job` call `forget_job`), or until the start reserved for it
-changes. The view of a job with dependencies is also invalidated when one of those jobs is replaced. A job may
-depend on hundreds of jobs, and hundreds of jobs may depend on one. Views that depend on the time or on jobs
-of a certain name are built each time. The view of a node is valid as long as all of its source objects are
-the same objects.
+replaced (`State.upsert_job` and `State.evict_job` call `invalidate_job`), or until the start reserved for it
+changes. The view of a job with dependencies is also invalidated when a job on which it depends is replaced. A
+job may depend on hundreds of jobs, and hundreds of jobs may depend on one. Views that depend on the time, or
+on all jobs of a name, are built each time. The view of a node is valid as long as all of its source objects
+are the same objects.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ViewCache:
         self._moved: set[JobId] = set()
         """Jobs and submissions that changed since the last query.
 
-        They are collected only while a cached job has dependencies.
+        They are recorded only while a cached job has dependencies.
         """
         self._last_nodes: tuple[NodeView, ...] = ()
         self._last_running: tuple[RunningJob, ...] = ()
@@ -91,7 +91,7 @@ class ViewCache:
         """Return the waiting jobs, ordered by id."""
         self._forget_dependents()
         kept, ids = self._pending, sorted(state.index.pending)
-        if state.index.led:  # Components are part of their leader's view.
+        if state.index.led:  # The view of a leader contains the other components.
             ids = [job_id for job_id in ids if job_id not in state.index.led]
         made = list(map(kept.get, ids))
         if not all(made):
@@ -160,7 +160,7 @@ class ViewCache:
         return made
 
     def blocked(self, state: Tables, name: NodeName) -> dict[int, str]:
-        """Return why no job may use a GPU, by GPU index. An unchanged result is the same object."""
+        """Return the reason why no job may use a GPU, by GPU index. An unchanged result is the same object."""
         node, reading, kept = state.nodes[name], state.node_status.readings.get(name), self._blocked.get(name)
         if kept is not None and kept[0] is node and kept[1] is reading:
             return kept[2]

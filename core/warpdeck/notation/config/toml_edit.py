@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.amendment import Amendment
+from warpdeck.model.config_edit import Amendment
 
 from .rules import BY_HAND, key_text, literal, values_of
 from .toml_lines import Path, Places, Title, places

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import COMPACT, JobState
-from warpdeck.model.past import MAX_CLAUSES, Clause
+from warpdeck.model.finished_jobs import MAX_CLAUSES, Clause
 from warpdeck.notation.request.sweep import KEPT_GRIDS, parse_grid
 
 WORD = "word"

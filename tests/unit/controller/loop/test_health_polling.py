@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.controller.loop.health_polling import MOST_AT_ONCE, HealthPolling
+from warpdeck.controller.loop.node_monitor import MOST_AT_ONCE, HealthPolling
 from warpdeck.model import NodeName
 
 NODES = [NodeName(f"n{number:04}") for number in range(2 * MOST_AT_ONCE + 50)]

@@ -24,7 +24,7 @@ from warpdeck.controller.events.events import (
     Submitted,
     TakeBack,
 )
-from warpdeck.controller.planning.recall import PrefetchRevoker
+from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.reducers.array_fast_path import MOST_AHEAD, ArrayFastPath
 from warpdeck.controller.state.planner_view import build_view

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from warpdeck.model.past import PastQuery
+from warpdeck.model.finished_jobs import PastQuery
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell, Line
 from warpdeck_tui.viewmodels.jobs.job_columns import job_row

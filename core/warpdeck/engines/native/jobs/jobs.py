@@ -9,8 +9,7 @@ import msgspec
 
 from warpdeck.base.chunking import TESTS_A_TURN, LazyRows, Rows, in_slices
 from warpdeck.controller.planning.forecast import Forecaster
-from warpdeck.controller.presenters.job_columns import shower
-from warpdeck.controller.presenters.job_detail import job_detail
+from warpdeck.controller.presenters.job_columns import job_detail, shower
 from warpdeck.controller.presenters.step_rows import live_steps, step_rows
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId

@@ -1,9 +1,9 @@
-"""Detects whether a folder has changed since its last capture.
+"""Detect whether a folder has changed since its last capture.
 
-It compares the names of the files and their status in the kernel. If nothing has changed, the last capture is
-reused, which takes a tenth of the work. A file that is written within one tick of the file system's clock
-after a look could be changed without a visible difference. A look that is too close to a change is therefore
-not used.
+The module compares the names of the files and their status in the kernel. If nothing has changed, the last
+capture is reused, which takes a tenth of the work. A file could be changed twice within one tick of the file
+system's clock, and the second change would not be visible in its status. A state that was recorded too soon
+after a change is therefore not used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Fact = tuple[bytes, int, int, int, int, int]
 
 
 class Look:
-    """The state of a folder. If the `facts` of two looks are equal, nothing has changed between them."""
+    """The state of a folder. If the `facts` of two states are equal, nothing has changed between them."""
 
     def __init__(self, facts: tuple[Fact, ...], taken_ns: int) -> None:
         self.facts = facts
@@ -41,8 +41,8 @@ class Look:
 def look(taken: Taken) -> Look | None:
     """Return the state of the folder of a capture.
 
-    Returns None if it cannot be compared (linked work trees, nested repositories). Raises UserError and
-    OSError if the folder cannot be read.
+    Returns None if the folder cannot be compared (linked work trees, nested repositories). Raises UserError
+    and OSError if the folder cannot be read.
     """
     assert taken.snapshot is not None
     begun_ns = time.time_ns()
@@ -72,7 +72,9 @@ def _of(root: str, name: bytes) -> Fact:
 
 
 def _of_top(root: str) -> list[Fact]:
-    """Return the names directly in the root. They include ignored files, which are linked into checkouts."""
+    """Return the names directly in the root. They include ignored files, because these are linked into
+    checkouts.
+    """
     return [(name, *NOTHING) for name in sorted(os.listdir(os.fsencode(root))) if not is_output(name)]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.search_records import ended_job, moved, unordered
 from warpdeck.model import Job, JobId
-from warpdeck.model.past import HOUR_S, NOT_FAILED, Clause, Cost, GroupCost, PastQuery
+from warpdeck.model.finished_jobs import HOUR_S, NOT_FAILED, Clause, Cost, GroupCost, PastQuery
 from warpdeck.notation.filters.job_filter import (
     NUMBER_FIELDS,
     OPERATORS,

@@ -1,9 +1,9 @@
-"""Records how much of a launch's output was copied here.
+"""Records of the output that was already copied from a launch's node to this host.
 
-With it a killed controller resumes at exactly the next byte. Before each write it records the offset already
-copied, the length of the piece, and the length of the file. After a kill -9 the file's length shows how much
-of the piece was written. This is exact if only one launch at a time writes the file. If several launches
-share a file, a kill during a write may repeat one piece.
+With its record, a killed controller resumes at exactly the next byte. Before each write, the record gets the
+offset already copied, the length of the piece, and the length of the file. After a kill -9, the length of the
+file shows how much of the piece was written. This is exact if only one launch at a time writes the file. If
+several launches share a file, a kill during a write may repeat one piece.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 
 RECORD_BYTES = 64
-"""Size of the one record, which is overwritten in place.
+"""Size of the record, which is overwritten in place.
 
 A write of this size is done completely or not at all.
 """
 
 
 class Ledger:
-    """The record of one source's file. `offset` is the next byte to request from the node."""
+    """The record for one file. `offset` is the next byte to request from the node."""
 
     def __init__(self, path: str) -> None:
         """Open the record file and create it if it does not exist. Raises OSError."""

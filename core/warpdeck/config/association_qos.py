@@ -24,7 +24,7 @@ def default_qos(config: Config, account: str, user: str = "") -> str:
 
 
 def default_qos_by_place(config: Config) -> dict[tuple[str, str], str]:
-    """Return the default QoS by (account, user) or (account, ""), as far as there is one."""
+    """Return the default QoS of each association that has one, by (account, user) or (account, "")."""
     places = [(account, user) for account, table in config.accounts.items() for user in ("", *table.users)]
     found = {place: default_qos(config, *place) for place in places}
     return {place: qos for place, qos in found.items() if qos}

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpdeck.fleet.ledger import Ledger
+from warpdeck.fleet.copy_record import Ledger
 
 PIECES = st.lists(
     st.tuples(st.integers(1, 200), st.sampled_from(["announced", "half written", "written", "settled"])),

@@ -7,16 +7,16 @@ from typing import Annotated
 import msgspec
 
 Value = str | bool | int | float | list[str]
-"""A value that a configuration key can be set to."""
+"""A value of a configuration key."""
 MAX_DEPTH = 8
 MAX_CHANGES = 10_000
-"""Maximum number of changes in one request. It is this large because one request may name this many users."""
+"""Maximum number of changes in one request. One request may name this many users."""
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True):
     """New values for the keys of the table at `path`.
 
-    A value of None removes its key. If `values` itself is None, the table is removed together with all tables
+    A value of None removes the key. If `values` itself is None, the table is removed together with all tables
     below it.
     """
 

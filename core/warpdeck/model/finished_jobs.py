@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 
 MAX_PAGE_JOBS = 500
-"""Maximum number of jobs in one response. The size of a frame is limited, and no user looks at more jobs at
+"""Maximum number of jobs in one response. The size of a frame is limited, and no user reads more jobs at
 once.
 """
 MAX_CLAUSES = 32
-"""Maximum number of conditions in one query, which is a line of text that a person types."""
+"""Maximum number of conditions in one query. A query is a line of text that a user types."""
 PAST_ORDERS = (
     *("end", "job", "state", "name", "user", "account", "partition", "qos"),
     *("nodes", "cpus", "gpus", "mem", "time", "submit", "where"),
@@ -39,8 +39,8 @@ class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     Every clause must hold. Only jobs that ended by `until` are considered, so that pages do not shift while
     jobs end. The page begins `offset` jobs after the job `beside`, or at the beginning. If `backwards` is
-    true, the offset counts from `beside`, or from the end, towards the beginning. The jobs of the page are in
-    the requested order in both cases.
+    true, the offset counts from `beside`, or from the end, towards the beginning. In both cases the jobs of
+    the page are in the requested order.
     """
 
     user: Text | None = None
@@ -68,7 +68,7 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     state_short: str
     reason: str
-    """How the job ended, for example "signal 9 (oom)", without naming the node."""
+    """Text about the end of the job, for example "signal 9 (oom)". It does not name the node."""
     node_list: str
     nodes: int
     cpus: int
@@ -85,9 +85,9 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """Cost of a group of finished jobs.
 
-    All hours except `cpu_hours` are GPU-hours. `allocated` counts the hours held, and `measured` those of
-    them whose utilization was measured. Of the measured hours, `used` counts them times the mean utilization,
-    and `wasted` counts them times the share of the time with less than 5 % utilization.
+    All hours except `cpu_hours` are GPU-hours. `allocated` counts the hours held, and `measured` the part of
+    them with a measured utilization. `used` is the measured hours multiplied by the mean utilization.
+    `wasted` is the measured hours multiplied by the share of the time with less than 5 % utilization.
     """
 
     jobs: int = 0
@@ -123,7 +123,7 @@ class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def end_in_words(*, state: str, exit_code: str, cause: str) -> str:
-    """Return how a job ended, for example "exit 0", "signal 9 (oom)" or "cancelled".
+    """Return a text about the end of a job, for example "exit 0", "signal 9 (oom)" or "cancelled".
 
     `exit_code` is "code:signal", or "" if the job never ran.
     """

@@ -1,9 +1,9 @@
-"""Revokes launches that were prefetched to nodes.
+"""Revoke launches that were prefetched to nodes.
 
-This happens whenever a pass may give their resources to other jobs, and before a request that concerns
-pending tasks is carried out. Nodes are only asked. A launch that has not begun becomes pending again
-(`GivenBack`). A launch that has begun is reported as usual. A node that does not answer keeps its prefetched
-launches, as it keeps its jobs. A request waits for it at most ORDER_S.
+Launches are revoked whenever a pass may give their resources to other jobs, and before a request about
+pending tasks is applied. Nodes are only asked. A launch that has not begun becomes pending again
+(`LaunchRevoked`). A launch that has begun is reported as usual. A node that does not answer keeps its
+prefetched launches, as it keeps its jobs. A request waits for the answer at most ORDER_S seconds.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _CONCERNED = (
     NodeRemoved,
     ReservationMade,
 )
-"""Requests that may concern pending tasks, or the nodes on which they may run. No prefetched launch may begin
-while such a request is being carried out.
+"""Requests that may concern pending tasks, or the nodes on which these tasks may run. No prefetched launch
+may begin while one of these requests is being applied.
 """
 
 
 class PrefetchRevoker:
-    """The revocations that were sent and are unanswered. `send` sends them as effects."""
+    """Sends revocations, and records those that are unanswered. `send` sends them as effects."""
 
     def __init__(self, send: Callable[[Sequence[Effect]], None]) -> None:
         self._send = send
@@ -59,7 +59,7 @@ class PrefetchRevoker:
 
     @property
     def is_awaited(self) -> bool:
-        """Return whether a request is waiting for revocations. Until it is done, nothing is prefetched."""
+        """Return whether a request is waiting for revocations. While it waits, nothing is prefetched."""
         return bool(self._waiting)
 
     def weigh(self, state: State, *, trusted: JobId | None) -> None:
@@ -77,8 +77,8 @@ class PrefetchRevoker:
         self._ask(new)
 
     async def before(self, event: Event, state: State) -> None:
-        """Revoke prefetched launches if this request concerns pending tasks, and wait until it may be carried
-        out.
+        """Revoke prefetched launches if this request concerns pending tasks, and wait for the answers of the
+        nodes.
 
         The wait ends after ORDER_S seconds at the latest.
         """

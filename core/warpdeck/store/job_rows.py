@@ -1,6 +1,6 @@
-"""Decodes jobs from their rows.
+"""Decode jobs from their rows.
 
-Each job gets its request, and equal values of several jobs are one object.
+Each job gets its request, and equal values of several jobs share one object.
 """
 
 from __future__ import annotations

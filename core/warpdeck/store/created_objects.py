@@ -19,7 +19,7 @@ _DECODER = msgspec.msgpack.Decoder(Made)
 
 
 def write(db: sqlite3.Connection, made: Iterable[Made], gone: Iterable[Made]) -> None:
-    """Write the rows in `made` and delete those in `gone`."""
+    """Write the rows in `created` and delete the rows in `gone`."""
     rows = [(each.uid, each.mark.nonce, each.at_unix, _ENCODER.encode(each)) for each in made]
     db.executemany("INSERT OR REPLACE INTO made VALUES (?, ?, ?, ?)", rows)
     keys = [(each.uid, each.mark.nonce) for each in gone]

@@ -1,4 +1,4 @@
-"""Launches that wait on a simulated node for the end of another launch, as on a real node."""
+"""Prefetched launches on a simulated node, which wait for the end of another launch as on a real node."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ Key = tuple[int, int]
 
 
 class Waiting:
-    """The waiting launches of one node. Each waits for one other launch."""
+    """The prefetched launches of one node. Each launch waits for the end of its predecessor."""
 
     def __init__(self) -> None:
         self._behind: dict[Key, wire.Launch] = {}
 
     def add(self, launch: wire.Launch) -> None:
-        """Add a launch, which waits for the launch that it names."""
+        """Add a launch. The launch itself names its predecessor."""
         job_id, restarts = launch.behind
         self._behind[job_id, restarts] = launch
 
@@ -23,11 +23,11 @@ class Waiting:
         return any((each.job_id, each.restarts) == key for each in self._behind.values())
 
     def next(self, gone: Key) -> wire.Launch | None:
-        """Remove and return the launch that may begin after the end of `gone`."""
+        """Remove and return the launch that may begin after the end of `ended`."""
         return self._behind.pop(gone, None)
 
     def drop(self, keys: set[Key]) -> list[Key]:
-        """Remove these launches with all launches behind them, and return their keys."""
+        """Remove these launches with all of their successors, and return the keys of all removed launches."""
         dropped: list[Key] = []
         for before, launch in list(self._behind.items()):
             key = (launch.job_id, launch.restarts)
