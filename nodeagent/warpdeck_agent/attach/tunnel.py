@@ -44,10 +44,12 @@ class TunnelRelay:
     `feed` accepts data from the controller from the start. `serve` runs the tunnel to its end.
     """
 
-    def __init__(self, out: OutStream, tell: Callable[[Any], None], *, entrance: ProcessStarter) -> None:
+    def __init__(
+        self, out: OutStream, tell: Callable[[Any], None], *, process_starter: ProcessStarter
+    ) -> None:
         self._out = out
         self._tell = tell
-        self._entrance = entrance
+        self._process_starter = process_starter
         self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._held = 0
 
@@ -87,7 +89,7 @@ class TunnelRelay:
             raise TunnelError("the job is suspended; resume it first")
         loop = asyncio.get_running_loop()
         try:
-            process = await self._entrance.start(launch, request.argv, request.env)
+            process = await self._process_starter.start(launch, request.argv, request.env)
         except (OSError, ValueError, LaunchError) as error:
             raise TunnelError(f"cannot start a process in the job: {error}") from error
         listening = loop.create_task(process.listen())
@@ -101,7 +103,7 @@ class TunnelRelay:
             await _raise_if_failed(process)
         finally:
             listening.cancel()
-            self._entrance.release(process)
+            self._process_starter.release(process)
 
     async def _relay(self, link: socket.socket, *, until_both: bool) -> None:
         """Relay data until the job's side has ended; with `until_both`, until both sides have."""

@@ -56,7 +56,7 @@ class Agent:
         )
         self.monitor = NodeMonitor(self._spool, self.jobs, gpus, self._tell)
         self.folders = FolderChecks(answer_s=PROBE_S)
-        self.entrance = ProcessStarter(self._spool)
+        self.process_starter = ProcessStarter(self._spool)
         self._access = JobAccess(self._spool, self.jobs.find_begun, self._call_link)
         self._session: Optional[ControllerSession] = None
         self._connections: Dict[asyncio.Task[Any], ControllerSession] = {}

@@ -19,7 +19,7 @@ from warpdeck_agent.launch.background_tasks import BackgroundTasks
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.launch.notices import Notices
 
-from .stragglers import Stragglers
+from .remaining_processes import Stragglers
 from .teardown import Teardown
 
 GATHER_S = 0.01
