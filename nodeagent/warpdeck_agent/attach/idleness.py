@@ -1,9 +1,9 @@
 """Detects idle interactive sessions, and ends sessions that are idle for too long.
 
-A session is in use when a key is typed or output appears (its host then touches a file), when its processes
-compute, and when a GPU computes for them. The time before this agent started is not known and counts as use.
-The agent enforces the limit, so that it also applies while the controller is away. It announces the end in
-the terminal, and any key postpones it.
+A session is in use when a key is typed or output appears (the terminal's host then touches a file), when the
+processes of the session use CPU time, and when they use a GPU. An agent does not know what happened before it
+started, so that time counts as use. The agent enforces the limit itself, because the limit must also hold
+while no controller is connected. It announces the end on the terminal, and any key postpones the end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CPU_EVERY_S = 15.0
 
 
 class _SessionActivity:
-    """The last known state of one terminal job."""
+    """When one session was last in use, and the values with which its next measurements are compared."""
 
     def __init__(self, launch: LocalLaunch, now: float) -> None:
         self.used_at = now
@@ -45,7 +45,7 @@ class EndSession(Protocol):
 
 
 class Idleness:
-    """Tracks the idle sessions. It is called about once a second."""
+    """Tracks for how long each session has been idle."""
 
     def __init__(self, launches: Launches, end: EndSession) -> None:
         self._launches = launches
@@ -55,7 +55,7 @@ class Idleness:
         self._background = BackgroundTasks()
 
     def add_reading(self, gpus: Sequence[GpuSample]) -> None:
-        """Check every session, given the last reading of the GPUs."""
+        """Check every session. `gpus` is the last reading of the GPUs. Called about once a second."""
         now = time.time()
         running = [launch for launch in self._launches.running() if launch.meta.pty and not launch.end.cause]
         self._activities = {

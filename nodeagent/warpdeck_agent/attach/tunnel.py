@@ -1,8 +1,8 @@
-"""A two-way stream between the controller and a port of the loopback interface, or a process inside the job.
+"""Tunnels: two-way streams between the controller and a port of this node, or a process inside a job.
 
-Both directions have flow control: data that the job does not read stops the client, and vice versa. Each
-direction ends separately (with an empty data frame, like shutdown(2) on a socket). The stream ends with the
-job or when the controller closes it.
+The port is one of the loopback interface. Both directions have flow control: data that the job does not read
+stops the client, and vice versa. Each direction ends separately, with an empty data frame, like shutdown(2) on
+a socket. The stream ends with the job or when the controller closes it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .inside_job import JobProcess, ProcessStarter
 CONNECT_S = 10.0
 """Connection timeout in seconds. A local port that does not answer in this time has a full backlog."""
 EXIT_S = 2.0
-"""How long a process whose output has ended may take to exit, in seconds, before it is left running in the
-job.
+"""How long a process may take to exit after its output has ended, in seconds. A process that takes longer is
+left running in the job.
 """
 MAX_TUNNELS = 512
 """The most tunnels of one controller on this node; each costs a few descriptors."""
@@ -106,7 +106,7 @@ class TunnelRelay:
             self._process_starter.release(process)
 
     async def _relay(self, link: socket.socket, *, until_both: bool) -> None:
-        """Relay data until the job's side has ended; with `until_both`, until both sides have."""
+        """Relay data until the job's side has ended, or with `until_both` until both sides have ended."""
         reader, writer = await asyncio.open_connection(sock=link)
         inward = asyncio.get_running_loop().create_task(self._inward(writer))
         try:
@@ -141,7 +141,7 @@ class TunnelRelay:
 
 
 async def _raise_if_failed(process: JobProcess) -> None:
-    """Raise TunnelError with the last line of its standard error if the process failed."""
+    """Raise TunnelError if the process failed, with the last line of its standard error."""
     try:
         code = await asyncio.wait_for(process.reap(), EXIT_S)
     except asyncio.TimeoutError:

@@ -43,7 +43,7 @@ def folder() -> str:
 
 
 def by_name(current: str, environ: Mapping[str, str]) -> str:
-    """Return the folder by the name that the shell uses for it."""
+    """Return the current folder under the name that the shell uses for it (PWD)."""
     named = environ.get("PWD", "")
     return named if os.path.isabs(named) and os.path.realpath(named) == current else current
 

@@ -1,9 +1,8 @@
 """sbcast: copies a file to all nodes of a job, as the standard input of a step with one task per node.
 
 Each task writes the file. The copy has the file's mode, has another name until it is complete, and replaces
-an existing file only with
---force. Options about blocks, fan-out and compression are accepted without effect, because a user could not
-see any.
+an existing file only with --force. Options about blocks, fan-out and compression are accepted without effect,
+because a user could not see any effect.
 """
 
 from __future__ import annotations

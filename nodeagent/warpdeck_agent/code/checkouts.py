@@ -28,7 +28,7 @@ NO_FOLDER = "no folder"
 
 
 class Checkouts:
-    """Creates work folders. `children` runs the process that unpacks; `identity` is the agent's."""
+    """Creates work folders. `children` runs the processes that unpack. `identity` is the agent's identity."""
 
     def __init__(self, trees: TreeStore, children: UserChildren, *, identity: str) -> None:
         self._trees = trees

@@ -25,7 +25,7 @@ from warpdeck_agent.wire.steps import (
 
 
 class StepSession:
-    """Steps and calls on one connection; implements `access.CallLink`.
+    """Steps and calls on one connection. It implements `job_access.CallLink`.
 
     `make_out` makes an OutStream for a stream id and a window in bytes. `drop_out` removes it.
     """

@@ -32,6 +32,8 @@ UNKNOWN: Rates = (None, None)
 
 @dataclass
 class _LinkReading:
+    """The last reading of one card, and the time of its next PCIe measurement."""
+
     links: GpuLinks
     pcie_due: float
     counters: Optional[Counters] = None

@@ -69,7 +69,7 @@ def parse_list(ranges: str) -> List[int]:
 
 
 def _core(system: str, cpu: int) -> int:
-    """Return the lowest CPU of its core."""
+    """Return the lowest CPU of the core to which `cpu` belongs."""
     siblings = parse_list(text(os.path.join(system, f"cpu/cpu{cpu}/topology/thread_siblings_list")))
     return min(siblings, default=cpu)
 

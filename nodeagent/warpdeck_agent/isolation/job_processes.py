@@ -26,6 +26,7 @@ JOB_VARIABLE, TOKEN_VARIABLE = "WARPDECK_JOB", "WARPDECK_TOKEN"
 DEAF = "WARPDECK_DEAF"
 """A variable of processes that only wait for another process, which gets the job's signals itself."""
 FOR_ALL = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
+"""Signals that processes with the variable DEAF get, too."""
 EXECVE_CHECKS, EXECVE_CHECK_S = 5, 0.002
 """Number and interval of checks of a process with an empty environment. The environment is empty for a moment
 while the kernel replaces one program by another.

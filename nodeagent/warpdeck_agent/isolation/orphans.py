@@ -122,7 +122,7 @@ class Orphans:
         return found
 
     def _is_stray(self, child: AgentChild, environ: bytes) -> bool:
-        """Return whether a child belongs to no launch and is not ours.
+        """Return whether a child belongs to no launch and was not started by the agent for itself.
 
         A process with an empty environment may be in the middle of an execve, as a launch's first process is.
         Whether any launch is beginning is checked last, so that a launch that began meanwhile is not taken
@@ -150,13 +150,13 @@ class Orphans:
         return child.pid not in self._helpers()
 
     def _belongs_to_launch(self, child: AgentChild, environ: bytes) -> bool:
-        """Return whether it has the job tag of a launch, or any job tag while a launch is beginning."""
+        """Return whether the child has the job tag of a launch, or any job tag while a launch is beginning."""
         if not job_processes.value_in(environ, job_processes.JOB_VARIABLE):
             return False
         return self._begins() or job_processes.job_tag_in(environ, child.pid) in self._job_tags()
 
     def _cannot_be_helper(self, child: AgentChild, environ: bytes) -> bool:
-        """Return whether it cannot be a process that the agent started for itself.
+        """Return whether the child cannot be a process that the agent started for itself.
 
         If the agent itself has the variable OWN, its processes have it from the start.
         """

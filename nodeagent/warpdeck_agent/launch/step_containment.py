@@ -1,4 +1,7 @@
-"""The containment of a step: its launch's, with a memory cgroup of its own if it asked for less memory."""
+"""The containment of a step.
+
+It is the containment of its launch. A step that asked for less memory has a memory cgroup of its own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class StepContainment:
     def __init__(self, handle: ContainmentHandle) -> None:
         self.handle = handle
         self.exceeded_limit = False
-        """Whether the agent found it over its memory limit, if the kernel does not enforce the limit."""
+        """Whether the agent found the step over a memory limit that the kernel does not enforce."""
         self._launch_groups = handle.groups
         self._earlier_oom_kills = launch_cgroups.oom_kills(handle.groups)
         """Number of out-of-memory kills in the launch before the step began."""

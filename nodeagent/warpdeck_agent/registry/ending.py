@@ -1,4 +1,6 @@
-"""The end of launches, either requested (see `killing`) or noticed. In both cases no process of them stays.
+"""Ends launches, on request (see `killing`) or because their first process has ended.
+
+In both cases all processes of the launch are killed.
 
 All processes in a launch's cgroup are ended before the end is reported. Processes that left the cgroup are
 found by their job tag with a walk over /proc, which all ends within a second share. For a launch without a

@@ -1,7 +1,7 @@
 """The steps on this node: tasks that were started inside launches, idempotent by (job id, restarts, step).
 
   D/jobs/<job>.<restarts>/steps/<step>/   meta.json, which belongs to the agent, and a folder
-                                          for each task by its rank (see tasks.py)
+                                          for each task by its rank (see `tasks.task`)
 
 A step's tasks carry the job tag of their job and are in its cgroup, so ending the job ends them as well.
 Their own variable WARPDECK_STEP distinguishes them from other steps. A restarted agent finds them again in

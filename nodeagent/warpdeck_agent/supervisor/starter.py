@@ -1,15 +1,13 @@
-"""Turns an order into the job's program.
+"""Starts the first process of a launch: a shell that becomes the job's program.
 
-A shell runs as the job's user, waits at a gate, and then becomes the program.
+The shell runs as the job's user. Its streams are one end of a socket pair, the gate. The supervisor puts the
+shell into the launch's containment, writes its pid into the launch's record, and sends "go" over the gate.
+Only then does the shell use anything of the user's. So every process that continues has its pid in the
+record, and without a pid nothing of the launch ever runs. If the shell cannot become the program, it sends the
+reason over the gate. A folder on a hanging file server blocks only the shell.
 
-Its streams are one end of a socket pair. The supervisor puts the process into the launch's containment,
-writes its pid into the launch's record, and sends "go". Only then does the shell use anything of the user's.
-So every process that continues has its pid in the record, and without a pid nothing of the launch ever runs.
-If the shell cannot become the program, it sends the reason on the same sockets. A folder on a hanging file
-server blocks only this process.
-
-A script for that very shell is run by the shell itself, without an exec (see runs_here). Its messages are
-then the same, except for its command line.
+If the job is a script for /bin/sh, the shell runs the script itself, without an exec (see `runs_here`). The
+script's messages are the same then, and only the command line of the process differs.
 
 A fork of a Python process costs as much as starting two programs, because it copies its pages. So posix_spawn
 is used, unless the user ids must change.
@@ -136,13 +134,13 @@ class LaunchOrder(NamedTuple):
     """Path of the error output; "" joins standard error to the output."""
     append: bool
     hold: Dict[str, Any]
-    """The fields of Hold, the launch's containment."""
+    """The fields of ContainmentHandle, the launch's containment."""
     account: Optional[Tuple[int, int, List[int]]] = None
     stdin: str = os.devnull
     here: bool = False
     """Whether the command is a script for the shell at the gate (see runs_here)."""
     limits: Optional[Dict[str, int]] = None
-    """Soft limits, see rlimits."""
+    """Soft limits of resources (see `rlimits`)."""
     private: Optional[Dict[str, Any]] = None
     """The fields of PrivateDirs, the launch's private folders."""
 

@@ -30,7 +30,7 @@ def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> Li
 
 
 BOUND = "WARPDECK_BOUND"
-"""Variable with the text that a task prints before it begins (tasks.TASK_SCRIPT)."""
+"""Variable with the text that a task prints before it begins (see `task.TASK_SCRIPT`)."""
 PID = "@"
 """Placeholder in that text for the task's pid."""
 _KINDS = {"none": "NONE", "no": "NONE", "rank": "RANK", "map_cpu": "MAP "}

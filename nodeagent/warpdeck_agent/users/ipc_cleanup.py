@@ -8,7 +8,7 @@ agents. Root's objects may belong to the system, and stay.
 
 A user who is logged in on a terminal of the node may have put files there by hand. Then only files with names
 that libraries use are removed. /tmp is not touched, because people keep files there. Jobs have a TMPDIR, and
-if the site configures it a private /tmp (privatedirs). Slurm leaves this cleanup to the site's epilog.
+if the site configures it a private /tmp (see `private_folders`). Slurm leaves this cleanup to the site's epilog.
 Source: sysvipc(7), shm_overview(7), mq_overview(7), proc(5).
 """
 
