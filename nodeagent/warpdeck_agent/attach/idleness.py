@@ -21,8 +21,8 @@ from warpdeck_agent.wire.messages import GpuSample, IdleSession, Key
 QUIET_S = 60.0
 """Time without activity after which a session counts as idle, in seconds."""
 BUSY_SHARE = 0.02
-"""Fraction of a core above which processes count as active. A waiting shell uses none; a monitor that
-somebody watches uses this much.
+"""Fraction of a core above which processes count as active. A waiting shell uses none; a monitor
+that a user watches uses this much.
 """
 CPU_EVERY_S = 15.0
 """Interval in seconds over which the processes' CPU time is compared. It is measured every ten seconds."""
@@ -39,7 +39,7 @@ class _SessionActivity:
 
 
 class EndSession(Protocol):
-    """Ends a launch for the reason that `reason` describe."""
+    """Ends a launch. Its user reads `reason`; `cause` is the cause in the job's record."""
 
     def __call__(self, launch: LocalLaunch, reason: str, *, cause: str) -> None: ...
 

@@ -72,7 +72,7 @@ class JobProcess:
         return lines[-1].strip() if lines else ""
 
     def hang_up(self) -> None:
-        """Send HUP and TERM to the process group, because nobody reads the output any more.
+        """Send HUP and TERM to the process group, because its output is not read any more.
 
         TERM is needed because the agent may have been started with HUP ignored, which processes inherit.
         """

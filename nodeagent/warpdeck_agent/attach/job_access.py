@@ -30,7 +30,7 @@ LINGER_S = 0.5
 """Signals to a job skip a process for this many seconds after the process has received its last answer. So a
 scontrol that has requeued its own job can exit with 0 before a signal ends it.
 """
-LEAVE_S = 2.0
+CLOSE_S = 2.0
 """How long a connection stays open after its end, in seconds, so that the process can read remaining data."""
 MAX_CALLS = 512
 """The most connections of all jobs of this node at once: half of the usual limit of open files."""
@@ -255,7 +255,7 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
     """Close a connection. Data that the process does not read in time is dropped, to free the descriptor."""
     writer.close()
     with contextlib.suppress(OSError, asyncio.TimeoutError):
-        await asyncio.wait_for(writer.wait_closed(), LEAVE_S)
+        await asyncio.wait_for(writer.wait_closed(), CLOSE_S)
     writer.transport.abort()
 
 

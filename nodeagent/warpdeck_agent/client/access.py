@@ -65,7 +65,7 @@ class ControllerLink:
         self._frames: Any = []
 
     def expect(self) -> Dict[str, Any]:
-        """Return the next message. Raises Away or Refused."""
+        """Return the next message. Raises Away or CommandRefused."""
         while not self._frames:
             try:
                 data = self.socket.recv(1 << 16)
@@ -85,7 +85,7 @@ class ControllerLink:
 
 
 def connect(environ: Mapping[str, str]) -> ControllerLink:
-    """Connect to the controller and do the handshake. Raises Away or Refused."""
+    """Connect to the controller and do the handshake. Raises Away or CommandRefused."""
     path = environ.get("WARPDECK_ACCESS", "")
     try:
         sock = connect_path(path)
@@ -134,14 +134,14 @@ def send_hello(sock: socket.socket) -> ControllerLink:
 
 
 def handshake(sock: socket.socket) -> ControllerLink:
-    """Do the whole handshake on a connection to the controller's own socket. Raises Away or Refused."""
+    """Do the whole handshake on a connection to the controller's own socket. Raises Away or CommandRefused."""
     link = send_hello(sock)
     link.expect()
     return link
 
 
 def connect_path(path: str) -> socket.socket:
-    """Connect to a socket whose path may be longer than the hundred bytes of a socket's name.
+    """Connect to the socket at this path. The path may be longer than the hundred bytes that an address holds.
 
     Raises OSError.
     """

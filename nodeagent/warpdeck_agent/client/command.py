@@ -48,7 +48,7 @@ def run(
 ) -> int:
     """Run the command and return its exit code.
 
-    Raises Refused or Away.
+    Raises CommandRefused or Away.
 
     `record` records the code in a folder for a job, and returns the reason if that fails. A command that
     creates an object is sent again if its answer was lost; the nonce prevents a second creation. If the

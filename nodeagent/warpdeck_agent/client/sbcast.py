@@ -44,7 +44,7 @@ NAMES = (
     *("treewidth=", "usage", "verbose", "version"),
 )
 BARE = {"--compress": "--compress=lz4", "--send-libs": "--send-libs=yes"}
-"""Options whose value may be omitted."""
+"""Options that may be given without a value, with what they mean then."""
 COPY = """
 if [ -d "$1" ]; then set -- "$1/$5" "$2" "$3" "$4"; fi
 if [ -e "$1" ] && [ -z "$3" ]; then echo "sbcast: error: $1: File exists" >&2; exit 1; fi
@@ -67,7 +67,7 @@ def main(
 ) -> int:
     """Copy the file and return the exit code.
 
-    `step` runs srun with the given arguments and environment. Raises Refused.
+    `step` runs srun with the given arguments and environment. Raises CommandRefused.
     """
     given, rest = read(argv)
     if given.keys() & {"help", "usage", "version"}:
@@ -84,7 +84,7 @@ def main(
 
 
 def read(argv: List[str]) -> Tuple[Dict[str, str], List[str]]:
-    """Return ({long option: value}, the other arguments). Raises Refused."""
+    """Return ({long option: value}, the other arguments). Raises CommandRefused."""
     import getopt
 
     long_of = {"C": "compress", "F": "fanout", "f": "force", "j": "jobid", "p": "preserve", "s": "size"}

@@ -82,7 +82,7 @@ class StepClient:
         self._writing = False
 
     def run(self, argv: List[str], env: Dict[str, str], cwd: str) -> int:
-        """Run srun and return its exit code. Raises Refused."""
+        """Run srun and return its exit code. Raises CommandRefused."""
         check_arguments((cwd, *argv))
         self._catch_signals()
         request = {"words": argv, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
@@ -132,7 +132,7 @@ class StepClient:
     def _wait_for_start(self) -> Optional[int]:
         """Wait until the step runs, and print why it waits.
 
-        Returns the exit code if no step is to run. Raises Refused or Away.
+        Returns the exit code if no step is to run. Raises CommandRefused or Away.
         """
         while not self._step:
             assert self._link is not None
@@ -185,7 +185,7 @@ class StepClient:
     def _receive(self) -> Optional[int]:
         """Process data from the controller.
 
-        Returns the exit code at the end, else None. Raises Away or Refused.
+        Returns the exit code at the end, else None. Raises Away or CommandRefused.
         """
         assert self._link is not None
         try:
@@ -323,7 +323,7 @@ class StepClient:
         try:
             write_all(ERR, f"{self._name}: {line}\n".encode("utf-8", "replace"))
         except OSError:
-            pass  # nobody can read the message
+            pass  # standard error is closed, so the message cannot be shown
         finally:
             self._writing = before
 
@@ -367,7 +367,7 @@ def _limits() -> Dict[str, str]:
 
 
 def _text(path: str, cwd: str) -> str:
-    """Return the text of a file that an option names. Raises Refused."""
+    """Return the text of a file that an option names. Raises CommandRefused."""
     try:
         with open(os.path.join(cwd, path), encoding="utf-8", errors="surrogateescape") as file:
             return file.read(1 << 20)

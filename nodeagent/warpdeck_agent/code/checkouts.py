@@ -1,7 +1,7 @@
 """Work folders of launches: a checkout of the submitted tree, or an empty folder.
 
 The agent creates the folder and never looks into it. A child process that runs as the job's user unpacks the
-tree (see unpacking).
+tree (see `unpacking`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Unpack a tree into a work folder, in a process of its own.
+"""Unpacks a tree into a work folder, in a process of its own.
 
 The process switches to the job's user before it reads the archive. Standard input is the archive. The order
 arrives as one line of JSON on standard output, which is a socket. The answer is one line of JSON, too: the

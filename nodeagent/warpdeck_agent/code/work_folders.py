@@ -76,7 +76,7 @@ class FolderChecks:
 
 
 def _hanging(path: str) -> LaunchError:
-    """Return the error for a folder whose file server does not answer.
+    """Return the error for a folder on a file server that does not answer.
 
     The error counts as a fault of the node, so that the job is not sent to the same node again and again.
     """

@@ -18,7 +18,7 @@ Cpus = Tuple[int, ...]
 
 
 class CpuTable:
-    """CPUs of this node and their holders, by launch name.
+    """The CPUs of this node, and the names of the launches that hold them.
 
     `start` is the first CPU to use, different for agents on the same machine.
     """

@@ -3,11 +3,11 @@
 These processes have cleared their environment, or fork again and again.
 
 The agent and the supervisor are subreapers: a process below them that loses its parent becomes their child
-instead of init's. If such a process has no job tag of any of our jobs and is not one of our helpers, it is a
-stray. It is not known to which of a user's jobs it belongs, so it is ended with the last of them. A process
-that is forked while others are being killed would survive, so every found process is stopped first, until no
-new one appears. In a chain of processes, each starts the next one and exits. A chain is caught by its process
-group, which the kernel signals as a whole.
+instead of init's. A child that has no job tag of our jobs and is not one of our helpers is a stray. The agent
+does not know to which of its user's jobs a stray belongs, so a stray is ended with the last job of its user. A
+process that is forked while others are being killed would survive, so every found process is stopped first,
+until no new one appears. In a chain of processes, each starts the next one and exits. A chain is caught by its
+process group, which the kernel signals as a whole.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Orphans:
     """The watcher of orphaned processes.
 
     `busy` returns the uids with a running launch, `job_tags` the job tags of all launches, `begins` whether any
-    launch is just beginning and is not among them yet, and `helpers` the pids of our long-running helpers
+    launch is just beginning, so that its job tag is missing there, and `helpers` the pids of our long-running helpers
     that run as a user. All are called from threads. `supervisor` returns the supervisor's pid.
     """
 
@@ -168,7 +168,7 @@ class Orphans:
         """Kill all processes of an ended launch and return their number.
 
         These are `known`, which have its job tag, and the user's strays, each with all its descendants. The
-        caller checks again. Blocks for little more than HUNT_S.
+        caller checks again. Blocks for little more than SWEEP_S.
         """
         deadline = time.monotonic() + SWEEP_S
         found: Set[int] = set()

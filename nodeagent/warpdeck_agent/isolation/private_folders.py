@@ -80,7 +80,7 @@ def folders_of(tmp_dir: str, private: Optional[PrivateDirs]) -> List[str]:
 def can_cover() -> bool:
     """Return whether our processes may have mounts of their own.
 
-    It tries in a thread, whose mounts end with it.
+    This is tried in a thread. Its mounts disappear when the thread ends.
     """
     if os.geteuid() != 0:
         return False

@@ -12,7 +12,7 @@ from warpdeck_agent.isolation.containment_handle import ContainmentHandle
 from warpdeck_agent.tasks.task import Task
 
 KILLED = ((0, 9), (137, 0))
-"""Exit statuses of a task that was killed, or whose shell reports a killed program."""
+"""Exit statuses of a task that was killed, or of its shell if that reports a killed program."""
 
 
 class StepContainment:
@@ -28,7 +28,7 @@ class StepContainment:
 
     @property
     def own_groups(self) -> List[str]:
-        """The cgroups of the step that are not its launch's."""
+        """The cgroups that the step does not share with its launch."""
         return [group for group in self.handle.groups if group not in self._launch_groups]
 
     def replace(self, handle: ContainmentHandle) -> None:

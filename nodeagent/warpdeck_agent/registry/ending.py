@@ -64,11 +64,11 @@ class Ending:
         self._finishing = False
         self._reported_at = -gather_s
         self._urgent = asyncio.Event()
-        """Set when a launch has ended whose report is urgent, so that the batch is not delayed further."""
+        """Set when the report of an ended launch is urgent, so that the batch is not delayed further."""
         self._background = BackgroundTasks()
 
     def ended(self, launch: LocalLaunch) -> None:
-        """Handle a launch whose first process and all of whose steps have ended."""
+        """Handle a launch when its first process and all of its steps have ended."""
         if launch.phase == "running":
             launch.phase = "ending"
             launch.end.at_unix = time.time()

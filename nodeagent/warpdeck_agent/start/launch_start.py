@@ -86,7 +86,7 @@ class Launcher:
     def stop(self, key: Key) -> bool:
         """Abort a launch that is being prepared by a process of its user; its `start` then fails.
 
-        Returns False if there is no such process.
+        Returns False if the launch is not being prepared by a process.
         """
         return self._children.stop(key)
 

@@ -75,12 +75,12 @@ class TempDirs:
         for path in self._pool.drop():
             remove_tree(path)
 
-    def cover(self, name: str, *, places: Sequence[str], shared: Sequence[str], tmp_dir: str) -> PrivateDirs:
-        """Create private folders that a launch sees in place of the folders `places`.
+    def cover(self, name: str, *, covered: Sequence[str], shared: Sequence[str], tmp_dir: str) -> PrivateDirs:
+        """Create private folders that a launch sees in place of the folders `covered`.
 
         Folders that do not exist on the node are omitted. Raises OSError, and leaves nothing then.
         """
-        found = list(dict.fromkeys(os.path.realpath(parent) for parent in places if os.path.isdir(parent)))
+        found = list(dict.fromkeys(os.path.realpath(parent) for parent in covered if os.path.isdir(parent)))
         covers: List[Tuple[str, str]] = []
         try:
             for parent in found:

@@ -67,7 +67,7 @@ shift 7
 exec "$@"
 """
 TASKS = "tasks.sh"
-"""The name of the file with FANOUT in the agent's folder."""
+"""The name of the file with TASK_LAUNCHER in the agent's folder."""
 TASK_LAUNCHER = r"""# Arguments: the number of tasks, the rank of the first task, then the command.
 # The names of the shell's variables begin with WARPDECK_, so that they differ from the variables of the tasks.
 WARPDECK_TASKS=$1 WARPDECK_RANK=$2
@@ -107,7 +107,7 @@ The shell (0.1 MB) starts each task in a session of its own and waits for all of
 with the worst end: with the highest exit code, or by the same signal.
 """
 OWN_SHELL = ("#!/bin/sh", "#! /bin/sh")
-"""First lines of scripts whose interpreter is the shell at the gate."""
+"""First lines of scripts that name the shell at the gate as their interpreter."""
 CHANGED_SIGNALS = (
     *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD),
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),

@@ -1,7 +1,7 @@
 """Removes shared memory that jobs leave.
 
 This covers files in /dev/shm, POSIX message queues, and System V's shared memory objects. They stay in the
-node's memory until somebody removes them, and nothing shows which job made them. So they are removed when the
+node's memory until they are removed, and nothing shows which job made them. So they are removed when the
 last launch of their user on this node has ended. Only objects are removed that were made since the first of
 those launches began and that no process uses. Objects that another job may need stay, also jobs of other
 agents. Root's objects may belong to the system, and stay.

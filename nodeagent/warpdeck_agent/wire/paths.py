@@ -1,4 +1,4 @@
-"""Test by name alone whether a path lies in one of several folders."""
+"""Tests by name alone whether a path lies in one of several folders."""
 
 from __future__ import annotations
 
