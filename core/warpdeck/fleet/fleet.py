@@ -31,7 +31,7 @@ from warpdeck.ports.ports import (
 )
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
-from warpdeck_agent.wire.places import place_of
+from warpdeck_agent.wire.paths import folder_containing
 
 from .calls import CallServer, take_call
 from .channel import PROBE_S, Channel
@@ -191,7 +191,7 @@ class AgentFleet:
             return
         if tree is not None:
             link.trees[tree.sha256] = tree
-        hidden = place_of(launch.cwd, launch.private_dirs) is not None
+        hidden = folder_containing(launch.cwd, launch.private_dirs) is not None
         visible = not hidden and await self._is_visible(link, launch.cwd, launch.uid)
         if link.channel is not None:
             values = {**launch.__dict__, "cwd_visible": visible}

@@ -26,9 +26,9 @@ if TYPE_CHECKING:  # Not imported from typing: the import takes longer than the 
 REQUEST = 1
 """The id of the command's request, and of its stream."""
 RECORD_REQUEST = 2
-"""The id of the connection's other request, which reports that a job need not wait for its record."""
+"""The id of the request that reports why the code of a job could not be recorded."""
 CREATING = ("sbatch",)
-"""Commands whose single request creates an object. The request carries a nonce."""
+"""Commands that create an object with their single request. The request carries a nonce."""
 RETRY_S = 120.0
 RECEIVE_BYTES = 1 << 18
 UNWRITTEN = "the command may have taken effect; check before you repeat it"
@@ -48,12 +48,12 @@ def run(
 ) -> int:
     """Run the command and return its exit code.
 
-    Raises Refused or Away.
+    Raises CommandRefused or Away.
 
     `record` records the code in a folder for a job, and returns the reason if that fails. A command that
-    creates an object is sent again if its answer was lost; the nonce prevents a second creation. A command
-    whose connection breaks while it only waits for the end of a job continues to wait over a new link from
-    `reconnect` (by default `connect`).
+    creates an object is sent again if its answer was lost; the nonce prevents a second creation. If the
+    connection breaks while the command only waits for the end of a job, the command continues to wait over a
+    new link from `reconnect` (by default `connect`).
     """
     cwd = by_name(folder(), os.environ)
     check_arguments((cwd, *argv))
@@ -87,8 +87,8 @@ def _follow(
 ) -> int:
     """Send the command and serve its requests until it has ended.
 
-    Returns its exit code. A job for which the command only waits is noted in `request`. `shown` are the
-    descriptors that are terminals.
+    Returns its exit code. A job for which the command only waits is added to `request`. `shown` has a filter
+    for each output descriptor that is a terminal.
     """
     link.socket.settimeout(None)
     _send(link, request)

@@ -59,7 +59,7 @@ class Visible:
 
 
 class VisibleStream:
-    """A stream to a terminal whose text is made visible before it is written."""
+    """A stream to a terminal. It makes text visible before it writes the text."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

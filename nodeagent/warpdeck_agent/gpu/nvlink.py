@@ -40,7 +40,7 @@ def link_states(pynvml: Any, handle: Any) -> List[bool]:
         try:
             found.append(bool(pynvml.nvmlDeviceGetNvLinkState(handle, link)))
         except (pynvml.NVMLError, AttributeError):
-            break  # there is no such link, and none with a higher number
+            break  # the card has no link with this number or a higher one
     return found
 
 

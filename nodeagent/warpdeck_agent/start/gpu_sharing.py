@@ -1,7 +1,7 @@
 """Jobs that share a GPU: each is limited to its share of the memory, and they start one after the other.
 
 Many jobs read the amount of free memory when they start, and must not do so while another job is still
-allocating. So a sharer begins when the memory of the previous sharer has been constant for STILL_S, or after
+allocating. So a sharer begins when the memory of the previous sharer has been constant for SETTLED_S, or after
 `share_start_s`. A job that exceeds its share is warned, and ended if it still exceeds it after
 `share_grace_s`, to protect the other jobs on the GPU. Both rules work without a controller. This module does
 not isolate jobs: it only watches the usage that the GPU's driver does not separate.

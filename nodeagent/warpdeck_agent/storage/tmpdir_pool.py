@@ -27,8 +27,8 @@ MOST = 64
 once.
 """
 MOST_KNOWN = 1024
-"""The most folders whose creation is remembered. Entries of launches that ended in another way are never
-looked up.
+"""The most folders that are remembered as created. Entries of folders that are not given back are never looked
+up.
 """
 RANDOM_BYTES = 8
 MODE = 0o700
@@ -96,10 +96,10 @@ def _is_untouched(path: str, changed_ns: int) -> bool:
     A file system that is mounted over it is not accessed.
     """
     try:
-        with opened(os.path.dirname(path)) as above:
-            folder = os.open(os.path.basename(path), FOLDER, dir_fd=above)
+        with opened(os.path.dirname(path)) as parent:
+            folder = os.open(os.path.basename(path), FOLDER, dir_fd=parent)
             try:
-                if mount_of(folder) != mount_of(above):
+                if mount_of(folder) != mount_of(parent):
                     return False
                 found = os.fstat(folder)
                 same = found.st_mode == stat.S_IFDIR | MODE and found.st_ctime_ns == changed_ns

@@ -1,14 +1,14 @@
 """Removes shared memory that jobs leave.
 
 This covers files in /dev/shm, POSIX message queues, and System V's shared memory objects. They stay in the
-node's memory until somebody removes them, and nothing shows which job made them. So they are removed when the
+node's memory until they are removed, and nothing shows which job made them. So they are removed when the
 last launch of their user on this node has ended. Only objects are removed that were made since the first of
 those launches began and that no process uses. Objects that another job may need stay, also jobs of other
 agents. Root's objects may belong to the system, and stay.
 
 A user who is logged in on a terminal of the node may have put files there by hand. Then only files with names
 that libraries use are removed. /tmp is not touched, because people keep files there. Jobs have a TMPDIR, and
-if the site configures it a private /tmp (privatedirs). Slurm leaves this cleanup to the site's epilog.
+if the site configures it a private /tmp (see `private_folders`). Slurm leaves this cleanup to the site's epilog.
 Source: sysvipc(7), shm_overview(7), mq_overview(7), proc(5).
 """
 

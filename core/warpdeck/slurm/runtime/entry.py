@@ -113,7 +113,7 @@ def _ensure_submitter() -> None:
 
 
 def _srun(words: list[str]) -> int:
-    """Run srun in this process. Raises Refused or Away."""
+    """Run srun in this process. Raises CommandRefused or Away."""
     from warpdeck.slurm.interactive.srun import main as run_step
 
     try:
@@ -140,7 +140,7 @@ def _controller() -> socket.socket | None:
 
 
 def _again() -> ControllerLink:
-    """Connect to the controller again. Raises Away or Refused."""
+    """Connect to the controller again. Raises Away or CommandRefused."""
     link = _controller()
     if link is None:
         raise Away("the controller went away")

@@ -1,4 +1,4 @@
-"""Test by name alone whether a path lies in one of several folders."""
+"""Tests by name alone whether a path lies in one of several folders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from typing import Iterable, Optional
 
 
-def place_of(path: str, folders: Iterable[str]) -> Optional[str]:
+def folder_containing(path: str, folders: Iterable[str]) -> Optional[str]:
     """Return the first folder that equals `path` or contains it, or None.
 
     All paths are absolute. Symbolic links are not followed.
