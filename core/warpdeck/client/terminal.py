@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.base.errors import UserError
+from warpdeck_agent.client.lines import write_all
 from warpdeck_agent.client.modes import Modes
 
 from .blocking_client import ENDED, GONE, LOST, SyncClient
@@ -341,10 +342,3 @@ def _ended(message: dict[str, Any]) -> RelayEnd:
         signal_number=int(ended.get("signal", 0)),
         error=str(message.get("error", "")),
     )
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of the data."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

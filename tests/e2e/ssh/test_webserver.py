@@ -223,7 +223,7 @@ def test_enter_opens_a_page_and_no_process_list_shows_the_token(home: Home, shor
         (["jupyter", "train.py"], "unexpected argument train.py"),
         (["jupyter", "--job", "1", "--gpus", "1"], "--gpus cannot be combined with --job"),
         (["jupyter", "--port", "x"], "'x' is not a port"),
-        (["code", "--job"], "--job needs a value"),
+        (["code", "--job"], "option '--job' requires an argument"),
         (["code", "--job", "99999"], "job 99999 is not known"),
         (["jupyter", "--no-such"], "--no-such"),
     ],

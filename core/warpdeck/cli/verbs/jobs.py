@@ -1,62 +1,27 @@
-"""`warpdeck show|why|logs`: information about one job."""
+"""`warpdeck show|why|logs|snapshot`: information about one job."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, format_count, format_time, note, print_json
-from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.arguments import Arguments
 from warpdeck.cli.shared.forecast import ahead_in_words, print_forecast
-from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.terminal import write_all
+from warpdeck.cli.verb import ANY_JOBS, JOB, JOB_NODE, JSON, PENDING_JOBS, Argument, UsageError, Verb, request
+from warpdeck.client.code import store_of, tree_now
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.usage_text import used_in_words
+from warpdeck_agent.client.lines import write_all
 
 from .nodes import isolated
 from .queue import where
 
-EXAMPLES = {
-    "show": ("warpdeck show 12", "warpdeck show 12_3 --json"),
-    "why": ("warpdeck why 12", "warpdeck why 12 --json"),
-    "logs": ("warpdeck logs 12", "warpdeck logs -f 12_3", "warpdeck logs --stderr --tail 2000 12"),
-}
+if TYPE_CHECKING:
+    from argparse import Namespace
 
-
-def main(verb: str, words: list[str]) -> int:
-    """Run one of the verbs."""
-    args = _parser(verb).parse_args(words)
-    with SyncClient.connect(default_paths()) as client:
-        return _RUN[verb](client, args)
-
-
-def _parser(verb: str) -> Arguments:
-    parser = Arguments(f"warpdeck {verb}", description=_RUN[verb].__doc__, examples=EXAMPLES[verb])
-    parser.add_argument("job", metavar="JOB", help="12, or 12_3 for a task of an array")
-    if verb == "show":
-        parser.add_argument(
-            "--environment",
-            action="store_true",
-            help="print only the environment variables of the submission (your own jobs)",
-        )
-    if verb == "logs":
-        parser.add_argument(
-            "-f",
-            "--follow",
-            action="store_true",
-            help="wait until the job starts and print output until it ends",
-        )
-        parser.add_argument(
-            "-e", "--stderr", action="store_true", help="print standard error, if it has its own file"
-        )
-        parser.add_argument("--tail", type=int, metavar="BYTES", help="print only the last BYTES bytes")
-        parser.add_argument("--node", default="", help="node to use, if the job has several")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
+    from warpdeck.client.blocking_client import SyncClient
 
 
 def _print_environment(variables: dict[str, str], *, as_json: bool) -> int:
@@ -68,8 +33,7 @@ def _print_environment(variables: dict[str, str], *, as_json: bool) -> int:
     return 0
 
 
-def _show(client: SyncClient, args: argparse.Namespace) -> int:
-    """Show the details of a job."""
+def _show(client: SyncClient, args: Namespace) -> int:
     if args.environment:
         return _print_environment(
             client.call("job_environment", job=args.job)["variables"], as_json=args.json
@@ -162,23 +126,17 @@ def _code(detail: dict[str, Any]) -> str:
     return f"tree {snapshot['tree'][:12]}" + (f", commit {head}{changed}" if head else "")
 
 
-def _why(client: SyncClient, args: argparse.Namespace) -> int:
-    """Show why a job waits, which jobs are ahead of it, when it is expected to start, and which changes would start it now."""
-    found = client.call("forecast", job=args.job)
-    if args.json:
-        print_json(found)
-        return 0
-    if not found["verdict"]:
-        reason = f"{found['code']}: {found['sentence']}"
+def _print_why(found: dict[str, Any], args: Namespace) -> None:
+    if found["verdict"]:
+        print_forecast(found, now=time.time())
+    elif found["code"]:
+        print(clean(f"{found['code']}: {found['sentence']}"))
+    else:
         state = f"job {found['job']} is not waiting: {found['state']}"
-        print(clean(reason) if found["code"] else "; ".join(filter(None, (state, clean(found["sentence"])))))
-        return 0
-    print_forecast(found, now=time.time())
-    return 0
+        print(clean("; ".join(filter(None, (state, found["sentence"])))))
 
 
-def _logs(client: SyncClient, args: argparse.Namespace) -> int:
-    """Print a job's output."""
+def _logs(client: SyncClient, args: Namespace) -> int:
     offset = 0 if args.tail is None else -max(1, args.tail)
     fields = {"job": args.job, "channel": "err" if args.stderr else "out", "offset": offset}
     text = bytearray()
@@ -199,4 +157,104 @@ def _logs(client: SyncClient, args: argparse.Namespace) -> int:
     return 0
 
 
-_RUN = {"show": _show, "why": _why, "logs": _logs}
+def _check_snapshot(args: Namespace) -> None:
+    if len(args.jobs) > (1 if args.verb == "show" else 2):
+        takes = "one job" if args.verb == "show" else "one or two jobs"
+        raise UsageError(f"{args.prog}: {args.verb} takes {takes}", f"see `{args.prog} --help`")
+
+
+def _snapshots(client: SyncClient, args: Namespace) -> int:
+    found = [_snapshot(client, job) for job in args.jobs]
+    return _show_snapshot(found[0], args) if args.verb == "show" else _diff_snapshots(found, args)
+
+
+def _snapshot(client: SyncClient, job: str) -> dict[str, Any]:
+    snapshot = client.call("job", job=job).get("snapshot")
+    if not snapshot:
+        raise UserError(
+            f"job {job} has no snapshot",
+            "it ran in its folder; to get snapshots, submit from a git repository",
+        )
+    return dict(snapshot)
+
+
+def _show_snapshot(snapshot: dict[str, Any], args: Namespace) -> int:
+    store = store_of(snapshot)
+    meta, files = store.meta(snapshot["tree"]), store.files(snapshot["tree"])
+    if args.json:
+        print_json({**snapshot, "meta": meta, "paths": files})
+        return 0
+    print(f"tree    {snapshot['tree']}")
+    print(f"root    {clean(snapshot['root'])}")
+    if snapshot["head"]:
+        changed = " with uncommitted changes" if snapshot["dirty"] else ""
+        print(f"commit  {snapshot['head']} ({clean(meta.get('branch') or 'no branch')}){changed}")
+    for name in meta.get("skipped", []):
+        print(f"left out (too large)  {clean(name)}")
+    print(f"files   {len(files)}")
+    for name in files:
+        print(f"  {clean(name)}")
+    return 0
+
+
+def _diff_snapshots(found: list[dict[str, Any]], args: Namespace) -> int:
+    first = found[0]
+    other = found[1]["tree"] if len(found) > 1 else tree_now(first)
+    text = store_of(first).diff(first["tree"], other)
+    if args.json:
+        print_json({"old": first["tree"], "new": other, "diff": text, "at": time.time()})
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+VERBS = (
+    Verb(
+        "show",
+        "Show the details of a job.",
+        (
+            JOB,
+            Argument(
+                "--environment", "print only the environment variables of the submission (your own jobs)"
+            ),
+            JSON,
+        ),
+        examples=("warpdeck show 12", "warpdeck show 12_3 --json"),
+        ask=_show,
+    ),
+    Verb(
+        "why",
+        "Show why a job waits, which jobs are ahead of it, when it is expected to start, and which changes "
+        "would start it now.",
+        (Argument("JOB", "12, or 12_3 for a task of an array", completes=PENDING_JOBS), JSON),
+        examples=("warpdeck why 12", "warpdeck why 12 --json"),
+        ask=request("forecast", job="job"),
+        show=_print_why,
+    ),
+    Verb(
+        "logs",
+        "Print a job's output.",
+        (
+            JOB,
+            Argument("-f, --follow", "wait until the job starts and print output until it ends"),
+            Argument("-e, --stderr", "print standard error, if it has its own file"),
+            Argument("--tail BYTES", "print only the last BYTES bytes", parse=int),
+            JOB_NODE,
+            JSON,
+        ),
+        examples=("warpdeck logs 12", "warpdeck logs -f 12_3", "warpdeck logs --stderr --tail 2000 12"),
+        ask=_logs,
+    ),
+    Verb(
+        "snapshot",
+        "Show the code snapshot of a job, or compare it with that of another job or with the current folder.",
+        (Argument("{show,diff}", into="verb"), Argument("JOB ...", completes=ANY_JOBS), JSON),
+        examples=(
+            "warpdeck snapshot show 12",
+            "warpdeck snapshot diff 12       compare with the current folder",
+            "warpdeck snapshot diff 12 15",
+        ),
+        check=_check_snapshot,
+        ask=_snapshots,
+    ),
+)
