@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -13,6 +14,12 @@ from warpdeck_agent.client.standard import prepare_standard_streams
 
 from .index import GROUPS, SUMMARIES, load
 
+NEXT_STEPS = {
+    errno.ENOSPC: "free space on this disk, then try again",
+    errno.EDQUOT: "free space within your quota, then try again",
+    errno.EMFILE: "raise the limit of open files: ulimit -n",
+}
+"""Maps an error of the system to the next step of the user."""
 HELP_FLAGS = ("-h", "--help", "help")
 
 
@@ -58,8 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     except OSError as error:
-        what = f"{error.filename}: " if error.filename else ""
-        print(f"warpdeck: {what}{error.strerror or error}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"warpdeck: {where}{error.strerror or error}", file=sys.stderr)
+        print(f"  {NEXT_STEPS.get(error.errno or 0, 'check the path and its permissions')}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import default_paths
 
+from .shared.progress import progress
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing argparse and typing takes longer than answering a verb
     from argparse import Namespace
@@ -125,8 +127,9 @@ class Verb:
     """A row of the table of verbs.
 
     `run` runs the verb and returns its exit code. If the verb needs a connection to the controller, it has `ask` instead. With
-    `show`, `ask` returns an answer. It is printed as JSON with --json, and by `show` otherwise. `check` raises UserError for
-    arguments that do not fit together, before the connection is made.
+    `show`, `ask` returns an answer. It is printed as JSON with --json, and by `show` otherwise; `failed` tells whether the exit
+    code is 1. `waits` is the line that a terminal shows while the answer takes long. `check` raises UserError for arguments that
+    do not fit together, before the connection is made.
 
     A verb that prints facts needs --json, unless `reads` is false. `notes` follow the examples in the help. A sub-verb has a
     `summary`; the summaries of verbs are in the index. `internal` maps a first word that only our own scripts use to its function.
@@ -145,7 +148,9 @@ class Verb:
         check: Callable[[Namespace], None] | None = None,
         run: Callable[[Any], int] | None = None,
         ask: Ask | None = None,
-        show: Callable[[Any, Namespace], int | None] | None = None,
+        waits: str = "waiting for the controller ...",
+        show: Callable[[Any, Namespace], None] | None = None,
+        failed: Callable[[Any], bool] | None = None,
         subverbs: Sequence[Verb] = (),
         internal: Mapping[str, Callable[[list[str]], int]] | None = None,
     ) -> None:
@@ -159,7 +164,9 @@ class Verb:
         self.check = check
         self.run = run
         self.ask = ask
+        self.waits = waits
         self.show = show
+        self.failed = failed
         self.subverbs = subverbs
         self.internal = internal or {}
 
@@ -173,19 +180,27 @@ class Verb:
         chosen: Verb = args.row
         if chosen.run is not None:
             return chosen.run(args)
-        from warpdeck.client.blocking_client import SyncClient
-
         assert chosen.ask is not None, f"the row of {self.name} names no function"
-        with SyncClient.connect(default_paths()) as client:
-            answer = chosen.ask(client, args)
         if chosen.show is None:
-            return int(answer)
-        if not args.json:
-            return chosen.show(answer, args) or 0
-        from warpdeck.base.output import print_json
+            with connected() as client:
+                return int(chosen.ask(client, args))
+        with progress(chosen.waits), connected() as client:
+            answer = chosen.ask(client, args)
+        if args.json:
+            from warpdeck.base.output import print_json
 
-        print_json(answer)
-        return 0
+            print_json(answer)
+        else:
+            chosen.show(answer, args)
+        return int(chosen.failed is not None and chosen.failed(answer))
+
+
+def connected() -> SyncClient:
+    """Connect to the controller. It is started if none runs. Raises UserError."""
+    from warpdeck.client.blocking_client import SyncClient
+
+    with progress("waiting for the controller ..."):
+        return SyncClient.connect(default_paths())
 
 
 def request(kind: str, **fields: str) -> Ask:
@@ -211,9 +226,10 @@ def port(text: str) -> int:
     return int(text)
 
 
+TASK_HELP = "job id, such as 12, or 12_3 for a task of an array"
 JSON = Argument("--json", "print JSON")
 NO_HEADER = Argument("--noheader", "omit the header line")
-JOB = Argument("JOB", "12, or 12_3 for a task of an array", completes=ANY_JOBS)
+JOB = Argument("JOB", TASK_HELP, completes=ANY_JOBS)
 JOB_NODE = Argument("--node NODE", "node to use, if the job has several")
 SELECTION = (
     Argument("--me", "only my jobs"),

@@ -63,7 +63,7 @@ class _Command:
             if self._job_id:
                 self._client.call("cancel", jobs=[str(self._job_id)])
                 note("")
-                note(f"warpdeck: job {self._job_id} cancelled")
+                note(f"warpdeck: job {self._job_id} canceled")
             return 130
 
     def _follow(self, words: list[str]) -> int:

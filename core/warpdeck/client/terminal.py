@@ -24,7 +24,9 @@ from warpdeck_agent.client.modes import Modes
 from .blocking_client import ENDED, GONE, LOST, SyncClient
 
 READ_BYTES = 64 * 1024
-HELP = b"\r\n~d  or ~.  detach, the job goes on\r\n~~  a tilde\r\n~?  this help\r\n"
+HELP = (
+    b"\r\n~d or ~.  detach; the job keeps running\r\n~~        send a tilde\r\n~?        show this help\r\n"
+)
 AGAIN_S = 0.5
 """Seconds between attempts to reconnect a lost session."""
 ATTACH_S = 20.0

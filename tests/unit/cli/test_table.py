@@ -58,8 +58,8 @@ def test_a_verb_has_one_function_or_sub_verbs(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", OWN)
-def test_each_option_of_a_verb_is_explained(command: str) -> None:
-    unexplained = [each.names for each in flat(OWN[command].arguments) if each.is_option and not each.help]
+def test_each_argument_of_a_verb_is_explained(command: str) -> None:
+    unexplained = [each.names for each in flat(OWN[command].arguments) if not each.help]
     assert unexplained == []
 
 

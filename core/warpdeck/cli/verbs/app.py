@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.base.controller_daemon import wait_for_start
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.progress import shown_while
+from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import Argument, Group, UsageError, Verb, flat, port
 from warpdeck.notation.values.time_points import parse_past
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 SCREENS = ("queue", "gpus", "nodes", "node", "job", "history", "usage", "idle", "sessions", "site")
-OF_ONE = {"job": "a job id, such as 12 or 12_3", "node": "a node name"}
+OF_ONE = {"job": ("a job id", "12"), "node": ("the name of a node", "gpu01")}
+"""Maps a screen of one object to the argument that it needs, and an example of it."""
 OF_ALL_NODES = ("gpus", "nodes")
 OF_THE_PAST = (*OF_ALL_NODES, "node")
 PRINTED_ONLY = ("usage", "idle")
@@ -28,13 +29,13 @@ PORT = 8642
 
 APP_OPTIONS = Group(
     Argument("--theme NAME", "color theme to use"),
-    Argument("--readonly", "read-only mode"),
+    Argument("--readonly", "switch off the actions that change something"),
     Argument("--low-bandwidth", "for slow connections: update every two seconds, no bars, no mouse"),
     Group(
         Argument("--ascii", "draw with ASCII characters only; the default if the locale is C"),
         Argument("--no-ascii", "draw with Unicode characters even if the locale is C"),
     ),
-    Argument("--no-mouse", "leave the mouse to the terminal; M switches"),
+    Argument("--no-mouse", "leave the mouse to the terminal; the key M switches this"),
     title="app options",
 )
 
@@ -57,11 +58,10 @@ def _open(args: Namespace) -> int:
 def _check_screen(args: Namespace) -> None:
     screen = args.screen
     if screen in OF_ONE and not args.what:
-        raise UsageError(
-            f"warpdeck screen {screen} needs {OF_ONE[screen]}", f"usage: warpdeck screen {screen} ..."
-        )
+        needs, example = OF_ONE[screen]
+        raise UsageError(f"the screen {screen} needs {needs}", f"usage: warpdeck screen {screen} {example}")
     if args.what and screen not in OF_ONE:
-        raise UsageError(f"warpdeck screen {screen} takes no argument", f"remove {args.what}")
+        raise UsageError(f"the screen {screen} takes no argument", f"remove {args.what}")
     if args.at is not None and screen not in OF_THE_PAST:
         raise UsageError(
             f"the screen {screen} does not support --at", f"use --at with {', '.join(OF_THE_PAST)}"
@@ -69,7 +69,7 @@ def _check_screen(args: Namespace) -> None:
     if args.json and screen not in OF_ALL_NODES:
         raise UsageError(
             f"the screen {screen} does not support --json",
-            "use `warpdeck queue --json` or `warpdeck show --json`",
+            "use --json with gpus or nodes, `warpdeck queue --json` or `warpdeck show JOB --json`",
         )
     is_list = screen in PRINTED_ONLY or (args.at is not None and screen not in OF_ALL_NODES)
     if is_list and not (args.plain or args.json):
@@ -118,7 +118,7 @@ def _demo(args: Namespace) -> int:
         argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home, "--remove"]
         child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
     try:
-        with shown_while("starting a simulated cluster with two hours of history ..."):
+        with progress("starting a simulated cluster with two hours of history ..."):
             app = _entry()
             wait_for_start(default_paths(), child)
         return int(app.start(app_options(args), everybody=True))
@@ -146,7 +146,7 @@ Open the app on one of its screens. With --plain, print the screen once as plain
 graphics, for screen readers, mail and logs.""",
         (
             Argument("SCREEN", ", ".join(SCREENS), choices=SCREENS),
-            Argument("[WHAT]", "job id or node name, for job and node"),
+            Argument("[WHAT]", "job id or name of a node, for the screens job and node"),
             Argument("--plain", "print the screen once as plain text"),
             Argument("-a, --all", "show the jobs of all users"),
             Argument(

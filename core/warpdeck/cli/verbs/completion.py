@@ -210,7 +210,7 @@ VERBS = (
         """\
 Print the completion script of a shell, for warpdeck and the Slurm commands. Tab completes verbs, options,
 jobs, nodes, partitions, users, accounts and QoS.""",
-        (Argument("{bash,zsh,fish}", "shell", into="shell"),),
+        (Argument("{bash,zsh,fish}", "the shell", into="shell"),),
         reads=False,
         examples=(
             'eval "$(warpdeck completion bash)"                             in ~/.bashrc',

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import note, print_json
 from warpdeck.base.paths import default_paths
+from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import JSON, Argument, Verb
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _in_force() -> tuple[str, Decoded]:
     if not is_running(paths):
         note("no controller is running: these are the settings of config.toml")
         return _read("")
-    with SyncClient.connect(paths, start=False) as client:
+    with progress("waiting for the controller ..."), SyncClient.connect(paths, start=False) as client:
         told: dict[str, Any] = client.call("config")
     lines = {tuple(key): line for key, line in told["lines"]}
     held = Decoded(config=decode(told["text"], told["file"]).config, lines=lines)
@@ -121,9 +122,9 @@ def _in_force() -> tuple[str, Decoded]:
 def _reload(args: Namespace) -> int:
     from warpdeck.client.blocking_client import SyncClient
 
-    client = SyncClient.connect(default_paths(), start=False)
     try:
-        answer: dict[str, Any] = client.call("reload")
+        with progress("applying config.toml ..."), SyncClient.connect(default_paths(), start=False) as client:
+            answer: dict[str, Any] = client.call("reload")
     except UserError as error:
         problems = error.details.get("problems", "")
         if not problems or args.json:
@@ -133,8 +134,6 @@ def _reload(args: Namespace) -> int:
             "config.toml has errors; nothing was changed",
             "correct the file, then run `warpdeck config reload` again",
         ) from None
-    finally:
-        client.close()
     if args.json:
         print_json(answer)
         return 0
@@ -177,7 +176,7 @@ def _write_new(path: str, text: str) -> None:
         file.write(text)
 
 
-FILE = Argument("[FILE]", "default: config.toml in the home")
+FILE = Argument("[FILE]", "a config.toml; default: the one in the controller's home")
 SUBVERBS = (
     Verb(
         "check",
@@ -211,11 +210,11 @@ SUBVERBS = (
     ),
     Verb(
         "import",
-        "Convert slurm.conf to config.toml. Settings that cannot be converted are listed on "
-        "standard error with the reason.",
+        "Convert slurm.conf to config.toml. Settings that cannot be converted are listed on standard error, with\n"
+        "the reason.",
         summary="convert slurm.conf to config.toml",
         arguments=(
-            Argument("slurm.conf", into="slurm_conf"),
+            Argument("slurm.conf", "Slurm's configuration file", into="slurm_conf"),
             Argument("--gres gres.conf", "also read this gres.conf, to list what is not converted"),
             Argument("--topology topology.conf", "also read the network switches of this topology.conf"),
             Argument(
@@ -223,7 +222,7 @@ SUBVERBS = (
                 "output of `sacctmgr dump CLUSTER` or `sacctmgr -P show qos`; can be repeated",
                 repeats=True,
             ),
-            Argument("--out FILE", "output file, must not exist; default: standard output"),
+            Argument("--out FILE", "new file to write; default: standard output"),
             JSON,
         ),
         examples=("warpdeck config import /etc/slurm/slurm.conf --out config.toml",),
@@ -233,11 +232,12 @@ SUBVERBS = (
 VERBS = (
     Verb(
         "config",
-        "Check, show, reload or import the configuration. It is read from config.toml in the controller's home. "
+        "Check, show, reload or import the configuration. It is read from config.toml in the controller's home.\n"
         "Without this file, all settings have their defaults.",
         examples=(
             "warpdeck config import /etc/slurm/slurm.conf --out config.toml",
             "warpdeck config check config.toml",
+            "warpdeck config reload",
         ),
         subverbs=SUBVERBS,
     ),

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 from warpdeck.base.controller_daemon import ensure_running, is_running, stop
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import print_json
+from warpdeck.base.output import note, print_json
 from warpdeck.base.paths import SITE_HOME, Paths, default_paths
 from warpdeck.base.shared_home import open_to_all
-from warpdeck.cli.shared import machine_processes
-from warpdeck.cli.shared.progress import shown_while
+from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import JSON, Argument, UsageError, Verb
 from warpdeck.client.blocking_client import GONE, SyncClient
 from warpdeck.notation.values.durations import format_duration
-from warpdeck_agent.wire.messages import SHARE_MACHINE
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -40,11 +38,14 @@ def _up(args: Namespace) -> int:
                 "--share-machine has no effect: the controller is already running",
                 "stop it first with `warpdeck down`; jobs keep running",
             )
+        from warpdeck_agent.wire.messages import SHARE_MACHINE  # this import takes longer than `status`
+
         os.environ[SHARE_MACHINE] = "1"
     started, trouble = _start(paths, local_node=not args.no_local_node)
     print(f"controller {'started' if started else 'already running'} in {paths.home}")
     if trouble:
-        print(f"this machine cannot run jobs: {trouble}", file=sys.stderr)
+        note(f"this machine cannot run jobs: {trouble}")
+        note("  see `warpdeck node ls`")
     return 0
 
 
@@ -54,9 +55,10 @@ def _start(paths: Paths, *, local_node: bool) -> tuple[bool, str]:
     """
     started = False
     for attempt in range(STARTS):
-        started |= ensure_running(paths, local_node=local_node)
+        with progress("starting the controller ..."):
+            started |= ensure_running(paths, local_node=local_node)
         try:
-            with shown_while("waiting for this machine's agent ..."):
+            with progress("waiting for this machine's agent ..."):
                 return started, _await_local_node(paths)
         except UserError as error:  # the controller was killed in the meantime
             if error.code != GONE or attempt + 1 == STARTS:
@@ -86,18 +88,20 @@ def _check_down(args: Namespace) -> None:
 
 def _down(args: Namespace) -> int:
     if args.machine:
+        from warpdeck.cli.shared import machine_processes
+
         return machine_processes.stop(kill_jobs=args.kill_jobs)
     paths = default_paths()
-    print(
-        "controller stopped; jobs keep running"
-        if stop(paths)
-        else f"no controller is running in {paths.home}"
-    )
+    with progress("stopping the controller ..."):
+        stopped = stop(paths)
+    print("controller stopped; jobs keep running" if stopped else f"no controller is running in {paths.home}")
     return 0
 
 
 def _status(args: Namespace) -> int:
     if args.machine:
+        from warpdeck.cli.shared import machine_processes
+
         return machine_processes.show(as_json=args.json)
     paths = default_paths()
     try:
@@ -108,7 +112,7 @@ def _status(args: Namespace) -> int:
         else:
             print(f"no controller is running in {paths.home}", file=sys.stderr)
         return 1
-    with client:
+    with client, progress("waiting for the controller ..."):
         found = client.call("status")
     if args.json:
         print_json({"running": True, **found})
@@ -117,7 +121,9 @@ def _status(args: Namespace) -> int:
     print(f"running, pid {found['pid']}, for {format_duration(found['uptime_s'])}, in {found['home']}")
     print(f"nodes: {found['nodes']}   jobs: {jobs}")
     if found["unreadable"]:
-        print(f"unreadable records, kept in state.db: {', '.join(found['unreadable'])}; see the log")
+        print(
+            f"unreadable records, which state.db still contains: {', '.join(found['unreadable'])}; see the log"
+        )
     print(f"log: {found['log']}")
     return 0
 
@@ -133,7 +139,7 @@ VERBS = (
             ),
             Argument(
                 "--share-machine",
-                "allow this controller's agents on machines that already run another agent ($WARPDECK_SHARE_MACHINE=1)",
+                "allow agents of this controller on machines that already run another agent ($WARPDECK_SHARE_MACHINE=1)",
             ),
         ),
         reads=False,
@@ -142,8 +148,8 @@ VERBS = (
     ),
     Verb(
         "down",
-        "Stop the controller. Jobs keep running, and the next controller takes them over. With --machine, stop all of your "
-        "controllers and agents on this machine (as root: those of all users).",
+        "Stop the controller. Jobs keep running, and the next controller takes them over. With --machine, stop\n"
+        "all of your controllers and agents on this machine (as root: those of all users).",
         (
             Argument("--machine", "stop all controllers and agents on this machine"),
             Argument("--kill-jobs", "with --machine: also kill the jobs on this machine"),
@@ -159,8 +165,8 @@ VERBS = (
     ),
     Verb(
         "status",
-        "Show whether the controller is running, since when, and its numbers of nodes and jobs. With --machine, list all "
-        "controllers and agents on this machine.",
+        "Show whether the controller is running, since when, and how many nodes and jobs it has. With --machine,\n"
+        "list all controllers and agents on this machine.",
         (Argument("--machine", "list all controllers and agents on this machine"), JSON),
         examples=("warpdeck status", "warpdeck status --json", "warpdeck status --machine"),
         run=_status,

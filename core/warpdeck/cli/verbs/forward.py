@@ -8,7 +8,7 @@ import time
 from warpdeck.base.output import format_time, note, print_json, print_table
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.background import go_on_behind
-from warpdeck.cli.verb import JOB_NODE, JSON, Argument, InvalidValue, UsageError, Verb, port
+from warpdeck.cli.verb import JOB_NODE, JSON, TASK_HELP, Argument, InvalidValue, UsageError, Verb, port
 from warpdeck.client.forwarding import LOOPBACK, Forwarding
 
 TYPE_CHECKING = False
@@ -84,6 +84,8 @@ def _list(client: SyncClient, *, as_json: bool) -> int:
     ]
     if rows:
         print_table(["NUMBER", "JOB", "USER", "FROM", "TO", "OPEN", "SINCE", "PURPOSE"], rows)
+    else:
+        note("no active forwards")
     return 0
 
 
@@ -94,9 +96,12 @@ VERBS = (
 Forward a loopback port of a job's node to a loopback port of this machine, over warpdeck's connection, until the
 job ends. Only your own connections are accepted. LOCAL defaults to the same port, or to another one if it is in use.""",
         (
-            Argument("[JOB]", "12, or 12_3 for a task of an array"),
+            Argument("[JOB]", TASK_HELP),
             Argument(
-                "[PORT[:LOCAL]]", "port of the job, and port on this machine", into="ports", parse=_ports
+                "[PORT[:LOCAL]]",
+                "port of the job's node, and port on this machine",
+                into="ports",
+                parse=_ports,
             ),
             JOB_NODE,
             Argument("--detach", "keep forwarding in the background"),
@@ -109,7 +114,7 @@ job ends. Only your own connections are accepted. LOCAL defaults to the same por
             "warpdeck forward 12 6006:16006      use port 16006 on this machine",
             "warpdeck forward 12 6006 --detach   keep forwarding in the background",
             "warpdeck forward --list             list active forwards",
-            "warpdeck forward --end 3",
+            "warpdeck forward --end 3            end the forward with number 3",
         ),
         check=_check,
         ask=_run,

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, format_count, format_time, note, print_json
 from warpdeck.cli.shared.forecast import ahead_in_words, print_forecast
-from warpdeck.cli.verb import ANY_JOBS, JOB, JOB_NODE, JSON, PENDING_JOBS, Argument, UsageError, Verb, request
+from warpdeck.cli.verb import (
+    ANY_JOBS,
+    JOB,
+    JOB_NODE,
+    JSON,
+    PENDING_JOBS,
+    TASK_HELP,
+    Argument,
+    UsageError,
+    Verb,
+    request,
+)
 from warpdeck.client.code import store_of, tree_now
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.usage_text import used_in_words
@@ -24,35 +35,35 @@ if TYPE_CHECKING:
     from warpdeck.client.blocking_client import SyncClient
 
 
-def _print_environment(variables: dict[str, str], *, as_json: bool) -> int:
-    if as_json:
-        print_json(variables)
-    for name in [] if as_json else sorted(variables):
+def _show(client: SyncClient, args: Namespace) -> dict[str, Any]:
+    """Return the details of a job, with a forecast if they are not printed as JSON."""
+    if args.environment:
+        return dict(client.call("job_environment", job=args.job)["variables"])
+    detail = client.call("job", job=args.job)
+    if not args.json and detail["row"]["state"] == "PENDING":
+        detail["forecast"] = client.call("forecast", job=args.job)
+    return detail
+
+
+def _print_environment(variables: dict[str, str]) -> None:
+    for name in sorted(variables):
         line = f"{name}={variables[name]}"
         print(clean(line) if sys.stdout.isatty() else line)
-    return 0
 
 
-def _show(client: SyncClient, args: Namespace) -> int:
+def _print_job(detail: dict[str, Any], args: Namespace) -> None:
     if args.environment:
-        return _print_environment(
-            client.call("job_environment", job=args.job)["variables"], as_json=args.json
-        )
-    detail = client.call("job", job=args.job)
-    if args.json:
-        print_json(detail)
-        return 0
+        _print_environment(detail)
+        return
     row = detail["row"]
-    found: dict[str, Any] = {"ahead": 0, "changes": []}
-    if row["state"] == "PENDING":
-        found = client.call("forecast", job=args.job)
+    forecast: dict[str, Any] = detail.get("forecast", {"ahead": 0, "changes": []})
     facts = [
         ("job", f"{row['label']}  {row['name']}"),
         ("user", row["user"]),
         ("state", row["state"] + (f" (start {row['restarts'] + 1})" if row["restarts"] else "")),
         ("why", where(row, time.time()) if row.get("why") else ""),
-        ("ahead", ahead_in_words(found)),
-        ("would help", "; ".join(found["changes"])),
+        ("ahead", ahead_in_words(forecast)),
+        ("would help", "; ".join(forecast["changes"])),
         ("priority", format_count(row["priority"])),
         ("account", f"{row['account'] or 'none'}, partition {row['partition']}, QoS {row['qos']}"),
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),
@@ -81,7 +92,6 @@ def _show(client: SyncClient, args: Namespace) -> int:
         print(f"{'step':>12}  {clean(_step(step))}")
     for event in detail["events"]:
         print(f"{format_time(event['at']):>32}  {clean(event['text'])}")
-    return 0
 
 
 def _step(step: dict[str, Any]) -> str:
@@ -126,7 +136,7 @@ def _code(detail: dict[str, Any]) -> str:
     return f"tree {snapshot['tree'][:12]}" + (f", commit {head}{changed}" if head else "")
 
 
-def _print_why(found: dict[str, Any], args: Namespace) -> None:
+def _print_why(found: dict[str, Any], _: Namespace) -> None:
     if found["verdict"]:
         print_forecast(found, now=time.time())
     elif found["code"]:
@@ -163,9 +173,14 @@ def _check_snapshot(args: Namespace) -> None:
         raise UsageError(f"{args.prog}: {args.verb} takes {takes}", f"see `{args.prog} --help`")
 
 
-def _snapshots(client: SyncClient, args: Namespace) -> int:
-    found = [_snapshot(client, job) for job in args.jobs]
-    return _show_snapshot(found[0], args) if args.verb == "show" else _diff_snapshots(found, args)
+def _snapshots(client: SyncClient, args: Namespace) -> dict[str, Any]:
+    """Return a snapshot with its files, or the difference between two snapshots."""
+    first, *others = [_snapshot(client, job) for job in args.jobs]
+    store, tree = store_of(first), first["tree"]
+    if args.verb == "show":
+        return {**first, "meta": store.meta(tree), "paths": store.files(tree)}
+    other = others[0]["tree"] if others else tree_now(first)
+    return {"old": tree, "new": other, "diff": store.diff(tree, other), "at": time.time()}
 
 
 def _snapshot(client: SyncClient, job: str) -> dict[str, Any]:
@@ -178,34 +193,20 @@ def _snapshot(client: SyncClient, job: str) -> dict[str, Any]:
     return dict(snapshot)
 
 
-def _show_snapshot(snapshot: dict[str, Any], args: Namespace) -> int:
-    store = store_of(snapshot)
-    meta, files = store.meta(snapshot["tree"]), store.files(snapshot["tree"])
-    if args.json:
-        print_json({**snapshot, "meta": meta, "paths": files})
-        return 0
-    print(f"tree    {snapshot['tree']}")
-    print(f"root    {clean(snapshot['root'])}")
-    if snapshot["head"]:
-        changed = " with uncommitted changes" if snapshot["dirty"] else ""
-        print(f"commit  {snapshot['head']} ({clean(meta.get('branch') or 'no branch')}){changed}")
-    for name in meta.get("skipped", []):
+def _print_snapshot(found: dict[str, Any], args: Namespace) -> None:
+    if args.verb == "diff":
+        sys.stdout.write(found["diff"])
+        return
+    print(f"tree    {found['tree']}")
+    print(f"root    {clean(found['root'])}")
+    if found["head"]:
+        changed = " with uncommitted changes" if found["dirty"] else ""
+        print(f"commit  {found['head']} ({clean(found['meta'].get('branch') or 'no branch')}){changed}")
+    for name in found["meta"].get("skipped", []):
         print(f"left out (too large)  {clean(name)}")
-    print(f"files   {len(files)}")
-    for name in files:
+    print(f"files   {len(found['paths'])}")
+    for name in found["paths"]:
         print(f"  {clean(name)}")
-    return 0
-
-
-def _diff_snapshots(found: list[dict[str, Any]], args: Namespace) -> int:
-    first = found[0]
-    other = found[1]["tree"] if len(found) > 1 else tree_now(first)
-    text = store_of(first).diff(first["tree"], other)
-    if args.json:
-        print_json({"old": first["tree"], "new": other, "diff": text, "at": time.time()})
-    else:
-        sys.stdout.write(text)
-    return 0
 
 
 VERBS = (
@@ -215,18 +216,19 @@ VERBS = (
         (
             JOB,
             Argument(
-                "--environment", "print only the environment variables of the submission (your own jobs)"
+                "--environment", "print only the environment variables of the submission; your own jobs only"
             ),
             JSON,
         ),
         examples=("warpdeck show 12", "warpdeck show 12_3 --json"),
         ask=_show,
+        show=_print_job,
     ),
     Verb(
         "why",
         "Show why a job waits, which jobs are ahead of it, when it is expected to start, and which changes "
         "would start it now.",
-        (Argument("JOB", "12, or 12_3 for a task of an array", completes=PENDING_JOBS), JSON),
+        (Argument("JOB", TASK_HELP, completes=PENDING_JOBS), JSON),
         examples=("warpdeck why 12", "warpdeck why 12 --json"),
         ask=request("forecast", job="job"),
         show=_print_why,
@@ -248,7 +250,11 @@ VERBS = (
     Verb(
         "snapshot",
         "Show the code snapshot of a job, or compare it with that of another job or with the current folder.",
-        (Argument("{show,diff}", into="verb"), Argument("JOB ...", completes=ANY_JOBS), JSON),
+        (
+            Argument("{show,diff}", "show a snapshot, or compare two", into="verb"),
+            Argument("JOB ...", "one job id; two for a comparison of two jobs", completes=ANY_JOBS),
+            JSON,
+        ),
         examples=(
             "warpdeck snapshot show 12",
             "warpdeck snapshot diff 12       compare with the current folder",
@@ -256,5 +262,7 @@ VERBS = (
         ),
         check=_check_snapshot,
         ask=_snapshots,
+        waits="reading the snapshot ...",
+        show=_print_snapshot,
     ),
 )

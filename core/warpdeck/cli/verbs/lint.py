@@ -14,6 +14,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json
 from warpdeck.base.passwd import group_there, user_there
 from warpdeck.base.paths import default_paths
+from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import Argument, Verb
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.submission import draft_script, dry_run, local_files
@@ -33,7 +34,7 @@ def _lint(args: Namespace) -> int:
     data = _read(args.script)
     text = data.decode("utf-8", "surrogateescape")
     cwd = current_folder()
-    with _Site() as site:
+    with progress("checking the script ..."), _Site() as site:
         known = with_plugins(SBATCH_22_05, site.plugins())
         verdict = judge(text, name, _place(cwd), known=known)
         _check_size(verdict, name)

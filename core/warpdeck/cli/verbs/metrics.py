@@ -46,7 +46,10 @@ def _print(found: dict[str, Any], args: Namespace) -> None:
         spans = {_span(curve) for curve in found["curves"] if curve["columns"]}
         print("\n".join(sorted(spans)))
     else:
-        print("no data" + (" yet: a job is first measured after a few seconds" if args.job else ""))
+        print(
+            "no measurements"
+            + ("; a job is first measured a few seconds after its start" if args.job else "")
+        )
     if found["used"]:
         print("used: " + (", ".join(used_in_words(**found["used"])) or "no measurements"))
 
@@ -89,10 +92,14 @@ def sparkline(points: Sequence[float | None], width: int = WIDTH) -> str:
 VERBS = (
     Verb(
         "metrics",
-        "Plot the resource usage of a running or finished job, or the recent usage of a node. "
-        "CPU usage is 100 % per CPU.",
+        "Plot the resource usage of a running or finished job, or the recent usage of a node.\n"
+        "A job that keeps two CPUs busy has a CPU usage of 200 %.",
         (
-            Argument("[JOB]", "12, 12_3 for a task of an array, or 12.0 for a step", completes=ANY_JOBS),
+            Argument(
+                "[JOB]",
+                "job id, such as 12; 12_3 for a task of an array; 12.0 for a step",
+                completes=ANY_JOBS,
+            ),
             Argument("--node NODE", "show a node and each of its GPUs instead of a job"),
             Argument("--step {1s,10s,1min}", "with --node: time between two points", default="1s"),
             JSON,

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import clean, note, print_json, print_table
+from warpdeck.base.output import clean, note, print_table
 from warpdeck.cli.verb import JSON, Argument, InvalidValue, Verb, request
 from warpdeck.notation.values.memory_sizes import format_memory
 
@@ -182,12 +182,12 @@ def _ill(check: dict[str, Any]) -> str:
     return f"{where}{check['check']}: {check['message']}"
 
 
-def _check(client: SyncClient, args: Namespace) -> int:
-    rows = client.call("node_check", name=args.name)["nodes"]
-    bad = any(row["error"] or any(check["verdict"] == "fail" for check in row["checks"]) for row in rows)
-    if args.json:
-        print_json(rows)
-        return int(bad)
+def _has_failed(rows: list[dict[str, Any]]) -> bool:
+    """Return whether a check failed, or a node could not be asked."""
+    return any(row["error"] or any(check["verdict"] == "fail" for check in row["checks"]) for row in rows)
+
+
+def _print_checks(rows: list[dict[str, Any]], _: Namespace) -> None:
     lines = []
     for row in rows:
         if row["error"]:
@@ -195,8 +195,7 @@ def _check(client: SyncClient, args: Namespace) -> int:
         for check in row["checks"]:
             name = check["check"] if check["gpu"] is None else f"{check['check']} GPU {check['gpu']}"
             lines.append([row["name"], name, check["verdict"], check["message"]])
-    print_table(["NODE", "CHECK", "RESULT", "WHAT"], lines)
-    return int(bad)
+    print_table(["NODE", "CHECK", "RESULT", "DETAILS"], lines)
 
 
 def _indices(text: str) -> list[int]:
@@ -211,11 +210,11 @@ def _print_state(answer: dict[str, Any], _: Namespace) -> None:
         print(f"{answer['name']}: {answer['state']}")
 
 
-NODE = Argument("NODE", into="name")
-GPU = Argument("--gpu N,...", "only these GPUs of the node", parse=_indices, default=[])
+NODE = Argument("NODE", "name of the node", into="name")
+GPU = Argument("--gpu N,...", "only these GPUs of the node, such as 0,3", parse=_indices, default=[])
 AT = Argument(
     "--at WHEN",
-    "show a time in the last 24 hours: 03:12 (most recent), now-2hours, 11/20 14:00",
+    "show a past time, up to 24 hours ago: 03:12 (most recent), now-2hours, 11/20 14:00",
     parse=str,
 )
 SUBVERBS = (
@@ -223,7 +222,7 @@ SUBVERBS = (
         "add",
         summary="add a host over SSH, or this machine as `local`",
         arguments=(
-            Argument("[USER@]HOST[:PORT]", into="target"),
+            Argument("[USER@]HOST[:PORT]", "address for SSH, or `local` for this machine", into="target"),
             Argument("--name NAME", "name of the node; default: the host name"),
             Argument("--accept-host-key FINGERPRINT", "accept an unknown host key with this fingerprint"),
             JSON,
@@ -235,6 +234,7 @@ SUBVERBS = (
             "warpdeck node add local",
         ),
         ask=_add,
+        waits="",
         show=_print_added,
     ),
     Verb(
@@ -256,14 +256,17 @@ SUBVERBS = (
     Verb(
         "check",
         summary="run the health checks of a node, or of all nodes; exit code 1 if a check fails",
-        arguments=(Argument("[NODE]", "default: all nodes", into="name"), JSON),
+        arguments=(Argument("[NODE]", "name of the node; default: all nodes", into="name"), JSON),
         examples=("warpdeck node check", "warpdeck node check gpu01"),
-        ask=_check,
+        ask=lambda client, args: client.call("node_check", name=args.name)["nodes"],
+        waits="running the health checks ...",
+        show=_print_checks,
+        failed=_has_failed,
     ),
     Verb(
         "drain",
         summary="start no new jobs on a node or GPU; running jobs keep running",
-        arguments=(NODE, Argument("[REASON]", "reason, shown to all users"), GPU, JSON),
+        arguments=(NODE, Argument("[REASON]", "reason, which all users see"), GPU, JSON),
         reads=False,
         examples=("warpdeck node drain gpu01 'bad fan'", "warpdeck node drain --gpu 3 gpu01 'bad cable'"),
         ask=request("node_drain", name="name", reason="reason", gpus="gpu"),
@@ -271,7 +274,7 @@ SUBVERBS = (
     ),
     Verb(
         "resume",
-        summary="accept jobs again",
+        summary="let a drained node or GPU accept jobs again",
         arguments=(NODE, GPU, JSON),
         reads=False,
         examples=("warpdeck node resume gpu01", "warpdeck node resume --gpu 3 gpu01"),
@@ -297,8 +300,8 @@ SUBVERBS = (
 VERBS = (
     Verb(
         "node",
-        "Add, list, check, drain and remove nodes. Nodes are reached over SSH. warpdeck copies its agent "
-        "to them; they need only Python 3.9 or newer.",
+        "Add, list, check, drain and remove nodes. Nodes are reached over SSH. warpdeck copies its agent to them.\n"
+        "They need only Python 3.9 or newer.",
         examples=(
             "warpdeck node add alice@gpu01:2222 --name gpu01",
             "warpdeck node ls",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from warpdeck.base.output import note, print_json
+from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import (
     ANY_JOBS,
     JOBS,
@@ -45,12 +46,13 @@ def _order(client: SyncClient, args: Namespace) -> int:
     """Run one of the verbs. Return 1 if anything was refused."""
     verb = args.row.name
     jobs = list(args.jobs)
-    if has_selection(args):
-        ended = verb == "requeue" and bool(args.state)
-        rows = select(client, args, ids=jobs, finished=ended, limit=MAX_SELECTED)
-        jobs = list(_names(rows, jobs))
-    more = {"signal": args.signal, "waiting_only": _only_waiting(args)} if verb == "cancel" else {}
-    answer = client.call(verb, jobs=jobs, **more) if jobs else {"jobs": [], "errors": []}
+    with progress("waiting for the controller ..."):
+        if has_selection(args):
+            ended = verb == "requeue" and bool(args.state)
+            rows = select(client, args, ids=jobs, finished=ended, limit=MAX_SELECTED)
+            jobs = list(_names(rows, jobs))
+        more = {"signal": args.signal, "waiting_only": _only_waiting(args)} if verb == "cancel" else {}
+        answer = client.call(verb, jobs=jobs, **more) if jobs else {"jobs": [], "errors": []}
     if args.json:
         print_json({key: answer[key] for key in ("jobs", "errors")})
     elif not jobs:
@@ -91,7 +93,9 @@ def _only_waiting(args: Namespace) -> bool:
 def _row(name: str, about: str, *examples: str, jobs: str, signal: bool = False) -> Verb:
     """Return the row of a verb that changes jobs of that kind."""
     step = "; 12.0 for a step" if signal else ""
-    which = Argument("[JOB ...]", f"12; 12_3 or 12_[3-5] for tasks of an array{step}", completes=jobs)
+    which = Argument(
+        "[JOB ...]", f"job id, such as 12; 12_3 or 12_[3-5] for tasks of an array{step}", completes=jobs
+    )
     more = [Argument("-s, --signal SIGNAL", "send this signal instead of ending the job")] if signal else []
     arguments = (which, *SELECTION, *more, JSON)
     return Verb(name, about, arguments, reads=False, examples=examples, check=_check, ask=_order)
@@ -128,14 +132,15 @@ VERBS = (
     ),
     _row(
         "suspend",
-        "Suspend running jobs. They keep memory and GPUs but free their CPUs, and their time limit is paused. Admins only.",
+        "Suspend running jobs. They keep their memory and GPUs, free their CPUs, and their time limit is paused.\n"
+        "Only admins may do this.",
         "warpdeck suspend 12",
         "warpdeck suspend --user ann",
         jobs=RUNNING_JOBS,
     ),
     _row(
         "resume",
-        "Resume suspended jobs as soon as their CPUs are free again. Admins only.",
+        "Resume suspended jobs as soon as their CPUs are free again. Only admins may do this.",
         "warpdeck resume 12",
         jobs=SUSPENDED_JOBS,
     ),

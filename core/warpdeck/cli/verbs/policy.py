@@ -213,6 +213,7 @@ Each component is a weight ([scheduler.weights] in config.toml) times a factor b
   PARTITION  the partition's priority_job_factor divided by the largest one
   QOS        the QoS's priority divided by the largest one
   TRES       the job's fractions of the cluster's CPUs, memory, GPUs and other TRES
+
 The priority is the sum of the components minus NICE. Jobs are ordered first by the partition's tier and by whether
 their QoS can preempt, then by priority. scheduler.queue_order orders jobs of equal priority: "response" (largest
 ratio of waiting time to run time first) or "submission".""",

@@ -7,7 +7,7 @@ import sys
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import note, print_json
 from warpdeck.base.paths import Paths, default_paths
-from warpdeck.cli.verb import Argument, UsageError, Verb
+from warpdeck.cli.verb import Argument, UsageError, Verb, connected
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.in_job import ssh_client, ssh_server
 from warpdeck.client.tunnel import Relay, open_tunnel
@@ -43,7 +43,7 @@ def _print_config(paths: Paths, args: Namespace) -> int:
 
 def _relay(paths: Paths, args: Namespace) -> int:
     job, node = ssh_client.parse_host(args.job)
-    with SyncClient.connect(paths) as client:
+    with connected() as client:
         number = open_tunnel(
             client,
             job,
@@ -51,7 +51,7 @@ def _relay(paths: Paths, args: Namespace) -> int:
             argv=ssh_server.command(ssh_client.authorized_keys(paths)),
             progress=note,
         )
-        server, rest = _read_banner(client, number)
+        server, rest = _read_banner(client, number, job)
         if args.user and args.user != server.user:
             raise UserError(
                 f"job {job} runs as user {server.user}, not as {args.user}",
@@ -66,7 +66,7 @@ def _relay(paths: Paths, args: Namespace) -> int:
     return 1 if error else 0
 
 
-def _read_banner(client: SyncClient, number: int) -> tuple[ssh_server.Server, bytes]:
+def _read_banner(client: SyncClient, number: int, job: str) -> tuple[ssh_server.Server, bytes]:
     """Return the server's first line, and the bytes that followed it. Raises UserError."""
     said = bytearray()
     while b"\n" not in said and len(said) < ssh_server.MAX_BANNER_BYTES:
@@ -74,7 +74,7 @@ def _read_banner(client: SyncClient, number: int) -> tuple[ssh_server.Server, by
             if word == "data":
                 said += value
             if word == "end":
-                raise UserError(value["error"] or "the job has ended", "see `warpdeck show`")
+                raise UserError(value["error"] or f"job {job} has ended", f"see `warpdeck show {job}`")
     line, _, rest = bytes(said).partition(b"\n")
     client.acknowledge(number, len(line) + 1)
     return ssh_server.parse_banner(line), rest
@@ -91,10 +91,12 @@ node as the job's user, with the job's GPUs, limits and environment, and ends wi
 
 VS Code Remote-SSH and PyCharm connect to the host wd-12.""",
         (
-            Argument("[JOB]", "12, wd-12, or wd-12.gpu02 for one of its nodes"),
-            Argument("--user USER", "user name that ssh logs in with (%r), to detect a wrong user early"),
+            Argument("[JOB]", "job id as 12 or wd-12, or wd-12.gpu02 for one of its nodes"),
+            Argument(
+                "--user USER", "user name of the ssh session (%r in ssh_config), to detect a wrong user early"
+            ),
             Argument("--config", "print the block for ~/.ssh/config"),
-            Argument("--via HOST", "with --config: for a machine that connects through this HOST"),
+            Argument("--via HOST", "with --config: write it for a machine that connects through this host"),
             Argument("--install", "include this block in ~/.ssh/config"),
             Argument("--json", "with --config: print JSON"),
         ),

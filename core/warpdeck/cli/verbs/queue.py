@@ -176,7 +176,7 @@ VERBS = (
         "List waiting and running jobs, with the reason why each waiting job waits.",
         (
             *SELECTION,
-            Argument("-j, --jobs JOB,...", "only these jobs: 12,13_4"),
+            Argument("-j, --jobs JOB,...", "only these jobs, such as 12,13_4"),
             Argument("-a, --all", "include finished jobs"),
             Argument("--start", "show waiting jobs with their expected start times"),
             Argument(
@@ -184,7 +184,9 @@ VERBS = (
                 f"show these columns; a leading + adds them to the default columns: {', '.join(COLUMNS)}",
                 parse=_columns,
             ),
-            Argument("--limit N", "show at most N jobs, the newest ones", parse=number(), default=10_000),
+            Argument(
+                "--limit N", "show only the newest N jobs; default: 10000", parse=number(), default=10_000
+            ),
             NO_HEADER,
             JSON,
         ),

@@ -67,11 +67,13 @@ SUBVERBS = (
         "create",
         summary="create a reservation",
         arguments=(
-            Argument("NAME"),
-            Argument("--nodes LIST", "nodes, or ALL; optional with --tres", completes=NODES),
-            Argument("--tres TRES", "reserve part of the nodes: cpu=16,gres/gpu=2"),
+            Argument("NAME", "name of the reservation"),
             Argument(
-                "--licenses NAME:COUNT,...", "licenses; for licenses without nodes add --flags ANY_NODES"
+                "--nodes LIST", "nodes, such as gpu[01-04], or ALL; optional with --tres", completes=NODES
+            ),
+            Argument("--tres TRES", "reserve only part of the nodes, such as cpu=16,gres/gpu=2"),
+            Argument(
+                "--licenses NAME:COUNT,...", "reserve licenses; add --flags ANY_NODES to reserve no nodes"
             ),
             Argument("--start TIME", "start time, in the format of --begin; default: now", default="now"),
             Argument(
@@ -83,7 +85,7 @@ SUBVERBS = (
             Argument("--accounts NAME,...", "accounts whose users may use it", completes=ACCOUNTS),
             Argument(
                 "--maintenance",
-                "maintenance: only named users and accounts; may overlap with other reservations",
+                "reserve for maintenance; the reservation may overlap others",
             ),
             Argument("--flags FLAG,...", f"Slurm flags: {', '.join(FLAGS)}"),
             Argument("--instead", "replace the existing reservation; omitted options keep their values"),
@@ -99,7 +101,7 @@ SUBVERBS = (
     Verb(
         "rm",
         summary="remove a reservation",
-        arguments=(Argument("NAME", completes=RESERVATIONS), JSON),
+        arguments=(Argument("NAME", "name of the reservation", completes=RESERVATIONS), JSON),
         reads=False,
         examples=("warpdeck reservation rm class",),
         ask=_remove,
@@ -119,8 +121,8 @@ occurrence. The scheduler considers all occurrences, but estimates no start on i
     ),
     Verb(
         "reservation",
-        "Create and remove reservations. Only the users and accounts of a reservation can use its nodes, by submitting "
-        "with --reservation. Jobs that already run on the nodes are not stopped.",
+        "Create and remove reservations. Only the users and accounts of a reservation can use its nodes, by\n"
+        "submitting with --reservation. Jobs that already run on the nodes are not stopped.",
         examples=(
             "warpdeck reservation create class --nodes gpu[01-04] --start 2026-03-02T09:00 --duration 3:00:00 --accounts teaching",
             "warpdeck reservation create class --nodes gpu01 --start 2026-03-02T09:00 --duration 2:00:00 --users ann --flags WEEKLY",

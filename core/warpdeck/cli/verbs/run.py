@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from warpdeck.base.errors import UserError
 from warpdeck.cli.slurm_verb import SlurmVerb
-from warpdeck.cli.verb import TERMINALS, Argument, Verb
+from warpdeck.cli.verb import TASK_HELP, TERMINALS, Argument, Verb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ Attach to the terminal of a job that was started with --pty. To detach, press En
 Enter ~ ? lists all of these keys. Several users can be attached at once; the terminal takes the size of the one that
 typed last.""",
         (
-            Argument("--watch", "read-only: show the terminal, and send no keys; q quits"),
-            Argument("JOB", "12, or 12_3 for a task of an array", completes=TERMINALS),
+            Argument("--watch", "show the terminal and send no keys to it; q quits"),
+            Argument("JOB", TASK_HELP, completes=TERMINALS),
         ),
         reads=False,
         examples=("warpdeck attach 12", "warpdeck attach --watch 12"),

@@ -107,8 +107,8 @@ def _profile() -> str:
 VERBS = (
     Verb(
         "shims",
-        "Print the line that puts sbatch, srun, squeue and the other Slurm commands first on a shell's PATH. With "
-        f"--install, write them to ~/{USERS} (as root for a shared site: {EVERYBODYS}).",
+        "Print the line that puts sbatch, srun, squeue and the other Slurm commands first on a shell's PATH.\n"
+        f"With --install, write them to ~/{USERS} (as root for a shared site: {EVERYBODYS}).",
         (
             Group(
                 Argument("--folder", "print only the folder of the commands"),

@@ -260,16 +260,18 @@ VERBS = (
             ),
             Argument("--nodes N", "number of nodes", parse=number(1, MAX_NODES)),
             Argument("--gpus-per-node G", "number of GPUs of each node", parse=number(0, MAX_GPUS_PER_NODE)),
-            Argument("--cpus C", "simulate a single pool of C CPUs", parse=number(1, MAX_CPUS)),
+            Argument("--cpus C", "simulate one pool of C CPUs", parse=number(1, MAX_CPUS)),
             Argument(
                 "--policy {fcfs,fcfs-easy,conservative,default}",
-                "a textbook policy, or the configured one (default)",
+                "a textbook policy, or default: the configured policy",
                 default="default",
             ),
             Argument(
                 "--config FILE", "config.toml to simulate; with --trace only its [scheduler] table is used"
             ),
-            Argument("--limits {log,menu,exact}", "time limits of the jobs, see below", default="log"),
+            Argument(
+                "--limits {log,menu,exact}", "origin of the time limits of the jobs, see below", default="log"
+            ),
             Argument("--from DATE", "jobs submitted on or after YYYY-MM-DD", into="since"),
             Argument("--to DATE", "jobs submitted before YYYY-MM-DD", into="until"),
             Argument(
@@ -283,7 +285,7 @@ VERBS = (
                 "with --history: set the weight of age, fairshare, job_size, partition or qos",
                 repeats=True,
             ),
-            Argument("--progress", "print the progress as lines, for calling programs"),
+            Argument("--progress", "print the progress as lines, for programs that run this command"),
             JSON,
         ),
         examples=(

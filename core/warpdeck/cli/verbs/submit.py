@@ -12,8 +12,9 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.output import note, print_json
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.forecast import print_forecast
+from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.slurm_verb import SlurmVerb, SplitWords
-from warpdeck.cli.verb import ANY_JOBS, JSON, Argument, Verb
+from warpdeck.cli.verb import ANY_JOBS, JOB, JSON, Argument, Verb, connected
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end
 from warpdeck.client.submission import (
@@ -62,10 +63,11 @@ def _submit(words: SplitWords) -> int:
     given |= dict.fromkeys(draft.own, "")
     snapshot = "none" if "no-snapshot" in given else "require" if "require-snapshot" in given else "auto"
     paths = default_paths()
-    with SyncClient.connect(paths) as client:
+    with connected() as client:
         if given.keys() & DRY:
             return _say_forecast(dry_run(client, draft), draft, as_json="json" in given)
-        done = submit(client, draft, paths=paths, snapshot=snapshot, code_of=given.get("code-of", ""))
+        with progress("taking a snapshot of the code ..."):
+            done = submit(client, draft, paths=paths, snapshot=snapshot, code_of=given.get("code-of", ""))
         _say(done, given)
         if "wait" not in given:
             return 0
@@ -80,7 +82,9 @@ def _submit(words: SplitWords) -> int:
 
 def _rerun(client: SyncClient, args: Namespace) -> int:
     """Submit the job again and print the new id."""
-    _say(rerun(client, args.job), ["json"] if args.json else [])
+    with progress("submitting the job ..."):
+        done = rerun(client, args.job)
+    _say(done, ["json"] if args.json else [])
     return 0
 
 
@@ -160,7 +164,7 @@ RERUN = Verb(
     """\
 Submit one of your jobs again with the recorded script, options, environment and code snapshot.
 Later changes in the folder have no effect. The new job has a new id; `warpdeck requeue` keeps the id.""",
-    (Argument("JOB", completes=ANY_JOBS), JSON),
+    (JOB, JSON),
     reads=False,
     examples=(
         "warpdeck rerun 12",

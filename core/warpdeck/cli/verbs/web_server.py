@@ -15,7 +15,7 @@ from warpdeck.base.output import clean, note, print_json
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.cli.shared.background import go_on_behind
 from warpdeck.cli.slurm_verb import SlurmVerb, SplitWords
-from warpdeck.cli.verb import JOB_NODE, JSON, REST, Argument, InvalidValue, UsageError, port
+from warpdeck.cli.verb import JOB_NODE, JSON, REST, Argument, InvalidValue, UsageError, connected, port
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.forwarding import Forwarding
 from warpdeck.client.in_job import ssh_client, web_server
@@ -54,7 +54,7 @@ def _run(verb: str, words: SplitWords) -> int:
     """Find or start the server, and forward it until the job ends."""
     asked = ServerOptions(words)
     paths = default_paths()
-    with SyncClient.connect(paths) as client:
+    with connected() as client:
         job = asked.job or _submit(client, paths, verb, asked)
         try:
             return _serve(client, paths, verb, job, asked)
@@ -79,7 +79,7 @@ def _submit(client: SyncClient, paths: Paths, verb: str, asked: ServerOptions) -
     for line in done.notes:
         note(f"warpdeck: {line}")
     if not asked.json:
-        note(f"job {done.label}")
+        note(f"submitted job {done.label}")
     return done.label
 
 
@@ -167,7 +167,7 @@ def _interrupted(client: SyncClient, job: str, *, ours: bool) -> int:
             ours = False
     if ours:
         client.call("cancel", jobs=[job])
-        note(f"job {job} cancelled")
+        note(f"job {job} canceled")
     else:
         note(f"job {job} keeps running; reconnect with --job {job}")
     return 130
