@@ -183,7 +183,7 @@ def test_without_an_editor_the_way_over_ssh_is_told(home: Home, bare: Home) -> N
     assert (beside["kind"], beside["host"]) == ("none", f"wd-{row['label']}")
 
 
-@pytest.mark.parametrize(("answer", "state"), [("y\n", "cancelled"), ("\n", "keeps running")])
+@pytest.mark.parametrize(("answer", "state"), [("y\n", "canceled"), ("\n", "keeps running")])
 def test_an_interrupt_asks_whether_to_end_the_job(home: Home, answer: str, state: str) -> None:
     verb = AtTerminal(home, "jupyter")
     try:
@@ -196,7 +196,7 @@ def test_an_interrupt_asks_whether_to_end_the_job(home: Home, answer: str, state
         assert verb.ended() == 130
     finally:
         verb.close()
-    if state == "cancelled":
+    if state == "canceled":
         eventually(lambda: home.job(row["label"])["end"], timeout_s=90, what="the job has ended")
     else:
         assert home.state(row["label"]) == "RUNNING"
