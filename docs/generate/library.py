@@ -10,8 +10,7 @@ from typing import Any
 
 import warpdeck
 
-from .markdown import block, page
-from .parsers import prose
+from .markdown import block, page, prose
 
 
 def _signature(found: Any) -> str:

@@ -17,10 +17,8 @@ accept the words, and connects to nothing.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fcntl
-import importlib
 import os
 import pty
 import re
@@ -35,11 +33,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from docs.generate.parsers import VERB_MODULES
-
 from warpdeck.base.errors import UserError
-from warpdeck.cli.main import VERBS
-from warpdeck.cli.verbs.submit import split_words
+from warpdeck.cli.index import SUMMARIES, load
+from warpdeck.cli.parser import parse
+from warpdeck.cli.slurm_verb import SlurmVerb
 from warpdeck.notation.options import options
 from warpdeck.notation.options.getopt import parse_leading
 
@@ -275,12 +272,8 @@ def parses(command: Command) -> str:
     return ""
 
 
-class _ParsedError(Exception):
-    """The parser accepted the arguments, and the command continued to connect."""
-
-
 def _parse(words: list[str]) -> None:
-    """Let the command parse its arguments, and stop it when it connects. Raises UserError."""
+    """Parse the arguments of a command. Raises UserError."""
     verb, rest = (
         (words[1] if len(words) > 1 else "", words[2:]) if words[0] == "warpdeck" else (words[0], words[1:])
     )
@@ -289,29 +282,14 @@ def _parse(words: list[str]) -> None:
     if verb == "sbatch":
         parse_leading(rest, "sbatch", options.SBATCH)
         return
-    if verb not in VERBS:
+    if verb not in SUMMARIES:
         raise UserError(f"there is no command {verb}", "see `warpdeck --help`")
     tables = {"run": options.SRUN, "srun": options.SRUN, "salloc": options.SALLOC}
     if verb in tables:
         parse_leading(rest, verb, tables[verb])
         return
-    if verb == "submit":
-        split_words(rest, options.SBATCH)
-        return
-    if verb in ("jupyter", "code"):
-        known = {"--job", "--node", "--port", "--detach", "--json"}
-        parse_leading([word for word in rest if word.split("=")[0] not in known], "sbatch", options.SBATCH)
-        return
-    before = argparse.ArgumentParser.parse_args
-
-    def parse(self: argparse.ArgumentParser, *args: object, **named: object) -> object:
-        before(self, *args, **named)
-        raise _ParsedError
-
-    argparse.ArgumentParser.parse_args = parse  # type: ignore[assignment]
-    try:
-        importlib.import_module(f"{VERB_MODULES}.{VERBS[verb][0]}").main(verb, rest)
-    except _ParsedError:
-        return
-    finally:
-        argparse.ArgumentParser.parse_args = before  # type: ignore[method-assign]
+    row = load(verb)
+    if isinstance(row, SlurmVerb):
+        row.split(rest, options.SBATCH)
+    else:
+        parse(row, rest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -10,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck_tui.entry import Options, add_options, options_in, plain_signs
+from warpdeck.cli.parser import parse
+from warpdeck.cli.verbs.app import APP, app_options
+from warpdeck_tui.entry import Options, plain_signs
 from warpdeck_tui.terminal.ascii_fallback import as_started, lacks_signs
 from warpdeck_tui.user_files.settings import Settings
 
@@ -63,9 +64,7 @@ def test_an_option_goes_before_the_file_and_the_file_before_the_locale(
     monkeypatch: pytest.MonkeyPatch, options: list[str], wanted: bool | None, plain: tuple[bool, str]
 ) -> None:
     monkeypatch.setenv("LC_ALL", "C")
-    parser = argparse.ArgumentParser()
-    add_options(parser)
-    assert plain_signs(options_in(parser.parse_args(options)), Settings(ascii=wanted)) == plain
+    assert plain_signs(app_options(parse(APP, options)), Settings(ascii=wanted)) == plain
 
 
 def test_a_browser_has_all_signs(monkeypatch: pytest.MonkeyPatch) -> None:

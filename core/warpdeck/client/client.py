@@ -24,30 +24,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
-from warpdeck.base.errors import RESTART, UNCERTAIN, UserError
+from warpdeck.base.errors import RESTART, UserError
 from warpdeck.base.paths import Paths
 from warpdeck.protocol import requests
 from warpdeck.protocol.request_base import Message, RequestMessage, result_type
 from warpdeck.protocol.results import Delta, LogOpened, Welcome
 from warpdeck_agent.wire.frames import JSON, pack
 
+from .away import Starter
 from .inbox import Inbox, Merged
 from .wire_connection import (
-    AGAIN_EVERY_S,
-    AGAIN_S,
     ANSWER_S,
     WireConnection,
     connection_error,
     gone,
     hello,
     join_rows,
+    no_answer,
     user_error,
     welcome_of,
 )
@@ -84,17 +83,13 @@ class Client:
 
         If no controller runs and `start` is true, one is started.
         """
-        from warpdeck.base.controller_daemon import ensure_running
-
-        until = time.monotonic() + AGAIN_S
+        starter = Starter(paths, start=start)
         while True:
             try:
                 return await cls._connected(paths, name)
             except UserError as error:
-                if error.code != GONE or not start or time.monotonic() > until:
-                    raise
-            if not await asyncio.to_thread(ensure_running, paths):
-                await asyncio.sleep(AGAIN_EVERY_S)
+                wait_s = await asyncio.to_thread(starter.after, error)
+            await asyncio.sleep(wait_s)
 
     @classmethod
     async def _connected(cls, paths: Paths, name: str) -> Client:
@@ -156,8 +151,7 @@ class Client:
                 elif word == "progress" and progress is not None:
                     progress(str(value))
         except TimeoutError as error:
-            hint = "check its log; `warpdeck status` prints the path"
-            raise UserError("no answer from the controller", hint, code=UNCERTAIN) from error
+            raise no_answer() from error
         finally:
             self._inboxes.pop(number, None)
 

@@ -7,16 +7,14 @@ repeated on a new one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
 
+from .away import wait_until_back
 from .blocking_client import GONE, SyncClient
 
-RETRY_S = 1.0
-"""Seconds between attempts while the controller is away."""
 FIELDS = ("id", "exit_code", "state")
 
 
@@ -43,21 +41,7 @@ def wait_for_end(
         except UserError as error:
             if error.code != GONE:
                 raise
-        client = _connected(again, note)
-
-
-def _connected(again: Callable[[], SyncClient], note: Callable[[str], None]) -> SyncClient:
-    told = False
-    while True:
-        try:
-            return again()
-        except UserError as error:
-            if error.code != GONE:
-                raise
-        if not told:
-            note("connection to the controller lost; waiting for it")
-            told = True
-        time.sleep(RETRY_S)
+        client = wait_until_back(again, note)
 
 
 def _ended(client: SyncClient, job_id: int) -> list[End]:

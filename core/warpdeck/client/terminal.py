@@ -18,12 +18,15 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.base.errors import UserError
+from warpdeck_agent.client.lines import write_all
 from warpdeck_agent.client.modes import TerminalModes
 
 from .blocking_client import ENDED, GONE, LOST, SyncClient
 
 READ_BYTES = 64 * 1024
-HELP = b"\r\n~d  or ~.  detach, the job goes on\r\n~~  a tilde\r\n~?  this help\r\n"
+HELP = (
+    b"\r\n~d or ~.  detach; the job keeps running\r\n~~        send a tilde\r\n~?        show this help\r\n"
+)
 AGAIN_S = 0.5
 """Seconds between attempts to reconnect a lost session."""
 ATTACH_S = 20.0
@@ -341,10 +344,3 @@ def _ended(message: dict[str, Any]) -> RelayEnd:
         signal_number=int(ended.get("signal", 0)),
         error=str(message.get("error", "")),
     )
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of the data."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

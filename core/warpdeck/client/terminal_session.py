@@ -100,7 +100,7 @@ def _say(ended: RelayEnd, job: str, *, watch: bool) -> int:
         return 0
     if ended.detached:
         note("")
-        note(f"detached; job {job} keeps running, attach again with: warpdeck attach {job}")
+        note(f"detached; job {job} keeps running. Attach again with `warpdeck attach {job}`")
         return 0
     if ended.error:
         raise UserError(ended.error, f"see `warpdeck show {job}`")

@@ -258,7 +258,10 @@ class AsyncClient:
                     break
         rows = [row for row in ended.values() if tasks is None or _is_of(row, tasks)]
         if not rows:
-            raise UserError(f"job {job} is no longer known", "the controller keeps no record of it")
+            raise UserError(
+                f"job {job} is no longer known",
+                "its record was removed; `warpdeck queue --all` lists the known jobs",
+            )
         return Outcome(rows=sorted(rows, key=lambda row: (row.array_task_id or 0, row.id)))
 
     async def _snapshot(self, job: str | int) -> Mapping[str, object]:

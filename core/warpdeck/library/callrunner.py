@@ -210,7 +210,10 @@ class CallRunner:
                     break
         await asyncio.gather(*ends)
         if left:
-            error = UserError(f"job {job.id} is no longer known", "the controller keeps no record of it")
+            error = UserError(
+                f"job {job.id} is no longer known",
+                "its record was removed; `warpdeck queue --all` lists the known jobs",
+            )
             await asyncio.to_thread(_refuse, _futures(left.values()), error)
 
     async def _finish(self, ended: list[tuple[Bundle, JobRow]]) -> None:

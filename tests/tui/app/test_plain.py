@@ -99,7 +99,7 @@ def test_signs_become_words_and_names_stay() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("job",), "warpdeck screen job needs a job"),
+        (("job",), "the screen job needs a job id"),
         (("queue", "12"), "takes no argument"),
         (("usage",), "is only available as plain text"),
         (("nowhere",), "invalid choice"),

@@ -6,30 +6,39 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.cli.main import VERBS
-from warpdeck.cli.shared.candidates import Candidate, Grammar, candidates, grammar_of_help, value_named
+from warpdeck.cli.index import SUMMARIES
+from warpdeck.cli.shared.candidates import (
+    Candidate,
+    Grammar,
+    candidates,
+    descriptions,
+    grammar_of,
+    value_of_option,
+)
+from warpdeck.cli.verb import Argument
 from warpdeck.cli.verbs.completion import complete, rejoined
 
+STOP = (
+    Argument("[JOB ...]", "12, or 12_3"),
+    Argument("--me", "only mine"),
+    Argument("-u, --user USER,...", "of these"),
+    Argument("--to NODE", "there"),
+    Argument("--step {1s,10s}", "how long\n(roughly)"),
+    Argument("--comment TEXT"),
+)
+SUBVERBS = (Candidate("add", "a host"), Candidate("rm", "no more"))
 HELP = """\
-usage: warpdeck stop [-h] [--me] [-u USER,...] [--step {1s,10s}] [JOB ...]
+usage: stop [OPTIONS] JOB
 
-Stops.
-
-positional arguments:
-  JOB                       12, or 12_3
-
-options:
-  -h, --help                show this help message and exit
-  --me                      only mine
-  -u USER,..., --user USER,...  of these
-  --to NODE                 there
-  --step {1s,10s}           how long
+  -q, --quiet               print nothing
+  -u USER, --user USER      of these
+  -N NODES  -n TASKS  -c CPUS_PER_TASK
+  --hold[=SIGNAL]           wait
   --comment TEXT
 
 examples:
-  warpdeck stop -x 12
+  stop -x 12
 """
-SUBVERBS = "positional arguments:\n  VERB\n    add       a host\n    rm        no more\n\noptions:\n  -h, --help  this\n"
 NAMES = {
     "jobs": [Candidate("12", "train RUNNING"), Candidate("13"), Candidate("2")],
     "users": [Candidate("ann"), Candidate("bob"), Candidate("o'brien")],
@@ -38,7 +47,7 @@ NAMES = {
 
 
 def offered(*words: str, grammar: Grammar | None = None) -> list[str]:
-    found = candidates(words, grammar or grammar_of_help(HELP), lambda kind: NAMES.get(kind, []))
+    found = candidates(words, grammar or grammar_of(STOP), lambda kind: NAMES.get(kind, []))
     return [each.word for each in found]
 
 
@@ -72,31 +81,36 @@ def test_names_that_need_quoting_are_not_offered() -> None:
 
 
 def test_an_argument_that_does_not_repeat_is_completed_once() -> None:
-    once = grammar_of_help(HELP.replace("[JOB ...]", "JOB"))
+    once = grammar_of([Argument("JOB")])
     assert (offered("", grammar=once), offered("12", "", grammar=once)) == (["12", "13", "2"], [])
 
 
 def test_a_handwritten_help_is_parsed_by_its_first_usage_line() -> None:
-    handwritten = grammar_of_help(
-        "usage: warpdeck stop [OPTIONS] [--now] JOB\n       warpdeck start NODE\n\nStops.\n"
-    )
-    assert (offered("--", grammar=handwritten), offered("1", grammar=handwritten)) == (
-        ["--now"],
-        ["12", "13"],
+    handwritten = grammar_of([], SUBVERBS)
+    assert offered("", grammar=handwritten) == ["add", "rm"]
+    assert candidates(["r"], grammar, lambda kind: []) =handwritten)]
+
+
+def test_options_have_the_first_line_of_their_help() -> None:
+    about = grammar_of(STOP).about
+    assert (about["--to"], about["-u"], about["--step"]) == (
+        "--now"],
+        ["12", "of these", "how long",
     )
 
 
 def test_subverbs_are_read_from_the_help_but_examples_are_not() -> None:
-    assert offered("", grammar=grammar_of_help(SUBVERBS)) == ["add", "rm"]
-    assert "-x" not in grammar_of_help(HELP).options
-    assert grammar_of_help(HELP).about["--to"] == "there"
+    found = descriptions(HELP)
+    assert (found["--quiet"], found["-q"], found["--user"]) == ("print nothing", "print nothing", "of these")
+    assert (found["-N"], found["--hold"], found["--comment"]) == ("", "wait", "")
+    assert "-x" not in found
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("JOB,...", "jobs"), ("[NODE]", "nodes"), ("--partition", "partitions"), ("N", "")]
+    ("name", "kind"), [("jobs", "jobs"), ("nodelist", "nodes"), ("partition", "partitions"), ("ntasks", "")]
 )
 def test_the_name_of_a_value_determines_its_kind(name: str, kind: str) -> None:
-    assert value_named(name).kind == kind
+    assert value_of_option(name).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -125,6 +139,9 @@ def _no_controller(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
         ("warpdeck can", "cancel"),
         ("warpdeck node ", "drain"),
         ("warpdeck node drain --j", "--json"),
+        ("warpdeck snapshot ", "diff"),
+        ("warpdeck jupyter --gpus-per-n", "--gpus-per-node"),
+        ("warpdeck jupyter --det", "--detach"),
         ("warpdeck submit --gpus-per-n", "--gpus-per-node"),
         ("warpdeck submit --dry", "--dry-run"),
         ("warpdeck run --p", "--pty"),
@@ -153,11 +170,12 @@ def test_completion_is_empty_for_file_names_and_without_a_controller() -> None:
         "squeue -j ",
         "scancel ",
         "warpdeck submit --out=x",
+        "warpdeck snapshot show ",
     ):
         assert complete(line.split(" ")) == [], line
 
 
 @pytest.mark.usefixtures("_no_controller")
-@pytest.mark.parametrize("verb", sorted(VERBS))
+@pytest.mark.parametrize("verb", sorted(SUMMARIES))
 def test_every_verb_can_be_completed(verb: str) -> None:
     assert complete(["warpdeck", verb, "--"]) != []

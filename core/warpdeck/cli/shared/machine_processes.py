@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json, print_table
+from warpdeck.cli.shared.progress import progress
 
 CONTROLLER, AGENT = "controller", "agent"
 STOP_S = 30.0
@@ -83,7 +84,8 @@ def stop(*, kill_jobs: bool) -> int:
     _end([each for each in mine if each.kind == CONTROLLER])
     jobs = sorted({member.job for member in _members() if member.folder in folders}, key=int)
     if kill_jobs:
-        _kill_jobs(folders)
+        with progress("killing the jobs ..."):
+            _kill_jobs(folders)
     _end([each for each in mine if each.kind == AGENT])
     if jobs:
         names = ", ".join(jobs)
@@ -122,7 +124,9 @@ def _end(which: Sequence[Found]) -> None:
             if descriptor is None or each[:4] not in {other[:4] for other in find()}:
                 continue  # it ended, and another process may have its pid now
             signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-            if not select.select([descriptor], [], [], STOP_S)[0]:
+            with progress(f"stopping the {each.kind} in {clean(each.home)} ..."):
+                ended = select.select([descriptor], [], [], STOP_S)[0]
+            if not ended:
                 raise UserError(
                     f"the {each.kind} in {each.home} (pid {each.pid}) did not stop within {STOP_S:.0f} s",
                     f"check its log, or kill it with `kill -9 {each.pid}`",
@@ -144,7 +148,7 @@ def _kill_jobs(folders: set[str]) -> None:
             time.sleep(POLL_S)
     raise UserError(
         f"job processes cannot be killed: pids {', '.join(str(pid) for pid in sorted(left))}",
-        "they hang in the kernel; the agents keep running",
+        "they hang in the kernel, often on a file system that does not answer; try again, or reboot this machine",
     )
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json
 from warpdeck.base.passwd import group_there, user_there
 from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.arguments import Arguments
+from warpdeck.cli.shared.progress import progress
+from warpdeck.cli.verb import Argument, Verb
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.submission import draft_script, dry_run, local_files
 from warpdeck.notation.option_values.option_fields import OptionSource
@@ -22,26 +24,17 @@ from warpdeck.notation.options.options import SBATCH, SBATCH_22_05, with_plugins
 from warpdeck.notation.script_lint import Remark, in_words, remarks
 from warpdeck.notation.verdict.verdict import Verdict, judge
 
+if TYPE_CHECKING:
+    from argparse import Namespace
 
-def main(_: str, words: list[str]) -> int:
+
+def _lint(args: Namespace) -> int:
     """Return 0 if sbatch accepts the script, else 1."""
-    parser = Arguments(
-        "warpdeck lint",
-        description="Check a batch script as sbatch reads it, without submitting it. Prints each option with its value in Slurm's\n"
-        "format, and warns about likely mistakes: ignored directives, times in minutes, missing folders, and requests\n"
-        "that no node can satisfy. SBATCH_* variables are read as well.",
-        examples=("warpdeck lint train.sh", "warpdeck lint --json train.sh", "generate | warpdeck lint -"),
-    )
-    parser.add_argument("script", metavar="SCRIPT", help="a batch script; - for standard input")
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON: accepted, components, errors, warnings"
-    )
-    args = parser.parse_args(words)
     name = "stdin" if args.script == "-" else args.script
     data = _read(args.script)
     text = data.decode("utf-8", "surrogateescape")
     cwd = current_folder()
-    with _Site() as site:
+    with progress("checking the script ..."), _Site() as site:
         known = with_plugins(SBATCH_22_05, site.plugins())
         verdict = judge(text, name, _place(cwd), known=known)
         _check_size(verdict, name)
@@ -184,3 +177,20 @@ def _printable(shown: dict[str, str]) -> dict[str, str]:
 def _text(words: str) -> str:
     """Return the text with bytes that are not UTF-8 replaced by the replacement character."""
     return words.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+VERBS = (
+    Verb(
+        "lint",
+        """\
+Check a batch script as sbatch reads it, without submitting it. Prints each option with its value in Slurm's
+format, and warns about likely mistakes: ignored directives, times in minutes, missing folders, and requests
+that no node can satisfy. SBATCH_* variables are read as well.""",
+        (
+            Argument("SCRIPT", "a batch script; - for standard input"),
+            Argument("--json", "print JSON: accepted, components, errors, warnings"),
+        ),
+        examples=("warpdeck lint train.sh", "warpdeck lint --json train.sh", "generate | warpdeck lint -"),
+        run=_lint,
+    ),
+)

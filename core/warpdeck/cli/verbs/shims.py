@@ -11,8 +11,12 @@ import subprocess
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths, default_paths
-from warpdeck.cli.shared.arguments import Arguments
+from warpdeck.cli.verb import Argument, Group, Verb
 from warpdeck.slurm.shims.shims import SBATCH, install, install_beside_others, is_own, remove_from
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 USERS = ".local/bin"
 EVERYBODYS = "/usr/local/bin"
@@ -23,27 +27,8 @@ MARK = "WARPDECK-PATH:"
 PROFILES = {"bash": (".bash_profile", ".bash_login", ".profile"), "zsh": (".zprofile",)}
 
 
-def main(_: str, words: list[str]) -> int:
+def _shims(args: Namespace) -> int:
     """Write the scripts and print a command for the shell."""
-    parser = Arguments(
-        "warpdeck shims",
-        description="Print the line that puts sbatch, srun, squeue and the other Slurm commands first on a shell's PATH. With "
-        f"--install, write them to ~/{USERS} (as root for a shared site: {EVERYBODYS}).",
-        examples=(
-            "warpdeck shims --install                         for login shells, cron and other programs",
-            "warpdeck shims --remove                          remove them again",
-            "warpdeck shims --folder",
-            'eval "$(warpdeck shims)"                        in this shell',
-            "echo 'eval \"$(warpdeck shims)\"' >> ~/.bashrc   in every shell",
-        ),
-    )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--folder", action="store_true", help="print only the folder of the commands")
-    which.add_argument(
-        "--install", action="store_true", help="write them to a folder on the PATH of login shells"
-    )
-    which.add_argument("--remove", action="store_true", help="remove the files that --install wrote")
-    args = parser.parse_args(words)
     paths = default_paths()
     if args.install or args.remove:
         folder = _place(paths)
@@ -117,3 +102,28 @@ def _profile() -> str:
     names = PROFILES.get(shell, (".profile",))
     home = os.path.expanduser("~")
     return "~/" + next((name for name in names if os.path.exists(os.path.join(home, name))), names[-1])
+
+
+VERBS = (
+    Verb(
+        "shims",
+        "Print the line that puts sbatch, srun, squeue and the other Slurm commands first on a shell's PATH.\n"
+        f"With --install, write them to ~/{USERS} (as root for a shared site: {EVERYBODYS}).",
+        (
+            Group(
+                Argument("--folder", "print only the folder of the commands"),
+                Argument("--install", "write them to a folder on the PATH of login shells"),
+                Argument("--remove", "remove the files that --install wrote"),
+            ),
+        ),
+        reads=False,
+        examples=(
+            "warpdeck shims --install                         for login shells, cron and other programs",
+            "warpdeck shims --remove                          remove them again",
+            "warpdeck shims --folder",
+            'eval "$(warpdeck shims)"                        in this shell',
+            "echo 'eval \"$(warpdeck shims)\"' >> ~/.bashrc   in every shell",
+        ),
+        run=_shims,
+    ),
+)

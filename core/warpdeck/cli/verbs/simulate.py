@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import sys
@@ -12,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import note, print_json, print_table
+from warpdeck.cli.verb import JSON, Argument, Group, UsageError, Verb, number
 from warpdeck.notation.values.durations import format_duration
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from warpdeck.config import Decoded
     from warpdeck.sim.history import Change
     from warpdeck.sim.replay import Progress, Replayed
@@ -31,27 +33,14 @@ MAX_GPUS = 100_000
 SHOW_AFTER_S = 1.0
 SHOW_EVERY_S = 0.2
 
-EPILOG = """\
-examples:
-  warpdeck simulate --trace curie.csv.gz --cpus 93312
-  warpdeck simulate --trace philly.csv.gz --nodes 28 --gpus-per-node 8 --limits menu --policy fcfs-easy --json
-  warpdeck simulate --history --config new.toml
-  warpdeck simulate --history --add-gpus 8 --weight fairshare=1000
 
-A workload log is a CSV file with the columns job_id,submit_s,runtime_s and cpus or nodes,gpus (optional: user,
-account_or_vc, timelimit_s), or a file in the Standard Workload Format (.swf). Both can be gzipped.
-time limits: log    from the log; a job without a limit gets its run time (the output counts these jobs)
-             exact  the run time of each job
-             menu   run time x 1 to 5 (depending on the job id), rounded up to 10 or 30 min, 1, 4, 12, 24, 48 h,
-                    7, 30 or 365 d
-"""
-
-
-def main(verb: str, words: list[str]) -> int:
-    """Run the verb."""
-    args = _parser(verb).parse_args(words)
+def _check(args: Namespace) -> None:
     if args.history:
-        return _history(args)
+        if args.cpus is not None or args.nodes is not None or args.gpus_per_node is not None:
+            raise UsageError(
+                "--history uses the nodes of this site", "remove --nodes, --gpus-per-node and --cpus"
+            )
+        return
     for name, given in (
         ("--from", args.since),
         ("--to", args.until),
@@ -59,76 +48,14 @@ def main(verb: str, words: list[str]) -> int:
         ("--weight", args.weight),
     ):
         if given:
-            raise UserError(f"{name} requires --history", "add --history", exit_code=2)
-    return _trace(args)
+            raise UsageError(f"{name} requires --history", "add --history")
 
 
-def _parser(verb: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"warpdeck {verb}",
-        description="Replay a workload log or the site's job history in virtual time and report waiting times.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--trace", metavar="FILE", help="a workload log: .csv or .swf, also .gz")
-    what.add_argument("--history", action="store_true", help="replay the finished jobs of this site")
-    parser.add_argument("--nodes", type=_count("--nodes", MAX_NODES), metavar="N", help="number of nodes")
-    parser.add_argument(
-        "--gpus-per-node", type=_count("--gpus-per-node", MAX_GPUS_PER_NODE, least=0), metavar="G"
-    )
-    parser.add_argument(
-        "--cpus", type=_count("--cpus", MAX_CPUS), metavar="C", help="simulate a single pool of C CPUs"
-    )
-    parser.add_argument(
-        "--policy",
-        choices=("fcfs", "fcfs-easy", "conservative", "default"),
-        default="default",
-        help="a textbook policy, or the configured one (default)",
-    )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="config.toml to simulate; with --trace only its [scheduler] table is used",
-    )
-    parser.add_argument(
-        "--limits", choices=("log", "menu", "exact"), default="log", help="time limits of the jobs, see below"
-    )
-    parser.add_argument("--from", dest="since", metavar="DATE", help="jobs submitted on or after YYYY-MM-DD")
-    parser.add_argument("--to", dest="until", metavar="DATE", help="jobs submitted before YYYY-MM-DD")
-    parser.add_argument(
-        "--add-gpus",
-        type=_count("--add-gpus", MAX_GPUS, least=0),
-        default=0,
-        metavar="G",
-        help="with --history: add G GPUs, on copies of the node with the most GPUs",
-    )
-    parser.add_argument(
-        "--weight",
-        action="append",
-        default=[],
-        metavar="NAME=N",
-        help="with --history: set the weight of age, fairshare, job_size, partition or qos",
-    )
-    parser.add_argument(
-        "--progress",
-        action="store_true",
-        help="print the progress as lines, for calling programs",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
+def _simulate(args: Namespace) -> int:
+    return _history(args) if args.history else _trace(args)
 
 
-def _count(name: str, most: int, *, least: int = 1) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text[:12]) <= most:
-            raise argparse.ArgumentTypeError(f"{text[:20]!r} is not between {least} and {most:,}")
-        return int(text)
-
-    return parse
-
-
-def _trace(args: argparse.Namespace) -> int:
+def _trace(args: Namespace) -> int:
     # Imported here so that --help does not load the planner.
     from warpdeck.config import read
     from warpdeck.config.site import build_settings
@@ -139,7 +66,7 @@ def _trace(args: argparse.Namespace) -> int:
     from warpdeck.sim.simjobs import make_workload
     from warpdeck.sim.trace import read_trace
 
-    own = Settings() if args.config is None else build_settings(_existing(read, args.config).config)
+    own = Settings() if not args.config else build_settings(_existing(read, args.config).config)
     trace = read_trace(args.trace)
     machine = _machine(args, trace)
     work = make_workload(trace, machine, limits=args.limits)
@@ -157,25 +84,21 @@ def _trace(args: argparse.Namespace) -> int:
     return 0
 
 
-def _machine(args: argparse.Namespace, trace: Trace) -> Machine:
+def _machine(args: Namespace, trace: Trace) -> Machine:
     from warpdeck.sim.resource_model import GpuNodes, Pool
 
     if args.cpus is not None and (args.nodes is not None or args.gpus_per_node is not None):
-        raise UserError(
-            "--cpus cannot be combined with --nodes",
-            "use --cpus, or --nodes and --gpus-per-node",
-            exit_code=2,
+        raise UsageError(
+            "--cpus cannot be combined with --nodes", "use --cpus, or --nodes and --gpus-per-node"
         )
     if args.nodes is not None:
         if args.gpus_per_node is None:
-            raise UserError("--nodes needs --gpus-per-node", "0 means nodes without GPUs", exit_code=2)
+            raise UsageError("--nodes needs --gpus-per-node", "0 means nodes without GPUs")
         return GpuNodes(args.nodes, gpus_per_node=args.gpus_per_node)
     cpus = args.cpus or trace.machine_cpus
     if cpus is None or args.gpus_per_node is not None:
-        raise UserError(
-            "the size of the cluster is missing",
-            "use --cpus C, or --nodes N and --gpus-per-node G",
-            exit_code=2,
+        raise UsageError(
+            "the size of the cluster is missing", "use --cpus C, or --nodes N and --gpus-per-node G"
         )
     return Pool(cpus)
 
@@ -210,7 +133,7 @@ def _figure(value: float) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
 
 
-def _progress(args: argparse.Namespace, done: int) -> Progress | None:
+def _progress(args: Namespace, done: int) -> Progress | None:
     """Return the progress callback of the next of two replays.
 
     `done` is the number of finished replays. With --progress, each percentage is printed on its own line.
@@ -249,7 +172,7 @@ def _progress_line() -> Progress | None:
     return show
 
 
-def _history(args: argparse.Namespace) -> int:
+def _history(args: Namespace) -> int:
     from warpdeck.base.paths import default_paths
     from warpdeck.config import load, read
     from warpdeck.sim.archive import read_archive
@@ -257,7 +180,6 @@ def _history(args: argparse.Namespace) -> int:
     from warpdeck.sim.policies import settings_of, weighted
     from warpdeck.sim.replay import replay
 
-    _no_machine(args)
     paths = default_paths()
     jobs, nodes = read_archive(paths.database)
     past = past_jobs(jobs, since_unix=_day(args.since, -math.inf), until_unix=_day(args.until, math.inf))
@@ -265,7 +187,7 @@ def _history(args: argparse.Namespace) -> int:
         raise UserError("no finished jobs in this time range", "list them with `warpdeck queue --all`")
     site, settings = site_of(load(paths.config).config, nodes)
     now = replay(past, site, settings, progress=_progress(args, 0))
-    if args.config is not None:
+    if args.config:
         site, settings = site_of(_existing(read, args.config).config, nodes)
     if args.add_gpus:
         site = with_more_gpus(site, args.add_gpus)
@@ -275,13 +197,6 @@ def _history(args: argparse.Namespace) -> int:
     return 0
 
 
-def _no_machine(args: argparse.Namespace) -> None:
-    if args.cpus is not None or args.nodes is not None or args.gpus_per_node is not None:
-        raise UserError(
-            "--history uses the nodes of this site", "remove --nodes, --gpus-per-node and --cpus", exit_code=2
-        )
-
-
 def _existing(read: Callable[[str], Decoded], path: str) -> Decoded:
     try:
         return read(path)
@@ -289,14 +204,14 @@ def _existing(read: Callable[[str], Decoded], path: str) -> Decoded:
         raise UserError(f"no such file: {path}", "check the path") from None
 
 
-def _day(text: str | None, default: float) -> float:
+def _day(text: str, default: float) -> float:
     """Return the local midnight of YYYY-MM-DD."""
-    if text is None:
+    if not text:
         return default
     try:
         return time.mktime(time.strptime(text, "%Y-%m-%d"))
     except (ValueError, OverflowError):
-        raise UserError(f"{text!r} is not a date", "use YYYY-MM-DD", exit_code=2) from None
+        raise UsageError(f"{text!r} is not a date", "use YYYY-MM-DD") from None
 
 
 def _compare(now: Replayed, then: Replayed, jobs: int, *, as_json: bool) -> None:
@@ -331,3 +246,62 @@ def _change_line(change: Change) -> list[str]:
         str(change.shorter),
         str(change.longer),
     ]
+
+
+VERBS = (
+    Verb(
+        "simulate",
+        "Replay a workload log or the site's job history in virtual time and report waiting times.",
+        (
+            Group(
+                Argument("--trace FILE", "a workload log: .csv or .swf, also .gz"),
+                Argument("--history", "replay the finished jobs of this site"),
+                required=True,
+            ),
+            Argument("--nodes N", "number of nodes", parse=number(1, MAX_NODES)),
+            Argument("--gpus-per-node G", "number of GPUs of each node", parse=number(0, MAX_GPUS_PER_NODE)),
+            Argument("--cpus C", "simulate one pool of C CPUs", parse=number(1, MAX_CPUS)),
+            Argument(
+                "--policy {fcfs,fcfs-easy,conservative,default}",
+                "a textbook policy, or default: the configured policy",
+                default="default",
+            ),
+            Argument(
+                "--config FILE", "config.toml to simulate; with --trace only its [scheduler] table is used"
+            ),
+            Argument(
+                "--limits {log,menu,exact}", "origin of the time limits of the jobs, see below", default="log"
+            ),
+            Argument("--from DATE", "jobs submitted on or after YYYY-MM-DD", into="since"),
+            Argument("--to DATE", "jobs submitted before YYYY-MM-DD", into="until"),
+            Argument(
+                "--add-gpus G",
+                "with --history: add G GPUs, on copies of the node with the most GPUs",
+                parse=number(0, MAX_GPUS),
+                default=0,
+            ),
+            Argument(
+                "--weight NAME=N",
+                "with --history: set the weight of age, fairshare, job_size, partition or qos",
+                repeats=True,
+            ),
+            Argument("--progress", "print the progress as lines, for programs that run this command"),
+            JSON,
+        ),
+        examples=(
+            "warpdeck simulate --trace curie.csv.gz --cpus 93312",
+            "warpdeck simulate --trace philly.csv.gz --nodes 28 --gpus-per-node 8 --limits menu --policy fcfs-easy --json",
+            "warpdeck simulate --history --config new.toml",
+            "warpdeck simulate --history --add-gpus 8 --weight fairshare=1000",
+        ),
+        notes="""\
+A workload log is a CSV file with the columns job_id,submit_s,runtime_s and cpus or nodes,gpus (optional: user,
+account_or_vc, timelimit_s), or a file in the Standard Workload Format (.swf). Both can be gzipped.
+time limits: log    from the log; a job without a limit gets its run time (the output counts these jobs)
+             exact  the run time of each job
+             menu   run time x 1 to 5 (depending on the job id), rounded up to 10 or 30 min, 1, 4, 12, 24, 48 h,
+                    7, 30 or 365 d""",
+        check=_check,
+        run=_simulate,
+    ),
+)

@@ -8,14 +8,14 @@ import tempfile
 import time
 import webbrowser
 from functools import partial
-from typing import NamedTuple
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, note, print_json
 from warpdeck.base.paths import Paths, default_paths
-from warpdeck.cli.shared.arguments import USAGE_EXIT
 from warpdeck.cli.shared.background import go_on_behind
+from warpdeck.cli.slurm_verb import SlurmVerb, SplitWords
+from warpdeck.cli.verb import JOB_NODE, JSON, REST, Argument, InvalidValue, UsageError, connected, port
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.forwarding import Forwarding
 from warpdeck.client.in_job import ssh_client, web_server
@@ -23,117 +23,43 @@ from warpdeck.client.in_job.web_server import NO_SERVER, Found
 from warpdeck.client.submission import draft_script, submit
 from warpdeck.client.tunnel import TunnelRefused
 from warpdeck.client.webserver import SLOW, await_server, find_server, start_server
-from warpdeck.notation.options.getopt import takes_next
 
-HELP = """usage: warpdeck {verb} [OPTIONS] [-- WORDS...]
-       warpdeck {verb} --job JOB [--node NODE]
-
-{text}
-
-All sbatch options (--gpus 1 -t 4:00:00 --mem 64G -p PARTITION ...) apply to the new job. Other options:
-
-  --job JOB       start the server in a running job, or reconnect to a server that runs there
-  --node NODE     node to use, if the job has several
-  --port PORT     port on this machine; default: any free port
-  --detach        print the URL and keep forwarding in the background until the job ends
-  --json          print JSON
-  -- WORDS        more arguments for the server
-
-Enter opens the URL in a browser, if there is one. Ctrl-C asks whether to cancel the job. Without a terminal,
-Ctrl-C cancels a job that was submitted for the server.
-
-examples:
-  warpdeck {verb} --gpus 1 -t 8:00:00
-  warpdeck {verb} --job 12
-  warpdeck {verb} --gpus 1 --detach
-"""
-TEXTS = {
-    web_server.JUPYTER: """Start JupyterLab (or Jupyter Notebook or Jupyter Server) in a job and print a URL on this machine. The
-server listens on the node's loopback interface, requires a token and is reached over warpdeck's connection.
-jupyter must be on the PATH, on this machine and on the node.""",
-    web_server.CODE: """Start openvscode-server or code-server in a job and print a URL on this machine. The server listens on
-the node's loopback interface and requires a token. If neither is installed on the node, the output explains
-how VS Code on your own machine connects to the job over SSH.""",
-}
 LAST_WORDS_BYTES = 2000
 END_S, END_LOOK_S = 10.0, 0.1
 """Longest wait for the end of a job whose server has ended, and the time between two checks."""
 
 
-class ServerOptions(NamedTuple):
-    """The parsed command line."""
+class ServerOptions:
+    """The parsed command line. Raises UserError."""
 
-    options: list[str]
-    words: list[str]
-    job: str = ""
-    node: str = ""
-    port: int | None = None
-    detach: bool = False
-    json: bool = False
+    def __init__(self, words: SplitWords) -> None:
+        given = words.given
+        try:
+            self.port = port(given["port"]) if "port" in given else None
+        except InvalidValue as error:
+            raise UsageError(f"--port: {error}", "leave --port out for any free port") from None
+        self.options = words.components[0]
+        self.known = words.known
+        self.words = words.rest
+        self.job = given.get("job", "")
+        self.node = given.get("node", "")
+        self.detach = "detach" in given
+        self.json = "json" in given
+        if self.job and self.options:
+            option = self.options[0].partition("=")[0]
+            raise UsageError(f"{option} cannot be combined with --job", "remove one of them")
 
 
-def main(verb: str, words: list[str]) -> int:
+def _run(verb: str, words: SplitWords) -> int:
     """Find or start the server, and forward it until the job ends."""
-    if any(word in ("-h", "--help") for word in words[: words.index("--") if "--" in words else None]):
-        print(HELP.format(verb=verb, text=TEXTS[verb]), end="")
-        return 0
-    asked = parse(words)
+    asked = ServerOptions(words)
     paths = default_paths()
-    with SyncClient.connect(paths) as client:
+    with connected() as client:
         job = asked.job or _submit(client, paths, verb, asked)
         try:
             return _serve(client, paths, verb, job, asked)
         except KeyboardInterrupt:
             return _interrupted(client, job, ours=not asked.job)
-
-
-def parse(words: list[str]) -> ServerOptions:
-    """Parse the command line. Raises UserError."""
-    rest: list[str] = []
-    if "--" in words:
-        words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
-    own: dict[str, str] = {}
-    flags: set[str] = set()
-    options: list[str] = []
-    index = 0
-    while index < len(words):
-        word = words[index]
-        name, equals, value = word.partition("=")
-        index += 1
-        if word in ("--detach", "--json"):
-            flags.add(word)
-        elif name in ("--job", "--node", "--port"):
-            if not equals:
-                if index >= len(words):
-                    raise UserError(f"{name} needs a value", "see --help", exit_code=USAGE_EXIT)
-                value = words[index]
-                index += 1
-            own[name] = value
-        elif word.startswith("-") and len(word) > 1:
-            options.append(word)
-            if takes_next(word):
-                options += words[index : index + 1]
-                index += 1
-        else:
-            raise UserError(
-                f"unexpected argument {word}", "put arguments for the server after --", exit_code=USAGE_EXIT
-            )
-    if own.get("--job") and options:
-        raise UserError(
-            f"{options[0]} cannot be combined with --job", "remove one of them", exit_code=USAGE_EXIT
-        )
-    port = own.get("--port")
-    if port is not None and not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise UserError(f"{port!r} is not a port", "use a number, as in --port 8888", exit_code=USAGE_EXIT)
-    return ServerOptions(
-        options=options,
-        words=rest,
-        job=own.get("--job", ""),
-        node=own.get("--node", ""),
-        port=int(port) if port is not None else None,
-        detach="--detach" in flags,
-        json="--json" in flags,
-    )
 
 
 def _submit(client: SyncClient, paths: Paths, verb: str, asked: ServerOptions) -> str:
@@ -144,6 +70,7 @@ def _submit(client: SyncClient, paths: Paths, verb: str, asked: ServerOptions) -
         verb,
         args=asked.words,
         options=[*defaults, *asked.options],
+        known=asked.known,
         cwd=current_folder(),
         environ=os.environ,
         now=time.time(),
@@ -152,7 +79,7 @@ def _submit(client: SyncClient, paths: Paths, verb: str, asked: ServerOptions) -
     for line in done.notes:
         note(f"warpdeck: {line}")
     if not asked.json:
-        note(f"job {done.label}")
+        note(f"submitted job {done.label}")
     return done.label
 
 
@@ -240,7 +167,7 @@ def _interrupted(client: SyncClient, job: str, *, ours: bool) -> int:
             ours = False
     if ours:
         client.call("cancel", jobs=[job])
-        note(f"job {job} cancelled")
+        note(f"job {job} canceled")
     else:
         note(f"job {job} keeps running; reconnect with --job {job}")
     return 130
@@ -295,3 +222,49 @@ def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: ServerOpt
             if word == "end":
                 note(f"job {job} has ended")
                 return 0
+
+
+def _row(verb: str, about: str) -> SlurmVerb:
+    return SlurmVerb(
+        verb,
+        f"{about}\n\nAll sbatch options (--gpus 1 -t 4:00:00 --mem 64G -p PARTITION ...) apply to the new job. Other options:\n",
+        (
+            Argument(
+                "--job JOB", "start the server in a running job, or reconnect to a server that runs there"
+            ),
+            JOB_NODE,
+            Argument("--port PORT", "port on this machine; default: any free port"),
+            Argument("--detach", "print the URL and keep forwarding in the background until the job ends"),
+            JSON,
+            Argument(f"{REST} WORDS", "more arguments for the server"),
+        ),
+        examples=(
+            f"warpdeck {verb} --gpus 1 -t 8:00:00",
+            f"warpdeck {verb} --job 12",
+            f"warpdeck {verb} --gpus 1 --detach",
+        ),
+        notes="""\
+Enter opens the URL in a browser, if there is one. Ctrl-C asks whether to cancel the job. Without a terminal,
+Ctrl-C cancels a job that was submitted for the server.""",
+        takes="sbatch",
+        usage=("[OPTIONS] [-- WORDS...]", "--job JOB [--node NODE]"),
+        run=partial(_run, verb),
+    )
+
+
+VERBS = (
+    _row(
+        web_server.JUPYTER,
+        """\
+Start JupyterLab (or Jupyter Notebook or Jupyter Server) in a job and print a URL on this machine. The
+server listens on the node's loopback interface, requires a token and is reached over warpdeck's connection.
+jupyter must be on the PATH, on this machine and on the node.""",
+    ),
+    _row(
+        web_server.CODE,
+        """\
+Start openvscode-server or code-server in a job and print a URL on this machine. The server listens on
+the node's loopback interface and requires a token. If neither is installed on the node, the output explains
+how VS Code on your own machine connects to the job over SSH.""",
+    ),
+)
