@@ -69,8 +69,8 @@ def test_srun_with_a_stopped_reader_can_be_interrupted(home: Home, short_tmp: Pa
         "srun -n1 sh -c 'touch begun; yes' >&7 7>&- & srun=$!\n"
         "until [ -e begun ]; do sleep 0.05; done\n"
         "until grep -q pipe_write /proc/$srun/wchan /proc/$srun/stack 2>/dev/null; do sleep 0.05; done\n"
-        "kill -INT $srun; until grep -q interrupt said; do sleep 0.01; done; kill -INT $srun\n"
-        "until grep -q 'sending Ctrl-C' said; do sleep 0.01; done\n"
+        "kill -INT $srun; until grep -q interrupt errors; do sleep 0.01; done; kill -INT $srun\n"
+        "until grep -q 'sending Ctrl-C' errors; do sleep 0.01; done\n"
         "until [ -z \"$(squeue -s -h -j $SLURM_JOB_ID -o %i | grep '[.]0$')\" ]; do sleep 0.05; done\n"
         "cat <&7 >/dev/null & wait $srun; echo $?; kill %2\n"
     )
