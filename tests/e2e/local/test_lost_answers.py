@@ -268,7 +268,7 @@ def test_a_step_of_a_job_runs_once_although_its_answer_was_lost(
     script = JOB_SCRIPT.format(folder=short_tmp, tasks=tasks)
     assert site.slurm("sbatch", f"-n{tasks}", "-O", "--wrap", script).returncode == 0
     socket_path = eventually(lambda: _text(short_tmp / "real"), what="the job has started")
-    proxy = AnswerDroppingProxy(site, path=str(short_tmp / "access"), socket_path=socket_path.strip())
+    proxy = AnswerDroppingProxy(site, path=str(short_tmp / "access"), real=socket_path.strip())
     proxy.wait_for_held_answers()
     proxy.drop_answers_and_restart()
     assert eventually(lambda: _text(short_tmp / "code"), what="srun has ended") == "3\n", site.log()

@@ -99,7 +99,7 @@ def test_a_second_step_waits_for_the_first_with_a_message(batch: Batch) -> None:
         "srun sh -c 'touch here; while [ ! -e go ]; do sleep 0.05; done' &\n"
         "while [ ! -e here ]; do sleep 0.05; done\n"
         "srun true 2> errors & while ! grep -qs busy errors; do sleep 0.05; done; touch go\n"
-        "wait\ncat said\n"
+        "wait\ncat errors\n"
     )
     assert "step creation temporarily disabled, retrying (Requested nodes are busy)" in lines[0]
     assert "Step created for job" in lines[1]
