@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 
-from warpdeck.notation.options import options
+from warpdeck.notation.options import option_table as options
 from warpdeck.notation.options.unsupported import REASONS
 from warpdeck.slurm.command_table import COMMANDS
 from warpdeck_agent.client import sbcast

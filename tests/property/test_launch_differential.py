@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
 from tests.slurm_parity.peer import PACKAGES
 
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import SALLOC_22_05, SRUN_22_05
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, SRUN_VARIABLES
-from warpdeck.notation.verdict.launch import judge_launch
+from warpdeck.notation.validation.launch import validate_launch
 
 COMMAND_S = 60.0
 TABLES = {"salloc": SALLOC_22_05, "srun": SRUN_22_05}
@@ -102,11 +102,11 @@ def test_the_real_srun_and_salloc_say_the_same(
     place = OptionSource(
         cwd=str(real.folder), environ=ENVIRON | environ, now=time.time(), is_root=True, user_id=_number
     )
-    found = judge_launch([*words, "true"], place, known=TABLES[command])
-    fault = found.fault
+    found = validate_launch([*words, "true"], place, known=TABLES[command])
+    fault = found.rejection
     code = 0 if fault is None else fault.exit_code
     # The answer to --hint=help goes to the other stream.
-    said = [] if fault is None or fault.is_answer else [f"{command}: {each}" for each in fault.words]
+    said = [] if fault is None or fault.is_answer else [f"{command}: {each}" for each in fault.lines]
     real_code, real_said, shown = real.judge(command, words, environ)
     assert (code, found.shown) == (real_code, shown), (said, real_said)
     assert set(said) <= set(real_said)  # the real commands may report further errors

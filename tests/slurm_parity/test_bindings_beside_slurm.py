@@ -14,12 +14,12 @@ import pytest
 from tests.slurm_parity.ours import OurSlurm
 from tests.slurm_parity.peer import RealSlurm
 
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
-from warpdeck.notation.step.srun import parse_srun
-from warpdeck.notation.step.step_arguments import TOLD
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.step.srun_line import parse_srun
+from warpdeck.notation.step.step_variables import PREFIXES
+from warpdeck.notation.validation.launch import validate_launch
 from warpdeck.notation.values.exports import NICENESS
-from warpdeck.notation.verdict.launch import judge_launch
 
 pytestmark = pytest.mark.slurm
 PLACE = OptionSource(cwd="/", environ={}, now=0.0)
@@ -46,9 +46,9 @@ def ours() -> Iterator[OurSlurm]:
 def test_tasks_are_told_of_their_binding_as_slurms_are(slurm: RealSlurm, options: str) -> None:
     words = ["-n2", "-N1", *options.split(), "env"]
     lines = (line.partition("=") for line in slurm.ok("srun", *words).splitlines())
-    wanted = {name: value for name, _, value in lines if name.startswith(TOLD)}
+    wanted = {name: value for name, _, value in lines if name.startswith(PREFIXES)}
     told = parse_srun(words, {NICENESS: str(os.getpriority(os.PRIO_PROCESS, 0))}, files={}).ask["env"]
-    assert {name: value for name, value in told.items() if name.startswith(TOLD)} == wanted
+    assert {name: value for name, value in told.items() if name.startswith(PREFIXES)} == wanted
 
 
 @pytest.mark.parametrize("option", ["--hint=help", "--mem-bind=help", "--distribution=help", "--hint=x"])
@@ -61,7 +61,7 @@ def test_an_option_answers_where_and_with_the_code_that_slurm_answers(
     table = SALLOC_22_05
     for command in ("salloc", "srun"):
         real = slurm.run([command, option, "true"])
-        fault = judge_launch([option, "true"], PLACE, known=table).fault
+        fault = validate_launch([option, "true"], PLACE, known=table).rejection
         assert fault is not None and (fault.exit_code, fault.is_answer) == (real.rc, bool(real.out))
         table = SRUN_22_05
 

@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 
 from warpdeck.controller.launch.environment import made_environment
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.step.srun import parse_srun
+from warpdeck.notation.step.srun_line import parse_srun
 from warpdeck.policy.step_placement import Layout, lay_out
 
 pytestmark = pytest.mark.slurm

@@ -12,7 +12,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.step_records import step_tres
 from warpdeck.model import Allocation, GpuUuid, NodeName, Resources, Share
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.step.srun import parse_srun
+from warpdeck.notation.step.srun_line import parse_srun
 from warpdeck.policy.step_placement import Busy, lay_out
 
 pytestmark = pytest.mark.slurm

@@ -40,7 +40,7 @@ from docs.generate.parsers import VERB_MODULES
 from warpdeck.base.errors import UserError
 from warpdeck.cli.main import VERBS
 from warpdeck.cli.verbs.submit import split_words
-from warpdeck.notation.options import options
+from warpdeck.notation.options import option_table as options
 from warpdeck.notation.options.getopt import parse_leading
 
 REPOSITORY = Path(__file__).parent.parent.parent

@@ -67,9 +67,7 @@ def test_a_folder_without_code_is_said_in_the_jobs_history_and_keeps_nothing_wai
     job = submit(home, Path("/"), "--wait", "-o", "/dev/null", "--wrap", "true")
     detail = home.json("show", str(job))
     assert (detail["row"]["state"], detail["snapshot"]) == ("COMPLETED", None)
-    assert any(
-        event["text"].startswith("no snapshot of /: not a code folder") for event in detail["events"]
-    )
+    assert any(event["text"].startswith("no snapshot of /: not a code folder") for event in detail["events"])
 
 
 def test_where_no_recorder_can_be_the_history_says_so_and_the_job_starts(home: Home, work: Path) -> None:

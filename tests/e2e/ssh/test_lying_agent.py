@@ -67,7 +67,10 @@ def test_a_flood_costs_the_node_its_link_and_the_others_nothing(
             lab_home.json("submit", "--no-snapshot", "-w", "gpu[1-3]", "--wrap", "true")["job_id"]
             for _ in range(3)
         ]
-        eventually(lambda: "sends too many messages" in row(lab_home, "local")["reason"], what="it is cut, and said why")
+        eventually(
+            lambda: "sends too many messages" in row(lab_home, "local")["reason"],
+            what="it is cut, and said why",
+        )
         assert row(lab_home, "local")["state"] == "down"
         assert "sends too many messages" in lab_home.ok("node", "show", "local")
         for job in jobs:
@@ -96,9 +99,7 @@ def test_an_agent_that_never_reads_is_cut_before_it_has_the_controllers_memory(
     with liar(lab_home, short_tmp, "deaf"):
         lab_home.ok("node", "add", "local")
         lab_home.ok("submit", "--no-snapshot", "--array=0-999", str(script))
-        eventually(
-            lambda: "has not read" in row(lab_home, "local")["reason"], what="it is cut, and said why"
-        )
+        eventually(lambda: "has not read" in row(lab_home, "local")["reason"], what="it is cut, and said why")
         before = peak_kb(lab_home)
         assert lab_home.json("queue", "--all"), "the others are served"
         assert peak_kb(lab_home) - before < GROWTH_KB

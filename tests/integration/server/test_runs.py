@@ -47,7 +47,7 @@ async def test_the_words_become_a_job_of_that_folder_and_environment(short_tmp: 
         (["--gpus", "1"], "no command given", ""),
         (["--gpsu", "1", "true"], "unrecognized option '--gpsu'", "unknown_option"),
         (["-n", "2", "true"], "several tasks", "steps"),
-        (["-t", "never", "true"], "'never' is no time", ""),
+        (["-t", "never", "true"], "Invalid --time specification: 'never'", ""),
         (["--gpus", "64", "true"], "can never start", "BadConstraints"),
         (["a\0b"], "NUL", ""),
     ],

@@ -29,7 +29,7 @@ from warpdeck.cli.shared.candidates import (
     value_named,
 )
 from warpdeck.cli.shared.live_names import live_names
-from warpdeck.notation.options.options import NONE, REFUSED, Option
+from warpdeck.notation.options.option_table import NONE, REFUSED, Option
 
 BASH = """\
 _warpdeck_complete() {
@@ -230,7 +230,7 @@ def _of_scontrol(words: list[str], live: Live) -> list[Candidate]:
 
 def _of_table(command: str, grammar: Grammar) -> Grammar:
     """Return the grammar with the options of sbatch, srun or salloc. Their arguments are files."""
-    from warpdeck.notation.options import options
+    from warpdeck.notation.options import option_table as options
 
     tables = {"sbatch": options.SBATCH, "srun": options.SRUN, "salloc": options.SALLOC}
     return _with(Grammar(grammar.options, grammar.about), tables[command].options)

@@ -25,7 +25,15 @@ from warpdeck.client.submission import (
     submit,
 )
 from warpdeck.notation.options.getopt import UNKNOWN, as_word, parse_components
-from warpdeck.notation.options.options import COMMAND, NONE, REQUIRED, SBATCH, Option, OptionTable, table_of
+from warpdeck.notation.options.option_table import (
+    COMMAND,
+    NONE,
+    REQUIRED,
+    SBATCH,
+    Option,
+    OptionTable,
+    table_of,
+)
 from warpdeck.notation.request.sweep import array_of, parse_grid, with_sweep
 
 HELP = """usage: warpdeck submit [OPTIONS] SCRIPT [ARGS...]

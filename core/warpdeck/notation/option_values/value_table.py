@@ -1,0 +1,306 @@
+"""The table of the values of the options of sbatch, salloc and srun: one row for each option that has more than a
+text or that has an effect here.
+
+`options.option_table` has the syntax of all options: their letters, the commands that have them, and whether they
+take a value. A row here has the value: its kind, which reads the text, with Slurm's errors; the fields that it sets
+in the request of a job (`job`) and in a step (`step`); and the variables that pass it on to the processes of a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from warpdeck.notation.options.given_options import GivenOption, Options, OptionSource
+from warpdeck.notation.options.option_table import REQUIRED, SBATCH_22_05, OptionTable
+from warpdeck.notation.values.containers import OPTIONS as CONTAINER_OPTIONS
+from warpdeck.notation.values.numbers import count
+from warpdeck.notation.values.slurm_error import VALUE_EXIT, SlurmError
+
+from . import request_fields as request
+from . import special_kinds as special
+from . import step_fields as step
+from . import value_kinds as kinds
+from .bindings import ANY_NUMBER, ONE_THREAD, mem_bind_text, merged_mem_bind
+from .request_fields import (
+    RESOURCES,
+    SetFields,
+    constant,
+    counted,
+    field,
+    hosts,
+    minimum,
+    resource,
+    size_bytes,
+    value,
+)
+from .slurm_options import SlurmOptions
+from .step_fields import ASK, STREAMS, ask, memory, stream
+from .value_kinds import OptionText, ValueKind
+
+ProcessVariables = Callable[[GivenOption], dict[str, str]]
+"""Function that returns the variables for an option."""
+SAME = {"cpu_bind": "cpu-bind", "pack-group": "het-group", "tasks-per-node": "ntasks-per-node"}
+"""Old names of options, and the names with which Slurm shows them."""
+
+
+class OptionRow(NamedTuple):
+    """One row of the table."""
+
+    kind: ValueKind = kinds.TEXT
+    launch: ValueKind | None = None
+    """The kind for srun and salloc, if that differs from sbatch."""
+    job: SetFields | None = None
+    """Its effect on the request of a job; None if it has none."""
+    step: SetFields | None = None
+    """Its effect on a step; None if it has none."""
+    variables: ProcessVariables | None = None
+    """The variables that pass the value on to the processes of a job; None if there are none."""
+
+
+# Variables that pass options on to a job's processes, as in Slurm. MPI programs and wrappers read them.
+
+
+def _hint_variables(given: GivenOption) -> dict[str, str]:
+    words = {word.lower() for word in given.word.split(",")}
+    made = {"SLURM_HINT": given.word}
+    if words & ONE_THREAD:
+        made["SLURM_THREADS_PER_CORE"] = "1"
+    if "multithread" in words:
+        made["SLURM_NTASKS_PER_CORE"] = str(ANY_NUMBER)
+    return made
+
+
+def _mem_bind_variables(given: GivenOption) -> dict[str, str]:
+    numbers, types = merged_mem_bind(given.value, frozenset())
+    loudness = "verbose" if "verbose" in types else "quiet"
+    return {"SLURM_MEM_BIND": mem_bind_text(numbers, types), "SLURM_MEM_BIND_VERBOSE": loudness}
+
+
+def _variable(name: str) -> ProcessVariables:
+    """Return the function for an option that sets this variable to its value."""
+    return lambda given: {name: str(given.value)}
+
+
+def _wait(given: OptionText) -> int | str:
+    """Read --wait, which has a number in srun and no value in sbatch."""
+    return "set" if given.text is None else count("wait", given.text, positive=False)
+
+
+_IMMEDIATE = kinds.counted(positive=False, called="immediate", alone="1")
+_FROM_ZERO = kinds.counted(positive=False)
+
+_ROWS: dict[str, OptionRow] = {
+    "accel-bind": OptionRow(special.ACCEL_BIND),
+    "account": OptionRow(job=field("account")),
+    "acctg-freq": OptionRow(special.ACCTG_FREQ),
+    "array": OptionRow(job=request.ARRAY),
+    "begin": OptionRow(kinds.MOMENT, job=field("begin_at_unix", value)),
+    "bell": OptionRow(kinds.text_kind(lambda _: "bell-always")),
+    "chdir": OptionRow(special.CHDIR, job=field("chdir"), step=ask("chdir")),
+    "comment": OptionRow(job=field("comment")),
+    "compress": OptionRow(special.COMPRESS),
+    "constraint": OptionRow(job=resource("constraint", request.word)),
+    "contiguous": OptionRow(job=constant(RESOURCES, contiguous=True)),
+    "core-spec": OptionRow(special.SPEC),
+    "cores-per-socket": OptionRow(kinds.number("cores"), job=minimum("cores", counted)),
+    "cpu-bind": OptionRow(step=step.CPU_BIND),
+    "cpu-freq": OptionRow(special.CPU_FREQ),
+    "cpus-per-gpu": OptionRow(kinds.COUNT, job=resource("cpus_per_gpu", counted)),
+    "cpus-per-task": OptionRow(
+        kinds.number("cpus_per_task", flag="cpus_set"),
+        job=resource("cpus_per_task", counted),
+        step=ask("cpus_per_task", counted),
+    ),
+    "deadline": OptionRow(kinds.MOMENT, job=field("deadline_unix", value)),
+    "delay-boot": OptionRow(kinds.DURATION),
+    "dependency": OptionRow(job=request.DEPENDENCY),
+    "distribution": OptionRow(special.DISTRIBUTION, job=request.DISTRIBUTION, step=step.DISTRIBUTION),
+    "error": OptionRow(kinds.FILE, job=field("error"), step=stream("error")),
+    "exact": OptionRow(step=constant(ASK, exact=True)),
+    "exclude": OptionRow(job=resource("exclude", hosts), step=ask("exclude", hosts)),
+    "exclusive": OptionRow(special.EXCLUSIVE, job=request.EXCLUSIVE, step=step.EXCLUSIVE),
+    "export": OptionRow(step=field("export")),
+    "extra-node-info": OptionRow(special.EXTRA_NODE_INFO, job=request.EXTRA_NODE_INFO),
+    "get-user-env": OptionRow(special.USER_ENV, job=request.USER_ENV),
+    "gid": OptionRow(special.IDENTITY),
+    "gpu-bind": OptionRow(special.GPU_BIND, job=request.GPU_BIND, step=step.GPU_BIND),
+    "gpu-freq": OptionRow(special.GPU_FREQ),
+    "gpus": OptionRow(job=request.gpu_option("total"), step=step.GPUS),
+    "gpus-per-node": OptionRow(job=request.gpu_option("per_node"), step=step.GPUS),
+    "gpus-per-task": OptionRow(job=request.gpu_option("per_task"), step=step.GPUS),
+    "gres": OptionRow(special.GRES, job=request.gpu_option("per_node"), step=step.GPUS),
+    "gres-flags": OptionRow(special.GRES_FLAGS),
+    "het-group": OptionRow(special.HET_GROUP, step=step.HET_GROUP),
+    "hint": OptionRow(special.HINT, job=request.HINT, variables=_hint_variables),
+    "hold": OptionRow(job=constant(hold=True)),
+    "immediate": OptionRow(_IMMEDIATE, step=step.IMMEDIATE),
+    "input": OptionRow(kinds.FILE, job=field("input"), step=stream("input")),
+    "job-name": OptionRow(job=field("name"), step=ask("name")),
+    "jobid": OptionRow(kinds.COUNT, step=step.JOB_ID),
+    "kill-command": OptionRow(special.KILL_COMMAND),
+    "kill-on-bad-exit": OptionRow(kinds.counted(positive=False, alone="1"), step=step.KILL_ON_BAD_EXIT),
+    "kill-on-invalid-dep": OptionRow(special.KILL_INVALID, job=request.KILL_ON_INVALID_DEP),
+    "label": OptionRow(step=constant(STREAMS, label=True)),
+    "licenses": OptionRow(job=request.LICENSES),
+    "mail-type": OptionRow(special.MAIL_TYPE, job=request.MAIL_TYPE),
+    "mail-user": OptionRow(job=field("mail_user")),
+    "mem": OptionRow(
+        kinds.SIZE, job=resource("mem_per_node_bytes", size_bytes), step=memory("mem_per_node_bytes")
+    ),
+    "mem-bind": OptionRow(special.MEM_BIND, variables=_mem_bind_variables),
+    "mem-per-cpu": OptionRow(
+        kinds.SIZE, job=resource("mem_per_cpu_bytes", size_bytes), step=memory("mem_per_cpu_bytes")
+    ),
+    "mem-per-gpu": OptionRow(
+        kinds.SIZE, job=resource("mem_per_gpu_bytes", size_bytes), step=memory("mem_per_gpu_bytes")
+    ),
+    "mincpus": OptionRow(kinds.number("min_cpus"), job=resource("cpus_per_node_min", counted)),
+    "mpi": OptionRow(special.MPI, step=step.MPI),
+    "msg-timeout": OptionRow(kinds.COUNT),
+    "nice": OptionRow(special.NICE, job=field("nice", value)),
+    "no-bell": OptionRow(kinds.text_kind(lambda _: "bell-never")),
+    "no-kill": OptionRow(special.NO_KILL),
+    "no-requeue": OptionRow(kinds.constant("requeue", "no-requeue"), job=constant(requeue=False)),
+    "nodefile": OptionRow(special.HOSTS),
+    "nodelist": OptionRow(special.HOSTS, job=resource("nodelist", hosts), step=ask("nodelist", hosts)),
+    "nodes": OptionRow(special.NODES, job=request.NODES, step=step.NODES),
+    "ntasks": OptionRow(
+        kinds.number("ntasks", flag="ntasks_set"),
+        job=resource("tasks", counted),
+        step=ask("tasks", counted),
+    ),
+    "ntasks-per-core": OptionRow(
+        kinds.COUNT, job=request.NTASKS_PER_CORE, variables=_variable("SLURM_NTASKS_PER_CORE")
+    ),
+    "ntasks-per-gpu": OptionRow(
+        kinds.COUNT, job=resource("tasks_per_gpu", counted), step=ask("tasks_per_gpu", counted)
+    ),
+    "ntasks-per-node": OptionRow(
+        kinds.COUNT, job=resource("tasks_per_node", counted), step=ask("tasks_per_node", counted)
+    ),
+    "ntasks-per-socket": OptionRow(kinds.COUNT),
+    "ntasks-per-tres": OptionRow(kinds.COUNT),
+    "open-mode": OptionRow(special.OPEN_MODE, job=request.OPEN_MODE, step=step.OPEN_MODE),
+    "output": OptionRow(kinds.FILE, job=field("output"), step=stream("output")),
+    "overcommit": OptionRow(job=request.OVERCOMMIT, step=constant(ASK, overcommit=True)),
+    "overlap": OptionRow(kinds.text_kind(lambda _: "set"), step=constant(ASK, overlap=True)),
+    "oversubscribe": OptionRow(
+        kinds.constant("shared", "oversubscribe"),
+        job=constant(RESOURCES, exclusive=False, share_with="anybody"),
+    ),
+    "partition": OptionRow(job=field("partition")),
+    "power": OptionRow(special.POWER),
+    "prefer": OptionRow(job=resource("prefer", request.word)),
+    "priority": OptionRow(special.PRIORITY, job=field("priority", value)),
+    "profile": OptionRow(special.PROFILE, variables=_variable("SLURM_PROFILE")),
+    "propagate": OptionRow(special.PROPAGATE),
+    "pty": OptionRow(step=constant(ASK, pty=True)),
+    "qos": OptionRow(job=field("qos")),
+    "quiet": OptionRow(step=constant(STREAMS, quiet=True)),
+    "quit-on-interrupt": OptionRow(step=constant(STREAMS, quits_on_interrupt=True)),
+    "relative": OptionRow(_FROM_ZERO, step=ask("relative", value)),
+    "requeue": OptionRow(kinds.constant("requeue", "requeue"), job=constant(requeue=True)),
+    "reservation": OptionRow(job=request.RESERVATION),
+    "resv-ports": OptionRow(kinds.counted(positive=False, called="--resv-port", alone="0")),
+    "send-libs": OptionRow(special.SEND_LIBS),
+    "signal": OptionRow(special.SIGNAL, special.LAUNCH_SIGNAL, job=request.SIGNAL),
+    "slurmd-debug": OptionRow(special.SLURMD_DEBUG),
+    "sockets-per-node": OptionRow(kinds.number("sockets"), job=minimum("sockets", counted)),
+    "spread-job": OptionRow(job=constant(RESOURCES, spread=True)),
+    "switch-req": OptionRow(special.SWITCH_REQ, job=request.SWITCHES),
+    "switch-wait": OptionRow(special.SWITCH_WAIT, job=request.SWITCHES),
+    "switches": OptionRow(special.SWITCHES, job=request.SWITCHES),
+    "task-epilog": OptionRow(step=ask("task_epilog", step.program)),
+    "task-prolog": OptionRow(step=ask("task_prolog", step.program)),
+    "thread-spec": OptionRow(special.SPEC),
+    "threads": OptionRow(kinds.COUNT),
+    "threads-per-core": OptionRow(
+        kinds.number("threads"), job=request.THREADS_PER_CORE, variables=_variable("SLURM_THREADS_PER_CORE")
+    ),
+    "time": OptionRow(kinds.LIMIT, job=request.TIME, step=ask("time_limit_s", request.limit_s)),
+    "time-min": OptionRow(kinds.LIMIT, job=request.TIME_MIN),
+    "tmp": OptionRow(kinds.SIZE, job=request.TMP),
+    "tres-per-task": OptionRow(job=request.TRES_PER_TASK, step=step.TRES_PER_TASK),
+    "uid": OptionRow(special.IDENTITY),
+    "use-min-nodes": OptionRow(job=constant(RESOURCES, use_min_nodes=True)),
+    "wait": OptionRow(ValueKind(_wait), step=ask("wait_s", value)),
+    "wait-all-nodes": OptionRow(special.WAIT_ALL_NODES),
+    "x11": OptionRow(special.X11),
+}
+
+
+def _container_row(set_value: Callable[[dict[str, Any], str], None]) -> OptionRow:
+    """Return the row of a pyxis option, which sets the same field of the container of a job and of a step."""
+
+    def set_fields(fields: dict[str, Any], given: GivenOption) -> None:
+        set_value(fields, given.word)
+
+    return OptionRow(
+        job=SetFields(set_fields, ("container",)), step=SetFields(set_fields, (*ASK, "container"))
+    )
+
+
+_ROWS |= {option: _container_row(set_value) for option, set_value in CONTAINER_OPTIONS.items()}
+_PLAIN_TEXT = OptionRow()
+
+
+def row(option: str) -> OptionRow:
+    """Return the row of an option. An option without a row is a text that has no effect here."""
+    return _ROWS.get(SAME.get(option, option), _PLAIN_TEXT)
+
+
+def with_values(options: Iterable[GivenOption], source: OptionSource, known: OptionTable) -> Options:
+    """Return the options of a command with their values, or with errors for those whose text is invalid."""
+    is_launch = known.command != "sbatch"
+    return [_with_value(given, source, known, is_launch=is_launch) for given in options]
+
+
+def _with_value(
+    given: GivenOption, source: OptionSource, known: OptionTable, *, is_launch: bool
+) -> GivenOption:
+    if given.error is not None or given.is_off:
+        return given
+    found, syntax, text = row(given.option), known.options.get(given.option), given.text
+    if syntax is not None and not text and syntax.takes != REQUIRED:
+        text = None
+    kind = found.launch if is_launch and found.launch is not None else found.kind
+    option = SAME.get(given.option, given.option)
+    try:
+        return given._replace(text=text, value=kind.read(OptionText(option, text, source)))
+    except SlurmError as error:
+        error.exit_code = error.exit_code or VALUE_EXIT
+        return given._replace(text=text, error=error)
+
+
+def show_value(options: SlurmOptions, option: str) -> str:
+    """Return the kept value of an option as sbatch -vv prints it."""
+    return row(option).kind.show(options, option)
+
+
+def take_back(options: SlurmOptions, option: str) -> None:
+    """Reset an option as if it had not been given."""
+    options.given.pop(option, None)
+    options.values.pop(option, None)
+    for name in row(option).kind.fields:
+        options.__dict__.pop(name, None)
+
+
+_EACH = frozenset(name for name, option in SBATCH_22_05.options.items() if option.each)
+"""Options whose values are not taken over by the next component of a heterogeneous job."""
+_EACH_FIELDS = frozenset(field for option in _EACH for field in row(option).kind.fields)
+
+
+def begin_component(options: SlurmOptions) -> None:
+    """Begin another component and keep only options that apply to the whole job."""
+    for kept in (options.given, options.values):
+        for option in kept.keys() & _EACH:
+            del kept[option]
+    for name in options.__dict__.keys() & _EACH_FIELDS:
+        del options.__dict__[name]
+
+
+def process_variables(given: GivenOption) -> dict[str, str]:
+    """Return the variables that pass an option on to processes; {} if the option, or its value, sets none."""
+    found = row(given.option).variables
+    return {} if found is None or given.error is not None else found(given)
