@@ -14,7 +14,7 @@ from .markdown import block, cell, code, page, table
 
 SLURM_MODULES = "warpdeck.slurm"
 HERE = {
-    options.HONOURED: "has Slurm's effect",
+    options.HONORED: "has Slurm's effect",
     options.NOTED: "is accepted and has no effect; the command says so",
     options.COMMAND: "tells the command itself what to do",
     options.REFUSED: "is refused",

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
 from tests.slurm_parity.peer import PACKAGES
+from tests.support.command_lines import validate_launch
 
 from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.options.option_table import SALLOC_22_05, SRUN_22_05
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, SRUN_VARIABLES
-from warpdeck.notation.validation.launch import validate_launch
 
 COMMAND_S = 60.0
 TABLES = {"salloc": SALLOC_22_05, "srun": SRUN_22_05}

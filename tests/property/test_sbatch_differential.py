@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.property.measured import ENVIRON, UNREACHED, VALUES, comes_back, shown_by, without_controller
 from tests.slurm_parity.peer import PACKAGES
+from tests.support.command_lines import validate_script
 
 from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.options.option_table import SBATCH_22_05
-from warpdeck.notation.validation.script import validate_script
 
 SBATCH_S = 60.0
 
@@ -109,7 +109,7 @@ def test_the_real_sbatch_says_the_same(real: Sbatch, lines: list[str]) -> None:
     place = OptionSource(
         cwd=str(folder), environ=ENVIRON, now=time.time(), is_root=True, user_id=_number, group_id=_number
     )
-    found = validate_script(text, "job.sh", place)
+    found = validate_script(text, place)
     assert (found.accepted, found.shown) == real.judge(text), found.rejection
 
 

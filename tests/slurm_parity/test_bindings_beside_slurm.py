@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 from tests.slurm_parity.ours import OurSlurm
 from tests.slurm_parity.peer import RealSlurm
+from tests.support.command_lines import parse_srun, validate_launch
 
 from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.options.option_table import SALLOC_22_05, SRUN_22_05
-from warpdeck.notation.step.srun_line import parse_srun
 from warpdeck.notation.step.step_variables import PREFIXES
-from warpdeck.notation.validation.launch import validate_launch
 from warpdeck.notation.values.exports import NICENESS
 
 pytestmark = pytest.mark.slurm

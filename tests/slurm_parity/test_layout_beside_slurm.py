@@ -17,11 +17,11 @@ import msgspec
 import pytest
 from tests.slurm_parity.ours import OurSlurm
 from tests.slurm_parity.peer import RealSlurm
+from tests.support.command_lines import parse_srun
 from tests.support.waiting import eventually
 
 from warpdeck.controller.launch.environment import made_environment
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.step.srun_line import parse_srun
 from warpdeck.policy.step_placement import Layout, lay_out
 
 pytestmark = pytest.mark.slurm

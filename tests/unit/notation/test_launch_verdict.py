@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.command_lines import validate_launch
 
 from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.options.option_table import SALLOC_22_05, SRUN_22_05
-from warpdeck.notation.validation.launch import validate_launch
 from warpdeck.notation.validation.result import ValidationResult
 
 NOW = 1_800_000_000.0

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.command_lines import validate_script
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import Draft, draft_script
@@ -16,7 +17,6 @@ from warpdeck.notation.foreign.option_mapping import Meaning
 from warpdeck.notation.foreign.pbs_resources import resources
 from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.validation.result import ValidationResult
-from warpdeck.notation.validation.script import validate_script
 
 NOW = 1_800_000_000.0
 DATA = Path(__file__).parents[2] / "data" / "other_directives_22_05.jsonl"
@@ -32,7 +32,7 @@ def judged(
     *lines: str, environ: dict[str, str] | None = None, words: list[str] | None = None
 ) -> ValidationResult:
     place = OptionSource(cwd="CWD", environ=environ or {}, now=NOW, is_root=True)
-    return validate_script(script(*lines), "job.sh", place, words=words or [])
+    return validate_script(script(*lines), place, words=words or [])
 
 
 def drafted(*lines: str, environ: dict[str, str] | None = None, options: list[str] | None = None) -> Draft:

@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.command_lines import parse_salloc, parse_srun
 
 from warpdeck.base.errors import UserError
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.step.salloc_line import parse_salloc
-from warpdeck.notation.step.srun_line import parse_srun
 from warpdeck.notation.step.step_options import SrunOptions
 
 

@@ -12,7 +12,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.client.submission import command_options, draft_script
 from warpdeck.model import Resources
 from warpdeck.notation.options.given_options import GivenOption
-from warpdeck.notation.options.option_table import HONOURED, REFUSED, SALLOC, SBATCH, SRUN
+from warpdeck.notation.options.option_table import HONORED, REFUSED, SALLOC, SBATCH, SRUN
 from warpdeck.notation.options.submit_files import LIMITS_FILE
 from warpdeck.notation.options.unsupported import REASONS, unsupported
 from warpdeck.notation.request.job_request import build_request, parse_request
@@ -171,7 +171,7 @@ def test_who_parses_for_somebody_else_reads_no_file() -> None:
 def test_every_refused_option_says_why() -> None:
     tables = (SBATCH, SALLOC, SRUN)
     refused = {one.name for known in tables for one in known.options.values() if one.here == REFUSED}
-    honoured = {one.name for known in tables for one in known.options.values() if one.here == HONOURED}
+    honoured = {one.name for known in tables for one in known.options.values() if one.here == HONORED}
     assert not REASONS.keys() - refused
     assert not REASONS.keys() & honoured
     for name in refused:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.command_lines import parse_salloc, parse_srun
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.options.given_options import GivenOption, Options
 from warpdeck.notation.options.option_table import SBATCH
 from warpdeck.notation.options.variables import SBATCH_VARIABLES, effective, variable_options
 from warpdeck.notation.request.job_request import parse_request
-from warpdeck.notation.step.salloc_line import parse_salloc
-from warpdeck.notation.step.srun_line import parse_srun
 
 SCRIPT = [GivenOption("time", "10", "job.sh:2"), GivenOption("requeue", None, "job.sh:3")]
 

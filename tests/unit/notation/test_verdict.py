@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.command_lines import validate_script
 
 from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.options.option_table import SBATCH, SBATCH_22_05, with_plugins
 from warpdeck.notation.validation.result import ValidationResult
-from warpdeck.notation.validation.script import validate_script
 
 NOW = 1_800_000_000.0
 DATA = Path(__file__).parents[2] / "data" / "sbatch_22_05.jsonl"
@@ -23,7 +23,7 @@ RELATIVE = ("begin", "deadline")
 
 def verdict(text: str, **settings: Any) -> ValidationResult:
     place = OptionSource(cwd="CWD", environ=settings.pop("environ", {}), now=NOW, is_root=True)
-    return validate_script(text, "job.sh", place, **settings)
+    return validate_script(text, place, **settings)
 
 
 def judged(*lines: str, **settings: Any) -> ValidationResult:

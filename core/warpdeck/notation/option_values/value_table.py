@@ -24,6 +24,7 @@ from . import value_kinds as kinds
 from .bindings import ANY_NUMBER, ONE_THREAD, mem_bind_text, merged_mem_bind
 from .request_fields import (
     RESOURCES,
+    Convert,
     SetFields,
     constant,
     counted,
@@ -33,6 +34,7 @@ from .request_fields import (
     resource,
     size_bytes,
     value,
+    word,
 )
 from .slurm_options import SlurmOptions
 from .step_fields import ASK, STREAMS, ask, memory, stream
@@ -48,14 +50,14 @@ class OptionRow(NamedTuple):
     """One row of the table."""
 
     kind: ValueKind = kinds.TEXT
-    launch: ValueKind | None = None
-    """The kind for srun and salloc, if that differs from sbatch."""
     job: SetFields | None = None
     """Its effect on the request of a job; None if it has none."""
     step: SetFields | None = None
     """Its effect on a step; None if it has none."""
     variables: ProcessVariables | None = None
     """The variables that pass the value on to the processes of a job; None if there are none."""
+    launch: ValueKind | None = None
+    """The kind for srun and salloc, if that differs from sbatch."""
 
 
 # Variables that pass options on to a job's processes, as in Slurm. MPI programs and wrappers read them.
@@ -87,6 +89,16 @@ def _wait(given: OptionText) -> int | str:
     return "set" if given.text is None else count("wait", given.text, positive=False)
 
 
+def _in_both(name: str, convert: Convert) -> tuple[SetFields, SetFields]:
+    """Return the effects of an option that sets the same field of a job's resources and of a step."""
+    return resource(name, convert), ask(name, convert)
+
+
+def _memory(name: str) -> tuple[SetFields, SetFields]:
+    """Return the effects of an option about the memory of a job and of a step."""
+    return resource(name, size_bytes), memory(name)
+
+
 _IMMEDIATE = kinds.counted(positive=False, called="immediate", alone="1")
 _FROM_ZERO = kinds.counted(positive=False)
 
@@ -95,104 +107,87 @@ _ROWS: dict[str, OptionRow] = {
     "account": OptionRow(job=field("account")),
     "acctg-freq": OptionRow(special.ACCTG_FREQ),
     "array": OptionRow(job=request.ARRAY),
-    "begin": OptionRow(kinds.MOMENT, job=field("begin_at_unix", value)),
+    "begin": OptionRow(kinds.MOMENT, field("begin_at_unix", value)),
     "bell": OptionRow(kinds.text_kind(lambda _: "bell-always")),
-    "chdir": OptionRow(special.CHDIR, job=field("chdir"), step=ask("chdir")),
+    "chdir": OptionRow(special.CHDIR, field("chdir"), step=ask("chdir")),
     "comment": OptionRow(job=field("comment")),
     "compress": OptionRow(special.COMPRESS),
-    "constraint": OptionRow(job=resource("constraint", request.word)),
+    "constraint": OptionRow(job=resource("constraint", word)),
     "contiguous": OptionRow(job=constant(RESOURCES, contiguous=True)),
     "core-spec": OptionRow(special.SPEC),
-    "cores-per-socket": OptionRow(kinds.number("cores"), job=minimum("cores", counted)),
+    "cores-per-socket": OptionRow(kinds.number("cores"), minimum("cores", counted)),
     "cpu-bind": OptionRow(step=step.CPU_BIND),
     "cpu-freq": OptionRow(special.CPU_FREQ),
-    "cpus-per-gpu": OptionRow(kinds.COUNT, job=resource("cpus_per_gpu", counted)),
+    "cpus-per-gpu": OptionRow(kinds.COUNT, resource("cpus_per_gpu", counted)),
     "cpus-per-task": OptionRow(
-        kinds.number("cpus_per_task", flag="cpus_set"),
-        job=resource("cpus_per_task", counted),
-        step=ask("cpus_per_task", counted),
+        kinds.number("cpus_per_task", flag="cpus_set"), *_in_both("cpus_per_task", counted)
     ),
-    "deadline": OptionRow(kinds.MOMENT, job=field("deadline_unix", value)),
+    "deadline": OptionRow(kinds.MOMENT, field("deadline_unix", value)),
     "delay-boot": OptionRow(kinds.DURATION),
     "dependency": OptionRow(job=request.DEPENDENCY),
-    "distribution": OptionRow(special.DISTRIBUTION, job=request.DISTRIBUTION, step=step.DISTRIBUTION),
-    "error": OptionRow(kinds.FILE, job=field("error"), step=stream("error")),
+    "distribution": OptionRow(special.DISTRIBUTION, request.DISTRIBUTION, step.DISTRIBUTION),
+    "error": OptionRow(kinds.FILE, field("error"), step=stream("error")),
     "exact": OptionRow(step=constant(ASK, exact=True)),
-    "exclude": OptionRow(job=resource("exclude", hosts), step=ask("exclude", hosts)),
-    "exclusive": OptionRow(special.EXCLUSIVE, job=request.EXCLUSIVE, step=step.EXCLUSIVE),
+    "exclude": OptionRow(kinds.TEXT, *_in_both("exclude", hosts)),
+    "exclusive": OptionRow(special.EXCLUSIVE, request.EXCLUSIVE, step.EXCLUSIVE),
     "export": OptionRow(step=field("export")),
-    "extra-node-info": OptionRow(special.EXTRA_NODE_INFO, job=request.EXTRA_NODE_INFO),
-    "get-user-env": OptionRow(special.USER_ENV, job=request.USER_ENV),
+    "extra-node-info": OptionRow(special.EXTRA_NODE_INFO, request.EXTRA_NODE_INFO),
+    "get-user-env": OptionRow(special.USER_ENV, request.USER_ENV),
     "gid": OptionRow(special.IDENTITY),
-    "gpu-bind": OptionRow(special.GPU_BIND, job=request.GPU_BIND, step=step.GPU_BIND),
+    "gpu-bind": OptionRow(special.GPU_BIND, request.GPU_BIND, step.GPU_BIND),
     "gpu-freq": OptionRow(special.GPU_FREQ),
     "gpus": OptionRow(job=request.gpu_option("total"), step=step.GPUS),
     "gpus-per-node": OptionRow(job=request.gpu_option("per_node"), step=step.GPUS),
     "gpus-per-task": OptionRow(job=request.gpu_option("per_task"), step=step.GPUS),
-    "gres": OptionRow(special.GRES, job=request.gpu_option("per_node"), step=step.GPUS),
+    "gres": OptionRow(special.GRES, request.gpu_option("per_node"), step=step.GPUS),
     "gres-flags": OptionRow(special.GRES_FLAGS),
     "het-group": OptionRow(special.HET_GROUP, step=step.HET_GROUP),
-    "hint": OptionRow(special.HINT, job=request.HINT, variables=_hint_variables),
+    "hint": OptionRow(special.HINT, request.HINT, variables=_hint_variables),
     "hold": OptionRow(job=constant(hold=True)),
     "immediate": OptionRow(_IMMEDIATE, step=step.IMMEDIATE),
-    "input": OptionRow(kinds.FILE, job=field("input"), step=stream("input")),
+    "input": OptionRow(kinds.FILE, field("input"), step=stream("input")),
     "job-name": OptionRow(job=field("name"), step=ask("name")),
     "jobid": OptionRow(kinds.COUNT, step=step.JOB_ID),
     "kill-command": OptionRow(special.KILL_COMMAND),
     "kill-on-bad-exit": OptionRow(kinds.counted(positive=False, alone="1"), step=step.KILL_ON_BAD_EXIT),
-    "kill-on-invalid-dep": OptionRow(special.KILL_INVALID, job=request.KILL_ON_INVALID_DEP),
+    "kill-on-invalid-dep": OptionRow(special.KILL_INVALID, request.KILL_ON_INVALID_DEP),
     "label": OptionRow(step=constant(STREAMS, label=True)),
     "licenses": OptionRow(job=request.LICENSES),
-    "mail-type": OptionRow(special.MAIL_TYPE, job=request.MAIL_TYPE),
+    "mail-type": OptionRow(special.MAIL_TYPE, request.MAIL_TYPE),
     "mail-user": OptionRow(job=field("mail_user")),
-    "mem": OptionRow(
-        kinds.SIZE, job=resource("mem_per_node_bytes", size_bytes), step=memory("mem_per_node_bytes")
-    ),
+    "mem": OptionRow(kinds.SIZE, *_memory("mem_per_node_bytes")),
     "mem-bind": OptionRow(special.MEM_BIND, variables=_mem_bind_variables),
-    "mem-per-cpu": OptionRow(
-        kinds.SIZE, job=resource("mem_per_cpu_bytes", size_bytes), step=memory("mem_per_cpu_bytes")
-    ),
-    "mem-per-gpu": OptionRow(
-        kinds.SIZE, job=resource("mem_per_gpu_bytes", size_bytes), step=memory("mem_per_gpu_bytes")
-    ),
-    "mincpus": OptionRow(kinds.number("min_cpus"), job=resource("cpus_per_node_min", counted)),
+    "mem-per-cpu": OptionRow(kinds.SIZE, *_memory("mem_per_cpu_bytes")),
+    "mem-per-gpu": OptionRow(kinds.SIZE, *_memory("mem_per_gpu_bytes")),
+    "mincpus": OptionRow(kinds.number("min_cpus"), resource("cpus_per_node_min", counted)),
     "mpi": OptionRow(special.MPI, step=step.MPI),
     "msg-timeout": OptionRow(kinds.COUNT),
-    "nice": OptionRow(special.NICE, job=field("nice", value)),
+    "nice": OptionRow(special.NICE, field("nice", value)),
     "no-bell": OptionRow(kinds.text_kind(lambda _: "bell-never")),
     "no-kill": OptionRow(special.NO_KILL),
-    "no-requeue": OptionRow(kinds.constant("requeue", "no-requeue"), job=constant(requeue=False)),
+    "no-requeue": OptionRow(kinds.constant("requeue", "no-requeue"), constant(requeue=False)),
     "nodefile": OptionRow(special.HOSTS),
-    "nodelist": OptionRow(special.HOSTS, job=resource("nodelist", hosts), step=ask("nodelist", hosts)),
-    "nodes": OptionRow(special.NODES, job=request.NODES, step=step.NODES),
-    "ntasks": OptionRow(
-        kinds.number("ntasks", flag="ntasks_set"),
-        job=resource("tasks", counted),
-        step=ask("tasks", counted),
-    ),
+    "nodelist": OptionRow(special.HOSTS, *_in_both("nodelist", hosts)),
+    "nodes": OptionRow(special.NODES, request.NODES, step.NODES),
+    "ntasks": OptionRow(kinds.number("ntasks", flag="ntasks_set"), *_in_both("tasks", counted)),
     "ntasks-per-core": OptionRow(
-        kinds.COUNT, job=request.NTASKS_PER_CORE, variables=_variable("SLURM_NTASKS_PER_CORE")
+        kinds.COUNT, request.NTASKS_PER_CORE, variables=_variable("SLURM_NTASKS_PER_CORE")
     ),
-    "ntasks-per-gpu": OptionRow(
-        kinds.COUNT, job=resource("tasks_per_gpu", counted), step=ask("tasks_per_gpu", counted)
-    ),
-    "ntasks-per-node": OptionRow(
-        kinds.COUNT, job=resource("tasks_per_node", counted), step=ask("tasks_per_node", counted)
-    ),
+    "ntasks-per-gpu": OptionRow(kinds.COUNT, *_in_both("tasks_per_gpu", counted)),
+    "ntasks-per-node": OptionRow(kinds.COUNT, *_in_both("tasks_per_node", counted)),
     "ntasks-per-socket": OptionRow(kinds.COUNT),
     "ntasks-per-tres": OptionRow(kinds.COUNT),
-    "open-mode": OptionRow(special.OPEN_MODE, job=request.OPEN_MODE, step=step.OPEN_MODE),
-    "output": OptionRow(kinds.FILE, job=field("output"), step=stream("output")),
+    "open-mode": OptionRow(special.OPEN_MODE, request.OPEN_MODE, step.OPEN_MODE),
+    "output": OptionRow(kinds.FILE, field("output"), step=stream("output")),
     "overcommit": OptionRow(job=request.OVERCOMMIT, step=constant(ASK, overcommit=True)),
     "overlap": OptionRow(kinds.text_kind(lambda _: "set"), step=constant(ASK, overlap=True)),
     "oversubscribe": OptionRow(
-        kinds.constant("shared", "oversubscribe"),
-        job=constant(RESOURCES, exclusive=False, share_with="anybody"),
+        kinds.constant("shared", "oversubscribe"), constant(RESOURCES, exclusive=False, share_with="anybody")
     ),
     "partition": OptionRow(job=field("partition")),
     "power": OptionRow(special.POWER),
-    "prefer": OptionRow(job=resource("prefer", request.word)),
-    "priority": OptionRow(special.PRIORITY, job=field("priority", value)),
+    "prefer": OptionRow(job=resource("prefer", word)),
+    "priority": OptionRow(special.PRIORITY, field("priority", value)),
     "profile": OptionRow(special.PROFILE, variables=_variable("SLURM_PROFILE")),
     "propagate": OptionRow(special.PROPAGATE),
     "pty": OptionRow(step=constant(ASK, pty=True)),
@@ -200,27 +195,27 @@ _ROWS: dict[str, OptionRow] = {
     "quiet": OptionRow(step=constant(STREAMS, quiet=True)),
     "quit-on-interrupt": OptionRow(step=constant(STREAMS, quits_on_interrupt=True)),
     "relative": OptionRow(_FROM_ZERO, step=ask("relative", value)),
-    "requeue": OptionRow(kinds.constant("requeue", "requeue"), job=constant(requeue=True)),
+    "requeue": OptionRow(kinds.constant("requeue", "requeue"), constant(requeue=True)),
     "reservation": OptionRow(job=request.RESERVATION),
     "resv-ports": OptionRow(kinds.counted(positive=False, called="--resv-port", alone="0")),
     "send-libs": OptionRow(special.SEND_LIBS),
-    "signal": OptionRow(special.SIGNAL, special.LAUNCH_SIGNAL, job=request.SIGNAL),
+    "signal": OptionRow(special.SIGNAL, request.SIGNAL, launch=special.LAUNCH_SIGNAL),
     "slurmd-debug": OptionRow(special.SLURMD_DEBUG),
-    "sockets-per-node": OptionRow(kinds.number("sockets"), job=minimum("sockets", counted)),
+    "sockets-per-node": OptionRow(kinds.number("sockets"), minimum("sockets", counted)),
     "spread-job": OptionRow(job=constant(RESOURCES, spread=True)),
-    "switch-req": OptionRow(special.SWITCH_REQ, job=request.SWITCHES),
-    "switch-wait": OptionRow(special.SWITCH_WAIT, job=request.SWITCHES),
-    "switches": OptionRow(special.SWITCHES, job=request.SWITCHES),
+    "switch-req": OptionRow(special.SWITCH_REQ, request.SWITCHES),
+    "switch-wait": OptionRow(special.SWITCH_WAIT, request.SWITCHES),
+    "switches": OptionRow(special.SWITCHES, request.SWITCHES),
     "task-epilog": OptionRow(step=ask("task_epilog", step.program)),
     "task-prolog": OptionRow(step=ask("task_prolog", step.program)),
     "thread-spec": OptionRow(special.SPEC),
     "threads": OptionRow(kinds.COUNT),
     "threads-per-core": OptionRow(
-        kinds.number("threads"), job=request.THREADS_PER_CORE, variables=_variable("SLURM_THREADS_PER_CORE")
+        kinds.number("threads"), request.THREADS_PER_CORE, variables=_variable("SLURM_THREADS_PER_CORE")
     ),
-    "time": OptionRow(kinds.LIMIT, job=request.TIME, step=ask("time_limit_s", request.limit_s)),
-    "time-min": OptionRow(kinds.LIMIT, job=request.TIME_MIN),
-    "tmp": OptionRow(kinds.SIZE, job=request.TMP),
+    "time": OptionRow(kinds.LIMIT, request.TIME, ask("time_limit_s", request.limit_s)),
+    "time-min": OptionRow(kinds.LIMIT, request.TIME_MIN),
+    "tmp": OptionRow(kinds.SIZE, request.TMP),
     "tres-per-task": OptionRow(job=request.TRES_PER_TASK, step=step.TRES_PER_TASK),
     "uid": OptionRow(special.IDENTITY),
     "use-min-nodes": OptionRow(job=constant(RESOURCES, use_min_nodes=True)),

@@ -1,7 +1,7 @@
 """Table of the options of sbatch, salloc and srun: the values they take, the commands that have them, and
 their handling here.
 
-Source: the man pages of Slurm 22.05 and later, and the real commands. `honoured` options change the request
+Source: the man pages of Slurm 22.05 and later, and the real commands. `honored` options change the request
 or the step. `noted` options cannot change anything here; they are accepted with a note. `command` options
 control the command itself. `refused` options would give the user something other than requested if they were
 ignored, so they are rejected with an error that names them.
@@ -13,164 +13,158 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 REQUIRED, NONE, OPTIONAL = "required", "none", "optional"
-HONOURED, NOTED, COMMAND, REFUSED = "honoured", "noted", "command", "refused"
+HONORED, NOTED, COMMAND, REFUSED = "honored", "noted", "command", "refused"
 
 _TABLE = """
 accel-bind               -  required  r    noted
-account                  A  required  bar  honoured
-acctg-freq               -  required  bar  noted
-array                    a  required  b    honoured
-batch                    -  required  b    refused
-bcast                    -  optional  r    refused
-bcast-exclude            -  required  r    refused
-begin                    b  required  bar  honoured
-bell                     -  none      a    command
-bb                       -  required  bar  refused   each
+account                  A  required  bar  honored   -       ACCOUNT
+acctg-freq               -  required  bar  noted     -       ACCTG_FREQ
+array                    a  required  b    honored   -       ARRAY_INX
+batch                    -  required  b    refused   -       BATCH
+bcast                    -  optional  r    refused   -       BCAST:rs
+bcast-exclude            -  required  r    refused   -       BCAST_EXCLUDE
+begin                    b  required  bar  honored
+bell                     -  none      a    command   -       BELL
+bb                       -  required  bar  refused   each    BURST_BUFFER
 bbf                      -  required  bar  refused
-cluster-constraint       -  required  bar  refused
-chdir                    D  required  bar  honoured
+cluster-constraint       -  required  bar  refused   -       CLUSTER_CONSTRAINT
+chdir                    D  required  bar  honored   -       REMOTE_CWD:rs WORKING_DIR:rs
 cluster                  -  required  bar  refused
-clusters                 M  required  bar  refused
-comment                  -  required  bar  honoured
-compress                 -  optional  r    refused
-container                -  required  bar  refused
+clusters                 M  required  bar  refused   -       CLUSTERS SLURM_CLUSTERS:ba
+comment                  -  required  bar  honored
+compress                 -  optional  r    refused   -       COMPRESS
+container                -  required  bar  refused   -       CONTAINER:ba SRUN_CONTAINER:r
 context                  -  required  bar  refused
-contiguous               -  none      bar  honoured  each
-constraint               C  required  bar  honoured  each
-core-spec                S  required  bar  noted     each
-cores-per-socket         -  required  bar  honoured   each
-cpu-bind                 -  required  r    honoured
-cpu_bind                 -  required  r    honoured
-cpu-freq                 -  required  bar  refused   each
-cpus-per-gpu             -  required  bar  honoured  each
-cpus-per-task            c  required  bar  honoured  each
-deadline                 -  required  bar  honoured
+contiguous               -  none      bar  honored   each
+constraint               C  required  bar  honored   each    CONSTRAINT
+core-spec                S  required  bar  noted     each    CORE_SPEC
+cores-per-socket         -  required  bar  honored   each    NCORES_PER_SOCKET:r
+cpu-bind                 -  required  r    honored   -       CPU_BIND:rs
+cpu_bind                 -  required  r    honored
+cpu-freq                 -  required  bar  refused   each    CPU_FREQ_REQ
+cpus-per-gpu             -  required  bar  honored   each    CPUS_PER_GPU
+cpus-per-task            c  required  bar  honored   each    SRUN_CPUS_PER_TASK:rs
+deadline                 -  required  bar  honored
 debugger-test            -  none      r    refused
-delay-boot               -  required  bar  noted
-dependency               d  required  bar  honoured
-disable-status           X  none      r    noted
-distribution             m  required  ba   honoured   each
-distribution             m  required  r    honoured  each
-epilog                   -  required  r    refused
-error                    e  required  br   honoured
-exact                    -  none      r    honoured
-exclude                  x  required  bar  honoured
-exclusive                -  optional  bar  honoured  each
-export                   -  required  br   honoured
-export-file              -  required  b    honoured
-extra-node-info          B  required  bar  honoured   each
-get-user-env             -  optional  ba   honoured
+delay-boot               -  required  bar  noted     -       DELAY_BOOT
+dependency               d  required  bar  honored   -       DEPENDENCY:r
+disable-status           X  none      r    noted     -       DISABLE_STATUS
+distribution             m  required  bar  honored   each    DISTRIBUTION:brs
+epilog                   -  required  r    refused   -       EPILOG:rs
+error                    e  required  br   honored   -       ERROR:b STDERRMODE:rs
+exact                    -  none      r    honored   -       EXACT:rs
+exclude                  x  required  bar  honored
+exclusive                -  optional  bar  honored   each    EXCLUSIVE:bars
+export                   -  required  br   honored   -       EXPORT:b EXPORT_ENV:r SRUN_EXPORT_ENV:r
+export-file              -  required  b    honored
+extra-node-info          B  required  bar  honored   each
+get-user-env             -  optional  ba   honored   -       GET_USER_ENV:b
 gid                      -  required  bar  refused
-gpu-bind                 -  required  bar  honoured  each
-gpu-freq                 -  required  bar  refused   each
-gpus                     G  required  bar  honoured  each
-gpus-per-node            -  required  bar  honoured  each
-gpus-per-socket          -  required  bar  refused   each
-gpus-per-task            -  required  bar  honoured  each
-gres                     -  required  bar  honoured  each
-gres-flags               -  required  bar  noted     each
-help                     h  none      ba   command
-help                     h  none      r    command
-het-group                -  required  r    honoured
-hint                     -  required  bar  honoured  each
-hold                     H  none      bar  honoured
-ignore-pbs               -  none      b    honoured
-immediate                I  optional  a    command
-immediate                I  optional  r    honoured
-input                    i  required  b    honoured
-input                    i  required  r    honoured
+gpu-bind                 -  required  bar  honored   each    GPU_BIND:bars
+gpu-freq                 -  required  bar  refused   each    GPU_FREQ
+gpus                     G  required  bar  honored   each    GPUS
+gpus-per-node            -  required  bar  honored   each    GPUS_PER_NODE
+gpus-per-socket          -  required  bar  refused   each    GPUS_PER_SOCKET
+gpus-per-task            -  required  bar  honored   each    GPUS_PER_TASK:bars
+gres                     -  required  bar  honored   each    GRES STEP_GRES:s
+gres-flags               -  required  bar  noted     each    GRES_FLAGS
+help                     h  none      bar  command
+het-group                -  required  r    honored
+hint                     -  required  bar  honored   each    SLURM_HINT:b HINT SLURM_HINT:a
+hold                     H  none      bar  honored
+ignore-pbs               -  none      b    honored   -       IGNORE_PBS
+immediate                I  optional  a    command   -       IMMEDIATE
+immediate                I  optional  r    honored
+input                    i  required  br   honored   -       INPUT:b STDINMODE:rs
 interactive              -  none      r    refused
-jobid                    -  required  r    honoured
-job-name                 J  required  bar  honoured
-kill-command             K  optional  a    command
-kill-on-bad-exit         K  optional  r    honoured
-kill-on-invalid-dep      -  required  b    honoured
-label                    l  none      r    honoured
-licenses                 L  required  bar  honoured  each
-mail-type                -  required  bar  honoured     each
-mail-user                -  required  bar  honoured     each
-threads                  T  required  r    noted
+jobid                    -  required  r    honored   -       JOB_ID
+job-name                 J  required  bar  honored   -       JOB_NAME:br
+kill-command             K  optional  a    command   -       KILL_CMD
+kill-on-bad-exit         K  optional  r    honored   -       KILL_BAD_EXIT:rs
+kill-on-invalid-dep      -  required  b    honored
+label                    l  none      r    honored   -       LABELIO:rs
+licenses                 L  required  bar  honored   each
+mail-type                -  required  bar  honored   each
+mail-user                -  required  bar  honored   each
+threads                  T  required  r    noted     -       THREADS
 mcs-label                -  required  bar  refused
-mem                      -  required  bar  honoured
-mem-bind                 -  required  bar  noted     each
-mem-per-cpu              -  required  bar  honoured  each
-mem-per-gpu              -  required  bar  honoured  each
-mincpus                  -  required  bar  honoured   each
-mpi                      -  required  r    honoured
+mem                      -  required  bar  honored   -       MEM_PER_NODE
+mem-bind                 -  required  bar  noted     each    MEM_BIND:bars
+mem-per-cpu              -  required  bar  honored   each    MEM_PER_CPU
+mem-per-gpu              -  required  bar  honored   each    MEM_PER_GPU
+mincpus                  -  required  bar  honored   each
+mpi                      -  required  r    honored   -       MPI_TYPE:rs
 msg-timeout              -  required  r    noted
-multi-prog               -  none      r    honoured
-network                  -  required  bar  refused   each
-nice                     -  optional  bar  honoured
+multi-prog               -  none      r    honored   -       SLURM_SRUN_MULTI:rs
+network                  -  required  bar  refused   each    NETWORK
+nice                     -  optional  bar  honored
 no-allocate              Z  none      r    refused
-no-bell                  -  none      a    command
-no-kill                  k  optional  bar  noted
+no-bell                  -  none      a    command   -       NO_BELL
+no-kill                  k  optional  bar  noted     -       NO_KILL
 no-shell                 -  none      a    command
-no-requeue               -  none      b    honoured
-nodefile                 F  required  bar  honoured   each
-nodelist                 w  required  bar  honoured  each
-nodes                    N  required  bar  honoured  each
-ntasks                   n  required  bar  honoured  each
-ntasks-per-core          -  required  bar  honoured  each
-ntasks-per-gpu           -  required  bar  honoured   each
-ntasks-per-node          -  required  bar  honoured  each
-ntasks-per-socket        -  required  bar  refused     each
-ntasks-per-tres          -  required  bar  refused   each
-open-mode                -  required  br   honoured
-output                   o  required  br   honoured
-overcommit               O  none      ba   honoured     each
-overcommit               O  none      r    honoured  each
-overlap                  -  optional  r    honoured
-oversubscribe            s  none      bar  honoured  each
-pack-group               -  required  r    honoured
+no-requeue               -  none      b    honored   -       NO_REQUEUE
+nodefile                 F  required  bar  honored   each
+nodelist                 w  required  bar  honored   each
+nodes                    N  required  bar  honored   each    JOB_NUM_NODES:r
+ntasks                   n  required  bar  honored   each    NPROCS:r NTASKS:r
+ntasks-per-core          -  required  bar  honored   each
+ntasks-per-gpu           -  required  bar  honored   each    NTASKS_PER_GPU:rs
+ntasks-per-node          -  required  bar  honored   each    NTASKS_PER_NODE:r
+ntasks-per-socket        -  required  bar  refused   each
+ntasks-per-tres          -  required  bar  refused   each    NTASKS_PER_TRES:r
+open-mode                -  required  br   honored   -       OPEN_MODE:brs
+output                   o  required  br   honored   -       OUTPUT:b STDOUTMODE:rs
+overcommit               O  none      bar  honored   each    OVERCOMMIT:bars
+overlap                  -  optional  r    honored   -       OVERLAP:rs
+oversubscribe            s  none      bar  honored   each
+pack-group               -  required  r    honored
 parsable                 -  none      b    command
-partition                p  required  bar  honoured  each
-power                    -  required  bar  noted     each
-prefer                   -  required  bar  honoured
+partition                p  required  bar  honored   each    PARTITION
+power                    -  required  bar  noted     each    POWER
+prefer                   -  required  bar  honored
 preserve-env             E  none      r    noted
-priority                 -  required  bar  honoured
-profile                  -  required  bar  noted
-prolog                   -  required  r    refused
-propagate                -  optional  br   honoured
-pty                      -  none      r    honoured
-qos                      q  required  bar  honoured
+priority                 -  required  bar  honored
+profile                  -  required  bar  noted     -       PROFILE
+prolog                   -  required  r    refused   -       PROLOG:rs
+propagate                -  optional  br   honored
+pty                      -  none      r    honored
+qos                      q  required  bar  honored   -       QOS
 quiet                    Q  none      ba   command
-quiet                    Q  none      r    honoured
-quit-on-interrupt        -  none      r    honoured
+quiet                    Q  none      r    honored
+quit-on-interrupt        -  none      r    honored
 reboot                   -  none      bar  refused
-relative                 r  required  r    honoured
-requeue                  -  none      b    honoured
-reservation              -  required  bar  honoured
-resv-ports               -  optional  r    noted
-send-libs                -  optional  r    noted
-signal                   -  required  bar  honoured
-slurmd-debug             -  required  r    refused
-sockets-per-node         -  required  bar  honoured   each
-spread-job               -  none      bar  honoured   each
-switches                 -  required  bar  honoured  each
-task-epilog              -  required  r    honoured
-task-prolog              -  required  r    honoured
-tasks-per-node           -  required  bar  honoured  each
+relative                 r  required  r    honored
+requeue                  -  none      b    honored   -       REQUEUE
+reservation              -  required  bar  honored   -       RESERVATION
+resv-ports               -  optional  r    noted     -       RESV_PORTS
+send-libs                -  optional  r    noted     -       SEND_LIBS
+signal                   -  required  bar  honored   -       SIGNAL
+slurmd-debug             -  required  r    refused   -       SLURMD_DEBUG
+sockets-per-node         -  required  bar  honored   each    NSOCKETS_PER_NODE:r
+spread-job               -  none      bar  honored   each    SPREAD_JOB
+switches                 -  required  bar  honored   each    REQ_SWITCH WAIT4SWITCH
+task-epilog              -  required  r    honored   -       TASK_EPILOG:rs
+task-prolog              -  required  r    honored   -       TASK_PROLOG:rs
+tasks-per-node           -  required  bar  honored   each
 test-only                -  none      b    command
 test-only                -  none      r    refused
-thread-spec              -  required  bar  noted     each
-threads-per-core         -  required  bar  honoured  each
-time                     t  required  bar  honoured
-time-min                 -  required  bar  honoured
-tmp                      -  required  bar  honoured   each
+thread-spec              -  required  bar  noted     each    THREAD_SPEC
+threads-per-core         -  required  bar  honored   each    THREADS_PER_CORE
+time                     t  required  bar  honored   -       TIMELIMIT:bars
+time-min                 -  required  bar  honored
+tmp                      -  required  bar  honored   each
 uid                      -  required  bar  refused
-unbuffered               u  none      r    honoured
-use-min-nodes            -  none      bar  honoured     each
-verbose                  v  none      ba   command
-verbose                  v  none      r    noted
-version                  V  none      ba   command
-version                  V  none      r    command
-usage                    -  none      ba   command
-usage                    -  none      r    command
-wait                     W  none      b    command
-wait                     W  required  r    honoured
-wait-all-nodes           -  required  ba   noted
-wckey                    -  required  bar  noted
-whole                    -  none      r    honoured
+unbuffered               u  none      r    honored   -       UNBUFFEREDIO:rs
+use-min-nodes            -  none      bar  honored   each    USE_MIN_NODES
+verbose                  v  none      ba   command   -       DEBUG
+verbose                  v  none      r    noted     -       DEBUG
+version                  V  none      bar  command
+usage                    -  none      bar  command
+wait                     W  none      b    command   -       WAIT
+wait                     W  required  r    honored   -       WAIT:rs
+wait-all-nodes           -  required  ba   noted     -       WAIT_ALL_NODES
+wckey                    -  required  bar  noted     -       WCKEY
+whole                    -  none      r    honored   -       WHOLE:s
 wrap                     -  required  b    command
 x11                      -  optional  ar   refused
 async                    -  none      r    refused   newer
@@ -190,30 +184,34 @@ spread-segments          -  none      bar  refused   newer
 stepmgr                  -  none      bar  noted     newer
 treewidth                -  required  r    refused   newer
 tres-bind                -  required  bar  refused   newer
-tres-per-task            -  required  bar  honoured   newer
+tres-per-task            -  required  bar  honored   newer
 wait-for-children        -  none      r    noted     newer
-container-entrypoint     -  none      bar  honoured  plugin
+container-entrypoint     -  none      bar  honored   plugin
 container-entrypoint-log -  none      bar  noted     plugin
-container-env            -  required  bar  honoured  plugin
-container-image          -  required  bar  honoured  plugin
-container-mount-home     -  none      bar  honoured  plugin
-container-mounts         -  required  bar  honoured  plugin
-container-name           -  required  bar  honoured  plugin
-container-readonly       -  none      bar  honoured  plugin
-container-remap-root     -  none      bar  honoured  plugin
+container-env            -  required  bar  honored   plugin
+container-image          -  required  bar  honored   plugin
+container-mount-home     -  none      bar  honored   plugin
+container-mounts         -  required  bar  honored   plugin
+container-name           -  required  bar  honored   plugin
+container-readonly       -  none      bar  honored   plugin
+container-remap-root     -  none      bar  honored   plugin
 container-save           -  required  bar  refused   plugin
-container-workdir        -  required  bar  honoured  plugin
-container-writable       -  none      bar  honoured  plugin
-no-container-entrypoint  -  none      bar  honoured  plugin
-no-container-mount-home  -  none      bar  honoured  plugin
-no-container-remap-root  -  none      bar  honoured  plugin
+container-workdir        -  required  bar  honored   plugin
+container-writable       -  none      bar  honored   plugin
+no-container-entrypoint  -  none      bar  honored   plugin
+no-container-mount-home  -  none      bar  honored   plugin
+no-container-remap-root  -  none      bar  honored   plugin
 """
-"""Columns: name, short letter, value (required, none or optional), commands (sBatch, sAlloc, sRun), and
-handling here; then marks.
+"""Columns: name, short letter, value (required, none or optional), commands (sBatch, sAlloc, sRun), handling here, mark,
+and the environment variables that set the option. The order is that of Slurm's messages.
 
 There are three marks. `each` means that the option starts anew with every component of a heterogeneous job.
-`newer` means that it came after Slurm 22.05. `plugin` means that it belongs to pyxis. The order is that of
-Slurm's messages.
+`newer` means that it came after Slurm 22.05. `plugin` means that it belongs to pyxis.
+
+The commands put SBATCH_, SALLOC_ or SLURM_ before the name of a variable, unless it begins with the name of a command.
+After a colon are the commands that read the variable, if they are not those of the option; `s` is srun inside a job.
+There, srun does not read the variables that describe the job itself (SLURM_NTASKS ...), because the controller knows
+their values better. If two variables set the same option, the later one counts.
 """
 
 
@@ -227,6 +225,8 @@ class Option(NamedTuple):
     commands: str
     here: str
     marks: frozenset[str]
+    variables: tuple[str, ...] = ()
+    """The variables that set the option, as in the table."""
 
     @property
     def each(self) -> bool:
@@ -244,11 +244,12 @@ class OptionTable(NamedTuple):
 
 
 def _read(text: str) -> list[Option]:
-    rows = [line.split() for line in text.strip().splitlines()]
-    return [
-        Option(name, short.removeprefix("-"), takes, commands, here, frozenset(marks))
-        for name, short, takes, commands, here, *marks in rows
-    ]
+    found = []
+    for line in text.strip().splitlines():
+        name, short, takes, commands, here, *rest = line.split()
+        marks = frozenset(rest[:1]) - {"-"}
+        found.append(Option(name, short.removeprefix("-"), takes, commands, here, marks, tuple(rest[1:])))
+    return found
 
 
 _ALL = _read(_TABLE)

@@ -34,17 +34,6 @@ class SallocOptions(msgspec.Struct, kw_only=True):
     chdir: str = ""
 
 
-def parse_salloc(
-    words: list[str],
-    environ: Mapping[str, str],
-    *,
-    plugins: Mapping[str, str] = NO_PLUGINS,
-    now: float = 0.0,
-) -> SallocOptions:
-    """Parse the command line. Raises UserError. The arguments are those of `read_salloc`."""
-    return salloc_options(read_salloc(words, OptionSource(cwd="", environ=environ, now=now), plugins=plugins))
-
-
 def read_salloc(
     words: Sequence[str], source: OptionSource, *, plugins: Mapping[str, str] = NO_PLUGINS
 ) -> LaunchLine:

@@ -20,7 +20,7 @@ from warpdeck.notation.option_values.value_table import row
 from warpdeck.notation.options.getopt import error_at, raise_error_of
 from warpdeck.notation.options.given_options import GivenOption, Options, OptionSource
 from warpdeck.notation.options.option_table import (
-    HONOURED,
+    HONORED,
     NO_PLUGINS,
     NOTED,
     REFUSED,
@@ -50,7 +50,7 @@ _STREAMS_ONLY = frozenset(
 )
 """Options that apply only to srun's step, not to a job that is created for it."""
 _OF_JOBS = (
-    {name for name, option in SBATCH.options.items() if option.here == HONOURED}
+    {name for name, option in SBATCH.options.items() if option.here == HONORED}
     - _STREAMS_ONLY
     - CONTAINER_OPTIONS.keys()
 )
@@ -64,19 +64,6 @@ _APART = (
 )
 _VARIABLES = tuple(dict.fromkeys((*SRUN_VARIABLES, *STEP_VARIABLES)))
 _OUTSIDE, _INSIDE = (frozenset(name for name, _ in pairs) for pairs in (SRUN_VARIABLES, STEP_VARIABLES))
-
-
-def parse_srun(
-    words: list[str],
-    environ: Mapping[str, str],
-    *,
-    files: Mapping[str, str],
-    plugins: Mapping[str, str] = NO_PLUGINS,
-    now: float = 0.0,
-) -> SrunOptions:
-    """Parse the command line. Raises UserError. The arguments are those of `read_srun` and `srun_options`."""
-    line = read_srun(words, OptionSource(cwd="", environ=environ, now=now), plugins=plugins)
-    return srun_options(line, environ, files=files)
 
 
 def read_srun(

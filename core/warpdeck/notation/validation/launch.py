@@ -4,14 +4,12 @@ plus their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from warpdeck.notation.option_values.bindings import cpu_bind
 from warpdeck.notation.option_values.slurm_options import ENVIRONMENT, LINE, SlurmOptions
 from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.options.option_table import OptionTable
-from warpdeck.notation.options.variables import SALLOC_VARIABLES, SRUN_VARIABLES
-from warpdeck.notation.reading.components import Component, read_launch
+from warpdeck.notation.options.variables import SRUN_VARIABLES
+from warpdeck.notation.reading.components import Component
 from warpdeck.notation.values.slurm_error import VALUE_EXIT, SlurmError
 
 from .checks import check
@@ -20,18 +18,11 @@ from .result import OptionKeeper, ValidationResult, check_clusters, check_rest, 
 _SRUN_NAMES = frozenset(name for name, _ in SRUN_VARIABLES)
 
 
-def validate_launch(words: Sequence[str], source: OptionSource, *, known: OptionTable) -> ValidationResult:
-    """Validate a command line. Nothing is raised; errors are in the result.
-
-    `words` are the words after the command's name. `known` is SRUN_22_05 or SALLOC_22_05.
-    """
-    variables = SRUN_VARIABLES if known.command == "srun" else SALLOC_VARIABLES
-    line = read_launch(words, source, known, variables)
-    return validate_component(line.components[0], source, known=known)
-
-
 def validate_component(component: Component, source: OptionSource, *, known: OptionTable) -> ValidationResult:
-    """Validate the options of a command line that were read."""
+    """Validate the options of a command line. Nothing is raised; errors are in the result.
+
+    `known` is SRUN_22_05 or SALLOC_22_05, with the options of a site's plugins.
+    """
     is_srun = known.command == "srun"
     keeper = OptionKeeper(known)
     options = keeper.options

@@ -10,37 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from warpdeck.notation.option_values.value_table import begin_component
-from warpdeck.notation.options.directives import script_error
 from warpdeck.notation.options.given_options import GivenOption, Options, OptionSource
 from warpdeck.notation.options.option_table import SBATCH_22_05, OptionTable
 from warpdeck.notation.reading.components import Component
-from warpdeck.notation.reading.script import read_components
 from warpdeck.notation.values.slurm_error import SlurmError
 
 from .checks import check, complete_paths
 from .result import OptionKeeper, ValidationResult, check_clusters, check_rest, rejection
 
 _HINT = "SLURM_HINT"
-
-
-def validate_script(
-    text: str,
-    name: str,
-    source: OptionSource,
-    *,
-    words: Sequence[str] = (),
-    others: Sequence[Sequence[str]] = (),
-    known: OptionTable = SBATCH_22_05,
-) -> ValidationResult:
-    """Validate a batch script. Any text has a result; nothing is raised.
-
-    `words` are the options of the command line, `others` those of further components.
-    """
-    error = script_error(text, name)
-    if error is not None:
-        return ValidationResult([], [], rejection(error, source))
-    components = read_components(text, name, source, words=words, others=others, known=known)
-    return validate_components(components, source, known=known)
 
 
 def validate_components(
