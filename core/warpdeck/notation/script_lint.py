@@ -198,7 +198,7 @@ def _not_here(given: Sequence[GivenOption]) -> Iterator[Remark]:
     for one in given:
         if one.option == PASSED_OVER:
             yield Remark(one.line, f"{one.text} has no effect, sbatch passes over it")
-        if one.option in (IGNORE, PASSED_OVER, UMASK):
+        if one.option in (IGNORE, PASSED_OVER, UMASK) or one.option.startswith("switch-"):
             continue
         option = SBATCH.options.get(one.option)
         if option is None or option.here == NOTED:

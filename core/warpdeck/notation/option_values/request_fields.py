@@ -49,6 +49,11 @@ class SetFields(NamedTuple):
         self.set(fields, given)
 
 
+def effect(*section: str) -> Callable[[Callable[[JsonFields, GivenOption], None]], SetFields]:
+    """Return a decorator that makes a function the effect of an option on a section of the request."""
+    return lambda function: SetFields(function, section)
+
+
 RESOURCES = ("resources",)
 _MINIMUM = (*RESOURCES, "node_minimum")
 MAX_NODES = 100_000
@@ -86,12 +91,6 @@ def limit_s(given: GivenOption) -> int | None:
 def hosts(given: GivenOption) -> list[str]:
     """Return the names in a hostlist. Raises UserError."""
     return expand(given.word)
-
-
-def node_range(given: GivenOption) -> tuple[int, int]:
-    """Return the least and the greatest number of nodes. Raises UserError."""
-    least, most = (_in_range(given, number, MAX_NODES) for number in given.value)
-    return least, most
 
 
 def gpus(given: GivenOption) -> JsonFields:
@@ -135,12 +134,13 @@ def value(given: GivenOption) -> Any:
 # Time, order and notifications.
 
 
-def _set_time(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def set_time(fields: JsonFields, given: GivenOption) -> None:
     found_s = limit_s(given)
     fields.update(time_limit_s=found_s, unlimited=found_s is None)
 
 
-def _least_time(given: GivenOption) -> int:
+def least_time(given: GivenOption) -> int:
     found_s = limit_s(given)
     if found_s is None:
         words = f"--time-min={given.word} is not a minimum time"
@@ -148,7 +148,8 @@ def _least_time(given: GivenOption) -> int:
     return found_s
 
 
-def _set_array(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def set_array(fields: JsonFields, given: GivenOption) -> None:
     """Set the array. An empty value means no array and cancels an earlier one."""
     fields.pop("array", None)
     found = asked_array(given.word)
@@ -156,34 +157,37 @@ def _set_array(fields: JsonFields, given: GivenOption) -> None:
         fields["array"] = {"ranges": found[0], "throttle": found[1]}
 
 
-def _dependencies(given: GivenOption) -> JsonFields | None:
+def dependencies(given: GivenOption) -> JsonFields | None:
     """Return the dependencies. An empty value cancels earlier ones, because scripts write
     --dependency="$AFTER".
     """
     return parse_dependencies(given.word) if given.word else None
 
 
-def _set_kill_on_invalid_dep(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def set_kill_on_invalid_dep(fields: JsonFields, given: GivenOption) -> None:
     """Set --kill-on-invalid-dep. As in Slurm, once it is "yes" it stays so."""
     fields["kill_on_invalid_dep"] = given.value == "yes" or fields.get("kill_on_invalid_dep", False)
 
 
-def _add_mail_types(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def add_mail_types(fields: JsonFields, given: GivenOption) -> None:
     """Add mail types. If the option is given several times, all of them count."""
     fields["mail_types"] = list(dict.fromkeys([*fields.get("mail_types", ()), *given.value]))
 
 
-def _reservation(given: GivenOption) -> str:
+def reservation(given: GivenOption) -> str:
     if "," in given.word:
         raise UserError(f"--reservation={given.word} names several reservations", "name one of them")
     return given.word
 
 
-def _licenses(given: GivenOption) -> list[tuple[str, int]]:
+def licenses(given: GivenOption) -> list[tuple[str, int]]:
     return parse_licenses(given.word)
 
 
-def _set_warning(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def set_warning(fields: JsonFields, given: GivenOption) -> None:
     """Set --signal. As in Slurm, B: stays set once it was given."""
     found = given.value
     if found.number > MAX_SIGNAL:
@@ -192,31 +196,36 @@ def _set_warning(fields: JsonFields, given: GivenOption) -> None:
     fields["warn"] = {"number": found.number, "before_s": found.before_s, "batch_only": batch_only}
 
 
-def _set_open_mode(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def set_open_mode(fields: JsonFields, given: GivenOption) -> None:
     fields.update(open_append=given.value == "a", open_truncate=given.value == "t")
 
 
 # Nodes.
 
 
-def _set_nodes(fields: JsonFields, given: GivenOption) -> None:
-    fields["nodes_min"], fields["nodes_max"] = node_range(given)
+def set_nodes(fields: JsonFields, given: GivenOption) -> None:
+    """Set the range of node counts of a job or a step."""
+    fields["nodes_min"], fields["nodes_max"] = (_in_range(given, number, MAX_NODES) for number in given.value)
 
 
-def _set_switches(fields: JsonFields, given: GivenOption) -> None:
+@effect(*RESOURCES)
+def set_switches(fields: JsonFields, given: GivenOption) -> None:
     if given.value.number is not None:
         fields["max_switches"] = _in_range(given, given.value.number, MAX_COUNT)
     if given.value.wait_s not in (None, NO_TIME):
         fields["switches_wait_s"] = checked_seconds(given.value.wait_s, f"--{given.option}={given.word}")
 
 
-def _set_exclusive(fields: JsonFields, given: GivenOption) -> None:
+@effect(*RESOURCES)
+def set_exclusive(fields: JsonFields, given: GivenOption) -> None:
     """Set --exclusive. The word "oversubscribe" has the meaning of --oversubscribe."""
     share_with = {"exclusive": "", "oversubscribe": "anybody"}.get(given.value, given.value)
     fields.update(exclusive=not share_with, share_with=share_with)
 
 
-def _set_extra(fields: JsonFields, given: GivenOption) -> None:
+@effect(*RESOURCES)
+def set_extra(fields: JsonFields, given: GivenOption) -> None:
     """Set -B SOCKETS[:CORES[:THREADS]]."""
     least = fields.setdefault("node_minimum", {})
     least.update(zip(PARTS, (number or None for number in given.value), strict=True))
@@ -224,7 +233,7 @@ def _set_extra(fields: JsonFields, given: GivenOption) -> None:
         fields["threads_per_core"] = least["threads"]
 
 
-def _tmp_bytes(given: GivenOption) -> int | None:
+def tmp_bytes(given: GivenOption) -> int | None:
     return size_bytes(given) or None
 
 
@@ -234,16 +243,18 @@ def _tmp_bytes(given: GivenOption) -> int | None:
 # left to the tasks themselves.
 
 
-def _per_core(given: GivenOption) -> int | None:
+def per_core(given: GivenOption) -> int | None:
     """Return a count per core; None for a number that stands for any count."""
     return given.value if 0 < given.value < ANY_NUMBER else None
 
 
-def _set_threads_per_core(fields: JsonFields, given: GivenOption) -> None:
-    fields["threads_per_core"] = fields.setdefault("node_minimum", {})["threads"] = _per_core(given)
+@effect(*RESOURCES)
+def set_threads_per_core(fields: JsonFields, given: GivenOption) -> None:
+    fields["threads_per_core"] = fields.setdefault("node_minimum", {})["threads"] = per_core(given)
 
 
-def _set_hint(fields: JsonFields, given: GivenOption) -> None:
+@effect(*RESOURCES)
+def set_hint(fields: JsonFields, given: GivenOption) -> None:
     if ONE_THREAD & set(hint_words(given.word)):
         fields["threads_per_core"] = 1
 
@@ -255,7 +266,8 @@ _TASK_GPUS = re.compile(r"gres[/:]gpu(?::(?P<kind>[^:=]+))?[:=](?P<count>\d{1,7}
 _TASK_CPUS = re.compile(r"cpu[:=](\d{1,7})")
 
 
-def _set_distribution(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def set_distribution(fields: JsonFields, given: GivenOption) -> None:
     """Set --distribution for the job's steps."""
     variables = fields.setdefault("step_variables", {})
     variables.pop("SLURM_DIST_PLANESIZE", None)
@@ -277,12 +289,14 @@ def gpu_binding(given: GivenOption) -> str:
     return kind
 
 
-def _set_gpu_bind(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def set_gpu_bind(fields: JsonFields, given: GivenOption) -> None:
     """Set --gpu-bind for the job's steps. The batch script itself sees all GPUs of its node."""
     fields.setdefault("step_variables", {})["SLURM_GPU_BIND"] = gpu_binding(given)
 
 
-def _set_overcommit(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def set_overcommit(fields: JsonFields, given: GivenOption) -> None:
     """Set --overcommit: each node gets CPUs for only one task, however many tasks run there."""
     fields["resources"]["overcommit"] = True
     fields.setdefault("step_variables", {})["SLURM_OVERCOMMIT"] = "1"
@@ -304,28 +318,3 @@ def set_tres_per_task(fields: JsonFields, given: GivenOption) -> None:
             words = f"--tres-per-task={given.word}: {item!r} is not a count of CPUs or GPUs"
             raise UserError(words, "write cpu=4,gres/gpu=1")
     fields.update(found)
-
-
-ARRAY = SetFields(_set_array)
-DEPENDENCY = field("dependencies", _dependencies)
-DISTRIBUTION = SetFields(_set_distribution)
-EXCLUSIVE = SetFields(_set_exclusive, RESOURCES)
-EXTRA_NODE_INFO = SetFields(_set_extra, RESOURCES)
-GPU_BIND = SetFields(_set_gpu_bind)
-HINT = SetFields(_set_hint, RESOURCES)
-KILL_ON_INVALID_DEP = SetFields(_set_kill_on_invalid_dep)
-LICENSES = field("licenses", _licenses)
-MAIL_TYPE = SetFields(_add_mail_types)
-NODES = SetFields(_set_nodes, RESOURCES)
-NTASKS_PER_CORE = resource("tasks_per_core", _per_core)
-OPEN_MODE = SetFields(_set_open_mode)
-OVERCOMMIT = SetFields(_set_overcommit)
-RESERVATION = field("reservation", _reservation)
-SIGNAL = SetFields(_set_warning)
-SWITCHES = SetFields(_set_switches, RESOURCES)
-THREADS_PER_CORE = SetFields(_set_threads_per_core, RESOURCES)
-TIME = SetFields(_set_time)
-TIME_MIN = field("time_min_s", _least_time)
-TMP = minimum("tmp_disk_bytes", _tmp_bytes)
-TRES_PER_TASK = SetFields(set_tres_per_task, RESOURCES)
-USER_ENV = constant(user_env=True)

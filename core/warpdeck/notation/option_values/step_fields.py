@@ -16,12 +16,9 @@ from .request_fields import (
     Convert,
     JsonFields,
     SetFields,
+    effect,
     field,
-    gpu_binding,
     gpus,
-    node_range,
-    set_tres_per_task,
-    value,
     word,
 )
 
@@ -55,18 +52,21 @@ def program(given: GivenOption) -> str:
     return given.word
 
 
-def _set_nodes(fields: JsonFields, given: GivenOption) -> None:
-    fields["nodes_min"], fields["nodes_max"] = node_range(given)
-
-
-def _gpus(given: GivenOption) -> JsonFields:
+def step_gpus(given: GivenOption) -> JsonFields:
+    """Return the GPUs of a step; a count of 0 gives it none."""
     found = gpus(given)
     if "share_pct" in found or "shards" in found:
         found = {}  # The job has the part of the GPU, and its tasks share it.
     return found or {"total": 0}
 
 
-def _set_distribution(fields: JsonFields, given: GivenOption) -> None:
+def set_job(fields: JsonFields, given: GivenOption) -> None:
+    """Set --jobid. Unlike Slurm 22.05, srun also accepts a task of an array and a component of a job."""
+    fields["job"] = given.word
+
+
+@effect(*ASK)
+def set_distribution(fields: JsonFields, given: GivenOption) -> None:
     """Set --distribution. Levels below nodes are ignored, because tasks are not bound to sockets here."""
     text, plane_size = given.value
     base, _, flag = text.rpartition(",") if text.endswith("pack") else (text, "", "")
@@ -76,7 +76,8 @@ def _set_distribution(fields: JsonFields, given: GivenOption) -> None:
 _CPU_KINDS = frozenset({"", "none", "cores", "threads", "rank", "sockets", "ldoms", "map_cpu", "mask_cpu"})
 
 
-def _set_cpu_bind(fields: JsonFields, given: GivenOption) -> None:
+@effect(*ASK)
+def set_cpu_bind(fields: JsonFields, given: GivenOption) -> None:
     found = cpu_bind(given.word)
     if found.kind not in _CPU_KINDS:
         words = f"--cpu-bind={given.word} is not supported"
@@ -85,18 +86,16 @@ def _set_cpu_bind(fields: JsonFields, given: GivenOption) -> None:
     fields["bind_verbose"] = found.verbose
 
 
-def _is_positive(given: GivenOption) -> bool:
-    return bool(given.value)
-
-
-def _set_exclusive(fields: JsonFields, given: GivenOption) -> None:
+@effect(*ASK)
+def set_exclusive(fields: JsonFields, given: GivenOption) -> None:
     """Set --exclusive: for a step it is the same as --exact. For a new job it is also passed on to the request."""
     fields["exact"] = True
     if given.value == "exclusive":
         fields.pop("overlap", None)  # In this case, `overlap` was set by a variable.
 
 
-def _set_immediate(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def set_immediate(fields: JsonFields, given: GivenOption) -> None:
     fields["immediate_s"] = patience_s(given)
     fields["ask"]["immediate"] = bool(given.value)
 
@@ -108,7 +107,8 @@ def patience_s(given: GivenOption) -> float | None:
     return float(given.value) or None
 
 
-def _set_mpi(fields: JsonFields, given: GivenOption) -> None:
+@effect()
+def set_mpi(fields: JsonFields, given: GivenOption) -> None:
     """Set --mpi. Unsupported types are rejected: otherwise each task would silently run as its own rank 0."""
     if given.value == "list":
         fields["told"] = MPI_LIST
@@ -119,22 +119,3 @@ def _set_mpi(fields: JsonFields, given: GivenOption) -> None:
             f"--mpi={given.word} is not supported",
             "write pmi2 for MPICH and related libraries; start Open MPI programs with mpirun, which finds the job's nodes",
         )
-
-
-def _appends(given: GivenOption) -> bool:
-    return bool(given.value == "a")
-
-
-CPU_BIND = SetFields(_set_cpu_bind, ASK)
-DISTRIBUTION = SetFields(_set_distribution, ASK)
-EXCLUSIVE = SetFields(_set_exclusive, ASK)
-GPUS = ask("gpus", _gpus)
-GPU_BIND = ask("gpu_bind", gpu_binding)
-HET_GROUP = field("groups", value)
-IMMEDIATE = SetFields(_set_immediate)
-JOB_ID = SetFields(lambda fields, given: fields.update(job=given.word), reads_text=True)
-KILL_ON_BAD_EXIT = ask("kill_on_bad_exit", _is_positive)
-MPI = SetFields(_set_mpi)
-NODES = SetFields(_set_nodes, ASK)
-OPEN_MODE = field("append", _appends, STREAMS)
-TRES_PER_TASK = SetFields(set_tres_per_task, ASK)
