@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 
-from warpdeck.notation.options import options
+from warpdeck.notation.options import option_table as options
 from warpdeck.notation.options.unsupported import REASONS
 from warpdeck.slurm.command_table import COMMANDS
 from warpdeck_agent.client import sbcast
@@ -14,7 +14,7 @@ from .markdown import block, cell, code, page, table
 
 SLURM_MODULES = "warpdeck.slurm"
 HERE = {
-    options.HONOURED: "has Slurm's effect",
+    options.HONORED: "has Slurm's effect",
     options.NOTED: "is accepted and has no effect; the command says so",
     options.COMMAND: "tells the command itself what to do",
     options.REFUSED: "is refused",

@@ -37,7 +37,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.cli.index import SUMMARIES, load
 from warpdeck.cli.parser import parse
 from warpdeck.cli.slurm_verb import SlurmVerb
-from warpdeck.notation.options import options
+from warpdeck.notation.options import option_table as options
 from warpdeck.notation.options.getopt import parse_leading
 
 REPOSITORY = Path(__file__).parent.parent.parent

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from warpdeck.model import FINISHED, Job, JobState
-from warpdeck.notation.option_values.notices import MAIL_SHARES
+from warpdeck.notation.values.mail_types import MAIL_SHARES
 
 FAILURES = frozenset(
     {JobState.FAILED, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY, JobState.DEADLINE}

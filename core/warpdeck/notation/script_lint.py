@@ -14,22 +14,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.foreign.option_mapping import PASSED_OVER, UMASK
-from warpdeck.notation.foreign.translation import IGNORE, MAX_OTHER_LINES, lines_of_others
+from warpdeck.notation.foreign.option_mapping import IGNORE, PASSED_OVER, UMASK
+from warpdeck.notation.foreign.translation import MAX_OTHER_LINES, lines_of_others
+from warpdeck.notation.option_values.value_table import SAME
 from warpdeck.notation.options.directives import (
     BLANKS,
     MAX_COMPONENTS,
     OTHER_MARKS,
-    Component,
     Directive,
-    components,
+    ScriptPart,
+    script_parts,
     split_words,
 )
-from warpdeck.notation.options.options import NOTED, REFUSED, SBATCH
+from warpdeck.notation.options.given_options import GivenOption
+from warpdeck.notation.options.option_table import NOTED, REFUSED, SBATCH
 from warpdeck.notation.options.unsupported import unsupported
+from warpdeck.notation.validation.result import ValidationResult
 from warpdeck.notation.values.numbers import strtol
-from warpdeck.notation.verdict.reading import SAME, Given
-from warpdeck.notation.verdict.verdict import Verdict
 
 MAX_REMARKS = 200
 """Maximum number of remarks. A generated file may repeat the same mistake many times."""
@@ -45,15 +46,15 @@ class Remark(NamedTuple):
         return f"line {self.line}: {self.words}" if self.line else self.words
 
 
-def remarks(text: str, verdict: Verdict, *, is_folder: Callable[[str], bool]) -> list[Remark]:
+def remarks(text: str, result: ValidationResult, *, is_folder: Callable[[str], bool]) -> list[Remark]:
     """Return the remarks in the order of the lines. `is_folder` tells whether a directory with this path
     exists.
     """
     found: list[Remark] = []
-    parts = components(text)
+    parts = script_parts(text)
     found += _of_lines(text, parts)
-    found += _of_others(text, [one for given in verdict.given for one in given])
-    for part, given in zip(parts, verdict.given, strict=False):
+    found += _of_others(text, [one for given in result.given for one in given])
+    for part, given in zip(parts, result.given, strict=False):
         for directive in part.directives:
             found += _of_directive(directive.number, directive.mark, directive.text)
         for one in given:
@@ -63,7 +64,7 @@ def remarks(text: str, verdict: Verdict, *, is_folder: Callable[[str], bool]) ->
     if len(parts) > MAX_COMPONENTS:
         words = f"a job of {len(parts):,} components: submission takes {MAX_COMPONENTS} at the most"
         found.append(Remark(parts[1].line, words))
-    for shown, given in zip(verdict.shown, verdict.given, strict=False):
+    for shown, given in zip(result.shown, result.given, strict=False):
         lines = {one.option: one.line for one in given}
         found += _folders(shown, lines, is_folder)
     unique = dict.fromkeys(sorted(found, key=lambda remark: (remark.line == 0, remark.line)))
@@ -76,7 +77,7 @@ _LOOKALIKE = re.compile(
 _HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 
-def _of_lines(text: str, parts: Sequence[Component]) -> Iterator[Remark]:
+def _of_lines(text: str, parts: Sequence[ScriptPart]) -> Iterator[Remark]:
     """Report lines that look like directives but are not."""
     read = {directive.number for part in parts for directive in part.directives}
     until, command = "", 0
@@ -95,7 +96,7 @@ def _of_lines(text: str, parts: Sequence[Component]) -> Iterator[Remark]:
                 until = match[2]
 
 
-def _of_others(text: str, given: Sequence[Given]) -> Iterator[Remark]:
+def _of_others(text: str, given: Sequence[GivenOption]) -> Iterator[Remark]:
     """Report directives of other schedulers: that they have an effect, or why they have none."""
     lines = lines_of_others(text)
     counting = {line.number for line in lines} if all(one.option != IGNORE for one in given) else set()
@@ -124,7 +125,7 @@ def _of_directive(number: int, mark: str, text: str) -> Iterator[Remark]:
     if mark == "#SLURM":
         yield Remark(number, "write #SBATCH in place of #SLURM")
     try:
-        split_words(text, "")
+        split_words(text)
     except UserError:
         return
     plain = re.sub(r"\\.", "xx", text)
@@ -147,7 +148,7 @@ _NUMBER = re.compile(r"[ \t]*[+-]?\d+|TOP", re.ASCII | re.IGNORECASE)
 _SHORT_TIME = re.compile(r"(\d{1,4}):(\d{2})")
 
 
-def _of_value(one: Given) -> Iterator[Remark]:
+def _of_value(one: GivenOption) -> Iterator[Remark]:
     text = one.text or ""
     if one.line and (match := _VARIABLE.search(text)) is not None and one.option != "comment":
         words = f"--{one.option}={text}: {match[0]} stays as it is written, no shell looks at directives"
@@ -169,8 +170,8 @@ def _of_value(one: Given) -> Iterator[Remark]:
         yield Remark(one.line, "--mail-user has no address: mail goes to who submits")
 
 
-def _given_twice(given: Sequence[Given]) -> Iterator[Remark]:
-    last: dict[str, Given] = {}
+def _given_twice(given: Sequence[GivenOption]) -> Iterator[Remark]:
+    last: dict[str, GivenOption] = {}
     for one in given:
         name = SAME.get(one.option, one.option)
         before = last.get(name)
@@ -193,11 +194,11 @@ def _adds_to(option: str, before: str, text: str) -> bool:
     return option == "mail-type"
 
 
-def _not_here(given: Sequence[Given]) -> Iterator[Remark]:
+def _not_here(given: Sequence[GivenOption]) -> Iterator[Remark]:
     for one in given:
         if one.option == PASSED_OVER:
             yield Remark(one.line, f"{one.text} has no effect, sbatch passes over it")
-        if one.option in (IGNORE, PASSED_OVER, UMASK):
+        if one.option in (IGNORE, PASSED_OVER, UMASK) or one.option.startswith("switch-"):
             continue
         option = SBATCH.options.get(one.option)
         if option is None or option.here == NOTED:

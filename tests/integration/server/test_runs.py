@@ -45,7 +45,7 @@ async def test_a_command_line_becomes_a_job_with_its_folder_and_environment(shor
         (["--gpus", "1"], "no command given", ""),
         (["--gpsu", "1", "true"], "unrecognized option '--gpsu'", "unknown_option"),
         (["-n", "2", "true"], "several tasks", "steps"),
-        (["-t", "never", "true"], "'never' is no time", ""),
+        (["-t", "never", "true"], "Invalid --time specification: 'never'", ""),
         (["--gpus", "64", "true"], "can never start", "BadConstraints"),
         (["a\0b"], "NUL", ""),
     ],

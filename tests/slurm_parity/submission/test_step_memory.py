@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from tests.slurm_parity.peer.pair import H100_GRES, H100_SITE
 from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.support.command_lines import parse_srun
 from tests.support.waiting import eventually
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.step_records import step_tres
 from warpdeck.model import Allocation, GpuUuid, NodeName, Resources, Share
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.step.srun import parse_srun
 from warpdeck.policy.step_placement import Busy, lay_out
 
 pytestmark = pytest.mark.slurm

@@ -144,7 +144,7 @@ async def test_a_time_limit_is_changed_by_a_key_and_taken_back(folder: Path) -> 
         await stage.shows("Time limit of 2 jobs")
         await stage.type("+x")
         await stage.press("enter")
-        await stage.shows("'x' is no time")
+        await stage.shows("'x' is not a time")
         stage.field("answer").value = "+30"
         await stage.press("enter")
         await stage.told("Changed the time limit of 2 jobs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.notation.request.script_options import script_options
+from warpdeck.notation.reading.script import script_options
 from warpdeck_tui.viewmodels.jobs.script import BARE, body_of, with_body, with_option, with_others
 
 SCRIPT = """#!/bin/bash
@@ -21,7 +21,7 @@ VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_ca
 
 
 def said(text: str) -> dict[str, str]:
-    return {option: value for option, value, _ in script_options(text, "script")}
+    return {given.option: given.word for given in script_options(text, "script")}
 
 
 def test_a_value_is_written_where_the_option_stands() -> None:

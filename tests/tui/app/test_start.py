@@ -25,7 +25,7 @@ HEAVY = (
     *("asyncssh", "uvloop", "aiosqlite", "sqlite3", "pynvml", "numpy", "markdown_it", "pygments"),
     *("hashlib", "gzip", "csv", "textual.document"),
     *("warpdeck.fleet", "warpdeck.store", "warpdeck.sim", "warpdeck.cli", "warpdeck.snapshots"),
-    *("warpdeck.policy", "warpdeck.controller", "warpdeck.config", "warpdeck.notation.request.request"),
+    *("warpdeck.policy", "warpdeck.controller", "warpdeck.config", "warpdeck.notation.request.job_request"),
     *LATER,
 )
 """What the core needs, or the app later, and the first frame does not: it would wait for it."""

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from warpdeck.base.errors import UserError
+from warpdeck.client.submission import command_options
 from warpdeck.model import Container
-from warpdeck.notation.options.getopt import parse_words
-from warpdeck.notation.request.request import build_request
+from warpdeck.notation.request.job_request import build_request
 from warpdeck.notation.step import srun_help
 from warpdeck.notation.values.containers import OPTIONS
 from warpdeck.slurm.interactive import salloc
@@ -18,8 +18,7 @@ from warpdeck.slurm.submit import sbatch
 
 
 def container(*words: str) -> Container | None:
-    options = [(name, value, "--") for name, value in parse_words(words, "--")]
-    request, _ = build_request(options, {}, now=0.0)
+    request, _ = build_request(command_options(words, {}, now=0.0), {})
     found: Any = request.get("container")
     return None if found is None else msgspec.convert(found, Container)
 

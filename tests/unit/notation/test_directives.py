@@ -10,13 +10,14 @@ import pytest
 from warpdeck.base.errors import UserError
 from warpdeck.model import Request
 from warpdeck.notation.options.directives import check_script
-from warpdeck.notation.request.request import build_request
-from warpdeck.notation.request.script_options import script_options
+from warpdeck.notation.options.given_options import GivenOption
+from warpdeck.notation.reading.script import script_options
+from warpdeck.notation.request.job_request import parse_request
 
 
 def built(*lines: str, environ: dict[str, str] | None = None) -> dict[str, Any]:
     text = "#!/bin/bash\n" + "\n".join(lines) + "\ntrue\n"
-    request, _ = build_request(script_options(text, "job.sh"), environ or {}, now=100.0)
+    request, _ = parse_request(script_options(text, "job.sh"), environ or {}, now=100.0)
     msgspec.convert(request, Request)
     return request
 
@@ -59,18 +60,18 @@ def test_what_a_job_asks_for() -> None:
     [
         ("#SBATCH --foo=1", "unrecognized option '--foo=1'"),
         ("#SBATCH --reboot", "not supported"),
-        ("#SBATCH -J a b", "'b' is no option"),
-        ("#SBATCH –nodes=2", "is no option"),
-        ("#SBATCH --mem=64 G", "'G' is no option"),
+        ("#SBATCH -J a b", "Invalid directive found in batch script: b"),
+        ("#SBATCH –nodes=2", "Invalid directive found"),
+        ("#SBATCH --mem=64 G", "Invalid directive found in batch script: G"),
         ("#SBATCH -J 'a", "Unmatched"),
         ("#SBATCH --time", "requires an argument"),
         ("#SBATCH --mem=1G --mem-per-cpu=1G", "exclude each other"),
-        ("#SBATCH --time=12h", "is no time"),
+        ("#SBATCH --time=12h", "Invalid --time specification: '12h'"),
         ("#SBATCH --gpu-bind=mask_gpu:1", "not supported"),
         ("#SBATCH --reservation=a,b", "several reservations"),
         ("#SBATCH --licenses=foo|bar", "is no licence"),
-        ("#SBATCH --time-min=UNLIMITED", "is no least time"),
-        ("#SBATCH --begin=soon", "is no point in time"),
+        ("#SBATCH --time-min=UNLIMITED", "is not a minimum time"),
+        ("#SBATCH --begin=soon", "Invalid --begin specification: 'soon'"),
     ],
 )
 def test_what_is_refused_names_line_and_option(line: str, words: str) -> None:
@@ -81,7 +82,7 @@ def test_what_is_refused_names_line_and_option(line: str, words: str) -> None:
 
 
 def test_harmless_options_are_noted() -> None:
-    _, notes = build_request([("mem-bind", "local", "job.sh:2")], {}, now=0.0)
+    _, notes = parse_request([GivenOption("mem-bind", "local", "job.sh:2")], {}, now=0.0)
     assert notes == ["job.sh:2: --mem-bind has no effect here"]
 
 

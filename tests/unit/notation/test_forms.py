@@ -14,7 +14,7 @@ from warpdeck.notation.values.file_patterns import resolve
 from warpdeck.notation.values.gres import parse_gpus, parse_gres
 from warpdeck.notation.values.hostlist import collapse, expand
 from warpdeck.notation.values.memory_sizes import format_memory, parse_memory
-from warpdeck.notation.values.signals import parse_signal, parse_warning
+from warpdeck.notation.values.signals import parse_signal, read_warning
 
 MIB = 2**20
 
@@ -189,7 +189,7 @@ def read_any(text: str) -> None:
     """By each parser; what is refused is refused in one sentence."""
     parsers = (
         *(parse_limit, parse_memory, parse_gres, parse_array, asked_array, parse_dependencies, expand),
-        *(lambda text: parse_gpus(text, "gpus"), parse_signal, parse_warning),
+        *(lambda text: parse_gpus(text, "gpus"), parse_signal, read_warning),
     )
     for parse in parsers:
         try:

@@ -6,7 +6,7 @@ import pytest
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.options.getopt import parse_anywhere, parse_leading
-from warpdeck.notation.options.options import NONE, OPTIONAL, REQUIRED, table
+from warpdeck.notation.options.option_table import NONE, OPTIONAL, REQUIRED, table
 
 KNOWN = table("cmd", {"signal": ("s", REQUIRED), "verbose": ("v", NONE), "steps": ("", OPTIONAL)})
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.notation.option_values.table import told_of
+from warpdeck.notation.option_values.value_table import process_variables, with_values
+from warpdeck.notation.options.given_options import GivenOption, OptionSource
+from warpdeck.notation.options.option_table import SBATCH
 
 
 @pytest.mark.parametrize(
@@ -21,4 +23,6 @@ from warpdeck.notation.option_values.table import told_of
     ],
 )
 def test_processes_are_told_of_it_as_slurm_tells_them(option: str, value: str, told: dict[str, str]) -> None:
-    assert told_of(option, value) == told
+    source = OptionSource(cwd="/", environ={}, now=0.0)
+    (given,) = with_values([GivenOption(option, value)], source, SBATCH)
+    assert process_variables(given) == told

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.command_lines import validate_launch
 
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
-from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.verdict import Verdict
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.validation.result import ValidationResult
 
 NOW = 1_800_000_000.0
 DATA = Path(__file__).parents[2] / "data" / "launch_22_05.jsonl"
@@ -23,11 +23,11 @@ def _id_of(text: str) -> int | None:
     return 0 if text in ("0", "root") else None
 
 
-def judged(command: str, *words: str, environ: dict[str, str] | None = None) -> Verdict:
+def judged(command: str, *words: str, environ: dict[str, str] | None = None) -> ValidationResult:
     place = OptionSource(
         cwd="CWD", environ=environ or {}, now=NOW, is_root=True, user_id=_id_of, group_id=_id_of
     )
-    return judge_launch(words, place, known=TABLES[command])
+    return validate_launch(words, place, known=TABLES[command])
 
 
 def test_every_measured_line_has_the_real_verdict_words_and_values() -> None:
@@ -36,8 +36,8 @@ def test_every_measured_line_has_the_real_verdict_words_and_values() -> None:
     for case in cases:
         command, *words = case["words"]
         found = judged(command, *words, "true", environ=case.get("env"))
-        fault = found.fault
-        told = None if fault is None else ([_told(command, line) for line in fault.words], fault.exit_code)
+        fault = found.rejection
+        told = None if fault is None else ([_told(command, line) for line in fault.lines], fault.exit_code)
         real = None if case["accepted"] else (case["said"], case["exit"])
         assert (told, *found.shown) == (real, *([case["shown"]] if "shown" in case else found.shown)), case
         refused[command] += fault is not None
@@ -62,8 +62,8 @@ def _told(command: str, line: str) -> str:
 def test_inside_a_job_resources_are_not_asked_for_again(
     words: list[str], environ: dict[str, str], said: str
 ) -> None:
-    fault = judged("srun", *words, environ=environ).fault
-    assert (fault.words[-1] if fault else "") == said
+    fault = judged("srun", *words, environ=environ).rejection
+    assert (fault.lines[-1] if fault else "") == said
 
 
 @given(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.command_lines import validate_script
 
-from warpdeck.notation.option_values.option_fields import OptionSource
+from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.script_lint import in_words, remarks
-from warpdeck.notation.verdict.verdict import judge
 
 
 def told(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:
     text = "#!/bin/bash\n" + "\n".join(lines) + "\n"
-    verdict = judge(text, "job.sh", OptionSource(cwd="/here", environ={}, now=1_800_000_000.0))
-    return [str(remark) for remark in remarks(text, verdict, is_folder=folders.__contains__)]
+    result = validate_script(text, OptionSource(cwd="/here", environ={}, now=1_800_000_000.0))
+    return [str(remark) for remark in remarks(text, result, is_folder=folders.__contains__)]
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.request.request import build_request
+from warpdeck.notation.options.getopt import given_words
+from warpdeck.notation.options.option_table import SBATCH
+from warpdeck.notation.request.job_request import parse_request
 
 
 def resources(*words: str) -> dict[str, Any]:
-    options = [(*word.split("=", 1), "") if "=" in word else (word, "", "") for word in words]
-    found: dict[str, Any] = build_request(options, {}, now=0.0)[0]["resources"]  # type: ignore[arg-type]
+    options, _ = given_words([f"--{word}" for word in words], SBATCH, "command line")
+    found: dict[str, Any] = parse_request(options, {}, now=0.0)[0]["resources"]
     return found
 
 
@@ -25,6 +27,7 @@ def resources(*words: str) -> dict[str, Any]:
         (["extra-node-info=2"], {"sockets": 2, "cores": None, "threads": None}),
         (["extra-node-info=2:8:1"], {"sockets": 2, "cores": 8, "threads": 1}),
         (["extra-node-info=2-4:*"], {"sockets": 2, "cores": None, "threads": None}),
+        (["extra-node-info=1:1:1:1"], {"sockets": 1, "cores": 1, "threads": 1}),
         (["extra-node-info=1k"], {"sockets": 1024, "cores": None, "threads": None}),
         (["sockets-per-node=2", "cores-per-socket=16"], {"sockets": 2, "cores": 16}),
     ],
@@ -37,11 +40,11 @@ def test_what_each_node_must_have_is_kept(words: list[str], least: dict[str, int
     ("word", "named"),
     [
         ("tmp=much", "much"),
-        ("extra-node-info=2:x", "'x' is no count"),
-        ("extra-node-info=1:1:1:1", "more than three parts"),
-        ("sockets-per-node=-1", "'-1' is no count"),
-        ("sockets-per-node=2-4", "'2-4' is no count"),
-        ("cores-per-socket=" + "9" * 40, "is no count"),
+        ("extra-node-info=2:x", '--extra-node-info=2:x: Invalid numeric value "x" for second arg of -B'),
+        ("sockets-per-node=-1", 'Invalid numeric value "-1" for --sockets-per-node'),
+        ("sockets-per-node=2-4", 'Invalid numeric value "2-4" for --sockets-per-node'),
+        ("cores-per-socket=" + "9" * 40, "to big for --cores-per-socket: '9999"),
+        ("cores-per-socket=20000000", "--cores-per-socket=20000000 is out of range"),
     ],
 )
 def test_what_is_no_count_is_named(word: str, named: str) -> None:

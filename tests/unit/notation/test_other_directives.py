@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.command_lines import validate_script
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import Draft, draft_script
 from warpdeck.notation.foreign.option_mapping import Meaning
 from warpdeck.notation.foreign.pbs_resources import resources
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.verdict.verdict import Verdict, judge
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.validation.result import ValidationResult
 
 NOW = 1_800_000_000.0
 DATA = Path(__file__).parents[2] / "data" / "other_directives_22_05.jsonl"
@@ -27,9 +28,11 @@ def script(*lines: str) -> str:
     return "#!/bin/bash\n" + "\n".join(lines) + "\n"
 
 
-def judged(*lines: str, environ: dict[str, str] | None = None, words: list[str] | None = None) -> Verdict:
+def judged(
+    *lines: str, environ: dict[str, str] | None = None, words: list[str] | None = None
+) -> ValidationResult:
     place = OptionSource(cwd="CWD", environ=environ or {}, now=NOW, is_root=True)
-    return judge(script(*lines), "job.sh", place, words=words or [])
+    return validate_script(script(*lines), place, words=words or [])
 
 
 def drafted(*lines: str, environ: dict[str, str] | None = None, options: list[str] | None = None) -> Draft:
@@ -48,7 +51,7 @@ def test_every_measured_script_has_the_real_verdict_values_and_words() -> None:
             for parts in (found.shown, case["defined"])
         )
         assert (found.accepted, shown) == (case["accepted"], real), case
-        assert found.fault is None or found.fault.words == case["messages"], case
+        assert found.rejection is None or found.rejection.lines == case["messages"], case
 
 
 def test_a_job_gets_what_its_pbs_lines_ask_for() -> None:
@@ -140,8 +143,8 @@ def test_bad_words_are_refused_with_their_line_and_a_way_out(line: str, words: s
 
 
 def test_the_options_that_components_take_over_have_a_limit() -> None:
-    fault = judged(*["#SBATCH hetjob"] * 110, "#PBS" + " -V" * 1000).fault
-    assert fault is not None and "what the #PBS lines mean is over 16 MiB long" in fault.words[0]
+    fault = judged(*["#SBATCH hetjob"] * 110, "#PBS" + " -V" * 1000).rejection
+    assert fault is not None and "the options of the #PBS lines are longer than 16 MiB" in fault.lines[0]
 
 
 @pytest.mark.parametrize("line", ["#PBS -v A", "#PBS -l naccelerators=1", "#PBS -l proc=a"])
@@ -149,9 +152,9 @@ def test_a_list_that_grows_with_every_line_has_a_limit(line: str) -> None:
     """Each line's list is kept: a script that may be sent would take all memory."""
     few, many = [line] * 1000, [line] * 6_000
     assert judged(*few).accepted
-    fault = judged(*many).fault
-    assert fault is not None and "is over 16 MiB long" in fault.words[0]
-    with pytest.raises(UserError, match="is over 16 MiB long"):
+    fault = judged(*many).rejection
+    assert fault is not None and "are longer than 16 MiB" in fault.lines[0]
+    with pytest.raises(UserError, match="are longer than 16 MiB"):
         drafted(*many)
 
 
@@ -190,7 +193,7 @@ WORDS = st.sampled_from(
 )
 def test_any_line_has_a_verdict(mark: str, pieces: list[str], between: str) -> None:
     found = judged(mark + between.join(pieces))
-    assert found.accepted == (found.fault is None)
+    assert found.accepted == (found.rejection is None)
 
 
 MANY_CHARS = 200_000
@@ -204,4 +207,4 @@ MANY_CHARS = 200_000
 def test_a_list_as_long_as_a_script_may_be_is_read_once(piece: str) -> None:
     """What takes more than one look at each letter takes minutes here."""
     found = judged("#PBS -l " + f"{piece}," * (MANY_CHARS // len(piece)))
-    assert found.accepted or found.fault is not None
+    assert found.accepted or found.rejection is not None

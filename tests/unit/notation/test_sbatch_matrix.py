@@ -9,8 +9,8 @@ import pytest
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import Request
-from warpdeck.notation.request.request import build_request
-from warpdeck.notation.request.script_options import script_options
+from warpdeck.notation.reading.script import script_options
+from warpdeck.notation.request.job_request import parse_request
 from warpdeck.notation.values.durations import format_duration
 
 GIB = 2**30
@@ -21,7 +21,7 @@ def read(line: str) -> Any:
     """The request of a script with this line, or REFUSED."""
     text = f"#!/bin/bash\n{line}\ntrue\n"
     try:
-        request, _ = build_request(script_options(text, "job.sh"), {}, now=1000.0)
+        request, _ = parse_request(script_options(text, "job.sh"), {}, now=1000.0)
     except UserError as error:
         assert error.hint, error.message
         return REFUSED

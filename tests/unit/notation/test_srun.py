@@ -6,15 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.command_lines import parse_salloc, parse_srun
 
 from warpdeck.base.errors import UserError
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.step.salloc import parse_salloc
-from warpdeck.notation.step.srun import parse_srun
-from warpdeck.notation.step.step_options import Srun
+from warpdeck.notation.step.step_options import SrunOptions
 
 
-def parse(*words: str, **environ: str) -> Srun:
+def parse(*words: str, **environ: str) -> SrunOptions:
     return parse_srun(list(words), environ, files={})
 
 
@@ -45,6 +44,7 @@ def refused(*words: str, **environ: str) -> UserError:
         (["-I"], "immediate", True),
         (["-K"], "kill_on_bad_exit", True),
         (["-K0"], "kill_on_bad_exit", False),
+        (["-K7"], "kill_on_bad_exit", True),
         (["-D", "/data"], "chdir", "/data"),
         (["-J", "mine"], "name", "mine"),
         (["-w", "gpu[1-2]"], "nodelist", ("gpu1", "gpu2")),
@@ -88,7 +88,7 @@ def test_options_of_a_container_go_to_the_step_alone() -> None:
 
 def test_what_describes_an_allocation_goes_to_the_job_too() -> None:
     found = parse("-n2", "-p", "debug", "--mem=1G", "-o", "out", "true")
-    assert [name for name, _, _ in found.job_options] == ["ntasks", "partition", "mem"]
+    assert [given.option for given in found.job_options] == ["ntasks", "partition", "mem"]
 
 
 def test_the_streams_have_their_own_options() -> None:
@@ -154,9 +154,9 @@ def test_options_of_a_sites_plugins_say_nothing_to_srun_and_salloc() -> None:
     plugins = {"auto-resume": "required"}
     found = parse_srun(["--auto-resume=1", "-n2", "true"], {}, files={}, plugins=plugins)
     assert (found.ask["tasks"], found.ask["argv"]) == (2, ["true"])
-    assert [name for name, _, _ in found.job_options] == ["ntasks"]
+    assert [given.option for given in found.job_options] == ["ntasks"]
     held = parse_salloc(["--auto-resume", "1", "-n2", "sh"], {}, plugins=plugins)
-    assert ([name for name, _, _ in held.options], held.command) == (["ntasks"], ["sh"])
+    assert ([given.option for given in held.options], held.command) == (["ntasks"], ["sh"])
     assert "unrecognized option" in refused("--auto-resume=1", "true").message
 
 
@@ -164,9 +164,7 @@ def test_files_of_nodes_are_asked_for_and_taken() -> None:
     assert parse("-F", "hosts", "true").needs == "hosts"
     found = parse_srun(["-F", "hosts", "true"], {}, files={"hosts": "n2,n1\nn2\n"})
     assert (found.ask["nodelist"], found.needs) == (["n2", "n1"], "")
-    assert [option for option in found.job_options if option[0] == "nodelist"] == [
-        ("nodelist", "n2,n1", "srun")
-    ]
+    assert [given[:3] for given in found.job_options] == [("nodelist", "n2,n1", "srun")]
     assert parse("-w", "./hosts", "true").needs == "./hosts"
 
 
@@ -194,19 +192,20 @@ Max open files            1024                 1048576              files
     ("words", "said"),
     [
         ([], "No command given to execute."),
-        (["-n0", "true"], "--ntasks=0"),
-        (["-n", "many", "true"], "--ntasks=many"),
-        (["-N4-2", "true"], "--nodes=4-2 is no range"),
-        (["-K7", "true"], "--kill-on-bad-exit=7"),
+        (["-n0", "true"], 'Invalid numeric value "0" for --ntasks'),
+        (["-n", "many", "true"], 'Invalid numeric value "many" for --ntasks'),
+        (["-N4-2", "true"], "--nodes=4-2: Maximum node count 2 is less than minimum node count 4"),
+        (["-N0", "true"], "--nodes=0 is out of range"),
+        (["-Kx", "true"], 'Invalid numeric value "x" for --kill-on-bad-exit'),
         (["--mpi=pmix", "true"], "--mpi=pmix is not supported"),
-        (["--gpu-bind=far", "true"], "--gpu-bind=far"),
-        (["--cpu-bind=map_cpu:x", "true"], "--cpu-bind=map_cpu:x"),
+        (["--gpu-bind=far", "true"], "Invalid --gpu-bind argument: gpu:far"),
+        (["--cpu-bind=map_cpu:x", "true"], "--cpu-bind=map_cpu:x: Failed to validate number"),
         (["-m", "far", "true"], "Invalid --distribution specification"),
         (["-n3", "--ntasks-per-gpu=2", "true"], "has to be a multiple of --ntasks-per-gpu"),
         (["--propagate=far", "true"], "--propagate=far: there is no limit FAR"),
         (["--tres-per-task=fpga:1", "true"], "--tres-per-task=fpga:1"),
-        (["--open-mode=x", "true"], "--open-mode=x"),
-        (["--task-prolog=here", "true"], "--task-prolog=here is no absolute path"),
+        (["--open-mode=x", "true"], "Invalid --open-mode specification: 'x'"),
+        (["--task-prolog=here", "true"], "--task-prolog=here is not an absolute path"),
         (["--container-mounts=/a", "true"], "a container of no image"),
         (["--container-name=no/slash", "true"], "--container-name=no/slash"),
         (["--bcast", "true"], "--bcast is not supported"),
@@ -228,7 +227,7 @@ def test_a_variable_that_is_wrong_is_named() -> None:
 
 def test_salloc_keeps_its_own_options_from_the_job() -> None:
     found = parse_salloc(["-N2", "--no-shell", "-K", "sh", "-c", "x"], {})
-    assert ([name for name, _, _ in found.options], found.command) == (["nodes"], ["sh", "-c", "x"])
+    assert ([given.option for given in found.options], found.command) == (["nodes"], ["sh", "-c", "x"])
     assert not found.has_shell
 
 

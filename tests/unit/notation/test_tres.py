@@ -43,7 +43,7 @@ def test_weights_take_no_unit() -> None:
         ("gres/gpu=-1", "is no count"),
         ("cpu", "'cpu' names no count"),
         ("cpu=1,CPU=2", "cpu stands twice"),
-        ("mem=64GiB", "'64GiB' is no amount of memory"),
+        ("mem=64GiB", "'64GiB' is not a memory size"),
         (",", "'' is no TRES"),
     ],
 )

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.command_lines import validate_script
 
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.options import SBATCH, SBATCH_22_05, with_plugins
-from warpdeck.notation.verdict.verdict import Verdict, judge
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import SBATCH, SBATCH_22_05, with_plugins
+from warpdeck.notation.validation.result import ValidationResult
 
 NOW = 1_800_000_000.0
 DATA = Path(__file__).parents[2] / "data" / "sbatch_22_05.jsonl"
@@ -20,12 +21,12 @@ RELATIVE = ("begin", "deadline")
 """Counted from when they were measured; test_deadlines has them."""
 
 
-def verdict(text: str, **settings: Any) -> Verdict:
+def verdict(text: str, **settings: Any) -> ValidationResult:
     place = OptionSource(cwd="CWD", environ=settings.pop("environ", {}), now=NOW, is_root=True)
-    return judge(text, "job.sh", place, **settings)
+    return validate_script(text, place, **settings)
 
 
-def judged(*lines: str, **settings: Any) -> Verdict:
+def judged(*lines: str, **settings: Any) -> ValidationResult:
     return verdict("#!/bin/bash\n" + "\n".join(lines) + "\n", **settings)
 
 
@@ -39,7 +40,7 @@ def test_every_measured_script_has_the_real_verdict_and_values() -> None:
             for parts in (found.shown, case["defined"])
         )
         assert (found.accepted, ours) == (case["accepted"], real), case["directives"]
-        assert found.fault is None or found.fault.words == case["messages"]
+        assert found.rejection is None or found.rejection.lines == case["messages"]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_values_follow_from_each_other(lines: list[str], shown: list[dict[str, s
     [
         ("-J a b", "error: Invalid directive found in batch script: b", "quote"),
         ("-t 12h", "error: Invalid --time specification", "D-HH:MM:SS"),
-        (":", "fatal: job.sh: line 3: Unexpected `:` in [:]", "take the line out"),
+        (":", "fatal: job.sh: line 3: Unexpected `:` in [:]", "remove the line"),
         ("-w n[3-1]", "error: memory allocation failure", "node["),
         (
             "--mem=1 --mem-per-cpu=1",
@@ -83,21 +84,21 @@ def test_values_follow_from_each_other(lines: list[str], shown: list[dict[str, s
     ],
 )
 def test_a_refusal_has_slurms_words_the_line_and_a_way_out(line: str, words: str, hint: str) -> None:
-    fault = judged("#SBATCH -J ok", f"#SBATCH {line}").fault
+    fault = judged("#SBATCH -J ok", f"#SBATCH {line}").rejection
     assert fault is not None
-    assert fault.words[-1].startswith(words) and hint in fault.hint
+    assert fault.lines[-1].startswith(words) and hint in fault.hint
     assert fault.line in (0, 3)
 
 
 def test_each_frequency_that_is_none_is_told_of() -> None:
-    fault = judged("#SBATCH --acctg-freq=v,30,map:1").fault
+    fault = judged("#SBATCH --acctg-freq=v,30,map:1").rejection
     assert fault is not None
-    assert fault.words == [f"error: Invalid --acctg-freq specification: {word}" for word in ("v", "map:1")]
+    assert fault.lines == [f"error: Invalid --acctg-freq specification: {word}" for word in ("v", "map:1")]
 
 
 def test_words_that_are_left_over_end_sbatch_as_a_value_does_that_is_none() -> None:
     left, value, together = (
-        judged(f"#SBATCH {line}").fault for line in ("-n 2 y", "-t 12h", "--mem=1 --mem-per-cpu=1")
+        judged(f"#SBATCH {line}").rejection for line in ("-n 2 y", "-t 12h", "--mem=1 --mem-per-cpu=1")
     )
     assert left is not None and value is not None and together is not None
     assert (left.exit_code, value.exit_code, together.exit_code) == (255, 255, 1)
@@ -108,8 +109,8 @@ def test_words_that_are_left_over_end_sbatch_as_a_value_does_that_is_none() -> N
     [("--hint=help", "nomultithread"), ("--mem-bind=Help", "local"), ("--gres=list", "gpu[[:type]:count]")],
 )
 def test_who_asks_an_option_for_its_values_is_told_them(line: str, word: str) -> None:
-    fault = judged(f"#SBATCH {line}").fault
-    assert fault is not None and word in fault.words[0]
+    fault = judged(f"#SBATCH {line}").rejection
+    assert fault is not None and word in fault.lines[0]
 
 
 def test_variables_outrank_the_script_and_yield_to_the_command_line() -> None:
@@ -126,8 +127,8 @@ def test_variables_outrank_the_script_and_yield_to_the_command_line() -> None:
 
 def test_options_of_plugins_are_known_when_the_site_says_so() -> None:
     line = "#SBATCH --image=nersc/pytorch:24.08.01"
-    refused = judged(line).fault
-    assert refused is not None and refused.words[0] == "unrecognized option '--image=nersc/pytorch:24.08.01'"
+    refused = judged(line).rejection
+    assert refused is not None and refused.lines[0] == "unrecognized option '--image=nersc/pytorch:24.08.01'"
     known = with_plugins(SBATCH_22_05, {"image": "required"})
     assert judged(line, known=known).shown == [{"image": "nersc/pytorch:24.08.01"}]
     assert judged("#SBATCH --container-image=a", known=SBATCH).accepted
@@ -140,7 +141,7 @@ def test_all_166_long_options_of_slurm_are_known() -> None:
 
 
 def _tables() -> list[Any]:
-    from warpdeck.notation.options.options import SALLOC, SRUN
+    from warpdeck.notation.options.option_table import SALLOC, SRUN
 
     return [SBATCH, SALLOC, SRUN]
 
@@ -173,8 +174,8 @@ WORDS = st.sampled_from(
 def test_any_text_has_a_verdict(pieces: list[str]) -> None:
     for text in ("".join(pieces), "#!/bin/sh\n#SBATCH " + " ".join(pieces)):
         found = verdict(text)
-        assert found.accepted == (found.fault is None)
-        assert found.accepted or (found.fault and found.fault.words)
+        assert found.accepted == (found.rejection is None)
+        assert found.accepted or (found.rejection and found.rejection.lines)
 
 
 @given(st.binary(max_size=200))
@@ -216,14 +217,14 @@ def test_a_value_as_long_as_a_script_may_be_is_read_once(line: str) -> None:
     """What takes more than one look at each letter takes minutes here."""
     closing = '"' if line.endswith('"') else ""
     found = judged(f"#SBATCH {line}{'AS,' * 500_000}{closing}", *["#SBATCH hetjob"] * 500)
-    assert found.fault is None or "gres" in line
+    assert found.rejection is None or "gres" in line
     assert found.shown
 
 
 def test_the_nodes_that_all_components_name_have_a_limit() -> None:
     found = judged(*["#SBATCH -w n[1-60000]", "#SBATCH hetjob"] * 1000)
-    assert found.fault is not None
-    assert found.fault.words == [
+    assert found.rejection is not None
+    assert found.rejection.lines == [
         "error: the components name over 1,000,000 nodes",
         "error: memory allocation failure",
     ]

@@ -24,7 +24,7 @@ from warpdeck.cli.shared.candidates import (
 from warpdeck.cli.shared.live_names import live_names
 from warpdeck.cli.slurm_verb import SlurmVerb
 from warpdeck.cli.verb import ANY_JOBS, JOBS, NODES, PARTITIONS, RESERVATIONS, Argument, Verb, flat
-from warpdeck.notation.options.options import NONE, REFUSED, SALLOC, SBATCH, SRUN, OptionTable
+from warpdeck.notation.options.option_table import NONE, REFUSED, SALLOC, SBATCH, SRUN, OptionTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

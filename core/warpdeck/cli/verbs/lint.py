@@ -17,12 +17,15 @@ from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import Argument, Verb
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.submission import draft_script, dry_run, local_files
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
-from warpdeck.notation.options.options import SBATCH, SBATCH_22_05, with_plugins
+from warpdeck.client.submission import draft_components, dry_run, local_files
+from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES, script_error
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import SBATCH, SBATCH_22_05, with_plugins
+from warpdeck.notation.reading.components import Component
+from warpdeck.notation.reading.script import read_components
 from warpdeck.notation.script_lint import Remark, in_words, remarks
-from warpdeck.notation.verdict.verdict import Verdict, judge
+from warpdeck.notation.validation.result import ValidationResult, rejection
+from warpdeck.notation.validation.script import validate_components
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -35,25 +38,29 @@ def _lint(args: Namespace) -> int:
     text = data.decode("utf-8", "surrogateescape")
     cwd = current_folder()
     with progress("checking the script ..."), _Site() as site:
-        known = with_plugins(SBATCH_22_05, site.plugins())
-        verdict = judge(text, name, _place(cwd), known=known)
-        _check_size(verdict, name)
-        warnings = remarks(text, verdict, is_folder=os.path.isdir)
-        if verdict.fault is not None and verdict.fault.hint:
-            warnings.insert(0, Remark(verdict.fault.line, verdict.fault.hint))
-        warnings += _of_submission(text, data, verdict, name=name, cwd=cwd, site=site)
+        source = _source(cwd)
+        components = read_components(text, name, source, known=with_plugins(SBATCH, site.plugins))
+        result = _validate(text, name, components, source, site)
+        _check_size(result, name)
+        warnings = remarks(text, result, is_folder=os.path.isdir)
+        if result.rejection is not None and result.rejection.hint:
+            warnings.insert(0, Remark(result.rejection.line, result.rejection.hint))
+        if result.accepted:
+            warnings += _of_submission(data, components, name=name, cwd=cwd, site=site)
     if args.json:
         print_json(
             {
-                "accepted": verdict.accepted,
-                "components": [_printable(shown) for shown in verdict.shown],
-                "errors": [] if verdict.fault is None else [_text(line) for line in verdict.fault.words],
+                "accepted": result.accepted,
+                "components": [_printable(shown) for shown in result.shown],
+                "errors": []
+                if result.rejection is None
+                else [_text(line) for line in result.rejection.lines],
                 "warnings": [_text(str(warning)) for warning in warnings],
             }
         )
     else:
-        _say(verdict, warnings)
-    return 0 if verdict.accepted else 1
+        _say(result, warnings)
+    return 0 if result.accepted else 1
 
 
 MAX_SHOWN_CHARS = 1 << 24
@@ -62,9 +69,9 @@ thousands of components.
 """
 
 
-def _check_size(verdict: Verdict, name: str) -> None:
-    if sum(len(value) for shown in verdict.shown for value in shown.values()) > MAX_SHOWN_CHARS:
-        words = f"the options of {name} ({len(verdict.shown):,} components) are larger than {MAX_SHOWN_CHARS >> 20} MiB"
+def _check_size(result: ValidationResult, name: str) -> None:
+    if sum(len(value) for shown in result.shown for value in shown.values()) > MAX_SHOWN_CHARS:
+        words = f"the options of {name} ({len(result.shown):,} components) are larger than {MAX_SHOWN_CHARS >> 20} MiB"
         raise UserError(words, "shorten the values that apply to all components")
 
 
@@ -86,7 +93,7 @@ def _read(path: str) -> bytes:
     return data
 
 
-def _place(cwd: str) -> OptionSource:
+def _source(cwd: str) -> OptionSource:
     return OptionSource(
         cwd=cwd,
         environ=os.environ,
@@ -120,23 +127,31 @@ class _Site:
         if self.client is not None:
             self.client.close()
 
+    @cached_property
     def plugins(self) -> dict[str, str]:
-        """Return the options of the site's plug-ins."""
+        """The options of the site's plug-ins."""
         return {} if self.client is None else dict(self.client.call("plugin_options")["options"])
 
 
+def _validate(
+    text: str, name: str, components: Sequence[Component], source: OptionSource, site: _Site
+) -> ValidationResult:
+    """Validate the script as Slurm 22.05 does, with the options of the site's plug-ins."""
+    error = script_error(text, name)
+    if error is not None:
+        return ValidationResult([], [], rejection(error, source))
+    return validate_components(components, source, known=with_plugins(SBATCH_22_05, site.plugins))
+
+
 def _of_submission(
-    text: str, data: bytes, verdict: Verdict, *, name: str, cwd: str, site: _Site
+    data: bytes, components: Sequence[Component], *, name: str, cwd: str, site: _Site
 ) -> list[Remark]:
     """Return remarks on reasons for which a submission here would fail, or the job would never start."""
-    if not verdict.accepted:
-        return []
     try:
-        data.decode()
-        known = with_plugins(SBATCH, site.plugins())
-        files = local_files(cwd)
-        draft = draft_script(
-            text, name, cwd=cwd, environ=os.environ, now=time.time(), known=known, read=files
+        script = {"script": data.decode()}
+        known = with_plugins(SBATCH, site.plugins)
+        draft = draft_components(
+            components, name, script, cwd=cwd, environ=os.environ, known=known, read=local_files(cwd)
         )
         if site.client is None:
             return []
@@ -157,16 +172,16 @@ def _of_submission(
     ]
 
 
-def _say(verdict: Verdict, warnings: list[Remark]) -> None:
-    for number, shown in enumerate(verdict.shown, start=1):
-        head = f"component {number}: " if len(verdict.shown) > 1 else ""
+def _say(result: ValidationResult, warnings: list[Remark]) -> None:
+    for number, shown in enumerate(result.shown, start=1):
+        head = f"component {number}: " if len(result.shown) > 1 else ""
         print(clean(head + (", ".join(in_words(shown)) or "no options: one task on one CPU")))
-    if verdict.fault is not None:
-        where = f"line {verdict.fault.line}: " if verdict.fault.line else ""
-        print(clean(f"refused: {where}{'; '.join(verdict.fault.words)}"))
+    if result.rejection is not None:
+        where = f"line {result.rejection.line}: " if result.rejection.line else ""
+        print(clean(f"refused: {where}{'; '.join(result.rejection.lines)}"))
     for warning in warnings:
         print(clean(f"  {warning}"))
-    if verdict.accepted and not warnings:
+    if result.accepted and not warnings:
         print("  no problems found")
 
 

@@ -27,6 +27,7 @@ from warpdeck.client.submission import (
     rerun,
     submit,
 )
+)
 from warpdeck.notation.request.sweep import array_of, parse_grid, with_sweep
 
 if TYPE_CHECKING:

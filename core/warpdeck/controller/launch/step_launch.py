@@ -15,7 +15,7 @@ from warpdeck.controller.events.step_events import StepAsked, World
 from warpdeck.model import Job, Node, NodeName, Share
 from warpdeck.model.step import Step, StepAsk, StepShare
 from warpdeck.notation.step.multiprog import program_of
-from warpdeck.notation.step.step_arguments import TOLD
+from warpdeck.notation.step.step_variables import PREFIXES
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck_agent.wire import steps as wire
 
@@ -88,7 +88,7 @@ def _environment(
     return {
         **{name: value for name, value in ask.env.items() if name not in PMI_VARIABLES},
         **job_env,
-        **{name: value for name, value in ask.env.items() if name.startswith(TOLD)},
+        **{name: value for name, value in ask.env.items() if name.startswith(PREFIXES)},
         **_layout(step, at, world),
         **address_variables((*names, *world.nodes), nodes),
         "SLURM_DISTRIBUTION": ask.env.get("SLURM_DISTRIBUTION")

@@ -12,7 +12,7 @@ from warpdeck.controller.launch.launching import output_paths
 from warpdeck.controller.state.state import amend
 from warpdeck.model import Job, JobState, Request, format_ranges
 from warpdeck.notation.options.getopt import parse_components
-from warpdeck.notation.options.options import SBATCH
+from warpdeck.notation.options.option_table import SBATCH
 from warpdeck.notation.request.sweep import swept, swept_by_all
 from warpdeck.notation.values.hostlist import collapse
 

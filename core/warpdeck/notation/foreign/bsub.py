@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from warpdeck.notation.options.getopt import Word
-from warpdeck.notation.options.options import COMMAND, NONE, REQUIRED, Option, table_of
-from warpdeck.notation.values.refusal import Refusal
+from warpdeck.notation.options.getopt import ParsedWord
+from warpdeck.notation.options.option_table import COMMAND, NONE, REQUIRED, Option, table_of
+from warpdeck.notation.values.slurm_error import SlurmError
 
 from .option_mapping import Meaning, ValueOf
 
@@ -48,8 +48,8 @@ def prepared(words: Sequence[str]) -> list[str]:
     return ["-c" if word == "-cwd" and at % 2 == 0 else word for at, word in enumerate(words)]
 
 
-def meanings(word: Word, value_of: ValueOf) -> Iterator[Meaning]:
-    """Iterate over the sbatch options that the word stands for. Raises Refusal."""
+def meanings(word: ParsedWord, value_of: ValueOf) -> Iterator[Meaning]:
+    """Iterate over the sbatch options that the word stands for. Raises SlurmError."""
     text = word.text or ""
     if word.option in _SAME:
         yield Meaning(_SAME[word.option], text)
@@ -72,5 +72,5 @@ def _most_tasks(text: str) -> str:
     """Return the maximum of a value LEAST,MOST, or the whole value if there is no comma."""
     _, comma, most = text.partition(",")
     if comma and not most:
-        raise Refusal(f"#BSUB -n format not correct given: '{text}'", "write -n COUNT or -n LEAST,MOST")
+        raise SlurmError(f"#BSUB -n format not correct given: '{text}'", "write -n COUNT or -n LEAST,MOST")
     return most if comma else text

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from warpdeck.notation.options.given_options import GivenOption
+
+IGNORE = "ignore-pbs"
+"""The option that disables the directives of other schedulers."""
 UMASK = "umask"
 """Used instead of an option's name: sbatch stores the umask but has no option for it."""
 PASSED_OVER = ""
@@ -18,6 +22,11 @@ class Meaning(NamedTuple):
 
     option: str
     text: str | None
+
+
+def is_ignored(given: GivenOption) -> bool:
+    """Return whether an entry stands for words that sbatch reads without an effect."""
+    return given.option == PASSED_OVER and given.error is None
 
 
 ValueOf = Callable[[str], str | None]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from warpdeck.notation.options.getopt import Word
-from warpdeck.notation.options.options import COMMAND, NONE, OPTIONAL, REQUIRED, Option, table_of
+from warpdeck.notation.options.getopt import ParsedWord
+from warpdeck.notation.options.option_table import COMMAND, NONE, OPTIONAL, REQUIRED, Option, table_of
 from warpdeck.notation.values.numbers import strtol
-from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal
+from warpdeck.notation.values.slurm_error import VALUE_EXIT, SlurmError
 
 from .option_mapping import PASSED_OVER, UMASK, Meaning, ValueOf, joined
 from .pbs_resources import resources
@@ -68,8 +68,8 @@ _SAME = {
 _MAILS = {"b": "BEGIN", "e": "END", "a": "FAIL"}
 
 
-def meanings(word: Word, value_of: ValueOf) -> Iterator[Meaning]:
-    """Iterate over the sbatch options that the word stands for. Raises Refusal."""
+def meanings(word: ParsedWord, value_of: ValueOf) -> Iterator[Meaning]:
+    """Iterate over the sbatch options that the word stands for. Raises SlurmError."""
     text = word.text or ""
     if word.option in _SAME:
         yield Meaning(_SAME[word.option], text)
@@ -97,7 +97,7 @@ def _mail_types(letters: str) -> str:
     found = [name for letter, name in _MAILS.items() if letter in letters]
     if not found:
         words = "Invalid --mail-type specification"
-        raise Refusal(words, "write -m with letters of a, b and e, or n", exit_code=VALUE_EXIT)
+        raise SlurmError(words, "write -m with letters of a, b and e, or n", exit_code=VALUE_EXIT)
     return ",".join(found)
 
 
@@ -127,5 +127,5 @@ def _umask(text: str) -> str:
     digits = digits.lstrip("0") or "0"
     mask = int(digits, base) if len(digits) < _MASK_DIGITS else 0o1000
     if mask > 0o777 or (sign == "-" and mask):
-        raise Refusal("Invalid -W umask= specification", "write such as umask=027", exit_code=VALUE_EXIT)
+        raise SlurmError("Invalid -W umask= specification", "write such as umask=027", exit_code=VALUE_EXIT)
     return f"{mask:04o}"

@@ -10,22 +10,19 @@ SBATCH_IGNORE_PBS, disables both kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from warpdeck.base.errors import UserError
 from warpdeck.notation.options.directives import OTHER_MARKS, Directive, words_of
-from warpdeck.notation.options.getopt import OptionReader, Word
-from warpdeck.notation.options.options import OptionTable
-from warpdeck.notation.options.variables import is_on
-from warpdeck.notation.values.refusal import Refusal
+from warpdeck.notation.options.getopt import OptionReader, ParsedWord
+from warpdeck.notation.options.option_table import OptionTable
+from warpdeck.notation.values.slurm_error import SlurmError
 
 from . import bsub, pbs
 from .option_mapping import Meaning, ValueOf
 
 MAX_OTHER_LINES = 100
 """Maximum number of lines that are not comments before the scan ends."""
-IGNORE = "ignore-pbs"
 MAX_MEANT_CHARS = 16 * 1024 * 1024
 """Maximum size of all translated options, over all components. Each component gets all of them, and a list
 that grows with every line is stored each time.
@@ -38,7 +35,7 @@ class _Language(NamedTuple):
     table: OptionTable
     prepared: Callable[[Sequence[str]], list[str]]
     """Function that transforms the words of the directives before they are parsed."""
-    meanings: Callable[[Word, ValueOf], Iterator[Meaning]]
+    meanings: Callable[[ParsedWord, ValueOf], Iterator[Meaning]]
 
 
 _LANGUAGES = {
@@ -50,19 +47,18 @@ _LANGUAGES = {
 class Translation:
     """The effective lines as one command line. `line` is the current line."""
 
-    def __init__(self, language: _Language, lines: Sequence[Directive], where: Callable[[int], str]) -> None:
-        """Parse the words of the lines. `where` names a line in errors. Raises UserError."""
-        pairs = list(words_of(lines, where))
+    def __init__(self, lines: Sequence[Directive], name: str) -> None:
+        """Parse the words of the lines. `name` is the script's name in errors. Raises SlurmError."""
+        words, self._lines = words_of(lines, name)
         self.mark = lines[0].mark
-        self._language = language
-        self._words = language.prepared([word for word, _ in pairs])
-        self._lines = [line for _, line in pairs]
+        self._language = _LANGUAGES[self.mark]
+        self._words = self._language.prepared(words)
         self.line = 0
         self._meant_chars = 0
 
     def meanings(self, value_of: ValueOf) -> Iterator[Meaning]:
         """Iterate over the options one by one. `value_of` is called for the current value of an option.
-        Raises Refusal.
+        Raises SlurmError.
         """
         reader = OptionReader(self._words, self._language.table)
         while True:
@@ -71,31 +67,23 @@ class Translation:
                 word = next(reader)
             except StopIteration:
                 break
-            except UserError as error:
+            except SlurmError as error:
                 words = "Unrecognized command line parameter ?"
-                raise Refusal(words, _HINT, more=(error.message,)) from None
+                raise SlurmError(words, _HINT, more=(error.message,)) from None
             for meaning in self._language.meanings(word, value_of):
                 self._weigh(meaning)
                 yield meaning
         if reader.at < len(self._words):
-            raise Refusal(f"Invalid argument: {self._words[reader.at]}", _HINT)
+            raise SlurmError(f"Invalid argument: {self._words[reader.at]}", _HINT)
 
     def _weigh(self, meaning: Meaning) -> None:
         self._meant_chars += OPTION_CHARS + len(meaning.text or "")
         if self._meant_chars > MAX_MEANT_CHARS:
-            words = f"what the {self.mark} lines mean is over {MAX_MEANT_CHARS >> 20} MiB long"
-            raise Refusal(words, "write them as #SBATCH, in the first component")
+            words = f"the options of the {self.mark} lines are longer than {MAX_MEANT_CHARS >> 20} MiB"
+            raise SlurmError(words, "write them as #SBATCH, in the first component")
 
 
 _HINT = "write it as #SBATCH, or pass over such lines with #SBATCH --ignore-pbs"
-
-
-def translation(text: str, where: Callable[[int], str]) -> Translation | None:
-    """Return the translation; None if the script has no such lines. Raises UserError for lines that cannot be
-    split into words.
-    """
-    lines = lines_of_others(text)
-    return Translation(_LANGUAGES[lines[0].mark], lines, where) if lines else None
 
 
 def lines_of_others(text: str) -> list[Directive]:
@@ -113,15 +101,3 @@ def _lines(text: str, mark: str) -> list[Directive]:
             if others > MAX_OTHER_LINES:
                 break
     return found
-
-
-def is_ignored(environ: Mapping[str, str], words: Sequence[str], known: OptionTable) -> bool:
-    """Return whether a variable or the command line disables these lines. The script itself may do that
-    too.
-    """
-    if "SBATCH_IGNORE_PBS" in environ and is_on(environ["SBATCH_IGNORE_PBS"]):
-        return True
-    try:
-        return any(word.option == IGNORE for word in OptionReader(words, known))
-    except UserError:
-        return False  # The error is reported where the words are parsed.

@@ -6,7 +6,7 @@ The exit codes are those of Slurm 22.05.
 
 from __future__ import annotations
 
-from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal
+from warpdeck.notation.values.slurm_error import VALUE_EXIT, SlurmError
 
 _HINT = """\
 --hint=WORD                 how tasks are to be bound, by what limits the program
@@ -47,7 +47,7 @@ def help_of(option: str, value: str) -> tuple[str, int] | None:
     return found if found is not None and "help" in value.lower().split(",") else None
 
 
-def answer(option: str) -> Refusal:
-    """Return the help text as a Refusal, for the caller to raise."""
+def answer(option: str) -> SlurmError:
+    """Return the help text as a SlurmError, for the caller to raise."""
     text, code = _HELPS[option]
-    return Refusal(text.rstrip("\n"), level="", exit_code=code, is_answer=True)
+    return SlurmError(text.rstrip("\n"), level="", exit_code=code, is_answer=True)

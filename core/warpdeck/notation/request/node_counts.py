@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.option_values.job_values import MAX_NODES
+from warpdeck.notation.option_values.request_fields import MAX_NODES
 from warpdeck.notation.values.hostlist import by_number
 
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.options.directives import BLANKS, components
+from warpdeck.notation.options.directives import BLANKS, script_parts
 
 MARK = "# sweep: "
 MAX_TASKS = 100_000
@@ -208,7 +208,7 @@ def _place(lines: Sequence[str], text: str) -> tuple[int, int]:
     """Return the range of lines of the sweep, or where it would be: below the last #SBATCH line, else below
     the #! line.
     """
-    directives = components(text)[-1].directives
+    directives = script_parts(text)[-1].directives
     begin = directives[-1].number if directives else int(text.lstrip(BLANKS).startswith("#!"))
     if begin >= len(lines) or not lines[begin].startswith(MARK):
         return begin, begin

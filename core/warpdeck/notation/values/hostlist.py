@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from warpdeck.base.errors import UserError
 
 from .lists import split_list
-from .refusal import Refusal
+from .slurm_error import SlurmError
 
 MAX_HOSTS = 100_000
 """Maximum number of names that one expression may stand for."""
@@ -97,7 +97,7 @@ def by_number(name: str) -> list[tuple[int, str]]:
 
 
 def names_in(text: str, name: str) -> list[str]:
-    """Return all names of a file in order, repeated as often as they are listed. Raises Refusal, which names the
+    """Return all names of a file in order, repeated as often as they are listed. Raises SlurmError, which names the
     file.
 
     The text has one name on each line or several with commas, NAME*COUNT for several tasks, and # for comments.
@@ -108,7 +108,9 @@ def names_in(text: str, name: str) -> list[str]:
         if not words:
             continue
         if not words[0].isalnum():
-            raise Refusal(f"Invalid hostfile {name} contents on line {number}", "write a name on each line")
+            raise SlurmError(
+                f"Invalid hostfile {name} contents on line {number}", "write a name on each line"
+            )
         for word in filter(None, words.split(",")):
             host, _, times = word.strip().partition("*")
             names += [host] * (int(times) if times.isdecimal() and len(times) < 6 else 1)

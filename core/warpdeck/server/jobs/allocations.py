@@ -14,15 +14,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from warpdeck.base.errors import ANSWERED, SAID, UserError
+from warpdeck.base.passwd import group_there, user_there
 from warpdeck.controller.events.events import HolderLeft
 from warpdeck.controller.launch.environment import component_variables, made_environment
 from warpdeck.controller.launch.node_aliases import address_variables
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.outcomes import known_job
 from warpdeck.model import Job, JobId, JobState, Request
-from warpdeck.notation.options.options import SALLOC_22_05, OptionTable, with_plugins
-from warpdeck.notation.request.request import Options, build_request
-from warpdeck.notation.step.salloc import parse_salloc
+from warpdeck.notation.options.given_options import Options, OptionSource
+from warpdeck.notation.options.option_table import SALLOC_22_05, OptionTable, with_plugins
+from warpdeck.notation.reading.components import LaunchLine
+from warpdeck.notation.request.job_request import build_request
+from warpdeck.notation.step.salloc_line import read_salloc, salloc_options
 from warpdeck.ports.caller import may_touch
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.nonces import mark_of
@@ -58,11 +61,9 @@ class Wish(NamedTuple):
     """Seconds of --immediate. The allocation is released if it does not start within this time."""
 
 
-def wish_of(
-    options: Options, env: Mapping[str, str], *, holder: str, name: str, cwd: str, now: float
-) -> Wish:
+def wish_of(options: Options, env: Mapping[str, str], *, holder: str, name: str, cwd: str) -> Wish:
     """Build the request for an allocation. Raises UserError if the options are invalid."""
-    fields, notes = build_request(options, env, now=now)
+    fields, notes = build_request(options, env)
     fields |= {"holder": holder, "submit_dir": cwd, "requeue": False}
     fields.setdefault("name", name)
     try:
@@ -157,9 +158,32 @@ async def _wait(connection: Connection, message: ask.Srun | ask.Salloc, job: Job
     return job
 
 
+_UNREAD = "localhost\n"
+"""Assumed content of a file that the client was not asked for: one host name."""
+
+
+def launch_source(connection: Connection, message: ask.Srun | ask.Salloc | ask.Session) -> OptionSource:
+    """Return the surroundings of the client that its options may refer to."""
+    files = message.files if isinstance(message, ask.Srun) else {}
+    return OptionSource(
+        cwd=message.cwd,
+        environ=message.env,
+        now=connection.server.controller.clock(),
+        is_root=connection.who.uid == 0,
+        user_id=user_there,
+        group_id=group_there,
+        read_text=lambda name: files.get(name, _UNREAD),
+    )
+
+
 @contextlib.contextmanager
 def judged(
-    connection: Connection, message: ask.Srun | ask.Salloc, known: OptionTable
+    connection: Connection,
+    message: ask.Srun | ask.Salloc,
+    line: LaunchLine,
+    source: OptionSource,
+    *,
+    known: OptionTable,
 ) -> Iterator[Callable[[UserError | None], None]]:
     """Context in which a request that we refuse fails with the real command's error.
 
@@ -171,7 +195,7 @@ def judged(
         from . import launch_errors  # Imported here because it is seldom needed.
 
         plugins = connection.server.controller.config.submission.plugin_options
-        launch_errors.check(message, with_plugins(known, plugins), who=connection.who, ours=ours)
+        launch_errors.check(line, source, with_plugins(known, plugins), ours=ours)
 
     try:
         yield judge
@@ -231,20 +255,19 @@ class HeldStream(ClientStream):
 async def hold(connection: Connection, message: ask.Salloc) -> None:
     """Make an allocation for salloc and hold it until the client ends."""
     controller = connection.server.controller
-    with judged(connection, message, SALLOC_22_05) as judge:
-        asked = parse_salloc(
-            list(message.words), message.env, plugins=controller.config.submission.plugin_options
-        )
+    source = launch_source(connection, message)
+    line = read_salloc(message.words, source, plugins=controller.config.submission.plugin_options)
+    with judged(connection, message, line, source, known=SALLOC_22_05) as judge:
+        asked = salloc_options(line)
         wish = wish_of(
             asked.options,
             message.env,
             holder="salloc" if asked.has_shell else "nobody",
             name="interactive",
             cwd=message.cwd,
-            now=controller.clock(),
         )._replace(immediate_s=asked.immediate_s)
         others = [
-            wish_of(options, {}, holder="hetjob", name="interactive", cwd=message.cwd, now=controller.clock())
+            wish_of(options, {}, holder="hetjob", name="interactive", cwd=message.cwd)
             for options in asked.others
         ]
         wish = wish._replace(components=tuple(each.request for each in others))

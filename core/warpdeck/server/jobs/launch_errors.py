@@ -1,61 +1,44 @@
 """Error messages and exit codes of the real srun and salloc for requests that are refused here.
 
-It is loaded only when needed, because parsing the arguments a second time costs more than a step does.
+It is loaded only when needed, because few requests are refused.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from warpdeck.base.errors import ANSWERED, SAID, UserError
-from warpdeck.base.passwd import group_there, user_there
 from warpdeck.controller.reducers.step_commands import BUSY, EXPIRED, STARTING
 from warpdeck.model import JobId
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.options import OptionTable
-from warpdeck.notation.values.refusal import IMMEDIATE, PLAIN, exit_code
-from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.verdict import Fault
-from warpdeck.ports.caller import Principal
-from warpdeck.protocol import requests as ask
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import OptionTable
+from warpdeck.notation.reading.components import LaunchLine
+from warpdeck.notation.validation.launch import validate_component
+from warpdeck.notation.validation.result import Rejection
+from warpdeck.notation.values.slurm_error import IMMEDIATE, PLAIN, exit_code
 from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
 
 _FAILED = {"srun": "Unable to allocate resources", "salloc": "Job submit/allocate failed"}
 _TRY = "Try "
 """Start of the last line of getopt's errors. getopt puts the command's name into the message itself."""
-_UNREAD = "localhost\n"
-"""Assumed content of a file that the client was not asked for: one host name."""
 
 
-def check(
-    message: ask.Srun | ask.Salloc, known: OptionTable, *, who: Principal, ours: UserError | None
-) -> None:
+def check(line: LaunchLine, source: OptionSource, known: OptionTable, *, ours: UserError | None) -> None:
     """Raise UserError with the command's own message if the real command would refuse the arguments.
 
     `ours` is our own reason for refusing them.
     """
-    files = message.files if isinstance(message, ask.Srun) else {}
-    place = OptionSource(
-        cwd=message.cwd,
-        environ=message.env,
-        now=time.time(),
-        is_root=who.uid == 0,
-        user_id=user_there,
-        group_id=group_there,
-        read_text=lambda name: files.get(name, _UNREAD),
-    )
-    fault = judge_launch(message.words, place, known=known).fault
-    if fault is None or (_is_of_getopt(fault) and (ours is None or fault.words[0] not in ours.message)):
+    found = validate_component(line.components[0], source, known=known).rejection
+    if found is None or (_is_of_getopt(found) and (ours is None or found.lines[0] not in ours.message)):
         return  # The option is newer than the emulated Slurm version.
-    if fault.is_answer:
-        raise UserError("\n".join(fault.words), exit_code=fault.exit_code, code=ANSWERED)
-    said = "\n".join(line if line.startswith(_TRY) else f"{known.command}: {line}" for line in fault.words)
-    raise UserError(said, fault.hint, exit_code=fault.exit_code, code=SAID)
+    if found.is_answer:
+        raise UserError("\n".join(found.lines), exit_code=found.exit_code, code=ANSWERED)
+    said = "\n".join(each if each.startswith(_TRY) else f"{known.command}: {each}" for each in found.lines)
+    raise UserError(said, found.hint, exit_code=found.exit_code, code=SAID)
 
 
-def _is_of_getopt(fault: Fault) -> bool:
-    return fault.words[-1].startswith(_TRY)
+def _is_of_getopt(found: Rejection) -> bool:
+    return found.lines[-1].startswith(_TRY)
 
 
 def in_its_words(error: UserError, known: OptionTable, environ: Mapping[str, str]) -> UserError:

@@ -16,9 +16,10 @@ from warpdeck.base.errors import UserError
 from warpdeck.client.blocking_client import STEPS
 from warpdeck.client.submission import Draft, has_several_tasks
 from warpdeck.model import Request
-from warpdeck.notation.request.request import build_request
-from warpdeck.notation.step.srun import parse_srun
-from warpdeck.notation.step.step_options import Srun
+from warpdeck.notation.options.given_options import GivenOption
+from warpdeck.notation.request.job_request import build_request
+from warpdeck.notation.step.srun_line import read_srun, srun_options
+from warpdeck.notation.step.step_options import SrunOptions
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.nonces import mark_of
 from warpdeck.server.connection import Connection
@@ -33,11 +34,12 @@ async def open_session(connection: Connection, message: ask.Session) -> dict[str
     """Submit a job with a terminal and return its id and notes. Raises UserError."""
     controller = connection.server.controller
     plugins = controller.config.submission.plugin_options
-    asked = parse_srun(list(message.words), message.env, files={}, plugins=plugins)
+    line = read_srun(message.words, launch_source(connection, message), plugins=plugins)
+    asked = srun_options(line, message.env, files={})
     if not _is_session(connection, asked):
         raise UserError("the session is a step", "use srun", code=STEPS)
-    options = [*asked.job_options, ("export", "NONE", "srun")]
-    fields, notes = build_request(options, message.env, now=controller.clock())
+    options = [*asked.job_options, GivenOption("export", "NONE", "srun")]
+    fields, notes = build_request(options, message.env)
     if has_several_tasks(fields):
         raise UserError("several tasks are a step", "write: srun", code=STEPS)
     fields |= {
@@ -59,7 +61,7 @@ async def open_session(connection: Connection, message: ask.Session) -> dict[str
     return {"job_id": made.job_id, "notes": [*notes, *made.notes]}
 
 
-def _is_session(connection: Connection, asked: Srun) -> bool:
+def _is_session(connection: Connection, asked: SrunOptions) -> bool:
     if asked.told or asked.needs or asked.job or connection.client.process is not None:
         return False
     return bool(asked.ask.get("pty")) and not asked.ask.keys() & OF_STEPS

@@ -20,15 +20,25 @@ from warpdeck.controller.loop.initial_steps import FirstStep
 from warpdeck.controller.reducers.step_commands import BUSY, STARTING, made_before, plan_step, whole_step
 from warpdeck.model import Job, JobId, NodeName
 from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk
-from warpdeck.notation.options.options import SRUN_22_05
-from warpdeck.notation.step.srun import parse_srun, programs_of
-from warpdeck.notation.step.step_options import Srun, Streams
+from warpdeck.notation.options.given_options import GivenOption
+from warpdeck.notation.options.option_table import SRUN_22_05
+from warpdeck.notation.reading.components import LaunchLine
+from warpdeck.notation.step.srun_line import programs_of, read_srun, srun_options
+from warpdeck.notation.step.step_options import SrunOptions, Streams
 from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.notation.values.master_address import has_own_master
 from warpdeck.ports.caller import may_touch
 from warpdeck.protocol import requests as ask
 from warpdeck.server.connection import ClientStream, Connection
-from warpdeck.server.jobs.allocations import FILE, Wish, begun, judged, make_allocation, wish_of
+from warpdeck.server.jobs.allocations import (
+    FILE,
+    Wish,
+    begun,
+    judged,
+    launch_source,
+    make_allocation,
+    wish_of,
+)
 from warpdeck_agent.wire.steps import EVERY_TASK
 
 from .step_plan import Part, stream_plan, task_number, written_paths
@@ -42,9 +52,10 @@ _COUNT = re.compile(r"[0-9]{1,6}")
 
 async def run(connection: Connection, message: ask.Srun) -> None:
     """Parse srun's command line, start its step and connect the step to the client."""
-    with judged(connection, message, SRUN_22_05) as judge:
-        words, *further = programs_of(message.words)
-        asked = _parse(connection, message, words)
+    words, *further = programs_of(message.words)
+    line, source = _read(connection, message, words), launch_source(connection, message)
+    with judged(connection, message, line, source, known=SRUN_22_05) as judge:
+        asked = _options(message, line)
         if asked.told:
             connection.send({"t": "told", "id": message.id, "text": asked.told, "code": asked.told_code})
             return
@@ -56,7 +67,7 @@ async def run(connection: Connection, message: ask.Srun) -> None:
         _have_tried([part.streams for part in parts] or [asked.streams], message)
         if asked.passed_over or (job is None and wanted.relative is not None):
             judge(None)
-        wish = _wish(connection, message, asked) if job is None else None
+        wish = _wish(message, asked) if job is None else None
     first: FirstStep | None = None
     if wish is not None:
         made = await make_allocation(connection, message, wish=wish, known=SRUN_22_05)
@@ -114,7 +125,7 @@ def _components(
     connection: Connection,
     message: ask.Srun,
     job: Job | None,
-    asked: Srun,
+    asked: SrunOptions,
     wanted: StepAsk,
     further: Sequence[list[str]],
 ) -> list[Part]:
@@ -135,7 +146,7 @@ def _components(
     chosen: dict[int, tuple[StepAsk, Streams]] = {}
     programs = [(asked, wanted)]
     for words in further:
-        one = _parse(connection, message, words)
+        one = _options(message, _read(connection, message, words))
         one.streams = one.streams.after(asked.streams)
         programs.append((one, _convert(one, has_input=message.has_input)))
     for number, (one, step) in enumerate(programs):
@@ -176,10 +187,15 @@ def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepAsk)
     )
 
 
-def _parse(connection: Connection, message: ask.Srun, words: list[str]) -> Srun:
-    """Parse the arguments of one program. Raises UserError, also to request the text of a file."""
+def _read(connection: Connection, message: ask.Srun, words: Sequence[str]) -> LaunchLine:
+    """Read the arguments of one program."""
     plugins = connection.server.controller.config.submission.plugin_options
-    asked = parse_srun(words, message.env, files=message.files, plugins=plugins)
+    return read_srun(words, launch_source(connection, message), plugins=plugins)
+
+
+def _options(message: ask.Srun, line: LaunchLine) -> SrunOptions:
+    """Return the options of one program. Raises UserError, also to request the text of a file."""
+    asked = srun_options(line, message.env, files=message.files)
     if asked.needs:
         raise UserError(f"the text of {asked.needs} is needed", code=FILE, details={"file": asked.needs})
     return asked
@@ -197,18 +213,17 @@ def _have_tried(streams: Sequence[Streams], message: ask.Srun) -> None:
             raise UserError(f"cannot write {path}", code=FILE, details={"writes": path})
 
 
-def _wish(connection: Connection, message: ask.Srun, asked: Srun) -> Wish:
+def _wish(message: ask.Srun, asked: SrunOptions) -> Wish:
     """Return the request for the job that is made for the step.
 
     Exported variables belong to the step instead.
     """
     return wish_of(
-        [*asked.job_options, ("export", "NONE", "srun")],
+        [*asked.job_options, GivenOption("export", "NONE", "srun")],
         {},
         holder="srun",
         name=asked.ask["name"],
         cwd=message.cwd,
-        now=connection.server.controller.clock(),
     )._replace(immediate_s=asked.immediate_s)
 
 
@@ -266,7 +281,7 @@ def _count_of(environ: Mapping[str, str], variable: str, *, own: int) -> int:
     return 0 if found == own or found > MAX_STEP_TASKS else found
 
 
-def _find_job(connection: Connection, asked: Srun) -> Job | None:
+def _find_job(connection: Connection, asked: SrunOptions) -> Job | None:
     """Return the named job, else the caller's own job. None means that a new job must be made."""
     state = connection.server.controller.state
     if asked.job:
@@ -291,7 +306,7 @@ def _find_job(connection: Connection, asked: Srun) -> Job | None:
     return None
 
 
-def _convert(asked: Srun, *, has_input: bool) -> StepAsk:
+def _convert(asked: SrunOptions, *, has_input: bool) -> StepAsk:
     """Return the step request as a model object. Raises UserError if a value is out of range."""
     mode = asked.streams.input
     rank = NO_TASK

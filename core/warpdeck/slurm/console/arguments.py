@@ -11,7 +11,7 @@ from warpdeck.base.cluster import CLUSTER_NAME, other_cluster
 from warpdeck.base.errors import UserError
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.options.getopt import parse_leading
-from warpdeck.notation.options.options import NONE, OPTIONAL, REQUIRED, OptionTable, table
+from warpdeck.notation.options.option_table import NONE, OPTIONAL, REQUIRED, OptionTable, table
 
 from .console import CommandError, Console
 

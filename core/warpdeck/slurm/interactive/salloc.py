@@ -20,7 +20,7 @@ from warpdeck.base.paths import Paths, default_paths
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.options.getopt import parse_leading
-from warpdeck.notation.options.options import SALLOC
+from warpdeck.notation.options.option_table import SALLOC
 from warpdeck.notation.step import container_help
 from warpdeck.slurm.shims.shims import install
 from warpdeck_agent.client.process import with_process

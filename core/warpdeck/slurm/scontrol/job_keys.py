@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.option_values.notices import parse_mail_types
-from warpdeck.notation.option_values.slurm_values import MAX_NICE
+from warpdeck.notation.option_values.special_kinds import MAX_NICE
 from warpdeck.notation.values.dependencies import parse_dependencies
 from warpdeck.notation.values.durations import parse_limit
 from warpdeck.notation.values.gres import parse_gpus, parse_gres
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.licenses import parse_licenses
+from warpdeck.notation.values.mail_types import parse_mail_types
 from warpdeck.notation.values.memory_sizes import parse_memory
 from warpdeck.notation.values.numbers import strtol
 from warpdeck.notation.values.time_points import parse_moment

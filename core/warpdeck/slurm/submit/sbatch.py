@@ -18,21 +18,22 @@ from warpdeck.client.job_end import wait_for_end
 from warpdeck.client.submission import (
     MAX_FILE_CHARS,
     Draft,
-    draft_script,
+    draft_components,
     dry_run,
     script_text,
     site_options,
     submit,
 )
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
-from warpdeck.notation.options.getopt import MISUSED, UNKNOWN, as_word, parse_components
-from warpdeck.notation.options.options import COMMAND, SBATCH, OptionTable
+from warpdeck.notation.options.getopt import UNKNOWN, as_word, parse_components
+from warpdeck.notation.options.option_table import COMMAND, SBATCH, OptionTable
+from warpdeck.notation.reading.script import read_components
 from warpdeck.notation.step import container_help
-from warpdeck.notation.values.refusal import exit_code
+from warpdeck.notation.values.slurm_error import exit_code
 from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
 from warpdeck.slurm.console.console import CommandError, Console
 
-from .validation import check
+from .validation import check, option_source, raise_if_unknown
 
 RECORDED_S = 60.0
 """Longest time in seconds that a job waits for the snapshot of its code.
@@ -126,30 +127,30 @@ def _draft(
     options, *others = [
         [as_word(option, value, known) for option, value in found if option not in own] for found in parts
     ]
+    source = option_source(console)
+    components = read_components(text, name, source, words=options, others=others, known=known)
+    raise_if_unknown(components, is_last=is_last)
+    check(components, source, known=known)
+    script = {
+        "script": text,
+        "script_args": rest[1:],
+        "submit_line": shlex.join(["sbatch", *words]),
+    }
     try:
-        draft = draft_script(
-            text,
+        draft = draft_components(
+            components,
             name,
-            args=rest[1:],
-            options=options,
-            others=others,
+            script,
             cwd=console.folder,
             environ=console.env,
-            now=time.time(),
             host=console.host,
             known=known,
             read=lambda path: _text(path, console),
         )
     except UserError as error:
-        if is_last or error.code != UNKNOWN:
-            refused_by = known if error.code in (UNKNOWN, MISUSED) else None
-            check(text, name, options, console, others=others, refused_by=refused_by)
         if error.code in WORDS:
             raise _failed(error, console) from error
         raise
-    check(text, name, options, console, others=others)
-    for request in (draft.request, *draft.components):
-        request["submit_line"] = shlex.join(["sbatch", *words])
     # Jobs from a shell run in the submit directory, because tools look for their output there. A job that
     # another job submits runs the code of the submitting job.
     draft.request["in_place"] = console.record is not None

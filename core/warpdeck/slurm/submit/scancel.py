@@ -16,7 +16,7 @@ from warpdeck.base.passwd import uid_of
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.options.getopt import parse_anywhere
-from warpdeck.notation.options.options import NONE, REQUIRED, table
+from warpdeck.notation.options.option_table import NONE, REQUIRED, table
 from warpdeck.notation.values.signals import parse_signal
 from warpdeck.protocol.refusals import WORDS
 from warpdeck.slurm.console.arguments import only_ours

@@ -16,6 +16,7 @@ VALUE_EXIT = 255
 PLAIN = 1
 ERROR = "SLURM_EXIT_ERROR"
 IMMEDIATE = "SLURM_EXIT_IMMEDIATE"
+_LEVEL = "error: "
 
 
 def exit_code(environ: Mapping[str, str], variable: str = ERROR) -> int:
@@ -24,12 +25,11 @@ def exit_code(environ: Mapping[str, str], variable: str = ERROR) -> int:
     return (int(text) % 256 if text.isascii() and text.isdigit() and len(text) < 10 else 0) or PLAIN
 
 
-class Refusal(UserError):
-    """An error of sbatch.
+class SlurmError(UserError):
+    """An error in the wording of sbatch, srun or salloc, with our next step as its hint.
 
-    `message` is sbatch's text. `level` is error, fatal, or "" for getopt's messages without a level. `lines`
-    is the complete output. An `exit_code` of 0 depends on the phase: VALUE_EXIT while options are read, 1
-    when they are checked together.
+    `message` is the sentence about the error. `level` is the word that Slurm prints before it: error, fatal, or "".
+    An `exit_code` of 0 depends on the phase: VALUE_EXIT while options are read, 1 when they are checked together.
     """
 
     def __init__(
@@ -39,21 +39,36 @@ class Refusal(UserError):
         *,
         level: str = "error",
         more: tuple[str, ...] = (),
+        after: tuple[str, ...] = (),
         exit_code: int = 0,
         is_answer: bool = False,
+        code: str = "",
     ) -> None:
-        super().__init__(message, hint, exit_code=exit_code)
+        super().__init__(message, hint, exit_code=exit_code, code=code)
         self.level = level
         self.more = more
+        """Complete lines that Slurm prints before the message."""
+        self.after = after
+        """Complete lines that Slurm prints after the message."""
         self.is_answer = is_answer
         """True for requested information, which is not an error and goes to standard output unchanged."""
+        self.script_line = 0
+        """The line of the script that cannot be read; 0 if the error is not about a line."""
 
     @property
     def lines(self) -> list[str]:
         """The complete lines of the error, as sbatch prints them after "sbatch: "."""
-        return [*self.more, f"{self.level}: {self.message}" if self.level else self.message]
+        return [*self.more, f"{self.level}: {self.message}" if self.level else self.message, *self.after]
+
+    def sentence(self, option: str, text: str) -> str:
+        """Return the error as one sentence that names the option and its value, which Slurm's message may lack."""
+        details = [line.removeprefix(_LEVEL) for line in self.more]
+        words = "; ".join([*details, self.message]).rstrip(". ")
+        if option and f"--{option}" not in words:
+            return f"--{option}={text}: {words}"
+        return words if text in words else f"{words}: {text!r}"
 
 
-def invalid(option: str, hint: str, *more: str) -> Refusal:
+def invalid(option: str, hint: str, *more: str) -> SlurmError:
     """Return the error "Invalid --OPTION specification"."""
-    return Refusal(f"Invalid --{option} specification", hint, more=more)
+    return SlurmError(f"Invalid --{option} specification", hint, more=more)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 
-from warpdeck.notation.option_values.option_fields import Fields, OptionSource
+from warpdeck.notation.option_values.slurm_options import SlurmOptions
+from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.values.numbers import LONG_MAX, strtol
-from warpdeck.notation.values.refusal import Refusal
+from warpdeck.notation.values.slurm_error import SlurmError
 
 _WRONG = "Invalid generic resource (gres) specification"
 _WRONG_TYPE = "Invalid GRES specification (with and without type identification)"
@@ -42,24 +43,24 @@ def _short(number: int | None) -> int | None:
 class _Counts:
     """The numbers of nodes, tasks and CPUs of a request, which the rules check and complete."""
 
-    def __init__(self, fields: Fields) -> None:
-        counts = fields.counts
+    def __init__(self, options: SlurmOptions) -> None:
+        counts = options.values
         per_gpu = _short(counts.get("ntasks-per-tres", counts.get("ntasks-per-gpu")))
-        self.tasks = fields.ntasks if fields.ntasks_set else None
-        self.min_nodes: int | None = fields.min_nodes if fields.nodes_set else None
-        self.max_nodes: int | None = (fields.max_nodes or None) if fields.nodes_set else None
-        if not fields.nodes_set and fields.ntasks_set and fields.ntasks == 0:
+        self.tasks = options.ntasks if options.ntasks_set else None
+        self.min_nodes: int | None = options.min_nodes if options.nodes_set else None
+        self.max_nodes: int | None = (options.max_nodes or None) if options.nodes_set else None
+        if not options.nodes_set and options.ntasks_set and options.ntasks == 0:
             self.min_nodes = 0
         self.per_node = _short(counts.get("ntasks-per-node"))
         self.per_socket = _short(counts.get("ntasks-per-socket"))
-        self.sockets = _short(fields.sockets)
-        self.cpus = _short(fields.cpus_per_task) if fields.cpus_set else None
+        self.sockets = _short(options.sockets)
+        self.cpus = _short(options.cpus_per_task) if options.cpus_set else None
         self.tasks_per_gpu = per_gpu
 
 
-def check_gpus(fields: Fields, place: OptionSource) -> None:
-    """Check the generic resources of a component. Raises Refusal."""
-    texts, counts = fields.texts, _Counts(fields)
+def check_gpus(options: SlurmOptions, source: OptionSource) -> None:
+    """Check the generic resources of a component. Raises SlurmError."""
+    texts, counts = options.values, _Counts(options)
     per_task = _prefixed(texts.get("gpus-per-task", ""))
     if (
         (per_task or counts.tasks_per_gpu is not None)
@@ -71,7 +72,7 @@ def check_gpus(fields: Fields, place: OptionSource) -> None:
     asks: dict[tuple[str, str], _Ask] = {}
     gres = texts.get("gres", "")
     per_node = _prefixed(texts.get("gpus-per-node", "")) + ([] if gres.lower() == "none" else _split(gres))
-    cpus, mem = fields.counts.get("cpus-per-gpu"), fields.counts.get("mem-per-gpu")
+    cpus, mem = options.values.get("cpus-per-gpu"), options.values.get("mem-per-gpu")
     for field, items in (
         ("cpus", [f"gpu:{cpus}"] if cpus else []),
         ("job", _prefixed(texts.get("gpus", ""))),
@@ -80,7 +81,7 @@ def check_gpus(fields: Fields, place: OptionSource) -> None:
         ("task", per_task),
         ("mem", [f"gpu:{mem}"] if mem is not None else []),
     ):
-        _gather(asks, field, items, counts, place)
+        _gather(asks, field, items, counts, source)
     gpus_asked = any(
         ask.name == "gpu" and (ask.job or ask.node or ask.socket or ask.task) for ask in asks.values()
     )
@@ -91,7 +92,7 @@ def check_gpus(fields: Fields, place: OptionSource) -> None:
         return
     if mem is not None and not gpus_asked:
         words = f"error: Requested mem_per_tres=gres:gpu:{mem} but did not request any GPU."
-        raise Refusal(_WRONG, "ask for GPUs", more=(words,))
+        raise SlurmError(_WRONG, "ask for GPUs", more=(words,))
     _check_all(asks, counts, has_gpu_freq="gpu-freq" in texts)
 
 
@@ -120,14 +121,14 @@ def _split(gres: str) -> list[str]:
 
 
 def _gather(
-    asks: dict[tuple[str, str], _Ask], field: str, items: list[str], counts: _Counts, place: OptionSource
+    asks: dict[tuple[str, str], _Ask], field: str, items: list[str], counts: _Counts, source: OptionSource
 ) -> None:
     for item in items:
         name, kind, count = _read(item)
         if count == 0:
             continue
-        if name not in place.gres:
-            raise Refusal(_WRONG, f"ask for gpu[:TYPE]:COUNT, not {name}")
+        if name not in source.gres:
+            raise SlurmError(_WRONG, f"ask for gpu[:TYPE]:COUNT, not {name}")
         ask = asks.setdefault((name, kind), _Ask(name, kind))
         # Slurm stores this value in a 16-bit integer.
         setattr(ask, field, count % 2**16 if field == "cpus" else count)
@@ -143,10 +144,10 @@ def _read(item: str) -> tuple[str, str, int]:
     if second:
         count = _number(text) if text and kind else None
         if count is None:
-            raise Refusal(_WRONG, "ask for gpu[:TYPE]:COUNT")
+            raise SlurmError(_WRONG, "ask for gpu[:TYPE]:COUNT")
         return name, kind, count
     if not kind:
-        raise Refusal(_WRONG, "ask for gpu[:TYPE]:COUNT")
+        raise SlurmError(_WRONG, "ask for gpu[:TYPE]:COUNT")
     count = _number(kind)
     return (name, "", count) if count is not None else (name, kind, 1)
 
@@ -177,7 +178,7 @@ def _take_tasks_per_gpu(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, g
             "error: gres_job_state_validate: --ntasks-per-tres needs either a GRES GPU specification "
             "or a node/ntask specification"
         )
-        raise Refusal(_WRONG, "ask for GPUs, or for tasks", more=(words,))
+        raise SlurmError(_WRONG, "ask for GPUs, or for tasks", more=(words,))
 
 
 def _gpus_of(asks: dict[tuple[str, str], _Ask], counts: _Counts) -> int:
@@ -203,7 +204,7 @@ def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_fr
         if words:
             lacks_tasks = ask.task and counts.tasks is None
             hint = "say how many tasks, with -n" if lacks_tasks else "write counts that fit into each other"
-            raise Refusal(_WRONG, hint, more=(f"error: {words}",))
+            raise SlurmError(_WRONG, hint, more=(f"error: {words}",))
         sharing = sharing or ask.name == "gpu"
         if ask.name in SHARED:
             shared = True
@@ -212,23 +213,23 @@ def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_fr
                 or (ask.socket and counts.sockets != 1)
                 or (ask.task and counts.tasks != 1)
             ):
-                raise Refusal(_WRONG, "ask for parts of GPUs for each node")
+                raise SlurmError(_WRONG, "ask for parts of GPUs for each node")
         if shared and sharing:
             _check_kinds(seen)  # If such a conflict occurred earlier in the request, it is reported first.
-            raise Refusal(_WRONG, "ask for GPUs or for parts of them")
+            raise SlurmError(_WRONG, "ask for GPUs or for parts of them")
         seen.append(ask)
     if shared and has_gpu_freq:
-        raise Refusal(_WRONG, "leave --gpu-freq out")
+        raise SlurmError(_WRONG, "leave --gpu-freq out")
     _check_kinds(seen)
 
 
 def _check_kinds(asks: list[_Ask]) -> None:
-    """Raise Refusal if some of the GPUs have a type and others have none."""
+    """Raise SlurmError if some of the GPUs have a type and others have none."""
     for name in {ask.name for ask in asks}:
         kinds = [ask for ask in asks if ask.name == name]
         plain = [ask for ask in kinds if not ask.kind]
         if plain and len(kinds) > 1 and (plain[0].job or plain[0].node or plain[0].socket or plain[0].task):
-            raise Refusal(_WRONG_TYPE, "name a type with each, or with none")
+            raise SlurmError(_WRONG_TYPE, "name a type with each, or with none")
 
 
 def _misfit(ask: _Ask, counts: _Counts) -> str:
