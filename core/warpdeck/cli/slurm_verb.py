@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from warpdeck.notation.options.options import OptionTable
+    from warpdeck.notation.options.option_table import OptionTable
 
 HELP_FLAGS = ("-h", "--help")
 LEAST_COLUMN = 16
@@ -81,7 +81,7 @@ class SlurmVerb(Verb):
     def _parsed(self, words: list[str]) -> SplitWords:
         """Split the words. An unknown option may belong to a plug-in of the site. Then the site is asked."""
         from warpdeck.notation.options.getopt import UNKNOWN
-        from warpdeck.notation.options.options import SBATCH
+        from warpdeck.notation.options.option_table import SBATCH
 
         try:
             return self.split(words, SBATCH)
@@ -94,7 +94,7 @@ class SlurmVerb(Verb):
     def split(self, words: list[str], known: OptionTable) -> SplitWords:
         """Split the words by sbatch's option table and the own options. Raises UserError."""
         from warpdeck.notation.options.getopt import as_word, parse_components
-        from warpdeck.notation.options.options import COMMAND, NONE, REQUIRED, Option, table_of
+        from warpdeck.notation.options.option_table import COMMAND, NONE, REQUIRED, Option, table_of
 
         own = {each.names[0]: NONE if each.is_flag else REQUIRED for each in flat(self.arguments)}
         behind: list[str] = []
@@ -131,7 +131,7 @@ def _site_options() -> OptionTable:
     """Return sbatch's options and those of the site's plug-ins, or only sbatch's if no controller answers."""
     from warpdeck.client.blocking_client import SyncClient
     from warpdeck.client.submission import site_options
-    from warpdeck.notation.options.options import SBATCH
+    from warpdeck.notation.options.option_table import SBATCH
 
     try:
         with SyncClient.connect(default_paths(), start=False) as client:

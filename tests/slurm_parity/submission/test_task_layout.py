@@ -17,11 +17,11 @@ import msgspec
 import pytest
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
+from tests.support.command_lines import parse_srun
 from tests.support.waiting import eventually
 
 from warpdeck.controller.launch.environment import made_environment
 from warpdeck.model.step import StepAsk
-from warpdeck.notation.step.srun import parse_srun
 from warpdeck.policy.step_placement import Layout, lay_out
 
 pytestmark = pytest.mark.slurm

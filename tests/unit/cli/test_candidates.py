@@ -72,34 +72,31 @@ def offered(*words: str, grammar: Grammar | None = None) -> list[str]:
         (["--nowhere", "1"], ["12", "13"]),
     ],
 )
-def test_candidates_cover_arguments_options_values_and_lists(words: list[str], found: list[str]) -> None:
+def test_words_options_values_and_lists_are_offered(words: list[str], found: list[str]) -> None:
     assert offered(*words) == found
 
 
-def test_names_that_need_quoting_are_not_offered() -> None:
+def test_a_name_that_a_shell_would_take_apart_is_not_offered() -> None:
     assert offered("-u", "o") == []
 
 
-def test_an_argument_that_does_not_repeat_is_completed_once() -> None:
+def test_a_place_that_does_not_repeat_is_filled_once() -> None:
     once = grammar_of([Argument("JOB")])
     assert (offered("", grammar=once), offered("12", "", grammar=once)) == (["12", "13", "2"], [])
 
 
-def test_a_handwritten_help_is_parsed_by_its_first_usage_line() -> None:
-    handwritten = grammar_of([], SUBVERBS)
-    assert offered("", grammar=handwritten) == ["add", "rm"]
-    assert candidates(["r"], grammar, lambda kind: []) =handwritten)]
+def test_sub_verbs_are_offered_with_their_summaries() -> None:
+    grammar = grammar_of([], SUBVERBS)
+    assert offered("", grammar=grammar) == ["add", "rm"]
+    assert candidates(["r"], grammar, lambda kind: []) == [Candidate("rm", "no more")]
 
 
 def test_options_have_the_first_line_of_their_help() -> None:
     about = grammar_of(STOP).about
-    assert (about["--to"], about["-u"], about["--step"]) == (
-        "--now"],
-        ["12", "of these", "how long",
-    )
+    assert (about["--to"], about["-u"], about["--step"]) == ("there", "of these", "how long")
 
 
-def test_subverbs_are_read_from_the_help_but_examples_are_not() -> None:
+def test_descriptions_are_read_from_a_help_that_is_a_text() -> None:
     found = descriptions(HELP)
     assert (found["--quiet"], found["-q"], found["--user"]) == ("print nothing", "print nothing", "of these")
     assert (found["-N"], found["--hold"], found["--comment"]) == ("", "wait", "")
@@ -109,7 +106,7 @@ def test_subverbs_are_read_from_the_help_but_examples_are_not() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("jobs", "jobs"), ("nodelist", "nodes"), ("partition", "partitions"), ("ntasks", "")]
 )
-def test_the_name_of_a_value_determines_its_kind(name: str, kind: str) -> None:
+def test_what_a_value_is_follows_from_the_name_of_slurm_s_option(name: str, kind: str) -> None:
     assert value_of_option(name).kind == kind
 
 
@@ -123,18 +120,18 @@ def test_the_name_of_a_value_determines_its_kind(name: str, kind: str) -> None:
         (["scancel", "--me", "1"], ["scancel", "--me", "1"]),
     ],
 )
-def test_words_that_bash_split_are_joined_again(pieces: list[str], words: list[str]) -> None:
+def test_bash_s_pieces_are_put_together_again(pieces: list[str], words: list[str]) -> None:
     assert rejoined(pieces) == words
 
 
 @pytest.fixture
-def _no_controller(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("WARPDECK_HOME", f"{tmp_path}/home")
 
 
-@pytest.mark.usefixtures("_no_controller")
+@pytest.mark.usefixtures("_alone")
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("line", "among"),
     [
         ("warpdeck can", "cancel"),
         ("warpdeck node ", "drain"),
@@ -157,12 +154,12 @@ def _no_controller(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
         ("scontrol show par", "partition"),
     ],
 )
-def test_options_and_subverbs_complete_without_a_controller(line: str, expected: str) -> None:
-    assert expected in [each.word for each in complete(line.split(" "))]
+def test_verbs_and_commands_tell_their_options_without_a_controller(line: str, among: str) -> None:
+    assert among in [each.word for each in complete(line.split(" "))]
 
 
-@pytest.mark.usefixtures("_no_controller")
-def test_completion_is_empty_for_file_names_and_without_a_controller() -> None:
+@pytest.mark.usefixtures("_alone")
+def test_nothing_is_offered_where_files_are_meant_or_nobody_answers() -> None:
     for line in (
         "sbatch tr",
         "warpdeck submit tr",
@@ -175,7 +172,7 @@ def test_completion_is_empty_for_file_names_and_without_a_controller() -> None:
         assert complete(line.split(" ")) == [], line
 
 
-@pytest.mark.usefixtures("_no_controller")
+@pytest.mark.usefixtures("_alone")
 @pytest.mark.parametrize("verb", sorted(SUMMARIES))
 def test_every_verb_can_be_completed(verb: str) -> None:
     assert complete(["warpdeck", verb, "--"]) != []

@@ -14,7 +14,7 @@ from warpdeck.cli.main import main
 from warpdeck.cli.parser import parse
 from warpdeck.cli.slurm_verb import SlurmVerb
 from warpdeck.cli.verb import Verb, flat
-from warpdeck.notation.options.options import SALLOC, SBATCH, SRUN
+from warpdeck.notation.options.option_table import SALLOC, SBATCH, SRUN
 
 
 def rows() -> Iterator[tuple[str, Verb]]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from warpdeck.base.current_folder import current_folder

@@ -27,7 +27,6 @@ from warpdeck.client.submission import (
     rerun,
     submit,
 )
-)
 from warpdeck.notation.request.sweep import array_of, parse_grid, with_sweep
 
 if TYPE_CHECKING:

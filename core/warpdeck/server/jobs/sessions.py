@@ -24,6 +24,8 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol.nonces import mark_of
 from warpdeck.server.connection import Connection
 
+from .allocations import launch_source
+
 OF_STEPS = frozenset(
     {"container", "hosts", "immediate", "mpi", "programs", "relative", "task_epilog", "task_prolog"}
 )

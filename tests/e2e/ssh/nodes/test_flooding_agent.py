@@ -74,7 +74,6 @@ def test_a_flooding_agent_is_disconnected_and_other_nodes_are_not_affected(
         eventually(
             lambda: "sends too many messages" in row(lab_home, "local")["reason"],
             what="the link is closed with a reason",
-        ,
         )
         assert row(lab_home, "local")["state"] == "down"
         assert "sends too many messages" in lab_home.ok("node", "show", "local")
@@ -104,8 +103,10 @@ def test_an_agent_that_never_reads_is_disconnected_before_memory_grows(
     with flooding_agent(lab_home, short_tmp, "deaf"):
         lab_home.ok("node", "add", "local")
         lab_home.ok("submit", "--no-snapshot", "--array=0-999", str(script))
-        eventually(lambda: "has not read" in row(lab_home, "local")["reason"],
-            what="the link is closed with a reason",)
+        eventually(
+            lambda: "has not read" in row(lab_home, "local")["reason"],
+            what="the link is closed with a reason",
+        )
         before = peak_kb(lab_home)
         assert lab_home.json("queue", "--all"), "other requests are served"
         assert peak_kb(lab_home) - before < GROWTH_KB
