@@ -15,13 +15,12 @@ from warpdeck.controller.presenters.job_columns import JOB_FIELDS, job_row, show
 from warpdeck.controller.presenters.node_facts import node_facts
 from warpdeck.model import ArraySpec
 from warpdeck.protocol.site_rows import PartitionRow
+from warpdeck.slurm.fields import job_json
 from warpdeck.slurm.format.format_strings import Layout, letters_of, long_columns, needed, short_columns
-from warpdeck.slurm.format.timestamps import Stamps
-from warpdeck.slurm.viewers import job_dump, job_fields, node_fields, step_fields
+from warpdeck.slurm.viewers import sinfo_columns, squeue_columns, squeue_step_columns
 from warpdeck.slurm.viewers.job_order import SortError, job_keys, parse, sort
 
 NOW = time.time()
-STAMPS = Stamps({}, NOW)
 LETTER = st.sampled_from("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%.#-+: ,|\\é\n0123456789")
 FORM = st.text(LETTER, max_size=30) | st.text(max_size=10)
 
@@ -42,16 +41,16 @@ def _groups() -> list[dict[str, Any]]:
     core.lose("n2")
     nodes = msgspec.to_builtins(node_facts(core.state, core.state.nodes.values(), now=NOW))
     part = msgspec.to_builtins(PartitionRow(name="main"))
-    return [node_fields.group(part, nodes), node_fields.group(part, [])]
+    return [sinfo_columns.group(part, nodes), sinfo_columns.group(part, [])]
 
 
 STEP = {
     "id": "4_1.0", "name": "train", "state": "RUNNING", "start": NOW - 70, "tasks": 2, "node_list": "n1", "cpus": 2,
     "job_id": 5, "array_job_id": 4, "array_task_id": 1, "user": "ann", "uid": 1, "partition": "main",
 }  # fmt: skip
-PRINTED = job_fields.JobFields({}, now=NOW, stamps=STAMPS).by_name
-STEPS = step_fields.step_fields(now=NOW, stamps=STAMPS)
-NODES = node_fields.as_fields(node_fields.prints(STAMPS))
+PRINTED = squeue_columns.job_columns(now=NOW)
+STEPS = squeue_step_columns.step_columns(now=NOW)
+NODES = sinfo_columns.as_fields(sinfo_columns.prints())
 KINDS = {
     "jobs": (letters_of(PRINTED), PRINTED, _jobs()),
     "steps": (letters_of(STEPS), STEPS, [STEP]),
@@ -125,8 +124,8 @@ def test_every_letter_has_a_field_and_every_field_its_columns():
 
 def test_the_json_of_a_job_reads_only_the_columns_that_it_names():
     for row in KINDS["jobs"][2]:
-        few = {name: row[name] for name in job_dump.NEEDS}
-        assert job_dump.job_object(few) == job_dump.job_object(row)
+        few = {name: row[name] for name in job_json.NEEDS}
+        assert job_json.job_object(few) == job_json.job_object(row)
 
 
 def test_each_field_reads_only_the_columns_that_it_names():

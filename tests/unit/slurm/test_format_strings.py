@@ -6,8 +6,8 @@ import pytest
 
 from warpdeck.slurm.format.format_strings import (
     NULL,
-    Field,
     Layout,
+    TextField,
     cut,
     fixed,
     letters_of,
@@ -18,9 +18,9 @@ from warpdeck.slurm.format.format_strings import (
 )
 
 FIELDS = {
-    "jobid": Field("JOBID", "id", lambda row: str(row["id"]), letter="i"),
-    "name": Field("NAME", "name", lambda row: row["name"], letter="j"),
-    "nodelist": Field("NODELIST", "nodes", lambda row: row["nodes"], whole, letter="N"),
+    "jobid": TextField("JOBID", "id", lambda row: str(row["id"]), letter="i"),
+    "name": TextField("NAME", "name", lambda row: row["name"], letter="j"),
+    "nodelist": TextField("NODELIST", "nodes", lambda row: row["nodes"], whole, letter="N"),
     "account": fixed("ACCOUNT", NULL, "a"),
 }
 LETTERS = letters_of(FIELDS)

@@ -14,9 +14,9 @@ from tests.support.core import Core, ask
 from warpdeck.controller.presenters.job_columns import JOB_FIELDS, shower
 from warpdeck.model import ArraySpec
 from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
-from warpdeck.slurm.format.timestamps import Stamps
+from warpdeck.slurm.format.units import stamped
 from warpdeck.slurm.runtime.commands import run
-from warpdeck.slurm.viewers.job_fields import JobFields
+from warpdeck.slurm.viewers.squeue_columns import job_columns
 
 
 def cluster() -> Core:
@@ -31,7 +31,7 @@ CORE = cluster()
 ROWS: list[dict[str, Any]] = msgspec.to_builtins(
     shower(CORE.state, JOB_FIELDS, now=CORE.now)(list(CORE.state.jobs.values()))
 )
-FIELDS = JobFields({}, now=CORE.now, stamps=Stamps({"SLURM_TIME_FORMAT": "%s"}, CORE.now)).by_name
+FIELDS = job_columns(now=CORE.now)
 
 
 class Answers:
@@ -94,7 +94,8 @@ def squeue(*words: str, answers: Answers | None = None, **env: str) -> tuple[int
     ],
 )
 def test_a_field_is_printed_as_slurm_prints_it(field: str, printed: tuple[str, ...]) -> None:
-    assert tuple(FIELDS[field].text(row) for row in ROWS) == printed
+    with stamped({"SLURM_TIME_FORMAT": "%s"}):
+        assert tuple(FIELDS[field].text(row) for row in ROWS) == printed
 
 
 def test_every_field_prints_one_line_and_names_the_columns_that_it_reads() -> None:

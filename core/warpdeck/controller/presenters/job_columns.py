@@ -119,8 +119,12 @@ def _used_s(sight: RowContext, job: Job) -> float:
 
 
 def _expected_start(sight: RowContext, job: Job) -> float | None:
-    why = why_of(sight.state, job) if job.state is JobState.PENDING else None
-    return why.expected_start if why is not None else None
+    """Return the expected start of a pending job, which is at least the requested begin."""
+    if job.state is not JobState.PENDING:
+        return None
+    why = why_of(sight.state, job)
+    expected = why.expected_start if why is not None else None
+    return job.request.begin_at_unix if expected is None else expected
 
 
 def _eligible(sight: RowContext, job: Job) -> float | None:

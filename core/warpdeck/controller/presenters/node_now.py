@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from warpdeck.controller.state.state import State
-from warpdeck.controller.state.view import runs_jobs, shares_on
+from warpdeck.controller.state.view import runs_jobs, shares_on, wants_users_apart
 from warpdeck.model import Link, Node, NodeHealth, Reading, Share
 
 
@@ -66,7 +66,7 @@ def state_in_words(node: Node, link: Link, *, cpus_used: int, busy: bool) -> str
 
 def common_fields(state: State, now: NodeNow) -> dict[str, Any]:
     """Return the fields that `NodeRow` and `NodeFacts` have in common, by name."""
-    node, reading = now.node, now.reading
+    node, reading, jobs = now.node, now.reading, state.jobs_on(now.node.name)
     configured = state.site.nodes.get(node.name)
     topology = node.topology.told(node.cpus)
     return {
@@ -92,4 +92,7 @@ def common_fields(state: State, now: NodeNow) -> dict[str, Any]:
         "arch": node.arch,
         "booted": node.booted_at_unix or None,
         "agent_start": node.agent_at_unix or None,
+        "state": now.state,
+        "owner": next((job.user for job in jobs if wants_users_apart(state, job, job.partition)), ""),
+        "at": reading.at_unix if reading else None,
     }

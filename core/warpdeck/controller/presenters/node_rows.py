@@ -8,7 +8,6 @@ from warpdeck.controller.state.view import (
     gpu_holders,
     gpu_users,
     shares_on,
-    wants_users_apart,
 )
 from warpdeck.model import Gpu, GpuLinks, GpuReading, JobId, Node, NodeName, Verdict
 from warpdeck.protocol.node_rows import (
@@ -33,7 +32,6 @@ def node_row(state: State, node: Node) -> NodeRow:
     return NodeRow(
         **common_fields(state, now),
         target=node.target or "local",
-        state=now.state,
         gpus=[_gpu_row(state, node, gpu, readings.get(gpu.index), holders, blocked) for gpu in node.gpus],
         driver=node.driver,
         containment=node.containment,
@@ -45,8 +43,6 @@ def node_row(state: State, node: Node) -> NodeRow:
         gpu_error=node.gpu_error,
         health=[row for row in check_rows(state, node) if row.verdict != Verdict.OK],
         jobs=[job.label() for job in jobs],
-        owner=next((job.user for job in jobs if wants_users_apart(state, job, job.partition)), ""),
-        at=now.reading.at_unix if now.reading else None,
     )
 
 

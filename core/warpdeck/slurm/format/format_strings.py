@@ -29,6 +29,8 @@ _LONG = re.compile(r"(\.?)(\d*)(.*)", re.DOTALL)
 
 Row = dict[str, Any]
 Complain = Callable[[str], None]
+Fit = Callable[[str, int, bool], str]
+"""Shortens a text to the width of its column. The flag says whether the column is aligned to the right."""
 
 
 NULL = "(null)"
@@ -53,8 +55,8 @@ class Key(NamedTuple):
     descending: bool = False
 
 
-class Field(NamedTuple):
-    """A printable field.
+class TextField(NamedTuple):
+    """A field that a listing command prints.
 
     It has a title, the columns of a row that it reads, its text, and the function that fits the text to a
     width. `letter` is its letter in -o, or "". `sort` is its sort key; None means that its text is compared.
@@ -63,7 +65,7 @@ class Field(NamedTuple):
     title: str
     needs: str
     text: Callable[[Row], str]
-    fit: Callable[[str, int, bool], str] = cut
+    fit: Fit = cut
     letter: str = ""
     sort: Key | None = None
 
@@ -72,12 +74,12 @@ class Field(NamedTuple):
         return self.sort or Key(self.needs, self.text)
 
 
-def fixed(title: str, text: str, letter: str = "", *, fit: Callable[[str, int, bool], str] = cut) -> Field:
+def fixed(title: str, text: str, letter: str = "", *, fit: Fit = cut) -> TextField:
     """Return a field with the same text in every row."""
-    return Field(title, "", lambda row: text, fit, letter)
+    return TextField(title, "", lambda row: text, fit, letter)
 
 
-def letters_of(fields: Mapping[str, Field]) -> dict[str, str]:
+def letters_of(fields: Mapping[str, TextField]) -> dict[str, str]:
     """Return the letters of -o and their fields in the order of %all, which has lowercase letters first."""
     named = {field.letter: name for name, field in fields.items() if field.letter}
     return {letter: named[letter] for letter in sorted(named, key=str.swapcase)}
@@ -142,7 +144,7 @@ def long_columns(form: str, names: Mapping[str, str], complain: Complain) -> lis
     return columns
 
 
-def needed(columns: Iterable[Column], fields: Mapping[str, Field]) -> list[str]:
+def needed(columns: Iterable[Column], fields: Mapping[str, TextField]) -> list[str]:
     """Return the columns of a row that the given columns read."""
     names = (name for column in columns if column.field for name in fields[column.field].needs.split())
     return list(dict.fromkeys(names))
@@ -151,7 +153,7 @@ def needed(columns: Iterable[Column], fields: Mapping[str, Field]) -> list[str]:
 class Layout:
     """Formats rows and titles as lines of text."""
 
-    def __init__(self, columns: Sequence[Column], fields: Mapping[str, Field]) -> None:
+    def __init__(self, columns: Sequence[Column], fields: Mapping[str, TextField]) -> None:
         printed = [column for column in columns if column.field]
         self._titles = [_title(fields[column.field].title, column) for column in printed]
         self._texts = [_fitted(fields[column.field], column) for column in printed]
@@ -176,7 +178,7 @@ def _title(title: str, column: Column) -> str:
     return fit(title, column.width or MAX_WIDTH, column.right)
 
 
-def _fitted(field: Field, column: Column) -> Callable[[Row], str]:
+def _fitted(field: TextField, column: Column) -> Callable[[Row], str]:
     """Return a function that returns the field's text for the column, cut but not padded."""
     if not column.width:
         return field.text

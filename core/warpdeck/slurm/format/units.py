@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 
 from warpdeck.notation.values.arrays import number_ranges
@@ -92,12 +92,14 @@ _STAMPS: ContextVar[Stamps | None] = ContextVar("stamps", default=None)
 
 
 @contextlib.contextmanager
-def stamped(env: Mapping[str, str]) -> Iterator[Stamps | None]:
-    """Within this context, `moment` uses the caller's SLURM_TIME_FORMAT, if it is set."""
-    stamps = Stamps(env, time.time()) if env.get("SLURM_TIME_FORMAT") else None
-    token = _STAMPS.set(stamps)
+def stamped(env: Mapping[str, str], complain: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Within this context, `moment` uses the caller's SLURM_TIME_FORMAT, if it is set.
+
+    `complain` receives the error in that variable, once a time is formatted.
+    """
+    token = _STAMPS.set(Stamps(env, complain=complain) if env.get("SLURM_TIME_FORMAT") else None)
     try:
-        yield stamps
+        yield
     finally:
         _STAMPS.reset(token)
 

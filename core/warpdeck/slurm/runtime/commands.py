@@ -46,13 +46,14 @@ def main(name: str, words: list[str]) -> int:
 
 def run(name: str, words: list[str], console: Console) -> int:
     """Run a command of COMMANDS and return its exit code. Its errors are printed to the console."""
+
+    def complain(sentence: str) -> None:
+        print(f"{name}: error: {sentence}", file=console.streams.err)
+
     try:
         module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
-        with stamped(console.env) as stamps, cut_as_asked(console.env):
-            code = int(module.main(words, console))
-        if stamps is not None and stamps.complaint:
-            print(f"{name}: error: {stamps.complaint}", file=console.streams.err)
-        return code
+        with stamped(console.env, complain), cut_as_asked(console.env):
+            return int(module.main(words, console))
     except CommandError as error:
         before = "" if error.bare else f"{name}: error: "
         for line in error.message.split("\n"):

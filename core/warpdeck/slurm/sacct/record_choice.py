@@ -11,7 +11,7 @@ from warpdeck.base.passwd import group_of, group_there, user_there
 from warpdeck.notation.values.time_points import parse_moment
 from warpdeck.slurm.console.arguments import WordsError, listed
 from warpdeck.slurm.console.console import CommandError
-from warpdeck.slurm.format.job_states import CODES
+from warpdeck.slurm.fields.job_states import CODES
 from warpdeck.slurm.format.named_columns import named_steps
 from warpdeck_agent.wire.hostnames import HostlistError, expand
 

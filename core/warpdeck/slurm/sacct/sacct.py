@@ -17,7 +17,7 @@ from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.time_points import parse_moment
 from warpdeck.slurm.console.arguments import WordsError, listed, options, read
 from warpdeck.slurm.console.console import CommandError, Console
-from warpdeck.slurm.format.job_states import OURS
+from warpdeck.slurm.fields.job_states import OURS
 from warpdeck.slurm.format.named_columns import named_steps
 from warpdeck.slurm.format.printing import (
     Style,
@@ -30,17 +30,18 @@ from warpdeck.slurm.format.printing import (
 )
 from warpdeck.slurm.format.units import moment
 
-from .accounted_values import (
+from .accounted_columns import (
     MOMENTS,
-    NEEDS,
     NUMBERS,
     WIDTHS,
     AccountedWindow,
-    job_values,
+    job_line,
     label,
+    needs_of_columns,
     recorded_state,
     state_text,
-    step_values,
+    step_line,
+    texts,
 )
 from .record_choice import (
     check,
@@ -63,6 +64,11 @@ OPTIONS = options(
     "noheader,n parsable,p parsable2,P partition=,r qos=,q reason=,R starttime=,S state=,s timelimit-max=,K timelimit-min=,k "
     "truncate,T uid=,u user= units= usage use-local-uid verbose,v version,V wckeys=,W whole-hetjob? whetjob? yaml",
 )
+OF_CHOICE = """
+id label array_job_id array_task_id het_job_id het_job_offset tasks_folded tasks_text uid state reason exit_cause
+ended_by_uid start limit_s nodes cpus features
+"""
+"""Columns by which the jobs are chosen and sorted."""
 REQUEUED = "REQUEUED"
 NEVER = "BOOT_FAIL"
 """A state that our jobs never have. A filter on states that do not exist here uses it to match nothing."""
@@ -195,9 +201,13 @@ class SacctOptions:
         """Value of --whole-hetjob: "yes", "no", or "" if it was not given."""
         return whole_hetjob(self.given.get("whole-hetjob", self.given.get("whetjob")))
 
-    def question(self) -> Record:
-        """Return the request. Raises WordsError for invalid users, states or jobs."""
-        asked: Record = {"fields": list(NEEDS), "steps": self.steps or bool(self.only), "ended": True}
+    def question(self, needs: Iterable[str]) -> Record:
+        """Return the request for these columns. Raises WordsError for invalid users, states or jobs."""
+        asked: Record = {
+            "fields": sorted({*needs, *OF_CHOICE.split()}),
+            "steps": self.steps or bool(self.only),
+            "ended": True,
+        }
         asked |= {"runs": self.has("duplicates"), "names_in_any_case": True}
         until = self.until
         if until is not None and self.has("endtime"):
@@ -295,33 +305,37 @@ def _run(asked: SacctOptions) -> int:
         columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
     except UnknownField as error:
         raise CommandError(f'Invalid field requested: "{error}"') from error
-    question = asked.question()
-    question["steps"] |= any(column.name == "DerivedExitCode" for column in columns)
+    names = [column.name for column in columns]
+    if asked.has("json"):
+        from .sacct_json import NEEDS, answer
+
+        question = asked.question(NEEDS)
+    else:
+        question = asked.question(needs_of_columns(names))
+    question["steps"] |= "DerivedExitCode" in names
     if asked.has("batch-script"):
         return _scripts(asked, question)
     jobs = [] if asked.finds_nothing else _jobs_of(asked, question)
     if asked.has("json"):
-        from .sacct_json import answer
-
         asked.console.streams.out.write(json.dumps(answer(jobs, asked.window()), indent=2) + "\n")
         return 0
     style = asked.style()
     print_header(asked.console, columns, style)
-    for values in _lines(jobs, asked):
-        cells = [values.get(column.name, "") for column in columns]
-        print_row(asked.console, columns, cells, style, whole=NUMBERS, moments=MOMENTS)
+    for row in _lines(jobs, asked):
+        print_row(asked.console, columns, texts(row, names), style, whole=NUMBERS, moments=MOMENTS)
     return 0
 
 
-def _lines(jobs: list[Record], asked: SacctOptions) -> Iterator[dict[str, str]]:
+def _lines(jobs: list[Record], asked: SacctOptions) -> Iterator[Record]:
+    """Yield the row of each line."""
     window = asked.window()
     for job in jobs:
         if not asked.only or _wants(asked, job, ""):
-            yield job_values(job, window, unit=asked.unit)
+            yield job_line(job, window, unit=asked.unit)
         if asked.steps:
             for step in job["steps"]:
                 if not asked.only or _wants(asked, job, step["row"]["id"].rpartition(".")[2]):
-                    yield step_values(step, job, window, unit=asked.unit)
+                    yield step_line(step, job, window, unit=asked.unit)
 
 
 def _jobs_of(asked: SacctOptions, question: Record) -> list[Record]:

@@ -339,13 +339,9 @@ def _jobs(client: Any, window: ReportWindow, asked: dict[str, str], kind: str) -
 
 def _have(client: Any) -> dict[str, int]:
     """Return the total capacity of all nodes for each TRES."""
-    from warpdeck.slurm.scontrol.site_text import node_tres
+    from warpdeck.slurm.fields.node_fields import tres_of_all
 
-    have: dict[str, int] = {}
-    for node in client.call("nodes")["nodes"]:
-        for tres, count in node_tres(node).items():
-            have[tres] = have.get(tres, 0) + count
-    return have
+    return tres_of_all(client.call("nodes", facts=True)["nodes"])
 
 
 def _made(

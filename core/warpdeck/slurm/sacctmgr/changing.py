@@ -15,7 +15,7 @@ from warpdeck.base.cluster import NORMAL_QOS
 from warpdeck.base.errors import UserError
 from warpdeck.notation.config.rules import values_of
 from warpdeck.slurm.console.console import CommandError, Console
-from warpdeck.slurm.format.job_states import ENDED
+from warpdeck.slurm.fields.job_states import ENDED
 
 from . import record_comments
 from .adding import add

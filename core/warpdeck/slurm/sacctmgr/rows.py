@@ -9,9 +9,11 @@ from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.base.cluster import NORMAL_QOS
+from warpdeck.slurm.fields.node_fields import node_tres, tres_of_all
+from warpdeck.slurm.fields.partition_fields import with_members
+from warpdeck.slurm.fields.reservation_fields import RESERVATION
 from warpdeck.slurm.format.account_tree import ROOT, in_tree
 from warpdeck.slurm.format.units import UNKNOWN, clock, moment, tres_text
-from warpdeck.slurm.scontrol.site_text import node_tres, reservation_flags, reservation_tres
 from warpdeck_agent.wire.hostnames import collapse
 
 from .limits import OF_ASSOCIATION, limit_texts
@@ -124,7 +126,7 @@ def qos_rows(client: Any) -> list[Row]:
 
 
 def cluster_rows(client: Any) -> list[Row]:
-    nodes = client.call("nodes")["nodes"]
+    nodes = client.call("nodes", facts=True)["nodes"]
     return [
         {
             **_whole(nodes),
@@ -143,10 +145,7 @@ def cluster_rows(client: Any) -> list[Row]:
 
 def _whole(nodes: Sequence[dict[str, Any]]) -> Row:
     """Return the sums over all nodes."""
-    sums: dict[str, int] = {}
-    for node in nodes:
-        for tres, count in {**node_tres(node), "node": 1}.items():
-            sums[tres] = sums.get(tres, 0) + count
+    sums = {**tres_of_all(nodes), "node": len(nodes)}
     told = {"TRES": tres_text(sums, by_name=True), "Cluster Nodes": collapse(node["name"] for node in nodes)}
     return {"Cluster": CLUSTER, **told}
 
@@ -156,7 +155,7 @@ def event_rows(client: Any) -> list[Row]:
 
     Past events are not stored.
     """
-    nodes, now = client.call("nodes")["nodes"], time.time()
+    nodes, now = client.call("nodes", facts=True)["nodes"], time.time()
     since = now - client.call("status")["uptime_s"]
     lasts = {"TimeEnd": UNKNOWN, "Cluster": CLUSTER}
     all_nodes = {"Event": "Cluster", "EventRaw": "1", "StateRaw": "0", "Reason": "Cluster Registered TRES"}
@@ -207,19 +206,20 @@ def no_runaway_text(client: Any) -> str:
 
 
 def reservation_rows(client: Any) -> list[Row]:
-    nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
+    nodes = {node["name"]: node for node in client.call("nodes", facts=True)["nodes"]}
+    rows = [with_members(row, nodes) for row in client.call("reservations")["reservations"]]
     return [
         {
             "Cluster": CLUSTER,
             "Name": row["name"],
-            "TRES": tres_text({"cpu": reservation_tres(row, nodes)["cpu"]}),
+            "TRES": tres_text({"cpu": RESERVATION["cores"].value(row)}),
             "TimeStart": moment(row["start"]),
             "TimeEnd": moment(row["end"]),
-            "Flags": ",".join(reservation_flags(row, nodes)),
+            "Flags": ",".join(RESERVATION["flags"].value(row)),
             "NodeName": row["node_list"],
             "UnusedWall": "0.000000",
             "start at": str(row["start"] or 0.0),
             "end at": str(row["end"] or inf),
         }
-        for row in client.call("reservations")["reservations"]
+        for row in rows
     ]

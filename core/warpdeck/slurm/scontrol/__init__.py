@@ -1,6 +1,6 @@
 """The scontrol command (`main`).
 
-The modules show, jobtext and sitetext display objects; orders, changes and reserving change them.
+The modules show, job_text, site_text and site_json display objects; orders, changes and reserving change them.
 """
 
 from .command import main

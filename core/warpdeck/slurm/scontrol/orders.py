@@ -14,7 +14,6 @@ from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.job_ids import is_job_id
 from warpdeck.notation.values.lists import words_of
 from warpdeck.protocol.refusals import WORDS, in_slurms_words
-from warpdeck.slurm.format.job_text import expected
 
 from .session import Failed, Session
 from .show import alive, records
@@ -341,12 +340,10 @@ def reconfigure(session: Session, words: list[str]) -> None:
 def completing(session: Session, words: list[str]) -> None:
     """Print the jobs that are completing, with their nodes."""
     with session.connect() as client:
-        for job in client.call("records", states=["COMPLETING"], fields=["id", "state", "node_list", "end"])[
-            "jobs"
-        ]:
-            session.console.print_lines(
-                [f"JobId={job['id']} EndTime={job['end'] or 'Unknown'} Nodes={job['node_list']}"]
-            )
+        jobs = client.call("records", states=["COMPLETING"], fields=["id", "node_list"])["jobs"]
+    for job in jobs:  # The time at which the order to end was given is not recorded.
+        times = "EndTime=Unknown CompletingTime=Unknown"
+        session.console.print_lines([f"JobId={job['id']} {times} Nodes(COMPLETING)={job['node_list']} "])
 
 
 def pidinfo(session: Session, words: list[str]) -> None:
@@ -359,11 +356,10 @@ def pidinfo(session: Session, words: list[str]) -> None:
     found = []
     if number:
         with session.connect() as client:
-            found = records(client, number)
+            found = records(client, number, needs=["ends"])
     if not found:
         raise Failed("Failed to locate job for requested pid")
-    _, end = expected(found[0])
-    now = time.time()
+    end, now = found[0]["ends"], time.time()
     ends = time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(end)) if end else "Unknown"
     session.console.streams.out.write(f"Slurm job id {number} ends at {ends}\n")
     session.console.streams.out.write(f"slurm_get_rem_time is {int(max(0.0, end - now)) if end else -1}\n")

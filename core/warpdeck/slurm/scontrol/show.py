@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from warpdeck.base.slurm_version import RELEASE
 from warpdeck.notation.values.arrays import number_ranges, parse_array
 from warpdeck.notation.values.job_ids import TaskRanges, is_job_id, parse_job_id
-from warpdeck.slurm.format import job_text
-from warpdeck.slurm.format.job_text import FIELDS
+from warpdeck.slurm.fields import job_json
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.fields.node_fields import in_configured_order
+from warpdeck.slurm.fields.node_json import node_object
+from warpdeck.slurm.fields.partition_fields import with_members
 from warpdeck.slurm.format.units import moment
-from warpdeck.slurm.viewers import job_dump
-from warpdeck.slurm.viewers.job_dump import job_object
-from warpdeck.slurm.viewers.node_dump import node_object
 from warpdeck_agent.wire import hostnames
 
-from . import site_json, site_text
+from . import job_text, site_json, site_text
 from .associations import show_associations
 from .session import Failed, Missing, Session
 
 if TYPE_CHECKING:
     from warpdeck.client.blocking_client import SyncClient
 
-Row = dict[str, Any]
 NO_TASK = "4294967294"
 """Value that replaces %a in the file names of array tasks that are still pending as one record."""
+OF_NAMES = ("array_task_id", "id", "state", "stderr", "stdout", "tasks_pending", "tasks_text")
+"""Columns that are needed to narrow an array to the tasks that an id names."""
 NO_ID = "scontrol_print_job error: Invalid job id specified"
-WANTED = sorted({*FIELDS, *job_dump.NEEDS})
 
 
 class Entity(NamedTuple):
@@ -81,17 +81,18 @@ def print_lines(session: Session, blocks: Iterable[list[str]]) -> None:
             session.console.print_lines(lines, between="\n   ", end="\n\n")
 
 
-def records(client: SyncClient, word: str = "", *, steps: bool = False) -> list[Row]:
-    """Return the jobs that an id names, or all jobs in the controller's memory if it is empty.
+def records(client: SyncClient, word: str = "", *, needs: Iterable[str], steps: bool = False) -> list[Row]:
+    """Return these columns of the jobs that an id names, or of all jobs in the controller's memory if it is empty.
 
     Raises Failed.
     """
+    fields = sorted({*needs, *OF_NAMES})
     if not word or word.lower() == "all":
-        return list(client.call("records", fields=WANTED, steps=steps)["jobs"])
+        return list(client.call("records", fields=fields, steps=steps)["jobs"])
     base = word.partition(".")[0]
     if not is_job_id(base):
         raise Failed(NO_ID)
-    found = client.call("records", ids=[base], fields=WANTED, steps=steps)["jobs"]
+    found = client.call("records", ids=[base], fields=fields, steps=steps)["jobs"]
     return [_narrowed(job, base) for job in found]
 
 
@@ -124,26 +125,28 @@ def _jobs(session: Session, word: str) -> None:
         raise Failed(NO_ID)
     word = "" if word == "0" else word  # Slurm treats 0 like no id.
     with session.connect() as client:
-        found = records(client, word, steps=session.details)
+        needs = job_json.NEEDS if session.json else job_text.JOB_TEXT.needs
+        found = records(client, word, needs=needs, steps=session.details)
     if not found and word and word.lower() != "all":
         if "_" in word or "+" in word:
             raise Missing(f"Job {word} not found")
         raise Failed("slurm_load_jobs error: Invalid job id specified")
     if session.json:
-        session.print_json({"jobs": [job_object(job) for job in found]})
+        session.print_json({"jobs": [job_json.job_object(job) for job in found]})
         return
     if not found:
         session.console.streams.out.write("No jobs in the system\n")
-    now = time.time()
     if word and "_" not in word:
         found.sort(key=lambda job: (not job["tasks_pending"], job["id"]))
-    print_lines(session, (job_text.job_lines(record, details=session.details, now=now) for record in found))
+    print_lines(
+        session, ([*job_text.JOB_TEXT.lines(record, details=session.details), ""] for record in found)
+    )
 
 
 def _steps(session: Session, word: str) -> None:
     with session.connect() as client:
         number = word if word[:1].isdecimal() else ""
-        found = records(client, number, steps=True)
+        found = records(client, number, needs=job_text.STEP_TEXT.needs, steps=True)
     if number and not found:
         raise Failed("slurm_get_job_steps error: Invalid job id specified")
     blocks = [
@@ -161,15 +164,15 @@ def _steps(session: Session, word: str) -> None:
 
 def _nodes(session: Session, word: str) -> None:
     with session.connect() as client:
-        nodes = client.call("nodes", facts=session.json)["nodes"]
-        partitions = sorted(client.call("partitions")["partitions"], key=lambda row: int(row["position"]))
+        found = client.call("nodes", facts=True)["nodes"]
+        nodes = in_configured_order(found, client.call("partitions")["partitions"])
     chosen = _named(session, word, nodes, "Node")
     if session.json:
         session.print_json({"nodes": [node_object(node) for node in chosen]})
         return
     if not nodes:
         session.console.streams.out.write("No nodes in the system\n")
-    print_lines(session, (site_text.node_lines(node, partitions, details=session.details) for node in chosen))
+    print_lines(session, (site_text.NODE_TEXT.lines(node, details=session.details) for node in chosen))
 
 
 def _named(session: Session, word: str, rows: list[Row], what: str) -> Iterable[Row]:
@@ -192,28 +195,34 @@ def _named(session: Session, word: str, rows: list[Row], what: str) -> Iterable[
             session.miss(f"{what} {name} not found")
 
 
+def _with_members(client: SyncClient, rows: list[Row]) -> list[Row]:
+    """Return partitions or reservations with the rows of their nodes."""
+    nodes = {node["name"]: node for node in client.call("nodes", facts=True)["nodes"]}
+    return [with_members(row, nodes) for row in rows]
+
+
 def _partitions(session: Session, word: str) -> None:
     with session.connect() as client:
         rows = sorted(client.call("partitions")["partitions"], key=lambda row: int(row["position"]))
-        nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
+        rows = _with_members(client, rows)
     chosen = _named(session, word, rows, "Partition")
     if session.json:
-        session.print_json({"partitions": [site_json.partition_object(row, nodes) for row in chosen]})
+        session.print_json({"partitions": [site_json.partition_object(row) for row in chosen]})
         return
-    print_lines(session, (site_text.partition_lines(row, nodes) for row in chosen))
+    print_lines(session, (site_text.PARTITION_TEXT.lines(row) for row in chosen))
 
 
 def _reservations(session: Session, word: str) -> None:
     with session.connect() as client:
         rows = [row for row in client.call("reservations")["reservations"] if row["state"] != "over"]
-        nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
+        rows = _with_members(client, rows)
     chosen = _named(session, word, rows, "Reservation")
     if session.json:
-        session.print_json({"reservations": [site_json.reservation_object(row, nodes) for row in chosen]})
+        session.print_json({"reservations": [site_json.reservation_object(row) for row in chosen]})
         return
     if not rows and not word:
         session.console.streams.out.write("No reservations in the system\n")
-    print_lines(session, (site_text.reservation_lines(row, nodes) for row in chosen))
+    print_lines(session, (site_text.RESERVATION_TEXT.lines(row) for row in chosen))
 
 
 def _licenses(session: Session, word: str) -> None:
@@ -226,8 +235,8 @@ def _licenses(session: Session, word: str) -> None:
         session.console.streams.out.write("No licenses configured in Slurm.\n")
     for row in rows:
         if not word or row["name"] == word:
-            lines = site_text.license_lines(row)
-            session.console.print_lines(lines, between=" " if session.oneliner else "\n")
+            lines = site_text.LICENSE_TEXT.lines(row)
+            session.console.print_lines(lines, between="     " if session.oneliner else "\n    ")
 
 
 def _config(session: Session, word: str) -> None:

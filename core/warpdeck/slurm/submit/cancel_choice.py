@@ -18,7 +18,7 @@ from warpdeck.protocol.refusals import WORDS
 from warpdeck.slurm.console.arguments import listed
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.console.repl import MAX_LINE
-from warpdeck.slurm.format.job_states import OURS
+from warpdeck.slurm.fields.job_states import OURS
 
 from .cancel_ids import GivenId, Row, Rows
 

@@ -21,7 +21,7 @@ from warpdeck.notation.values.signals import parse_signal
 from warpdeck.protocol.refusals import WORDS
 from warpdeck.slurm.console.arguments import only_ours
 from warpdeck.slurm.console.console import CommandError, Console
-from warpdeck.slurm.format.job_states import CODES
+from warpdeck.slurm.fields.job_states import CODES
 
 from .cancel_choice import FILTERS, Choice, Options, Target, complaint, told_options, user_named
 from .cancel_ids import given_ids

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from warpdeck.slurm.format.format_strings import Field, Key, Row, letters_of
+from warpdeck.slurm.format.format_strings import Key, Row, TextField, letters_of
 
 DEFAULT = "P,t,-p"
 DEFAULT_START = "S"
@@ -56,7 +56,7 @@ def sort(rows: list[Row], keys: Sequence[Key], *, ties: Callable[[Row], Any]) ->
         rows.sort(key=key.value, reverse=key.descending)
 
 
-def job_keys(fields: Mapping[str, Field]) -> dict[str, Key]:
+def job_keys(fields: Mapping[str, TextField]) -> dict[str, Key]:
     """Return the sort key of each letter of -o that squeue sorts by."""
     return {
         letter: fields[name].key() for letter, name in letters_of(fields).items() if letter not in UNSORTED

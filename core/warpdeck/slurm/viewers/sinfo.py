@@ -25,20 +25,21 @@ from warpdeck.slurm.console.arguments import (
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
+from warpdeck.slurm.fields.node_states import WORDS, picks
+from warpdeck.slurm.fields.reservation_fields import RESERVATION
 from warpdeck.slurm.format.format_strings import (
     Column,
-    Field,
     Layout,
     Row,
+    TextField,
     letters_of,
     long_columns,
     short_columns,
 )
-from warpdeck.slurm.format.node_states import WORDS, picks
-from warpdeck.slurm.format.timestamps import Stamps, ctime
-from warpdeck.slurm.format.units import clock
+from warpdeck.slurm.format.timestamps import ctime
+from warpdeck.slurm.format.units import clock, moment
 
-from .node_fields import Print, as_fields, group, prints
+from .sinfo_columns import Print, as_fields, group, prints
 
 OPTIONS = options(
     "sinfo",
@@ -127,25 +128,17 @@ def _list(asked: SinfoOptions, console: Console, client: SyncClient) -> None:
     now = time.time()
     if asked.has("long", "iterate") and not asked.has("json", "yaml", "noheader"):
         print(ctime(now), file=console.streams.out)
-    stamps = Stamps(console.env, now)
     if asked.has("reservation"):
         if asked.has("clusters"):
             print(CLUSTER_LINE, file=console.streams.out)
-        _print_reservations(console, client, stamps, titles=not asked.has("noheader"))
-        _complain(stamps, console)
+        _print_reservations(console, client, titles=not asked.has("noheader"))
         return
     parts = sorted(client.call("partitions")["partitions"], key=lambda part: int(part["position"]))
     site = SinfoTables(parts, client.call("nodes", facts=True)["nodes"])
     if asked.has("json", "yaml"):
         _dump(asked, console, site)
         return
-    _print(asked, console, site, prints(stamps))
-    _complain(stamps, console)
-
-
-def _complain(stamps: Stamps, console: Console) -> None:
-    if stamps.complaint:
-        print(f"sinfo: error: {stamps.complaint}", file=console.streams.err)
+    _print(asked, console, site, prints())
 
 
 def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict[str, Print]) -> None:
@@ -167,7 +160,7 @@ def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict
 
 
 def _columns(
-    asked: SinfoOptions, site: SinfoTables, fields: dict[str, Field], complain: Callable[[str], None]
+    asked: SinfoOptions, site: SinfoTables, fields: dict[str, TextField], complain: Callable[[str], None]
 ) -> list[Column]:
     def unknown_name(word: str) -> None:
         complain(f"sinfo: error: Invalid job format specification: {word}")
@@ -321,7 +314,7 @@ def _sort(rows: list[Row], asked: SinfoOptions, named: dict[str, Print]) -> None
 # Reservations and JSON output
 
 
-def _print_reservations(console: Console, client: SyncClient, stamps: Stamps, *, titles: bool) -> None:
+def _print_reservations(console: Console, client: SyncClient, *, titles: bool) -> None:
     rows = [
         row for row in client.call("reservations")["reservations"] if row["state"] in ("active", "future")
     ]
@@ -336,16 +329,15 @@ def _print_reservations(console: Console, client: SyncClient, stamps: Stamps, *,
             file=console.streams.out,
         )
     for row in rows:
-        state = "ACTIVE" if row["state"] == "active" else "INACTIVE"
-        ends = row["start"] is not None and row["end"] is not None
-        lasts = clock(row["end"] - row["start"] if ends else None)
-        times = stamps.text(row["start"]), stamps.text(row["end"])
+        state, lasts = RESERVATION["state"].value(row), clock(RESERVATION["lasts_s"].value(row))
+        times = (moment(row[each], none="N/A") for each in ("start", "end"))
         console.print_lines([form % (row["name"], state, *times, lasts, row["node_list"])])
 
 
 def _dump(asked: SinfoOptions, console: Console, site: SinfoTables) -> None:
+    from warpdeck.slurm.fields.node_fields import in_configured_order
+    from warpdeck.slurm.fields.node_json import node_object
     from warpdeck.slurm.format.serial import dump
 
-    from .node_dump import node_object
-
-    dump(console, {"nodes": [node_object(node) for node in site.nodes]}, yaml=asked.has("yaml"))
+    nodes = in_configured_order(site.nodes, site.partitions)
+    dump(console, {"nodes": [node_object(node) for node in nodes]}, yaml=asked.has("yaml"))

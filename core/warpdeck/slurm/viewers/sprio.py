@@ -21,7 +21,7 @@ from warpdeck.slurm.console.arguments import (
     refuse_rest,
 )
 from warpdeck.slurm.console.console import Console
-from warpdeck.slurm.format.format_strings import Field, Key, Layout, Row, short_columns
+from warpdeck.slurm.format.format_strings import Key, Layout, Row, TextField, short_columns
 
 from .job_order import SortError, parse, sort
 
@@ -154,30 +154,30 @@ def _format(asked: Mapping[str, str], console: Console, weights: Mapping[str, fl
     )
 
 
-def _fields(weights: Mapping[str, float]) -> dict[str, Field]:
+def _fields(weights: Mapping[str, float]) -> dict[str, TextField]:
     fields = {
-        "i": Field("JOBID", "", lambda row: str(row["number"])),
-        "r": Field("PARTITION", "", lambda row: row["partition"] or ALL_NODES),
-        "u": Field("USER", "", lambda row: row["user"]),
-        "c": Field("CLUSTER", "", lambda row: "(null)"),
-        "N": Field("NICE", "", lambda row: str(row["nice"])),
-        "S": Field("SITE", "", lambda row: "0"),
-        "Y": Field("PRIORITY", "", lambda row: str(row["priority"])),
-        "y": Field("PRIORITY", "", lambda row: f"{row['priority'] / PRIORITY_SCALE:.14f}"),
-        "T": Field("TRES", "", lambda row: _tres_text(row["tres_parts"], "%.0f")),
-        "t": Field("TRES", "", lambda row: _tres_text(_shares(row["tres_parts"], weights), "%.2f")),
+        "i": TextField("JOBID", "", lambda row: str(row["number"])),
+        "r": TextField("PARTITION", "", lambda row: row["partition"] or ALL_NODES),
+        "u": TextField("USER", "", lambda row: row["user"]),
+        "c": TextField("CLUSTER", "", lambda row: "(null)"),
+        "N": TextField("NICE", "", lambda row: str(row["nice"])),
+        "S": TextField("SITE", "", lambda row: "0"),
+        "Y": TextField("PRIORITY", "", lambda row: str(row["priority"])),
+        "y": TextField("PRIORITY", "", lambda row: f"{row['priority'] / PRIORITY_SCALE:.14f}"),
+        "T": TextField("TRES", "", lambda row: _tres_text(row["tres_parts"], "%.0f")),
+        "t": TextField("TRES", "", lambda row: _tres_text(_shares(row["tres_parts"], weights), "%.2f")),
     }
     for letter, part in PARTS.items():
-        fields[letter] = Field(TITLES[letter], "", _weighted(part))
-        fields[letter.lower()] = Field(TITLES[letter], "", _normalised(part, weights.get(part, 0.0)))
+        fields[letter] = TextField(TITLES[letter], "", _weighted(part))
+        fields[letter.lower()] = TextField(TITLES[letter], "", _normalised(part, weights.get(part, 0.0)))
     return fields
 
 
-def _weight_fields(weights: Mapping[str, float]) -> dict[str, Field]:
+def _weight_fields(weights: Mapping[str, float]) -> dict[str, TextField]:
     """Return the fields for the line of weights (-w)."""
 
-    def always(title: str, text: str) -> Field:
-        return Field(title, "", lambda row: text)
+    def always(title: str, text: str) -> TextField:
+        return TextField(title, "", lambda row: text)
 
     fields = {letter: always("", "") for letter in "ruNYy"}
     fields |= {"i": always("", "Weights"), "c": always("", "(null)"), "S": always("", "1")}
@@ -209,7 +209,7 @@ def _normalised(part: str, weight: float) -> Callable[[Row], str]:
     return lambda row: f"{row.get(f'{part}_part', 0.0) / weight if weight else 0.0:.7f}"
 
 
-def _sort(rows: list[Row], text: str, fields: Mapping[str, Field]) -> None:
+def _sort(rows: list[Row], text: str, fields: Mapping[str, TextField]) -> None:
     """Sort the rows in place. Raises WordsError for an unknown letter, unless there are no rows."""
     numbers: dict[str, Callable[[Row], Any]] = {
         "i": lambda row: row["number"],

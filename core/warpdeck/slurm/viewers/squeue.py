@@ -25,18 +25,18 @@ from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
 from warpdeck.slurm.format.format_strings import (
     Column,
-    Field,
     Key,
     Layout,
     Row,
+    TextField,
     letters_of,
     long_columns,
     needed,
     short_columns,
 )
-from warpdeck.slurm.format.timestamps import Stamps, ctime
+from warpdeck.slurm.format.timestamps import ctime
 
-from . import job_fields, job_order, step_fields
+from . import job_order, squeue_columns, squeue_step_columns
 from .job_choice import LISTS, JobFilterOptions, check, job_rows, step_rows
 
 OPTIONS = options(
@@ -92,7 +92,7 @@ class View(NamedTuple):
 
     kind: str
     letters: Mapping[str, str]
-    fields: dict[str, Field]
+    fields: dict[str, TextField]
     keys: dict[str, Key]
 
 
@@ -151,13 +151,12 @@ def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
         _dump(asked, console, client)
         return
     now = time.time()
-    stamps = Stamps(console.env, now)
-    view = _steps_view(now, stamps) if asked.has("steps") else _jobs_view(asked, console, now, stamps)
+    view = _steps_view(now) if asked.has("steps") else _jobs_view(asked, now)
     columns = _columns(asked, view)
     keys, wrong = _keys(asked, view)
     if asked.has("steps"):
         rows = step_rows(asked, client)
-        job_order.sort(rows, keys, ties=step_fields.by_id)
+        job_order.sort(rows, keys, ties=squeue_step_columns.by_id)
     else:
         rows = job_rows(asked, client, needs=_needs(columns, keys, view))
         if asked.has("priority"):
@@ -167,8 +166,6 @@ def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
         _print(Layout(columns, view.fields), [], asked, console, now=now)
         raise wrong
     _print(Layout(columns, view.fields), rows, asked, console, now=now)
-    if stamps.complaint:
-        asked.complain(stamps.complaint)
 
 
 def _by_partition(row: Row) -> list[Row]:
@@ -190,15 +187,14 @@ def _print(layout: Layout, rows: list[Row], asked: JobFilterOptions, console: Co
         console.print_lines(lines)
 
 
-def _jobs_view(asked: JobFilterOptions, console: Console, now: float, stamps: Stamps) -> View:
-    convert = not asked.has("noconvert")
-    fields = job_fields.JobFields(console.env, now=now, stamps=stamps, convert=convert).by_name
+def _jobs_view(asked: JobFilterOptions, now: float) -> View:
+    fields = squeue_columns.job_columns(now=now, convert=not asked.has("noconvert"))
     return View("job", letters_of(fields), fields, job_order.job_keys(fields))
 
 
-def _steps_view(now: float, stamps: Stamps) -> View:
-    fields = step_fields.step_fields(now=now, stamps=stamps)
-    return View("job step", letters_of(fields), fields, step_fields.step_keys(fields))
+def _steps_view(now: float) -> View:
+    fields = squeue_step_columns.step_columns(now=now)
+    return View("job step", letters_of(fields), fields, squeue_step_columns.step_keys(fields))
 
 
 def _columns(asked: JobFilterOptions, view: View) -> list[Column]:
@@ -243,9 +239,8 @@ def _dump(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
 
     Jobs in all states are included, and the other options filter them, as in later Slurm releases.
     """
+    from warpdeck.slurm.fields.job_json import NEEDS, job_object
     from warpdeck.slurm.format.serial import dump
-
-    from .job_dump import NEEDS, job_object
 
     if not asked.has("states", "start"):
         asked = asked._replace(values={**asked.values, "states": "all"})

@@ -21,7 +21,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
 from warpdeck.slurm.runtime.commands import run as run_command
-from warpdeck.slurm.sacct.accounted_values import WIDTHS
+from warpdeck.slurm.sacct.accounted_columns import WIDTHS
 
 SITE = """
 [scheduler]

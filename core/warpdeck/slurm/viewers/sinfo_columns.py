@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 from warpdeck.base.slurm_version import RELEASE
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.hostlist import collapse
-from warpdeck.slurm.format.format_strings import Field, Row, cut
-from warpdeck.slurm.format.node_states import complete_word, long_word, rank, short_word
-from warpdeck.slurm.format.node_values import cpu_load, free_mib, gres, gres_used
-from warpdeck.slurm.format.timestamps import Stamps
-from warpdeck.slurm.format.units import MIB
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.fields.node_fields import NODE
+from warpdeck.slurm.fields.node_states import rank
+from warpdeck.slurm.fields.partition_fields import PARTITION
+from warpdeck.slurm.format.format_strings import Fit, TextField, cut
+from warpdeck.slurm.format.units import moment
 
-ADMIN = "root"
-"""User shown as the author of a node's reason, as in `scontrol show node`."""
 NONE, UNKNOWN, NOT_KNOWN, NULL = "none", "Unknown", "N/A", "(null)"
 NO_NODE = "n/a"
 """State of a partition without any selected node."""
@@ -42,7 +41,7 @@ class Print(NamedTuple):
     exact: bool = False
     value: Callable[[Row], Any] | None = None
     """Returns the value that -S sorts by. None: sort by the text."""
-    fit: Callable[[str, int, bool], str] = cut
+    fit: Fit = cut
     """Shortens a text that is longer than its column."""
 
 
@@ -51,14 +50,14 @@ def group(part: Row, nodes: Sequence[Row]) -> Row:
     return {"part": part, "nodes": list(nodes)}
 
 
-def prints(stamps: Stamps) -> dict[str, Print]:
+def prints() -> dict[str, Print]:
     """Return the columns of sinfo by name."""
-    return {**_of_partitions(), **_of_nodes(stamps), **_numbers(), **_counts()}
+    return {**_of_partitions(), **_of_nodes(), **_numbers(), **_counts()}
 
 
-def as_fields(named: dict[str, Print]) -> dict[str, Field]:
+def as_fields(named: dict[str, Print]) -> dict[str, TextField]:
     """Convert the columns to the fields of a `Layout`."""
-    return {name: Field(each.title, "", each.text, each.fit, each.letter) for name, each in named.items()}
+    return {name: TextField(each.title, "", each.text, each.fit, each.letter) for name, each in named.items()}
 
 
 def _fixed(title: str, letter: str, text: str) -> Print:
@@ -74,12 +73,10 @@ def _of_partitions() -> dict[str, Print]:
         "time": of_part("TIMELIMIT", "l", lambda part: _limit(part["max_time_s"])),
         "defaulttime": of_part("DEFAULTTIME", "L", _default_time),
         "groups": of_part("GROUPS", "g", lambda part: ",".join(part["allow_groups"] or ["all"])),
-        "oversubscribe": of_part(
-            "OVERSUBSCRIBE", "h", lambda part: "EXCLUSIVE" if part["exclusive"] else "NO"
-        ),
+        "oversubscribe": of_part("OVERSUBSCRIBE", "h", PARTITION["oversubscribe"].value),
         "prioritytier": of_part("PRIO_TIER", "p", lambda part: str(part["priority_tier"])),
         "priorityjobfactor": of_part("PRIO_JOB_FACTOR", "I", lambda part: str(part["priority_job_factor"])),
-        "preemptmode": of_part("PREEMPT_MODE", "M", lambda part: (part["preempt_mode"] or "off").upper()),
+        "preemptmode": of_part("PREEMPT_MODE", "M", PARTITION["preempt_mode"].value),
         "size": of_part("JOB_SIZE", "s", _job_size),
         "partition": of_part("PARTITION", "P", _starred)._replace(fit=_keep_star),
         "partitionname": of_part("PARTITION", "R", lambda part: str(part["name"])),
@@ -90,38 +87,44 @@ def _of_partitions() -> dict[str, Print]:
     }
 
 
-def _of_nodes(stamps: Stamps) -> dict[str, Print]:
+def _of_nodes() -> dict[str, Print]:
     def of_node(
         title: str,
         letter: str,
-        value: Callable[[Row], str],
+        name: str,
         empty: str,
         *,
+        form: Callable[[Any], str] = str,
         sort: Callable[[Row], Any] | None = None,
     ) -> Print:
+        """Return the column of a node's field. `empty` stands for an empty value, and for no node."""
+        field = NODE[name].value
+
+        def value(node: Row) -> str:
+            found = field(node)
+            return empty if found in (None, "") else form(found)
+
         def text(row: Row) -> str:
             return value(row["nodes"][0]) if row["nodes"] else empty
 
         return Print(title, letter, text, of_node=value, value=sort)
 
     return {
-        "statecompact": of_node("STATE", "t", short_word, NO_NODE, sort=_rank),
-        "statelong": of_node("STATE", "T", long_word, NO_NODE, sort=_rank),
-        "statecomplete": of_node("STATECOMPLETE", "", complete_word, NO_NODE, sort=_rank),
-        "reason": of_node("REASON", "E", lambda node: node["reason"] or NONE, NONE),
-        "timestamp": of_node(
-            "TIMESTAMP", "H", lambda node: stamps.text(node["reason_at"], unknown=UNKNOWN), UNKNOWN
-        ),
-        "features": of_node("AVAIL_FEATURES", "f", _features, NULL),
-        "features_act": of_node("ACTIVE_FEATURES", "b", _features, NULL),
-        "gres": of_node("GRES", "G", lambda node: gres(node) or NULL, NULL),
-        "gresused": of_node("GRES_USED", "", lambda node: gres_used(node) or NULL, NULL),
-        "allocmem": of_node("ALLOCMEM", "", lambda node: str(node["mem_alloc_bytes"] // MIB), "0"),
-        "user": of_node("USER", "u", lambda node: ADMIN if node["reason"] else UNKNOWN, UNKNOWN),
-        "userlong": of_node("USER", "U", lambda node: f"{ADMIN}(0)" if node["reason"] else UNKNOWN, UNKNOWN),
+        "statecompact": of_node("STATE", "t", "state_short", NO_NODE, sort=_rank),
+        "statelong": of_node("STATE", "T", "state_long", NO_NODE, sort=_rank),
+        "statecomplete": of_node("STATECOMPLETE", "", "state_complete", NO_NODE, sort=_rank),
+        "reason": of_node("REASON", "E", "reason", NONE),
+        "timestamp": of_node("TIMESTAMP", "H", "reason_at", UNKNOWN, form=moment),
+        "features": of_node("AVAIL_FEATURES", "f", "features", NULL),
+        "features_act": of_node("ACTIVE_FEATURES", "b", "features", NULL),
+        "gres": of_node("GRES", "G", "gres", NULL),
+        "gresused": of_node("GRES_USED", "", "gres_used", NULL),
+        "allocmem": of_node("ALLOCMEM", "", "memory_used", "0"),
+        "user": of_node("USER", "u", "author", UNKNOWN),
+        "userlong": of_node("USER", "U", "author", UNKNOWN, form=lambda name: f"{name}(0)"),
         "version": _fixed("VERSION", "v", RELEASE),
-        "comment": of_node("COMMENT", "", lambda node: node["comment"] or NULL, NULL),
-        "extra": of_node("EXTRA", "", lambda node: node["extra"] or NULL, NULL),
+        "comment": of_node("COMMENT", "", "comment", NULL),
+        "extra": of_node("EXTRA", "", "extra", NULL),
         "port": _fixed("PORT", "", "0"),
         "nodelist": Print("NODELIST", "N", _names("name"), value=_first_name),
         "nodehost": Print("HOSTNAMES", "n", _names("hostname"), value=_first_name),
@@ -136,17 +139,21 @@ def _numbers() -> dict[str, Print]:
     range.
     """
 
-    def least(title: str, letter: str, value: Callable[[Row], int]) -> Print:
+    def least(title: str, letter: str, name: str) -> Print:
+        value = NODE[name].value
+
         def text(row: Row) -> str:
             found = {value(node) for node in row["nodes"]}
             return f"{min(found, default=0)}{'+' if len(found) > 1 else ''}"
 
         def smallest(row: Row) -> int:
-            return min((value(node) for node in row["nodes"]), default=0)
+            return min((int(value(node)) for node in row["nodes"]), default=0)
 
         return Print(title, letter, text, of_node=value, exact=True, value=smallest)
 
-    def span(title: str, letter: str, value: Callable[[Row], float | None], form: str) -> Print:
+    def span(title: str, letter: str, name: str, form: str) -> Print:
+        value = NODE[name].value
+
         def text(row: Row) -> str:
             found = [each for each in map(value, row["nodes"]) if each is not None]
             if not found:
@@ -157,16 +164,16 @@ def _numbers() -> dict[str, Print]:
         return Print(title, letter, text)
 
     return {
-        "cpus": least("CPUS", "c", lambda node: int(node["cpus"])),
-        "cores": least("CORES", "Y", lambda node: int(node["cores"])),
-        "sockets": least("SOCKETS", "X", lambda node: int(node["sockets"])),
-        "threads": least("THREADS", "Z", lambda node: int(node["threads"])),
-        "memory": least("MEMORY", "m", lambda node: int(node["mem_bytes"]) // MIB),
-        "disk": least("TMP_DISK", "d", lambda node: int(node["tmp_disk_bytes"]) // MIB),
-        "weight": least("WEIGHT", "w", lambda node: int(node["weight"])),
+        "cpus": least("CPUS", "c", "cpus"),
+        "cores": least("CORES", "Y", "cores"),
+        "sockets": least("SOCKETS", "X", "sockets"),
+        "threads": least("THREADS", "Z", "threads"),
+        "memory": least("MEMORY", "m", "memory"),
+        "disk": least("TMP_DISK", "d", "tmp_disk"),
+        "weight": least("WEIGHT", "w", "weight"),
         "socketcorethread": Print("S:C:T", "z", _topology, of_node=_layout, exact=True),
-        "cpusload": span("CPU_LOAD", "O", _cpus_busy, "%.2f"),
-        "freemem": span("FREE_MEM", "e", free_mib, "%d"),
+        "cpusload": span("CPU_LOAD", "O", "cpu_load", "%.2f"),
+        "freemem": span("FREE_MEM", "e", "free_memory", "%d"),
     }
 
 
@@ -190,9 +197,11 @@ def _first_name(row: Row) -> str:
     return min((str(node["name"]) for node in row["nodes"]), default="")
 
 
-def _names(key: str) -> Callable[[Row], str]:
+def _names(name: str) -> Callable[[Row], str]:
+    value = NODE[name].value
+
     def text(row: Row) -> str:
-        return collapse(sorted({str(node[key]) for node in row["nodes"]}))
+        return collapse(sorted({str(value(node)) for node in row["nodes"]}))
 
     return text
 
@@ -221,15 +230,6 @@ def _default_time(part: Row) -> str:
 def _job_size(part: Row) -> str:
     low, high = max(1, part["min_nodes"]), part["max_nodes"]
     return f"{low}-{NO_LIMIT}" if high is None else str(low) if low == high else f"{low}-{high}"
-
-
-def _features(node: Row) -> str:
-    return ",".join(node["features"]) or NULL
-
-
-def _cpus_busy(node: Row) -> float | None:
-    load = cpu_load(node)
-    return None if load is None else load / 100
 
 
 def _layout(node: Row) -> tuple[int, ...]:

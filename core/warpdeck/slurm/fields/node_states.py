@@ -6,12 +6,19 @@ flags. Its name, its sort order and the -t values that match it are derived from
 
 from __future__ import annotations
 
-from .format_strings import Row
+from .field import Row
 
 BASES = {"unknown": 0, "down": 1, "idle": 2, "allocated": 3, "error": 4, "mixed": 5, "future": 6}
 """Base state -> its rank in Slurm's order."""
 RESERVED, DRAIN, COMPLETING, NO_RESPOND, MAINTENANCE = 0x20, 0x200, 0x400, 0x800, 0x8000
 """State flags. A later flag outranks an earlier one."""
+FLAG_NAMES = {
+    "completing": "completing",
+    "drained": "drain",
+    "maintenance": "maintenance",
+    "reserved": "reserved",
+}
+"""Column of a node -> the name of its flag, in Slurm's order."""
 SHORT = {
     "unknown": "unk", "allocated": "alloc", "allocated+": "alloc+", "mixed": "mix", "drained": "drain", "draining": "drng",
     "completing": "comp", "reserved": "resv",
@@ -63,18 +70,21 @@ def short_word(row: Row) -> str:
     return SHORT.get(word, word) + _marks(row)
 
 
+def flag_names(row: Row) -> list[str]:
+    """Return the names of the flags of a node, in Slurm's order."""
+    found = [name for key, name in FLAG_NAMES.items() if row[key]]
+    return found if row["responding"] else [*found, "not_responding"]
+
+
+def whole_word(row: Row) -> str:
+    """Return the base state and every flag as scontrol does, such as mixed+drain."""
+    return "+".join([row["base"], *flag_names(row)])
+
+
 def complete_word(row: Row) -> str:
-    """Return the base state and every flag, such as idle+drain."""
-    named = (
-        ("maintenance", "maint"),
-        ("reserved", "reserved"),
-        ("drained", "drain"),
-        ("completing", "completing"),
-    )
+    """Return the base state and every flag as sinfo does, which shows a drained node that runs jobs as allocated."""
     busy = row["base"] in ("allocated", "mixed")
-    base = "allocated" if row["drained"] and busy else row["base"]
-    words = [base, *(word for key, word in named if row[key])]
-    return "+".join(words if row["responding"] else [*words, "not_responding"])
+    return "+".join(["allocated" if row["drained"] and busy else row["base"], *flag_names(row)])
 
 
 def _word(row: Row) -> str:
