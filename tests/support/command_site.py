@@ -25,10 +25,11 @@ from warpdeck.controller.events.events import Event, NodeAdded, NodeUp, Outcome,
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
+from warpdeck.engines.native.engine import native_engine
 from warpdeck.model import Job, JobId, Node
-from warpdeck.ports.caller import Principal
+from warpdeck.ports.caller import ClientIdentity, Principal
 from warpdeck.server.connection import Connection
-from warpdeck.server.handlers import handle
+from warpdeck.server.handlers import Handlers
 from warpdeck.server.server import ApiServer
 from warpdeck.sim.demo import NoOutputs
 from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
@@ -91,7 +92,9 @@ class _Link:
         self._pipe = _Pipe()
         protocol = asyncio.StreamReaderProtocol(self._reader, loop=self._loop)
         writer = asyncio.StreamWriter(self._pipe, protocol, self._reader, self._loop)
-        connection = Connection(site.served.server, self._reader, writer, who, handle)
+        connection = Connection(
+            site.served.server, self._reader, writer, ClientIdentity(who), Handlers(site.engine).handle
+        )
         self._task = self._loop.create_task(connection.run())
 
     def sendall(self, data: bytes) -> None:
@@ -141,7 +144,8 @@ class CommandSite:
             submit_host=HOST,
         )
         controller = Controller(adapters, config=decode(config, "config.toml").config)
-        server = ApiServer(controller, trees, paths, stop=asyncio.Event())
+        self.engine = native_engine(controller, trees, config_path=paths.config)
+        server = ApiServer(self.engine, controller, trees, paths, stop=asyncio.Event())
         self.served = Served(controller, server, paths, fleet)
         self.do(controller.load())
         self._running = self.loop.create_task(controller.run())
