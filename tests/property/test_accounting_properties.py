@@ -91,7 +91,9 @@ def test_what_is_known_live_is_what_a_killed_controller_finds_and_what_really_ra
         elif what in ("end", "cancel", "requeue") and running:
             job = running[number % len(running)]
             if what != "end":
-                core.apply({"cancel": Cancelled, "requeue": Requeued}[what](who=ANN, jobs=(str(job.id),)))
+                core.apply(
+                    {"cancel": Cancelled, "requeue": Requeued}[what](principal=ANN, jobs=(str(job.id),))
+                )
                 core.now += 7  # it takes time to end
             key = (job.id, job.restarts)
             ended = max(log[key].start, core.now - 60 * number)  # the node could not report it at once

@@ -16,7 +16,7 @@ from tests.support.core import ANN, done
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Event, Outcome, Requeued
 from warpdeck.controller.loop.commit_barrier import CommitBarrier
-from warpdeck.controller.loop.end_waiters import EndsAsked, EndWaiters
+from warpdeck.controller.loop.end_waiters import EndRequest, EndWaiters
 
 
 class Waiting:
@@ -33,12 +33,12 @@ class Waiting:
         start.
         """
         self.here: list[tuple[int, int]] = []
-        self.asked = EndsAsked(watch)
+        self.asked = EndRequest(watch)
         self.asked.add(self.numbers - self.done)
 
     def hear(self) -> None:
         """Read the messages that are available now."""
-        for page in done(self.asked.look()):
+        for page in done(self.asked.poll()):
             assert all(job.is_finished for job in page.ended), "a job is told that has not ended"
             assert not page.unknown
             self.here += [(job.id, job.restarts) for job in page.ended]
@@ -101,7 +101,7 @@ class Await(Follow):
         if running:
             job = self.core.state.jobs[running[which % len(running)]]
             try:
-                self.send(self.core.apply(Requeued(who=ANN, jobs=(job.label(),))).effects)
+                self.send(self.core.apply(Requeued(principal=ANN, jobs=(job.label(),))).effects)
             except UserError:
                 pass  # belongs to another user
 

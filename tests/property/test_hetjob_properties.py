@@ -35,7 +35,7 @@ def grouped(rng: Random, view: View) -> View:
                 leaders.append(last.id)
         else:
             pending.append(job)
-    return msgspec.structs.replace(view, pending=tuple(pending), leaders=tuple(leaders))
+    return msgspec.structs.replace(view, pending=tuple(pending), hetjob_leaders=tuple(leaders))
 
 
 @settings(max_examples=EXAMPLES)
@@ -91,7 +91,7 @@ def test_with_a_memory_the_plan_is_the_same(seed: int) -> None:
         if job.id not in {start.job_id for start in first.starts} and rng.random() < 0.7
     )
     later = msgspec.structs.replace(
-        view, pending=rest, leaders=tuple(job.id for job in rest if job.components)
+        view, pending=rest, hetjob_leaders=tuple(job.id for job in rest if job.components)
     )
     assert plan(later, NOW + 5, chosen, cache=memory) == plan(later, NOW + 5, chosen)
 
@@ -144,7 +144,7 @@ def test_those_who_leave_for_components_are_enough_for_all_of_them(seed: int) ->
             view,
             running=left,
             pending=(with_rooms(leader, own),),
-            leaders=(number,) if leader.components else (),
+            hetjob_leaders=(number,) if leader.components else (),
         )
         started = {start.job_id for start in plan(alone, now, stage.settings).starts}
         assert _ids(leader) <= started, f"{number} has not enough: {told}"

@@ -45,7 +45,7 @@ async def test_little_stays_of_each_job_that_has_ended(short_tmp: Path) -> None:
     first = 0
     async with cluster as (controller, _):
         for number in range(1, ALL + 1):
-            job = await submit(controller, workload.who("bob"), workload.training("bob", nodes=1))
+            job = await submit(controller, workload.principal_of("bob"), workload.training("bob", nodes=1))
             await comes(lambda job=job: (job, 0) in node.due, what="it runs")
             clock.jump(RUN_S)
             await comes(lambda job=job: controller.state.jobs[job].is_finished, what="it has ended")

@@ -20,7 +20,7 @@ from tests.slurm_parity.peer import RealSlurm
 from tests.support.waiting import eventually
 
 from warpdeck.controller.launch.environment import made_environment
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.notation.step.srun import parse_srun
 from warpdeck.policy.step_placement import Layout, lay_out
 
@@ -96,7 +96,7 @@ def laid_by_us(ours: OurSlurm, job: str, steps: tuple[str, ...]) -> Laid:
     environ = made_environment(held, 0, submit_host="login")
     found = {}
     for step in steps:
-        ask = msgspec.convert(parse_srun([*step.split(), "true"], environ, files={}).ask, StepAsk)
+        ask = msgspec.convert(parse_srun([*step.split(), "true"], environ, files={}).ask, StepOptions)
         layout = lay_out(ask, held.allocation, job=held.request.resources, running=())
         assert isinstance(layout, Layout)
         found[step] = _shown([share.ranks for share in layout.shares])

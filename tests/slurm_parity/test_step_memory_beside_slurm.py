@@ -11,7 +11,7 @@ from tests.support.waiting import eventually
 from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.step_records import step_tres
 from warpdeck.model import Allocation, GpuUuid, NodeName, Resources, Share
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.notation.step.srun import parse_srun
 from warpdeck.policy.step_placement import Busy, lay_out
 
@@ -69,7 +69,7 @@ def given_by_us(step: str) -> str:
         gpus=tuple(range(GPUS)),
         gpu_uuids=uuids,
     )
-    ask = msgspec.convert(parse_srun([*step.split(), "true"], {}, files={}).ask, StepAsk)
+    ask = msgspec.convert(parse_srun([*step.split(), "true"], {}, files={}).ask, StepOptions)
     try:
         found = lay_out(ask, Allocation(shares=(share,)), job=Resources(tasks=CPUS), running=())
     except UserError:

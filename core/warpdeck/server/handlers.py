@@ -13,7 +13,7 @@ from typing import Any, get_args
 import msgspec
 
 from warpdeck._version import __version__
-from warpdeck.controller.presenters.job_columns import job_detail, shower
+from warpdeck.controller.presenters.job_columns import job_detail, row_maker
 from warpdeck.controller.presenters.step_rows import live_steps, step_rows
 from warpdeck.model import Job, JobId
 from warpdeck.protocol import requests as ask
@@ -58,7 +58,7 @@ async def _status(connection: Connection, message: ask.Status) -> dict[str, Any]
         "nodes": len(state.nodes),
         "log": server.paths.log,
         "clients": len(server.connections),
-        "unreadable": [row.words for row in state.unreadable[:MOST_UNREADABLE]],
+        "unreadable": [row.description for row in state.unreadable[:MOST_UNREADABLE]],
     }
 
 
@@ -76,7 +76,7 @@ async def _have_tree(connection: Connection, message: ask.HaveTree) -> dict[str,
 
 async def _jobs(connection: Connection, message: ask.Jobs) -> dict[str, Any]:
     controller = connection.server.controller
-    show = shower(controller.state, message.fields, now=controller.clock())
+    show = row_maker(controller.state, message.fields, now=controller.clock())
     jobs = await selected_jobs(connection, message)
     return await paged(connection, message.id, "jobs", jobs, show=show, page_rows=JOB_PAGE_ROWS)
 

@@ -13,12 +13,12 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Outcome, Submitted
 from warpdeck.model import Job, Request
-from warpdeck.model.created_by_nonce import Mark
+from warpdeck.model.created_by_nonce import RequestId
 from warpdeck.protocol.request_base import Creating
 from warpdeck.protocol.requests import Submit
 
 
-def mark_of(message: Creating[Any]) -> Mark | None:
+def mark_of(message: Creating[Any]) -> RequestId | None:
     """Return the mark of a request, or None if the client sent no nonce.
 
     The mark has the nonce and a digest of the request. The digest leaves out stream numbers and data that the
@@ -32,7 +32,7 @@ def mark_of(message: Creating[Any]) -> Mark | None:
     if isinstance(alike, Submit):
         requests = [_timeless(each) for each in (alike.request, *alike.components)]
         alike = msgspec.structs.replace(alike, request=requests[0], components=tuple(requests[1:]))
-    return Mark(message.nonce, hashlib.sha256(msgspec.json.encode(alike)).hexdigest())
+    return RequestId(message.nonce, hashlib.sha256(msgspec.json.encode(alike)).hexdigest())
 
 
 def _timeless(request: Request) -> Request:
@@ -45,7 +45,7 @@ def _timeless(request: Request) -> Request:
 
 def marked(event: Submitted, message: Creating[Any]) -> Submitted:
     """Return the event with the mark of its request."""
-    return msgspec.structs.replace(event, mark=mark_of(message))
+    return msgspec.structs.replace(event, request_id=mark_of(message))
 
 
 def known_job(outcome: Outcome) -> Job:
@@ -54,6 +54,6 @@ def known_job(outcome: Outcome) -> Job:
     Raises UserError if it was made by an earlier copy and is no longer in memory.
     """
     if outcome.job is None:
-        label = outcome.made.label if outcome.made is not None else ""
+        label = outcome.created.label if outcome.created is not None else ""
         raise UserError(f"job {label} has already ended", "see `warpdeck show`", code="not_found")
     return outcome.job

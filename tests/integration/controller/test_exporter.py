@@ -14,7 +14,7 @@ from tests.support.core import GIB, ask
 from tests.support.served import Served, served
 
 from warpdeck.config import Config
-from warpdeck.controller.events.events import HealthTold, Submitted
+from warpdeck.controller.events.events import HealthReported, Submitted
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.presenters.loop_counters import LoopCounters
 from warpdeck.controller.presenters.prometheus_gauges import GaugeCollector
@@ -89,8 +89,8 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
     )
     fault = wire.Fault(number=1, at_unix=9e9, check="xid", gpu=1, uuid="a-1", message="Xid 79", xid=79)
     told = wire.Health(at_unix=1.0, faults=[fault])
-    await site.controller.apply(HealthTold(name=agent.name, health=told, received_unix=1.0))
-    outcome = await site.controller.apply(Submitted(who=ANN, request=ask(gpus=3)))
+    await site.controller.apply(HealthReported(name=agent.name, health=told, received_unix=1.0))
+    outcome = await site.controller.apply(Submitted(principal=ANN, request=ask(gpus=3)))
     assert outcome.job is not None
     await site.until(lambda: bool(site.fleet.launches))
     found = await scrape(exporter)
@@ -126,7 +126,7 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
 async def test_the_queue_and_the_loop_are_told(site: Served, exporter: Exporter) -> None:
     await site.add_node("a")
     for _ in range(3):
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
+        await site.controller.apply(Submitted(principal=ANN, request=ask(gpus=4)))
     await site.until(lambda: bool(site.fleet.launches))
     found = await scrape(exporter)
     assert labelled(found["warpdeck_jobs"], state="PENDING", partition="main") == 2
@@ -159,16 +159,16 @@ async def test_it_listens_where_the_configuration_says(site: Served) -> None:
     taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = int(taken.sockets[0].getsockname()[1])
     exporter = Exporter(site.controller)
-    await exporter.follow(Config())
+    await exporter.apply_config(Config())
     assert exporter.port == 0
-    await exporter.follow(Config(metrics_port=port))
+    await exporter.apply_config(Config(metrics_port=port))
     assert exporter.port == 0, "somebody else has it: that is logged"
     taken.close()
     await taken.wait_closed()
-    await exporter.follow(Config())
-    await exporter.follow(Config(metrics_port=port))
+    await exporter.apply_config(Config())
+    await exporter.apply_config(Config(metrics_port=port))
     assert exporter.port == port and (await scrape(exporter))["warpdeck_clients"]
-    await exporter.follow(Config())
+    await exporter.apply_config(Config())
     assert exporter.port == 0
 
 

@@ -129,7 +129,7 @@ async def test_a_node_is_added_once_and_its_request_gets_the_same_answer(short_t
     asked = requests.NodeAdd(id=1, nonce=NONCE, target="root@b", name="b")
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         await site.controller.apply(
-            NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), mark=mark_of(asked))
+            NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), request_id=mark_of(asked))
         )
         raw = await Raw.connect(site.paths)
         again = await raw.ask("node_add", nonce=NONCE, target="root@b", name="b", number=2)

@@ -240,7 +240,7 @@ def submitted(name: str, **fields: Any) -> Any:
 
     from warpdeck.controller.events.events import Submitted
 
-    return Submitted(who=WHO, request=ask(name, hold=True, **fields))
+    return Submitted(principal=WHO, request=ask(name, hold=True, **fields))
 
 
 async def test_long_lists_come_in_pages_and_arrive_as_one(short_tmp: Path) -> None:

@@ -33,7 +33,7 @@ async def test_all_are_shown_in_order_and_others_have_their_turns() -> None:
 async def test_a_subscription_begins_with_few_rows_in_a_turn_and_tells_all(short_tmp: Path) -> None:
     async with served(short_tmp / "home") as site:
         for number in range(8 * ROWS_A_TURN):
-            await site.controller.apply(Submitted(who=ANN, request=ask(f"j{number}", hold=True)))
+            await site.controller.apply(Submitted(principal=ANN, request=ask(f"j{number}", hold=True)))
         turn, over, looked = 0, False, Counter[int]()
 
         class Jobs(dict[Any, Any]):

@@ -11,9 +11,9 @@ from typing import Any
 from tests.support.core import ANN
 from tests.support.served import Raw, served
 
-from warpdeck.controller.events.events import StepAsked
+from warpdeck.controller.events.events import StepRequested
 from warpdeck.model import NodeName
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.server.steps.step_stream import MAX_INPUT_BYTES
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, data_frame
@@ -30,7 +30,9 @@ async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_t
             site.fleet.sent.append(message)
 
         site.fleet.send = send  # type: ignore[method-assign]
-        asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
+        asked = StepRequested(
+            principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
+        )
         await site.controller.apply(asked)
         raw = await Raw.connect(site.paths)
         assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
@@ -45,7 +47,9 @@ async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_t
 async def test_a_client_that_sends_more_input_than_its_window_is_cut(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         job, _ = await site.begun()
-        asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
+        asked = StepRequested(
+            principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
+        )
         await site.controller.apply(asked)
         raw = await Raw.connect(site.paths)
         assert (await raw.ask("srun_attach", step=f"{job.id}.0", number=1))["t"] == "ok"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.support.builders import GIB, node, pending, running, view
 
-from warpdeck.model import Allocation, GpuAsk, JobId, Resources
+from warpdeck.model import Allocation, GpuRequest, JobId, Resources
 from warpdeck.policy import (
     AccountView,
     Limits,
@@ -27,7 +27,7 @@ NOW = 10_000.0
 
 
 def alone(number: int, *, gpus: int = 1, kind: str = "", **fields: Any) -> PendingJob:
-    ask = GpuAsk(per_node=gpus, type=kind) if gpus else GpuAsk()
+    ask = GpuRequest(per_node=gpus, type=kind) if gpus else GpuRequest()
     return pending(number, resources=Resources(gpus=ask, exclusive=True, **fields))
 
 
@@ -61,7 +61,7 @@ def test_a_gpu_that_is_ill_is_not_among_them() -> None:
 
 
 def test_a_part_of_a_gpu_on_a_node_of_ones_own_is_all_of_it() -> None:
-    job = pending(1, resources=Resources(gpus=GpuAsk(share_pct=50), exclusive=True))
+    job = pending(1, resources=Resources(gpus=GpuRequest(share_pct=50), exclusive=True))
     share = given([node("a", gpus=2)], job)
     assert share.gpus == (0, 1) and share.gpu_share_pct == 100
 
@@ -99,7 +99,7 @@ def test_it_counts_whole_nodes_against_a_quota_before_it_starts() -> None:
 def test_it_counts_the_smallest_nodes_that_would_do_against_a_limit(through: str) -> None:
     nodes = [node("large", gpus=8), node("small", gpus=4), node("bare", gpus=0)]
     partitions = (PartitionView(name="whole", exclusive=through == "partition"),)
-    resources = Resources(gpus=GpuAsk(per_node=1), exclusive=through == "request")
+    resources = Resources(gpus=GpuRequest(per_node=1), exclusive=through == "request")
     job = msgspec.structs.replace(pending(1, resources=resources, partition="whole"), qos="q")
 
     def why(most: int) -> str:

@@ -31,7 +31,7 @@ def together(first: PendingJob, *others: PendingJob) -> PendingJob:
 
 def seen(nodes: list[Any], jobs: list[PendingJob], held: list[Any] | None = None, **more: Any) -> View:
     leaders = tuple(job.id for job in jobs if job.components)
-    return msgspec.structs.replace(view(nodes, jobs, held), leaders=leaders, **more)
+    return msgspec.structs.replace(view(nodes, jobs, held), hetjob_leaders=leaders, **more)
 
 
 def started(made: Plan) -> dict[int, tuple[str, ...]]:
@@ -85,9 +85,9 @@ def test_what_a_failed_try_took_is_free_for_others_in_the_same_pass() -> None:
 
 
 def test_shared_gpus_are_given_back() -> None:
-    from warpdeck.model import GpuAsk
+    from warpdeck.model import GpuRequest
 
-    part = pending(1, resources=Resources(gpus=GpuAsk(share_pct=50)))
+    part = pending(1, resources=Resources(gpus=GpuRequest(share_pct=50)))
     whole = pending(2, gpus=1)
     nodes = [node("n1", gpus=1)]
     made = plan(seen(nodes, [together(part, whole), pending(3, gpus=1)]), NOW, Settings(queue_order="submit"))

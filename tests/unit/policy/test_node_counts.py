@@ -9,7 +9,7 @@ import pytest
 from tests.support.builders import node, pending, running, view
 
 from warpdeck.config import build_site, decode
-from warpdeck.model import GpuAsk, JobId, NodeMinimum, NodeName, Resources, Topology
+from warpdeck.model import GpuRequest, JobId, NodeMinimum, NodeName, Resources, Topology
 from warpdeck.policy import Limits, NodeView, PartitionView, QosView, RunningJob, Settings, admit, plan
 
 NOW = 1000.0
@@ -59,9 +59,9 @@ def test_tasks_without_a_number_of_nodes_go_to_as_few_as_hold_them() -> None:
         ({"nodes_min": 2, "nodes_max": 2, "tasks": 20, "cpus_per_node_min": 12}, [10, 10]),
         ({"nodes_min": 2, "nodes_max": 2, "tasks": 20, "exclusive": True}, [10, 10]),
         ({"nodes_min": 2, "nodes_max": 2, "tasks": 40, "overcommit": True}, [20, 20]),
-        ({"nodes_min": 3, "nodes_max": 3, "tasks": 7, "gpus": GpuAsk(per_task=2)}, [4, 2, 1]),
-        ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuAsk(per_node=2)}, [4, 4]),
-        ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuAsk(total=8)}, [4, 4]),
+        ({"nodes_min": 3, "nodes_max": 3, "tasks": 7, "gpus": GpuRequest(per_task=2)}, [4, 2, 1]),
+        ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuRequest(per_node=2)}, [4, 4]),
+        ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuRequest(total=8)}, [4, 4]),
     ],
 )
 def test_nodes_are_filled_one_after_the_other(asked: dict[str, Any], tasks: list[int]) -> None:
@@ -119,7 +119,7 @@ def test_they_go_to_more_where_they_can_then_start_now() -> None:
     busy = held(*FOUR, cpus=12)
     assert went(nodes(*FOUR), busy, **open_to(8)) == {"n1": 4, "n2": 4}
     assert (
-        went(nodes(*FOUR), busy, **open_to(8, gpus=GpuAsk(per_node=4))) == {}
+        went(nodes(*FOUR), busy, **open_to(8, gpus=GpuRequest(per_node=4))) == {}
     )  # it requested four, not eight
 
 
@@ -149,14 +149,14 @@ def test_tasks_a_node_are_a_bound_that_more_nodes_may_stay_below() -> None:
     there = nodes(*FOUR, gpus=4)
     asked = open_to(6, tasks_per_node=4, nodes_min=2)
     assert went(there, **asked) == {"n1": 3, "n2": 3}
-    assert went(there, **asked, gpus=GpuAsk(per_task=2)) == {"n1": 2, "n2": 2, "n3": 2}
+    assert went(there, **asked, gpus=GpuRequest(per_task=2)) == {"n1": 2, "n2": 2, "n3": 2}
     assert went(there, held(*FOUR[:3], cpus=14), **asked) == {}
 
 
 def test_the_fewest_follow_from_gpus_and_memory_too() -> None:
     there = nodes(*FOUR)
-    assert len(went(there, **open_to(12, gpus=GpuAsk(per_task=2)))) == 3
-    assert len(went(there, nodes_max=24, nodes_open=True, gpus=GpuAsk(total=24))) == 3
+    assert len(went(there, **open_to(12, gpus=GpuRequest(per_task=2)))) == 3
+    assert len(went(there, nodes_max=24, nodes_open=True, gpus=GpuRequest(total=24))) == 3
     assert len(went(there, **open_to(4, mem_per_cpu_bytes=300 << 30))) == 4
 
 

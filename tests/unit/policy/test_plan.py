@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import GpuAsk, JobId, NodeName, Resources
+from warpdeck.model import GpuRequest, JobId, NodeName, Resources
 from warpdeck.policy import Plan, Settings, View, never_fits, plan
 
 NOW = 1000.0
@@ -120,7 +120,7 @@ def test_reasons_of_the_job_itself_come_first() -> None:
 
 def test_types_nodelists_and_exclusions_are_honoured() -> None:
     nodes = [node("a"), node("b", gpu_type="A100"), node("c", gpu_type="a100")]
-    asked = Resources(gpus=GpuAsk(per_node=1, type="a100"), exclude=("b",))
+    asked = Resources(gpus=GpuRequest(per_node=1, type="a100"), exclude=("b",))
     made = planned(view(nodes, [pending(1, resources=asked)]))
     assert made.starts[0].allocation.node_names() == ("c",)
     only = Resources(nodelist=("b",))
@@ -142,15 +142,15 @@ def refused(asked: Resources, picture: View) -> str:
 
 def test_what_can_never_start_is_said_at_once() -> None:
     picture = view([node("a"), node("b", gpu_type="a100", unavailable="drained")], [])
-    assert "largest node has 8" in refused(Resources(gpus=GpuAsk(per_node=9)), picture)
-    assert "of type v100" in refused(Resources(gpus=GpuAsk(per_node=1, type="v100")), picture)
+    assert "largest node has 8" in refused(Resources(gpus=GpuRequest(per_node=9)), picture)
+    assert "of type v100" in refused(Resources(gpus=GpuRequest(per_node=1, type="v100")), picture)
     assert "3 nodes" in refused(Resources(nodes_min=3, nodes_max=3), picture)
     assert "no node x" in refused(Resources(nodelist=("x",)), picture)
-    assert refused(Resources(gpus=GpuAsk(per_node=8, type="A100")), picture) == ""
+    assert refused(Resources(gpus=GpuRequest(per_node=8, type="A100")), picture) == ""
 
 
 def test_total_gpus_are_spread_over_the_nodes_asked_for() -> None:
-    asked = Resources(nodes_min=2, nodes_max=2, gpus=GpuAsk(total=6))
+    asked = Resources(nodes_min=2, nodes_max=2, gpus=GpuRequest(total=6))
     made = planned(view([node("a"), node("b")], [pending(1, resources=asked)]))
     assert [len(share.gpus) for share in made.starts[0].allocation.shares] == [3, 3]
     assert made.starts[0].allocation.node_names() == (NodeName("a"), NodeName("b"))

@@ -84,11 +84,11 @@ def test_one_that_is_idle_for_its_time_is_purged() -> None:
 def test_when_it_is_over_it_ends_those_that_run_and_loses_those_that_wait() -> None:
     use = ReservationUse(waiting=(JobId(1),), running=((JobId(2), NOW), (JobId(3), NOW + 1)))
     over = tended(made(end_unix=NOW), use=use)
-    assert over.losers == (1,) and over.overrun == (2,)
-    assert tended(made(), use=use).losers == ()
-    assert tended(made(end_unix=NOW, repeat="daily"), use=use).losers == (), "it comes again"
+    assert over.detached == (1,) and over.timed_out == (2,)
+    assert tended(made(), use=use).detached == ()
+    assert tended(made(end_unix=NOW, repeat="daily"), use=use).detached == (), "it comes again"
     flexible = ReservationUse(waiting=(JobId(1),), running=((JobId(2), math.inf),))
-    assert tended(made(end_unix=NOW, flex=True), use=flexible).losers == (1, 2)
+    assert tended(made(end_unix=NOW, flex=True), use=flexible).detached == (1, 2)
 
 
 def test_the_clock_calls_when_something_is_to_be_done() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from warpdeck.base.errors import UserError
-from warpdeck.model import Allocation, GpuAsk, GpuUuid, JobId, NodeName, Resources, Share
-from warpdeck.model.step import Program, Step, StepAsk
+from warpdeck.model import Allocation, GpuRequest, GpuUuid, JobId, NodeName, Resources, Share
+from warpdeck.model.step import Program, Step, StepOptions
 from warpdeck.policy.step_placement import Busy, Layout, lay_out
 
 
@@ -32,7 +32,7 @@ def job(*cpus: int, gpus: int = 0, tasks: tuple[int, ...] = (), mem_bytes: int =
 def place(allocation: Allocation, *running: Step, of: Resources | None = None, **asked: Any) -> Layout | Busy:
     asked.setdefault("argv", ("true",))
     resources = of or Resources(nodes_min=len(allocation.shares), nodes_max=len(allocation.shares))
-    return lay_out(StepAsk(**asked), allocation, job=resources, running=running)
+    return lay_out(StepOptions(**asked), allocation, job=resources, running=running)
 
 
 def counts(found: Layout | Busy) -> dict[str, int]:
@@ -127,7 +127,7 @@ def test_what_the_job_can_never_give_is_refused() -> None:
         ({"tasks": 2, "cpus_per_task": 5}, "of 5 CPUs"),
         ({"nodes_min": 3}, "the step requests 3 nodes"),
         ({"nodelist": ("n9",)}, "node n9 does not belong to the job"),
-        ({"gpus": GpuAsk(total=1)}, "more GPUs"),
+        ({"gpus": GpuRequest(total=1)}, "more GPUs"),
         ({"exclude": ("n1", "n2")}, "nodes"),
     ):
         with pytest.raises(UserError, match=words):
@@ -152,11 +152,13 @@ def test_a_step_holds_its_nodes_whole() -> None:
 
 def test_an_exact_step_holds_what_it_asks_for() -> None:
     one = job(4, gpus=2)
-    first = running(0, place(one, tasks=1, cpus_per_task=3, exact=True, gpus=GpuAsk(total=1)), whole=False)
-    second = place(one, first, tasks=1, exact=True, gpus=GpuAsk(total=1))
+    first = running(
+        0, place(one, tasks=1, cpus_per_task=3, exact=True, gpus=GpuRequest(total=1)), whole=False
+    )
+    second = place(one, first, tasks=1, exact=True, gpus=GpuRequest(total=1))
     assert isinstance(second, Layout)
     assert (second.shares[0].cpus, second.shares[0].gpus) == (1, (1,))
-    assert place(one, first, tasks=2, exact=True, gpus=GpuAsk(total=0)) == Busy(steps=(0,))
+    assert place(one, first, tasks=2, exact=True, gpus=GpuRequest(total=0)) == Busy(steps=(0,))
     assert place(one, first, tasks=1, exact=True) == Busy(steps=(0,))  # all GPUs, the default
 
 
@@ -195,9 +197,9 @@ def test_what_a_step_asks_for_of_memory_is_what_it_may_use() -> None:
     assert memory(place(one, tasks=2, exact=True, mem_per_cpu_bytes=30)) == [60]
     assert memory(place(one, tasks=2, mem_per_cpu_bytes=30)) == [120], "it has the node's CPUs"
     assert memory(place(one, tasks=2, mem_per_cpu_bytes=90)) == [200], "and no more memory than there is"
-    assert memory(place(one, tasks=2, mem_per_gpu_bytes=70, gpus=GpuAsk(per_task=1))) == [140]
+    assert memory(place(one, tasks=2, mem_per_gpu_bytes=70, gpus=GpuRequest(per_task=1))) == [140]
     with pytest.raises(UserError, match="of memory per GPU") as refused:
-        place(one, tasks=2, mem_per_gpu_bytes=101, gpus=GpuAsk(per_task=1))
+        place(one, tasks=2, mem_per_gpu_bytes=101, gpus=GpuRequest(per_task=1))
     assert refused.value.code == "step_mem"
     assert memory(place(job(4), mem_per_node_bytes=50)) == [50], "of a job that is held to none"
 
@@ -209,7 +211,7 @@ def test_a_step_goes_where_there_is_memory() -> None:
 
 
 def test_each_task_may_have_gpus_of_its_own() -> None:
-    found = place(job(4, 4, gpus=2), tasks=4, gpus=GpuAsk(per_task=1))
+    found = place(job(4, 4, gpus=2), tasks=4, gpus=GpuRequest(per_task=1))
     assert isinstance(found, Layout)
     assert [share.task_gpus for share in found.shares] == [((0,), (1,)), ((0,), (1,))]
     shared = place(job(4, gpus=2), tasks=4)

@@ -17,14 +17,17 @@ def job(**fields: object) -> TraceJob:
 
 def test_a_pool_takes_cpus_else_gpus_else_nodes() -> None:
     pool = Pool(64)
-    sizes = [pool.shape(job(**asked)) for asked in ({"cpus": 5, "nodes": 2}, {"gpus": 3}, {"nodes": 4})]
+    sizes = [pool.request_of(job(**asked)) for asked in ({"cpus": 5, "nodes": 2}, {"gpus": 3}, {"nodes": 4})]
     assert [found and found.units for found in sizes] == [5, 3, 4]
-    assert pool.shape(job(cpus=65)) is None
+    assert pool.request_of(job(cpus=65)) is None
 
 
 def test_equal_requests_share_one_object() -> None:
     nodes = GpuNodes(4, gpus_per_node=8)
-    first, again = nodes.shape(job(nodes=2, gpus=16)), nodes.shape(job(job_id="2", nodes=2, gpus=16))
+    first, again = (
+        nodes.request_of(job(nodes=2, gpus=16)),
+        nodes.request_of(job(job_id="2", nodes=2, gpus=16)),
+    )
     assert first is not None and again is not None and first.resources is again.resources
 
 
@@ -41,7 +44,7 @@ def test_equal_requests_share_one_object() -> None:
 def test_gpus_are_laid_out_over_nodes(
     asked: dict[str, int], nodes: int, per_node: int | None, units: int
 ) -> None:
-    found = GpuNodes(4, gpus_per_node=8).shape(job(**asked))
+    found = GpuNodes(4, gpus_per_node=8).request_of(job(**asked))
     assert found is not None
     assert (found.resources.nodes_min, found.resources.gpus.per_node, found.units) == (nodes, per_node, units)
     assert found.resources.exclusive == ("gpus" not in asked)
@@ -51,7 +54,7 @@ def test_gpus_are_laid_out_over_nodes(
     "asked", [{"nodes": 1, "gpus": 9}, {"gpus": 33}, {"nodes": 5}, {"nodes": 5, "gpus": 40}]
 )
 def test_what_is_larger_than_the_machine_has_no_shape(asked: dict[str, int]) -> None:
-    assert GpuNodes(4, gpus_per_node=8).shape(job(**asked)) is None
+    assert GpuNodes(4, gpus_per_node=8).request_of(job(**asked)) is None
 
 
 def test_limits_by_each_rule() -> None:

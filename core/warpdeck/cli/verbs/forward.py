@@ -7,7 +7,7 @@ import os
 import time
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import format_time, note, print_json, print_table
+from warpdeck.base.output import format_time, print_json, print_note, print_table
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.arguments import USAGE_EXIT, Arguments
 from warpdeck.cli.shared.background import go_on_behind
@@ -59,7 +59,9 @@ def _forward(args: argparse.Namespace) -> int:
     port, local_port = parse_ports(args.ports)
     paths = default_paths()
     with SyncClient.connect(paths) as client:
-        forwarding = Forwarding(paths, args.job, port=port, local_port=local_port, node=args.node, say=note)
+        forwarding = Forwarding(
+            paths, args.job, port=port, local_port=local_port, node=args.node, say=print_note
+        )
         forwarding.register(client)
         if args.json:
             print_json({"job": args.job, "port": port, "local_port": forwarding.local_port})
@@ -72,7 +74,7 @@ def _forward(args: argparse.Namespace) -> int:
         finally:
             if args.detach:
                 os._exit(0)
-    note(why or f"job {args.job} has ended")
+    print_note(why or f"job {args.job} has ended")
     return 0
 
 

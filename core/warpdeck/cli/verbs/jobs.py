@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import clean, format_count, format_time, note, print_json
+from warpdeck.base.output import clean, format_count, format_time, print_json, print_note
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.arguments import Arguments
 from warpdeck.cli.shared.forecast import ahead_in_words, print_forecast
@@ -185,7 +185,7 @@ def _logs(client: SyncClient, args: argparse.Namespace) -> int:
     opened: dict[str, Any] = {}
     for word, value in client.stream("log", follow=args.follow, node=args.node, **fields):
         if word == "progress":
-            note(value)
+            print_note(value)
         elif word == "ok":
             opened = value
         elif word == "data" and args.json:

@@ -11,7 +11,7 @@ import time
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json
-from warpdeck.base.passwd import group_there, user_there
+from warpdeck.base.passwd import existing_gid, existing_uid
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.arguments import Arguments
 from warpdeck.client.blocking_client import SyncClient
@@ -99,8 +99,8 @@ def _place(cwd: str) -> OptionSource:
         environ=os.environ,
         now=time.time(),
         is_root=os.getuid() == 0,
-        user_id=user_there,
-        group_id=group_there,
+        user_id=existing_uid,
+        group_id=existing_gid,
         read_text=_read_text,
     )
 

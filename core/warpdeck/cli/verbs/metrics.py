@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import format_time, note, print_json, print_table
+from warpdeck.base.output import format_time, print_json, print_note, print_table
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.arguments import USAGE_EXIT, Arguments
 from warpdeck.client.blocking_client import SyncClient
@@ -73,7 +73,7 @@ def main(_: str, words: list[str]) -> int:
 
 def _print(found: dict[str, Any], args: argparse.Namespace) -> None:
     for error in found["errors"]:
-        note(error)
+        print_note(error)
     rows = [line for curve in found["curves"] for line in _lines(curve)]
     if rows:
         print_table(["WHERE", "METRIC", "MIN", "MEAN", "MAX", "CURVE"], rows, right=frozenset({2, 3, 4}))

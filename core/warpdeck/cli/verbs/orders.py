@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json
+from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.arguments import USAGE_EXIT, Arguments
 from warpdeck.client.blocking_client import SyncClient
@@ -79,9 +79,9 @@ def main(verb: str, words: list[str]) -> int:
     if args.json:
         print_json({key: answer[key] for key in ("jobs", "errors")})
     elif not jobs:
-        note("no matching jobs")
+        print_note("no matching jobs")
     for error in answer["errors"]:
-        note(f"warpdeck: {error}")
+        print_note(f"warpdeck: {error}")
     return 1 if answer["errors"] else 0
 
 

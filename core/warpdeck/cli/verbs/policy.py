@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from warpdeck.base.output import format_count, format_time, note, print_json, print_table
+from warpdeck.base.output import format_count, format_time, print_json, print_note, print_table
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.arguments import Arguments
 from warpdeck.client.blocking_client import SyncClient
@@ -84,12 +84,12 @@ def _prio(answer: dict[str, Any], args: argparse.Namespace) -> None:
         shown = [format_count(round(number, 3)) for number in numbers]
         lines.append([*facts, str(row["priority"]), *shown, f"{row['nice']}{set_by}"])
     if not lines:
-        note("no waiting jobs")
+        print_note("no waiting jobs")
         return
     print_table([] if args.noheader else head, lines, right=frozenset({0, *range(5, len(head))}))
     if not weights:
         order = TIES[answer["queue_order"]]
-        note(
+        print_note(
             f"all weights are 0; jobs of equal priority are ordered {order}. {_write('[scheduler.weights]')}"
         )
     elif not args.noheader:
@@ -100,7 +100,7 @@ def _prio(answer: dict[str, Any], args: argparse.Namespace) -> None:
 def _share(answer: dict[str, Any], args: argparse.Namespace) -> None:
     rows = answer["shares"]
     if not rows:
-        note(f"no accounts are configured, so usage is not counted. {_write('[accounts.NAME] tables')}")
+        print_note(f"no accounts are configured, so usage is not counted. {_write('[accounts.NAME] tables')}")
         return
     head = (
         "ACCOUNT",
@@ -168,7 +168,7 @@ def _partitions(answer: dict[str, Any], args: argparse.Namespace) -> None:
     if not args.noheader:
         print("GPUs and CPUs: used/total")
     if not answer["configured"]:
-        note(
+        print_note(
             f"no partitions are configured; one partition contains all nodes. {_write('[partitions.NAME] tables')}"
         )
 
@@ -208,7 +208,7 @@ def _admitted(row: dict[str, Any]) -> str:
 def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
     rows = answer["reservations"]
     if not rows:
-        note(f"no reservations. {_write('[reservations.NAME] tables')}")
+        print_note(f"no reservations. {_write('[reservations.NAME] tables')}")
         return
     head = ("RESERVATION", "STATE", "START", "END", "DURATION", "NODELIST", "FOR")
     lines = []
@@ -231,7 +231,7 @@ def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
 def _qos(answer: dict[str, Any], args: argparse.Namespace) -> None:
     rows = answer["qos"]
     if not rows:
-        note(f"no QoS is configured. {_write('[qos.NAME] tables')}")
+        print_note(f"no QoS is configured. {_write('[qos.NAME] tables')}")
         return
     head = ("QOS", "PRIORITY", "PREEMPTS", "WHEN_PREEMPTED", "GRACE", "USAGE_FACTOR", "LIMITS")
     lines = [

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json
+from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.cli.shared.arguments import USAGE_EXIT, Arguments
 from warpdeck.client.blocking_client import SyncClient
@@ -80,7 +80,7 @@ def _relay(paths: Paths, args: argparse.Namespace) -> int:
             job,
             node=node,
             argv=ssh_server.command(ssh_client.authorized_keys(paths)),
-            progress=note,
+            progress=print_note,
         )
         server, rest = _read_banner(client, number)
         if args.user and args.user != server.user:
@@ -93,7 +93,7 @@ def _relay(paths: Paths, args: argparse.Namespace) -> int:
         relay.feed(rest)
         error = relay.run()
     if error:
-        note(f"warpdeck: {error}")
+        print_note(f"warpdeck: {error}")
     return 1 if error else 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.base.output import note, print_json
+from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.arguments import Arguments
 from warpdeck.client.blocking_client import SyncClient
@@ -27,7 +27,7 @@ def main(_: str, words: list[str]) -> int:
     with SyncClient.connect(default_paths()) as client:
         done = rerun(client, args.job)
     for line in done.notes:
-        note(f"warpdeck: {line}")
+        print_note(f"warpdeck: {line}")
     if args.json:
         print_json({"job_id": done.job_id, "label": done.label, "tasks": done.tasks, "notes": done.notes})
     else:

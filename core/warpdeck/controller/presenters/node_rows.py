@@ -5,10 +5,10 @@ from __future__ import annotations
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.view import (
     blocked_gpus,
+    excludes_other_users,
     gpu_holders,
     gpu_users,
     shares_on,
-    wants_users_apart,
 )
 from warpdeck.model import Gpu, GpuLinks, GpuReading, JobId, Node, NodeName, Verdict
 from warpdeck.protocol.node_rows import (
@@ -45,7 +45,7 @@ def node_row(state: State, node: Node) -> NodeRow:
         gpu_error=node.gpu_error,
         health=[row for row in check_rows(state, node) if row.verdict != Verdict.OK],
         jobs=[job.label() for job in jobs],
-        owner=next((job.user for job in jobs if wants_users_apart(state, job, job.partition)), ""),
+        owner=next((job.user for job in jobs if excludes_other_users(state, job, job.partition)), ""),
         at=now.reading.at_unix if now.reading else None,
     )
 
@@ -78,11 +78,11 @@ def check_rows(state: State, node: Node) -> list[CheckRow]:
         )
         for check in (known.checks if known else ())
     ]
-    told = {(row.check, row.gpu) for row in rows if row.verdict == Verdict.FAIL}
+    failed = {(row.check, row.gpu) for row in rows if row.verdict == Verdict.FAIL}
     indices = {gpu.uuid: gpu.index for gpu in node.gpus}
     for drain in node.gpu_drains:
         name, index = drain.check or "admin", indices.get(drain.uuid)
-        if (name, index) not in told:
+        if (name, index) not in failed:
             rows.append(CheckRow(check=name, verdict=Verdict.FAIL, message=drain.reason, gpu=index))
     return rows
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_OPTIONS, other_cluster
-from warpdeck.base.errors import SAID, UserError
+from warpdeck.base.errors import VERBATIM, UserError
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.option_values.bind_help import help_of
 from warpdeck.notation.option_values.option_fields import OptionSource, OptionText
@@ -141,7 +141,7 @@ def parse_srun(
             "srun: fatal: No command given to execute.",
             "write: srun [OPTIONS] COMMAND...",
             exit_code=1,
-            code=SAID,
+            code=VERBATIM,
         )
     if any(one[0] == "multi-prog" for one in (*set_by, *options)):
         if command[0] in files:

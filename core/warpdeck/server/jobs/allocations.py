@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from warpdeck.base.errors import ANSWERED, SAID, UserError
+from warpdeck.base.errors import ANSWERED, VERBATIM, UserError
 from warpdeck.controller.events.events import HolderLeft
 from warpdeck.controller.launch.environment import component_variables, made_environment
 from warpdeck.controller.launch.node_aliases import address_variables
@@ -22,7 +22,7 @@ from warpdeck.model import Job, JobId, JobState, Request
 from warpdeck.notation.options.options import SALLOC_22_05, OptionTable, with_plugins
 from warpdeck.notation.request.request import Options, build_request
 from warpdeck.notation.step.salloc import parse_salloc
-from warpdeck.ports.caller import may_touch
+from warpdeck.ports.caller import may_control
 from warpdeck.protocol import requests as ask
 from warpdeck.server.connection import ClientStream, Connection
 from warpdeck.server.end_subscriptions import wait_for
@@ -95,8 +95,8 @@ async def make_allocation(
         from .launch_errors import in_its_words  # Imported here because it is seldom needed.
 
         raise in_its_words(error, known, message.env) from None
-    if outcome.job is None and outcome.made is not None and isinstance(message, ask.Srun):
-        ended = await controller.store.job(JobId(outcome.made.job_id))
+    if outcome.job is None and outcome.created is not None and isinstance(message, ask.Srun):
+        ended = await controller.store.job(JobId(outcome.created.job_id))
         if ended is not None:
             return ended
     job = known_job(outcome)
@@ -175,7 +175,7 @@ def judged(
     try:
         yield judge
     except UserError as error:
-        if error.code not in (SAID, ANSWERED, FILE):
+        if error.code not in (VERBATIM, ANSWERED, FILE):
             judge(error)
         if error.code == "dependency":  # Slurm's controller parses this option.
             from .launch_errors import in_its_words  # Imported here because it is seldom needed.
@@ -215,7 +215,7 @@ class HeldStream(ClientStream):
     async def order(self, order: ask.StepOrder) -> None:
         """Release the allocation because the command that ran in it has ended."""
         if order.what == "end":
-            event = HolderLeft(who=self.connection.who, job_id=self._job.id, code=order.code)
+            event = HolderLeft(principal=self.connection.who, job_id=self._job.id, code=order.code)
             await self.connection.server.controller.apply(event)
 
     def end(self, *, finished: bool = False) -> None:
@@ -279,7 +279,7 @@ async def hold(connection: Connection, message: ask.Salloc) -> None:
 async def attach(connection: Connection, message: ask.SallocAttach) -> None:
     """Reconnect salloc to its allocation."""
     job = connection.server.controller.state.jobs.get(JobId(message.job))
-    if job is None or not may_touch(connection.who, job) or job.request.holder != "salloc":
+    if job is None or not may_control(connection.who, job) or job.request.holder != "salloc":
         raise UserError(f"allocation {message.job} no longer exists", "see `warpdeck queue`")
     connection.server.steps.holds(job.id)
     stream = HeldStream(connection, message.id, job)

@@ -19,7 +19,7 @@ async def answer(connection: Connection, message: JobAnnotate) -> dict[str, Any]
     """Change the records, or only check the caller's rights if `only_asks` is set. Raises UserError."""
     controller, who = connection.server.controller, connection.who
     ids = tuple(JobId(number) for number in message.ids)
-    wanted = message.annotating.asked()
+    wanted = message.annotating.changed_fields()
     if not wanted:
         raise UserError("nothing to change", "give a comment or a derived exit code")
     ended = await controller.store.jobs([number for number in ids if number not in controller.state.jobs])
@@ -29,6 +29,6 @@ async def answer(connection: Connection, message: JobAnnotate) -> dict[str, Any]
             check_rights(who, job, wanted)
     else:
         await controller.apply(
-            CommentUpdated(who=who, ids=ids, ended=tuple(ended), annotating=message.annotating)
+            CommentUpdated(principal=who, ids=ids, ended=tuple(ended), changes=message.annotating)
         )
     return {}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from warpdeck.base.errors import ANSWERED, SAID, UserError
-from warpdeck.base.passwd import group_there, user_there
+from warpdeck.base.errors import ANSWERED, VERBATIM, UserError
+from warpdeck.base.passwd import existing_gid, existing_uid
 from warpdeck.controller.reducers.step_commands import BUSY, EXPIRED, STARTING
 from warpdeck.model import JobId
 from warpdeck.notation.option_values.option_fields import OptionSource
@@ -41,8 +41,8 @@ def check(
         environ=message.env,
         now=time.time(),
         is_root=who.uid == 0,
-        user_id=user_there,
-        group_id=group_there,
+        user_id=existing_uid,
+        group_id=existing_gid,
         read_text=lambda name: files.get(name, _UNREAD),
     )
     fault = judge_launch(message.words, place, known=known).fault
@@ -51,7 +51,7 @@ def check(
     if fault.is_answer:
         raise UserError("\n".join(fault.words), exit_code=fault.exit_code, code=ANSWERED)
     said = "\n".join(line if line.startswith(_TRY) else f"{known.command}: {line}" for line in fault.words)
-    raise UserError(said, fault.hint, exit_code=fault.exit_code, code=SAID)
+    raise UserError(said, fault.hint, exit_code=fault.exit_code, code=VERBATIM)
 
 
 def _is_of_getopt(fault: Fault) -> bool:
@@ -76,7 +76,7 @@ def of_step(error: UserError, job_id: JobId, environ: Mapping[str, str]) -> User
     if error.code == EXPIRED:
         check = f"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {job_id}"
         words = f"srun: error: Slurm job {job_id} has expired\n{check}"
-        return UserError(words, error.message, exit_code=exit_code(environ), code=SAID)
+        return UserError(words, error.message, exit_code=exit_code(environ), code=VERBATIM)
     return _told(error, f"Unable to create step for job {job_id}: ", "srun", environ)
 
 

@@ -19,7 +19,7 @@ from warpdeck.controller.events.events import (
     Released,
     Requeued,
     Resumed,
-    StepEndAsked,
+    StepEndRequested,
     Suspended,
     Updated,
 )
@@ -79,7 +79,7 @@ async def cancel(connection: Connection, message: ask.Cancel) -> dict[str, Any]:
             except UserError as error:
                 refused.append((word, error.line, error.code))
     if jobs:
-        order = partial(Cancelled, signal=number, whom=message.whom, waiting_only=message.waiting_only)
+        order = partial(Cancelled, signal=number, target=message.whom, waiting_only=message.waiting_only)
         outcome = await _on_each(connection, jobs, order)
         done += outcome.labels
         parts = outcome.parts
@@ -107,7 +107,7 @@ async def _on_each(connection: Connection, references: Sequence[str], order: Cal
     for at in range(0, len(named), ORDERED_AT_ONCE):
         some = named[at : at + ORDERED_AT_ONCE]
         numbers = [JobId(parse_job_id(word)[0]) for word in some if is_job_id(word)]
-        event = order(who=connection.who, jobs=some, ended=await finished_jobs(connection, numbers))
+        event = order(principal=connection.who, jobs=some, ended=await finished_jobs(connection, numbers))
         done.append(await connection.server.controller.apply(event))
     return Outcome(
         labels=tuple(chain.from_iterable(each.labels for each in done)),
@@ -118,9 +118,9 @@ async def _on_each(connection: Connection, references: Sequence[str], order: Cal
     )
 
 
-async def _step_end(connection: Connection, word: str, signal: int) -> StepEndAsked:
+async def _step_end(connection: Connection, word: str, signal: int) -> StepEndRequested:
     job_word, _, number = word.rpartition(".")
     if not number.isdecimal():
         raise UserError(f"{word!r} is not a step that can be canceled", "use JOB.STEP, such as 12.0")
     job = await find_job(connection, job_word)
-    return StepEndAsked(who=connection.who, job_id=job.id, number=int(number), signal=signal)
+    return StepEndRequested(principal=connection.who, job_id=job.id, number=int(number), signal=signal)

@@ -55,7 +55,7 @@ async def open_session(connection: Connection, message: ask.Session) -> dict[str
         request = msgspec.convert(draft.request, Request, strict=False)
     except msgspec.ValidationError as error:
         raise UserError(f"invalid session: {error}", "see `srun --help`") from error
-    made = (await controller.apply(marked(await submission(connection, request), message))).made
+    made = (await controller.apply(marked(await submission(connection, request), message))).created
     assert made is not None
     return {"job_id": made.job_id, "notes": [*notes, *made.notes]}
 

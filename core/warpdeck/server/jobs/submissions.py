@@ -58,7 +58,7 @@ async def submission(connection: Connection, request: Request, *components: Requ
     numbers = [clause.job_id for clause in clauses if clause.kind != "singleton"]
     ended = await finished_jobs(connection, numbers)
     await connection.server.controller.rules.learn_groups([connection.who.user])
-    return Submitted(who=connection.who, request=request, components=components, ended=ended)
+    return Submitted(principal=connection.who, request=request, components=components, ended=ended)
 
 
 def uploaded(connection: Connection, snapshot: Snapshot | None) -> Snapshot | None:
@@ -74,7 +74,7 @@ async def _submit(
         for each in (request, *components)
     ]
     event = marked(await submission(connection, *own), message)
-    made = (await connection.server.controller.apply(event)).made
+    made = (await connection.server.controller.apply(event)).created
     assert made is not None
     return {"job_id": made.job_id, "label": made.label, "tasks": made.tasks, "notes": [*made.notes]}
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.loop.controller import Controller
-from warpdeck.controller.presenters.job_columns import JOB_FIELDS, shower
+from warpdeck.controller.presenters.job_columns import JOB_FIELDS, row_maker
 from warpdeck.controller.presenters.step_records import step_records
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, JobState, state_named
 from warpdeck.model.step import Step
 from warpdeck.notation.values.job_ids import parse_job_id
-from warpdeck.ports.caller import may_touch
+from warpdeck.ports.caller import may_control
 from warpdeck.protocol import requests as ask
 from warpdeck.server.chunking import TESTS_A_TURN, in_slices
 from warpdeck.server.connection import Connection
@@ -120,14 +120,14 @@ async def _pages(
 ) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
     """Yield the rows of each page, and whether it is certainly the last page."""
     controller = connection.server.controller
-    show = shower(controller.state, message.fields or JOB_FIELDS, now=controller.clock())
+    show = row_maker(controller.state, message.fields or JOB_FIELDS, now=controller.clock())
     async for jobs, is_last in jobs_of(controller, message):
         rows: list[dict[str, Any]] = show(jobs)
         if message.steps:
             await _add_steps(controller, jobs, rows)
         if message.scripts:
             for job, row in zip(jobs, rows, strict=True):
-                row["script"] = job.request.script if may_touch(connection.who, job) else ""
+                row["script"] = job.request.script if may_control(connection.who, job) else ""
         yield rows, is_last
 
 

@@ -8,7 +8,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.terminal_watchers import may_watch
 from warpdeck.model import Job, JobId, count_tasks, has_task
 from warpdeck.notation.values.job_ids import may_mean, parse_job_id
-from warpdeck.ports.caller import may_touch, whose
+from warpdeck.ports.caller import may_control, owner_text
 from warpdeck.protocol import requests as ask
 from warpdeck.server.chunking import TESTS_A_TURN, in_slices
 from warpdeck.server.connection import Connection
@@ -40,9 +40,9 @@ async def find_job(connection: Connection, reference: str) -> Job:
 async def visible_job(connection: Connection, reference: str) -> Job:
     """Return the job if the caller may see its output. Raises UserError."""
     job = await find_job(connection, reference)
-    if not may_touch(connection.who, job):
+    if not may_control(connection.who, job):
         raise UserError(
-            f"job {reference} belongs to {whose(connection.who, job)}",
+            f"job {reference} belongs to {owner_text(connection.who, job)}",
             "only its owner can see this",
         )
     return job
@@ -53,7 +53,7 @@ async def watched_job(connection: Connection, reference: str) -> Job:
     job = await find_job(connection, reference)
     if not may_watch(connection.who, job, connection.server.controller.config):
         raise UserError(
-            f"job {reference} belongs to {whose(connection.who, job)}",
+            f"job {reference} belongs to {owner_text(connection.who, job)}",
             "admins can allow others to watch with [interactive] in config.toml",
         )
     return job

@@ -37,7 +37,7 @@ Question = (
 
 async def answer(controller: Controller, question: Question, named: Collection[JobId]) -> dict[str, Any]:
     """Return the answer. `named` are the jobs that the request names. Raises UserError."""
-    controller.rules.count_use()
+    controller.rules.update_usage()
     state = controller.state
     match question:
         case ask.Priorities():
@@ -50,7 +50,7 @@ async def answer(controller: Controller, question: Question, named: Collection[J
         case ask.Past():
             return await _past(controller, question)
         case ask.PastCosts():
-            return {"groups": await controller.store.past_costs(question.query)}
+            return {"groups": await controller.store.finished_costs(question.query)}
         case ask.Events():
             return {"events": await _events(controller, limit=question.limit)}
         case _:
@@ -102,7 +102,7 @@ async def _events(controller: Controller, *, limit: int) -> list[EventRow]:
 async def _past(controller: Controller, question: ask.Past) -> dict[str, Any]:
     """Return a page of finished jobs. Recently finished jobs are in memory, the others only in the store."""
     state, store = controller.state, controller.store
-    page = await store.past(question.query, counted=question.counted)
+    page = await store.search_finished(question.query, counted=question.counted)
     found = {job.id: job for job in await store.jobs([each for each in page.ids if each not in state.jobs])}
     jobs = [state.jobs.get(each) or found.get(each) for each in page.ids]
     return {"jobs": [job_row(state, job) for job in jobs if job is not None], "total": page.total}
@@ -122,7 +122,7 @@ def diagnose(controller: Controller, *, reset: bool, admin: bool) -> dict[str, A
             )
         controller.statistics.reset(controller.clock())
     state = controller.state
-    return controller.statistics.figures() | {
+    return controller.statistics.as_dict() | {
         "now": controller.clock(),
         "waiting": len(state.index.pending),
         "running": len(state.index.active),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from warpdeck.base.current_folder import current_folder
-from warpdeck.base.errors import SAID, UserError
+from warpdeck.base.errors import VERBATIM, UserError
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
 from warpdeck_agent.client.process import with_process
@@ -55,7 +55,7 @@ def step(name: str, words: list[str], environ: Mapping[str, str]) -> int:
         client = StepClient(lambda: patiently(connect, name), name=name)
         return client.run(words, with_process(environ), current_folder())
     except Refused as refused:
-        code = SAID if refused.said else ""
+        code = VERBATIM if refused.said else ""
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code, code=code) from refused
 
 

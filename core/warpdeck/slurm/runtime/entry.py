@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 import sys
 
-from warpdeck.base.errors import SAID, UserError
-from warpdeck.base.paths import be_slurms_command, default_paths
+from warpdeck.base.errors import VERBATIM, UserError
+from warpdeck.base.paths import declare_slurm_command, default_paths
 from warpdeck.slurm.command_table import COMMANDS
 from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
 from warpdeck_agent.client.main import ended
@@ -40,7 +40,7 @@ def main(
     `home` is the warpdeck home that the calling script was written for. `afterwards` is called after a
     controller has run the command.
     """
-    be_slurms_command(home)
+    declare_slurm_command(home)
     prepare_standard_streams()
     if name == "srun":
         os._exit(ended(name, lambda: _srun(words)))
@@ -108,7 +108,7 @@ def _srun(words: list[str]) -> int:
         code = run_step("srun", words)
         sys.stdout.flush()
     except UserError as error:
-        raise Refused(error.message, error.hint, error.exit_code, said=error.code == SAID) from error
+        raise Refused(error.message, error.hint, error.exit_code, said=error.code == VERBATIM) from error
     return code
 
 

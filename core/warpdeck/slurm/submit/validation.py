@@ -6,7 +6,7 @@ import os.path
 import time
 from collections.abc import Sequence
 
-from warpdeck.base.passwd import group_there, user_there
+from warpdeck.base.passwd import existing_gid, existing_uid
 from warpdeck.client.submission import MAX_FILE_CHARS
 from warpdeck.notation.option_values.option_fields import OptionSource
 from warpdeck.notation.options.options import SBATCH_22_05, OptionTable
@@ -36,8 +36,8 @@ def check(
         environ=console.env,
         now=time.time(),
         is_root=console.user == "root",
-        user_id=user_there,
-        group_id=group_there,
+        user_id=existing_uid,
+        group_id=existing_gid,
         read_text=lambda path: console.read_file(os.path.join(console.folder, path), MAX_FILE_CHARS).decode(),
     )
     fault = judge(text, name, place, words=words, others=others, known=refused_by or SBATCH_22_05).fault

@@ -9,9 +9,9 @@ import asyncio
 import pytest
 from tests.support.core import ANN, Core, ask, done
 
-from warpdeck.controller.events.events import Ahead, Cancelled, LaunchRevoked, Planned, Requeued
+from warpdeck.controller.events.events import Cancelled, LaunchRevoked, Planned, Prefetch, Requeued
 from warpdeck.controller.loop.commit_barrier import CommitBarrier
-from warpdeck.controller.loop.end_waiters import EndsAsked, EndWaiters, Page
+from warpdeck.controller.loop.end_waiters import EndRequest, EndWaiters, SubmissionChanges
 from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.model import ArraySpec, Job, JobId, NodeName
 from warpdeck.ports.ports import Changes
@@ -24,13 +24,13 @@ def watch_of(core: Core) -> EndWaiters:
     return EndWaiters(core.state, core.store, CommitBarrier(core.store))
 
 
-def heard(watch: EndWaiters, asked: EndsAsked, core: Core) -> list[Page]:
+def heard(watch: EndWaiters, asked: EndRequest, core: Core) -> list[SubmissionChanges]:
     """Return the messages after any change."""
     watch.touch(list(core.state.jobs))
-    return done(asked.look())
+    return done(asked.poll())
 
 
-def labels(pages: list[Page]) -> list[str]:
+def labels(pages: list[SubmissionChanges]) -> list[str]:
     return [job.label() for page in pages for job in page.ended]
 
 
@@ -38,8 +38,8 @@ def handed(core: Core) -> tuple[JobId, Job, Job]:
     """Return an array, its running task, and its prefetched task."""
     array = core.run(ask(gpus=4, array=ARRAY))
     runs = next(job for job in core.state.jobs.values() if job.shares)
-    core.apply(Planned(aheads=(Ahead(job_id=array, behind=runs.id, tasks=(1,)),)))
-    return array, runs, core.job(core.state.index.follower[runs.id])
+    core.apply(Planned(prefetches=(Prefetch(job_id=array, after=runs.id, tasks=(1,)),)))
+    return array, runs, core.job(core.state.index.successor[runs.id])
 
 
 def test_a_task_that_is_taken_back_is_waited_for_where_it_waits_again() -> None:
@@ -47,16 +47,16 @@ def test_a_task_that_is_taken_back_is_waited_for_where_it_waits_again() -> None:
     watch = watch_of(core)
     array, runs, task = handed(core)
     assert done(watch.record_of(task)) is task
-    asked = EndsAsked(watch)
+    asked = EndRequest(watch)
     asked.add([array])
-    assert done(asked.look()) == []
+    assert done(asked.poll()) == []
     core.apply(LaunchRevoked(name=NodeName("a"), launches=((task.id, 0),)))
     assert task.id not in core.state.jobs
     record = done(watch.record_of(task))
     assert record is not None and (record.id, record.is_folded_array) == (array, True)
     core.end(runs.id)
     assert labels(heard(watch, asked, core)) == [f"{array}_0"]
-    core.apply(Cancelled(who=ANN, jobs=(str(array),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(array),)))
     (page,) = heard(watch, asked, core)
     assert (labels([page]), page.done, page.unknown) == ([f"{array}_[1-5]"], True, False)
     assert not len(asked) and not watch.waiting
@@ -69,9 +69,9 @@ def test_what_has_ended_long_ago_is_told_at_once_and_what_never_was_is_said() ->
     core.end(job, exit_code=3)
     core.now += 10
     assert evict_finished(core.state, ended_before_unix=core.now) == [job]
-    asked = EndsAsked(watch)
+    asked = EndRequest(watch)
     asked.add([job, 99])
-    known, unknown = done(asked.look())
+    known, unknown = done(asked.poll())
     assert [(each.id, str(each.exit)) for each in known.ended] == [(job, "3:0")]
     assert (known.done, known.unknown, unknown.done, unknown.unknown) == (True, False, True, True)
 
@@ -80,9 +80,9 @@ def test_an_end_that_nobody_looked_at_before_it_left_the_memory_is_told_with_the
     core = Core("a")
     watch = watch_of(core)
     array = core.run(ask(gpus=2, array=ArraySpec(ranges=((0, 1, 1),))))
-    asked = EndsAsked(watch)
+    asked = EndRequest(watch)
     asked.add([array])
-    done(asked.look())
+    done(asked.poll())
     first, last = sorted(job.id for job in core.state.jobs.values())
     core.end(first)
     core.now += 10
@@ -96,10 +96,10 @@ def test_a_requeued_job_has_not_ended() -> None:
     core = Core("a")
     watch = watch_of(core)
     job = core.run()
-    asked = EndsAsked(watch, begun=True)
+    asked = EndRequest(watch, begun=True)
     asked.add([job])
-    assert [each.id for page in done(asked.look()) for each in page.begun] == [job]
-    core.apply(Requeued(who=ANN, jobs=(str(job),)))
+    assert [each.id for page in done(asked.poll()) for each in page.begun] == [job]
+    core.apply(Requeued(principal=ANN, jobs=(str(job),)))
     core.end(job, signal=15)
     assert core.job(job).restarts == 1 and heard(watch, asked, core) == []
     core.launch(core.plan().effects)
@@ -129,14 +129,14 @@ async def test_an_end_is_told_once_it_is_on_disk(kept: bool) -> None:
     watch = EndWaiters(core.state, core.store, commits)
     job = core.run()
     before = core.job(job)
-    asked = EndsAsked(watch)
+    asked = EndRequest(watch)
     asked.add([job])
-    assert await asked.look() == []
+    assert await asked.poll() == []
     commit = asyncio.create_task(commits.commit(Changes()))
     await asyncio.sleep(0)
     core.end(job)
     watch.touch([job])
-    looking = asyncio.create_task(asked.look())
+    looking = asyncio.create_task(asked.poll())
     await asyncio.sleep(0)
     assert not looking.done()
     if not kept:

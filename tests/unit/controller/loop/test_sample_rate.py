@@ -22,32 +22,32 @@ def test_all_nodes_together_keep_to_the_rate_and_none_is_asked_more_than_once_a_
 
 def test_a_small_site_is_never_told_anything() -> None:
     sampling = SampleRate()
-    assert sampling.begins(NODES[0], nodes=1) == []
+    assert sampling.on_connect(NODES[0], nodes=1) == []
     with sampling.watched():
-        assert sampling.orders(NODES[:50], nodes=50) == []
+        assert sampling.changes(NODES[:50], nodes=50) == []
 
 
 def test_nodes_are_told_what_changes_and_once() -> None:
     sampling = SampleRate()
-    [order] = sampling.begins(NODES[0], nodes=500)
+    [order] = sampling.on_connect(NODES[0], nodes=500)
     assert order == SetSampling(node=NODES[0], interval_s=20.0)
-    assert [each.node for each in sampling.orders(NODES, nodes=500)] == NODES[1:]
-    assert sampling.orders(NODES, nodes=500) == []
+    assert [each.node for each in sampling.changes(NODES, nodes=500)] == NODES[1:]
+    assert sampling.changes(NODES, nodes=500) == []
     with sampling.watched(), sampling.watched():
-        assert {each.interval_s for each in sampling.orders(NODES, nodes=500)} == {3.0}
-        assert sampling.orders(NODES, nodes=500) == []
-    assert {each.interval_s for each in sampling.orders(NODES, nodes=500)} == {20.0}
+        assert {each.interval_s for each in sampling.changes(NODES, nodes=500)} == {3.0}
+        assert sampling.changes(NODES, nodes=500) == []
+    assert {each.interval_s for each in sampling.changes(NODES, nodes=500)} == {20.0}
 
 
 def test_a_node_whose_link_is_new_is_told_again() -> None:
     sampling = SampleRate()
-    sampling.orders(NODES, nodes=500)
-    assert [each.node for each in sampling.begins(NODES[3], nodes=500)] == [NODES[3]]
-    sampling.orders(NODES[1:], nodes=500)
-    assert [each.node for each in sampling.orders(NODES, nodes=500)] == NODES[:1], "it was away"
+    sampling.changes(NODES, nodes=500)
+    assert [each.node for each in sampling.on_connect(NODES[3], nodes=500)] == [NODES[3]]
+    sampling.changes(NODES[1:], nodes=500)
+    assert [each.node for each in sampling.changes(NODES, nodes=500)] == NODES[:1], "it was away"
 
 
 def test_of_a_site_that_shrinks_all_are_told_to_tell_more_often() -> None:
     sampling = SampleRate()
-    sampling.orders(NODES, nodes=500)
-    assert {each.interval_s for each in sampling.orders(NODES[:25], nodes=25)} == {1.0}
+    sampling.changes(NODES, nodes=500)
+    assert {each.interval_s for each in sampling.changes(NODES[:25], nodes=25)} == {1.0}

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.support.core import ANN, BOB, Core, ask
 
 from warpdeck.controller.events.events import (
-    Ahead,
     Cancelled,
     Effect,
     Held,
@@ -20,13 +19,14 @@ from warpdeck.controller.events.events import (
     NodeRemoved,
     Outcome,
     Planned,
+    Prefetch,
     Reported,
+    RevokeLaunches,
     Submitted,
-    TakeBack,
 )
 from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.presenters.job_columns import job_row
-from warpdeck.controller.reducers.array_fast_path import MOST_AHEAD, ArrayFastPath
+from warpdeck.controller.reducers.array_fast_path import MAX_PREFETCHED_PER_ALLOCATION, ArrayFastPath
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import (
     ArraySpec,
@@ -54,7 +54,7 @@ class Place(Core):
         self.first, self.other = sorted(self.state.index.active)
 
     def hand(self, behind: JobId, *tasks: int) -> Outcome:
-        return self.apply(Planned(aheads=(Ahead(job_id=self.array, behind=behind, tasks=tasks),)))
+        return self.apply(Planned(prefetches=(Prefetch(job_id=self.array, after=behind, tasks=tasks),)))
 
     def handed(self, behind: JobId, *tasks: int) -> list[JobId]:
         """Return the ids of these tasks after prefetching them."""
@@ -63,7 +63,7 @@ class Place(Core):
         ]
 
     def states(self, *jobs: JobId) -> list[tuple[JobState, JobId | None, bool]]:
-        return [(job.state, job.behind, job.holds_resources) for job in map(self.job, jobs)]
+        return [(job.state, job.prefetched_after, job.holds_resources) for job in map(self.job, jobs)]
 
     def give_back(self, *jobs: JobId) -> Outcome:
         return self.apply(LaunchRevoked(name=N, launches=tuple((job_id, 0) for job_id in jobs)))
@@ -125,7 +125,7 @@ def test_what_is_given_back_waits_again_in_the_record_of_its_array() -> None:
 def test_what_is_given_back_stays_apart_where_the_rest_is_not_as_it_was() -> None:
     place = Place()
     one, two = place.handed(place.first, 2, 3)
-    place.apply(Held(who=ANN, jobs=(f"{place.array}_[4-{TASKS - 1}]",)))
+    place.apply(Held(principal=ANN, jobs=(f"{place.array}_[4-{TASKS - 1}]",)))
     place.give_back(two, one)
     assert place.states(one, two) == [(WAITS, None, False)] * 2
     assert place.job(two).restarts == 0 and place.job(two).allocation is None
@@ -154,7 +154,7 @@ def test_what_has_begun_is_not_given_back() -> None:
 def test_one_that_was_cancelled_ends_when_it_is_given_back() -> None:
     place = Place()
     (one,) = place.handed(place.first, 2)
-    place.apply(Cancelled(who=ANN, jobs=(str(place.array) + "_2",)))
+    place.apply(Cancelled(principal=ANN, jobs=(str(place.array) + "_2",)))
     assert place.job(one).state is JobState.COMPLETING
     place.give_back(one)
     assert place.job(one).state is JobState.CANCELLED
@@ -175,14 +175,16 @@ def test_a_rebooted_node_may_have_begun_them() -> None:
     place.agents[N].reboot()
     place.up("a")
     job = place.job(one)
-    assert (job.state, job.restarts, job.behind) == (WAITS, 1, None), "it waits under another start count"
+    assert (job.state, job.restarts, job.prefetched_after) == (WAITS, 1, None), (
+        "it waits under another start count"
+    )
 
 
 def test_a_node_that_is_removed_loses_them_too() -> None:
     place = Place()
     (one,) = place.handed(place.first, 2)
     place.apply(NodeRemoved(name=N, force=True))
-    assert place.job(one).behind is None and place.job(one).restarts == 1
+    assert place.job(one).prefetched_after is None and place.job(one).restarts == 1
 
 
 @pytest.mark.parametrize("change", ["held", "drained", "of another", "two behind one", "the last of it"])
@@ -191,7 +193,7 @@ def test_nothing_is_handed_that_does_not_fit_the_state(change: str) -> None:
     behind = place.first
     tasks = [2]
     if change == "held":
-        place.apply(Held(who=ANN, jobs=(str(place.array),)))
+        place.apply(Held(principal=ANN, jobs=(str(place.array),)))
     elif change == "drained":
         place.apply(NodeDrained(name=N, reason="x"))
     elif change == "of another":
@@ -221,12 +223,20 @@ class Ran:
         effects = place.launch(place.apply(decided).effects)
         self.holder = effects[0].job_id
 
-    def ahead(self) -> tuple[Ahead, ...]:
-        return self.succession.ahead(self.place.state, [self.holder])
+    def ahead(self) -> tuple[Prefetch, ...]:
+        return self.succession.prefetches(self.place.state, [self.holder])
 
 
 @pytest.mark.parametrize(
-    ("ran_s", "count"), [(0.0, MOST_AHEAD), (0.002, MOST_AHEAD), (0.005, 20), (0.03, 3), (0.5, 1), (2.0, 0)]
+    ("ran_s", "count"),
+    [
+        (0.0, MAX_PREFETCHED_PER_ALLOCATION),
+        (0.002, MAX_PREFETCHED_PER_ALLOCATION),
+        (0.005, 20),
+        (0.03, 3),
+        (0.5, 1),
+        (2.0, 0),
+    ],
 )
 def test_a_place_is_handed_what_runs_in_a_moment(ran_s: float, count: int) -> None:
     ran = Ran(ran_s)
@@ -236,11 +246,11 @@ def test_a_place_is_handed_what_runs_in_a_moment(ran_s: float, count: int) -> No
 def test_a_line_is_filled_up_and_no_further() -> None:
     ran = Ran(0.0)
     (made,) = ran.ahead()
-    assert made.behind == ran.holder and made.tasks == tuple(range(3, 3 + MOST_AHEAD))
-    ran.place.hand(made.behind, *made.tasks[:5])
+    assert made.after == ran.holder and made.tasks == tuple(range(3, 3 + MAX_PREFETCHED_PER_ALLOCATION))
+    ran.place.hand(made.after, *made.tasks[:5])
     (more,) = ran.ahead()
-    assert len(more.tasks) == MOST_AHEAD - 5
-    ran.place.hand(more.behind, *more.tasks)
+    assert len(more.tasks) == MAX_PREFETCHED_PER_ALLOCATION - 5
+    ran.place.hand(more.after, *more.tasks)
     assert ran.ahead() == ()
 
 
@@ -269,34 +279,36 @@ class Asked:
 def test_a_pass_that_relies_on_nothing_asks_for_all_once() -> None:
     place, asked = Place(), Asked()
     one, two = place.handed(place.first, 2, 3)
-    asked.recall.weigh(place.state, trusted=place.array)
+    asked.recall.revoke_unjustified(place.state, trusted=place.array)
     assert asked.effects == []
     for _ in range(2):
-        asked.recall.weigh(place.state, trusted=None)
-    assert asked.effects == [TakeBack(node=N, launches=((one, 0), (two, 0)))]
+        asked.recall.revoke_unjustified(place.state, trusted=None)
+    assert asked.effects == [RevokeLaunches(node=N, launches=((one, 0), (two, 0)))]
 
 
 def test_a_drained_node_is_asked() -> None:
     place, asked = Place(), Asked()
     place.handed(place.first, 2)
     place.apply(NodeDrained(name=N, reason="x"))
-    asked.recall.weigh(place.state, trusted=place.array)
+    asked.recall.revoke_unjustified(place.state, trusted=place.array)
     assert len(asked.effects) == 1
 
 
 async def test_an_order_waits_for_what_was_handed_and_for_no_other_event() -> None:
     place, asked = Place(), Asked()
     one, two = place.handed(place.first, 2, 3)
-    await asked.recall.before(Submitted(who=BOB, request=ask()), place.state)
-    order = asyncio.create_task(asked.recall.before(Cancelled(who=BOB, jobs=("1",)), place.state))
+    await asked.recall.revoke_before(Submitted(principal=BOB, request=ask()), place.state)
+    order = asyncio.create_task(
+        asked.recall.revoke_before(Cancelled(principal=BOB, jobs=("1",)), place.state)
+    )
     while not asked.effects:
         await asyncio.sleep(0)
     assert asked.recall.is_awaited
     place.give_back(one)
-    asked.recall.settled(place.state)
+    asked.recall.after_commit(place.state)
     assert not order.done()
     place.launch((LaunchShare(node=N, job_id=two),))
-    asked.recall.settled(place.state)
+    asked.recall.after_commit(place.state)
     await order
     assert not asked.recall.is_awaited
 
@@ -304,5 +316,5 @@ async def test_an_order_waits_for_what_was_handed_and_for_no_other_event() -> No
 async def test_an_order_does_not_wait_for_a_node_that_says_nothing() -> None:
     place, asked = Place(), Asked()
     place.handed(place.first, 2)
-    await asked.recall.before(Held(who=BOB, jobs=("1",)), place.state)
+    await asked.recall.revoke_before(Held(principal=BOB, jobs=("1",)), place.state)
     assert not asked.recall.is_awaited

@@ -92,7 +92,7 @@ def test_a_pass_decides_where_there_is_something_to_weigh(change: Callable[[Line
 
 def test_whatever_else_happens_calls_for_a_pass_also_for_the_ends_that_follow() -> None:
     line = Line()
-    held = Held(who=ANN, jobs=(line.array,))
+    held = Held(principal=ANN, jobs=(line.array,))
     assert line.decide(line.end_one(), held) is None
     assert line.decide(line.end_one()) is None
     line.pass_over()

@@ -14,12 +14,12 @@ from warpdeck.base.errors import UserError
 from warpdeck.config import Config, build_site
 from warpdeck.config.tables import Health
 from warpdeck.controller.events.events import (
-    HealthTold,
+    HealthReported,
     KillShare,
     NodeDrained,
     NodeResumed,
     Outcome,
-    TellJob,
+    ShowNotice,
 )
 from warpdeck.controller.presenters.node_rows import node_health_row, node_row
 from warpdeck.model import JobState, Node, NodeName
@@ -41,7 +41,7 @@ class Ward(Core):
 
     def says(self, *checks: wire.Check, faults: tuple[wire.Fault, ...] = (), **fields: Any) -> Outcome:
         told = wire.Health(at_unix=self.now, checks=list(checks), faults=list(faults), **fields)
-        return self.apply(HealthTold(name=A, health=told, received_unix=self.now))
+        return self.apply(HealthReported(name=A, health=told, received_unix=self.now))
 
     @property
     def node(self) -> Node:
@@ -248,7 +248,7 @@ def test_the_jobs_on_a_gpu_are_told_and_go_on() -> None:
     index = core.job(hit).allocation.shares[0].gpus[0]  # type: ignore[union-attr]
     outcome = core.says(*WELL, faults=(xid(7, gpu=index),))
     words = f"GPU {index} of a: Xid 79"
-    assert outcome.effects == (TellJob(node=A, job_id=hit, restarts=0, text=words),)
+    assert outcome.effects == (ShowNotice(node=A, job_id=hit, restarts=0, text=words),)
     assert (core.job(hit).notice, core.job(other).notice) == (words, "")
     assert words in core.history(hit) and words not in core.history(other)
     assert core.job(hit).state is JobState.RUNNING
@@ -259,7 +259,7 @@ def test_an_xid_of_a_faulty_program_is_told_and_drains_nothing() -> None:
     core = Ward()
     job = core.run(ask(gpus=4))
     outcome = core.says(*WELL, faults=(xid(7, code=31),))
-    assert [type(effect) for effect in outcome.effects] == [TellJob]
+    assert [type(effect) for effect in outcome.effects] == [ShowNotice]
     assert core.job(job).notice == "GPU 3 of a: Xid 31" and core.drains() == {}
     assert core.says(*WELL, faults=(xid(7, code=31),)).effects == ()
 
@@ -268,7 +268,7 @@ def test_everybody_on_a_node_that_is_drained_is_told() -> None:
     core = Ward()
     jobs = [core.run(), core.run()]
     outcome = core.says(FULL)
-    assert [effect.job_id for effect in outcome.effects if isinstance(effect, TellJob)] == jobs
+    assert [effect.job_id for effect in outcome.effects if isinstance(effect, ShowNotice)] == jobs
     assert core.job(jobs[0]).notice == "node a: /tmp is full: 3 MiB are free"
 
 
@@ -302,7 +302,7 @@ def test_clocks_are_compared_however_slow_the_link(
 ) -> None:
     core = Ward()
     said = wire.Health(at_unix=told, checks=WELL, asked_at_unix=asked)
-    core.apply(HealthTold(name=A, health=said, received_unix=received))
+    core.apply(HealthReported(name=A, health=said, received_unix=received))
     assert core.node.reason == words and core.node.drained == bool(words)
     core.says(*WELL)
     assert core.node.drained == bool(words), "a word that was not asked for says nothing of the clock"

@@ -162,9 +162,9 @@ def test_a_start_is_checked_against_what_happened_since_it_was_planned(happened:
     assert allocation is not None
     job_id = core.submit(ask(gpus=1))
     if happened == "held":
-        core.apply(Held(who=ANN, jobs=(str(job_id),)))
+        core.apply(Held(principal=ANN, jobs=(str(job_id),)))
     elif happened == "cancelled":
-        core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+        core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     elif happened == "drained":
         core.apply(NodeDrained(name=NodeName("a"), reason="fan"))
     elif happened == "lost":
@@ -268,7 +268,7 @@ def test_a_repeated_report_changes_nothing() -> None:
 def test_a_run_that_does_not_count_any_more_is_killed_and_its_end_is_nobodys() -> None:
     core = Core("a")
     job_id = core.run()
-    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, signal=15, cause="requeued")
     assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
     late = core.told("a", wire.JobReport(job_id=job_id, restarts=0, phase="running"))
@@ -292,17 +292,17 @@ def test_a_stranger_is_killed_and_a_strangers_end_is_forgotten() -> None:
 def test_cancel_of_a_waiting_job_is_its_end() -> None:
     core = Core("a")
     job_id = core.submit()
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert outcome.effects == () and core.job(job_id).state is JobState.CANCELLED
     assert not core.state.index.pending
-    again = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    again = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert "has already ended" in again.errors[0]
 
 
 def test_cancel_of_a_running_job_waits_for_its_nodes() -> None:
     core = Core("a", "b")
     job_id = core.run(ask(nodes=2))
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert core.kills(outcome) == [("a", "cancelled", 0), ("b", "cancelled", 0)]
     assert core.job(job_id).state is JobState.COMPLETING and core.state.index.active
     core.end(job_id, signal=15, cause="cancelled")
@@ -313,7 +313,7 @@ def test_cancel_before_the_launch_was_heard_of_kills_what_starts_late() -> None:
     core = Core("a")
     job_id = core.submit()
     core.plan()
-    core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     outcome = core.told("a", core.agents[NodeName("a")].begin((job_id, 0)))
     assert core.kills(outcome) == [("a", "cancelled", 0)]
 
@@ -321,10 +321,10 @@ def test_cancel_before_the_launch_was_heard_of_kills_what_starts_late() -> None:
 def test_a_signal_only_is_sent() -> None:
     core = Core("a")
     job_id = core.run()
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),), signal=10))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),), signal=10))
     assert core.kills(outcome) == [("a", "cancelled", 10)] and core.job(job_id).state is JobState.RUNNING
     waiting = core.submit(ask(gpus=4, hold=True))
-    assert core.apply(Cancelled(who=ANN, jobs=(str(waiting),), signal=10)).errors
+    assert core.apply(Cancelled(principal=ANN, jobs=(str(waiting),), signal=10)).errors
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_signal_only_is_sent() -> None:
 def test_tasks_of_a_waiting_array_are_cancelled_by_name(reference: str, left: dict[str, str]) -> None:
     core = Core("a")
     core.submit(array(9, hold=True))
-    assert not core.apply(Cancelled(who=ANN, jobs=(reference,))).errors
+    assert not core.apply(Cancelled(principal=ANN, jobs=(reference,))).errors
     assert labels(core, 1) == left
     assert core.state.next_job_id == 1 + len(left)
 
@@ -351,7 +351,7 @@ def test_a_range_reaches_running_and_waiting_tasks() -> None:
     core = Core("a")
     core.submit(array(9, gpus=1))
     core.launch(core.plan().effects)
-    outcome = core.apply(Cancelled(who=ANN, jobs=("1_[2-6]",)))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=("1_[2-6]",)))
     assert len(core.kills(outcome)) == 2  # tasks 2 and 3 run
     assert labels(core, 1)["1_[4-6]"] is JobState.CANCELLED
     assert labels(core, 1)["1_[7-9]"] is JobState.PENDING
@@ -360,11 +360,11 @@ def test_a_range_reaches_running_and_waiting_tasks() -> None:
 def test_one_bad_name_does_not_keep_the_others() -> None:
     core = Core("a")
     mine, theirs = core.submit(), core.submit(who=BOB)
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(theirs), "99", "x", str(mine))))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(theirs), "99", "x", str(mine))))
     assert outcome.labels == (str(mine),) and len(outcome.errors) == 3
     assert "belongs to bob" in outcome.errors[0] and "not known" in outcome.errors[1]
     assert core.job(theirs).state is JobState.PENDING and core.job(mine).state is JobState.CANCELLED
-    assert core.apply(Cancelled(who=ROOT, jobs=(str(theirs),))).labels
+    assert core.apply(Cancelled(principal=ROOT, jobs=(str(theirs),))).labels
 
 
 # ---- The transaction
@@ -375,10 +375,10 @@ def test_a_transaction_that_is_undone_leaves_no_trace() -> None:
     core.submit(array(9))
     before = picture(core.state)
     txn = Transaction(core.state, 5.0)
-    reduce(txn, Cancelled(who=ANN, jobs=("1_[2-4]", "1_7")))
+    reduce(txn, Cancelled(principal=ANN, jobs=("1_[2-4]", "1_7")))
     reduce(txn, NodeRemoved(name=NodeName("a")))
     assert picture(core.state) != before
-    txn.undo()
+    txn.rollback()
     assert picture(core.state) == before and not txn.changes().journal
 
 
@@ -409,6 +409,6 @@ def test_a_job_keeps_the_priority_with_which_it_started() -> None:
     core.state.planned.priorities[job_id] = 1132
     core.launch(core.plan().effects)
     assert core.job(job_id).priority == 1132
-    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, signal=15)
     assert core.job(job_id).priority is None

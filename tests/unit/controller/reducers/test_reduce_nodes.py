@@ -190,7 +190,7 @@ def test_a_condition_that_could_not_be_committed_is_written_down_with_the_next_a
         txn = Transaction(core.state, core.now)
         reduce(txn, event)
         assert txn.changes().conditions or txn.changes().gone_nodes
-        txn.undo()
+        txn.rollback()
         assert core.state.node_status.conditions == before
     cut(core, "cut")
     assert [each.down for each in conditions(core)] == [True]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.core import Core
 
-from warpdeck.controller.events.events import HealthTold
+from warpdeck.controller.events.events import HealthReported
 from warpdeck.model import JobState, NodeName
 from warpdeck_agent.wire import messages as wire
 
@@ -51,7 +51,7 @@ def test_a_node_that_is_known_to_be_off_is_corrected(off: float) -> None:
     job_id = core.submit()
     core.plan()
     asked = wire.Health(at_unix=core.now + off, asked_at_unix=core.now, checks=[])
-    core.apply(HealthTold(name=A, health=asked, received_unix=core.now))
+    core.apply(HealthReported(name=A, health=asked, received_unix=core.now))
     began = core.now + off
     core.told("a", wire.JobReport(job_id, 0, phase="running", started_at=began))
     core.now += 3 * HOUR

@@ -31,7 +31,7 @@ def test_only_what_changed_is_made_anew() -> None:
     first, second = core.run(ask(gpus=4)), core.run(ask(gpus=4))
     waiting = [core.submit(ask(gpus=4)) for _ in range(3)]
     before = picture(core)
-    core.apply(Cancelled(who=ANN, jobs=(str(waiting[1]),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(waiting[1]),)))
     core.end(second)
     core.now += 60
     after = picture(core)
