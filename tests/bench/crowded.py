@@ -13,7 +13,7 @@ from random import Random
 import msgspec
 
 from tests.support import builders
-from warpdeck.model import Allocation, GpuAsk, JobId, NodeName, Resources, Share
+from warpdeck.model import Allocation, GpuRequest, JobId, NodeName, Resources, Share
 from warpdeck.policy import (
     AccountView,
     Limits,
@@ -103,7 +103,7 @@ def _kind(rng: Random) -> tuple[Resources, int]:
         nodes_max=nodes,
         cpus_per_task=rng.randint(1, 32),
         mem_per_node_bytes=rng.randint(1, 256) * builders.GIB,
-        gpus=GpuAsk(per_node=rng.choice((1, 1, 2, 4, 8))),
+        gpus=GpuRequest(per_node=rng.choice((1, 1, 2, 4, 8))),
     )
     return asked, rng.choice((600, 3600, 7200, 86_400))
 

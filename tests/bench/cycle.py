@@ -19,7 +19,7 @@ import msgspec
 
 from tests.support import builders
 from tests.support.waiting import eventually
-from warpdeck.model import Allocation, GpuAsk, JobId, Resources, Share
+from warpdeck.model import Allocation, GpuRequest, JobId, Resources, Share
 from warpdeck.policy import PendingJob, RunningJob, Settings, View, plan
 
 from .crowded import NOW
@@ -89,7 +89,7 @@ def _waiting(number: int, asked: Asked) -> PendingJob:
         nodes_min=asked.nodes,
         nodes_max=asked.nodes,
         cpus_per_task=asked.cpus,
-        gpus=GpuAsk(per_node=asked.gpus),
+        gpus=GpuRequest(per_node=asked.gpus),
     )
     job = builders.pending(number, resources=resources, limit_s=60 * asked.minutes, user="u")
     return msgspec.structs.replace(job, tasks=((1, TASKS, 1),))

@@ -25,7 +25,7 @@ from warpdeck.model import (
     Share,
     ShareStatus,
 )
-from warpdeck.model.finished_jobs import PastQuery
+from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.ports.ports import Changes
 from warpdeck.store import SqliteStore
@@ -79,23 +79,23 @@ def _sacct(rig: Rig, *words: str) -> None:
 async def _look_back(table: Table, database: Path) -> None:
     store = await SqliteStore.open(str(database))
     before = rss_mb(os.getpid())
-    page = (await store.past(PastQuery(limit=200), counted=True)).ids
+    page = (await store.search_finished(FinishedQuery(limit=200), counted=True)).ids
     questions = {
-        FIRST: PastQuery(limit=200),
-        BESIDE: PastQuery(limit=200, beside=page[-1]),
-        MIDDLE: PastQuery(limit=200, offset=ENDED // 2),
-        RARE: PastQuery(limit=200, clauses=parse_filter("user:user77 train-7")),
+        FIRST: FinishedQuery(limit=200),
+        BESIDE: FinishedQuery(limit=200, beside=page[-1]),
+        MIDDLE: FinishedQuery(limit=200, offset=ENDED // 2),
+        RARE: FinishedQuery(limit=200, clauses=parse_filter("user:user77 train-7")),
     }
     for line, query in questions.items():
         samples = []
         for _ in range(RUNS):
             began = time.perf_counter()
-            found = await store.past(query, counted=line in (FIRST, RARE))
+            found = await store.search_finished(query, counted=line in (FIRST, RARE))
             await store.jobs(found.ids)
             samples.append(1000 * (time.perf_counter() - began))
         table.add(line, Measured(samples))
     began = time.perf_counter()
-    await store.past_costs(PastQuery())
+    await store.finished_costs(FinishedQuery())
     table.add(COSTS, Measured([1000 * (time.perf_counter() - began)]))
     table.add(GROWTH, Measured([rss_mb(os.getpid()) - before]))
     await store.close()

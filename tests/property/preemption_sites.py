@@ -12,7 +12,7 @@ import msgspec
 from tests.property.pass_player import PassPlayer
 from tests.property.random_tables import GIB, NOW
 
-from warpdeck.model import GpuAsk, GpuUuid, JobId, NodeName, Resources
+from warpdeck.model import GpuRequest, GpuUuid, JobId, NodeName, Resources
 from warpdeck.policy import (
     AccountView,
     GpuView,
@@ -84,7 +84,7 @@ def _job(rng: Random, number: int) -> PendingJob:
         nodes_min=nodes,
         nodes_max=nodes,
         cpus_per_task=rng.randint(1, 8),
-        gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(),
+        gpus=GpuRequest(per_node=gpus) if gpus else GpuRequest(),
         exclusive=rng.random() < 0.1,
     )
     return PendingJob(

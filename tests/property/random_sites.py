@@ -13,7 +13,7 @@ import msgspec
 
 from warpdeck.model import (
     Allocation,
-    GpuAsk,
+    GpuRequest,
     GpuUuid,
     JobId,
     NodeMinimum,
@@ -155,14 +155,14 @@ def request_of(rng: Random, *, plain: bool = False) -> Resources:
     count = rng.randint(0, 3)
     way = rng.random()
     if way < 0.6 or plain:
-        gpus = GpuAsk(per_node=count, type=kind) if count else GpuAsk()
+        gpus = GpuRequest(per_node=count, type=kind) if count else GpuRequest()
     elif way < 0.75:
-        gpus = GpuAsk(total=max(1, count), type=kind)
+        gpus = GpuRequest(total=max(1, count), type=kind)
     elif way < 0.85:
-        gpus = GpuAsk(per_task=max(1, count), type=kind)
+        gpus = GpuRequest(per_task=max(1, count), type=kind)
         fields["tasks"] = rng.randint(1, 4)
     else:
-        gpus = GpuAsk(share_pct=rng.choice([30, 50, 60]), type=kind)
+        gpus = GpuRequest(share_pct=rng.choice([30, 50, 60]), type=kind)
     fields["cpus_per_task"] = rng.randint(1, 4)
     fields["mem_per_node_bytes"] = rng.choice([None, None, None, GIB, 4 * GIB, 0])
     if not plain:

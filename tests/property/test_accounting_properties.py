@@ -89,7 +89,9 @@ def test_charged_usage_equals_the_real_run_time_also_after_a_kill(
         elif action in ("end", "cancel", "requeue") and running:
             job = running[number % len(running)]
             if action != "end":
-                core.apply({"cancel": Cancelled, "requeue": Requeued}[action](who=ANN, jobs=(str(job.id),)))
+                core.apply(
+                    {"cancel": Cancelled, "requeue": Requeued}[action](principal=ANN, jobs=(str(job.id),))
+                )
                 core.now += 7  # the job takes time to end
             key = (job.id, job.restarts)
             ended = max(log[key].start, core.now - 60 * number)  # the node could not report it at once

@@ -77,9 +77,9 @@ def test_any_request_is_executed_or_rejected_and_stored_values_decode(
         core.plan()
     for sent_change in changes:
         change = decoded(JobChange, sent_change)
-        if change is not None and change.asked():
+        if change is not None and change.changed_fields():
             try:
-                core.apply(Updated(who=ANN, jobs=(str(job_id),), change=change))
+                core.apply(Updated(principal=ANN, jobs=(str(job_id),), change=change))
             except UserError:
                 continue
     core.plan()

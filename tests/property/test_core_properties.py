@@ -17,12 +17,12 @@ from warpdeck.controller.events.events import (
     Effect,
     ForgetShare,
     Held,
+    JobCommand,
     KillShare,
     LaunchRefused,
     LaunchShare,
     NodeDrained,
     NodeResumed,
-    Order,
     Planned,
     Released,
     Requeued,
@@ -116,8 +116,8 @@ class Storm(RuleBasedStateMachine):
         kind=st.sampled_from((Cancelled, Held, Released, Requeued)),
         names=st.lists(references, min_size=1, max_size=3),
     )
-    def order(self, kind: type[Order], names: list[str]) -> None:
-        self.send(self.core.apply(kind(who=ANN, jobs=tuple(names))).effects)  # type: ignore[arg-type]
+    def order(self, kind: type[JobCommand], names: list[str]) -> None:
+        self.send(self.core.apply(kind(principal=ANN, jobs=tuple(names))).effects)  # type: ignore[arg-type]
 
     @rule(
         names=st.lists(references, min_size=1, max_size=3),
@@ -131,11 +131,11 @@ class Storm(RuleBasedStateMachine):
         ),
     )
     def change(self, names: list[str], change: JobChange) -> None:
-        self.send(self.core.apply(Updated(who=ROOT, jobs=tuple(names), change=change)).effects)
+        self.send(self.core.apply(Updated(principal=ROOT, jobs=tuple(names), change=change)).effects)
 
     @rule(kind=st.sampled_from((Suspended, Resumed)), names=st.lists(references, min_size=1, max_size=3))
-    def order_of_an_admin(self, kind: type[Order], names: list[str]) -> None:
-        self.send(self.core.apply(kind(who=ROOT, jobs=tuple(names))).effects)  # type: ignore[arg-type]
+    def order_of_an_admin(self, kind: type[JobCommand], names: list[str]) -> None:
+        self.send(self.core.apply(kind(principal=ROOT, jobs=tuple(names))).effects)  # type: ignore[arg-type]
 
     @rule(job=number, mode=st.sampled_from(("requeue", "suspend", "cancel")), keeps=st.booleans())
     def preempt(self, job: int, mode: str, keeps: bool) -> None:
@@ -255,8 +255,8 @@ class Storm(RuleBasedStateMachine):
     def commit_fails(self, names: list[str]) -> None:
         before = msgspec.msgpack.encode(durable(self.core.state))
         txn = Transaction(self.core.state, self.core.now)
-        reduce(txn, Cancelled(who=ANN, jobs=tuple(names)))
-        txn.undo()
+        reduce(txn, Cancelled(principal=ANN, jobs=tuple(names)))
+        txn.rollback()
         assert msgspec.msgpack.encode(durable(self.core.state)) == before
 
     # ---- Invariants

@@ -58,11 +58,11 @@ def do(core: Core, step: Request | tuple[str, int] | str) -> None:
         case Request():
             core.submit(step)
         case ("cancel", number):
-            core.apply(Cancelled(who=ANN, jobs=(str(number),)))
+            core.apply(Cancelled(principal=ANN, jobs=(str(number),)))
         case ("release", number):
-            core.apply(Released(who=ROOT, jobs=(str(number),)))
+            core.apply(Released(principal=ROOT, jobs=(str(number),)))
         case ("requeue", number):
-            core.apply(Requeued(who=ANN, jobs=(str(number),)))
+            core.apply(Requeued(principal=ANN, jobs=(str(number),)))
         case (word, number) if JobId(number) in core.state.jobs:
             if core.job(number).shares:
                 core.end(number, exit_code=int(word == "fail"))
@@ -74,12 +74,12 @@ def do(core: Core, step: Request | tuple[str, int] | str) -> None:
 
 
 def fresh_view(core: Core) -> View:
-    state, kept = core.state, core.state.picture
-    state.picture = ViewCache()
+    state, kept = core.state, core.state.view_cache
+    state.view_cache = ViewCache()
     try:
         return build_view(state, now=core.now)
     finally:
-        state.picture = kept
+        state.view_cache = kept
 
 
 @settings(max_examples=60)
@@ -106,6 +106,6 @@ def test_a_change_of_one_dependency_recomputes_its_dependents() -> None:
     before = waiting_jobs()
     core.submit(ask())
     assert all(waiting_jobs()[number] is before[number] for number in waits)
-    core.apply(Cancelled(who=ANN, jobs=(str(firsts[2]),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(firsts[2]),)))
     after = waiting_jobs()
     assert all(after[number] != before[number] for number in waits)

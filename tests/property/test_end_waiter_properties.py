@@ -15,7 +15,7 @@ from tests.support.core import ANN, done
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Event, Outcome, Requeued
 from warpdeck.controller.loop.commit_barrier import CommitBarrier
-from warpdeck.controller.loop.end_waiters import EndsAsked, EndWaiters
+from warpdeck.controller.loop.end_waiters import EndRequest, EndWaiters
 
 
 class Waiting:
@@ -30,12 +30,12 @@ class Waiting:
     def connect(self, watch: EndWaiters) -> None:
         """Use a new connection, on which unfinished submissions are requested and reported from the start."""
         self.received: list[tuple[int, int]] = []
-        self.request = EndsAsked(watch)
+        self.request = EndRequest(watch)
         self.request.add(self.numbers - self.done)
 
     def read(self) -> None:
         """Read the messages that are available now."""
-        for page in done(self.request.look()):
+        for page in done(self.request.poll()):
             assert all(job.is_finished for job in page.ended), "a job is reported that has not ended"
             assert not page.unknown
             self.received += [(job.id, job.restarts) for job in page.ended]
@@ -98,7 +98,7 @@ class EndWaiterMachine(Prefetch):
         if running:
             job = self.core.state.jobs[running[which % len(running)]]
             try:
-                self.send(self.core.apply(Requeued(who=ANN, jobs=(job.label(),))).effects)
+                self.send(self.core.apply(Requeued(principal=ANN, jobs=(job.label(),))).effects)
             except UserError:
                 pass  # belongs to another user
 

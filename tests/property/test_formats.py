@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.core import Core, ask
 
-from warpdeck.controller.presenters.job_columns import JOB_FIELDS, job_row, shower
+from warpdeck.controller.presenters.job_columns import JOB_FIELDS, job_row, row_maker
 from warpdeck.controller.presenters.node_facts import node_facts
 from warpdeck.model import ArraySpec
 from warpdeck.protocol.site_rows import PartitionRow
@@ -32,7 +32,7 @@ def _jobs() -> list[dict[str, Any]]:
     core.submit(ask("array", array=ArraySpec(ranges=((1, 99, 2),), throttle=3), hold=True))
     jobs = list(core.state.jobs.values())
     whole = [msgspec.to_builtins(job_row(core.state, job)) for job in jobs]
-    facts = msgspec.to_builtins(shower(core.state, JOB_FIELDS, now=NOW)(jobs))
+    facts = msgspec.to_builtins(row_maker(core.state, JOB_FIELDS, now=NOW)(jobs))
     return [row | fact for row, fact in zip(whole, facts, strict=True)]
 
 

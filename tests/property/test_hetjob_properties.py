@@ -35,7 +35,7 @@ def grouped(rng: Random, view: View) -> View:
                 leaders.append(last.id)
         else:
             pending.append(job)
-    return msgspec.structs.replace(view, pending=tuple(pending), leaders=tuple(leaders))
+    return msgspec.structs.replace(view, pending=tuple(pending), hetjob_leaders=tuple(leaders))
 
 
 @settings(max_examples=EXAMPLES)
@@ -97,7 +97,7 @@ def test_a_pass_cache_does_not_change_the_plan(seed: int) -> None:
         if job.id not in {start.job_id for start in first.starts} and rng.random() < 0.7
     )
     later = msgspec.structs.replace(
-        view, pending=rest, leaders=tuple(job.id for job in rest if job.components)
+        view, pending=rest, hetjob_leaders=tuple(job.id for job in rest if job.components)
     )
     assert plan(later, NOW + 5, chosen, cache=cache) == plan(later, NOW + 5, chosen)
 
@@ -152,7 +152,7 @@ def test_preempted_jobs_free_enough_for_all_components(seed: int) -> None:
             view,
             running=left,
             pending=(with_claims(leader, own),),
-            leaders=(number,) if leader.components else (),
+            hetjob_leaders=(number,) if leader.components else (),
         )
         started = {start.job_id for start in plan(alone, now, player.settings).starts}
         assert _ids(leader) <= started, f"the preempted jobs do not free enough for {number}: {preempted}"

@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.support.core import ANN, BOB, Core, Launch, ask
 
 from warpdeck.controller.events.events import (
-    Ahead,
     Cancelled,
     Effect,
     ForgetShare,
@@ -26,9 +25,10 @@ from warpdeck.controller.events.events import (
     NodeDrained,
     NodeResumed,
     Planned,
+    Prefetch,
     Released,
     Reported,
-    TakeBack,
+    RevokeLaunches,
 )
 from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
 from warpdeck.controller.state.invariants import violations
@@ -111,7 +111,7 @@ class Prefetch(RuleBasedStateMachine):
                 job = self.core.state.jobs[effect.job_id]
                 if job.allocation is None or job.is_finished:
                     continue
-                first = None if job.behind is None else self.core.state.jobs[job.behind]
+                first = None if job.prefetched_after is None else self.core.state.jobs[job.prefetched_after]
                 key = (job.id, job.restarts)
                 host.orders.append((key, None if first is None else (first.id, first.restarts)))
             else:
@@ -135,9 +135,11 @@ class Prefetch(RuleBasedStateMachine):
     @rule()
     def revoke_all(self) -> None:
         for name, host in self.hosts.items():
-            keys = tuple((job.id, job.restarts) for job in self.core.state.handed_to(name) if job.is_handed)
+            keys = tuple(
+                (job.id, job.restarts) for job in self.core.state.prefetched_to(name) if job.is_prefetched
+            )
             if keys and host.up:
-                host.orders.append(TakeBack(node=name, launches=keys))
+                host.orders.append(RevokeLaunches(node=name, launches=keys))
 
     @rule(which=pick, count=st.integers(1, 3))
     def prefetch(self, which: int, count: int) -> None:
@@ -147,19 +149,19 @@ class Prefetch(RuleBasedStateMachine):
         lasts = [
             job.id
             for job in state.jobs.values()
-            if job.allocation is not None and job.id not in state.index.follower
+            if job.allocation is not None and job.id not in state.index.successor
         ]
         if not lasts or not rest.is_folded_array:
             return
         tasks = tuple(iter_tasks(rest.pending_tasks))[:count]
-        ahead = Ahead(job_id=rest.id, behind=lasts[which % len(lasts)], tasks=tasks)
-        self.send(self.core.apply(Planned(aheads=(ahead,))).effects)
+        ahead = Prefetch(job_id=rest.id, after=lasts[which % len(lasts)], tasks=tasks)
+        self.send(self.core.apply(Planned(prefetches=(ahead,))).effects)
 
     @rule(kind=st.sampled_from((Cancelled, Held, Released)), which=pick)
     def order(self, kind: Any, which: int) -> None:
         ids = sorted({job.array_job_id for job in self.core.state.jobs.values()})
         task = f"_{which % 9}" if which % 3 == 0 else ""
-        self.send(self.core.apply(kind(who=ANN, jobs=(f"{ids[which % len(ids)]}{task}",))).effects)
+        self.send(self.core.apply(kind(principal=ANN, jobs=(f"{ids[which % len(ids)]}{task}",))).effects)
 
     @rule(gpus=st.sampled_from((2, 2, 4)))
     def another_user_submits(self, gpus: int) -> None:
@@ -190,7 +192,7 @@ class Prefetch(RuleBasedStateMachine):
         order = host.orders.pop(0)
         if isinstance(order, tuple):
             self.launch(host, *order)
-        elif isinstance(order, TakeBack):
+        elif isinstance(order, RevokeLaunches):
             host.revoke(list(order.launches))
         elif isinstance(order, KillShare):
             self.kill(host, (order.job_id, order.restarts), order.cause)
@@ -274,8 +276,8 @@ class Prefetch(RuleBasedStateMachine):
     def invariants_hold(self) -> None:
         if hasattr(self, "core"):
             assert violations(self.core.state) == []
-            assert sorted(self.core.reload().index.follower.items()) == sorted(
-                self.core.state.index.follower.items()
+            assert sorted(self.core.reload().index.successor.items()) == sorted(
+                self.core.state.index.successor.items()
             )
 
     def teardown(self) -> None:
@@ -286,8 +288,8 @@ class Prefetch(RuleBasedStateMachine):
             self.core.apply(NodeResumed(name=NodeName(name)))
             self.node_reconnects(name)
         held = sorted({job.array_job_id for job in self.core.state.jobs.values() if job.held})
-        self.core.apply(Released(who=ANN, jobs=tuple(map(str, held))))
-        self.core.apply(Released(who=BOB, jobs=tuple(map(str, held))))
+        self.core.apply(Released(principal=ANN, jobs=tuple(map(str, held))))
+        self.core.apply(Released(principal=BOB, jobs=tuple(map(str, held))))
         for _ in range(400):
             if all(job.is_finished for job in self.core.state.jobs.values()):
                 return
@@ -299,7 +301,7 @@ class Prefetch(RuleBasedStateMachine):
                 self.process_ends(name, 0)
                 self.reports_arrive(name, 99)
         left = [
-            (job.label(), job.state, job.behind)
+            (job.label(), job.state, job.prefetched_after)
             for job in self.core.state.jobs.values()
             if not job.is_finished
         ]

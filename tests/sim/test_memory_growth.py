@@ -45,7 +45,7 @@ async def test_an_ended_job_leaves_few_objects_in_memory(short_tmp: Path) -> Non
     first = 0
     async with cluster as (controller, _):
         for number in range(1, ALL + 1):
-            job = await submit(controller, workload.who("bob"), workload.training("bob", nodes=1))
+            job = await submit(controller, workload.principal_of("bob"), workload.training("bob", nodes=1))
             await comes(lambda job=job: (job, 0) in node.due, what="the job runs")
             clock.jump(RUN_S)
             await comes(lambda job=job: controller.state.jobs[job].is_finished, what="the job has ended")

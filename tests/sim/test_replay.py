@@ -10,7 +10,7 @@ from tests.sim.reference_simulator import ReferenceJob, starts
 from warpdeck.model import JobId
 from warpdeck.policy import Settings, View
 from warpdeck.sim.policies import settings_of
-from warpdeck.sim.replay import Replayed, replay
+from warpdeck.sim.replay import ReplayResult, replay
 from warpdeck.sim.report import bounded_slowdown, make_report, nearest_rank
 from warpdeck.sim.resource_model import Machine, Pool
 from warpdeck.sim.simjobs import SimJob, make_workload
@@ -45,7 +45,7 @@ def random_jobs(seed: int, *, count: int = 250) -> list[TraceJob]:
     return found
 
 
-def play(jobs: list[TraceJob], policy: str, *, settings: Settings | None = None) -> Replayed:
+def play(jobs: list[TraceJob], policy: str, *, settings: Settings | None = None) -> ReplayResult:
     machine = Pool(CPUS)
     work = make_workload(Trace(jobs=tuple(jobs)), machine, limits="log")
     return replay(work.jobs, site(machine), settings or settings_of(policy, Settings()))

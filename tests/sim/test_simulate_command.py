@@ -17,7 +17,7 @@ from warpdeck.model import (
     Dependency,
     ExitStatus,
     Gpu,
-    GpuAsk,
+    GpuRequest,
     GpuUuid,
     Job,
     JobId,
@@ -120,7 +120,7 @@ def test_an_invalid_machine_size_is_refused(capsys: pytest.CaptureFixture[str], 
 def past(number: int, *, user: str, submit_s: float, start_s: float, run_s: float, **fields: Any) -> Job:
     request = Request(
         script="#!/bin/sh\n",
-        resources=Resources(gpus=GpuAsk(per_node=8)),
+        resources=Resources(gpus=GpuRequest(per_node=8)),
         time_limit_s=3600,
         account=user[0],
         **fields,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpdeck.model import Allocation, GpuAsk, GpuUuid, JobId, NodeName, Resources, Share
+from warpdeck.model import Allocation, GpuRequest, GpuUuid, JobId, NodeName, Resources, Share
 from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
 
 GIB = 2**30
@@ -39,7 +39,7 @@ def pending(
 ) -> PendingJob:
     """Return a waiting job that requests `gpus` GPUs on each of its nodes."""
     resources = fields.pop("resources", None) or Resources(
-        nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk()
+        nodes_min=nodes, nodes_max=nodes, gpus=GpuRequest(per_node=gpus) if gpus else GpuRequest()
     )
     base: dict[str, Any] = {
         "id": JobId(number),

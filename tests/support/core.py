@@ -25,7 +25,7 @@ from warpdeck.controller.reducers.reduce import reduce
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction
-from warpdeck.model import GpuAsk, Job, JobId, Node, NodeName, Request, Resources
+from warpdeck.model import GpuRequest, Job, JobId, Node, NodeName, Request, Resources
 from warpdeck.policy import Settings, plan
 from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
@@ -56,7 +56,9 @@ def done(work: Coroutine[Any, Any, T]) -> T:
 
 def ask(name: str = "job", *, gpus: int = 0, nodes: int = 1, **fields: Any) -> Request:
     """Return a batch request for `gpus` GPUs on each of its nodes."""
-    wanted = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk())
+    wanted = Resources(
+        nodes_min=nodes, nodes_max=nodes, gpus=GpuRequest(per_node=gpus) if gpus else GpuRequest()
+    )
     return Request(**{"name": name, "script": "#!/bin/sh\n", "resources": wanted, **fields})
 
 
@@ -127,7 +129,7 @@ class Core:
         try:
             outcome = reduce(txn, event)
         except BaseException:
-            txn.undo()
+            txn.rollback()
             raise
         done(self.store.commit(txn.changes()))
         return outcome
@@ -143,7 +145,7 @@ class Core:
     def submit(
         self, request: Request | None = None, who: Principal = ANN, ended: tuple[Job, ...] = ()
     ) -> JobId:
-        outcome = self.apply(Submitted(who=who, request=request or ask(), ended=ended))
+        outcome = self.apply(Submitted(principal=who, request=request or ask(), ended=ended))
         assert outcome.job is not None
         return outcome.job.id
 

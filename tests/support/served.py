@@ -45,7 +45,7 @@ class QuietPipe:
 
 
 class QuietFleet:
-    """Implements controller.ports.Fleet without any connection."""
+    """Implements ports.ports.Fleet without any connection."""
 
     def __init__(self) -> None:
         self.launches: list[wire.Launch] = []
@@ -59,7 +59,7 @@ class QuietFleet:
         self.joined: list[Any] = []
         """Readers of the streams of jobs and steps."""
 
-    def start(self, on_event: Callable[[Any], None], heard: Any) -> None:
+    def start(self, on_event: Callable[[Any], None], wait_processed: Any) -> None:
         return None
 
     async def add(self, node: Node, **_: Any) -> Any:
@@ -89,7 +89,7 @@ class QuietFleet:
     async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
         return self.measured or wire.Curves(ask=asked.ask)
 
-    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+    async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         told = self.moments.get(name, wire.Moment(ask=0))
         if isinstance(told, RemoteError):
             raise told
@@ -125,7 +125,7 @@ class Served:
     async def begun(self) -> tuple[Job, Agent]:
         """Return a job that runs on a node of its own, and that node's agent."""
         agent = await self.add_node("a")
-        outcome = await self.controller.apply(Submitted(who=ANN, request=ask()))
+        outcome = await self.controller.apply(Submitted(principal=ANN, request=ask()))
         assert outcome.job is not None
         await self.until(lambda: bool(self.fleet.launches))
         await self.told("a", agent.begin((outcome.job.id, 0)))

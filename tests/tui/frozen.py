@@ -9,7 +9,7 @@ from typing import Any
 from warpdeck.base.paths import Paths
 from warpdeck.client.peek_terminal import Glance
 from warpdeck.model import GpuLinks
-from warpdeck.model.finished_jobs import GroupCost, PastQuery
+from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
 from warpdeck.protocol.job_rows import (
     CurveRow,
     Curves,
@@ -293,11 +293,11 @@ class FrozenCore:
     async def connected(self) -> None:
         await asyncio.Event().wait()
 
-    async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
+    async def past(self, query: FinishedQuery, *, counted: bool = False) -> PastJobs:
         rows = [row for row in past() if query.user in (None, row.user)]
         return PastJobs(jobs=rows[: query.limit], total=len(rows) if counted else None)
 
-    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+    async def past_costs(self, query: FinishedQuery) -> list[GroupCost]:
         return [
             GroupCost(
                 user=row.user,

@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client.client import Client
-from warpdeck.model.finished_jobs import PastQuery
+from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
@@ -193,7 +193,7 @@ async def _job(client: Client, wanted: PlainRequest) -> Text:
 
 async def _history(client: Client, wanted: PlainRequest) -> Text:
     now = time.time()
-    query = PastQuery(user=wanted.user, limit=PAST_JOBS)
+    query = FinishedQuery(user=wanted.user, limit=PAST_JOBS)
     past = await client.ask(requests.Past(query=query, counted=True))
     titles = [column.title for column in columns_of(PAST_COLUMNS)]
     shown = _table(titles, [job_row(row, PAST_COLUMNS, now=now) for row in past.jobs])
@@ -201,7 +201,7 @@ async def _history(client: Client, wanted: PlainRequest) -> Text:
 
 
 async def _usage(client: Client, wanted: PlainRequest) -> Text:
-    costs = await client.ask(requests.PastCosts(query=PastQuery(user=wanted.user)))
+    costs = await client.ask(requests.PastCosts(query=FinishedQuery(user=wanted.user)))
     return usage_text(costs.groups).splitlines()
 
 

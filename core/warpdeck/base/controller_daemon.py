@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 START_S = 20.0
 STOP_S = 20.0
-MAX_WORDS_BYTES = 64 * 1024
+MAX_ERROR_BYTES = 64 * 1024
 """Maximum number of bytes read from the output of a controller that failed to start. A pipe holds as much."""
 
 
@@ -106,8 +106,8 @@ def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
 
 def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:
     """Return the error that the child printed before it ended: a sentence, and in some cases a next step."""
-    said = child.stderr.read(MAX_WORDS_BYTES).decode("utf-8", "replace") if child.stderr is not None else ""
-    message, _, hint = said.strip().rpartition("\n") if said.count("\n") > 1 else (said.strip(), "", "")
+    output = child.stderr.read(MAX_ERROR_BYTES).decode("utf-8", "replace") if child.stderr is not None else ""
+    message, _, hint = output.strip().rpartition("\n") if output.count("\n") > 1 else (output.strip(), "", "")
     return UserError(
         f"the controller did not start: {message or 'no error message'}", hint or f"see {paths.log}"
     )

@@ -10,7 +10,7 @@ class WarpdeckError(Exception):
 
 RESTART = "run `warpdeck down`; jobs keep running, and the next command starts a controller of its version"
 """Hint for the case that client and controller have different versions."""
-SAID = "said"
+VERBATIM = "said"
 """Code of a UserError with a message that is printed unchanged, as the complete output of a command. The
 message includes its prefixes, such as those of Slurm's own lines.
 """

@@ -39,8 +39,8 @@ def print_columns(table: Sequence[Sequence[str]], *, right: frozenset[int] = fro
     """Print a table that is given as columns, each with its title if it has one."""
     columns = [_cleaned(column) for column in table]
     form = "  ".join(
-        f"%{'' if place in right else '-'}{max(map(len, column), default=0)}s"
-        for place, column in enumerate(columns)
+        f"%{'' if index in right else '-'}{max(map(len, column), default=0)}s"
+        for index, column in enumerate(columns)
     )
     lines = [(form % row).rstrip() for row in zip(*columns, strict=True)]
     edge = os.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -73,6 +73,6 @@ def format_count(count: float | None) -> str:
     return f"{count:.0f}" if count == int(count) else f"{count:.3f}"
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a remark to standard error. On a terminal, control characters are replaced."""
     print(clean(text) if sys.stderr.isatty() else text, file=sys.stderr)

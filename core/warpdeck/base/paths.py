@@ -120,7 +120,7 @@ other command.
 """
 
 
-def be_slurms_command(home: str) -> None:
+def declare_slurm_command(home: str) -> None:
     """Declare that this process is one of Slurm's commands.
 
     A script for this home started it. If `home` is "", no such script did.

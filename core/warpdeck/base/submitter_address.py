@@ -19,8 +19,8 @@ SHARED = "/dev/shm"
 """A file system in memory, local to this machine. Creating a file there takes 5 microseconds instead of 300
 on a disk, and a request needs two files.
 """
-ASK = "ask"
-AGAIN_S = 60.0
+REQUEST_FIFO = "ask"
+RETRY_S = 60.0
 """Seconds after a failed start until the next attempt. A start takes ten times as long as the submitter saves
 per request.
 """
@@ -50,7 +50,8 @@ def listens(paths: Paths) -> bool:
     """Return whether a submitter has the request FIFO open for reading."""
     try:
         descriptor = os.open(
-            os.path.join(folder_of(paths), ASK), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.path.join(folder_of(paths), REQUEST_FIFO),
+            os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC,
         )
     except OSError:
         return False
@@ -73,7 +74,7 @@ def _has_just_failed(log: str) -> bool:
         found = os.stat(log)
     except FileNotFoundError:
         return False
-    return found.st_size > 0 and time.time() - found.st_mtime < AGAIN_S
+    return found.st_size > 0 and time.time() - found.st_mtime < RETRY_S
 
 
 def _key(paths: Paths) -> str:

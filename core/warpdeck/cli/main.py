@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from warpdeck._version import __version__
-from warpdeck.base.errors import ANSWERED, SAID, UserError, WarpdeckError
+from warpdeck.base.errors import ANSWERED, VERBATIM, UserError, WarpdeckError
 from warpdeck_agent.client.standard import prepare_standard_streams
 
 from .index import GROUPS, SUMMARIES, load
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.code == ANSWERED:
             print(error.message)
             return error.exit_code
-        print(error.message if error.code == SAID else f"warpdeck: {error.message}", file=sys.stderr)
+        print(error.message if error.code == VERBATIM else f"warpdeck: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"  {error.hint}", file=sys.stderr)
         return error.exit_code

@@ -298,10 +298,10 @@ def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
 def _add_snapshot(
     client: SyncClient, paths: Paths, request: dict[str, Any], notes: list[str], *, required: bool
 ) -> None:
-    from warpdeck.snapshots import take
+    from warpdeck.snapshots import capture_folder
 
     try:
-        taken = take(request.get("chdir") or request["submit_dir"], paths.snapshots)
+        taken = capture_folder(request.get("chdir") or request["submit_dir"], paths.snapshots)
     except (UserError, OSError) as error:
         if required:
             raise

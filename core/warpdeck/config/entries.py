@@ -22,7 +22,7 @@ WIDTH = 44
 """Column at which remarks begin in a printed configuration."""
 
 
-NOTHING = ("", '""', "[]", '"UNLIMITED"')
+EMPTY_VALUES = ("", '""', "[]", '"UNLIMITED"')
 """Values that mean no limit, nobody or nothing."""
 
 
@@ -55,7 +55,7 @@ def write(config: Config, *, remarks: Mapping[Path, str] | None = None, defaults
     lines: list[str] = []
     table: Path = ()
     for entry in entries(config):
-        shown = not entry.default or (defaults and entry.text not in NOTHING)
+        shown = not entry.default or (defaults and entry.text not in EMPTY_VALUES)
         opens = not entry.path[-1]  # An empty last key stands for a named table itself.
         if opens or (shown and entry.path[:-1] != table):
             table = entry.path[:-1]

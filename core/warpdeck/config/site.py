@@ -13,7 +13,7 @@ import msgspec
 
 from warpdeck.base.cluster import ALL_NODES, NORMAL_QOS
 from warpdeck.base.errors import UserError
-from warpdeck.model import GpuAsk, NodeName, Request, Resources
+from warpdeck.model import GpuRequest, NodeName, Request, Resources
 from warpdeck.notation.filters.reservation_flags import flag_fields, parse_flags
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.policy import (
@@ -28,7 +28,7 @@ from warpdeck.policy import (
 )
 
 from . import tables
-from .association_qos import allowed_qos, default_qos_by_place
+from .association_qos import allowed_qos, default_qos_by_association
 from .tables import Config
 
 Members = Mapping[str, Collection[str]]
@@ -90,7 +90,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """Account of each user, for jobs that name no account."""
     default_qos: dict[tuple[str, str], str] = {}
     """QoS for jobs that name no QoS, by (account, user) or (account, "")."""
-    about: dict[str, tuple[str, str]] = {}
+    account_descriptions: dict[str, tuple[str, str]] = {}
     """Description and organization by account, for accounts that have one of them."""
     avoid_foreign_processes: bool = True
     health: HealthRules = HealthRules()
@@ -104,7 +104,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         account = request.account or self.default_accounts.get(user, "")
         return msgspec.structs.replace(
             request,
-            resources=self._in_parts(request.resources),
+            resources=self._with_gpu_share(request.resources),
             partition=request.partition or self.settings.default_partition,
             account=account,
             qos=request.qos or self._default_qos(account, user),
@@ -120,23 +120,23 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
             ("account", request.account, self.accounts),
             ("qos", request.qos, self.qos),
         )
-        told = [
+        found = [
             f"--{option}={value} has no effect: this site has none configured"
             for option, value, known in named
             if value and not known and (option, value) not in (("partition", ALL_NODES), ("qos", NORMAL_QOS))
         ]
         if request.mail_types and not self.sends_mail:
-            told.append("--mail-type has no effect here: this site sends no mail")
-        return told
+            found.append("--mail-type has no effect here: this site sends no mail")
+        return found
 
-    def _in_parts(self, asked: Resources) -> Resources:
+    def _with_gpu_share(self, requested: Resources) -> Resources:
         """Return the request with its shards as a share of a GPU.
 
         All shards of a GPU become the whole GPU. Raises UserError.
         """
-        shards, each = asked.gpus.shards, self.shards_per_gpu
+        shards, each = requested.gpus.shards, self.shards_per_gpu
         if not shards:
-            return asked
+            return requested
         if not each:
             hint = "ask for a part of one: --gpus=0.25; an admin may set shards_per_gpu under [gpus]"
             raise UserError("this site has no GPU shards", hint)
@@ -145,10 +145,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
                 f"the job requests {shards} shards, but a GPU has {each}", "request whole GPUs: --gpus=2"
             )
         if shards == each:
-            gpus = GpuAsk(per_node=1, type=asked.gpus.type)
+            gpus = GpuRequest(per_node=1, type=requested.gpus.type)
         else:
-            gpus = GpuAsk(share_pct=max(1, 100 * shards // each), type=asked.gpus.type)
-        return msgspec.structs.replace(asked, gpus=gpus)
+            gpus = GpuRequest(share_pct=max(1, 100 * shards // each), type=requested.gpus.type)
+        return msgspec.structs.replace(requested, gpus=gpus)
 
     def reservations_on(self, node_names: Collection[NodeName]) -> tuple[ReservationView, ...]:
         """Return all reservations, with `node_names` as the nodes that exist."""
@@ -189,12 +189,12 @@ def build_site(
         ),
         avoid_foreign_processes=config.gpus.avoid_foreign_processes,
         default_accounts=_default_accounts(config),
-        about={
+        account_descriptions={
             name: (each.description, each.organization)
             for name, each in config.accounts.items()
             if each.description or each.organization
         },
-        default_qos=default_qos_by_place(config),
+        default_qos=default_qos_by_association(config),
     )
 
 
@@ -266,18 +266,18 @@ def build_settings(config: Config) -> Settings:
 
 def node_facts(config: Config) -> dict[NodeName, NodeFacts]:
     """Return the combined settings of all [nodes] tables for each node."""
-    made: dict[NodeName, NodeFacts] = {}
+    facts: dict[NodeName, NodeFacts] = {}
     for hosts, table in config.nodes.items():
         for name in expand(hosts):
-            before = made.get(NodeName(name), NodeFacts())
-            made[NodeName(name)] = NodeFacts(
+            before = facts.get(NodeName(name), NodeFacts())
+            facts[NodeName(name)] = NodeFacts(
                 features=before.features | frozenset(table.features),
                 switch=before.switch if table.switch is None else table.switch,
                 weight=before.weight if table.weight is None else table.weight,
                 comment=before.comment if table.comment is None else table.comment,
                 extra=before.extra if table.extra is None else table.extra,
             )
-    return made
+    return facts
 
 
 def build_limits(table: tables.LimitTable) -> Limits:
@@ -369,7 +369,7 @@ def _accounts(config: Config) -> Iterator[AccountView]:
 
 
 def _users(config: Config) -> list[UserView]:
-    made = [
+    views = [
         UserView(
             user=user,
             account=account,
@@ -380,7 +380,7 @@ def _users(config: Config) -> list[UserView]:
         for account, table in config.accounts.items()
         for user, entry in table.users.items()
     ]
-    return sorted(made, key=lambda view: (view.user, view.account))
+    return sorted(views, key=lambda view: (view.user, view.account))
 
 
 def _reservation(name: str, table: tables.Reservation) -> ReservationView:

@@ -47,10 +47,10 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     """Run until SIGTERM. A SIGHUP that arrives before the controller is ready is handled as soon as it is
     ready.
     """
-    stop, hung_up = asyncio.Event(), asyncio.Event()
+    stop, reload_requested = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_requested.set)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     decoded = load(paths.config)
     for warning in decoded.warnings:
@@ -77,13 +77,13 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         fleet.answer_calls(server.serve_call)
         async with asyncio.TaskGroup() as group:
             loop_task = group.create_task(controller.run())
-            reloads = group.create_task(_reload_on(hung_up, controller, paths))
+            reloads = group.create_task(_reload_on(reload_requested, controller, paths))
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
             await server.start()
             exporter = Exporter(controller)
-            controller.rules.on_reload = exporter.follow
-            await exporter.follow(controller.config)
+            controller.rules.on_reload = exporter.apply_config
+            await exporter.apply_config(controller.config)
             mailer = group.create_task(Mailer(controller).run())
             leave_starter(paths)
             log.info("serving on %s", paths.socket)
@@ -106,21 +106,21 @@ def check_database(paths: Paths) -> None:
     with contextlib.suppress(FileNotFoundError):
         if os.stat(paths.database).st_size:
             return
-    left = [
+    existing = [
         path for path in (paths.agent, paths.trees, paths.outputs) if os.path.isdir(path) and os.listdir(path)
     ]
-    if left:
+    if existing:
         raise UserError(
-            f"{paths.database} is empty or missing, but earlier jobs have left {' and '.join(left)}",
+            f"{paths.database} is empty or missing, but earlier jobs have left {' and '.join(existing)}",
             "Restore a copy of the database. To start without the earlier jobs, move these folders away.",
         )
 
 
-async def _reload_on(hung_up: asyncio.Event, controller: Controller, paths: Paths) -> None:
+async def _reload_on(reload_requested: asyncio.Event, controller: Controller, paths: Paths) -> None:
     """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors are logged."""
     while True:
-        await hung_up.wait()
-        hung_up.clear()
+        await reload_requested.wait()
+        reload_requested.clear()
         try:
             await controller.reload(paths.config)
         except ConfigError as error:
@@ -187,14 +187,14 @@ def main() -> int:
         gc.freeze()  # With frozen objects the interpreter skips one more full collection at its exit.
     except* (UserError, StoreError, OSError) as group:
         status = 1
-        _say(group.exceptions[0])
+        _print_error(group.exceptions[0])
     except* Exception:
         status = 1
         log.exception("a bug ended the controller")
     return status
 
 
-def _say(error: Exception) -> None:
+def _print_error(error: Exception) -> None:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     log.error("%s", error)

@@ -23,7 +23,7 @@ import msgspec
 from warpdeck.model import JobId, JobState
 from warpdeck_agent.client.visible import visible_word
 
-from .mail import ONCE, Mail, MailedEvents, mails, seen, told
+from .mail import ONCE_ONLY, Mail, MailedEvents, mail_state, mails, reported_once
 
 if TYPE_CHECKING:
     from warpdeck.config import Config
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("warpdeck.mail")
 
-LOOK_S = 30.0
+CHECK_S = 30.0
 """Seconds between checks whether a job has reached a mail threshold of its time limit."""
 SEND_S = 30.0
 """Maximum number of seconds for the mail program or the webhook."""
@@ -47,12 +47,12 @@ MAX_SUBJECT_CHARS = 490
 """Half of the longest line that a mail may have (RFC 5322)."""
 UNFOLDED = email.policy.SMTP.clone(linesep="\n", max_line_length=MAX_SUBJECT_CHARS * 2)
 """Mail policy that keeps the subject on one line, because mail filters look only at the first line."""
-FRESH = MailedEvents(JobState.PENDING, 0)
+INITIAL = MailedEvents(JobState.PENDING, 0)
 """State of a job before its first check."""
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+][A-Za-z0-9._%+\-]{0,127}(?:@[A-Za-z0-9][A-Za-z0-9.\-]{0,190})?")
 
 
-class Others:
+class OtherTasks:
     """The tasks of an array except one, as they were at the last check.
 
     Each task is looked up only when it is iterated over.
@@ -64,7 +64,7 @@ class Others:
         self._but = but
 
     def __iter__(self) -> Iterator[MailedEvents]:
-        return (self._last.get(member, FRESH) for member in self._members if member != self._but)
+        return (self._last.get(member, INITIAL) for member in self._members if member != self._but)
 
 
 class Mailer:
@@ -72,7 +72,7 @@ class Mailer:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self._seen: dict[JobId, MailedEvents] = {}
+        self._mail_states: dict[JobId, MailedEvents] = {}
         self._waiting: asyncio.Queue[Mail] = asyncio.Queue(MAX_WAITING)
         self._sent: dict[str, deque[float]] = {}
 
@@ -80,41 +80,41 @@ class Mailer:
         """Send mails until cancelled."""
         for job in self._controller.state.jobs.values():
             if job.request.mail_types:
-                self._seen[job.id] = seen(job, ONCE)
+                self._mail_states[job.id] = mail_state(job, ONCE_ONLY)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._send_for_ever())
 
     async def _watch(self) -> None:
         listener, loop = self._controller.hub.listen(), asyncio.get_running_loop()
-        look_at = loop.time() + LOOK_S
+        next_check = loop.time() + CHECK_S
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(look_at):
+                    async with asyncio.timeout_at(next_check):
                         await listener.changed.wait()
                 for job_id in listener.take()[0]:
-                    self._look(job_id)
-                if loop.time() >= look_at:
-                    for job_id in list(self._seen):
-                        self._look(job_id)
-                    look_at = loop.time() + LOOK_S
+                    self._check_job(job_id)
+                if loop.time() >= next_check:
+                    for job_id in list(self._mail_states):
+                        self._check_job(job_id)
+                    next_check = loop.time() + CHECK_S
         finally:
             self._controller.hub.leave(listener)
 
-    def _look(self, job_id: JobId) -> None:
+    def _check_job(self, job_id: JobId) -> None:
         """Queue the mails that the change of this job requires."""
         state = self._controller.state
         job = state.jobs.get(job_id)
         if job is None:
-            self._seen.pop(job_id, None)
+            self._mail_states.pop(job_id, None)
         elif job.request.mail_types:
-            before = self._seen.get(job_id, FRESH)
-            why = state.planned.pending_reasons.get(job_id)
-            now, code = self._controller.clock(), why.code if why is not None else ""
-            others = Others(self._seen, state.member_ids(job.array_job_id), but=job_id)
-            found = mails(before, job, others, now=now, why=code)
-            self._seen[job_id] = seen(job, told(before, found))
+            before = self._mail_states.get(job_id, INITIAL)
+            reason = state.planned.pending_reasons.get(job_id)
+            now, code = self._controller.clock(), reason.code if reason is not None else ""
+            others = OtherTasks(self._mail_states, state.member_ids(job.array_job_id), but=job_id)
+            found = mails(before, job, others, now=now, reason_code=code)
+            self._mail_states[job_id] = mail_state(job, reported_once(before, found))
             for mail in found:
                 self._queue(mail)
 
@@ -122,13 +122,13 @@ class Mailer:
         config, now = self._controller.config.mail, self._controller.clock()
         if not (config.program or config.webhook):
             return
-        lately = self._sent.setdefault(mail.user, deque())
-        while lately and lately[0] < now - HOUR_S:
-            lately.popleft()
-        if len(lately) >= MAX_OF_USER or self._waiting.full():
+        recently_sent = self._sent.setdefault(mail.user, deque())
+        while recently_sent and recently_sent[0] < now - HOUR_S:
+            recently_sent.popleft()
+        if len(recently_sent) >= MAX_OF_USER or self._waiting.full():
             log.warning("mail dropped, too many: %s to %s", mail.event, mail.user)
             return
-        lately.append(now)
+        recently_sent.append(now)
         self._waiting.put_nowait(mail)
 
     async def _send_for_ever(self) -> None:
@@ -162,8 +162,8 @@ def send(mail: Mail, config: Config) -> None:
             check=False,
         )
         if done.returncode:
-            words = done.stderr.decode("utf-8", "replace").strip()[-500:]
-            raise ValueError(f"{config.mail.program} ended with {done.returncode}: {words}")
+            error_text = done.stderr.decode("utf-8", "replace").strip()[-500:]
+            raise ValueError(f"{config.mail.program} ended with {done.returncode}: {error_text}")
 
 
 def addresses(text: str) -> list[str]:

@@ -34,7 +34,7 @@ class Exporter:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._server: asyncio.Server | None = None
-        self._place: tuple[str, int] = ("", 0)
+        self._address: tuple[str, int] = ("", 0)
         self._scrapes = 0
 
     @property
@@ -42,16 +42,16 @@ class Exporter:
         """The port on which it listens, or 0 if it does not listen."""
         return int(self._server.sockets[0].getsockname()[1]) if self._server is not None else 0
 
-    async def follow(self, config: Config) -> None:
+    async def apply_config(self, config: Config) -> None:
         """Listen as the configuration says.
 
         A port that cannot be opened is only logged, because jobs matter more.
         """
-        place = (config.metrics_address, config.metrics_port)
-        if place == self._place:
+        address = (config.metrics_address, config.metrics_port)
+        if address == self._address:
             return
         await self.close()
-        self._place = place
+        self._address = address
         if not config.metrics_port:
             return
         try:
@@ -59,7 +59,7 @@ class Exporter:
                 self._serve, config.metrics_address, config.metrics_port, limit=MAX_HEAD_BYTES
             )
         except OSError as error:
-            log.error("no metrics: cannot listen on %s port %d: %s", *place, error.strerror or error)
+            log.error("no metrics: cannot listen on %s port %d: %s", *address, error.strerror or error)
         else:
             log.info("metrics on http://%s:%d/metrics", config.metrics_address, self.port)
 
@@ -68,7 +68,7 @@ class Exporter:
         if self._server is not None:
             self._server.close()
             self._server = None
-        self._place = ("", 0)
+        self._address = ("", 0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -98,10 +98,10 @@ class Exporter:
         self._scrapes += 1
         try:
             controller = self._controller
-            picture = GaugeCollector(
+            collector = GaugeCollector(
                 controller.state, controller.statistics.counters, clients=len(controller.hub.listeners)
             )
-            text = await asyncio.to_thread(picture.text)
+            text = await asyncio.to_thread(collector.text)
         finally:
             self._scrapes -= 1
         return "200 OK", text if method == b"GET" else b""

@@ -17,7 +17,7 @@ A write of this size is done completely or not at all.
 """
 
 
-class Ledger:
+class CopyRecord:
     """The record for one file. `offset` is the next byte to request from the node."""
 
     def __init__(self, path: str) -> None:
@@ -26,17 +26,17 @@ class Ledger:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.offset = 0
         self._piece = self._length_before = 0
-        words = os.pread(self._descriptor, RECORD_BYTES, 0).split()
-        if len(words) == 4:
-            self.offset, self._piece, self._length_before = (int(word) for word in words[:3])
-        self.is_done = len(words) == 4 and words[3] == b"done"
+        fields = os.pread(self._descriptor, RECORD_BYTES, 0).split()
+        if len(fields) == 4:
+            self.offset, self._piece, self._length_before = (int(field) for field in fields[:3])
+        self.is_done = len(fields) == 4 and fields[3] == b"done"
 
-    def settle(self, length: int) -> None:
+    def advance(self, length: int) -> None:
         """Advance the offset by the part of the last piece that is in the file, given the file's length."""
         self.offset += min(max(length - self._length_before, 0), self._piece)
         self._piece = 0
 
-    def announce(self, piece: int, *, length: int) -> None:
+    def begin_piece(self, piece: int, *, length: int) -> None:
         """Record that a piece is about to be appended to a file of that length. Raises OSError."""
         self._write(piece, length, "open")
         self._piece, self._length_before = piece, length
@@ -49,6 +49,6 @@ class Ledger:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def _write(self, piece: int, length: int, word: str) -> None:
-        record = f"{self.offset} {piece} {length} {word}".ljust(RECORD_BYTES)
+    def _write(self, piece: int, length: int, state: str) -> None:
+        record = f"{self.offset} {piece} {length} {state}".ljust(RECORD_BYTES)
         os.pwrite(self._descriptor, record.encode(), 0)

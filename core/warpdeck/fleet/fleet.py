@@ -22,22 +22,22 @@ from warpdeck.model import JobId, Node, NodeName
 from warpdeck.ports.ports import (
     NEXT_ATTEMPT,
     FleetEvent,
-    NodeAsk,
+    NodeCommand,
     NodeStream,
-    Order,
     PackedTree,
     StepPipe,
+    StreamRequest,
     StreamSink,
 )
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.paths import folder_containing
 
-from .calls import CallServer, take_call
+from .calls import CallServer, accept_call
 from .channel import PROBE_S, Channel
 from .deploy import Progress, connect_ssh
 from .local import connect_local
-from .memory_trim import Burst, Tidying
+from .memory_trim import BurstCounter, MemoryTrimmer
 from .token_bucket import PAUSE_S, TREE_BYTES, TokenBucket
 from .transport import Transport, machine_name
 from .userfiles import UserFiles
@@ -64,7 +64,7 @@ _EXPECTED = (WarpdeckError, OSError, asyncssh.Error)
 """Errors that end a link. Any other error is a bug in warpdeck, and it also ends only the link."""
 
 
-class SaysTooMuch(RemoteError):
+class RateLimitExceeded(RemoteError):
     """A node's agent has sent far more messages than it should."""
 
     def __init__(self, node: str) -> None:
@@ -89,7 +89,7 @@ def _reason(error: Exception) -> str:
     return "a message of its agent caused an error inside the controller; see the controller's log"
 
 
-async def _at_once() -> None:
+async def _no_backlog() -> None:
     """Return at once, because the controller does not receive messages yet."""
 
 
@@ -105,8 +105,8 @@ class NodeConnection:
         self.visible: dict[tuple[str, int], bool] = {}
         """Whether a folder is visible on the node, by folder and uid."""
         self.trees: dict[str, PackedTree] = {}
-        self.allowance = TokenBucket(asyncio.get_running_loop().time)
-        self.quits = False
+        self.token_bucket = TokenBucket(asyncio.get_running_loop().time)
+        self.is_removed = False
         """Whether the node was removed. The link is then not restored after its agent has exited."""
 
 
@@ -128,17 +128,19 @@ class AgentFleet:
         self._links: dict[NodeName, NodeConnection] = {}
         self._adding: dict[NodeName, NodeConnection] = {}
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
-        self._heard: Callable[[], Awaitable[None]] = _at_once
+        self._wait_processed: Callable[[], Awaitable[None]] = _no_backlog
         self._tasks: set[asyncio.Task[None]] = set()
         self._call_server: CallServer | None = None
         self.files = UserFiles()
-        self._tidying = Tidying(on_ended)
-        self._opening = Burst(self._tidying.later)
-        self._turns = asyncio.Semaphore(MAX_FIRST_ATTEMPTS)
+        self._memory_trimmer = MemoryTrimmer(on_ended)
+        self._handshakes = BurstCounter(self._memory_trimmer.schedule)
+        self._first_attempts = asyncio.Semaphore(MAX_FIRST_ATTEMPTS)
 
-    def start(self, on_event: Callable[[FleetEvent], None], heard: Callable[[], Awaitable[None]]) -> None:
+    def start(
+        self, on_event: Callable[[FleetEvent], None], wait_processed: Callable[[], Awaitable[None]]
+    ) -> None:
         self._on_event = on_event
-        self._heard = heard
+        self._wait_processed = wait_processed
 
     async def add(
         self, node: Node, *, accept_host_key: str, progress: Callable[[str], Awaitable[None]]
@@ -152,7 +154,7 @@ class AgentFleet:
         link = NodeConnection(node)
         self._adding[node.name] = link
         try:
-            with self._opening.one():
+            with self._handshakes.operation():
                 welcome = await self._open(link, accept_host_key=accept_host_key, progress=progress)
         finally:
             del self._adding[node.name]
@@ -172,7 +174,7 @@ class AgentFleet:
         if link is None:
             return
         if link.channel is not None and link.task is not None:
-            link.quits = True
+            link.is_removed = True
             link.channel.send(wire.Quit())
             await asyncio.wait([link.task], timeout=QUIT_S)
         await self._end(link)
@@ -200,7 +202,7 @@ class AgentFleet:
             elif launch.tree is not None and tree is None:
                 self._on_event((name, _without_code(launch.job_id, launch.restarts)))
                 return
-            link.allowance.earn()
+            link.token_bucket.earn()
             link.channel.send(wire.Launch(**values))
 
     def answer_calls(self, server: CallServer) -> None:
@@ -226,11 +228,11 @@ class AgentFleet:
             raise RemoteError(name, "the node is not connected")
         return link.channel.open_step(message, sink, on_taken=on_taken)
 
-    async def send(self, name: NodeName, message: Order) -> None:
+    async def send(self, name: NodeName, message: NodeCommand) -> None:
         link = self._links.get(name)
         if link is not None and link.channel is not None:
             if isinstance(message, stepwire.StepLaunch):
-                link.allowance.earn()
+                link.token_bucket.earn()
             link.channel.send(message)
 
     async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
@@ -245,13 +247,13 @@ class AgentFleet:
             raise RemoteError(name, "the node is not connected")
         return await link.channel.curves(asked)
 
-    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+    async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         link = self._links.get(name)
         if link is None or link.channel is None:
             raise RemoteError(name, "the node is not connected")
-        return await link.channel.moment(at_unix)
+        return await link.channel.past_state(at_unix)
 
-    async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
+    async def open_stream(self, name: NodeName, message: StreamRequest, sink: StreamSink) -> NodeStream:
         link = self._links.get(name)
         if link is None or link.channel is None:
             raise RemoteError(name, "the node is not connected")
@@ -273,7 +275,7 @@ class AgentFleet:
     def _drop(self, link: NodeConnection) -> None:
         if link.transport is not None:
             link.transport.close()
-            self._tidying.ended()
+            self._memory_trimmer.count_ended_link()
         link.channel = link.transport = None
         link.visible.clear()
 
@@ -283,36 +285,36 @@ class AgentFleet:
         while True:
             try:
                 if welcome is None:
-                    welcome = await self._open_in_turn(link, attempt)
+                    welcome = await self._open_limited(link, attempt)
                     self._on_event((name, welcome))
                 attempt = 0
                 assert link.channel is not None
-                await link.channel.pump()
+                await link.channel.process_frames()
             except Exception as error:
                 if not isinstance(error, _EXPECTED):
                     log.exception("%s: a message of its agent caused an unexpected error", name)
-                pause_s = PAUSE_S if isinstance(error, SaysTooMuch) else backoff_s(attempt, self._rng)
+                pause_s = PAUSE_S if isinstance(error, RateLimitExceeded) else backoff_s(attempt, self._rng)
                 reason = _reason(error)
                 log.info("%s: %s; next attempt in %.1f s", name, reason, pause_s)
                 self._on_event((name, f"lost: {reason}{NEXT_ATTEMPT} {max(1, round(pause_s))} s"))
             finally:
                 self._drop(link)
-            if link.quits:
+            if link.is_removed:
                 return
             welcome = None
             await asyncio.sleep(pause_s)
             attempt += 1
 
-    async def _open_in_turn(self, link: NodeConnection, attempt: int) -> wire.Welcome:
+    async def _open_limited(self, link: NodeConnection, attempt: int) -> wire.Welcome:
         """Open a link, with a limit on concurrent first attempts.
 
         After a start, hundreds of concurrent handshakes would all run into their time-outs. Later attempts
         are spread over time by their pauses, so hosts that do not answer delay no other attempt.
         """
-        with self._opening.one():
+        with self._handshakes.operation():
             if attempt:
                 return await self._open(link)
-            async with self._turns:
+            async with self._first_attempts:
                 return await self._open(link)
 
     async def _open(
@@ -329,13 +331,13 @@ class AgentFleet:
                 transport.reader,
                 transport.writer,
                 transport.outgoing,
-                lambda message, size: self._take(link, message, size),
-                self._heard,
+                lambda message, size: self._handle_message(link, message, size),
+                self._wait_processed,
             )
             try:
                 welcome = await channel.greet(self._controller_id)
-                if not link.allowance.spend(0, words=len(welcome.jobs) + len(welcome.steps)):
-                    raise SaysTooMuch(link.node.name)
+                if not link.token_bucket.spend(0, messages=len(welcome.jobs) + len(welcome.steps)):
+                    raise RateLimitExceeded(link.node.name)
             except BaseException:
                 transport.close()
                 raise
@@ -388,15 +390,15 @@ class AgentFleet:
     async def _wait_for_end(self, channel: Channel) -> None:
         try:
             async with asyncio.timeout(QUIT_S):
-                await channel.pump()
+                await channel.process_frames()
         except (TimeoutError, RemoteError):
             return
 
-    def _take(self, link: NodeConnection, message: object, size: int) -> None:
+    def _handle_message(self, link: NodeConnection, message: object, size: int) -> None:
         """Handle an agent's message. Raises RemoteError if the agent has exceeded its rate limit."""
         size += TREE_BYTES if isinstance(message, wire.NeedTree) else 0
-        if not isinstance(message, stepwire.CallOpened) and not link.allowance.spend(size):
-            raise SaysTooMuch(link.node.name)
+        if not isinstance(message, stepwire.CallOpened) and not link.token_bucket.spend(size):
+            raise RateLimitExceeded(link.node.name)
         if isinstance(message, wire.NeedTree):
             tree = link.trees.get(message.tree)
             if tree is None or link.channel is None:
@@ -405,7 +407,7 @@ class AgentFleet:
             self._spawn(self._upload(link.channel, tree))
         elif isinstance(message, stepwire.CallOpened):
             if self._call_server is not None and link.channel is not None:
-                self._spawn(take_call(link.channel, link.node.name, message, self._call_server))
+                self._spawn(accept_call(link.channel, link.node.name, message, self._call_server))
         elif isinstance(
             message,
             wire.JobReport

@@ -34,7 +34,7 @@ class HostKey(msgspec.Struct, frozen=True, kw_only=True):
         return self.host if self.port == DEFAULT_PORT else f"[{self.host}]:{self.port}"
 
 
-class Stamp(NamedTuple):
+class FileVersion(NamedTuple):
     """Identity of a file's content at the time when it was read."""
 
     path: str
@@ -44,7 +44,7 @@ class Stamp(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)
-def _read(files: tuple[Stamp, ...]) -> asyncssh.SSHKnownHosts:
+def _read(files: tuple[FileVersion, ...]) -> asyncssh.SSHKnownHosts:
     """Read the known hosts. The result is cached, because each line has a key that must be decoded.
 
     With a thousand hosts, reading them takes far longer than the handshake that needs one of the keys.
@@ -65,11 +65,11 @@ class KnownHosts:
 
     def read(self) -> asyncssh.SSHKnownHosts:
         """Return the content of all files. Raises OSError or ValueError."""
-        stamps = []
+        versions = []
         for path in self.files():
             found = os.stat(path)
-            stamps.append(Stamp(path, found.st_ino, found.st_size, found.st_mtime_ns))
-        return _read(tuple(stamps))
+            versions.append(FileVersion(path, found.st_ino, found.st_size, found.st_mtime_ns))
+        return _read(tuple(versions))
 
     def other_keys(self, shown: HostKey) -> tuple[str, list[asyncssh.SSHKey]]:
         """Return the known_hosts file that lists the host, and the host's keys in that file.
@@ -83,7 +83,7 @@ class KnownHosts:
                 return path, keys
         return "", []
 
-    def keep(self, shown: HostKey) -> None:
+    def add(self, shown: HostKey) -> None:
         """Write a key that the user confirmed to our own file."""
         line = f"{shown.name()} {shown.key.export_public_key('openssh').decode().strip()}\n"
         descriptor = os.open(self._own, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -93,7 +93,7 @@ class KnownHosts:
             os.close(descriptor)
 
 
-class Witness(asyncssh.SSHClient):
+class HostKeyVerifier(asyncssh.SSHClient):
     """SSH client that records a host key that is in no file.
 
     It trusts the key only if the user has confirmed it.
@@ -109,7 +109,7 @@ class Witness(asyncssh.SSHClient):
         self._shown = HostKey(host=host, address=addr, port=port or DEFAULT_PORT, key=key)
         if self._known.other_keys(self._shown)[1] or key.get_fingerprint() != self._confirmed:
             return False
-        self._known.keep(self._shown)
+        self._known.add(self._shown)
         return True
 
     def refusal(self, host: str) -> UserError | None:

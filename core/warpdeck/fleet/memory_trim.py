@@ -18,30 +18,30 @@ SETTLE_S = 10.0
 """Seconds to wait after the last handshake. Its objects have been collected by then."""
 
 
-class Burst:
+class BurstCounter:
     """Counts concurrent operations. `on_over` is called when the last one ends, if there were many."""
 
     def __init__(self, on_over: Callable[[], object]) -> None:
         self._on_over = on_over
-        self._under_way = 0
-        self._came = 0
+        self._active = 0
+        self._started = 0
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def operation(self) -> Iterator[None]:
         """Context of one operation."""
-        self._under_way += 1
-        self._came += 1
+        self._active += 1
+        self._started += 1
         try:
             yield
         finally:
-            self._under_way -= 1
-            if not self._under_way:
-                came, self._came = self._came, 0
-                if came >= MANY:
+            self._active -= 1
+            if not self._active:
+                started, self._started = self._started, 0
+                if started >= MANY:
                     self._on_over()
 
 
-class Tidying:
+class MemoryTrimmer:
     """Cleans up after many handshakes or many ended links.
 
     `collect` frees the objects of dead links; then free memory is returned to the system.
@@ -52,18 +52,18 @@ class Tidying:
         self._ended = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def ended(self) -> None:
+    def count_ended_link(self) -> None:
         """Count a link that has ended. Each ended link leaves a reference cycle of 55 kB."""
         self._ended += 1
         if self._ended >= MANY:
-            self.later()
+            self.schedule()
 
-    def later(self) -> None:
+    def schedule(self) -> None:
         """Schedule a cleanup unless one is already scheduled."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(SETTLE_S, self._tidy)
+            self._timer = asyncio.get_running_loop().call_later(SETTLE_S, self._run)
 
-    def _tidy(self) -> None:
+    def _run(self) -> None:
         self._timer = None
         ended, self._ended = self._ended, 0
         if ended:

@@ -24,7 +24,7 @@ FILE_MODE, FOLDER_MODE = 0o666, 0o777
 """Modes before the job's umask is applied. The controller's own umask is stricter."""
 
 
-def open_here(path: str, *, truncate: bool, umask: int) -> int:
+def open_for_append(path: str, *, truncate: bool, umask: int) -> int:
     """Return a descriptor for appending. Missing folders are made. Raises OSError."""
     _make_folders(os.path.dirname(path), umask)
     flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -56,7 +56,7 @@ def _check_plain(descriptor: int, path: str) -> None:
         raise OSError(errno.EINVAL, "not a regular file", path)
 
 
-def become(uid: int) -> None:
+def drop_privileges(uid: int) -> None:
     """Drop the privileges of this process to those of the user, with all of the user's groups.
 
     A uid without an account gets no groups. If this process does not run as root, nothing is done.
@@ -83,7 +83,7 @@ class Files:
         self._probes: dict[int, str] = {}
 
     def append(self, path: str, truncate: bool, umask: int) -> dict[str, Any]:
-        descriptor = open_here(path, truncate=truncate, umask=umask)
+        descriptor = open_for_append(path, truncate=truncate, umask=umask)
         return {"file": descriptor, "length": os.fstat(descriptor).st_size}
 
     def read(self, path: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Files:
             while left:
                 left = left[os.write(file, left) :]
         except OSError as error:
-            return {"written": len(data) - len(left), **_words(error)}
+            return {"written": len(data) - len(left), **_error_fields(error)}
         return {"written": len(data)}
 
     def piece(self, file: int, at: int, most: int) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Files:
                 self.close(file)
 
 
-def _words(error: OSError) -> dict[str, Any]:
+def _error_fields(error: OSError) -> dict[str, Any]:
     return {"errno": error.errno or errno.EIO, "error": error.strerror or str(error)}
 
 
@@ -146,18 +146,18 @@ def main(argv: list[str]) -> int:
     """Run the program `outputfile.py UID`."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    become(int(argv[0]))
+    drop_privileges(int(argv[0]))
     signal.signal(signal.SIGTERM, _end)
-    files, asked, out = Files(), sys.stdin.buffer, sys.stdout.buffer
+    files, requests, out = Files(), sys.stdin.buffer, sys.stdout.buffer
     try:
-        while line := asked.readline():
-            words = json.loads(line)
-            if size := words.pop("size"):
-                words["data"] = asked.read(size)
+        while line := requests.readline():
+            request = json.loads(line)
+            if size := request.pop("size"):
+                request["data"] = requests.read(size)
             try:
-                answer = getattr(files, words.pop("ask"))(**words)
+                answer = getattr(files, request.pop("method"))(**request)
             except OSError as error:
-                answer = _words(error)
+                answer = _error_fields(error)
             data = answer.pop("data", b"")
             out.write(json.dumps({**answer, "size": len(data)}).encode() + b"\n" + data)
             out.flush()

@@ -17,14 +17,14 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 
-from .hostkeys import KnownHosts, Witness
+from .hostkeys import HostKeyVerifier, KnownHosts
 
 CONNECT_S = 15.0
 """Seconds that a host may take to answer, unless ~/.ssh/config sets ConnectTimeout."""
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
 """A dead link is detected after about 20 s."""
-HOME_S = 30
+SSH_KEEPALIVE_S = 30
 """Interval in seconds of keepalive messages over SSH. A host with a running kernel but a hanging sshd is
 detected after about a minute and a half.
 """
@@ -141,12 +141,12 @@ async def _hop(
 ) -> asyncssh.SSHClientConnection:
     """Make one connection, through `via` if given. Closing it then also closes `via`."""
     known = KnownHosts((*route.known_hosts, SITE_KNOWN_HOSTS), own=paths.known_hosts)
-    witness = Witness(known, accepted)
+    verifier = HostKeyVerifier(known, accepted)
     options = {
         **target.options(),
         "tunnel": via,
         "encryption_algs": route.ciphers,
-        "client_factory": lambda: witness,
+        "client_factory": lambda: verifier,
         "connect_timeout": route.connect_s,
         "login_timeout": max(route.connect_s, CONNECT_S),
         "keepalive_interval": KEEPALIVE_S,
@@ -155,17 +155,17 @@ async def _hop(
     try:
         connection = await asyncssh.connect(**options, known_hosts=known.read())
     except asyncssh.HostKeyNotVerifiable as error:
-        raise witness.refusal(target.host) or explain(target.text, error) from error
+        raise verifier.refusal(target.host) or explain(target.text, error) from error
     except (OSError, asyncssh.Error, ValueError) as error:
         raise explain(target.text, error, connect_s=route.connect_s) from error
     if via is None:
-        _let_the_kernel_watch(connection)
+        _use_tcp_keepalive(connection)
     else:
         connection.set_tunnel(via)
     return connection
 
 
-def _let_the_kernel_watch(connection: asyncssh.SSHClientConnection) -> None:
+def _use_tcp_keepalive(connection: asyncssh.SSHClientConnection) -> None:
     """Use TCP keepalive probes instead of frequent SSH ones.
 
     With hundreds of hosts, SSH keepalive messages every few seconds were most of the cost of an idle link.
@@ -181,7 +181,7 @@ def _let_the_kernel_watch(connection: asyncssh.SSHClientConnection) -> None:
     lost_ms = KEEPALIVE_S * (KEEPALIVE_COUNT + 1) * 1000
     # This applies to data that was sent and not acknowledged.
     own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, lost_ms)
-    connection.set_keepalive(HOME_S, KEEPALIVE_COUNT - 1)
+    connection.set_keepalive(SSH_KEEPALIVE_S, KEEPALIVE_COUNT - 1)
 
 
 def explain(target: str, error: Exception, *, connect_s: float = CONNECT_S) -> UserError:

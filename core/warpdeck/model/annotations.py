@@ -32,7 +32,7 @@ class Annotations(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-class Annotating(msgspec.Struct, frozen=True, kw_only=True):
+class AnnotationsChange(msgspec.Struct, frozen=True, kw_only=True):
     """Requested changes of an accounting record. Fields that are UNSET are not changed."""
 
     comment: Text | UnsetType = UNSET
@@ -40,7 +40,7 @@ class Annotating(msgspec.Struct, frozen=True, kw_only=True):
     system_comment: Text | UnsetType = UNSET
     derived_exit: WaitStatus | UnsetType = UNSET
 
-    def asked(self) -> dict[str, str | int]:
+    def changed_fields(self) -> dict[str, str | int]:
         """Return the names and values of the fields to change."""
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return {name: value for name, value in values if value is not UNSET}

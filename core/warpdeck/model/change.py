@@ -15,14 +15,14 @@ from .request import (
     Count,
     CountOrNone,
     Dependencies,
-    GpuAsk,
+    GpuRequest,
     Limit,
     MailTypes,
-    Moment,
     NodeCount,
     Seconds,
     Signed,
     Text,
+    UnixTime,
     Word,
 )
 
@@ -37,11 +37,11 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_s: Limit | UnsetType | None = UNSET
     time_limit_more_s: Signed = 0
     """Seconds to add to the present time limit. A negative number shortens the limit."""
-    end_at_unix: Moment | UnsetType = UNSET
+    end_at_unix: UnixTime | UnsetType = UNSET
     """For a running job: the Unix time at which its time limit is to expire."""
     time_min_s: Limit | UnsetType | None = UNSET
-    deadline_unix: Moment | UnsetType | None = UNSET
-    begin_at_unix: Moment | UnsetType | None = UNSET
+    deadline_unix: UnixTime | UnsetType | None = UNSET
+    begin_at_unix: UnixTime | UnsetType | None = UNSET
     partition: Word | UnsetType = UNSET
     account: Word | UnsetType = UNSET
     qos: Word | UnsetType = UNSET
@@ -72,7 +72,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     """
     mem_per_cpu_bytes: Bytes | UnsetType = UNSET
     contiguous: bool | UnsetType = UNSET
-    gpus: GpuAsk | UnsetType = UNSET
+    gpus: GpuRequest | UnsetType = UNSET
     nodelist: NodeNames | UnsetType = UNSET
     exclude: NodeNames | UnsetType = UNSET
     constraint: Word | UnsetType = UNSET
@@ -81,7 +81,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     max_switches: Count | UnsetType | None = UNSET
     switches_wait_s: Seconds | UnsetType | None = UNSET
 
-    def asked(self) -> frozenset[str]:
+    def changed_fields(self) -> frozenset[str]:
         """Return the names of the fields to change."""
         return frozenset(
             name

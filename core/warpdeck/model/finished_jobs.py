@@ -12,7 +12,7 @@ once.
 """
 MAX_CLAUSES = 32
 """Maximum number of conditions in one query. A query is a line of text that a user types."""
-PAST_ORDERS = (
+FINISHED_ORDERS = (
     *("end", "job", "state", "name", "user", "account", "partition", "qos"),
     *("nodes", "cpus", "gpus", "mem", "time", "submit", "where"),
 )
@@ -34,7 +34,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     """True if the condition must not hold."""
 
 
-class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
+class FinishedQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A query for a page of finished jobs.
 
     Every clause must hold. Only jobs that ended by `until` are considered, so that pages do not shift while
@@ -122,7 +122,7 @@ class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
 
 
-def end_in_words(*, state: str, exit_code: str, cause: str) -> str:
+def end_text(*, state: str, exit_code: str, cause: str) -> str:
     """Return a text about the end of a job, for example "exit 0", "signal 9 (oom)" or "cancelled".
 
     `exit_code` is "code:signal", or "" if the job never ran.

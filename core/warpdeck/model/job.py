@@ -183,13 +183,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """True if the user who requeued the job asked that it be shown differently from other held jobs (Slurm's
     state SPECIAL_EXIT).
     """
-    room: PreemptedClaim | None = None
+    preempted_claim: PreemptedClaim | None = msgspec.field(default=None, name="room")
     """For a pending job: the nodes on which jobs were preempted for it."""
     partition: str = ""
     """The partition in which the job started. If the request names several partitions, it is the partition
     with enough free resources.
     """
-    drawn_into: str = ""
+    magnetic_reservation: str = msgspec.field(default="", name="drawn_into")
     """The magnetic reservation in which the job runs although its request names no reservation."""
     priority: int | None = None
     """The priority with which the job started; None if it has not started or no priority was computed."""
@@ -199,7 +199,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """
     leaves_by_unix: float | None = None
     """For a job that is being preempted: the Unix time at which its grace time ends."""
-    unheld_since_unix: float | None = None
+    client_gone_since_unix: float | None = msgspec.field(default=None, name="unheld_since_unix")
     """For an allocation that is held for a client: the Unix time since which no client has been connected.
     None if a client is connected or the connection has not been checked yet.
     """
@@ -217,7 +217,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     ended.
     """
     allocation: Allocation | None = None
-    behind: JobId | None = None
+    prefetched_after: JobId | None = msgspec.field(default=None, name="behind")
     """For a prefetched job: the id of its predecessor. The job was sent to its node early and holds no
     resources yet. It starts when the predecessor ends, and takes over the predecessor's resources.
     """
@@ -227,7 +227,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The uid of the user who cancelled the job."""
     request_key: int = 0
     """The number of the request in the store if the request was changed after the submission; otherwise 0."""
-    amendments: int = 0
+    request_revisions: int = msgspec.field(default=0, name="amendments")
     """Number of changes of the request."""
     notice: str = ""
     """The last warning about its node or GPUs that was sent to the job."""
@@ -238,7 +238,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def reservation(self) -> str:
         """The requested reservation, or the magnetic reservation in which the job runs; "" if there is none."""
-        return self.drawn_into or self.request.reservation
+        return self.magnetic_reservation or self.request.reservation
 
     @property
     def user_restarts(self) -> int:
@@ -262,20 +262,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.array_job_id if self.component is None else self.id
 
     @property
-    def is_led(self) -> bool:
+    def has_leader(self) -> bool:
         """True if the job is a component of a heterogeneous job but not its leader."""
         return self.component is not None and self.component.offset > 0
 
     @property
     def holds_resources(self) -> bool:
-        return self.state in HOLDS_RESOURCES and self.behind is None
+        return self.state in HOLDS_RESOURCES and self.prefetched_after is None
 
     @property
-    def is_handed(self) -> bool:
+    def is_prefetched(self) -> bool:
         """True if the job was sent to its node early and, as far as the controller knows, waits for the end
         of its predecessor.
         """
-        return self.behind is not None and self.state is JobState.CONFIGURING
+        return self.prefetched_after is not None and self.state is JobState.CONFIGURING
 
     @property
     def held_allocation(self) -> Allocation | None:
@@ -307,8 +307,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.predicted_s is None or self.start_at_unix is None:
             return None
-        ends, likely = self.ends_by_unix(), self.start_at_unix + self.suspended_s + self.predicted_s
-        return likely if ends is None else min(likely, ends)
+        ends, expected = self.ends_by_unix(), self.start_at_unix + self.suspended_s + self.predicted_s
+        return expected if ends is None else min(expected, ends)
 
     def label(self) -> str:
         """Return the id as squeue prints it: 12, 12_3, 12_[4-9,11], or 12+1 for a component."""

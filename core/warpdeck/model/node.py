@@ -110,7 +110,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     cores: int = 0
     threads: int = 0
 
-    def told(self, cpus: int) -> Topology:
+    def or_flat(self, cpus: int) -> Topology:
         """Return the topology as Slurm's commands show it. If it is unknown, each CPU counts as a separate
         socket.
         """

@@ -29,7 +29,7 @@ Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 MAX_LIMIT_S = 2**31
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT_S)]
 """A time limit in seconds."""
-Moment = Annotated[float, msgspec.Meta(ge=-(2**35), le=253_370_764_800)]
+UnixTime = Annotated[float, msgspec.Meta(ge=-(2**35), le=253_370_764_800)]
 """Unix seconds from the year 881 to the year 9999. No calendar function can print times outside of this
 range, so a list with such a time could not be printed.
 """
@@ -43,7 +43,7 @@ PtySide = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 """Number of rows or columns of a terminal."""
 
 
-class GpuAsk(msgspec.Struct, frozen=True, kw_only=True):
+class GpuRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Requested GPUs.
 
     At most one of the counts is set; if all are None, no GPU is requested. `type` is compared without case;
@@ -211,7 +211,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     mem_per_cpu_bytes: Bytes | None = None
     mem_per_gpu_bytes: Bytes | None = None
     cpus_per_gpu: Count | None = None
-    gpus: GpuAsk = GpuAsk()
+    gpus: GpuRequest = GpuRequest()
     nodelist: tuple[str, ...] = ()
     """Requested nodes. A job with more nodes than this list gets all of the listed nodes and others. A job
     with fewer nodes gets only nodes of the list.
@@ -299,8 +299,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     qos: Word = ""
     priority: Signed64 | None = None
     nice: Signed = 0
-    begin_at_unix: Moment | None = None
-    deadline_unix: Moment | None = None
+    begin_at_unix: UnixTime | None = None
+    deadline_unix: UnixTime | None = None
     time_min_s: Limit | None = None
     reservation: Word = ""
     licenses: Annotated[tuple[tuple[Word, Count], ...], msgspec.Meta(max_length=64)] = ()
@@ -350,7 +350,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     submit_host: str = ""
     container: Container | None = None
     snapshot: Snapshot | None = None
-    code_due_unix: Moment | None = None
+    code_due_unix: UnixTime | None = None
     """Set while the snapshot is still being taken. The job starts when the snapshot is stored, or at this
     Unix time at the latest.
     """

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from .ids import NodeName
-from .request import MAX_NODES, Moment, Seconds, Text, Word
+from .request import MAX_NODES, Seconds, Text, UnixTime, Word
 
 MAX_NAMES = 10_000
 """Maximum number of users or accounts in one reservation."""
@@ -46,7 +46,7 @@ class ReservedPart(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-class PartsAsked(msgspec.Struct, frozen=True, kw_only=True):
+class PartsRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The amount that a partial reservation requests. The controller chooses how much of each node to
     reserve.
 
@@ -72,8 +72,8 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
     nodes: Annotated[tuple[NodeName, ...], msgspec.Meta(max_length=MAX_NODES)] | None = None
-    start_unix: Moment
-    end_unix: Moment | None = None
+    start_unix: UnixTime
+    end_unix: UnixTime | None = None
     users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     deny_users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
@@ -109,7 +109,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """
     purge_after_s: Seconds | None = None
     """The reservation ends after no job has run in it or waited for it for this many seconds (PURGE_COMP)."""
-    idle_since_unix: Moment | None = None
+    idle_since_unix: UnixTime | None = None
     """Unix time since which no job has used the reservation. It is recorded only if `purge_after_s` needs
     it.
     """
@@ -122,7 +122,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """True if the chosen nodes are never replaced (STATIC_ALLOC)."""
     parts: Annotated[tuple[ReservedPart, ...], msgspec.Meta(max_length=MAX_NODES)] = ()
     """The reserved part of each node; empty if the nodes are reserved as a whole."""
-    asked: PartsAsked | None = None
+    asked: PartsRequest | None = None
     """The requested parts, until the controller has chosen them. It is never set in a stored reservation."""
     groups: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     """The groups for which the reservation was created. The members of the groups are in `users`."""

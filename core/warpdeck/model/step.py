@@ -17,7 +17,7 @@ from .request import (
     Container,
     Count,
     CountOrNone,
-    GpuAsk,
+    GpuRequest,
     Limit,
     NodeCount,
     Seconds,
@@ -45,7 +45,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
 
 
-class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
+class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of srun, named after its long options.
 
     None and "" mean that the option was not given, so the job's own value applies.
@@ -65,7 +65,7 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     """
     mem_per_cpu_bytes: Bytes | None = None
     mem_per_gpu_bytes: Bytes | None = None
-    gpus: GpuAsk | None = None
+    gpus: GpuRequest | None = None
     """Requested GPUs. With None, the step gets all GPUs that the job has on the step's nodes. With a count of
     0, it gets none.
     """
@@ -181,7 +181,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     kill_on_bad_exit: bool = False
     caller: NodeName | None = None
     """The node on which its srun runs; None if srun runs on no node of the cluster."""
-    unheld_since_unix: float | None = None
+    client_gone_since_unix: float | None = msgspec.field(default=None, name="unheld_since_unix")
     """Unix time since which the srun of the step has been disconnected. None if srun is connected or cannot
     connect.
     """
@@ -189,11 +189,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Identifies the request that created the step. A repeated request with the same nonce joins the existing
     step.
     """
-    beside: tuple[JobId, ...] = ()
+    component_jobs: tuple[JobId, ...] = msgspec.field(default=(), name="beside")
     """For a step on several components of a heterogeneous job: the jobs that have a step of this number,
     ordered by their ranks.
     """
-    asked: bytes = b""
+    encoded_request: bytes = msgspec.field(default=b"", name="asked")
     """The encoded launch message for the step's nodes, kept until all of them have started it. A controller
     that was killed before it sent the message sends it after its restart.
     """

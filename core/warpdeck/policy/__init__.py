@@ -29,7 +29,7 @@ from warpdeck.policy.priority.priority import Factors, Ranking, priorities
 from warpdeck.policy.resources.features import parse_constraint
 from warpdeck.policy.resources.tres import WALL, held_tres
 
-from .admit import Refusal, admit, admit_together, never_fits
+from .admit import Refusal, admit, admit_hetjob, never_fits
 from .dry_run import Estimate, dry_run
 from .plan import plan
 
@@ -65,7 +65,7 @@ __all__ = [
     "View",
     "Weights",
     "admit",
-    "admit_together",
+    "admit_hetjob",
     "decayed",
     "decayed_seconds",
     "dry_run",

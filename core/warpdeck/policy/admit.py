@@ -131,7 +131,7 @@ def _unused(view: View) -> View:
     )
 
 
-def admit_together(leader: PendingJob, view: View, settings: Settings) -> Refusal | None:
+def admit_hetjob(leader: PendingJob, view: View, settings: Settings) -> Refusal | None:
     """Return a refusal if the components of a heterogeneous job could never start together, although each
     could start alone.
     """
@@ -162,7 +162,7 @@ def admit_together(leader: PendingJob, view: View, settings: Settings) -> Refusa
         partitions=up,
         reservations=(),
         pending=(first,),
-        leaders=(first.id,),
+        hetjob_leaders=(first.id,),
     )
     made = plan(empty, 0.0, settings)
     if made.starts:

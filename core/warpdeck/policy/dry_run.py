@@ -37,7 +37,7 @@ LEAST_LIMIT_S = 60
 """Time limits below this many seconds are not suggested."""
 MAX_STEPS = 32
 """Maximum number of smaller requests tried for each kind of change."""
-MAX_LEADERS = 3
+MAX_NAMED_AHEAD = 3
 """Maximum number of jobs ahead that are named."""
 
 
@@ -57,7 +57,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     ahead: int = 0
     """Number of pending jobs that are planned before this job and compete for its nodes."""
-    leaders: tuple[JobId, ...] = ()
+    first_ahead: tuple[JobId, ...] = ()
     """The first jobs ahead of it."""
     changes: tuple[str, ...] = ()
 
@@ -102,7 +102,7 @@ def dry_run(view: View, now: float, settings: Settings, job_id: JobId) -> Estima
         reason=pending_reasons.get(job_id),
         priority=priority,
         ahead=len(ahead),
-        leaders=tuple(current.context.queue.jobs[row].id for row in ahead[:MAX_LEADERS]),
+        first_ahead=tuple(current.context.queue.jobs[row].id for row in ahead[:MAX_NAMED_AHEAD]),
         changes=changes,
     )
 

@@ -88,8 +88,8 @@ def _copy_to_components(
     view: View, pending_reasons: dict[JobId, PendingReason], priorities: dict[JobId, int]
 ) -> None:
     """Give each component the reason and the priority of its leader, with which it starts."""
-    leaders = set(view.leaders)
-    for leader in (job for job in view.pending if job.id in leaders) if leaders else ():
+    hetjob_leaders = set(view.hetjob_leaders)
+    for leader in (job for job in view.pending if job.id in hetjob_leaders) if hetjob_leaders else ():
         for job in leader.components:
             if leader.id in pending_reasons:
                 held = leader.held and not job.held

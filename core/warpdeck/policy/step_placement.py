@@ -23,7 +23,7 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import Allocation, GpuUuid, Resources, Share
-from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk, StepShare
+from warpdeck.model.step import MAX_STEP_TASKS, Step, StepOptions, StepShare
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.policy.placement.distribution import distribute_cyclic, distribute_packed
 
@@ -56,7 +56,7 @@ class _Candidate(msgspec.Struct, kw_only=True):
 
 
 def lay_out(
-    ask: StepAsk, allocation: Allocation, *, job: Resources, running: Sequence[Step]
+    ask: StepOptions, allocation: Allocation, *, job: Resources, running: Sequence[Step]
 ) -> Layout | Busy:
     """Return the layout of the step, or the steps that block it. Raises UserError for a request that this job
     can never satisfy.
@@ -102,7 +102,7 @@ def _candidate(share: Share, holding: Sequence[Step]) -> _Candidate:
 
 
 def _place(
-    ask: StepAsk, candidates: list[_Candidate], job: Resources, *, most_nodes: int
+    ask: StepOptions, candidates: list[_Candidate], job: Resources, *, most_nodes: int
 ) -> Layout | UserError:
     """Return the layout on these nodes, or the error that explains why there is none."""
     candidates = [candidate for candidate in candidates if candidate.share.node not in ask.exclude]
@@ -149,7 +149,7 @@ def _place(
 
 
 def _as_listed(
-    ask: StepAsk, candidates: list[_Candidate], job: Resources, listed: Sequence[str]
+    ask: StepOptions, candidates: list[_Candidate], job: Resources, listed: Sequence[str]
 ) -> Layout | UserError:
     """Place each task on the node that the list names for its rank."""
     tasks = len(listed) if ask.tasks is None else ask.tasks
@@ -181,7 +181,7 @@ def _never(what: str, hint: str, *, code: str = "step_nodes") -> UserError:
     return UserError(what, hint, code=code)
 
 
-def _node_count(ask: StepAsk, most: int) -> int:
+def _node_count(ask: StepOptions, most: int) -> int:
     """Return the number of nodes: as requested, else derived from the tasks per node, else as many as the job
     has.
     """
@@ -194,7 +194,7 @@ def _node_count(ask: StepAsk, most: int) -> int:
     return max(1, most - len(ask.exclude) - (ask.relative or 0))
 
 
-def _check_programs(ask: StepAsk, tasks: int) -> None:
+def _check_programs(ask: StepOptions, tasks: int) -> None:
     """Raise UserError if the --multi-prog file has no line for a task."""
     if not ask.programs or not all(program.ranks for program in ask.programs):
         return
@@ -209,7 +209,7 @@ def _check_programs(ask: StepAsk, tasks: int) -> None:
         )
 
 
-def _task_count(ask: StepAsk, job: Resources, candidates: list[_Candidate], *, nodes: int) -> int:
+def _task_count(ask: StepOptions, job: Resources, candidates: list[_Candidate], *, nodes: int) -> int:
     if ask.tasks is not None:
         return ask.tasks
     if ask.tasks_per_gpu is not None:
@@ -223,7 +223,7 @@ def _task_count(ask: StepAsk, job: Resources, candidates: list[_Candidate], *, n
     return nodes * (job.tasks_per_node or 1)
 
 
-def _cpus_per_task(ask: StepAsk, job: Resources, candidates: list[_Candidate], tasks: int) -> int:
+def _cpus_per_task(ask: StepOptions, job: Resources, candidates: list[_Candidate], tasks: int) -> int:
     """Return the CPUs per task: as requested, else the job's own value, reduced if there are not enough CPUs
     for each task.
     """
@@ -232,7 +232,7 @@ def _cpus_per_task(ask: StepAsk, job: Resources, candidates: list[_Candidate], t
     return max(1, min(job.cpus_per_task, sum(candidate.cpus for candidate in candidates) // max(1, tasks)))
 
 
-def _choose(ask: StepAsk, candidates: list[_Candidate], nodes: int, each: int) -> list[_Candidate]:
+def _choose(ask: StepOptions, candidates: list[_Candidate], nodes: int, each: int) -> list[_Candidate]:
     """Return the first nodes that can hold a task. Named nodes take precedence over all others."""
     able = [
         candidate
@@ -247,7 +247,7 @@ def _choose(ask: StepAsk, candidates: list[_Candidate], nodes: int, each: int) -
 
 
 def _counts(
-    ask: StepAsk, candidates: list[_Candidate], tasks: int, each: int, *, per_node: int | None
+    ask: StepOptions, candidates: list[_Candidate], tasks: int, each: int, *, per_node: int | None
 ) -> list[int] | None:
     """Return the number of tasks on each node, or None if they do not fit."""
     if not candidates:
@@ -289,7 +289,7 @@ def _ranks(counts: list[int], *, plane: int) -> list[tuple[int, ...]]:
 
 
 def _shares(
-    ask: StepAsk, candidates: list[_Candidate], placed: list[tuple[int, ...]], each: int
+    ask: StepOptions, candidates: list[_Candidate], placed: list[tuple[int, ...]], each: int
 ) -> Layout | UserError:
     """Return the layout for the ranks that were placed on each node (`placed`)."""
     gpus = _gpus(ask, candidates, [len(ranks) for ranks in placed])
@@ -318,7 +318,7 @@ def _shares(
     return Layout(shares=tuple(shares), cpus_per_task=each)
 
 
-def _memory(ask: StepAsk, candidate: _Candidate, cpus: int, *, gpus: int = 0) -> int:
+def _memory(ask: StepOptions, candidate: _Candidate, cpus: int, *, gpus: int = 0) -> int:
     """Return the memory that the step takes on a node where its tasks use this many CPUs; 0 if it requests no
     amount.
 
@@ -333,7 +333,7 @@ def _memory(ask: StepAsk, candidate: _Candidate, cpus: int, *, gpus: int = 0) ->
     return ask.mem_per_node_bytes or 0
 
 
-def _too_much_memory(ask: StepAsk, candidates: list[_Candidate]) -> UserError:
+def _too_much_memory(ask: StepOptions, candidates: list[_Candidate]) -> UserError:
     amounts = {
         " per CPU": ask.mem_per_cpu_bytes,
         " per GPU": ask.mem_per_gpu_bytes,
@@ -348,7 +348,9 @@ def _too_much_memory(ask: StepAsk, candidates: list[_Candidate]) -> UserError:
     )
 
 
-def _gpus(ask: StepAsk, candidates: list[_Candidate], counts: list[int]) -> list[tuple[int, ...]] | UserError:
+def _gpus(
+    ask: StepOptions, candidates: list[_Candidate], counts: list[int]
+) -> list[tuple[int, ...]] | UserError:
     """Return the GPUs that the step gets on each node, as positions in the share's GPUs."""
     wanted = ask.gpus
     if wanted is None:
@@ -390,7 +392,7 @@ def _spread(total: int, have: list[int]) -> list[int]:
     return needs
 
 
-def _task_gpus(ask: StepAsk, tasks: int, gpus: int) -> tuple[tuple[int, ...], ...]:
+def _task_gpus(ask: StepOptions, tasks: int, gpus: int) -> tuple[tuple[int, ...], ...]:
     """Return each task's GPUs if tasks are bound to GPUs; () if each task sees all of them."""
     kind, _, value = ask.gpu_bind.partition(":")
     if not gpus or kind in ("none", "closest"):

@@ -41,24 +41,28 @@ class ClientIdentity(msgspec.Struct, frozen=True):
     process: JobProcess | None = None
 
 
-def owns(who: Principal, job: Job) -> bool:
+def owns(principal: Principal, job: Job) -> bool:
     """Return whether the caller owns the job.
 
     Some data is only for the owner, such as the job's environment. Root has no access to it either.
     """
-    return who.uid == job.uid
+    return principal.uid == job.uid
 
 
-def may_touch(who: Principal, job: Job) -> bool:
+def may_control(principal: Principal, job: Job) -> bool:
     """Return whether the caller may control the job. Its owner and administrators may."""
-    return who.admin or owns(who, job)
+    return principal.admin or owns(principal, job)
 
 
-def is_namesake(who: Principal, job: Job) -> bool:
+def is_namesake(principal: Principal, job: Job) -> bool:
     """Return whether the job belongs to another user who had the caller's name."""
-    return who.user == job.user and not owns(who, job)
+    return principal.user == job.user and not owns(principal, job)
 
 
-def whose(who: Principal, job: Job) -> str:
+def owner_text(principal: Principal, job: Job) -> str:
     """Return the job's user as text for the caller, with both uids if the names are equal."""
-    return f"{job.user} (uid {job.uid}, where you have {who.uid})" if is_namesake(who, job) else job.user
+    return (
+        f"{job.user} (uid {job.uid}, where you have {principal.uid})"
+        if is_namesake(principal, job)
+        else job.user
+    )

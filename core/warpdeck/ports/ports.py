@@ -12,8 +12,8 @@ from typing import Protocol
 import msgspec
 
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Request, Reservation
-from warpdeck.model.created_by_nonce import Made
-from warpdeck.model.finished_jobs import GroupCost, PastQuery
+from warpdeck.model.created_by_nonce import CreatedObject
+from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
 from warpdeck.model.step import Step
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
@@ -66,10 +66,10 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
     def longest_s(self, now: float) -> float:
         """Return the longest wait of both periods. Periods that are too old are ignored."""
-        past = now - self.since_unix
-        if past >= 2 * WAITS_PERIOD_S:
+        elapsed_s = now - self.since_unix
+        if elapsed_s >= 2 * WAITS_PERIOD_S:
             return 0.0
-        if past >= WAITS_PERIOD_S:
+        if elapsed_s >= WAITS_PERIOD_S:
             return self.longest_this_s
         return max(self.longest_this_s, self.longest_before_s)
 
@@ -108,8 +108,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """Ended starts of jobs that were requeued."""
     conditions: tuple[Condition, ...] = ()
     """New conditions of nodes. All conditions of a removed node are deleted with it."""
-    made: tuple[Made, ...] = ()
-    gone_made: tuple[Made, ...] = ()
+    created: tuple[CreatedObject, ...] = ()
+    gone_created: tuple[CreatedObject, ...] = ()
     """Records of requests that are no longer needed."""
 
     def is_empty(self) -> bool:
@@ -128,7 +128,7 @@ class UnreadableRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The row as text: "job 12", "node gpu1", "step 12 0 3"."""
         return f"{self.table.removesuffix('s')} {self.key}"
 
@@ -151,11 +151,11 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """The last condition of each node."""
     unreadable: tuple[UnreadableRow, ...] = ()
     """Rows that were set aside now or earlier."""
-    made: tuple[Made, ...] = ()
+    created: tuple[CreatedObject, ...] = ()
     """Objects that requests have created, oldest first."""
 
 
-class PastPage(msgspec.Struct, frozen=True, kw_only=True):
+class FinishedPage(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of ended jobs in the requested order.
 
     `total` is the number of all matching jobs, if it was requested.
@@ -207,11 +207,11 @@ class Store(Protocol):
         """Return the steps of these jobs, job by job, ordered by start and number."""
         ...
 
-    async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
+    async def search_finished(self, query: FinishedQuery, *, counted: bool) -> FinishedPage:
         """Return a page of the ended jobs that match the query. Raises UserError."""
         ...
 
-    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+    async def finished_costs(self, query: FinishedQuery) -> list[GroupCost]:
         """Return the costs of the jobs that match the query, in unordered groups. Raises UserError."""
         ...
 
@@ -245,7 +245,7 @@ class PackedTree(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
-MOST_CONDITIONS = 2_000
+MAX_CONDITIONS = 2_000
 """Maximum number of stored conditions of one node.
 
 A bad link may break each minute, so this covers more than a day.
@@ -254,7 +254,7 @@ NEXT_ATTEMPT = "; next attempt in"
 """Text between the reason of a lost link and the seconds until the next attempt."""
 LINK_BROKE = "connection to the node lost"
 """Error with which the streams of a lost link end. The processes at their other end continue."""
-NodeAsk = wire.OpenLog | wire.OpenPty | wire.OpenTunnel
+StreamRequest = wire.OpenLog | wire.OpenPty | wire.OpenTunnel
 """Messages that open a stream from a node."""
 
 
@@ -307,7 +307,7 @@ FleetEvent = tuple[
 """A message from a node, or "lost" when the link breaks. The link is restored automatically."""
 SAMPLE_S = 1.0
 """Default interval in seconds between two samples of a node."""
-Order = (
+NodeCommand = (
     wire.Kill
     | wire.TakeBack
     | wire.SetLimit
@@ -330,7 +330,9 @@ class Fleet(Protocol):
     needed.
     """
 
-    def start(self, on_event: Callable[[FleetEvent], None], heard: Callable[[], Awaitable[None]]) -> None:
+    def start(
+        self, on_event: Callable[[FleetEvent], None], wait_processed: Callable[[], Awaitable[None]]
+    ) -> None:
         """Start the fleet.
 
         `wait_processed` returns when all events up to the call have been processed. The fleet awaits it
@@ -354,7 +356,7 @@ class Fleet(Protocol):
     async def remove(self, name: NodeName) -> None: ...
     def is_up(self, name: NodeName) -> bool: ...
     async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None: ...
-    async def send(self, name: NodeName, message: Order) -> None: ...
+    async def send(self, name: NodeName, message: NodeCommand) -> None: ...
     async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
         """Return a free port on the node, reserved for the launch. Raises RemoteError."""
         ...
@@ -370,14 +372,14 @@ class Fleet(Protocol):
         """Return the measurements of the node over time. Raises RemoteError."""
         ...
 
-    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+    async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         """Return the state of the node and its GPUs at that time.
 
         Raises RemoteError after a short time, because a user is waiting.
         """
         ...
 
-    async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
+    async def open_stream(self, name: NodeName, message: StreamRequest, sink: StreamSink) -> NodeStream:
         """Open a stream; the fleet fills in `message.stream`. Raises RemoteError if there is no link."""
         ...
 

@@ -53,7 +53,7 @@ async def answer(connection: Connection, message: Any) -> Any:
         case ask.ReservationMake():
             uid, mark = connection.who.uid, mark_of(message)
             made = ReservationMade(
-                reservation=message.reservation, instead=message.instead, uid=uid, mark=mark
+                reservation=message.reservation, instead=message.instead, uid=uid, request_id=mark
             )
             await controller.apply(made)
         case ask.ReservationRemove():

@@ -209,7 +209,7 @@ class Connection:
             if counts:
                 await of_user.acquire()
                 self._counted.add(task)
-            async with self.server.pages.turn(self.who.uid):
+            async with self.server.pages.slot(self.who.uid):
                 yield
 
     @property

@@ -11,8 +11,8 @@ from typing import Any
 
 from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import UserError
-from warpdeck.controller.loop.end_waiters import EndsAsked, Page
-from warpdeck.controller.presenters.job_columns import shower
+from warpdeck.controller.loop.end_waiters import EndRequest, SubmissionChanges
+from warpdeck.controller.presenters.job_columns import row_maker
 from warpdeck.model import Job, JobId, NodeName
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.request_base import MAX_REFERENCES
@@ -33,7 +33,7 @@ LINK_S = 15.0
 class EndsStream(ClientStream):
     """A client's wait for the ends of submissions."""
 
-    def __init__(self, connection: Connection, number: int, asked: EndsAsked) -> None:
+    def __init__(self, connection: Connection, number: int, asked: EndRequest) -> None:
         super().__init__(connection, number)
         self._asked = asked
         self._task = asyncio.current_task()
@@ -60,13 +60,13 @@ async def tell_ends(connection: Connection, message: ask.AwaitEnds) -> None:
     Raises UserError for an unknown field.
     """
     controller = connection.server.controller
-    show = shower(controller.state, message.fields, now=controller.clock())
-    asked = EndsAsked(controller.ends, begun=message.begun)
+    show = row_maker(controller.state, message.fields, now=controller.clock())
+    asked = EndRequest(controller.ends, begun=message.begun)
     EndsStream(connection, message.id, asked)
     connection.send({"t": "ok", "id": message.id, "result": {}})
     asked.add(message.jobs)
     try:
-        async for pages in asked.pages():
+        async for pages in asked.changes():
             for page in pages:
                 await _tell(connection, message.id, page, show)
             await asyncio.sleep(TELL_INTERVAL_S)
@@ -75,7 +75,10 @@ async def tell_ends(connection: Connection, message: ask.AwaitEnds) -> None:
 
 
 async def _tell(
-    connection: Connection, number: int, page: Page, show: Callable[[Sequence[Job]], Sequence[Any]]
+    connection: Connection,
+    number: int,
+    page: SubmissionChanges,
+    show: Callable[[Sequence[Job]], Sequence[Any]],
 ) -> None:
     """Send one page in as many messages as it needs. If the submission is done, the last message says so."""
     rows = [("begun", job) for job in page.begun] + [("ended", job) for job in page.ended]
@@ -105,7 +108,7 @@ async def wait_for(connection: Connection, job: Job, reached: Callable[[Job], bo
             if now is None:
                 raise UserError(f"job {job.label()} no longer exists", "see `sacct` or `warpdeck queue`")
             if reached(now):
-                await controller.ends.commits.settled()
+                await controller.ends.commits.wait()
                 if now.id not in state.jobs or state.jobs[now.id] is now:
                     return now
                 continue

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import RemoteError, UserError
-from warpdeck.controller.events.events import HealthTold
+from warpdeck.controller.events.events import HealthReported
 from warpdeck.controller.presenters.node_rows import node_health_row
-from warpdeck.controller.reducers.node_health import question
+from warpdeck.controller.reducers.node_health import health_request
 from warpdeck.model import Link, NodeName
 from warpdeck.protocol.node_rows import NodeHealthRow
 from warpdeck.protocol.requests import NodeCheck
@@ -54,8 +54,10 @@ def _absence(controller: Controller, name: NodeName) -> str:
 async def _look(controller: Controller, name: NodeName) -> str:
     """Run the node's health checks. Return why that failed, or "" if it succeeded."""
     try:
-        told = await controller.fleet.check_health(name, question(controller.config, now=controller.clock()))
+        told = await controller.fleet.check_health(
+            name, health_request(controller.config, now=controller.clock())
+        )
     except RemoteError as error:
         return _absence(controller, name) or f"the node does not answer: {error.cause}"
-    await controller.apply(HealthTold(name=name, health=told, received_unix=controller.clock()))
+    await controller.apply(HealthReported(name=name, health=told, received_unix=controller.clock()))
     return ""

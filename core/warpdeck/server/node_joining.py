@@ -10,7 +10,7 @@ import re
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import NodeAdded, NodeUp
 from warpdeck.model import Node, NodeName
-from warpdeck.model.created_by_nonce import find_made
+from warpdeck.model.created_by_nonce import find_created
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.nonces import mark_of
 
@@ -25,7 +25,7 @@ async def add_node(connection: Connection, message: ask.NodeAdd) -> NodeName:
     target = "" if message.target == "local" else message.target
     name = checked_name(message.name or node_name(message.target))
     uid, mark = connection.who.uid, mark_of(message)
-    if find_made(controller.state.made, uid, mark) is not None and name in controller.state.nodes:
+    if find_created(controller.state.created, uid, mark) is not None and name in controller.state.nodes:
         return name
     if name in controller.state.nodes:
         raise UserError(f"node {name} already exists", "choose another --name, or remove the old node first")
@@ -37,7 +37,7 @@ async def add_node(connection: Connection, message: ask.NodeAdd) -> NodeName:
         Node(name=name, target=target), accept_host_key=message.accept_host_key, progress=progress
     )
     try:
-        await controller.apply(NodeAdded(node=node, uid=uid, mark=mark))
+        await controller.apply(NodeAdded(node=node, uid=uid, request_id=mark))
         await controller.apply(NodeUp(name=name, welcome=welcome))
     except UserError:
         await controller.fleet.remove(name)

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import StoreError, UserError
-from warpdeck.controller.events.events import HolderLeft, HolderSeen, StepEndAsked
+from warpdeck.controller.events.events import HolderLeft, HolderSeen, StepEndRequested
 from warpdeck.model import JobId, Link
 from warpdeck.model.step import Step
 from warpdeck.ports.caller import Principal
@@ -93,7 +93,7 @@ class StepLeases:
 
     async def _give_back(self, job_id: JobId) -> None:
         try:
-            await self._controller.apply(HolderLeft(who=ROOT, job_id=job_id, code=1))
+            await self._controller.apply(HolderLeft(principal=ROOT, job_id=job_id, code=1))
             log.info("job %s: whoever held it is gone; it is given back", job_id)
         except (UserError, StoreError) as error:
             log.debug("job %s: %s", job_id, error)
@@ -145,7 +145,7 @@ class StepLeases:
 
     def _away_since(self, job_id: JobId, number: int | None) -> float | None:
         known = self._controller.state.jobs.get(job_id) if number is None else self._step(job_id, number)
-        return None if known is None or known.is_finished else known.unheld_since_unix
+        return None if known is None or known.is_finished else known.client_gone_since_unix
 
     def _step(self, job_id: JobId, number: int) -> Step | None:
         return self._controller.state.steps.get(job_id, {}).get(number)
@@ -165,7 +165,7 @@ class StepLeases:
 
     async def _end(self, key: StepKey) -> None:
         try:
-            await self._controller.apply(StepEndAsked(who=ROOT, job_id=key[0], number=key[1]))
+            await self._controller.apply(StepEndRequested(principal=ROOT, job_id=key[0], number=key[1]))
             log.info("step %s.%s: its srun is gone; it is ended", *key)
         except (UserError, StoreError) as error:
             log.debug("step %s.%s: %s", *key, error)

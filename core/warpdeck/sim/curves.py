@@ -26,7 +26,7 @@ def curve(launch: wire.Launch, *, begin: float, end: float) -> wire.Curve:
     return wire.Curve(begin_unix=begin, step_s=step_s, gpu_util_pct=use, gpu_power_w=watts, gpu_mem_bytes=mem)
 
 
-def used(launch: wire.Launch, *, begin: float, end: float) -> wire.GpuUsage | None:
+def gpu_usage(launch: wire.Launch, *, begin: float, end: float) -> wire.GpuUsage | None:
     """Return the use of GPUs up to `end`, computed from the curve."""
     made = curve(launch, begin=begin, end=end)
     if not launch.gpus:
@@ -54,11 +54,11 @@ def span_of(at_unix: float, *, since: float, now: float) -> tuple[float, float] 
     return None
 
 
-def gpu_then(index: int, launch: wire.Launch | None, at: float, *, stranger_bytes: int = 0) -> wire.GpuSample:
+def gpu_then(index: int, launch: wire.Launch | None, at: float, *, foreign_bytes: int = 0) -> wire.GpuSample:
     """Return the reading of a GPU `at` seconds after the start of its launch, or of a GPU without a launch."""
-    if stranger_bytes:
+    if foreign_bytes:
         return wire.GpuSample(
-            index=index, util_pct=20, mem_used_bytes=stranger_bytes, power_w=180.0, temp_c=44
+            index=index, util_pct=20, mem_used_bytes=foreign_bytes, power_w=180.0, temp_c=44
         )
     if launch is None:
         return wire.GpuSample(index=index, util_pct=0, mem_used_bytes=0, power_w=72.0, temp_c=33)

@@ -17,11 +17,11 @@ from warpdeck.config import Config, NodeFacts, build_site
 from warpdeck.model import GpuUuid, Job, JobId, Node, NodeName
 from warpdeck.policy import GpuView, NodeView, PendingJob, Settings, View
 
-from .replay import Replayed, Run
+from .replay import JobRun, ReplayResult
 from .simjobs import SimJob
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class WaitChange(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of a change on one user or account. Waits are means in seconds; `difference_s` > 0 is a
     longer wait.
     """
@@ -151,12 +151,12 @@ def _node_view(node: Node, facts: NodeFacts) -> NodeView:
     )
 
 
-def compare(now: Replayed, then: Replayed, *, by: Callable[[PendingJob], str]) -> list[Change]:
+def compare(now: ReplayResult, then: ReplayResult, *, by: Callable[[PendingJob], str]) -> list[WaitChange]:
     """Return a row for each user or account, with the largest loss first. Only jobs that ran in both replays
     count.
     """
     after = {run.job.pending.id: run for run in then.runs}
-    groups: dict[str, list[tuple[Run, Run]]] = {}
+    groups: dict[str, list[tuple[JobRun, JobRun]]] = {}
     for run in now.runs:
         other = after.get(run.job.pending.id)
         if other is not None:
@@ -167,11 +167,11 @@ def compare(now: Replayed, then: Replayed, *, by: Callable[[PendingJob], str]) -
     )
 
 
-def _change(name: str, pairs: list[tuple[Run, Run]]) -> Change:
+def _change(name: str, pairs: list[tuple[JobRun, JobRun]]) -> WaitChange:
     count = len(pairs)
     now_s = sum(now.wait_s for now, _ in pairs) / count
     then_s = sum(then.wait_s for _, then in pairs) / count
-    return Change(
+    return WaitChange(
         name=name,
         jobs=count,
         really_waited_s=sum(now.job.real_wait_s or 0.0 for now, _ in pairs) / count,

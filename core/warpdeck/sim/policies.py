@@ -23,22 +23,22 @@ NAMES = (*TEXTBOOK, "default")
 
 
 WEIGHTS = tuple(name for name in Weights.__struct_fields__ if name != "tres")
-MOST_WEIGHT = 10**9
+MAX_WEIGHT = 10**9
 
 
-def weighted(settings: Settings, words: Sequence[str]) -> Settings:
+def weighted(settings: Settings, texts: Sequence[str]) -> Settings:
     """Return the settings with other priority weights, each given as NAME=NUMBER. Raises UserError."""
-    given = {}
-    for word in words:
-        name, sign, number = word.partition("=")
-        if name not in WEIGHTS or not sign or not number.isdecimal() or int(number[:12]) > MOST_WEIGHT:
+    numbers = {}
+    for text in texts:
+        name, sign, number = text.partition("=")
+        if name not in WEIGHTS or not sign or not number.isdecimal() or int(number[:12]) > MAX_WEIGHT:
             raise UserError(
-                f"{word[:40]!r} is not a weight",
+                f"{text[:40]!r} is not a weight",
                 f"write NAME=NUMBER with one of {', '.join(WEIGHTS)}",
                 exit_code=2,
             )
-        given[name] = int(number)
-    return msgspec.structs.replace(settings, weights=msgspec.structs.replace(settings.weights, **given))
+        numbers[name] = int(number)
+    return msgspec.structs.replace(settings, weights=msgspec.structs.replace(settings.weights, **numbers))
 
 
 def settings_of(name: str, site: Settings) -> Settings:

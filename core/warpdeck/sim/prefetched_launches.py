@@ -7,34 +7,34 @@ from warpdeck_agent.wire import messages as wire
 Key = tuple[int, int]
 
 
-class Waiting:
+class PrefetchedLaunches:
     """The prefetched launches of one node. Each launch waits for the end of its predecessor."""
 
     def __init__(self) -> None:
-        self._behind: dict[Key, wire.Launch] = {}
+        self._by_predecessor: dict[Key, wire.Launch] = {}
 
     def add(self, launch: wire.Launch) -> None:
         """Add a launch. The launch itself names its predecessor."""
         job_id, restarts = launch.behind
-        self._behind[job_id, restarts] = launch
+        self._by_predecessor[job_id, restarts] = launch
 
     def holds(self, key: Key) -> bool:
         """Return whether that launch waits."""
-        return any((each.job_id, each.restarts) == key for each in self._behind.values())
+        return any((each.job_id, each.restarts) == key for each in self._by_predecessor.values())
 
-    def next(self, gone: Key) -> wire.Launch | None:
+    def next(self, ended: Key) -> wire.Launch | None:
         """Remove and return the launch that may begin after the end of `ended`."""
-        return self._behind.pop(gone, None)
+        return self._by_predecessor.pop(ended, None)
 
     def drop(self, keys: set[Key]) -> list[Key]:
         """Remove these launches with all of their successors, and return the keys of all removed launches."""
         dropped: list[Key] = []
-        for before, launch in list(self._behind.items()):
+        for before, launch in list(self._by_predecessor.items()):
             key = (launch.job_id, launch.restarts)
             if key in keys or before in dropped:
-                del self._behind[before]
+                del self._by_predecessor[before]
                 dropped.append(key)
         return dropped
 
     def clear(self) -> None:
-        self._behind.clear()
+        self._by_predecessor.clear()

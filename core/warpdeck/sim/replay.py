@@ -54,7 +54,7 @@ Progress = Callable[[int, int], None]
 PROGRESS_EVERY = 256
 
 
-class Run(NamedTuple):
+class JobRun(NamedTuple):
     """The result of a job: its last start and its end, in seconds of virtual time."""
 
     job: SimJob
@@ -66,14 +66,14 @@ class Run(NamedTuple):
         return self.start_s - self.job.pending.eligible_at_unix
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a replay.
 
     `runs` are in the order of submission, `unstarted` jobs could never start, and `predictions` contain the
     true run times.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[JobRun, ...]
     unstarted: tuple[SimJob, ...] = ()
     predictions: tuple[Prediction, ...] = ()
     passes: int = 0
@@ -83,7 +83,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 def replay(
     jobs: Sequence[SimJob], site: View, settings: Settings, *, progress: Progress | None = None
-) -> Replayed:
+) -> ReplayResult:
     """Replay the jobs (in order of submission, ids ascending) on the site's nodes. `site` must contain no
     jobs.
     """
@@ -112,13 +112,13 @@ class _Replay:
         """A heap of (time, job, start count, preempted). Ends of earlier starts are ignored."""
         self._started: dict[JobId, tuple[float, int]] = {}
         """Maps a job to its last start and the number of its starts."""
-        self._runs: dict[JobId, Run] = {}
+        self._runs: dict[JobId, JobRun] = {}
         self._longest_wait_s = 0.0
         self._predictor = Predictor()
-        self._memory = PassCache()
-        self._said: dict[JobId, float] = {}
+        self._cache = PassCache()
+        self._predicted_s: dict[JobId, float] = {}
         self._predictions: list[Prediction] = []
-        self._back: set[JobId] = set()
+        self._requeued: set[JobId] = set()
         """Preempted jobs that wait again after their end."""
         self.passes = 0
         self.preempted = 0
@@ -127,16 +127,16 @@ class _Replay:
         """Run until all jobs have ended and no other job can start."""
         while (at_s := self._next_event()) < math.inf:
             self._now_s = at_s
-            self._take_ends()
-            self._take_submissions()
+            self._apply_ends()
+            self._apply_submissions()
             if self._pending:
                 self._plan()
 
-    def record(self, cpu_s: float) -> Replayed:
-        left = [job for job_id, job in self._jobs.items() if job_id not in self._runs]
-        return Replayed(
+    def record(self, cpu_s: float) -> ReplayResult:
+        not_run = [job for job_id, job in self._jobs.items() if job_id not in self._runs]
+        return ReplayResult(
             runs=tuple(self._runs[job_id] for job_id in sorted(self._runs)),
-            unstarted=tuple(left),
+            unstarted=tuple(not_run),
             predictions=tuple(self._predictions),
             passes=self.passes,
             preempted=self.preempted,
@@ -149,71 +149,71 @@ class _Replay:
         )
         return min(submit, self._ends[0][0] if self._ends else math.inf)
 
-    def _take_ends(self) -> None:
+    def _apply_ends(self) -> None:
         while self._ends and self._ends[0][0] <= self._now_s:
-            _, job_id, count, pushed = heapq.heappop(self._ends)
+            _, job_id, count, was_preempted = heapq.heappop(self._ends)
             if self._started[job_id][1] != count or job_id in self._runs or job_id in self._pending:
                 continue
             self._drop_running(job_id)
-            if pushed and job_id in self._back:
-                self._put_back(job_id)
+            if was_preempted and job_id in self._requeued:
+                self._requeue(job_id)
             else:
                 self._end(job_id)
 
-    def _put_back(self, job_id: JobId) -> None:
-        self._back.discard(job_id)
+    def _requeue(self, job_id: JobId) -> None:
+        self._requeued.discard(job_id)
         self._pending[job_id] = self._jobs[job_id].pending
         self._pending = dict(sorted(self._pending.items()))
 
     def _end(self, job_id: JobId) -> None:
-        self._back.discard(job_id)
+        self._requeued.discard(job_id)
         job = self._jobs[job_id]
         start_s = self._started[job_id][0]
-        self._runs[job_id] = Run(job, start_s, self._now_s)
+        self._runs[job_id] = JobRun(job, start_s, self._now_s)
         self._learn(job, self._now_s - start_s)
         if self._progress is not None and len(self._runs) % PROGRESS_EVERY == 0:
             self._progress(len(self._runs), len(self._jobs))
 
     def _learn(self, job: SimJob, ran_s: float) -> None:
         self._predictor.remember(job.pending.user, ran_s, limit_s=job.pending.time_limit_s)
-        said = self._said.pop(job.pending.id, None)
-        if said is not None:
+        predicted_s = self._predicted_s.pop(job.pending.id, None)
+        if predicted_s is not None:
             limit = float(job.pending.time_limit_s or ran_s)
-            self._predictions.append(Prediction(predicted_s=said, limit_s=limit, ran_s=ran_s))
+            self._predictions.append(Prediction(predicted_s=predicted_s, limit_s=limit, ran_s=ran_s))
 
-    def _take_submissions(self) -> None:
+    def _apply_submissions(self) -> None:
         while self._next < len(self._order):
             pending = self._order[self._next].pending
             if pending.eligible_at_unix > self._now_s:
                 return
             self._next += 1
-            said = self._predictor.predict(pending.user, limit_s=pending.time_limit_s)
-            if said is not None:
-                self._said[pending.id] = said
-                pending = msgspec.structs.replace(pending, predicted_s=said)
+            predicted_s = self._predictor.predict(pending.user, limit_s=pending.time_limit_s)
+            if predicted_s is not None:
+                self._predicted_s[pending.id] = predicted_s
+                pending = msgspec.structs.replace(pending, predicted_s=predicted_s)
             self._pending[pending.id] = pending
 
     def _plan(self) -> None:
         for _ in range(MAX_PASSES_AT_ONCE):
-            shown = tuple(itertools.islice(self._pending.values(), STRICT_WINDOW if self._strict else None))
+            visible = tuple(itertools.islice(self._pending.values(), STRICT_WINDOW if self._strict else None))
             view = msgspec.structs.replace(
-                self._site, running=tuple(self._running), pending=shown, longest_wait_s=self._longest_wait_s
+                self._site, running=tuple(self._running), pending=visible, longest_wait_s=self._longest_wait_s
             )
-            made = plan(view, self._now_s, self._settings, cache=self._memory, explain_only=())
+            decided = plan(view, self._now_s, self._settings, cache=self._cache, explain_only=())
             self.passes += 1
-            self._apply(made)
-            if not self._pending or not (made.more or len(made.starts) == len(shown)):
+            self._apply(decided)
+            if not self._pending or not (decided.more or len(decided.starts) == len(visible)):
                 return
         raise AssertionError(f"{MAX_PASSES_AT_ONCE} passes at {self._now_s} s and no end")
 
-    def _apply(self, made: Plan) -> None:
-        for start in made.starts:
+    def _apply(self, decided: Plan) -> None:
+        for start in decided.starts:
             self._start(start)
         if self._settings.backfill == "conservative":
-            self._note_promises(made)
-        for preempt in made.preempts:
+            self._record_reserved_starts(decided)
+        for preempt in decided.preempts:
             self._preempt(preempt)
-        for end in made.ends:
+        for end in decided.ends:
             self._pending.pop(end.job_id, None)
 
     def _start(self, start: Start) -> None:
@@ -242,8 +242,8 @@ class _Replay:
         )
         bisect.insort(self._running, running, key=_by_id)
 
-    def _note_promises(self, made: Plan) -> None:
-        for reserve in made.reserves:
+    def _record_reserved_starts(self, decided: Plan) -> None:
+        for reserve in decided.reserves:
             pending = self._pending[reserve.job_id]
             if pending.reserved_start_unix != reserve.at_unix:
                 self._pending[reserve.job_id] = msgspec.structs.replace(
@@ -264,7 +264,7 @@ class _Replay:
         leaves_s = self._now_s + preempt.grace_s
         self._running[index] = msgspec.structs.replace(running, ending=True, ends_by_unix=leaves_s)
         if preempt.mode != "cancel":
-            self._back.add(preempt.job_id)
+            self._requeued.add(preempt.job_id)
         count = self._started[preempt.job_id][1]
         heapq.heappush(self._ends, (leaves_s, preempt.job_id, count, True))
 

@@ -12,7 +12,7 @@ import math
 
 import msgspec
 
-from .replay import Replayed, Run
+from .replay import JobRun, ReplayResult
 
 SLOWDOWN_THRESHOLD_S = 10.0
 
@@ -57,15 +57,15 @@ def nearest_rank(sorted_values: list[float], share: float) -> float:
 
 
 def make_report(
-    played: Replayed, *, machine_units: int, refused: int = 0, skipped: int = 0, without_limit: int = 0
+    result: ReplayResult, *, machine_units: int, refused: int = 0, skipped: int = 0, without_limit: int = 0
 ) -> Report:
     """Return the figures. Without any runs they are 0."""
-    runs = played.runs
+    runs = result.runs
     waits = sorted(run.wait_s for run in runs) or [0.0]
     slowdowns = [bounded_slowdown(run.wait_s, run.end_s - run.start_s) for run in runs] or [1.0]
     makespan_s = _makespan(runs)
     used = sum(run.job.units * (run.end_s - run.start_s) for run in runs)
-    said = played.predictions
+    predictions = result.predictions
     return Report(
         jobs=len(runs),
         mean_wait_s=sum(waits) / len(waits),
@@ -77,17 +77,17 @@ def make_report(
         refused=refused,
         skipped=skipped,
         without_limit=without_limit,
-        unstarted=len(played.unstarted),
-        preempted=played.preempted,
-        predicted=len(said),
-        prediction_error_s=sum(abs(one.error_s) for one in said) / max(1, len(said)),
-        limit_error_s=sum(abs(one.limit_error_s) for one in said) / max(1, len(said)),
-        passes=played.passes,
-        cpu_s=played.cpu_s,
+        unstarted=len(result.unstarted),
+        preempted=result.preempted,
+        predicted=len(predictions),
+        prediction_error_s=sum(abs(one.error_s) for one in predictions) / max(1, len(predictions)),
+        limit_error_s=sum(abs(one.limit_error_s) for one in predictions) / max(1, len(predictions)),
+        passes=result.passes,
+        cpu_s=result.cpu_s,
     )
 
 
-def _makespan(runs: tuple[Run, ...]) -> float:
+def _makespan(runs: tuple[JobRun, ...]) -> float:
     if not runs:
         return 0.0
     return max(run.end_s for run in runs) - min(run.job.pending.submit_at_unix for run in runs)

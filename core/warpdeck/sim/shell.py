@@ -44,9 +44,9 @@ class SimShell:
 
     def _enter(self) -> str:
         command, self._line = self._line.strip(), ""
-        said = self._run(command) if command else ""
+        output = self._run(command) if command else ""
         after = "" if self.ended else self._prompt()
-        return "\r\n" + said.replace("\n", "\r\n") + ("\r\n" if said else "") + after
+        return "\r\n" + output.replace("\n", "\r\n") + ("\r\n" if output else "") + after
 
     def _run(self, command: str) -> str:
         word = command.split()[0]

@@ -52,8 +52,8 @@ def make_workload(trace: Trace, machine: Machine, *, limits: str) -> Workload:
     jobs: list[SimJob] = []
     without_limit = refused = 0
     for job in trace.jobs:
-        shape = machine.shape(job)
-        if shape is None:
+        sized = machine.request_of(job)
+        if sized is None:
             refused += 1
             continue
         without_limit += limits == "log" and job.limit_s is None
@@ -65,12 +65,12 @@ def make_workload(trace: Trace, machine: Machine, *, limits: str) -> Workload:
             label=job.job_id,
             user=job.user,
             account=job.account,
-            resources=shape.resources,
+            resources=sized.resources,
             submit_at_unix=submit_s,
             eligible_at_unix=submit_s,
             time_limit_s=limit_of(job, rule=limits),
         )
-        jobs.append(SimJob(pending=pending, run_s=job.run_s, units=shape.units))
+        jobs.append(SimJob(pending=pending, run_s=job.run_s, units=sized.units))
     if not jobs:
         raise UserError("all jobs of the log are larger than the cluster", "use more nodes or CPUs")
     return Workload(jobs=tuple(jobs), refused=refused, skipped=trace.skipped, without_limit=without_limit)
@@ -80,11 +80,11 @@ def limit_of(job: TraceJob, *, rule: str) -> int:
     """Return the job's time limit in whole seconds, at least one."""
     if rule == "menu":
         return _menu(job)
-    wanted = job.run_s if rule == "exact" or job.limit_s is None else job.limit_s
-    return max(1, math.ceil(wanted))
+    limit_s = job.run_s if rule == "exact" or job.limit_s is None else job.limit_s
+    return max(1, math.ceil(limit_s))
 
 
 def _menu(job: TraceJob) -> int:
     spread = 1 + 4 * (zlib.crc32(job.job_id.encode()) % 10007) / 10007
-    wanted = job.run_s * spread
-    return next((limit for limit in MENU_S if wanted <= limit), MENU_S[-1])
+    limit_s = job.run_s * spread
+    return next((limit for limit in MENU_S if limit_s <= limit), MENU_S[-1])

@@ -13,7 +13,7 @@ from warpdeck_agent.wire import messages as wire
 
 from .shell import SimShell
 
-LOOK_S = 0.25
+POLL_S = 0.25
 LINE_S = 1.0
 """Time between two lines."""
 Written = tuple[wire.Launch, wire.JobReport]
@@ -57,44 +57,44 @@ class LogStream:
     """Output of one line per second from the job's start to its end."""
 
     def __init__(
-        self, written: Written | None, asked: wire.OpenLog, sink: StreamSink, clock: Callable[[], float]
+        self, written: Written | None, request: wire.OpenLog, sink: StreamSink, clock: Callable[[], float]
     ) -> None:
         self._written = written
-        self._asked = asked
+        self._request = request
         self._sink = sink
         self._clock = clock
         self._closed = False
 
-    async def run(self, look: Callable[[], Written | None]) -> None:
+    async def run(self, current: Callable[[], Written | None]) -> None:
         """Write the existing output, then new lines until the job ends. `current` returns the present launch
         and report.
         """
         await self._sink.opened(0, 0, "simulated")
-        told = 0
+        written_count = 0
         while self._written is not None and not self._closed:
-            launch, said = self._written
-            lines = self._lines(launch, said, after=told)
-            told += len(lines)
+            launch, report = self._written
+            lines = self._lines(launch, report, after=written_count)
+            written_count += len(lines)
             if lines:
                 await self._sink.data("".join(f"{line}\n" for line in lines).encode())
-            if said.phase == "exited" or not self._asked.follow:
+            if report.phase == "exited" or not self._request.follow:
                 break
-            await asyncio.sleep(LOOK_S)
-            self._written = look()
+            await asyncio.sleep(POLL_S)
+            self._written = current()
         await self._sink.ended("")
 
-    def _lines(self, launch: wire.Launch, said: wire.JobReport, *, after: int) -> list[str]:
+    def _lines(self, launch: wire.Launch, report: wire.JobReport, *, after: int) -> list[str]:
         name = launch.env.get("SLURM_JOB_NAME", "")
         host = launch.env.get("SLURMD_NODENAME", "")
         head = first_lines(name, host=host, gpus=len(launch.gpus))
-        ended = said.phase == "exited"
-        until = said.ended_at if ended else self._clock()
-        written = int(max(0.0, until - said.started_at) / LINE_S)
+        ended = report.phase == "exited"
+        until = report.ended_at if ended else self._clock()
+        written = int(max(0.0, until - report.started_at) / LINE_S)
         first = max(0, after - len(head))
         lines = head[after:] + [
             output_line(name, launch.job_id, number + 1) for number in range(first, written)
         ]
-        return lines + last_lines(name, code=said.exit_code, cause=said.cause) if ended else lines
+        return lines + last_lines(name, code=report.exit_code, cause=report.cause) if ended else lines
 
     async def write(self, data: bytes) -> None:
         return None
@@ -120,7 +120,7 @@ class TerminalStream:
         await self._sink.opened(0, len(self._shell.scrollback), "")
         await self._sink.data(self._shell.scrollback)
         while not self._closed and not self._shell.ended and runs():
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         await self._sink.ended("")
 
     async def write(self, data: bytes) -> None:

@@ -32,7 +32,7 @@ MAX_NUMBER = 1e12
 """Maximum value of a number: 30,000 years in seconds. Larger numbers are mistakes and would lose precision.
 """
 
-NEEDED = ("job_id", "submit_s", "runtime_s")
+REQUIRED = ("job_id", "submit_s", "runtime_s")
 SIZES = ("nodes", "gpus", "cpus")
 UNKNOWN_USERS = frozenset(("", "-1"))
 
@@ -186,7 +186,7 @@ class _Csv(_Reader):
         header = self._next(reader)
         if header is None:
             raise UserError(
-                f"{self.path} is empty", f"its first line must name the columns: {', '.join(NEEDED)} ..."
+                f"{self.path} is empty", f"its first line must name the columns: {', '.join(REQUIRED)} ..."
             )
         columns = {name.strip(): index for index, name in enumerate(header)}
         self._check_header(columns)
@@ -207,7 +207,7 @@ class _Csv(_Reader):
         return fields
 
     def _check_header(self, columns: dict[str, int]) -> None:
-        missing = [name for name in NEEDED if name not in columns]
+        missing = [name for name in REQUIRED if name not in columns]
         if not any(name in columns for name in SIZES):
             missing.append("cpus (or nodes and gpus)")
         if missing:
@@ -262,9 +262,9 @@ class _Swf(_Reader):
         submit_s = self._known(fields[1], "the submit time (field 2)")
         run_s = self._known(fields[3], "the run time (field 4)")
         used = self._known(fields[4], "the processors used (field 5)")
-        asked = self._known(fields[7], "the requested processors (field 8)")
+        requested = self._known(fields[7], "the requested processors (field 8)")
         limit_s = self._known(fields[8], "the requested time (field 9)")
-        cpus = int(asked or used or 0)
+        cpus = int(requested or used or 0)
         if submit_s is None or run_s is None or not cpus or fields[10] in self.PARTS:
             return None
         return TraceJob(

@@ -40,7 +40,7 @@ _LIST = (
 )
 
 
-class Taken:
+class Capture:
     """A snapshot (model.Snapshot as JSON) or None, and messages for the user."""
 
     def __init__(self, snapshot: dict[str, Any] | None, notes: list[str], packed: str = "") -> None:
@@ -50,7 +50,7 @@ class Taken:
         """The path of the packed tree."""
 
 
-def take(folder: str, store_path: str) -> Taken:
+def capture_folder(folder: str, store_path: str) -> Capture:
     """Take a snapshot of the work tree or plain folder that contains `folder`. Raises UserError if git
     fails.
     """
@@ -66,13 +66,13 @@ def take(folder: str, store_path: str) -> Taken:
     else:
         root = folder
         if folder in ("/", os.path.realpath(os.path.expanduser("~"))):
-            return Taken(
+            return Capture(
                 None, [f"no snapshot of {folder}: not a code folder; the job runs in the folder itself"]
             )
         found = folder_files(folder)
         if found is None:
             limit = f"{MAX_FOLDER_FILES:,} files or {MAX_FOLDER_BYTES >> 20} MiB"
-            return Taken(
+            return Capture(
                 None,
                 [
                     f"no snapshot: {folder} is not a git repository and contains more than {limit}; the job runs in the folder itself"
@@ -80,7 +80,7 @@ def take(folder: str, store_path: str) -> Taken:
             )
         files = found
     if not files:
-        return Taken(None, [])  # A folder without code needs no message.
+        return Capture(None, [])  # A folder without code needs no message.
     store = SnapshotStore(store_path)
     store.ensure()
     tree = store.write_tree(root, files)
@@ -101,7 +101,7 @@ def take(folder: str, store_path: str) -> Taken:
         "dirty": facts["dirty"],
         "store": store_path,
     }
-    return Taken(snapshot, notes, packed)
+    return Capture(snapshot, notes, packed)
 
 
 def _git_root(folder: str) -> str:
@@ -153,7 +153,7 @@ def is_output(path: bytes) -> bool:
 
 
 def _git_facts(root: str) -> dict[str, Any]:
-    def ask(*argv: str) -> str:
+    def git_text(*argv: str) -> str:
         try:
             return run_git(argv, cwd=root).decode("utf-8", "replace").strip()
         except UserError:
@@ -162,10 +162,10 @@ def _git_facts(root: str) -> dict[str, Any]:
     # Git reads nested repositories without checking their owner, and runs programs named in their
     # configuration.
     status = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
-    dirty = bool(ask("-c", "core.fsmonitor=false", *status))
+    dirty = bool(git_text("-c", "core.fsmonitor=false", *status))
     return {
-        "head": ask("rev-parse", "--verify", "--quiet", "HEAD"),
-        "branch": ask("symbolic-ref", "--short", "--quiet", "HEAD"),
+        "head": git_text("rev-parse", "--verify", "--quiet", "HEAD"),
+        "branch": git_text("symbolic-ref", "--short", "--quiet", "HEAD"),
         "dirty": dirty,
     }
 

@@ -12,7 +12,7 @@ import os
 import stat
 import time
 
-from .capture import Taken, folder_files, is_output
+from .capture import Capture, folder_files, is_output
 from .git import run_git
 
 CLOCK_NS = 100_000_000
@@ -24,7 +24,7 @@ Fact = tuple[bytes, int, int, int, int, int]
 """A name, and for a file its mtime and ctime in nanoseconds, size, inode number and mode."""
 
 
-class Look:
+class FolderState:
     """The state of a folder. If the `facts` of two states are equal, nothing has changed between them."""
 
     def __init__(self, facts: tuple[Fact, ...], taken_ns: int) -> None:
@@ -33,26 +33,26 @@ class Look:
         self._taken_ns = taken_ns
 
     @property
-    def proves(self) -> bool:
+    def shows_every_change(self) -> bool:
         """Whether every later change would be visible, because the newest file is old enough."""
         return self._newest_ns + CLOCK_NS < self._taken_ns
 
 
-def look(taken: Taken) -> Look | None:
+def folder_state(capture: Capture) -> FolderState | None:
     """Return the state of the folder of a capture.
 
     Returns None if the folder cannot be compared (linked work trees, nested repositories). Raises UserError
     and OSError if the folder cannot be read.
     """
-    assert taken.snapshot is not None
+    assert capture.snapshot is not None
     begun_ns = time.time_ns()
-    root = taken.snapshot["root"]
+    root = capture.snapshot["root"]
     git = os.path.join(root, ".git")
     if os.path.isdir(git):
         found = sorted(set(run_git(NAMES, cwd=root).split(b"\0")) - {b""})
         names = [name for name in found if not is_output(name)]
         facts = [*_of_top(root), *_of_repository(git)]
-    elif taken.snapshot["head"] or _is_below_repository(root):
+    elif capture.snapshot["head"] or _is_below_repository(root):
         return None
     else:
         names, facts = folder_files(root) or [], list[Fact]()
@@ -60,7 +60,7 @@ def look(taken: Taken) -> Look | None:
     if any(stat.S_ISDIR(each[-1]) for each in files):
         return None
     facts += files
-    return Look(tuple(facts), begun_ns)
+    return FolderState(tuple(facts), begun_ns)
 
 
 def _of(root: str, name: bytes) -> Fact:

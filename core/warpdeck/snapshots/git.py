@@ -40,10 +40,14 @@ def git_environment() -> dict[str, str]:
     if not _are_own(clean.get("HOME", ""), clean.get("XDG_CONFIG_HOME", "")):
         clean.pop("XDG_CONFIG_HOME", None)
         clean["GIT_CONFIG_GLOBAL"] = os.devnull
-    who = {"NAME": "warpdeck", "EMAIL": "warpdeck@localhost", "DATE": "@0 +0000"}
+    identity = {"NAME": "warpdeck", "EMAIL": "warpdeck@localhost", "DATE": "@0 +0000"}
     return {
         **clean,
-        **{f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in who.items()},
+        **{
+            f"GIT_{role}_{name}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for name, value in identity.items()
+        },
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
         "LC_ALL": "C",
@@ -76,8 +80,8 @@ def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, 
     except subprocess.TimeoutExpired as error:
         raise UserError(f"git {argv[0]} took more than {GIT_S:.0f} s", "submit with --no-snapshot") from error
     if done.returncode:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
-        raise UserError(f"git {argv[0]}: {words[-1]}", "submit with --no-snapshot")
+        error_lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
+        raise UserError(f"git {argv[0]}: {error_lines[-1]}", "submit with --no-snapshot")
     return done.stdout
 
 

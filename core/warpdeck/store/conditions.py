@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from warpdeck.model import Condition, NodeName
-from warpdeck.ports.ports import MOST_CONDITIONS
+from warpdeck.ports.ports import MAX_CONDITIONS
 
 from .salvage import Salvage
 
@@ -38,7 +38,7 @@ def write(db: sqlite3.Connection, changed: Iterable[Condition]) -> None:
     """Write the rows of one transaction, and delete the oldest rows of the same nodes beyond the limit."""
     rows = [(each.node, each.at_unix, _ENCODER.encode(each)) for each in changed]
     db.executemany(_PUT, rows)
-    db.executemany(_BOUND, [(node, MOST_CONDITIONS) for node, _, _ in rows])
+    db.executemany(_BOUND, [(node, MAX_CONDITIONS) for node, _, _ in rows])
 
 
 def drop(db: sqlite3.Connection, nodes: Iterable[NodeName]) -> None:

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.controller.presenters.search_records import ended_job, moved, unordered
+from warpdeck.controller.presenters.search_records import ended_job, no_longer_finished, unknown_order
 from warpdeck.model import Job, JobId
-from warpdeck.model.finished_jobs import HOUR_S, NOT_FAILED, Clause, Cost, GroupCost, PastQuery
+from warpdeck.model.finished_jobs import HOUR_S, NOT_FAILED, Clause, Cost, FinishedQuery, GroupCost
 from warpdeck.notation.filters.job_filter import (
     NUMBER_FIELDS,
     OPERATORS,
@@ -27,7 +27,7 @@ from warpdeck.notation.filters.job_filter import (
     sought_in_sweep,
     states_meant,
 )
-from warpdeck.ports.ports import PastPage
+from warpdeck.ports.ports import FinishedPage
 
 PUT = f"INSERT OR REPLACE INTO past VALUES ({','.join('?' * 22)})"
 DROP = "DELETE FROM past WHERE id = ?"
@@ -112,7 +112,7 @@ def _row(job: Job) -> tuple[Any, ...]:
     )
 
 
-def page(db: sqlite3.Connection, query: PastQuery, *, counted: bool) -> PastPage:
+def page(db: sqlite3.Connection, query: FinishedQuery, *, counted: bool) -> FinishedPage:
     """Return the ids of one page, and the total number of jobs if `counted` is true.
 
     Raises UserError for an unknown sort order.
@@ -122,23 +122,23 @@ def page(db: sqlite3.Connection, query: PastQuery, *, counted: bool) -> PastPage
     if counted:
         total = db.execute(f"SELECT COUNT(*) FROM past WHERE {where}", values).fetchone()[0]
     key = _key(query.order)
-    falling = query.descending != query.backwards
+    is_descending = query.descending != query.backwards
     if query.beside is not None:
         found = db.execute(f"SELECT {key} FROM past WHERE id = ?", (query.beside,)).fetchone()
         if found is None:
-            raise moved(query.beside)
-        where += f" AND ({key}, id) {'<' if falling else '>'} (?, ?)"
+            raise no_longer_finished(query.beside)
+        where += f" AND ({key}, id) {'<' if is_descending else '>'} (?, ?)"
         values += (found[0], query.beside)
-    way = "DESC" if falling else "ASC"
+    direction = "DESC" if is_descending else "ASC"
     rows = db.execute(
-        f"SELECT id FROM past WHERE {where} ORDER BY {key} {way}, id {way} LIMIT ? OFFSET ?",
+        f"SELECT id FROM past WHERE {where} ORDER BY {key} {direction}, id {direction} LIMIT ? OFFSET ?",
         (*values, query.limit, query.offset),
     )
     ids = [JobId(row[0]) for row in rows]
-    return PastPage(ids=tuple(ids[::-1] if query.backwards else ids), total=total)
+    return FinishedPage(ids=tuple(ids[::-1] if query.backwards else ids), total=total)
 
 
-def costs(db: sqlite3.Connection, query: PastQuery) -> list[GroupCost]:
+def costs(db: sqlite3.Connection, query: FinishedQuery) -> list[GroupCost]:
     """Return the cost of the jobs that match the query, by user, account, partition, state and reason.
 
     The page and the sort order of the query are ignored.
@@ -169,13 +169,13 @@ def costs(db: sqlite3.Connection, query: PastQuery) -> list[GroupCost]:
 
 def _key(order: str) -> str:
     if order not in _KEYS:
-        raise unordered(order)
+        raise unknown_order(order)
     return _KEYS[order]
 
 
-def _conditions(query: PastQuery) -> tuple[str, tuple[Any, ...]]:
+def _conditions(query: FinishedQuery) -> tuple[str, tuple[Any, ...]]:
     """Return all conditions of the query as SQL with their values."""
-    found: list[tuple[str, Sequence[Any]]] = [("end_at <= ?", (_moment(query.until),))]
+    found: list[tuple[str, Sequence[Any]]] = [("end_at <= ?", (_end_bound(query.until),))]
     if query.user is not None:
         found.append(("user = ?", (query.user,)))
     for clause in query.clauses:
@@ -184,7 +184,7 @@ def _conditions(query: PastQuery) -> tuple[str, tuple[Any, ...]]:
     return " AND ".join(text for text, _ in found), tuple(value for _, values in found for value in values)
 
 
-def _moment(until: float | None) -> float:
+def _end_bound(until: float | None) -> float:
     return sys.float_info.max if until is None else until
 
 

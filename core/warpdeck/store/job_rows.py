@@ -16,11 +16,11 @@ from warpdeck.model import Job, Request, Resources
 
 from .salvage import Salvage
 
-MOST_REQUESTS = 100_000
+MAX_REQUESTS = 100_000
 """Maximum number of decoded requests kept while jobs are read. Tasks of an array are adjacent and share one
 request. A history of millions of jobs can have millions of requests.
 """
-_ALIKE = ("name", "script", "submit_dir", "env", "step_variables", "limits")
+_SHARED_FIELDS = ("name", "script", "submit_dir", "env", "step_variables", "limits")
 """Fields that are mostly equal in consecutive requests from the same folder."""
 
 NO_REQUEST = Request()
@@ -38,7 +38,7 @@ def each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...], salvag
     last_from: dict[str, Request] = {}
     for *job_key, data, key, request in db.execute(query, values):
         if key not in requests:
-            if len(requests) >= MOST_REQUESTS:
+            if len(requests) >= MAX_REQUESTS:
                 requests.clear()
                 resources.clear()
                 last_from.clear()
@@ -59,7 +59,7 @@ def each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...], salvag
 
 def _share(made: Request, before: Request) -> None:
     """Share equal fields between consecutive requests, because one environment can take kilobytes."""
-    for name in _ALIKE:
-        value, like = getattr(made, name), getattr(before, name)
-        if value is not like and value == like:
-            msgspec.structs.force_setattr(made, name, like)
+    for name in _SHARED_FIELDS:
+        value, earlier = getattr(made, name), getattr(before, name)
+        if value is not earlier and value == earlier:
+            msgspec.structs.force_setattr(made, name, earlier)

@@ -19,7 +19,7 @@ import re
 import secrets
 import time
 
-from warpdeck.base.submitter_address import ASK
+from warpdeck.base.submitter_address import REQUEST_FIFO
 
 READY = 32
 """Number of prepared slots, which is how many shells can send requests at the same moment. A further shell
@@ -110,7 +110,7 @@ class Slots:
         self._stale: set[str] = set()
         self._swept = 0.0
         self._rest = b""
-        ask = os.path.join(folder, ASK)
+        ask = os.path.join(folder, REQUEST_FIFO)
         os.mkfifo(ask + MADE, 0o600)
         self._ask = os.open(ask + MADE, FLAGS)
         # This replaces a regular file, which a shell may have created by opening the path, with a slot of a
@@ -157,7 +157,7 @@ class Slots:
 
     def close(self) -> None:
         """Stop accepting requests. Shells that have no answer yet use the client in Python."""
-        os.unlink(os.path.join(self._folder, ASK))
+        os.unlink(os.path.join(self._folder, REQUEST_FIFO))
         os.close(self._ask)
         for slot in self._ready.values():
             slot.close()

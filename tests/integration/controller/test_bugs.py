@@ -29,7 +29,7 @@ TOO_MUCH = 2**70
 
 
 async def submitted(site: Served, **fields: Any) -> JobId:
-    outcome = await site.controller.apply(Submitted(who=ANN, request=ask(**fields)))
+    outcome = await site.controller.apply(Submitted(principal=ANN, request=ask(**fields)))
     assert outcome.job is not None
     return outcome.job.id
 

@@ -46,7 +46,7 @@ def test_cancelled_jobs_do_not_affect_predictions() -> None:
     run_for(core, 200.0, exit_code=1)
     job_id = core.run()
     core.now += 5
-    core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, ended_at=core.now)
     assert predictions(core) == [200.0, 100.0, None]
 
@@ -114,8 +114,8 @@ def test_the_longest_wait_counts_from_the_eligible_time() -> None:
     )
     core.now += 1000
     core.end(first, ended_at=core.now - 400)
-    core.apply(Held(who=ROOT, jobs=(str(held),)))
-    core.apply(Released(who=ROOT, jobs=(str(held),)))
+    core.apply(Held(principal=ROOT, jobs=(str(held),)))
+    core.apply(Released(principal=ROOT, jobs=(str(held),)))
     core.now += 50
     waiting = {job.id: job.eligible_at_unix for job in build_view(core.state, now=core.now).pending}
     assert waiting == {held: core.now - 50, after: core.now - 450}
@@ -138,13 +138,13 @@ async def test_conservative_backfill_keeps_reserved_starts_between_passes(short_
     async with served(short_tmp / "h", scheduler=scheduler) as site:
         agent = await site.add_node("a")
         for _ in range(2):
-            await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4, time_limit_s=600)))
+            await site.controller.apply(Submitted(principal=ANN, request=ask(gpus=4, time_limit_s=600)))
         await site.told("a", agent.begin((1, 0), at=site.controller.clock()))
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4, time_limit_s=600)))
+        await site.controller.apply(Submitted(principal=ANN, request=ask(gpus=4, time_limit_s=600)))
         state = site.controller.state
-        await site.until(lambda: set(state.planned.promised) == {2, 3})
-        assert state.planned.promised[JobId(3)] == pytest.approx(
-            state.planned.promised[JobId(2)] + 600, abs=5
+        await site.until(lambda: set(state.planned.reserved_starts) == {2, 3})
+        assert state.planned.reserved_starts[JobId(3)] == pytest.approx(
+            state.planned.reserved_starts[JobId(2)] + 600, abs=5
         )
-        await site.controller.apply(Cancelled(who=ANN, jobs=("3",)))
-        assert set(state.planned.promised) == {2}
+        await site.controller.apply(Cancelled(principal=ANN, jobs=("3",)))
+        assert set(state.planned.reserved_starts) == {2}

@@ -14,18 +14,18 @@ from tests.support.served import served
 from warpdeck.controller.events.events import (
     CollectOutput,
     Event,
-    HealthTold,
+    HealthReported,
     LaunchRefused,
     LaunchRevoked,
     NodeWarning,
     Reported,
     Requeued,
-    StepAsked,
     StepReported,
+    StepRequested,
     Submitted,
 )
 from warpdeck.model import JobId, JobState, NodeName
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.sim.demo import NoOutputs
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
@@ -37,7 +37,7 @@ SAID = "I was there"
 @pytest.mark.parametrize(
     "event",
     [
-        NodeWarning(name=UNTRUSTED, remark=wire.Remark(job_id=1, restarts=0, text=SAID)),
+        NodeWarning(name=UNTRUSTED, message=wire.Remark(job_id=1, restarts=0, text=SAID)),
         LaunchRefused(
             name=UNTRUSTED, failed=wire.LaunchFailed(job_id=1, restarts=0, message=SAID, again=True)
         ),
@@ -80,10 +80,10 @@ async def test_output_of_an_earlier_start_is_accepted_only_from_its_node(short_t
     collected = Collected()
     async with served(short_tmp / "h", outputs=collected) as site:
         a = await site.add_node(A)
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
+        await site.controller.apply(Submitted(principal=ANN, request=ask(gpus=4)))
         await site.told(A, a.begin((1, 0), at=1.0))
         b = await site.add_node(UNTRUSTED)
-        await site.controller.apply(Requeued(who=ANN, jobs=("1",)))
+        await site.controller.apply(Requeued(principal=ANN, jobs=("1",)))
         await site.told(A, a.end((1, 0), cause="requeued"))
         stray = wire.JobReport(1, 0, phase="exited", stdout_path="spool:out")
         assert site.controller.state.jobs[JobId(1)].restarts == 1
@@ -99,7 +99,9 @@ async def test_output_of_an_earlier_start_is_accepted_only_from_its_node(short_t
 def test_a_node_can_report_only_ends_of_its_own_tasks() -> None:
     core = Core("a", "liar")
     job_id = core.run(ask(nodes=2, gpus=4))
-    core.apply(StepAsked(who=ANN, job_id=job_id, ask=StepAsk(name="s", tasks=2), cwd="/", first=A))
+    core.apply(
+        StepRequested(principal=ANN, job_id=job_id, ask=StepOptions(name="s", tasks=2), cwd="/", first=A)
+    )
     ends = [stepwire.TaskEnded(rank=rank, code=7) for rank in (0, 1, 1, 99)]
     report = stepwire.StepReport(job_id, 0, 0, phase="running", ends=ends)
     core.apply(StepReported(name=UNTRUSTED, report=report))
@@ -117,7 +119,7 @@ def test_a_node_can_drain_only_its_own_gpus() -> None:
         for number, uuid in enumerate(["liar-1", "a-1", "made up"], 1)
     ]
     reported = wire.Health(at_unix=1000.0, faults=faults)
-    core.apply(HealthTold(name=UNTRUSTED, health=reported, received_unix=1000.0))
+    core.apply(HealthReported(name=UNTRUSTED, health=reported, received_unix=1000.0))
     assert [drain.uuid for drain in core.state.nodes[UNTRUSTED].gpu_drains] == ["liar-1"]
     assert not core.state.nodes[A].gpu_drains
 

@@ -17,7 +17,7 @@ import pytest
 from tests.lab.hangs import hanging_mount
 from tests.support.waiting import WAIT_S, comes
 
-from warpdeck.fleet.userfiles import MOST_HUNG, PIECE_BYTES, UserFiles
+from warpdeck.fleet.userfiles import MAX_HUNG, PIECE_BYTES, UserFiles
 
 NOBODY = pwd.getpwnam("nobody")
 US = os.getuid()
@@ -176,7 +176,7 @@ def test_a_hanging_file_system_of_a_user_delays_no_other_user(short_tmp: Path) -
     folder.mkdir()
     folder.chmod(0o777)
     with hanging_mount(short_tmp / "hangs") as mount:
-        argv = [str(mount.path), str(folder), str(NOBODY.pw_uid), "61999", str(MOST_HUNG)]
+        argv = [str(mount.path), str(folder), str(NOBODY.pw_uid), "61999", str(MAX_HUNG)]
         result = subprocess.run(
             [*mount.inside, sys.executable, "-c", BESIDE_A_HANG, *argv],
             capture_output=True,

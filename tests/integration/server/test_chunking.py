@@ -33,7 +33,7 @@ async def test_rows_are_sent_in_order_with_other_work_in_between() -> None:
 async def test_a_subscription_sends_all_rows_in_chunks(short_tmp: Path) -> None:
     async with served(short_tmp / "home") as site:
         for number in range(8 * ROWS_A_TURN):
-            await site.controller.apply(Submitted(who=ANN, request=ask(f"j{number}", hold=True)))
+            await site.controller.apply(Submitted(principal=ANN, request=ask(f"j{number}", hold=True)))
         turn, over, looked = 0, False, Counter[int]()
 
         class Jobs(dict[Any, Any]):

@@ -9,9 +9,9 @@ from tests.support.core import ANN
 from tests.support.served import Raw, Served, served
 
 from warpdeck.base.errors import StoreError
-from warpdeck.controller.events.events import StepAsked, StepReported
+from warpdeck.controller.events.events import StepReported, StepRequested
 from warpdeck.model import Job, NodeName
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.ports.ports import Changes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.steps import ForgetStep, StepReport, TaskEnded
@@ -36,7 +36,9 @@ class Disk(MemoryStore):
 async def joined(site: Served) -> tuple[Job, Raw]:
     """Return a job whose step 0 runs on its node, and a client that has joined the step."""
     job, _ = await site.begun()
-    requested = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
+    requested = StepRequested(
+        principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
+    )
     await site.controller.apply(requested)
     running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")
     await site.controller.apply(StepReported(name=NodeName("a"), report=running))

@@ -10,7 +10,7 @@ import pytest
 from tests.support.core import ANN, ask
 from tests.support.served import Raw, Served, served
 
-from warpdeck.controller.events.events import Ahead, Cancelled, LaunchRevoked, Planned, Submitted
+from warpdeck.controller.events.events import Cancelled, LaunchRevoked, Planned, Prefetch, Submitted
 from warpdeck.model import ArraySpec, Job, JobId, NodeName
 from warpdeck.server import end_subscriptions
 from warpdeck.server.end_subscriptions import wait_for
@@ -18,7 +18,7 @@ from warpdeck.server.end_subscriptions import wait_for
 
 async def array_of(site: Served, tasks: int) -> JobId:
     request = ask(array=ArraySpec(ranges=((0, tasks - 1, 1),)))
-    outcome = await site.controller.apply(Submitted(who=ANN, request=request))
+    outcome = await site.controller.apply(Submitted(principal=ANN, request=request))
     assert outcome.job is not None
     return outcome.job.id
 
@@ -78,8 +78,10 @@ async def test_a_request_waits_for_a_task_whose_launch_was_revoked(short_tmp: Pa
         runs = next(job for job in state.jobs.values() if job.shares)
         await site.told("a", agent.begin((runs.id, 0)))
         task = state.jobs[array].pending_tasks[0][0]
-        await site.controller.apply(Planned(aheads=(Ahead(job_id=array, behind=runs.id, tasks=(task,)),)))
-        handed = state.jobs[state.index.follower[runs.id]]
+        await site.controller.apply(
+            Planned(prefetches=(Prefetch(job_id=array, after=runs.id, tasks=(task,)),))
+        )
+        handed = state.jobs[state.index.successor[runs.id]]
 
         def has_ended(job: Job) -> bool:
             return job.is_finished
@@ -88,6 +90,6 @@ async def test_a_request_waits_for_a_task_whose_launch_was_revoked(short_tmp: Pa
         await asyncio.sleep(0)
         await site.controller.apply(LaunchRevoked(name=NodeName("a"), launches=((handed.id, 0),)))
         assert handed.id not in state.jobs and not waits.done()
-        await site.controller.apply(Cancelled(who=ANN, jobs=(f"{array}_{task}",)))
+        await site.controller.apply(Cancelled(principal=ANN, jobs=(f"{array}_{task}",)))
         async with asyncio.timeout(30):
             assert (await waits).label() == f"{array}_{task}"

@@ -58,7 +58,7 @@ async def job_of(site: Served, who: Principal, path: Path) -> str:
     agent = Agent("a")
     if not site.controller.state.nodes:
         await site.add_node("a")
-    outcome = await site.controller.apply(Submitted(who=who, request=ask(output=str(path))))
+    outcome = await site.controller.apply(Submitted(principal=who, request=ask(output=str(path))))
     assert outcome.job is not None
     job_id = outcome.job.id
     await site.until(lambda: any(each.job_id == job_id for each in site.fleet.launches))

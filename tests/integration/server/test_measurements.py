@@ -32,7 +32,7 @@ async def raw(site: Served) -> AsyncIterator[Raw]:
 
 
 async def begun(site: Served) -> int:
-    outcome = await site.controller.apply(Submitted(who=ANN, request=ask(gpus=1)))
+    outcome = await site.controller.apply(Submitted(principal=ANN, request=ask(gpus=1)))
     assert outcome.job is not None
     await site.until(lambda: bool(site.fleet.launches))
     await site.told("a", wire.JobReport(outcome.job.id, 0, phase="running", started_at=50.0))

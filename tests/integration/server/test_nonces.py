@@ -129,7 +129,7 @@ async def test_a_repeated_node_request_gets_the_same_answer(short_tmp: Path) -> 
     requested = requests.NodeAdd(id=1, nonce=NONCE, target="root@b", name="b")
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         await site.controller.apply(
-            NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), mark=mark_of(requested))
+            NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), request_id=mark_of(requested))
         )
         raw = await Raw.connect(site.paths)
         later = await raw.ask("node_add", nonce=NONCE, target="root@b", name="b", number=2)

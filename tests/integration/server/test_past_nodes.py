@@ -15,7 +15,7 @@ from tests.support.served import Raw, Served, served
 
 from warpdeck.base.errors import RemoteError
 from warpdeck.controller.events.events import NodeDrained, NodeLost, NodeResumed, NodeUp, Requeued, Submitted
-from warpdeck.model import GpuAsk, Node, NodeName, Resources
+from warpdeck.model import GpuRequest, Node, NodeName, Resources
 from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import Changes
 from warpdeck.server.queries import past_nodes
@@ -45,7 +45,7 @@ async def begun(site: Served, **fields: Any) -> tuple[int, float]:
     """Start a job on node a. Return its id and a moment at which it ran."""
     launches = len(site.fleet.launches)
     request = ask(gpus=1, **fields)
-    outcome = await site.controller.apply(Submitted(who=ANN, request=request))
+    outcome = await site.controller.apply(Submitted(principal=ANN, request=request))
     assert outcome.job is not None
     await site.until(lambda: len(site.fleet.launches) > launches)
     return int(outcome.job.id), await running(site, int(outcome.job.id))
@@ -113,7 +113,7 @@ async def test_gpus_are_free_before_the_start_and_after_the_end_of_a_job(site: S
 
 async def test_an_earlier_start_of_a_requeued_job_is_known(site: Served, raw: Raw) -> None:
     job, at = await begun(site, requeue=True)
-    await site.controller.apply(Requeued(who=ANN, jobs=(str(job),), hold=True))
+    await site.controller.apply(Requeued(principal=ANN, jobs=(str(job),), hold=True))
     await site.told("a", wire.JobReport(job, 0, phase="exited", started_at=at, ended_at=time.time()))
     await site.until(lambda: site.controller.state.jobs[job].state == "PENDING")  # type: ignore[index]
     (row,) = await nodes_at(raw, at, name="a")
@@ -229,7 +229,7 @@ async def test_missing_records_of_foreign_processes_count_as_unknown(site: Serve
 async def test_all_jobs_that_shared_a_gpu_are_listed_with_their_shares(site: Served, raw: Raw) -> None:
     jobs = []
     for part in (50, 30):
-        job, at = await begun(site, resources=Resources(gpus=GpuAsk(share_pct=part)))
+        job, at = await begun(site, resources=Resources(gpus=GpuRequest(share_pct=part)))
         jobs.append(str(job))
     (row,) = await nodes_at(raw, at, name="a")
     parts = [
@@ -279,7 +279,7 @@ async def test_few_nodes_are_asked_at_once_and_a_slow_one_delays_no_other(
         if not answers.is_set():
             asyncio.get_running_loop().call_soon(next_turn)
 
-    monkeypatch.setattr(site.fleet, "moment", moment)
+    monkeypatch.setattr(site.fleet, "past_state", moment)
     next_turn()
     rows = await nodes_at(raw, time.time())
     assert [row["unknown"] for row in rows] == [""] * 13

@@ -15,7 +15,7 @@ from tests.support.served import Raw, Served, served
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config, decode
 from warpdeck.controller.events.events import Submitted
-from warpdeck.controller.planning.forecast import rehearse
+from warpdeck.controller.planning.forecast import view_with_request
 from warpdeck.model import Job, Request
 from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
@@ -71,7 +71,7 @@ def site_config(text: str = SITE) -> Config:
 
 
 async def put(site: Served, request: Request, who: Principal = ANN) -> Job:
-    outcome = await site.controller.apply(Submitted(who=who, request=request))
+    outcome = await site.controller.apply(Submitted(principal=who, request=request))
     assert outcome.job is not None
     return outcome.job
 
@@ -149,11 +149,11 @@ async def test_a_rehearsal_does_not_change_the_state(short_tmp: Path) -> None:
         await full_node(site)
         state = site.controller.state
         before = (dict(state.jobs), dict(state.index.pending), dict(state.index.active), state.next_job_id)
-        view, job_id = rehearse(state, Submitted(who=ANN, request=ask(hold=True)), now=1000.0)
+        view, job_id = view_with_request(state, Submitted(principal=ANN, request=ask(hold=True)), now=1000.0)
         assert [job.id for job in view.pending] == [job_id] and not view.pending[0].held
         assert (state.jobs, state.index.pending, state.index.active, state.next_job_id) == before
         with pytest.raises(UserError):
-            rehearse(state, Submitted(who=ANN, request=ask(gpus=64)), now=1000.0)
+            view_with_request(state, Submitted(principal=ANN, request=ask(gpus=64)), now=1000.0)
         assert (state.jobs, state.index.pending, state.index.active, state.next_job_id) == before
 
 

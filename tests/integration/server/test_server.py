@@ -244,7 +244,7 @@ def submitted(name: str, **fields: Any) -> Any:
 
     from warpdeck.controller.events.events import Submitted
 
-    return Submitted(who=WHO, request=ask(name, hold=True, **fields))
+    return Submitted(principal=WHO, request=ask(name, hold=True, **fields))
 
 
 async def test_long_lists_are_paged_and_returned_as_one(short_tmp: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 from tests.support.core import ANN
 from tests.support.served import Raw, served
 
-from warpdeck.controller.events.events import StepAsked
+from warpdeck.controller.events.events import StepRequested
 from warpdeck.model import NodeName
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.server.steps.step_stream import MAX_INPUT_BYTES
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, data_frame
@@ -30,8 +30,9 @@ async def test_streams_are_requested_after_the_step_was_sent_and_before_its_repo
             site.fleet.sent.append(message)
 
         site.fleet.send = send  # type: ignore[method-assign]
-        requested = StepAsked(
-            who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a")
+        requested = StepRequested(
+            
+            principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
         )
         await site.controller.apply(requested)
         raw = await Raw.connect(site.paths)
@@ -47,8 +48,9 @@ async def test_streams_are_requested_after_the_step_was_sent_and_before_its_repo
 async def test_a_client_that_exceeds_its_input_window_is_disconnected(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         job, _ = await site.begun()
-        requested = StepAsked(
-            who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a")
+        requested = StepRequested(
+            
+            principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
         )
         await site.controller.apply(requested)
         raw = await Raw.connect(site.paths)

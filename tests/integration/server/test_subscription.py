@@ -107,10 +107,10 @@ async def something(site: Served, agents: list[Agent], rng: random.Random) -> No
     match rng.randint(0, 8):
         case 0 | 1:
             array = ArraySpec(ranges=((0, 3, 1),)) if rng.random() < 0.3 else None
-            await control.apply(Submitted(who=ANN, request=ask(gpus=rng.randint(0, 3), array=array)))
+            await control.apply(Submitted(principal=ANN, request=ask(gpus=rng.randint(0, 3), array=array)))
         case 2:
             kind = rng.choice((Cancelled, Held, Released, Requeued))
-            await control.apply(kind(who=ANN, jobs=name))  # type: ignore[arg-type]
+            await control.apply(kind(principal=ANN, jobs=name))  # type: ignore[arg-type]
         case 3:
             await control.apply(NodeLost(name=agent.name, reason="cut"))
         case 4:
@@ -155,7 +155,7 @@ async def test_a_slow_reader_delays_no_others_and_gets_merged_deltas(short_tmp: 
     async with served(short_tmp / "h") as site:
         for number in range(400):
             request = ask(f"{number}" + "x" * 1000, hold=True)
-            await site.controller.apply(Submitted(who=ANN, request=request))
+            await site.controller.apply(Submitted(principal=ANN, request=request))
         deaf, good = await Raw.connect(site.paths), await Raw.connect(site.paths)
         deaf.say("subscribe", id=1)
         task = asyncio.get_running_loop().create_task(follow(good, quick))
@@ -163,8 +163,8 @@ async def test_a_slow_reader_delays_no_others_and_gets_merged_deltas(short_tmp: 
         jobs = tuple(str(number) for number in range(1, 401))
         for turn in range(60):
             kind = Released if turn % 2 else Held
-            await site.controller.apply(kind(who=ANN, jobs=jobs))
-        await site.controller.apply(Cancelled(who=ANN, jobs=jobs))
+            await site.controller.apply(kind(principal=ANN, jobs=jobs))
+        await site.controller.apply(Cancelled(principal=ANN, jobs=jobs))
         await agrees(site, quick)
         for connection in site.server.connections:
             assert connection.unread_bytes < 16 * 2**20

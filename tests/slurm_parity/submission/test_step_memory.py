@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.step_records import step_tres
 from warpdeck.model import Allocation, GpuUuid, NodeName, Resources, Share
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.policy.step_placement import Busy, lay_out
 
 pytestmark = pytest.mark.slurm
@@ -69,7 +69,7 @@ def memory_by_warpdeck(step: str) -> str:
         gpus=tuple(range(GPUS)),
         gpu_uuids=uuids,
     )
-    request = msgspec.convert(parse_srun([*step.split(), "true"], {}, files={}).ask, StepAsk)
+    request = msgspec.convert(parse_srun([*step.split(), "true"], {}, files={}).ask, StepOptions)
     try:
         layout = lay_out(request, Allocation(shares=(share,)), job=Resources(tasks=CPUS), running=())
     except UserError:

@@ -19,7 +19,7 @@ from textual.widgets import Input
 from warpdeck.base.paths import Paths
 from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.loop.controller import Controller
-from warpdeck.model import ArraySpec, GpuAsk, Job, NodeName, PtySize, Request, Resources
+from warpdeck.model import ArraySpec, GpuRequest, Job, NodeName, PtySize, Request, Resources
 from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import Store
 from warpdeck.sim.clock import SimClock
@@ -69,12 +69,12 @@ class Cluster:
 
     async def submit(self, name: str = "job", *, user: str = ME, **fields: object) -> Job:
         """A job of one GPU unless `fields` of the Request say otherwise."""
-        fields.setdefault("resources", Resources(gpus=GpuAsk(per_node=1)))
+        fields.setdefault("resources", Resources(gpus=GpuRequest(per_node=1)))
         if "argv" not in fields:
             fields.setdefault("script", "#!/bin/sh\necho hello\n")
         request = Request(name=name, **fields)  # type: ignore[arg-type]
         outcome = await self.controller.apply(
-            Submitted(who=Principal(user=user, uid=os.geteuid()), request=request)
+            Submitted(principal=Principal(user=user, uid=os.geteuid()), request=request)
         )
         assert outcome.job is not None
         return outcome.job

@@ -14,7 +14,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.model import (
     ExitStatus,
     Gpu,
-    GpuAsk,
+    GpuRequest,
     GpuUuid,
     Job,
     JobId,
@@ -388,7 +388,7 @@ async def _live(database: Path) -> None:
         for at in (0, 1)
     )
     store = await SqliteStore.open(str(database))
-    request = Request(name="train", resources=Resources(gpus=GpuAsk(per_node=1)))
+    request = Request(name="train", resources=Resources(gpus=GpuRequest(per_node=1)))
     jobs = [
         Job(
             id=JobId(number),

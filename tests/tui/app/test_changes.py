@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.tui.app.stage import on_stage
 from tests.tui.app.test_views import ended
 
-from warpdeck.model import GpuAsk, Resources
+from warpdeck.model import GpuRequest, Resources
 from warpdeck.protocol.job_rows import JobDetail
 from warpdeck_tui.viewmodels.jobs.changes import changes_text, last_that_worked
 from warpdeck_tui.viewmodels.jobs.job import PLAIN
@@ -65,7 +65,9 @@ async def test_a_failed_job_is_compared_with_the_one_that_worked(folder: Path) -
         await stage.cluster.submit("llama", env={"LR": "0.1"})
         await stage.shows("✓ CD")
         stage.cluster.ends["llama"] = (0.0, 1)
-        await stage.cluster.submit("llama", env={"LR": "0.3"}, resources=Resources(gpus=GpuAsk(per_node=2)))
+        await stage.cluster.submit(
+            "llama", env={"LR": "0.3"}, resources=Resources(gpus=GpuRequest(per_node=2))
+        )
         await stage.shows("✗ F")
         stage.app.navigation.open_job("2")
         await stage.shows("job 2", "FAILED")

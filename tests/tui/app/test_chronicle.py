@@ -14,7 +14,7 @@ from tests.tui.app.stage import on_stage
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
-from warpdeck.model import ArraySpec, GpuAsk, Resources
+from warpdeck.model import ArraySpec, GpuRequest, Resources
 from warpdeck_tui.data.action_log import MOST_KEPT, ActionLog, Undo
 from warpdeck_tui.terminal import clipboard
 from warpdeck_tui.terminal.clipboard import FILE_NAME
@@ -64,7 +64,7 @@ def test_the_chronicle_has_an_end() -> None:
 async def test_a_hold_is_taken_back_and_both_are_in_the_log(folder: Path) -> None:
     async with on_stage(folder) as stage:
         for _ in range(2):
-            await stage.cluster.submit("large", resources=Resources(gpus=GpuAsk(per_node=4)))
+            await stage.cluster.submit("large", resources=Resources(gpus=GpuRequest(per_node=4)))
         await stage.cluster.submit("waits")
         await stage.shows("● R", "◌ PD")
         await stage.press("G", "H")
@@ -102,7 +102,7 @@ async def test_what_is_too_late_to_be_taken_back_says_so(folder: Path) -> None:
 async def test_what_nobody_answered_is_asked_for_again(folder: Path) -> None:
     async with on_stage(folder) as stage:
         for name in ("first", "second"):
-            await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)))
+            await stage.cluster.submit(name, resources=Resources(gpus=GpuRequest(per_node=4)))
         await stage.cluster.submit("waits")
         await stage.shows("\u25cc PD")
         await stage.press("G", "H")
@@ -182,7 +182,7 @@ async def test_a_priority_is_changed_by_a_key_and_taken_back(folder: Path) -> No
             return [(jobs[number].request.priority, jobs[number].request.nice) for number in (3, 4)]
 
         for name in ("one", "two", "third"):
-            await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)))
+            await stage.cluster.submit(name, resources=Resources(gpus=GpuRequest(per_node=4)))
         await stage.cluster.submit("sweep", nice=7, array=ArraySpec(ranges=((0, 3, 1),)))
         await stage.shows("third", "sweep")
         await stage.press("P")

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.tui.app.stage import on_stage
 from tests.tui.app.test_views import NOW, row, running
 
-from warpdeck.model import ArraySpec, GpuAsk, Resources
+from warpdeck.model import ArraySpec, GpuRequest, Resources
 from warpdeck.protocol.job_rows import JobDetail
 from warpdeck_tui.viewmodels.jobs.job import neighbour, writing_nodes
 
@@ -33,7 +33,9 @@ async def test_a_log_is_read_to_its_end_and_the_end_is_told(folder: Path) -> Non
 async def test_a_waiting_job_says_why_in_full(folder: Path) -> None:
     async with on_stage(folder, size=(80, 24)) as stage:
         for name in ("big-1", "big-2", "big-3"):
-            await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)), time_limit_s=3600)
+            await stage.cluster.submit(
+                name, resources=Resources(gpus=GpuRequest(per_node=4)), time_limit_s=3600
+            )
         await stage.shows("big-3", "◌ PD")
         await stage.press("G", "l")
         await stage.shows("PENDING", "[Log]", "No log: the job has not started", "expected start in about")
@@ -46,7 +48,7 @@ async def test_a_waiting_job_says_why_in_full(folder: Path) -> None:
 async def test_a_waiting_job_says_who_is_ahead_and_what_would_start_it_now(folder: Path) -> None:
     async with on_stage(folder, size=(100, 40)) as stage:
         for name, gpus in (("big-1", 4), ("big-2", 2), ("big-3", 4), ("big-4", 4)):
-            asked = Resources(gpus=GpuAsk(per_node=gpus))
+            asked = Resources(gpus=GpuRequest(per_node=gpus))
             await stage.cluster.submit(name, resources=asked, time_limit_s=3600)
         await stage.shows("big-4", "◌ PD")
         await stage.press("G", "enter", "d")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.model import GpuAsk, Resources
+from warpdeck.model import GpuRequest, Resources
 from warpdeck.protocol.node_rows import GpuRow, NodeRow
 from warpdeck_agent.wire import messages as wire
 from warpdeck_tui.viewmodels.nodes.nodes import fragmentation
@@ -43,7 +43,7 @@ async def test_a_cluster_without_nodes_says_how_one_is_added(folder: Path) -> No
 
 async def test_all_gpus_of_the_job_under_the_cursor_are_pointed_out(folder: Path) -> None:
     async with on_stage(folder) as stage:
-        await stage.cluster.submit("three", resources=Resources(gpus=GpuAsk(per_node=3)))
+        await stage.cluster.submit("three", resources=Resources(gpus=GpuRequest(per_node=3)))
         await stage.press("2")
         await stage.shows("3 of 8 GPUs allocated", "= this job")
         await stage.until(lambda: stage.text().count("%=") == 3, "its three GPUs pointed out")
@@ -84,7 +84,7 @@ def test_who_looks_at_owners_is_told_how_scattered_what_is_free_is(held: list[in
 async def test_a_stranger_on_a_gpu_is_shown_with_its_owner(folder: Path) -> None:
     async with on_stage(folder) as stage:
         stranger = wire.GpuProcess(pid=4711, mem_bytes=11 * 2**30, user="dave", command="jupyter")
-        stage.cluster.nodes[0].strangers[0] = stranger
+        stage.cluster.nodes[0].foreign_processes[0] = stranger
         await stage.press("2")
         await stage.shows("1 blocked", "4711", "jupyter", "dave", "no job")
 

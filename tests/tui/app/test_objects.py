@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.model import GpuAsk, Resources
+from warpdeck.model import GpuRequest, Resources
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck_tui.command_palette import SLICE, Objects
@@ -154,7 +154,7 @@ async def test_the_palette_does_a_verb_as_its_key_would(folder: Path) -> None:
 async def test_the_palette_asks_for_a_jobs_priority(folder: Path) -> None:
     async with on_stage(folder) as stage:
         for name in ("one", "two", "third"):
-            await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)))
+            await stage.cluster.submit(name, resources=Resources(gpus=GpuRequest(per_node=4)))
         await stage.shows("third")
         await stage.press("colon")
         await stage.type("prio 3")

@@ -13,7 +13,7 @@ import pytest
 from tests.tui.app.stage import ME, Stage, on_stage
 
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Request
-from warpdeck.model.finished_jobs import PastQuery
+from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.ports.ports import Changes
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.store import SqliteStore
@@ -92,13 +92,13 @@ def row(number: int) -> JobRow:
 
 def test_a_page_is_asked_for_from_the_nearest_place_that_is_known() -> None:
     pages = PastPages(10 * PAGE_JOBS + 5)
-    base = PastQuery(order="name")
-    assert pages.query(0, base) == PastQuery(order="name", limit=PAGE_JOBS)
-    assert pages.query(10, base) == PastQuery(order="name", backwards=True, limit=5)
-    assert pages.query(9, base) == PastQuery(order="name", backwards=True, offset=5, limit=PAGE_JOBS)
+    base = FinishedQuery(order="name")
+    assert pages.query(0, base) == FinishedQuery(order="name", limit=PAGE_JOBS)
+    assert pages.query(10, base) == FinishedQuery(order="name", backwards=True, limit=5)
+    assert pages.query(9, base) == FinishedQuery(order="name", backwards=True, offset=5, limit=PAGE_JOBS)
     assert pages.put(4, [row(number) for number in range(PAGE_JOBS)])
-    assert pages.query(5, base) == PastQuery(order="name", beside=PAGE_JOBS - 1, limit=PAGE_JOBS)
-    assert pages.query(3, base) == PastQuery(order="name", beside=0, backwards=True, limit=PAGE_JOBS)
+    assert pages.query(5, base) == FinishedQuery(order="name", beside=PAGE_JOBS - 1, limit=PAGE_JOBS)
+    assert pages.query(3, base) == FinishedQuery(order="name", beside=0, backwards=True, limit=PAGE_JOBS)
 
 
 def test_however_long_somebody_pages_few_jobs_are_kept_and_short_pages_are_noticed() -> None:

@@ -11,7 +11,7 @@ from textual import events
 from textual.widgets import TextArea
 
 from warpdeck.base.errors import UserError
-from warpdeck.model import GpuAsk, Resources
+from warpdeck.model import GpuRequest, Resources
 from warpdeck_tui.user_files.external_editor import edit
 
 SCRIPT = "#!/bin/sh\n#SBATCH -J from-script\n#SBATCH --gpus=2\n#SBATCH --time=30\nhostname\n"
@@ -143,7 +143,7 @@ async def test_the_script_goes_through_the_users_own_editor(
 async def test_the_form_says_who_is_in_the_way_and_what_would_help(folder: Path) -> None:
     async with on_stage(folder) as stage:
         for number in range(3):
-            whole = Resources(gpus=GpuAsk(per_node=4))
+            whole = Resources(gpus=GpuRequest(per_node=4))
             await stage.cluster.submit(f"big-{number}", resources=whole, time_limit_s=3600 * (number + 1))
         await stage.shows("big-2", "◌ PD")
         await open_form(stage)

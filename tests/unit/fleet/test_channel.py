@@ -11,14 +11,9 @@ import pytest
 from tests.support.waiting import WAIT_S, comes
 
 from warpdeck.base.errors import RemoteError
-from warpdeck.fleet.channel import (
-    AHEAD_BYTES,
-    MAX_CALLS,
-    MAX_TYPED_BYTES,
-    MAX_UNSENT_BYTES,
-    MAX_UNTAKEN_BYTES,
-    Channel,
-)
+from warpdeck.fleet.channel import MAX_UNPROCESSED_BYTES, Channel
+from warpdeck.fleet.channel_streams import MAX_BUFFERED_BYTES, MAX_CALLS, MAX_TYPED_BYTES
+from warpdeck.fleet.frame_writer import MAX_UNSENT_BYTES
 from warpdeck_agent.wire import data_frame, json_frame
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
@@ -70,7 +65,7 @@ class Ends:
             processed,
         )
         self.agent = agent
-        self.pump = asyncio.get_running_loop().create_task(self.channel.pump())
+        self.pump = asyncio.get_running_loop().create_task(self.channel.process_frames())
 
     async def lost(self) -> str:
         """Return the reason why the connection ended."""
@@ -96,7 +91,7 @@ async def ends() -> AsyncIterator[Ends]:
 async def test_data_beyond_the_window_of_a_stream_ends_the_connection(ends: Ends) -> None:
     sink = Sink()
     ends.channel.accept_stream(3, sink)
-    for _ in range(MAX_UNTAKEN_BYTES // DATA_CHUNK_BYTES + 1):
+    for _ in range(MAX_BUFFERED_BYTES // DATA_CHUNK_BYTES + 1):
         ends.agent.write(data_frame(3, bytes(DATA_CHUNK_BYTES)))
     assert "more bytes on stream 3 than its window" in await ends.lost()
     sink.may_take.set()
@@ -122,7 +117,7 @@ async def test_messages_on_a_stream_count_against_its_window(ends: Ends) -> None
     ends.channel.accept_stream(3, sink)
     ends.agent.write(data_frame(3, b"x"))
     opened = json_frame(wire.encode(wire.StreamOpened(stream=3)))
-    for _ in range(MAX_UNTAKEN_BYTES // 100):
+    for _ in range(MAX_BUFFERED_BYTES // 100):
         ends.agent.write(opened)
     assert "than its window" in await ends.lost()
     sink.may_take.set()
@@ -151,14 +146,14 @@ async def test_data_on_unopened_streams_ends_the_connection(ends: Ends) -> None:
         ends.agent.write(data_frame(3, bytes(30)))
     ends.agent.write(json_frame(wire.encode(REPORT)))
     await comes(lambda: ends.received, what="the link goes on")
-    for _ in range(MAX_UNTAKEN_BYTES // DATA_CHUNK_BYTES):
+    for _ in range(MAX_BUFFERED_BYTES // DATA_CHUNK_BYTES):
         ends.agent.write(data_frame(3, bytes(DATA_CHUNK_BYTES)))
     assert "stream 3, which nobody has opened" in await ends.lost()
 
 
 async def test_reading_pauses_until_received_messages_are_processed(ends: Ends) -> None:
     report = json_frame(wire.encode(REPORT))
-    most = AHEAD_BYTES // len(report)
+    most = MAX_UNPROCESSED_BYTES // len(report)
     ends.agent.write(report * (2 * most))
     await comes(lambda: ends.is_waiting, what="the channel waits")
     read = len(ends.received)

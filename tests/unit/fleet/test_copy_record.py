@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpdeck.fleet.copy_record import Ledger
+from warpdeck.fleet.copy_record import CopyRecord
 
 PIECES = st.lists(
     st.tuples(st.integers(1, 200), st.sampled_from(["announced", "half written", "written", "settled"])),
@@ -27,34 +27,34 @@ def test_a_kill_at_any_point_neither_loses_nor_repeats_a_byte(
         file = Path(folder, "out")
         file.write_bytes(b"o" * old)
         for size, killed in pieces:
-            ledger = Ledger(os.path.join(folder, "ledger"))
-            ledger.settle(file.stat().st_size)
+            ledger = CopyRecord(os.path.join(folder, "ledger"))
+            ledger.advance(file.stat().st_size)
             piece = source[ledger.offset : ledger.offset + size]
-            ledger.announce(len(piece), length=file.stat().st_size)
+            ledger.begin_piece(len(piece), length=file.stat().st_size)
             if killed != "announced":
                 with file.open("ab") as out:
                     out.write(piece[: size // 2] if killed == "half written" else piece)
             if killed == "settled":
-                ledger.settle(file.stat().st_size)
+                ledger.advance(file.stat().st_size)
             ledger.close()
-        last = Ledger(os.path.join(folder, "ledger"))
-        last.settle(file.stat().st_size)
+        last = CopyRecord(os.path.join(folder, "ledger"))
+        last.advance(file.stat().st_size)
         last.close()
         assert file.read_bytes() == b"o" * old + source[: last.offset]
 
 
 def test_a_finished_ledger_stays_finished(tmp_path: Path) -> None:
-    ledger = Ledger(str(tmp_path / "ledger"))
+    ledger = CopyRecord(str(tmp_path / "ledger"))
     assert ledger.is_new and not ledger.is_done
     ledger.finish()
     ledger.close()
-    again = Ledger(str(tmp_path / "ledger"))
+    again = CopyRecord(str(tmp_path / "ledger"))
     assert again.is_done and not again.is_new
     again.close()
 
 
 def test_an_incomplete_ledger_counts_as_empty(tmp_path: Path) -> None:
     (tmp_path / "ledger").write_text("12 3")
-    ledger = Ledger(str(tmp_path / "ledger"))
+    ledger = CopyRecord(str(tmp_path / "ledger"))
     assert (ledger.offset, ledger.is_done) == (0, False)
     ledger.close()

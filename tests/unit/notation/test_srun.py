@@ -9,7 +9,7 @@ import pytest
 from tests.support.command_lines import parse_salloc, parse_srun
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.notation.step.step_options import SrunOptions
 
 
@@ -17,8 +17,8 @@ def parse(*words: str, **environ: str) -> SrunOptions:
     return parse_srun(list(words), environ, files={})
 
 
-def ask(*words: str, **environ: str) -> StepAsk:
-    return msgspec.convert(parse(*words, "true", **environ).ask, StepAsk)
+def ask(*words: str, **environ: str) -> StepOptions:
+    return msgspec.convert(parse(*words, "true", **environ).ask, StepOptions)
 
 
 def refused(*words: str, **environ: str) -> UserError:
@@ -79,7 +79,7 @@ def test_nodes_may_be_a_range() -> None:
 def test_options_of_a_container_go_to_the_step_alone() -> None:
     words = ["--container-image=ubuntu", "--container-mounts=/data:/data:ro", "--container-workdir=/w"]
     found = parse(*words, "true")
-    container = msgspec.convert(found.ask, StepAsk).container
+    container = msgspec.convert(found.ask, StepOptions).container
     assert container is not None
     assert (container.image, container.workdir) == ("ubuntu", "/w")
     assert (container.mounts[0].source, container.mounts[0].flags) == ("/data", ("ro",))

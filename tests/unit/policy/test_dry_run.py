@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.support.builders import GIB, node, pending, running, view
 
-from warpdeck.model import Allocation, GpuAsk, JobId, NodeName, Resources
+from warpdeck.model import Allocation, GpuRequest, JobId, NodeName, Resources
 from warpdeck.policy import PartitionView, PendingJob, RunningJob, Settings, View, dry_run, plan
 from warpdeck.policy.dry_run import MAX_FORECASTS, MAX_STEPS, _below
 
@@ -77,7 +77,7 @@ def test_fewer_gpus_and_another_partition_are_advised_where_they_help() -> None:
         ({"cpus_per_task": 40}, "--cpus-per-task=14"),
         ({"mem_per_node_bytes": 500 * GIB}, "--mem=100G"),
         ({"exclusive": True}, "other jobs on its nodes (without --exclusive)"),
-        ({"gpus": GpuAsk(per_node=2, type="a100")}, "GPUs of any type"),
+        ({"gpus": GpuRequest(per_node=2, type="a100")}, "GPUs of any type"),
     ],
 )
 def test_a_smaller_request_is_advised_for_the_resource_that_is_missing(
@@ -89,7 +89,7 @@ def test_a_smaller_request_is_advised_for_the_resource_that_is_missing(
     ]
     share = msgspec.structs.replace(held[0].allocation.shares[0], mem_bytes=400 * GIB)
     held[0] = msgspec.structs.replace(held[0], allocation=Allocation(shares=(share,)))
-    job = pending(1, resources=Resources(**{"gpus": GpuAsk(per_node=2), **fields}))
+    job = pending(1, resources=Resources(**{"gpus": GpuRequest(per_node=2), **fields}))
     cluster = view([node("a"), node("b", gpu_type="a100")], [job], held)
     assert dry_run(cluster, NOW, Settings(), JobId(1)).changes == (f"starts now with {change}",)
 
@@ -107,7 +107,7 @@ def test_advice_forecasts_a_start_that_the_pass_does_not_compute() -> None:
     assert plan(cluster, NOW, settings).pending_reasons[JobId(5)].expected_start_unix is None
     advice = dry_run(cluster, NOW, settings, JobId(5))
     assert advice.reason is not None and advice.reason.expected_start_unix == NOW + 100 + 4 * 600
-    assert advice.ahead == 4 and advice.leaders == (1, 2, 3)
+    assert advice.ahead == 4 and advice.first_ahead == (1, 2, 3)
 
 
 def test_no_start_is_forecast_for_a_job_beyond_the_forecast_limit() -> None:
@@ -129,8 +129,8 @@ def test_only_jobs_that_compete_for_the_same_nodes_are_ahead() -> None:
     jobs = [pending(number, gpus=8, partition=name) for number, name in enumerate(names, 1)]
     held = [busy_until(8, "a", NOW + 600), busy_until(9, "b", NOW + 600)]
     cluster = msgspec.structs.replace(view([node("a"), node("b")], jobs, held), partitions=parts)
-    assert dry_run(cluster, NOW, Settings(), JobId(5)).leaders == (2, 4)
-    assert dry_run(cluster, NOW, Settings(), JobId(4)).leaders == (1, 2, 3)
+    assert dry_run(cluster, NOW, Settings(), JobId(5)).first_ahead == (2, 4)
+    assert dry_run(cluster, NOW, Settings(), JobId(4)).first_ahead == (1, 2, 3)
 
 
 def test_advice_for_a_job_that_is_not_in_the_queue_raises_keyerror() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.support.builders import GIB, node, pending, running, view
 
-from warpdeck.model import Allocation, GpuAsk, JobId, Resources
+from warpdeck.model import Allocation, GpuRequest, JobId, Resources
 from warpdeck.policy import (
     AccountView,
     Limits,
@@ -27,7 +27,7 @@ NOW = 10_000.0
 
 
 def exclusive_job(number: int, *, gpus: int = 1, kind: str = "", **fields: Any) -> PendingJob:
-    ask = GpuAsk(per_node=gpus, type=kind) if gpus else GpuAsk()
+    ask = GpuRequest(per_node=gpus, type=kind) if gpus else GpuRequest()
     return pending(number, resources=Resources(gpus=ask, exclusive=True, **fields))
 
 
@@ -63,7 +63,7 @@ def test_a_blocked_gpu_is_not_allocated_to_an_exclusive_job() -> None:
 
 
 def test_an_exclusive_job_gets_whole_gpus_instead_of_shares() -> None:
-    job = pending(1, resources=Resources(gpus=GpuAsk(share_pct=50), exclusive=True))
+    job = pending(1, resources=Resources(gpus=GpuRequest(share_pct=50), exclusive=True))
     share = allocated([node("a", gpus=2)], job)
     assert share.gpus == (0, 1) and share.gpu_share_pct == 100
 
@@ -101,7 +101,7 @@ def test_a_waiting_exclusive_job_counts_whole_nodes_against_a_quota() -> None:
 def test_a_limit_counts_the_smallest_node_that_fits_an_exclusive_job(source: str) -> None:
     nodes = [node("large", gpus=8), node("small", gpus=4), node("bare", gpus=0)]
     partitions = (PartitionView(name="whole", exclusive=source == "partition"),)
-    resources = Resources(gpus=GpuAsk(per_node=1), exclusive=source == "request")
+    resources = Resources(gpus=GpuRequest(per_node=1), exclusive=source == "request")
     job = msgspec.structs.replace(pending(1, resources=resources, partition="whole"), qos="q")
 
     def why(most: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import Allocation, GpuAsk, JobId, Resources
+from warpdeck.model import Allocation, GpuRequest, JobId, Resources
 from warpdeck.policy import PendingJob, Plan, QosView, RunningJob, Settings, View, plan
 
 NOW = 10_000.0
@@ -26,7 +26,7 @@ def sharer(number: int, gpu: int, pct: int, *, ends: float = 86_400.0, **fields:
 
 def part(number: int, pct: int, **fields: Any) -> PendingJob:
     """A waiting job that requests a part of a GPU."""
-    return pending(number, resources=Resources(gpus=GpuAsk(share_pct=pct)), **fields)
+    return pending(number, resources=Resources(gpus=GpuRequest(share_pct=pct)), **fields)
 
 
 def planned(

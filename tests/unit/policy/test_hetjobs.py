@@ -33,7 +33,7 @@ def cluster_view(
     nodes: list[Any], jobs: list[PendingJob], held: list[Any] | None = None, **more: Any
 ) -> View:
     leaders = tuple(job.id for job in jobs if job.components)
-    return msgspec.structs.replace(view(nodes, jobs, held), leaders=leaders, **more)
+    return msgspec.structs.replace(view(nodes, jobs, held), hetjob_leaders=leaders, **more)
 
 
 def started(made: Plan) -> dict[int, tuple[str, ...]]:
@@ -101,9 +101,9 @@ def test_resources_of_a_failed_attempt_are_free_in_the_same_pass() -> None:
 
 
 def test_shared_gpus_of_a_failed_attempt_are_free_again() -> None:
-    from warpdeck.model import GpuAsk
+    from warpdeck.model import GpuRequest
 
-    part = pending(1, resources=Resources(gpus=GpuAsk(share_pct=50)))
+    part = pending(1, resources=Resources(gpus=GpuRequest(share_pct=50)))
     whole = pending(2, gpus=1)
     nodes = [node("n1", gpus=1)]
     made = plan(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import GpuAsk, JobId, NodeName, Resources
+from warpdeck.model import GpuRequest, JobId, NodeName, Resources
 from warpdeck.policy import (
     AccountView,
     Limits,
@@ -252,13 +252,13 @@ def test_the_usage_factor_of_a_qos_multiplies_minutes() -> None:
 @pytest.mark.parametrize(("nodes", "starts"), [(2, True), (1, False)])
 def test_a_limit_per_node_applies_to_the_largest_share(nodes: int, starts: bool) -> None:
     qos = (QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2})),)
-    three = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(total=3))
+    three = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuRequest(total=3))
     job = pending(1, resources=three, qos="flat")
     made = planned(with_tables(view([node("a"), node("b")], [job]), qos=qos))
     assert bool(made.starts) == starts
     if not starts:
         assert code(made, 1) == "QOSMaxGRESPerNode"
-    uneven = pending(1, qos="flat", resources=Resources(nodes_min=2, nodes_max=2, gpus=GpuAsk(total=5)))
+    uneven = pending(1, qos="flat", resources=Resources(nodes_min=2, nodes_max=2, gpus=GpuRequest(total=5)))
     assert not planned(with_tables(view([node("a"), node("b")], [uneven]), qos=qos)).starts
 
 
@@ -268,7 +268,7 @@ def test_a_range_of_nodes_spreads_to_satisfy_a_limit_per_node() -> None:
         QosView(name="free"),
     )
     nodes = [node(name) for name in "abcd"]
-    ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuAsk(total=6))
+    ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuRequest(total=6))
     jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free")]
     cluster = with_tables(view(nodes, jobs), qos=qos)
     held = {start.job_id: start.allocation for start in planned(cluster).starts}
@@ -282,7 +282,7 @@ def test_a_range_of_nodes_spreads_to_satisfy_a_limit_per_node() -> None:
 
 def test_a_job_that_must_spread_does_not_block_equal_jobs_without_the_limit() -> None:
     qos = (QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2})), QosView(name="free"))
-    ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuAsk(total=4))
+    ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuRequest(total=4))
     jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free", limit_s=100)]
     busy = [running(9, "b", tuple(range(8)), ends=NOW + 90_000)]
     for reservations in (0, 1):

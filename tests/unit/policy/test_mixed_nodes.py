@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import GpuAsk, JobId, Resources
+from warpdeck.model import GpuRequest, JobId, Resources
 from warpdeck.policy import Settings, plan
 from warpdeck.policy.input.view import NodeView
 
@@ -22,7 +22,7 @@ def mixed() -> NodeView:
 
 
 def test_a_reservation_of_any_gpu_type_uses_one_gpu_for_the_whole_time() -> None:
-    large = Resources(cpus_per_task=32, gpus=GpuAsk(per_node=1, type="a100"))
+    large = Resources(cpus_per_task=32, gpus=GpuRequest(per_node=1, type="a100"))
     jobs = [
         pending(1, resources=large, limit_s=1000),  # its CPUs, and so the A100, are free from 300 on
         pending(2, gpus=1, limit_s=400),

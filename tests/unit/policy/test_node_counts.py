@@ -9,7 +9,7 @@ import pytest
 from tests.support.builders import node, pending, running, view
 
 from warpdeck.config import build_site, decode
-from warpdeck.model import GpuAsk, JobId, NodeMinimum, NodeName, Resources, Topology
+from warpdeck.model import GpuRequest, JobId, NodeMinimum, NodeName, Resources, Topology
 from warpdeck.policy import Limits, NodeView, PartitionView, QosView, RunningJob, Settings, admit, plan
 
 NOW = 1000.0
@@ -61,9 +61,9 @@ def test_tasks_without_a_node_count_go_to_as_few_nodes_as_possible() -> None:
         ({"nodes_min": 2, "nodes_max": 2, "tasks": 20, "cpus_per_node_min": 12}, [10, 10]),
         ({"nodes_min": 2, "nodes_max": 2, "tasks": 20, "exclusive": True}, [10, 10]),
         ({"nodes_min": 2, "nodes_max": 2, "tasks": 40, "overcommit": True}, [20, 20]),
-        ({"nodes_min": 3, "nodes_max": 3, "tasks": 7, "gpus": GpuAsk(per_task=2)}, [4, 2, 1]),
-        ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuAsk(per_node=2)}, [4, 4]),
-        ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuAsk(total=8)}, [4, 4]),
+        ({"nodes_min": 3, "nodes_max": 3, "tasks": 7, "gpus": GpuRequest(per_task=2)}, [4, 2, 1]),
+        ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuRequest(per_node=2)}, [4, 4]),
+        ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuRequest(total=8)}, [4, 4]),
     ],
 )
 def test_tasks_fill_nodes_one_after_the_other(requested: dict[str, Any], tasks: list[int]) -> None:
@@ -125,7 +125,7 @@ def test_tasks_use_more_nodes_if_that_starts_the_job_now() -> None:
     busy = held(*FOUR, cpus=12)
     assert tasks_by_node(nodes(*FOUR), busy, **open_to(8)) == {"n1": 4, "n2": 4}
     assert (
-        tasks_by_node(nodes(*FOUR), busy, **open_to(8, gpus=GpuAsk(per_node=4))) == {}
+        tasks_by_node(nodes(*FOUR), busy, **open_to(8, gpus=GpuRequest(per_node=4))) == {}
     )  # it requested four, not eight
 
 
@@ -155,14 +155,14 @@ def test_tasks_per_node_is_an_upper_limit_for_an_open_node_count() -> None:
     available = nodes(*FOUR, gpus=4)
     requested = open_to(6, tasks_per_node=4, nodes_min=2)
     assert tasks_by_node(available, **requested) == {"n1": 3, "n2": 3}
-    assert tasks_by_node(available, **requested, gpus=GpuAsk(per_task=2)) == {"n1": 2, "n2": 2, "n3": 2}
+    assert tasks_by_node(available, **requested, gpus=GpuRequest(per_task=2)) == {"n1": 2, "n2": 2, "n3": 2}
     assert tasks_by_node(available, held(*FOUR[:3], cpus=14), **requested) == {}
 
 
 def test_the_smallest_node_count_also_follows_from_gpus_and_memory() -> None:
     available = nodes(*FOUR)
-    assert len(tasks_by_node(available, **open_to(12, gpus=GpuAsk(per_task=2)))) == 3
-    assert len(tasks_by_node(available, nodes_max=24, nodes_open=True, gpus=GpuAsk(total=24))) == 3
+    assert len(tasks_by_node(available, **open_to(12, gpus=GpuRequest(per_task=2)))) == 3
+    assert len(tasks_by_node(available, nodes_max=24, nodes_open=True, gpus=GpuRequest(total=24))) == 3
     assert len(tasks_by_node(available, **open_to(4, mem_per_cpu_bytes=300 << 30))) == 4
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import GpuAsk, JobId, NodeName, Resources
+from warpdeck.model import GpuRequest, JobId, NodeName, Resources
 from warpdeck.policy import Plan, Settings, View, never_fits, plan
 
 NOW = 1000.0
@@ -120,7 +120,7 @@ def test_reasons_of_the_job_itself_come_before_missing_resources() -> None:
 
 def test_gpu_types_nodelists_and_exclusions_are_respected() -> None:
     nodes = [node("a"), node("b", gpu_type="A100"), node("c", gpu_type="a100")]
-    requested = Resources(gpus=GpuAsk(per_node=1, type="a100"), exclude=("b",))
+    requested = Resources(gpus=GpuRequest(per_node=1, type="a100"), exclude=("b",))
     made = planned(view(nodes, [pending(1, resources=requested)]))
     assert made.starts[0].allocation.node_names() == ("c",)
     only = Resources(nodelist=("b",))
@@ -142,15 +142,15 @@ def refused(requested: Resources, cluster: View) -> str:
 
 def test_a_request_that_can_never_fit_is_refused_with_the_reason() -> None:
     cluster = view([node("a"), node("b", gpu_type="a100", unavailable="drained")], [])
-    assert "largest node has 8" in refused(Resources(gpus=GpuAsk(per_node=9)), cluster)
-    assert "of type v100" in refused(Resources(gpus=GpuAsk(per_node=1, type="v100")), cluster)
+    assert "largest node has 8" in refused(Resources(gpus=GpuRequest(per_node=9)), cluster)
+    assert "of type v100" in refused(Resources(gpus=GpuRequest(per_node=1, type="v100")), cluster)
     assert "3 nodes" in refused(Resources(nodes_min=3, nodes_max=3), cluster)
     assert "no node x" in refused(Resources(nodelist=("x",)), cluster)
-    assert refused(Resources(gpus=GpuAsk(per_node=8, type="A100")), cluster) == ""
+    assert refused(Resources(gpus=GpuRequest(per_node=8, type="A100")), cluster) == ""
 
 
 def test_total_gpus_are_spread_over_the_requested_nodes() -> None:
-    requested = Resources(nodes_min=2, nodes_max=2, gpus=GpuAsk(total=6))
+    requested = Resources(nodes_min=2, nodes_max=2, gpus=GpuRequest(total=6))
     made = planned(view([node("a"), node("b")], [pending(1, resources=requested)]))
     assert [len(share.gpus) for share in made.starts[0].allocation.shares] == [3, 3]
     assert made.starts[0].allocation.node_names() == (NodeName("a"), NodeName("b"))

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import GpuAsk, JobId, NodeName, Resources
+from warpdeck.model import GpuRequest, JobId, NodeName, Resources
 from warpdeck.policy import PartitionView, PendingJob, Plan, RunningJob, Settings, plan
 
 NOW = 100_000.0
@@ -82,7 +82,7 @@ def beside(jobs: list[PendingJob], *, busy_gpus: int, longest_wait_s: float = 40
 
 
 def both_nodes(number: int, *, waited_s: float) -> PendingJob:
-    resources = Resources(nodes_min=2, nodes_max=2, cpus_per_task=8, gpus=GpuAsk(per_node=8))
+    resources = Resources(nodes_min=2, nodes_max=2, cpus_per_task=8, gpus=GpuRequest(per_node=8))
     return waiting(number, waited_s=waited_s, limit_s=600, resources=resources)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.property.pass_player import PassPlayer
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import GpuAsk, JobId, NodeName, Resources
+from warpdeck.model import GpuRequest, JobId, NodeName, Resources
 from warpdeck.policy import (
     NO_ESTIMATES,
     PartitionView,
@@ -65,7 +65,7 @@ def test_jobs_of_other_nodes_do_not_delay_a_job() -> None:
 
 
 def test_a_job_that_may_run_elsewhere_counts_in_part() -> None:
-    of_type = Resources(gpus=GpuAsk(per_node=8, type="a100"))
+    of_type = Resources(gpus=GpuRequest(per_node=8, type="a100"))
     nodes = [node("a", gpu_type="a100"), node("b", gpu_type="h100")]
     jobs = [pending(1, gpus=8), pending(2, gpus=8), pending(3, resources=of_type)]
     assert hours(estimated(view(nodes, jobs)), 3) == pytest.approx(1)

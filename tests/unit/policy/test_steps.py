@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from warpdeck.base.errors import UserError
-from warpdeck.model import Allocation, GpuAsk, GpuUuid, JobId, NodeName, Resources, Share
-from warpdeck.model.step import Program, Step, StepAsk
+from warpdeck.model import Allocation, GpuRequest, GpuUuid, JobId, NodeName, Resources, Share
+from warpdeck.model.step import Program, Step, StepOptions
 from warpdeck.policy.step_placement import Busy, Layout, lay_out
 
 
@@ -34,7 +34,7 @@ def place(
 ) -> Layout | Busy:
     fields.setdefault("argv", ("true",))
     resources = resources or Resources(nodes_min=len(allocation.shares), nodes_max=len(allocation.shares))
-    return lay_out(StepAsk(**fields), allocation, job=resources, running=running)
+    return lay_out(StepOptions(**fields), allocation, job=resources, running=running)
 
 
 def counts(found: Layout | Busy) -> dict[str, int]:
@@ -129,7 +129,7 @@ def test_a_step_that_exceeds_the_job_is_refused() -> None:
         ({"tasks": 2, "cpus_per_task": 5}, "of 5 CPUs"),
         ({"nodes_min": 3}, "the step requests 3 nodes"),
         ({"nodelist": ("n9",)}, "node n9 does not belong to the job"),
-        ({"gpus": GpuAsk(total=1)}, "more GPUs"),
+        ({"gpus": GpuRequest(total=1)}, "more GPUs"),
         ({"exclude": ("n1", "n2")}, "nodes"),
     ):
         with pytest.raises(UserError, match=words):
@@ -154,11 +154,13 @@ def test_a_step_holds_whole_nodes_by_default() -> None:
 
 def test_an_exact_step_holds_only_its_requested_resources() -> None:
     one = job(4, gpus=2)
-    first = running(0, place(one, tasks=1, cpus_per_task=3, exact=True, gpus=GpuAsk(total=1)), whole=False)
-    second = place(one, first, tasks=1, exact=True, gpus=GpuAsk(total=1))
+    first = running(
+        0, place(one, tasks=1, cpus_per_task=3, exact=True, gpus=GpuRequest(total=1)), whole=False
+    )
+    second = place(one, first, tasks=1, exact=True, gpus=GpuRequest(total=1))
     assert isinstance(second, Layout)
     assert (second.shares[0].cpus, second.shares[0].gpus) == (1, (1,))
-    assert place(one, first, tasks=2, exact=True, gpus=GpuAsk(total=0)) == Busy(steps=(0,))
+    assert place(one, first, tasks=2, exact=True, gpus=GpuRequest(total=0)) == Busy(steps=(0,))
     assert place(one, first, tasks=1, exact=True) == Busy(steps=(0,))  # all GPUs, the default
 
 
@@ -197,9 +199,9 @@ def test_a_step_may_use_its_requested_memory() -> None:
     assert memory(place(one, tasks=2, exact=True, mem_per_cpu_bytes=30)) == [60]
     assert memory(place(one, tasks=2, mem_per_cpu_bytes=30)) == [120], "it has the node's CPUs"
     assert memory(place(one, tasks=2, mem_per_cpu_bytes=90)) == [200], "and no more memory than there is"
-    assert memory(place(one, tasks=2, mem_per_gpu_bytes=70, gpus=GpuAsk(per_task=1))) == [140]
+    assert memory(place(one, tasks=2, mem_per_gpu_bytes=70, gpus=GpuRequest(per_task=1))) == [140]
     with pytest.raises(UserError, match="of memory per GPU") as refused:
-        place(one, tasks=2, mem_per_gpu_bytes=101, gpus=GpuAsk(per_task=1))
+        place(one, tasks=2, mem_per_gpu_bytes=101, gpus=GpuRequest(per_task=1))
     assert refused.value.code == "step_mem"
     assert memory(place(job(4), mem_per_node_bytes=50)) == [50], "of a job that is held to none"
 
@@ -211,7 +213,7 @@ def test_a_step_goes_to_a_node_with_enough_memory() -> None:
 
 
 def test_each_task_may_get_its_own_gpus() -> None:
-    found = place(job(4, 4, gpus=2), tasks=4, gpus=GpuAsk(per_task=1))
+    found = place(job(4, 4, gpus=2), tasks=4, gpus=GpuRequest(per_task=1))
     assert isinstance(found, Layout)
     assert [share.task_gpus for share in found.shares] == [((0,), (1,)), ((0,), (1,))]
     shared = place(job(4, gpus=2), tasks=4)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.support.core import Core, ask
 
-from warpdeck.controller.presenters.job_columns import JOB_FIELDS, shower
+from warpdeck.controller.presenters.job_columns import JOB_FIELDS, row_maker
 from warpdeck.model import ArraySpec
 from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
 from warpdeck.slurm.format.units import stamped
@@ -29,7 +29,7 @@ def cluster() -> Core:
 
 CORE = cluster()
 ROWS: list[dict[str, Any]] = msgspec.to_builtins(
-    shower(CORE.state, JOB_FIELDS, now=CORE.now)(list(CORE.state.jobs.values()))
+    row_maker(CORE.state, JOB_FIELDS, now=CORE.now)(list(CORE.state.jobs.values()))
 )
 FIELDS = job_columns(now=CORE.now)
 

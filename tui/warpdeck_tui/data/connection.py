@@ -19,7 +19,7 @@ from warpdeck.client.client import GONE, Client
 from warpdeck.client.peek_terminal import Glance, glance
 from warpdeck.model import Request
 from warpdeck.model.change import JobChange
-from warpdeck.model.finished_jobs import Clause, GroupCost, PastQuery
+from warpdeck.model.finished_jobs import Clause, FinishedQuery, GroupCost
 from warpdeck.notation.filters.job_filter import LONGEST_VALUE
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import (
@@ -225,23 +225,23 @@ class Core:
         """Return the user's newest jobs, both ended and not ended."""
         return (await self.ask(requests.Jobs(users=(user,), finished=True, limit=limit))).jobs
 
-    async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
+    async def past(self, query: FinishedQuery, *, counted: bool = False) -> PastJobs:
         """Return a page of the jobs that have ended."""
         return await self.ask(requests.Past(query=query, counted=counted))
 
-    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+    async def past_costs(self, query: FinishedQuery) -> list[GroupCost]:
         """Return the resource usage of the ended jobs, in groups."""
         return (await self.ask(requests.PastCosts(query=query))).groups
 
     async def last_ended(self, user: str | None) -> list[JobRow]:
         """Return the first page of the user's ended jobs, the latest first."""
-        return (await self.past(PastQuery(user=user))).jobs
+        return (await self.past(FinishedQuery(user=user))).jobs
 
     async def last_completed(self, user: str, *, name: str) -> list[JobRow]:
         """Return the user's completed jobs that contain `name` in their name, the latest first."""
         completed = Clause(field="state", sign="has", value="completed")
         named = Clause(field="name", sign="has", value=name.lower()[:LONGEST_VALUE])
-        return (await self.past(PastQuery(user=user, clauses=(completed, named)))).jobs
+        return (await self.past(FinishedQuery(user=user, clauses=(completed, named)))).jobs
 
     async def change(self, verb: str, jobs: Sequence[str]) -> Changed:
         """Apply one of ORDERS to the jobs."""

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json
+from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import JSON, Argument, Verb
@@ -49,7 +49,7 @@ def _check(args: Namespace) -> int:
         print_json({"ok": True, "errors": [], "warnings": warnings})
         return 0
     for warning in warnings:
-        note(f"warning: {warning}")
+        print_note(f"warning: {warning}")
     print(
         f"ok: {summary(decoded.config)}"
         if os.path.exists(path)
@@ -105,7 +105,7 @@ def _in_force() -> tuple[str, Decoded]:
 
     paths = default_paths()
     if not is_running(paths):
-        note("no controller is running: these are the settings of config.toml")
+        print_note("no controller is running: these are the settings of config.toml")
         return _read("")
     with progress("waiting for the controller ..."), SyncClient.connect(paths, start=False) as client:
         told: dict[str, Any] = client.call("config")
@@ -113,9 +113,9 @@ def _in_force() -> tuple[str, Decoded]:
     held = Decoded(config=decode(told["text"], told["file"]).config, lines=lines)
     try:
         if changes(held.config, load(told["file"]).config):
-            note("config.toml has changed since it was loaded: apply it with `warpdeck config reload`")
+            print_note("config.toml has changed since it was loaded: apply it with `warpdeck config reload`")
     except UserError as error:
-        note(f"config.toml cannot be loaded: {error.message}")
+        print_note(f"config.toml cannot be loaded: {error.message}")
     return str(told["file"]), held
 
 
@@ -138,7 +138,7 @@ def _reload(args: Namespace) -> int:
         print_json(answer)
         return 0
     for warning in answer["warnings"]:
-        note(f"warning: {warning}")
+        print_note(f"warning: {warning}")
     print("\n".join(answer["changes"]) or "no changes")
     return 0
 
@@ -155,9 +155,9 @@ def _import(args: Namespace) -> int:
     if not args.out:
         print(made.text, end="")
     if made.remarks:
-        note("Not converted:")
+        print_note("Not converted:")
     for remark in made.remarks:
-        note(f"  {remark}")
+        print_note(f"  {remark}")
     if args.out:
         print(f"{args.out}: {summary(made.config)}")
     return 0

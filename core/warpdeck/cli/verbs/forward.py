@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from warpdeck.base.output import format_time, note, print_json, print_table
+from warpdeck.base.output import format_time, print_json, print_note, print_table
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.background import go_on_behind
 from warpdeck.cli.verb import JOB_NODE, JSON, TASK_HELP, Argument, InvalidValue, UsageError, Verb, port
@@ -50,7 +50,7 @@ def _forward(client: SyncClient, args: Namespace) -> int:
     finally:
         if args.detach:
             os._exit(0)
-    note(why or f"job {args.job} has ended")
+    print_note(why or f"job {args.job} has ended")
     return 0
 
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import clean, format_count, format_time, note, print_json
+from warpdeck.base.output import clean, format_count, format_time, print_json, print_note
 from warpdeck.cli.shared.forecast import ahead_in_words, print_forecast
 from warpdeck.cli.verb import (
     ANY_JOBS,
@@ -153,7 +153,7 @@ def _logs(client: SyncClient, args: Namespace) -> int:
     opened: dict[str, Any] = {}
     for word, value in client.stream("log", follow=args.follow, node=args.node, **fields):
         if word == "progress":
-            note(value)
+            print_note(value)
         elif word == "ok":
             opened = value
         elif word == "data" and args.json:

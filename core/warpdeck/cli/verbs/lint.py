@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json
-from warpdeck.base.passwd import group_there, user_there
+from warpdeck.base.passwd import existing_gid, existing_uid
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import Argument, Verb
@@ -101,8 +101,8 @@ def _source(cwd: str) -> OptionSource:
         environ=os.environ,
         now=time.time(),
         is_root=os.getuid() == 0,
-        user_id=user_there,
-        group_id=group_there,
+        user_id=existing_uid,
+        group_id=existing_gid,
         read_text=_read_text,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.output import format_time, note, print_table
+from warpdeck.base.output import format_time, print_json, print_table
 from warpdeck.cli.verb import ANY_JOBS, JSON, Argument, UsageError, Verb
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.memory_sizes import format_memory
@@ -39,7 +39,7 @@ def _check(args: Namespace) -> None:
 def _print(found: dict[str, Any], args: Namespace) -> None:
     """Print curves."""
     for error in found["errors"]:
-        note(error)
+        print_note(error)
     rows = [line for curve in found["curves"] for line in _lines(curve)]
     if rows:
         print_table(["WHERE", "METRIC", "MIN", "MEAN", "MAX", "CURVE"], rows, right=frozenset({2, 3, 4}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from warpdeck.base.output import note, print_json
+from warpdeck.base.output import print_json, print_note
 from warpdeck.cli.shared.progress import progress
 from warpdeck.cli.verb import (
     ANY_JOBS,
@@ -56,9 +56,9 @@ def _order(client: SyncClient, args: Namespace) -> int:
     if args.json:
         print_json({key: answer[key] for key in ("jobs", "errors")})
     elif not jobs:
-        note("no matching jobs")
+        print_note("no matching jobs")
     for error in answer["errors"]:
-        note(f"warpdeck: {error}")
+        print_note(f"warpdeck: {error}")
     return 1 if answer["errors"] else 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.output import format_count, note, print_table
+from warpdeck.base.output import format_count, print_json, print_table
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.verb import JSON, NO_HEADER, PENDING_JOBS, Argument, Verb, request
 from warpdeck.notation.values.durations import format_duration
@@ -44,12 +44,12 @@ def _print_prio(answer: dict[str, Any], args: Namespace) -> None:
         shown = [format_count(round(number, 3)) for number in numbers]
         lines.append([*facts, str(row["priority"]), *shown, f"{row['nice']}{set_by}"])
     if not lines:
-        note("no waiting jobs")
+        print_note("no waiting jobs")
         return
     print_table([] if args.noheader else head, lines, right=frozenset({0, *range(5, len(head))}))
     if not weights:
         order = TIES[answer["queue_order"]]
-        note(
+        print_note(
             f"all weights are 0; jobs of equal priority are ordered {order}. {settings_hint('[scheduler.weights]')}"
         )
     elif not args.noheader:
@@ -60,7 +60,7 @@ def _print_prio(answer: dict[str, Any], args: Namespace) -> None:
 def _print_share(answer: dict[str, Any], args: Namespace) -> None:
     rows = answer["shares"]
     if not rows:
-        note(
+        print_note(
             f"no accounts are configured, so usage is not counted. {settings_hint('[accounts.NAME] tables')}"
         )
         return
@@ -130,7 +130,7 @@ def _print_partitions(answer: dict[str, Any], args: Namespace) -> None:
     if not args.noheader:
         print("GPUs and CPUs: used/total")
     if not answer["configured"]:
-        note(
+        print_note(
             f"no partitions are configured; one partition contains all nodes. {settings_hint('[partitions.NAME] tables')}"
         )
 
@@ -170,7 +170,7 @@ def _admitted(row: dict[str, Any]) -> str:
 def _print_qos(answer: dict[str, Any], args: Namespace) -> None:
     rows = answer["qos"]
     if not rows:
-        note(f"no QoS is configured. {settings_hint('[qos.NAME] tables')}")
+        print_note(f"no QoS is configured. {settings_hint('[qos.NAME] tables')}")
         return
     head = ["QOS", "PRIORITY", "PREEMPTS", "WHEN_PREEMPTED", "GRACE", "USAGE_FACTOR", "LIMITS"]
     lines = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json
+from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.cli.verb import Argument, UsageError, Verb, connected
 from warpdeck.client.blocking_client import SyncClient
@@ -49,7 +49,7 @@ def _relay(paths: Paths, args: Namespace) -> int:
             job,
             node=node,
             argv=ssh_server.command(ssh_client.authorized_keys(paths)),
-            progress=note,
+            progress=print_note,
         )
         server, rest = _read_banner(client, number, job)
         if args.user and args.user != server.user:
@@ -62,7 +62,7 @@ def _relay(paths: Paths, args: Namespace) -> int:
         relay.feed(rest)
         error = relay.run()
     if error:
-        note(f"warpdeck: {error}")
+        print_note(f"warpdeck: {error}")
     return 1 if error else 0
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json, print_table
+from warpdeck.base.output import print_json, print_note, print_table
 from warpdeck.cli.verb import JSON, Argument, Group, UsageError, Verb, number
 from warpdeck.notation.values.durations import format_duration
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from warpdeck.config import Decoded
-    from warpdeck.sim.history import Change
-    from warpdeck.sim.replay import Progress, Replayed
+    from warpdeck.sim.history import WaitChange
+    from warpdeck.sim.replay import Progress, ReplayResult
     from warpdeck.sim.report import Report
     from warpdeck.sim.resource_model import Machine
     from warpdeck.sim.simjobs import Workload
@@ -106,15 +106,17 @@ def _machine(args: Namespace, trace: Trace) -> Machine:
 def _remark(work: Workload, unstarted: tuple[object, ...]) -> None:
     """Print remarks on the assumptions behind the figures, where they differ from the log."""
     if work.skipped:
-        note(
+        print_note(
             f"{work.skipped:,} lines skipped: size, submit time or run time missing, or part of a job with its own line"
         )
     if work.refused:
-        note(f"{work.refused:,} jobs refused: larger than the cluster")
+        print_note(f"{work.refused:,} jobs refused: larger than the cluster")
     if work.without_limit:
-        note(f"{work.without_limit:,} jobs without a time limit got their run time as limit; see --limits")
+        print_note(
+            f"{work.without_limit:,} jobs without a time limit got their run time as limit; see --limits"
+        )
     if unstarted:
-        note(f"{len(unstarted):,} jobs never started")
+        print_note(f"{len(unstarted):,} jobs never started")
 
 
 def _print(report: Report, *, as_json: bool) -> None:
@@ -214,7 +216,7 @@ def _day(text: str, default: float) -> float:
         raise UsageError(f"{text!r} is not a date", "use YYYY-MM-DD") from None
 
 
-def _compare(now: Replayed, then: Replayed, jobs: int, *, as_json: bool) -> None:
+def _compare(now: ReplayResult, then: ReplayResult, jobs: int, *, as_json: bool) -> None:
     import msgspec
 
     from warpdeck.sim.history import compare
@@ -232,10 +234,12 @@ def _compare(now: Replayed, then: Replayed, jobs: int, *, as_json: bool) -> None
         print_table(head, [_change_line(change) for change in changes], right=frozenset(range(1, 8)))
         print()
     if left:
-        note(f"{left:,} of {jobs:,} jobs could not start on the current nodes in one of the two simulations")
+        print_note(
+            f"{left:,} of {jobs:,} jobs could not start on the current nodes in one of the two simulations"
+        )
 
 
-def _change_line(change: Change) -> list[str]:
+def _change_line(change: WaitChange) -> list[str]:
     sign = "-" if change.difference_s < 0 else "+"
     waits = (change.really_waited_s, change.now_waits_s, change.then_waits_s)
     return [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json
+from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.forecast import print_forecast
 from warpdeck.cli.shared.progress import progress
@@ -75,7 +75,7 @@ def _submit(words: SplitWords) -> int:
             client,
             done.job_id,
             again=lambda: SyncClient.connect(paths, start=False),
-            note=lambda line: note(f"warpdeck: {line}"),
+            note=lambda line: print_note(f"warpdeck: {line}"),
         )
         return max(128 + end.signal if end.signal else end.code for end in ends)
 
@@ -90,7 +90,7 @@ def _rerun(client: SyncClient, args: Namespace) -> int:
 
 def _say(done: Submitted, given: Collection[str]) -> None:
     for line in done.notes:
-        note(f"warpdeck: {line}")
+        print_note(f"warpdeck: {line}")
     if "json" in given:
         print_json({"job_id": done.job_id, "label": done.label, "tasks": done.tasks, "notes": done.notes})
     else:
@@ -104,7 +104,7 @@ def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
         print_json({**found, "notes": draft.notes})
         return int(never)
     for line in draft.notes:
-        note(f"warpdeck: {line}")
+        print_note(f"warpdeck: {line}")
     print_forecast(found, now=time.time())
     return int(never)
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import clean, note, print_json
+from warpdeck.base.output import clean, print_json, print_note
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.cli.shared.background import go_on_behind
 from warpdeck.cli.slurm_verb import SlurmVerb, SplitWords
@@ -77,9 +77,9 @@ def _submit(client: SyncClient, paths: Paths, verb: str, asked: ServerOptions) -
     )
     done = submit(client, draft, paths=paths, snapshot="none")
     for line in done.notes:
-        note(f"warpdeck: {line}")
+        print_note(f"warpdeck: {line}")
     if not asked.json:
-        note(f"submitted job {done.label}")
+        print_note(f"submitted job {done.label}")
     return done.label
 
 
@@ -87,7 +87,7 @@ def _serve(client: SyncClient, paths: Paths, verb: str, job: str, asked: ServerO
     try:
         if asked.job and not _is_there(client, job, verb, asked.node):
             start_server(client, job, verb, words=asked.words, node=asked.node)
-        found = await_server(client, job, verb, node=asked.node, progress=note)
+        found = await_server(client, job, verb, node=asked.node, progress=print_note)
     except UserError as error:
         raise _explained(client, job, error, ours=not asked.job) from error
     if found.kind == NO_SERVER:
@@ -100,7 +100,7 @@ def _serve(client: SyncClient, paths: Paths, verb: str, job: str, asked: ServerO
         node=asked.node,
         purpose=verb,
         page=found.page,
-        say=note,
+        say=print_note,
     )
     forwarding.register(client)
     url = found.url(forwarding.local_port)
@@ -112,13 +112,13 @@ def _serve(client: SyncClient, paths: Paths, verb: str, job: str, asked: ServerO
     finally:
         if asked.detach:
             os._exit(0)
-    note(why or f"job {job} has ended")
+    print_note(why or f"job {job} has ended")
     return 0
 
 
 def _is_there(client: SyncClient, job: str, verb: str, node: str) -> bool:
     try:
-        return find_server(client, job, verb, node=node, progress=note) is not None
+        return find_server(client, job, verb, node=node, progress=print_note) is not None
     except TunnelRefused:  # a server was there and has ended
         return False
 
@@ -132,11 +132,11 @@ def _say(found: Found, url: str, job: str, asked: ServerOptions) -> None:
             print(f"password: {found.token}")
     sys.stdout.flush()
     if asked.detach:
-        note(
+        print_note(
             f"job {job} keeps running; reconnect with --job {job}, or cancel it with `warpdeck cancel {job}`"
         )
     elif sys.stdin.isatty():
-        note(("Enter opens the URL; " if _has_browser() else "") + "Ctrl-C quits")
+        print_note(("Enter opens the URL; " if _has_browser() else "") + "Ctrl-C quits")
 
 
 def _forward(forwarding: Forwarding, client: SyncClient, url: str, *, detached: bool) -> str:
@@ -167,9 +167,9 @@ def _interrupted(client: SyncClient, job: str, *, ours: bool) -> int:
             ours = False
     if ours:
         client.call("cancel", jobs=[job])
-        note(f"job {job} canceled")
+        print_note(f"job {job} canceled")
     else:
-        note(f"job {job} keeps running; reconnect with --job {job}")
+        print_note(f"job {job} keeps running; reconnect with --job {job}")
     return 130
 
 
@@ -220,7 +220,7 @@ def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: ServerOpt
     while True:  # Runs until the job ends or the user presses Ctrl-C.
         for word, _ in client.events(number):
             if word == "end":
-                note(f"job {job} has ended")
+                print_note(f"job {job} has ended")
                 return 0
 
 

@@ -13,9 +13,9 @@ from warpdeck.notation.values.tres_counts import parse_tres_weights
 
 from . import values
 from .conf import ConfLine
-from .notes import Notes
+from .notes import ImportNotes
 
-LOST = {
+UNSUPPORTED = {
     "priorityweightassoc": "associations have no priority here",
     "priorityusageresetperiod": "usage decays with fairshare.half_life and is never reset",
     "prioritysitefactorplugin": "plugins are not supported",
@@ -54,7 +54,7 @@ LOST = {
 }
 """Keys that affect the resources of jobs and have no equivalent here."""
 
-DAEMONS = values.words(
+DAEMONS = values.word_set(
     "accountingstoragebackuphost accountingstorageexternalhost accountingstoragehost accountingstorageloc"
     " accountingstorageparameters accountingstoragepass accountingstorageport accountingstoragetres"
     " accountingstoragetype accountingstorageuser accountingstoreflags accountingstorejobcomment acctgatherenergytype"
@@ -90,10 +90,10 @@ From slurm.conf(5), versions 14.11 to 25.05.
 """
 
 
-class Settings:
+class SiteReader:
     """Reads lines about the whole site and builds the tables of the configuration."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: ImportNotes) -> None:
         self._notes = notes
         self._values: dict[str, str] = {}
         self._daemons: dict[str, None] = {}
@@ -104,9 +104,9 @@ class Settings:
             self._values[key] = value
             if key in USED:
                 continue
-            if key in LOST:
+            if key in UNSUPPORTED:
                 if value.lower() not in ("no", "none", "0", ""):
-                    self._notes.add(line.spelled[key], LOST[key])
+                    self._notes.add(line.spelled[key], UNSUPPORTED[key])
             elif key in DAEMONS:
                 self._daemons[line.spelled[key]] = None
             else:
@@ -247,8 +247,8 @@ class Settings:
             self._notes.add(
                 "SchedulerParameters", "tunes Slurm's scheduling loop; see [scheduler] for the settings here"
             )
-        why = "set as in Slurm: conservative, by priority; the default here (easy, shortest first) usually waits less"
-        self._notes.add("backfill", why)
+        reason = "set as in Slurm: conservative, by priority; the default here (easy, shortest first) usually waits less"
+        self._notes.add("backfill", reason)
         return {"backfill": "conservative", "queue_order": "submission", "backfill_order": "priority"}
 
     def _preemption(self) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def _exempt_s(text: str) -> int:
     return 0 if text.startswith("-") else values.limit_s(text) or 0
 
 
-USED = values.words(
+USED = values.word_set(
     "prioritytype priorityweightage priorityweightfairshare priorityweightjobsize priorityweightpartition"
     " priorityweightqos priorityweighttres prioritymaxage priorityfavorsmall prioritydecayhalflife priorityflags"
     " schedulertype schedulerparameters dependencyparameters preempttype preemptmode preemptexempttime"

@@ -5,39 +5,39 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation, Snapshot
-from warpdeck.model.annotations import Annotating
+from warpdeck.model.annotations import AnnotationsChange
 from warpdeck.model.change import JobChange
-from warpdeck.model.created_by_nonce import Made, Mark
+from warpdeck.model.created_by_nonce import CreatedObject, RequestId
 from warpdeck.model.step import Step
 from warpdeck.policy import End, Preempt, Resume, Start
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
 from .step_events import (
+    BroadcastFence,
     ForgetStep,
     HolderLeft,
     HolderSeen,
     KillStep,
     LaunchStep,
-    SpreadFence,
-    StepAsked,
     StepEffect,
-    StepEndAsked,
+    StepEndRequested,
     StepEvent,
     StepReported,
+    StepRequested,
 )
 
 __all__ = [
+    "BroadcastFence",
     "ForgetStep",
     "HolderLeft",
     "HolderSeen",
     "KillStep",
     "LaunchStep",
     "Principal",
-    "SpreadFence",
-    "StepAsked",
-    "StepEndAsked",
+    "StepEndRequested",
     "StepReported",
+    "StepRequested",
 ]
 
 
@@ -52,38 +52,38 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     and that are no longer in memory.
     """
 
-    who: Principal
+    principal: Principal
     request: Request
     components: tuple[Request, ...] = ()
     """The components of a heterogeneous job after the first."""
     ended: tuple[Job, ...] = ()
-    mark: Mark | None = None
+    request_id: RequestId | None = None
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class JobCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A user command on jobs, which are given as the user wrote them.
 
     `ended` are finished jobs among them that are no longer in memory.
     """
 
-    who: Principal
+    principal: Principal
     jobs: tuple[str, ...]
     ended: tuple[Job, ...] = ()
 
 
-class Cancelled(Order, frozen=True, kw_only=True):
+class Cancelled(JobCommand, frozen=True, kw_only=True):
     """Cancel jobs.
 
-    With a `signal` number, only send that signal to the processes that `whom` selects (see `KillShare`).
+    With a `signal` number, only send that signal to the processes that `target` selects (see `KillShare`).
     `waiting_only` refuses jobs that have started.
     """
 
     signal: int = 0
-    whom: str = "all"
+    target: str = "all"
     waiting_only: bool = False
 
 
-class Held(Order, frozen=True, kw_only=True):
+class Held(JobCommand, frozen=True, kw_only=True):
     """Hold waiting jobs, which then do not start.
 
     With `for_owner`, the owner may also release a job that an administrator holds.
@@ -92,11 +92,11 @@ class Held(Order, frozen=True, kw_only=True):
     for_owner: bool = False
 
 
-class Released(Order, frozen=True, kw_only=True):
+class Released(JobCommand, frozen=True, kw_only=True):
     """Release held jobs, which then may start."""
 
 
-class Requeued(Order, frozen=True, kw_only=True):
+class Requeued(JobCommand, frozen=True, kw_only=True):
     """Requeue running and ended jobs.
 
     With `hold` or `special_exit`, they are held until they are released.
@@ -108,21 +108,21 @@ class Requeued(Order, frozen=True, kw_only=True):
     """If set, jobs that are neither starting, running nor suspended stay as they are."""
 
 
-class NotifyJob(Order, frozen=True, kw_only=True):
+class NotifyJob(JobCommand, frozen=True, kw_only=True):
     """Show a line of text to the users of running jobs."""
 
     text: str
 
 
-class Suspended(Order, frozen=True, kw_only=True):
+class Suspended(JobCommand, frozen=True, kw_only=True):
     """Suspend running jobs. Only administrators may do this."""
 
 
-class Resumed(Order, frozen=True, kw_only=True):
+class Resumed(JobCommand, frozen=True, kw_only=True):
     """Resume suspended jobs. Only administrators may do this."""
 
 
-class Updated(Order, frozen=True, kw_only=True):
+class Updated(JobCommand, frozen=True, kw_only=True):
     """Change existing jobs."""
 
     change: JobChange
@@ -133,13 +133,13 @@ class CommentUpdated(msgspec.Struct, frozen=True, kw_only=True):
     `JobCommand`.
     """
 
-    who: Principal
+    principal: Principal
     ids: tuple[JobId, ...]
-    annotating: Annotating
+    changes: AnnotationsChange
     ended: tuple[Job, ...] = ()
 
 
-class CodeRecorded(Order, frozen=True, kw_only=True):
+class CodeRecorded(JobCommand, frozen=True, kw_only=True):
     """Report that the snapshot for which the jobs wait has been stored. If there is no snapshot, `note` gives
     the reason.
     """
@@ -148,7 +148,7 @@ class CodeRecorded(Order, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Ahead(msgspec.Struct, frozen=True, kw_only=True):
+class Prefetch(msgspec.Struct, frozen=True, kw_only=True):
     """Prefetch tasks of an array to the node of a running job.
 
     Each task starts there when the previous one ends.
@@ -156,7 +156,7 @@ class Ahead(msgspec.Struct, frozen=True, kw_only=True):
 
     job_id: JobId
     """The record of the waiting tasks."""
-    behind: JobId
+    after: JobId
     """The last job that is running or prefetched in that allocation."""
     tasks: tuple[int, ...]
 
@@ -165,7 +165,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """The planner's decisions. The reducer checks each decision again against the present state."""
 
     starts: tuple[Start, ...] = ()
-    aheads: tuple[Ahead, ...] = ()
+    prefetches: tuple[Prefetch, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     resumes: tuple[Resume, ...] = ()
     ends: tuple[End, ...] = ()
@@ -183,7 +183,7 @@ class NodeAdded(msgspec.Struct, frozen=True, kw_only=True):
 
     node: Node
     uid: int = 0
-    mark: Mark | None = None
+    request_id: RequestId | None = None
 
 
 class NodeDrained(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +201,7 @@ class NodeResumed(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...] = ()
 
 
-class HealthTold(msgspec.Struct, frozen=True, kw_only=True):
+class HealthReported(msgspec.Struct, frozen=True, kw_only=True):
     """An agent's report on the health of the node. It arrived at `received_unix` on the controller's clock."""
 
     name: NodeName
@@ -224,10 +224,10 @@ class ReservationMade(msgspec.Struct, frozen=True, kw_only=True):
     reservation: Reservation
     instead: bool = False
     uid: int = 0
-    mark: Mark | None = None
+    request_id: RequestId | None = None
 
 
-class ReservationsTended(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationsDue(msgspec.Struct, frozen=True, kw_only=True):
     """Apply the lifecycle of reservations after time has passed or jobs and nodes have changed.
 
     `policy.reservations.lifecycle` determines the actions.
@@ -266,7 +266,7 @@ class NodeWarning(msgspec.Struct, frozen=True, kw_only=True):
     """A warning of an agent about a launch, for the users of the job."""
 
     name: NodeName
-    remark: wire.Remark
+    message: wire.Remark
 
 
 class JournalNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -284,11 +284,11 @@ SiteEvent = (
     NodeAdded
     | NodeDrained
     | NodeResumed
-    | HealthTold
+    | HealthReported
     | NodeRemoved
     | ReservationMade
     | ReservationRemoved
-    | ReservationsTended
+    | ReservationsDue
     | NodeUp
     | NodeLost
 )
@@ -334,7 +334,7 @@ class KillShare(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     cause: str = "cancelled"
     signal: int = 0
-    whom: str = "all"
+    target: str = "all"
     """The processes that get the signal: all of them, the batch shell, or the programs that the shell runs.
     """
     at_once: bool = False
@@ -342,7 +342,7 @@ class KillShare(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between TERM and KILL. None means the site's setting."""
 
 
-class TakeBack(msgspec.Struct, frozen=True, kw_only=True):
+class RevokeLaunches(msgspec.Struct, frozen=True, kw_only=True):
     """Ask the node to return prefetched launches (job id, restarts) that have not started."""
 
     node: NodeName
@@ -386,7 +386,7 @@ class SetSampling(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float
 
 
-class TellJob(msgspec.Struct, frozen=True, kw_only=True):
+class ShowNotice(msgspec.Struct, frozen=True, kw_only=True):
     """Show a line of text to the users of this launch on the node."""
 
     node: NodeName
@@ -404,13 +404,13 @@ class DropNode(msgspec.Struct, frozen=True, kw_only=True):
 Effect = (
     LaunchShare
     | KillShare
-    | TakeBack
+    | RevokeLaunches
     | LimitShare
     | ForgetShare
     | CollectOutput
     | AskHealth
     | SetSampling
-    | TellJob
+    | ShowNotice
     | DropNode
     | StepEffect
 )
@@ -422,7 +422,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     effects: tuple[Effect, ...] = ()
     job: Job | None = None
     step: Step | None = None
-    made: Made | None = None
+    created: CreatedObject | None = None
     """The object that this request, or an earlier request with the same id, created. A job among them may no
     longer be in memory.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import JobId, NodeName
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import steps as wire
 
@@ -23,15 +23,15 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """Index in `nodes` of the first node of a step."""
 
 
-class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
+class StepRequested(msgspec.Struct, frozen=True, kw_only=True):
     """A request of srun for a step.
 
     `first` is the node on which `port` was reserved; the layout must begin there.
     """
 
-    who: Principal
+    principal: Principal = msgspec.field(name="who")
     job_id: JobId
-    ask: StepAsk
+    ask: StepOptions
     cwd: str
     mpi: str = "none"
     """Method by which the ranks find each other: none or pmi2."""
@@ -44,7 +44,7 @@ class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
     """Nonce of the request. A repeated request is answered with the step that it created before."""
     own_master: bool = False
     """If set, the user's MASTER_ADDR and MASTER_PORT are kept."""
-    others: tuple[StepAsked, ...] = ()
+    others: tuple[StepRequested, ...] = ()
     """Requests for the other components of a heterogeneous job.
 
     Either all components start or none. The ranks of each component continue the ranks of the component
@@ -54,10 +54,10 @@ class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
     """All tasks over all components, for a request with `others`."""
 
 
-class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):
+class StepEndRequested(msgspec.Struct, frozen=True, kw_only=True):
     """End a step or, with `signal`, send a signal to it."""
 
-    who: Principal
+    principal: Principal
     job_id: JobId
     number: int
     cause: str = "cancelled"
@@ -75,7 +75,7 @@ class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
 class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):
     """The client of an allocation (srun, salloc) has ended with this exit code, or has disappeared."""
 
-    who: Principal
+    principal: Principal
     job_id: JobId
     code: int = 0
     signal: int = 0
@@ -94,7 +94,7 @@ class LaunchStep(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeName
     job_id: JobId
     number: int
-    asked: StepAsked
+    request: StepRequested
 
 
 class KillStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,12 +117,12 @@ class ForgetStep(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
-class SpreadFence(msgspec.Struct, frozen=True, kw_only=True):
+class BroadcastFence(msgspec.Struct, frozen=True, kw_only=True):
     """Send a node the values that the ranks of all nodes have put before a PMI fence."""
 
     node: NodeName
-    said: wire.StepFenced
+    message: wire.StepFenced
 
 
-StepEvent = StepAsked | StepEndAsked | StepReported | HolderLeft | HolderSeen
-StepEffect = LaunchStep | KillStep | ForgetStep | SpreadFence
+StepEvent = StepRequested | StepEndRequested | StepReported | HolderLeft | HolderSeen
+StepEffect = LaunchStep | KillStep | ForgetStep | BroadcastFence

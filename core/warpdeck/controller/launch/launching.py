@@ -31,7 +31,7 @@ def build_launch(
     config: Config,
     gpu_mem_bytes: int = 0,
     nodes: Mapping[NodeName, Node] = MappingProxyType({}),
-    behind: Job | None = None,
+    after: Job | None = None,
     components: Sequence[Job] = (),
 ) -> wire.Launch:
     """Return the launch of the job's share on the node of that rank.
@@ -77,7 +77,7 @@ def build_launch(
         tree=_tree(job),
         container=build_container(request.container),
         workspace=str(job.array_job_id),
-        behind=[behind.id, behind.restarts] if behind is not None else [],
+        behind=[after.id, after.restarts] if after is not None else [],
         **_output(job, role),
         **_site(config),
         **_warning(request),
@@ -149,7 +149,7 @@ def output_paths(job: Job) -> tuple[str, str]:
     is joined to standard output.
     """
     request = job.request
-    if not request.script and not request.output and not job.is_led:
+    if not request.script and not request.output and not job.has_leader:
         return "", ""
     pattern = request.output or ("slurm-%A_%a.out" if request.array else "slurm-%j.out")
     base = request.chdir or request.submit_dir

@@ -11,9 +11,9 @@ import os.path
 from collections.abc import Mapping, Sequence
 
 from warpdeck.config.tables import Hooks
-from warpdeck.controller.events.step_events import StepAsked, World
+from warpdeck.controller.events.step_events import StepRequested, World
 from warpdeck.model import Job, Node, NodeName, Share
-from warpdeck.model.step import Step, StepAsk, StepShare
+from warpdeck.model.step import Step, StepOptions, StepShare
 from warpdeck.notation.step.multiprog import program_of
 from warpdeck.notation.step.step_variables import PREFIXES
 from warpdeck.notation.values.hostlist import collapse
@@ -31,7 +31,7 @@ def build_step_launch(
     step: Step,
     node: NodeName,
     *,
-    event: StepAsked,
+    event: StepRequested,
     nodes: Mapping[NodeName, Node],
     submit_host: str,
     hooks: Hooks,
@@ -75,7 +75,7 @@ def _environment(
     at: int,
     job_env: Mapping[str, str],
     *,
-    event: StepAsked,
+    event: StepRequested,
     nodes: Mapping[NodeName, Node],
     components: Sequence[Job],
 ) -> dict[str, str]:
@@ -104,7 +104,7 @@ def _environment(
     }
 
 
-def _of_options(ask: StepAsk) -> dict[str, str]:
+def _of_options(ask: StepOptions) -> dict[str, str]:
     """Return the variables of the options that the user gave."""
     values = {
         "SLURM_DIST_PLANESIZE": ask.plane_size if ask.distribution == "plane" else None,
@@ -122,7 +122,7 @@ def _own_memory(share: StepShare, whole: Share) -> int:
     return share.mem_bytes if not whole.mem_bytes or share.mem_bytes < whole.mem_bytes else 0
 
 
-def _task(ask: StepAsk, share: StepShare, local: int, rank: int) -> wire.StepTask:
+def _task(ask: StepOptions, share: StepShare, local: int, rank: int) -> wire.StepTask:
     env = {
         "SLURM_PROCID": str(rank),
         "SLURM_LOCALID": str(local),
@@ -144,7 +144,7 @@ def _task(ask: StepAsk, share: StepShare, local: int, rank: int) -> wire.StepTas
     )
 
 
-def reads(ask: StepAsk, rank: int) -> bool:
+def reads(ask: StepOptions, rank: int) -> bool:
     """Return whether the task gets standard input."""
     return ask.input_rank == wire.EVERY_TASK or ask.input_rank == rank
 
@@ -203,7 +203,7 @@ def _gpus(share: StepShare) -> dict[str, str]:
     return made
 
 
-def _rendezvous(step: Step, event: StepAsked, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
+def _rendezvous(step: Step, event: StepRequested, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
     """Return the variables for the address on which rank 0 listens.
 
     A step on one node gets its port from that node.

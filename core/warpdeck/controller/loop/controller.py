@@ -112,7 +112,7 @@ class Controller:
 
     async def run(self) -> None:
         """Serve until cancelled. From now on the controller keeps a connection to every known node."""
-        self.fleet.start(self.nodes.post, self.events.heard)
+        self.fleet.start(self.nodes.post, self.events.wait_processed)
         self.outputs.start(lambda job_id, text: self.events.put(JournalNote(job_id=job_id, text=text)))
         for node in self.state.nodes.values():
             self.fleet.connect(node)
@@ -130,7 +130,7 @@ class Controller:
 
         Raises UserError or StoreError.
         """
-        await self.planner.revoker.before(event, self.state)
+        await self.planner.revoker.revoke_before(event, self.state)
         return await self.events.request(event)
 
     async def reload(self, path: str) -> tuple[list[str], Decoded]:
@@ -155,7 +155,7 @@ class Controller:
             effects=self.effects,
             hub=hub,
             statistics=self.statistics,
-            after_commit=(partial(self.planner.revoker.settled, state), reservations.note_change),
+            after_commit=(partial(self.planner.revoker.after_commit, state), reservations.note_change),
         )
         housekeeping = Housekeeping(state, rules=self.rules, nodes=self.nodes, hub=hub, clock=self.clock)
         return {
@@ -163,8 +163,8 @@ class Controller:
             "planner": self.planner.run,
             "housekeeping": housekeeping.run,
             "groups": self.rules.refresh_groups,
-            "estimates": lambda: self.forecaster.estimate_for_ever(
-                state, planned=self.planner.planned, tell=lambda jobs: hub.touch(jobs=jobs)
+            "estimates": lambda: self.forecaster.keep_estimates_current(
+                state, planned=self.planner.planned, notify=lambda jobs: hub.touch(jobs=jobs)
             ),
             "reservations": reservations.run,
             "effects": self.effects.run,

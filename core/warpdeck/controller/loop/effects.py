@@ -14,6 +14,7 @@ from typing import Any, assert_never
 from warpdeck.base.errors import RemoteError, StoreError
 from warpdeck.controller.events.events import (
     AskHealth,
+    BroadcastFence,
     CollectOutput,
     DropNode,
     Effect,
@@ -24,15 +25,14 @@ from warpdeck.controller.events.events import (
     LaunchShare,
     LaunchStep,
     LimitShare,
+    RevokeLaunches,
     SetSampling,
-    SpreadFence,
-    TakeBack,
-    TellJob,
+    ShowNotice,
 )
-from warpdeck.controller.events.node_messages import heard
+from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.launch.launching import build_launch, output_paths
 from warpdeck.controller.launch.step_launch import build_step_launch
-from warpdeck.controller.reducers.node_health import question
+from warpdeck.controller.reducers.node_health import health_request
 from warpdeck.controller.reducers.step_commands import find_step
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.state import State
@@ -97,7 +97,7 @@ class EffectRunner:
                     effect.set_result(None)
                 continue
             try:
-                await self._carry_out(effect)
+                await self._execute(effect)
             except RemoteError as error:
                 log.warning("%s: %s", type(effect).__name__, error)
             except WireError as error:
@@ -128,9 +128,9 @@ class EffectRunner:
                     self._report(effect.node, ended)
 
     def _report(self, node: NodeName, report: wire.LaunchFailed | stepwire.StepReport) -> None:
-        self._queue.put(heard(node, report, received_unix=self._adapters.clock()))
+        self._queue.put(decode_node_message(node, report, received_unix=self._adapters.clock()))
 
-    async def _carry_out(self, effect: Effect) -> None:
+    async def _execute(self, effect: Effect) -> None:
         match effect:
             case LaunchShare():
                 await self._launch(effect)
@@ -150,13 +150,13 @@ class EffectRunner:
     def _message(
         self,
         effect: KillShare
-        | TakeBack
+        | RevokeLaunches
         | AskHealth
         | SetSampling
-        | TellJob
+        | ShowNotice
         | KillStep
         | ForgetStep
-        | SpreadFence,
+        | BroadcastFence,
     ) -> Any:
         """Return the message for an effect that consists of a single message to its node."""
         match effect:
@@ -169,22 +169,22 @@ class EffectRunner:
                     cause=effect.cause,
                     grace_s=0.0 if effect.at_once else grace_s,
                     signal=effect.signal,
-                    whom=effect.whom,
+                    whom=effect.target,
                 )
-            case TakeBack():
+            case RevokeLaunches():
                 return wire.TakeBack(launches=[list(key) for key in effect.launches])
             case AskHealth():
-                return question(self._rules.config, now=self._adapters.clock())
+                return health_request(self._rules.config, now=self._adapters.clock())
             case SetSampling():
                 return wire.SampleEvery(interval_s=effect.interval_s)
-            case TellJob():
+            case ShowNotice():
                 return wire.Notice(job_id=effect.job_id, restarts=effect.restarts, text=effect.text)
             case KillStep():
                 return self._step_kill(effect)
             case ForgetStep():
                 return stepwire.ForgetStep(job_id=effect.job_id, restarts=effect.restarts, step=effect.number)
-            case SpreadFence():
-                return effect.said
+            case BroadcastFence():
+                return effect.message
             case _:
                 assert_never(effect)
 
@@ -203,7 +203,7 @@ class EffectRunner:
             config=config,
             nodes=self._state.nodes,
             gpu_mem_bytes=next((gpu.mem_bytes for gpu in gpus if gpu.index in share.gpus), 0),
-            behind=None if job.behind is None else self._state.jobs.get(job.behind),
+            after=None if job.prefetched_after is None else self._state.jobs.get(job.prefetched_after),
             components=self._state.array_members(job.id) if job.component else (),
         )
         tree = self._adapters.trees.find(job.uid, launch.tree.tree) if launch.tree is not None else None
@@ -217,10 +217,10 @@ class EffectRunner:
     async def _limit(self, effect: LimitShare) -> None:
         job = self._state.jobs.get(effect.job_id)
         if job is not None and job.restarts == effect.restarts:
-            told = wire.SetLimit(
+            message = wire.SetLimit(
                 job_id=effect.job_id, restarts=effect.restarts, time_limit_s=job.time_limit_s
             )
-            await self._adapters.fleet.send(effect.node, told)
+            await self._adapters.fleet.send(effect.node, message)
 
     async def _launch_step(self, effect: LaunchStep) -> None:
         state = self._state
@@ -231,7 +231,7 @@ class EffectRunner:
             job,
             step,
             effect.node,
-            event=effect.asked,
+            event=effect.request,
             nodes=state.nodes,
             submit_host=self._adapters.submit_host,
             hooks=self._rules.config.hooks,
@@ -252,7 +252,7 @@ class EffectRunner:
         job = self._state.jobs.get(effect.job_id)
         if job is None or (not job.request.script and not job.request.output):
             return
-        if effect.restarts != job.restarts and not await self._had(effect):
+        if effect.restarts != job.restarts and not await self._ran_on_node(effect):
             log.warning(
                 "%s reports output of start %d of job %s, which did not run there",
                 effect.node,
@@ -270,7 +270,7 @@ class EffectRunner:
             umask=umask_of(job.request.env),
         )
 
-    async def _had(self, effect: CollectOutput) -> bool:
+    async def _ran_on_node(self, effect: CollectOutput) -> bool:
         """Return whether that earlier start of the job ran on the node.
 
         If the store cannot be read, the result is true, so that no output is lost.

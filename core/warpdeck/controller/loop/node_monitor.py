@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from warpdeck.controller.events.events import AskHealth, NodeLost, NodeUp
-from warpdeck.controller.events.node_messages import heard
+from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.controller.state.state import State
 from warpdeck.model import NodeName
@@ -27,7 +27,7 @@ from .fences import Fences
 from .sample_rate import SampleRate
 from .wakeup import Wakeup
 
-MOST_AT_ONCE = 300
+MAX_AT_ONCE = 300
 """Maximum number of requests per half minute. This is ten per second, in addition to the samples of all
 nodes. At this rate 1,000 nodes are all asked within two minutes.
 """
@@ -51,7 +51,7 @@ class HealthPolling:
         """
         names = sorted(up)
         first = bisect_right(names, self._last)
-        asked = (names[first:] + names[:first])[:MOST_AT_ONCE]
+        asked = (names[first:] + names[:first])[:MAX_AT_ONCE]
         if asked:
             self._last = asked[-1]
         return asked
@@ -92,11 +92,11 @@ class NodeMonitor:
             case wire.Welcome():
                 self._queue.put(NodeUp(name=name, welcome=message))
                 self._effects.add([AskHealth(node=name)])
-                self._effects.add(self._sampling.begins(name, nodes=len(self._state.nodes)))
+                self._effects.add(self._sampling.on_connect(name, nodes=len(self._state.nodes)))
             case stepwire.StepFence():
-                self._effects.add(self._fences.take(name, message, self._state))
+                self._effects.add(self._fences.handle(name, message, self._state))
             case _:
-                self._queue.put(heard(name, message, received_unix=self._clock()))
+                self._queue.put(decode_node_message(name, message, received_unix=self._clock()))
 
     def ask_all(self) -> None:
         """Request a health report of all nodes that are up, with the site's present settings."""
@@ -120,7 +120,7 @@ class NodeMonitor:
             yield
 
     def _set_sampling(self) -> None:
-        self._effects.add(self._sampling.orders(self._nodes_up(), nodes=len(self._state.nodes)))
+        self._effects.add(self._sampling.changes(self._nodes_up(), nodes=len(self._state.nodes)))
 
     def _nodes_up(self) -> list[NodeName]:
         return [name for name in self._state.nodes if self._fleet.is_up(name)]
@@ -129,11 +129,11 @@ class NodeMonitor:
         state = self._state
         if name not in state.nodes:
             return
-        before = state.picture.blocked(state, name)
+        before = state.view_cache.blocked(state, name)
         last = state.node_status.readings.get(name)
         reading = state.node_status.readings[name] = to_reading(sample)
-        others = state.picture.blocked(state, name).keys() != before.keys()
-        if others and state.reacts_to_events:
+        is_changed = state.view_cache.blocked(state, name).keys() != before.keys()
+        if is_changed and state.reacts_to_events:
             self._wakeup.now()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
         idle = {*reading.idle, *(last.idle if last else ())}

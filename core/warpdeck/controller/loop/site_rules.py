@@ -119,7 +119,7 @@ class SiteRules:
         """The configuration in force."""
         return self._in_force.config
 
-    def count_use(self) -> None:
+    def update_usage(self) -> None:
         """Update `state.site`, which holds the rules in force and the usage of all users and accounts."""
         state = self._state
         state.site = state.accounting.charged(state, self._in_force.site, now=self._clock())
@@ -132,7 +132,7 @@ class SiteRules:
         if self._in_force.groups_named():
             names = self._waiting_users() if users is None else users
             self._in_force.learn(await asyncio.to_thread(self._in_force.look_up, names))
-        self.count_use()
+        self.update_usage()
 
     async def reload(self, path: str) -> tuple[list[str], Decoded]:
         """Put the configuration in this file in force, and return the list of changes and the decoded file.

@@ -19,13 +19,13 @@ import msgspec
 from warpdeck.controller.events.events import Outcome
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.planner_view import build_view
-from warpdeck.controller.state.state import State, amend
+from warpdeck.controller.state.state import State, replace
 from warpdeck.model import Job, JobId, PendingReason
 from warpdeck.policy import PassCache, PendingJob, Plan, Settings, View, plan
 
-TELL_S = 1.0
+REFRESH_S = 1.0
 """Minimum number of seconds between two refreshes of all pending reasons on a large site."""
-WORDS_S = 0.2
+REASONS_DELAY_S = 0.2
 """Seconds to wait before a pass that can only produce pending reasons. Clients that submit in a loop are
 served first.
 """
@@ -37,7 +37,7 @@ that requires it. A job's end and the start of the next job on its node are then
 size and not a time, so that a simulation can be replayed.
 """
 
-MOST_LEFT_OUT = 8
+MAX_LEFT_OUT = 8
 """Maximum number of jobs that one pass leaves out. Finding one of them takes about twenty plans."""
 LEFT_OUT = PendingReason(
     code="SystemFailure",
@@ -50,7 +50,7 @@ def is_small(state: State) -> bool:
     return len(state.nodes) + len(state.index.active) + len(state.index.pending) <= SMALL_PASS
 
 
-def goes_along(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
+def plans_inline(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
     """Return whether a pass should run inside the transaction that had these outcomes.
 
     This is the case on a small site if the pass may start a job. It is not the case if all new jobs are held
@@ -60,7 +60,7 @@ def goes_along(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) 
     return is_small(state) and state.has_to_plan and any(not _must_wait(each.job) for each in made)
 
 
-def may_rest(outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
+def may_delay_pass(outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
     """Return whether a pass could start nothing after these outcomes.
 
     The pass can then run later than the next request.
@@ -104,9 +104,9 @@ class Passes:
     """Runs passes one after another and keeps the pass cache between them."""
 
     def __init__(self) -> None:
-        self._memory = PassCache()
-        self._told_all_unix = -math.inf
-        self._owes_words = False
+        self._cache = PassCache()
+        self._refreshed_unix = -math.inf
+        self._reasons_are_due = False
         self._left_out: dict[JobId, PendingJob] = {}
 
     def make(self, state: State, now: float) -> Plan:
@@ -114,41 +114,45 @@ class Passes:
 
         Jobs that change before `keep` stores their reasons count as having no reason again.
         """
-        untold, state.planned.untold = state.planned.untold, {}
-        tells_all = is_small(state) or not 0 <= now - self._told_all_unix < TELL_S
-        if tells_all:
-            self._told_all_unix = now
-        self._owes_words = not tells_all
+        unexplained, state.planned.unexplained = state.planned.unexplained, {}
+        refreshes_all = is_small(state) or not 0 <= now - self._refreshed_unix < REFRESH_S
+        if refreshes_all:
+            self._refreshed_unix = now
+        self._reasons_are_due = not refreshes_all
         try:
             made = self._plan(
-                build_view(state, now=now), now, state.site.settings, None if tells_all else untold
+                build_view(state, now=now), now, state.site.settings, None if refreshes_all else unexplained
             )
         except Exception:
-            state.planned.untold = untold | state.planned.untold
+            state.planned.unexplained = unexplained | state.planned.unexplained
             raise
         _keep_priorities(state, made)
         return made
 
-    def _plan(self, view: View, now: float, settings: Settings, tell: Collection[JobId] | None) -> Plan:
+    def _plan(
+        self, view: View, now: float, settings: Settings, explain_only: Collection[JobId] | None
+    ) -> Plan:
         """Run the plan without the jobs that make it fail. They are planned again once they have changed."""
         known = {job.id: job for job in view.pending if job.id in self._left_out} if self._left_out else {}
         self._left_out = {job_id: job for job_id, job in self._left_out.items() if known.get(job_id) == job}
         try:
-            made = plan(_without(view, self._left_out), now, settings, cache=self._memory, explain_only=tell)
+            made = plan(
+                _without(view, self._left_out), now, settings, cache=self._cache, explain_only=explain_only
+            )
         except Exception:
             bug_reports.report_bug("a planning pass")
-            self._memory = PassCache()
+            self._cache = PassCache()
             self._leave_out(view, now, settings)
-            made = plan(_without(view, self._left_out), now, settings, cache=self._memory)
+            made = plan(_without(view, self._left_out), now, settings, cache=self._cache)
         return (
-            amend(made, pending_reasons=made.pending_reasons | dict.fromkeys(self._left_out, LEFT_OUT))
+            replace(made, pending_reasons=made.pending_reasons | dict.fromkeys(self._left_out, LEFT_OUT))
             if self._left_out
             else made
         )
 
     def _leave_out(self, view: View, now: float, settings: Settings) -> None:
         """Find the jobs to leave out by bisection."""
-        for _ in range(MOST_LEFT_OUT):
+        for _ in range(MAX_LEFT_OUT):
             some = _without(view, self._left_out).pending
             if not _fails(view, some, now, settings):
                 return
@@ -163,15 +167,17 @@ class Passes:
         Returns the jobs whose reason changed.
         """
         changed: list[JobId] = []
-        for job_id, why in made.pending_reasons.items():
-            if state.planned.pending_reasons.get(job_id) != why and job_id in state.index.pending:
-                state.planned.pending_reasons[job_id] = why
+        for job_id, reason in made.pending_reasons.items():
+            if state.planned.pending_reasons.get(job_id) != reason and job_id in state.index.pending:
+                state.planned.pending_reasons[job_id] = reason
                 changed.append(job_id)
         if state.site.settings.backfill == "conservative":
             for reserve in made.reserves:
-                state.promise(reserve.job_id, reserve.at_unix)
+                state.reserve_start(reserve.job_id, reserve.at_unix)
         return changed
 
     def next_s(self, now: float, *, most_s: float) -> float:
         """Return the seconds until the next pass is due if nothing happens."""
-        return min(most_s, max(0.0, self._told_all_unix + TELL_S - now)) if self._owes_words else most_s
+        return (
+            min(most_s, max(0.0, self._refreshed_unix + REFRESH_S - now)) if self._reasons_are_due else most_s
+        )

@@ -21,19 +21,19 @@ from warpdeck.controller.events.events import (
     Released,
     Requeued,
     ReservationMade,
+    RevokeLaunches,
     Suspended,
-    TakeBack,
     Updated,
 )
 from warpdeck.controller.state.state import State
-from warpdeck.controller.state.view import why_unavailable
+from warpdeck.controller.state.view import unavailable_reason
 from warpdeck.model import Job, JobId, NodeName
 
 ORDER_S = 1.0
 """Maximum number of seconds that a request waits for prefetched launches. A network round trip is far
 shorter.
 """
-_CONCERNED = (
+_AFFECTS_PENDING = (
     Cancelled,
     Held,
     Released,
@@ -54,7 +54,7 @@ class PrefetchRevoker:
 
     def __init__(self, send: Callable[[Sequence[Effect]], None]) -> None:
         self._send = send
-        self._asked: set[tuple[JobId, int]] = set()
+        self._sent: set[tuple[JobId, int]] = set()
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
@@ -62,59 +62,61 @@ class PrefetchRevoker:
         """Return whether a request is waiting for revocations. While it waits, nothing is prefetched."""
         return bool(self._waiting)
 
-    def weigh(self, state: State, *, trusted: JobId | None) -> None:
+    def revoke_unjustified(self, state: State, *, trusted: JobId | None) -> None:
         """Revoke prefetched launches that are no longer justified after a pass.
 
         Only tasks of the array of the record `trusted`, on nodes that accept jobs, remain prefetched.
         """
-        if not state.index.follower:
+        if not state.index.successor:
             return
         array = None if trusted is None else state.jobs[trusted].array_job_id
-        unfit = [job for job in _handed(state) if job.array_job_id != array or not _takes(state, job)]
-        keys = {(job.id, job.restarts) for job in unfit}
-        new = [job for job in unfit if (job.id, job.restarts) not in self._asked]
-        self._asked = (self._asked & keys) | keys
-        self._ask(new)
+        unjustified = [
+            job for job in _prefetched(state) if job.array_job_id != array or not _accepts_jobs(state, job)
+        ]
+        keys = {(job.id, job.restarts) for job in unjustified}
+        new = [job for job in unjustified if (job.id, job.restarts) not in self._sent]
+        self._sent = (self._sent & keys) | keys
+        self._revoke(new)
 
-    async def before(self, event: Event, state: State) -> None:
+    async def revoke_before(self, event: Event, state: State) -> None:
         """Revoke prefetched launches if this request concerns pending tasks, and wait for the answers of the
         nodes.
 
         The wait ends after ORDER_S seconds at the latest.
         """
-        if not isinstance(event, _CONCERNED) or not _handed(state):
+        if not isinstance(event, _AFFECTS_PENDING) or not _prefetched(state):
             return
-        back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(back)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
         try:
-            self._ask(_handed(state))
+            self._revoke(_prefetched(state))
             async with asyncio.timeout(ORDER_S):
-                await back
+                await done
         except TimeoutError:
             return
         finally:
-            self._waiting.remove(back)
+            self._waiting.remove(done)
 
-    def settled(self, state: State) -> None:
+    def after_commit(self, state: State) -> None:
         """After a commit, let waiting requests continue if no launch is prefetched any more."""
-        if self._waiting and not _handed(state):
-            for back in self._waiting:
-                if not back.done():
-                    back.set_result(None)
+        if self._waiting and not _prefetched(state):
+            for done in self._waiting:
+                if not done.done():
+                    done.set_result(None)
 
-    def _ask(self, jobs: Sequence[Job]) -> None:
+    def _revoke(self, jobs: Sequence[Job]) -> None:
         by_node: dict[NodeName, list[tuple[JobId, int]]] = {}
         for job in jobs:
             by_node.setdefault(job.shares[0].node, []).append((job.id, job.restarts))
-        self._send([TakeBack(node=name, launches=tuple(keys)) for name, keys in by_node.items()])
+        self._send([RevokeLaunches(node=name, launches=tuple(keys)) for name, keys in by_node.items()])
 
 
-def _handed(state: State) -> list[Job]:
+def _prefetched(state: State) -> list[Job]:
     """Return the launches that may not have begun yet, in the order of their ids."""
-    found = [state.jobs[job_id] for job_id in sorted(state.index.follower.values())]
-    return [job for job in found if job.is_handed]
+    found = [state.jobs[job_id] for job_id in sorted(state.index.successor.values())]
+    return [job for job in found if job.is_prefetched]
 
 
-def _takes(state: State, job: Job) -> bool:
+def _accepts_jobs(state: State, job: Job) -> bool:
     node = state.nodes.get(job.shares[0].node)
-    return node is not None and not why_unavailable(state, node)
+    return node is not None and not unavailable_reason(state, node)

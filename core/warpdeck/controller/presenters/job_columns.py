@@ -28,7 +28,7 @@ from warpdeck.ports.ports import JournalEntry
 from warpdeck.protocol.job_rows import JobDetail, JobEvent, JobFacts, JobRow
 
 from . import gpu_readings, job_values, node_counts
-from .reasons import dependency_text, is_held, reason_of, why_of
+from .reasons import dependency_text, is_held, reason_of, reason_row_of
 from .row_context import RowContext
 from .usage_rows import usage_row
 
@@ -70,7 +70,7 @@ def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail
     )
 
 
-def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequence[Job]], list[Any]]:
+def row_maker(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequence[Job]], list[Any]]:
     """Return a function that makes rows of jobs.
 
     With `fields`, a row is a dictionary of these fields of `JobRow` and `JobFacts`. Without fields, it is a
@@ -91,93 +91,93 @@ def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequ
     return show
 
 
-def _columns_at(sight: RowContext) -> dict[str, Callable[[Job], Any]]:
+def _columns_at(context: RowContext) -> dict[str, Callable[[Job], Any]]:
     """Return all columns for one point in time, each as a function of the job."""
     return {
         **RECORD_COLUMNS,
-        **{name: partial(value, sight.state) for name, value in STATE_COLUMNS.items()},
-        **{name: partial(value, sight) for name, value in TIMED_COLUMNS.items()},
+        **{name: partial(value, context.state) for name, value in STATE_COLUMNS.items()},
+        **{name: partial(value, context) for name, value in TIMED_COLUMNS.items()},
         **SELECTED_COLUMNS,
     }
 
 
-def _nodes_told(sight: RowContext, job: Job) -> int:
+def _shown_nodes(context: RowContext, job: Job) -> int:
     if job.allocation or job.state is not JobState.PENDING:
         return job_values.nodes(job)
     if node_counts.is_for_one(job):
         return 1
-    partitions = partition_names(job.request.partition, sight.state.site.settings)
-    return node_counts.likely_nodes(job, sight.largest(next(iter(partitions), "")))
+    partitions = partition_names(job.request.partition, context.state.site.settings)
+    return node_counts.estimated_nodes(job, context.largest(next(iter(partitions), "")))
 
 
-def _used_s(sight: RowContext, job: Job) -> float:
+def _used_s(context: RowContext, job: Job) -> float:
     """Return the seconds that the present or last start of the job has run, without suspended time."""
     if job.start_at_unix is None:
         return 0.0
-    until = job.end_at_unix or job.suspended_at_unix or sight.now
+    until = job.end_at_unix or job.suspended_at_unix or context.now
     return max(0.0, until - job.start_at_unix - job.suspended_s)
 
 
-def _expected_start(sight: RowContext, job: Job) -> float | None:
+def _expected_start(context: RowContext, job: Job) -> float | None:
     """Return the expected start of a pending job, which is at least the requested begin."""
     if job.state is not JobState.PENDING:
         return None
-    why = why_of(sight.state, job)
-    expected = why.expected_start if why is not None else None
+    reason = reason_row_of(context.state, job)
+    expected = reason.expected_start if reason is not None else None
     return job.request.begin_at_unix if expected is None else expected
 
 
-def _eligible(sight: RowContext, job: Job) -> float | None:
+def _eligible(context: RowContext, job: Job) -> float | None:
     if is_held(job):
         return job.request.begin_at_unix
-    if job.state is JobState.PENDING and dependency_text(sight, job):
+    if job.state is JobState.PENDING and dependency_text(context, job):
         return None
-    return max(eligible_unix(sight.state, job, now=sight.now), job.request.begin_at_unix or 0.0)
+    return max(eligible_unix(context.state, job, now=context.now), job.request.begin_at_unix or 0.0)
 
 
-def _ends(sight: RowContext, job: Job) -> float | None:
+def _ends(context: RowContext, job: Job) -> float | None:
     if job.end_at_unix is not None:
         return job.end_at_unix
     if job.state is not JobState.PENDING:
         return job.ends_by_unix()
-    start, limit_s = _expected_start(sight, job), _limit_s(sight, job)
+    start, limit_s = _expected_start(context, job), _limit_s(context, job)
     return None if start is None or limit_s is None else start + limit_s
 
 
-def _limit_s(sight: RowContext, job: Job) -> int | None:
+def _limit_s(context: RowContext, job: Job) -> int | None:
     """Return the time limit in seconds that applies to the job now, or would apply if it started now."""
     if job.start_at_unix is not None or job.state is not JobState.PENDING:
         return job.time_limit_s
-    return waiting_limit_s(sight.state, job, sight.namesakes, now=sight.now)
+    return waiting_limit_s(context.state, job, context.namesakes, now=context.now)
 
 
-def _tres(sight: RowContext, job: Job) -> dict[str, int]:
-    settings = sight.state.site.settings
+def _tres(context: RowContext, job: Job) -> dict[str, int]:
+    settings = context.state.site.settings
     prices = settings.billing_weights
     if job.allocation is not None:
-        return held_tres(job.allocation, gpu_types(sight.state, job), prices)
+        return held_tres(job.allocation, gpu_types(context.state, job), prices)
     default = settings.default_mem_per_cpu_bytes
     return asked_tres(job.request.resources, prices, default_mem_per_cpu=default)
 
 
-def _tres_asked(sight: RowContext, job: Job) -> dict[str, int]:
-    settings = sight.state.site.settings
+def _tres_asked(context: RowContext, job: Job) -> dict[str, int]:
+    settings = context.state.site.settings
     default = settings.default_mem_per_cpu_bytes
     return asked_tres(job.request.resources, settings.billing_weights, default_mem_per_cpu=default)
 
 
-def _mem_per_cpu(sight: RowContext, job: Job) -> int | None:
+def _mem_per_cpu(context: RowContext, job: Job) -> int | None:
     asked = job.request.resources
     if asked.mem_per_cpu_bytes is not None:
         return asked.mem_per_cpu_bytes
     if asked.mem_per_node_bytes is not None or asked.mem_per_gpu_bytes is not None:
         return None
-    return sight.state.site.settings.default_mem_per_cpu_bytes or None
+    return context.state.site.settings.default_mem_per_cpu_bytes or None
 
 
-def _oversubscribe(sight: RowContext, job: Job) -> str:
+def _oversubscribe(context: RowContext, job: Job) -> str:
     asked = job.request.resources
-    by_partition = sight.whole_partitions.get(job.partition or job.request.partition, "")
+    by_partition = context.whole_partitions.get(job.partition or job.request.partition, "")
     if asked.exclusive or by_partition == "NO":
         return "NO"
     if asked.share_with in ("", "anybody"):
@@ -185,10 +185,10 @@ def _oversubscribe(sight: RowContext, job: Job) -> str:
     return asked.share_with.upper()
 
 
-def _shares(sight: RowContext, job: Job) -> list[dict[str, object]]:
+def _shares(context: RowContext, job: Job) -> list[dict[str, object]]:
     """Return the shares by node. `gpus` maps a GPU type to indices; the key "" holds GPUs of unknown type."""
     shown: list[dict[str, object]] = []
-    types = gpu_types(sight.state, job) if job.allocation else {}
+    types = gpu_types(context.state, job) if job.allocation else {}
     for share in job.allocation.shares if job.allocation else ():
         gpus: dict[str, list[int]] = {}
         for index, uuid in zip(share.gpus, share.gpu_uuids, strict=False):
@@ -201,7 +201,7 @@ def _priority(state: State, job: Job) -> int | None:
     return state.planned.priorities.get(job.id) if job.state is JobState.PENDING else None
 
 
-def _priority_told(sight: RowContext, job: Job) -> int | None:
+def _shown_priority(context: RowContext, job: Job) -> int | None:
     """Return the priority as Slurm shows it.
 
     In Slurm only a held job has priority 0, and tools treat any job with priority 0 as held.
@@ -209,7 +209,7 @@ def _priority_told(sight: RowContext, job: Job) -> int | None:
     if job.state is JobState.SUSPENDED or (job.held and job.state not in FINISHED):
         return 0
     if job.state is JobState.PENDING:
-        return max(1, _priority(sight.state, job) or 0)
+        return max(1, _priority(context.state, job) or 0)
     return None if job.priority is None else max(1, job.priority)
 
 
@@ -252,7 +252,7 @@ RECORD_COLUMNS: dict[str, Callable[[Job], Any]] = {
     "stderr": job_values.stderr,
     "submit_host": lambda job: job.request.submit_host,
     "submit_line": lambda job: job.request.submit_line,
-    "batch": lambda job: bool(job.request.script) or job.is_led,
+    "batch": lambda job: bool(job.request.script) or job.has_leader,
     "batch_host": lambda job: job.allocation.shares[0].node if job.allocation else "",
     "begin": lambda job: job.request.begin_at_unix,
     "deadline": lambda job: job.request.deadline_unix,
@@ -292,7 +292,7 @@ RECORD_COLUMNS: dict[str, Callable[[Job], Any]] = {
     "mail_types": lambda job: job.request.mail_types,
     "mail_user": lambda job: job.request.mail_user,
     "tasks_text": job_values.tasks_text,
-    "tasks_folded": job_values.tasks_folded,
+    "tasks_folded": job_values.has_folded_tasks,
     "throttle": lambda job: job.request.array.throttle if job.request.array else 0,
     "het_job_id": lambda job: job.component.leader if job.component else 0,
     "het_job_offset": lambda job: job.component.offset if job.component else 0,
@@ -305,7 +305,7 @@ RECORD_COLUMNS: dict[str, Callable[[Job], Any]] = {
 }
 """Columns that depend only on the job's record."""
 STATE_COLUMNS: dict[str, Callable[[State, Job], Any]] = {
-    "why": why_of,
+    "why": reason_row_of,
     "priority": _priority,
     "idle_since": gpu_readings.idle_since,
     "gpu_util_pct": gpu_readings.mean_util_pct,
@@ -313,7 +313,7 @@ STATE_COLUMNS: dict[str, Callable[[State, Job], Any]] = {
 }
 """Columns of a `JobRow` that also depend on the queue or on measurements."""
 TIMED_COLUMNS: dict[str, Callable[[RowContext, Job], Any]] = {
-    "priority_told": _priority_told,
+    "priority_told": _shown_priority,
     "used_s": _used_s,
     "eligible": _eligible,
     "expected_start": _expected_start,
@@ -321,7 +321,7 @@ TIMED_COLUMNS: dict[str, Callable[[RowContext, Job], Any]] = {
     "limit_s": _limit_s,
     "dependency": dependency_text,
     "reason": reason_of,
-    "nodes_told": _nodes_told,
+    "nodes_told": _shown_nodes,
     "mem_per_cpu_bytes": _mem_per_cpu,
     "oversubscribe": _oversubscribe,
     "tres": _tres,

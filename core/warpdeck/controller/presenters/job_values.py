@@ -9,7 +9,7 @@ from collections.abc import Callable
 from warpdeck.base.cluster import ALL_NODES
 from warpdeck.base.errors import UserError
 from warpdeck.controller.launch.launching import output_paths
-from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.state import replace
 from warpdeck.model import Job, JobState, Request, format_ranges
 from warpdeck.notation.options.getopt import parse_components
 from warpdeck.notation.options.option_table import SBATCH
@@ -18,7 +18,7 @@ from warpdeck.notation.values.hostlist import collapse
 
 WRAPPED = "wrap"
 """Value used in place of the script name on the command line of a job that was submitted with --wrap."""
-MOST_SWEPT = 200
+MAX_SWEEP_TEXT = 200
 """Maximum number of characters of a sweep task's values in a row. Longer texts would be cut in a list."""
 
 
@@ -28,9 +28,9 @@ def as_shown(job: Job) -> Job:
     A prefetched task that may not have begun on its node is shown as pending, like the other waiting tasks of
     its array.
     """
-    if not job.is_handed:
+    if not job.is_prefetched:
         return job
-    return amend(job, state=JobState.PENDING, allocation=None, shares=(), partition="", time_limit_s=None)
+    return replace(job, state=JobState.PENDING, allocation=None, shares=(), partition="", time_limit_s=None)
 
 
 def partition_of(job: Job) -> str:
@@ -122,11 +122,11 @@ def sweep(job: Job) -> str:
     """
     script = job.request.script
     if job.array_task_id is not None:
-        return swept(script, job.array_task_id)[:MOST_SWEPT]
-    return swept_by_all(script)[:MOST_SWEPT] if job.pending_tasks else ""
+        return swept(script, job.array_task_id)[:MAX_SWEEP_TEXT]
+    return swept_by_all(script)[:MAX_SWEEP_TEXT] if job.pending_tasks else ""
 
 
-def tasks_folded(job: Job) -> bool:
+def has_folded_tasks(job: Job) -> bool:
     """Return whether the record holds tasks of an array that never started, even if it holds only one task.
 
     Slurm removes the brackets of the last task once it has nodes. 75_[6] is pending or was cancelled while
@@ -142,7 +142,7 @@ def tasks_text(job: Job) -> str:
     one, spec = job.array_task_id, job.request.array
     text = format_ranges(job.pending_tasks) if one is None else str(one)
     limit = f"%{spec.throttle}" if spec is not None and spec.throttle else ""
-    return text + limit if text and tasks_folded(job) else text
+    return text + limit if text and has_folded_tasks(job) else text
 
 
 def command(job: Job) -> str:
@@ -150,7 +150,7 @@ def command(job: Job) -> str:
     request = job.request
     if request.argv:
         return shlex.join(request.argv)
-    return _script_path(request) if request.script or job.is_led else request.holder
+    return _script_path(request) if request.script or job.has_leader else request.holder
 
 
 @functools.lru_cache(maxsize=1000)
@@ -183,19 +183,19 @@ def stderr(job: Job) -> str:
 
 def admin_comment(job: Job) -> str:
     """Return the admin's comment in the accounting record, or else the admin's comment in the queue."""
-    said = job.annotations.admin_comment if job.annotations else ""
-    return said or job.request.admin_comment
+    own = job.annotations.admin_comment if job.annotations else ""
+    return own or job.request.admin_comment
 
 
 def recorded_comment(job: Job) -> str:
     """Return the comment in the accounting record, or else the comment in the queue."""
-    said = job.annotations.comment if job.annotations else None
-    return job.request.comment if said is None else said
+    own = job.annotations.comment if job.annotations else None
+    return job.request.comment if own is None else own
 
 
 def derived_exit(job: Job) -> int | None:
     """Return the derived exit code that a user has set since the job's last end."""
-    said = job.annotations
-    if said is None or (job.end_at_unix is not None and said.derived_at_unix < job.end_at_unix):
+    own = job.annotations
+    if own is None or (job.end_at_unix is not None and own.derived_at_unix < job.end_at_unix):
         return None
-    return said.derived_exit
+    return own.derived_exit

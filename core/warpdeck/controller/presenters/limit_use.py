@@ -87,8 +87,8 @@ def _row(scope: Scope, use: ScopeUsage, submitted: int, minutes: Minutes) -> Use
     match scope:
         case ("qos", qos):
             named = {"qos": qos}
-        case ("qos", qos, whose, name):
-            named = {"qos": qos, whose: name}
+        case ("qos", qos, kind_of_owner, name):
+            named = {"qos": qos, kind_of_owner: name}
         case ("user", account, user):
             named = {"account": account, "user": user}
         case _:

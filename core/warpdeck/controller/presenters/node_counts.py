@@ -52,7 +52,7 @@ def is_for_one(job: Job) -> bool:
     return asked.nodes_max == 1 and (asked.nodes_open or not job.held)
 
 
-def likely_nodes(job: Job, most: Largest) -> int:
+def estimated_nodes(job: Job, most: Largest) -> int:
     """Return the estimated number of nodes of a job that holds no nodes and is not for one node.
 
     The result is at least the number that the job requests.
@@ -61,10 +61,10 @@ def likely_nodes(job: Job, most: Largest) -> int:
     tasks = asked.task_count()
     if job.held:
         cpus = asked.cpus_of_task() * tasks
-        by_tasks = tasks // asked.tasks_per_node if asked.tasks_per_node else 1
+        needed_for_tasks = tasks // asked.tasks_per_node if asked.tasks_per_node else 1
         is_range = asked.nodes_open and asked.nodes_max > asked.nodes_min
         named = len(asked.nodelist) if is_range else asked.nodes_min
-        return max(1, named, by_tasks, _up(cpus, most.cpus))
+        return max(1, named, needed_for_tasks, _up(cpus, most.cpus))
     total = asked.gpus.total or 0
     if asked.nodes_max > asked.nodes_min and not asked.nodes_open and not total:
         wanted = min(asked.nodes_max, tasks if asked.tasks is not None else asked.nodes_max)

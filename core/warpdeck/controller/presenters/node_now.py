@@ -39,7 +39,7 @@ def node_now(state: State, node: Node) -> NodeNow:
     link = status.links.get(node.name, Link.CONNECTING)
     return NodeNow(
         node=node,
-        state=state_in_words(node, link, cpus_used=cpus_used, busy=runs_jobs(state, node.name)),
+        state=state_name(node, link, cpus_used=cpus_used, busy=runs_jobs(state, node.name)),
         reason=node.reason if node.drained else status.link_reasons.get(node.name, ""),
         reading=status.readings.get(node.name),
         health=status.health.get(node.name),
@@ -48,7 +48,7 @@ def node_now(state: State, node: Node) -> NodeNow:
     )
 
 
-def state_in_words(node: Node, link: Link, *, cpus_used: int, busy: bool) -> str:
+def state_name(node: Node, link: Link, *, cpus_used: int, busy: bool) -> str:
     """Return the node's state as sinfo names it.
 
     For a healthy node it depends on the CPUs in use, as in Slurm.
@@ -68,7 +68,7 @@ def common_fields(state: State, now: NodeNow) -> dict[str, Any]:
     """Return the fields that `NodeRow` and `NodeFacts` have in common, by name."""
     node, reading, jobs = now.node, now.reading, state.jobs_on(now.node.name)
     configured = state.site.nodes.get(node.name)
-    topology = node.topology.told(node.cpus)
+    topology = node.topology.or_flat(node.cpus)
     return {
         "name": node.name,
         "hostname": node.hostname,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.view import (
     blocked_gpus,
+    excludes_other_users,
     gpu_holders,
     gpu_users,
     shares_on,
@@ -74,11 +75,11 @@ def check_rows(state: State, node: Node) -> list[CheckRow]:
         )
         for check in (known.checks if known else ())
     ]
-    told = {(row.check, row.gpu) for row in rows if row.verdict == Verdict.FAIL}
+    failed = {(row.check, row.gpu) for row in rows if row.verdict == Verdict.FAIL}
     indices = {gpu.uuid: gpu.index for gpu in node.gpus}
     for drain in node.gpu_drains:
         name, index = drain.check or "admin", indices.get(drain.uuid)
-        if (name, index) not in told:
+        if (name, index) not in failed:
             rows.append(CheckRow(check=name, verdict=Verdict.FAIL, message=drain.reason, gpu=index))
     return rows
 

@@ -98,8 +98,8 @@ def share_rows(site: Site) -> list[ShareRow]:
             holds=_set_limits(inherited(_levels(row, limits, parents))),
             default=bool(row.user) and site.default_accounts.get(row.user) == row.account,
             default_qos=site.default_qos.get((row.account, row.user), ""),
-            description=site.about.get(row.account, ("", ""))[0],
-            organization=site.about.get(row.account, ("", ""))[1],
+            description=site.account_descriptions.get(row.account, ("", ""))[0],
+            organization=site.account_descriptions.get(row.account, ("", ""))[1],
             qos=_names(allowed.get((row.account, row.user))),
         )
         for row in rows

@@ -28,7 +28,7 @@ class RowContext:
         self.now = now
         self.namesakes = Namesakes(state)
         self.largest = functools.cache(functools.partial(node_counts.largest, state))
-        self.unavailable = functools.cache(functools.partial(unavailable_reason, state))
+        self.unavailable = functools.cache(functools.partial(unavailable_nodes_reason, state))
 
     @cached_property
     def whole_partitions(self) -> dict[str, str]:
@@ -38,7 +38,7 @@ class RowContext:
         return users | {part.name: "NO" for part in parts if part.exclusive}
 
 
-def unavailable_reason(state: State, partition: str, named: tuple[str, ...]) -> str:
+def unavailable_nodes_reason(state: State, partition: str, named: tuple[str, ...]) -> str:
     """Return the reason of a job in this partition with the nodes `named` in its nodelist.
 
     squeue lists the nodes that are down or drained after the reason code. Tools that wait for jobs (ReFrame) read

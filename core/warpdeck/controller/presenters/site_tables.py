@@ -40,15 +40,15 @@ def _partition_row(
     name: str, table: Partition, now: dict[NodeName, NodeNow], *, default: bool, position: int = 0
 ) -> PartitionRow:
     named = None if table.nodes is None else {NodeName(node) for node in table.nodes}
-    there = [node for node in now if named is None or node in named]
-    nodes = [now[node] for node in there]
+    present = [node for node in now if named is None or node in named]
+    nodes = [now[node] for node in present]
     states = [each.state for each in nodes]
     return PartitionRow(
         name=name,
         position=position,
         default=default,
         state=table.state,
-        node_list=collapse(there),
+        node_list=collapse(present),
         missing=collapse(sorted((named or set()) - now.keys())),
         node_states={each: states.count(each) for each in sorted(set(states))},
         nodes=len(nodes),

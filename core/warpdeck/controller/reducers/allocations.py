@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Effect, HolderLeft, HolderSeen, Outcome
-from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ExitStatus, Job, JobState
-from warpdeck.ports.caller import may_touch, whose
+from warpdeck.ports.caller import may_control, owner_text
 
 from .job_commands import end_job
 
@@ -31,8 +31,10 @@ def leave(txn: Transaction, event: HolderLeft) -> Outcome:
         raise UserError(
             f"job {event.job_id} is not an allocation", f"cancel it with `warpdeck cancel {event.job_id}`"
         )
-    if not may_touch(event.who, job):
-        raise UserError(f"job {job.label()} belongs to {whose(event.who, job)}, not to {event.who.user}")
+    if not may_control(event.principal, job):
+        raise UserError(
+            f"job {job.label()} belongs to {owner_text(event.principal, job)}, not to {event.principal.user}"
+        )
     return Outcome(effects=tuple(release(txn, job, ExitStatus(code=event.code, signal=event.signal))))
 
 
@@ -45,12 +47,16 @@ def see(txn: Transaction, event: HolderSeen) -> Outcome:
     since = None if event.there else txn.now
     if event.step is not None:
         step = txn.state.steps.get(event.job_id, {}).get(event.step)
-        if step is not None and not step.is_finished and event.there == (step.unheld_since_unix is not None):
-            txn.put_step(amend(step, unheld_since_unix=since))
+        if (
+            step is not None
+            and not step.is_finished
+            and event.there == (step.client_gone_since_unix is not None)
+        ):
+            txn.put_step(replace(step, client_gone_since_unix=since))
         return Outcome(replan=False)
     job = txn.state.jobs.get(event.job_id)
-    if job is not None and not job.is_finished and event.there == (job.unheld_since_unix is not None):
-        txn.put_job(amend(job, unheld_since_unix=since))
+    if job is not None and not job.is_finished and event.there == (job.client_gone_since_unix is not None):
+        txn.put_job(replace(job, client_gone_since_unix=since))
     return Outcome(replan=False)
 
 
@@ -62,8 +68,8 @@ def release(txn: Transaction, job: Job, status: ExitStatus) -> list[Effect]:
         for each in txn.state.array_members(job.array_job_id):
             if each.state is JobState.PENDING:
                 txn.put_job(
-                    amend(each, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled")
+                    replace(each, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled")
                 )
                 txn.log(each.id, "the client that waited for it has exited")
         return []
-    return end_job(txn, txn.put_job(amend(job, exit=status)), RELEASED)
+    return end_job(txn, txn.put_job(replace(job, exit=status)), RELEASED)

@@ -39,7 +39,7 @@ class _Array:
             self.by_task[job.array_task_id] = job.id
 
 
-class Naming:
+class JobReferences:
     """Resolves the references of one command."""
 
     def __init__(self, txn: Transaction) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import NodeName
 
 log = logging.getLogger("warpdeck.nodes")
 
 
-def blame(txn: Transaction, name: NodeName, reason: str) -> None:
+def drain_permanently(txn: Transaction, name: NodeName, reason: str) -> None:
     """Drain the node until an administrator resumes it.
 
     If the node is already drained until then, it keeps its first reason.
@@ -20,10 +20,10 @@ def blame(txn: Transaction, name: NodeName, reason: str) -> None:
     if not reason or node is None or (node.drained and not node.drain_checks):
         return
     log.warning("%s is drained: %s", name, reason)
-    txn.put_node(amend(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))
+    txn.put_node(replace(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))
 
 
-def blame_check(txn: Transaction, name: NodeName, check: str, *, reason: str) -> bool:
+def drain_until_passed(txn: Transaction, name: NodeName, check: str, *, reason: str) -> bool:
     """Drain the node until the check succeeds again.
 
     Returns False if the site's settings ignore this check.
@@ -34,5 +34,5 @@ def blame_check(txn: Transaction, name: NodeName, check: str, *, reason: str) ->
     if check not in node.drain_checks and (node.drain_checks or not node.drained):
         log.warning("%s is drained: %s", name, reason)
         checks = tuple(sorted({*node.drain_checks, check}))
-        txn.put_node(amend(node, drained=True, drain_checks=checks, reason=reason, reason_at_unix=txn.now))
+        txn.put_node(replace(node, drained=True, drain_checks=checks, reason=reason, reason_at_unix=txn.now))
     return True

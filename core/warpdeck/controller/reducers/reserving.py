@@ -10,12 +10,12 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Outcome, ReservationMade, ReservationRemoved
 from warpdeck.controller.state.request_revision import RequestRevisions
-from warpdeck.controller.state.reservations import meet, reservations, view_of
-from warpdeck.controller.state.state import State, amend
+from warpdeck.controller.state.reservations import overlap_in_time, reservations, view_of
+from warpdeck.controller.state.state import State, replace
 from warpdeck.controller.state.transaction import Transaction
-from warpdeck.controller.state.view import why_unavailable
+from warpdeck.controller.state.view import unavailable_reason
 from warpdeck.model import JobId, JobState, Node, NodeName, Reservation
-from warpdeck.model.created_by_nonce import find_made
+from warpdeck.model.created_by_nonce import find_created
 from warpdeck.model.reservation import PERIOD_S
 from warpdeck.policy import ReservationView
 from warpdeck.policy.reservations.reservation_allocation import FreeCapacity, parts_of
@@ -35,7 +35,7 @@ def make(txn: Transaction, event: ReservationMade) -> Outcome:
     Raises UserError if the reservation names unknown objects or conflicts with another one.
     """
     state, wanted = txn.state, event.reservation
-    if find_made(state.made, event.uid, event.mark) is not None:
+    if find_created(state.created, event.uid, event.request_id) is not None:
         return Outcome(replan=False)
     for each in list(state.reserved.values()):
         if each.end_unix is None or each.repeat or each.float_s is not None:
@@ -49,7 +49,7 @@ def make(txn: Transaction, event: ReservationMade) -> Outcome:
         wanted = with_parts(state, wanted, txn.now)
     _check(state, wanted, now=txn.now, instead=event.instead)
     txn.put_reservation(wanted)
-    txn.put_made_by_name(wanted.name, uid=event.uid, mark=event.mark)
+    txn.put_created_by_name(wanted.name, uid=event.uid, request_id=event.request_id)
     return Outcome()
 
 
@@ -118,8 +118,8 @@ def _check_alone(state: State, wanted: Reservation, others: list[ReservationView
     node.
     """
     new = view_of(state, wanted)
-    there = [each for each in others if new.nodes & each.nodes and meet(new, each, now)]
-    for each in there:
+    others_there = [each for each in others if new.nodes & each.nodes and overlap_in_time(new, each, now)]
+    for each in others_there:
         if not (new.parts and each.parts):
             both = min(new.nodes & each.nodes)
             raise UserError(
@@ -127,7 +127,7 @@ def _check_alone(state: State, wanted: Reservation, others: list[ReservationView
                 "see `warpdeck reservations`",
                 code="reservation_overlaps",
             )
-    check_parts(state, new, there)
+    check_parts(state, new, others_there)
 
 
 def _check_times(wanted: Reservation, *, now: float) -> None:
@@ -167,28 +167,28 @@ def _check_accounts(state: State, wanted: Reservation) -> None:
 def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:
     """Remove a reservation. Its waiting jobs are held, or continue to wait without it."""
     _check_made(txn.state, event.name)
-    losers = [
+    detached = [
         job_id
         for job_id in txn.state.index.in_reservations
         if job_id in txn.state.index.pending and txn.state.jobs[job_id].reservation == event.name
     ]
-    lose(txn, losers, hold=txn.state.reserved[event.name].hold_jobs_after)
+    detach_jobs(txn, detached, hold=txn.state.reserved[event.name].hold_jobs_after)
     txn.drop_reservation(event.name)
     return Outcome()
 
 
-def lose(txn: Transaction, losers: Iterable[JobId], *, hold: bool) -> None:
+def detach_jobs(txn: Transaction, detached: Iterable[JobId], *, hold: bool) -> None:
     """Take jobs out of a reservation that is over. Waiting jobs are held with `hold`."""
-    amended = RequestRevisions()
-    for job_id in losers:
+    revisions = RequestRevisions()
+    for job_id in detached:
         job = txn.state.jobs[job_id]
         name = job.reservation
         if job.request.reservation:
-            job = amended.of(txn, job, amend(job.request, reservation=""))
+            job = revisions.of(txn, job, replace(job.request, reservation=""))
         waits = job.state is JobState.PENDING
         if hold and waits and not job.held:
-            job = amend(job, held=True, lost_reservation=name)
-        txn.put_job(amend(job, drawn_into=""))
+            job = replace(job, held=True, lost_reservation=name)
+        txn.put_job(replace(job, magnetic_reservation=""))
         txn.log(job.id, f"its reservation {name} has ended" + (", held" if hold and waits else ""))
 
 
@@ -208,7 +208,9 @@ def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
         raise UserError("ANY_NODES requires a list of nodes", "name the nodes, or remove ANY_NODES")
     each = view_of(state, wanted)
     others = [
-        other for other in reservations(state, now) if other.name != wanted.name and meet(each, other, now)
+        other
+        for other in reservations(state, now)
+        if other.name != wanted.name and overlap_in_time(each, other, now)
     ]
     names = sorted(each.nodes) if wanted.nodes is None else wanted.nodes
     unknown = [name for name in names if name not in state.nodes]
@@ -217,8 +219,8 @@ def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
     nodes = [state.nodes[name] for name in names]
     if asked.chosen:
         whole = {name for other in others if not other.parts for name in other.nodes}
-        nodes = [node for node in nodes if node.name not in whole and not why_unavailable(state, node)]
-    parts = parts_of(asked, [_leftover(state, node, others) for node in nodes])
+        nodes = [node for node in nodes if node.name not in whole and not unavailable_reason(state, node)]
+    parts = parts_of(asked, [_free_capacity(state, node, others) for node in nodes])
     return msgspec.structs.replace(
         wanted,
         nodes=tuple(part.node for part in parts),
@@ -228,17 +230,17 @@ def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
     )
 
 
-def check_parts(state: State, new: ReservationView, there: Sequence[ReservationView]) -> None:
+def check_parts(state: State, new: ReservationView, others_there: Sequence[ReservationView]) -> None:
     """Raise UserError if the nodes do not have enough CPUs or GPUs left beside these reservations."""
     if new.parts and new.nodes != {part.node for part in new.parts}:
         raise UserError("the parts do not match the named nodes", "give the total TRES instead of the parts")
     for part in new.parts:
         node = state.nodes.get(part.node)
-        left = None if node is None else _leftover(state, node, there)
+        left = None if node is None else _free_capacity(state, node, others_there)
         if left is None:
             continue
         if part.cpus > left.cpus or any(count > left.gpus.get(name, 0) for name, count in part.gpus):
-            has = [each.name for each in there if part.node in each.nodes]
+            has = [each.name for each in others_there if part.node in each.nodes]
             held = f", because of reservation {has[0]}" if has else ""
             raise UserError(
                 f"not enough resources on {part.node} at that time{held}",
@@ -247,7 +249,7 @@ def check_parts(state: State, new: ReservationView, there: Sequence[ReservationV
             )
 
 
-def _leftover(state: State, node: Node, others: Iterable[ReservationView]) -> FreeCapacity:
+def _free_capacity(state: State, node: Node, others: Iterable[ReservationView]) -> FreeCapacity:
     """Return the part of the node that the parts of these reservations leave free.
 
     Reservations of whole nodes are ignored.

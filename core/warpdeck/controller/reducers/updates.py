@@ -16,9 +16,9 @@ from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Effect, LimitShare, Outcome, Updated
 from warpdeck.controller.state import admission
 from warpdeck.controller.state.cpu_assignment import with_core_threads
-from warpdeck.controller.state.dependencies import clause_name, not_waited_for, targets, without_unknown
+from warpdeck.controller.state.dependencies import clause_name, ignored_text, targets, without_unknown
 from warpdeck.controller.state.request_revision import RequestRevisions
-from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.controller.state.view import Namesakes, waiting_limit_s
 from warpdeck.model import ArraySpec, Dependencies, Job, JobState, Request, Resources
@@ -44,40 +44,40 @@ OF_REQUEST = frozenset(Request.__struct_fields__)
 
 def update(txn: Transaction, event: Updated) -> Outcome:
     """Change the named jobs. For each job, either all or none of the changes are made."""
-    wanted = event.change.asked()
+    wanted = event.change.changed_fields()
     if not wanted:
         raise UserError("no changes given", "give at least one, such as TimeLimit=2:00:00")
-    amended = RequestRevisions()
-    return on_each(txn, event, lambda job: _update_one(txn, job, event, amended))
+    revisions = RequestRevisions()
+    return on_each(txn, event, lambda job: _update_one(txn, job, event, revisions))
 
 
-def _update_one(txn: Transaction, job: Job, event: Updated, amended: RequestRevisions) -> list[Effect]:
-    change, wanted = event.change, event.change.asked()
+def _update_one(txn: Transaction, job: Job, event: Updated, revisions: RequestRevisions) -> list[Effect]:
+    change, wanted = event.change, event.change.changed_fields()
     _check_state(job, wanted)
     _check_hold(job, change)
-    _check_rights(job, change, event.who, txn)
+    _check_rights(job, change, event.principal, txn)
     if change.priority == 0:
-        job = set_held(txn, job, event.who)
+        job = set_held(txn, job, event.principal)
         was_set = job.request.priority is not None
         change = msgspec.structs.replace(change, priority=None if was_set else msgspec.UNSET)
-        wanted = change.asked()
+        wanted = change.changed_fields()
         if not wanted:
             return []
     changed = job
     effects: list[Effect] = []
     if job.state is JobState.PENDING:
-        request = _changed_request(txn, job, change, event.who)
-        changed = amended.of(txn, job, request)
+        request = _changed_request(txn, job, change, event.principal)
+        changed = revisions.of(txn, job, request)
         if "begin_at_unix" in wanted:
-            changed = amend(changed, eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0))
+            changed = replace(changed, eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0))
     else:
-        rest = wanted - LIMIT
-        if rest:
-            changed = amended.of(txn, job, _replaced(job.request, change))
+        others = wanted - LIMIT
+        if others:
+            changed = revisions.of(txn, job, _replaced(job.request, change))
         if wanted & LIMIT:
             changed, effects = _limited(changed, change)
     txn.put_job(changed)
-    txn.log(job.id, f"changed by {event.who.user}: {', '.join(sorted(wanted))}")
+    txn.log(job.id, f"changed by {event.principal.user}: {', '.join(sorted(wanted))}")
     return effects
 
 
@@ -102,8 +102,8 @@ def _check_hold(job: Job, change: JobChange) -> None:
         raise UserError(f"job {job.label()} is held", "release it first", code="held")
 
 
-def _check_rights(job: Job, change: JobChange, who: Principal, txn: Transaction) -> None:
-    if who.admin:
+def _check_rights(job: Job, change: JobChange, principal: Principal, txn: Transaction) -> None:
+    if principal.admin:
         return
     request = job.request
     if change.admin_comment is not msgspec.UNSET:
@@ -116,7 +116,7 @@ def _check_rights(job: Job, change: JobChange, who: Principal, txn: Transaction)
             raise _denied("only admins can raise a priority")
     if change.contiguous is True:
         raise _denied("only admins can request contiguous nodes after the submission")
-    if change.asked() & LIMIT and job.state is not JobState.PENDING:
+    if change.changed_fields() & LIMIT and job.state is not JobState.PENDING:
         asked_s = _asked_limit(job, change, now_s=job.time_limit_s)
         if job.time_limit_s is not None and (asked_s is None or asked_s > job.time_limit_s):
             raise _denied("only admins can extend the time limit of a running job")
@@ -126,25 +126,25 @@ def _denied(sentence: str) -> UserError:
     return UserError(sentence, "ask an administrator", code="denied")
 
 
-def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Principal) -> Request:
+def _changed_request(txn: Transaction, job: Job, change: JobChange, principal: Principal) -> Request:
     """Return the changed request of a waiting job. Raises UserError if the change is not allowed."""
     if isinstance(change.dependencies, Dependencies):
-        change = amend(change, dependencies=_known_dependencies(txn, job, change.dependencies))
-    wanted, state = change.asked(), txn.state
+        change = replace(change, dependencies=_known_dependencies(txn, job, change.dependencies))
+    wanted, state = change.changed_fields(), txn.state
     request = with_core_threads(state, state.site.complete(_replaced(job.request, change), job.user))
     if wanted & LIMIT:
         limit_s = _asked_limit(job, change, now_s=_limit_s(txn, job))
-        request = amend(request, time_limit_s=limit_s, unlimited=limit_s is None)
+        request = replace(request, time_limit_s=limit_s, unlimited=limit_s is None)
     if wanted & (LIMIT | {"time_min_s"}):
         _check_limit(txn, job, request)
     check_times(request, txn.now)
     if "reservation" in wanted:
-        check_reservation(txn, request, who)
+        check_reservation(txn, request, principal)
     for name in {*request.resources.nodelist, *request.resources.exclude}:
         if wanted & {"nodelist", "exclude"} and name not in state.nodes:
             raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="InvalidNode")
     if wanted - ANY_TIME:
-        admission.check(state, amend(job, request=request), now=txn.now, there_already=True)
+        admission.check(state, replace(job, request=request), now=txn.now, is_queued=True)
     return request
 
 
@@ -156,13 +156,13 @@ def _known_dependencies(txn: Transaction, job: Job, asked: Dependencies) -> Depe
             raise UserError(f"job {clause_name(clause)} cannot depend on itself", code="dependency")
     left, unknown = without_unknown(asked, txn.state.named)
     if unknown:
-        txn.log(job.id, not_waited_for(unknown))
+        txn.log(job.id, ignored_text(unknown))
     return left
 
 
 def _replaced(request: Request, change: JobChange) -> Request:
     """Return the request with the new values of all fields except the time limit."""
-    wanted = change.asked() - LIMIT
+    wanted = change.changed_fields() - LIMIT
     values = {name: getattr(change, name) for name in wanted}
     resources = {name: value for name, value in values.items() if name in OF_RESOURCES}
     if "mem_per_node_bytes" in resources or "mem_per_cpu_bytes" in resources:
@@ -180,8 +180,8 @@ def _replaced(request: Request, change: JobChange) -> Request:
     if "throttle" in wanted and request.array is not None:
         plain["array"] = ArraySpec(ranges=request.array.ranges, throttle=values["throttle"])
     if resources:
-        plain["resources"] = amend(request.resources, **resources)
-    return amend(request, **plain)
+        plain["resources"] = replace(request.resources, **resources)
+    return replace(request, **plain)
 
 
 def _limit_s(txn: Transaction, job: Job) -> int | None:
@@ -191,7 +191,7 @@ def _limit_s(txn: Transaction, job: Job) -> int | None:
 
 def _check_limit(txn: Transaction, job: Job, request: Request) -> None:
     """Raise UserError if the time limit is less than the minimum time of the job."""
-    limit_s = _limit_s(txn, amend(job, request=request))
+    limit_s = _limit_s(txn, replace(job, request=request))
     if request.time_min_s and limit_s and request.time_min_s > limit_s:
         raise UserError("TimeMin is longer than the time limit", "use a shorter TimeMin", code="time_min")
 
@@ -203,8 +203,8 @@ def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | Non
     """
     limit_s = _moved_limit(job, change, now_s)
     if limit_s is not None and limit_s > MAX_LIMIT_S:
-        words = f"job {job.label()} would have a time limit of over {MAX_LIMIT_S} seconds"
-        raise UserError(words, "use TimeLimit=UNLIMITED to remove the limit", code="limit")
+        message = f"job {job.label()} would have a time limit of over {MAX_LIMIT_S} seconds"
+        raise UserError(message, "use TimeLimit=UNLIMITED to remove the limit", code="limit")
     return limit_s
 
 
@@ -227,7 +227,7 @@ def _moved_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
 
 def _limited(job: Job, change: JobChange) -> tuple[Job, list[Effect]]:
     """Return the running job with its new time limit, and the effects that send the limit to its nodes."""
-    limited = amend(job, time_limit_s=_asked_limit(job, change, now_s=job.time_limit_s))
+    limited = replace(job, time_limit_s=_asked_limit(job, change, now_s=job.time_limit_s))
     return limited, [
         LimitShare(node=share.node, job_id=job.id, restarts=job.restarts)
         for share in job.shares

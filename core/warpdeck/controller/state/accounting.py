@@ -63,7 +63,7 @@ class Accounting:
         self._rules: Site | None = None
         self._charged = Site()
         self._counted_unix = 0.0
-        self._settled: dict[Key, UsageRow] = {}
+        self._ended: dict[Key, UsageRow] = {}
         self._running: dict[JobId, _Running] = {}
 
     @property
@@ -83,9 +83,9 @@ class Accounting:
             self._count(state, rules, now)
         elif not 0.0 <= now - self._counted_unix < COUNT_ANEW_S:
             self._count(state, rules, now)
-        elif self._settled == state.used:
+        elif self._ended == state.used:
             return self._charged
-        self._settled = dict(state.used)
+        self._ended = dict(state.used)
         self._charged = with_usage(rules, self._total(state, rules, now))
         return self._charged
 
@@ -102,7 +102,7 @@ class Accounting:
     def _total(self, state: Tables, rules: Site, now: float) -> Usage:
         half_life_s = _half_life_s(rules)
         totals: dict[Key, TresSeconds] = {}
-        for key, row in self._settled.items():
+        for key, row in self._ended.items():
             totals[key] = _decayed_total(row, now, half_life_s)
         for job_id, known in self._running.items():
             if job_id in state.index.active and known.is_of(state.jobs[job_id]):

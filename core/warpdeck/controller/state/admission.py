@@ -11,7 +11,7 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import Job, count_tasks
-from warpdeck.policy import PendingJob, Refusal, View, admit, admit_together
+from warpdeck.policy import PendingJob, Refusal, View, admit, admit_hetjob
 
 from .accounting import key_of
 from .state import State
@@ -21,21 +21,21 @@ NEVER_STARTS = "this request can never start: "
 """Beginning of each refusal message."""
 
 
-def check(state: State, job: Job, *, now: float, there_already: bool = False) -> None:
+def check(state: State, job: Job, *, now: float, is_queued: bool = False) -> None:
     """Raise UserError if the site's rules forbid the job or if the cluster can never hold it.
 
     With `is_queued`, the job is already in the queue and does not count against the limits on submitted jobs.
     """
     asked = pending_job(state, job, Namesakes(state), now=now)
     view, settings = rules_view(state), state.site.settings
-    if there_already:
+    if is_queued:
         view = _without(view, job)
-    refusal = admit(asked, view, settings, must_fit=False) or _why_unplaceable(state, asked, view)
+    refusal = admit(asked, view, settings, must_fit=False) or _unplaceable_refusal(state, asked, view)
     if refusal is not None:
         raise _refused(refusal)
 
 
-def check_together(state: State, leader: Job, *, now: float) -> None:
+def check_hetjob(state: State, leader: Job, *, now: float) -> None:
     """Raise UserError if the components of a heterogeneous job could never start at the same time.
 
     Each component may be acceptable by itself. Nothing is checked while the size of some node is not known.
@@ -44,19 +44,19 @@ def check_together(state: State, leader: Job, *, now: float) -> None:
         return
     names = Namesakes(state)
     asked = with_components(state, pending_job(state, leader, names, now=now), names, now=now)
-    view = msgspec.structs.replace(rules_view(state), nodes=state.picture.nodes(state))
-    refusal = admit_together(asked, view, state.site.settings)
+    view = msgspec.structs.replace(rules_view(state), nodes=state.view_cache.nodes(state))
+    refusal = admit_hetjob(asked, view, state.site.settings)
     if refusal is not None:
         raise _refused(refusal)
 
 
-def _why_unplaceable(state: State, asked: PendingJob, view: View) -> Refusal | None:
+def _unplaceable_refusal(state: State, asked: PendingJob, view: View) -> Refusal | None:
     nodes, settings = tuple(state.nodes.values()), state.site.settings
     if not nodes or not all(node.cpus for node in nodes):
         return None  # The request might fit on a node of unknown size.
-    kept, key = state.admitted.answers(nodes, settings), _same_answer(asked)
+    kept, key = state.admitted.answers(nodes, settings), _cache_key(asked)
     if key not in kept:
-        whole = msgspec.structs.replace(view, nodes=state.picture.nodes(state))
+        whole = msgspec.structs.replace(view, nodes=state.view_cache.nodes(state))
         kept[key] = admit(asked, whole, settings)
     return kept[key]
 
@@ -77,7 +77,7 @@ def _without(view: View, job: Job) -> View:
     return msgspec.structs.replace(view, submitted={**view.submitted, key: max(0, rest)})
 
 
-def _same_answer(asked: PendingJob) -> tuple[object, ...]:
+def _cache_key(asked: PendingJob) -> tuple[object, ...]:
     """Return the fields of a request that determine whether the empty cluster can hold it.
 
     They include the fields that select the limits for the request.

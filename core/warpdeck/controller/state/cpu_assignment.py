@@ -27,7 +27,7 @@ def with_core_threads(state: State, request: Request) -> Request:
     asked = request.resources
     if asked.threads_per_core is None and asked.tasks_per_core is None:
         return request
-    most = max((node.topology.told(node.cpus).threads for node in _nodes(state, request)), default=1)
+    most = max((node.topology.or_flat(node.cpus).threads for node in _nodes(state, request)), default=1)
     return msgspec.structs.replace(
         request, resources=msgspec.structs.replace(asked, core_threads=max(1, most))
     )

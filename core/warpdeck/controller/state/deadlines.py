@@ -28,7 +28,7 @@ def has_deadline(request: Request) -> bool:
     )
 
 
-def rests(job: Job) -> bool:
+def is_held(job: Job) -> bool:
     """Return whether a waiting job is held and has no deadline, so that only a command can change it."""
     return job.held and job.request.deadline_unix is None
 
@@ -48,15 +48,15 @@ def waits_for_record(request: Request) -> bool:
     return due is not None and (begin is None or begin < due)
 
 
-def next_moment(state: Tables, now: float) -> float | None:
+def next_deadline(state: Tables, now: float) -> float | None:
     """Return the first time after `now` at which the clock changes a planner decision.
 
     Returns None if there is none.
     """
-    return min((at for at in _moments(state, now) if at > now), default=None)
+    return min((at for at in _deadlines(state, now) if at > now), default=None)
 
 
-def _moments(state: Tables, now: float) -> Iterator[float]:
+def _deadlines(state: Tables, now: float) -> Iterator[float]:
     for job_id in state.index.timed:
         yield from _of_waiting(state, state.jobs[job_id])
     if not state.has_to_plan:

@@ -60,7 +60,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 HOLDS = Verdict()
 
 
-def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | None], now: float) -> Verdict:
+def evaluate(
+    job: Job, *, members: Members, first_namesake: Callable[[Job], Job | None], now: float
+) -> Verdict:
     """Return the result of evaluating all dependency clauses of the job.
 
     `first_namesake` returns the oldest earlier unfinished job of the same user and name.
@@ -70,7 +72,7 @@ def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | N
         return HOLDS
     members = functools.cache(members)  # Many clauses may name tasks of one array.
     verdicts = [
-        judge_one(clause, job, members=members, first_namesake=first_namesake, now=now)
+        evaluate_clause(clause, job, members=members, first_namesake=first_namesake, now=now)
         for clause in asked.clauses
     ]
     waiting = [verdict for verdict in verdicts if verdict.waits_for]
@@ -84,7 +86,7 @@ def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | N
     return _common([verdict.tasks for verdict in verdicts if verdict.tasks is not None], since_unix)
 
 
-def judge_one(
+def evaluate_clause(
     clause: Dependency,
     job: Job,
     *,
@@ -119,7 +121,7 @@ def _common(parts: list[Ranges], since_unix: float) -> Verdict:
 
 
 @functools.lru_cache(maxsize=1024)  # Jobs with the same dependencies share one object.
-def lasting_targets(asked: Dependencies) -> frozenset[JobId] | None:
+def stable_targets(asked: Dependencies) -> frozenset[JobId] | None:
     """Return the jobs and submissions that can change the verdict.
 
     The verdict stays the same until one of these changes. Returns None if the clock or other jobs can also
@@ -152,12 +154,16 @@ def without_unknown(asked: Dependencies, members: Members) -> tuple[Dependencies
     unknown = [
         clause for clause in asked.clauses if clause.kind != "singleton" and not targets(clause, members)
     ]
-    rest = tuple(clause for clause in asked.clauses if clause not in unknown)
-    left = None if not rest or (unknown and asked.any_of) else msgspec.structs.replace(asked, clauses=rest)
+    kept_clauses = tuple(clause for clause in asked.clauses if clause not in unknown)
+    left = (
+        None
+        if not kept_clauses or (unknown and asked.any_of)
+        else msgspec.structs.replace(asked, clauses=kept_clauses)
+    )
     return left, tuple(dict.fromkeys(map(clause_name, unknown)))
 
 
-def not_waited_for(unknown: Sequence[str]) -> str:
+def ignored_text(unknown: Sequence[str]) -> str:
     """Return the message for the submitter about unknown jobs, which are ignored."""
     jobs = f"job {unknown[0]} is" if len(unknown) == 1 else f"jobs {', '.join(unknown)} are"
     return f"--dependency: {jobs} unknown and ignored"

@@ -28,7 +28,7 @@ def job_matches_its_state(state: State, job: Job) -> list[str]:
     The shares of a job match its allocation.
     """
     is_pending = job.state is JobState.PENDING
-    is_resting = is_pending and job.held and job.request.deadline_unix is None
+    is_held = is_pending and job.held and job.request.deadline_unix is None
     nodes = job.allocation.node_names() if job.allocation is not None else None
     return _failed(
         f"job {job.label()}",
@@ -36,8 +36,8 @@ def job_matches_its_state(state: State, job: Job) -> list[str]:
             "be in the queue if and only if it waits": (job.id in state.index.pending) == is_pending,
             "be active if and only if it holds resources": (job.id in state.index.active)
             == job.holds_resources,
-            "be indexed as held if and only if it is held without a deadline": (job.id in state.index.resting)
-            == is_resting,
+            "be indexed as held if and only if it is held without a deadline": (job.id in state.index.held)
+            == is_held,
             "have no allocation and no end while it waits": not is_pending
             or (nodes is None and not job.shares and job.end_at_unix is None),
             "have an end if it is finished": not job.is_finished or job.end_at_unix is not None,
@@ -66,13 +66,14 @@ def prefetched_job_holds_nothing(state: State, job: Job) -> list[str]:
     """A prefetched job is the only successor of a job, has the allocation of that job, and holds no
     resources.
     """
-    if job.behind is None:
+    if job.prefetched_after is None:
         return []
-    first = state.jobs.get(job.behind)
+    first = state.jobs.get(job.prefetched_after)
     return _failed(
         f"job {job.label()}",
         {
-            "be the only successor of its predecessor": state.index.follower.get(job.behind) == job.id,
+            "be the only successor of its predecessor": state.index.successor.get(job.prefetched_after)
+            == job.id,
             "have a predecessor that holds an allocation": first is not None
             and first.state in HOLDS_RESOURCES,
             "have the allocation of its predecessor": first is not None
@@ -102,7 +103,7 @@ def components_start_together(state: State, leader: Job) -> list[str]:
     """No component of a heterogeneous job waits while another one starts or runs. The ids of the components
     are consecutive.
     """
-    if leader.component is None or leader.is_led:
+    if leader.component is None or leader.has_leader:
         return []
     members = state.array_members(leader.id)
     states = {each.state for each in members}
@@ -168,7 +169,7 @@ def array_tasks_are_complete(state: State) -> list[str]:
 
 def caches_match_the_tables(state: State) -> list[str]:
     """The cached views of nodes and jobs equal newly built views."""
-    kept, anew = state.picture, ViewCache()
+    kept, anew = state.view_cache, ViewCache()
     return _failed(
         "the view cache",
         {
@@ -189,15 +190,17 @@ def counts_match_the_jobs(state: State) -> list[str]:
             key = (job.request.account, job.user, job.request.qos)
             submitted[key] += max(1, count_tasks(job.pending_tasks))
     in_state = Counter(job.state for job in state.jobs.values())
-    prefetched = [(job.behind, job.id) for job in state.jobs.values() if job.behind is not None]
+    prefetched = [
+        (job.prefetched_after, job.id) for job in state.jobs.values() if job.prefetched_after is not None
+    ]
     return _failed(
         "the state",
         {
             "count the submitted jobs": state.submitted == dict(submitted),
             "count the jobs in each state": {each: n for each, n in state.index.in_state.items() if n}
             == in_state,
-            "index the prefetched jobs": len(prefetched) == len(state.index.follower)
-            and dict(prefetched) == state.index.follower,
+            "index the prefetched jobs": len(prefetched) == len(state.index.successor)
+            and dict(prefetched) == state.index.successor,
         },
     )
 

@@ -25,26 +25,26 @@ def next_condition(
     """
     waits = link is Link.CONNECTING and before is not None
     down = before.down if waits and before is not None else link is Link.LOST
-    words = before.down_reason if waits and before is not None else link_reason.partition(NEXT_ATTEMPT)[0]
+    link_text = before.down_reason if waits and before is not None else link_reason.partition(NEXT_ATTEMPT)[0]
     found = Condition(
         node=node.name,
         at_unix=now,
         drained=node.drained,
         reason=node.reason if node.drained else "",
         down=down,
-        down_reason=words if down else "",
+        down_reason=link_text if down else "",
         gpu_drains=node.gpu_drains,
     )
     if before is None:
         return found
     if msgspec.structs.replace(found, at_unix=before.at_unix, down_reason=before.down_reason) != before:
         return found
-    if not says_other(found.down_reason, before.down_reason):
+    if not differs_in_words(found.down_reason, before.down_reason):
         return None
     return msgspec.structs.replace(found, at_unix=before.at_unix)
 
 
-def says_other(reason: str, before: str) -> bool:
+def differs_in_words(reason: str, before: str) -> bool:
     """Return whether two reasons differ in more than their numbers.
 
     If only numbers change, the change is not recorded.

@@ -19,7 +19,7 @@ from warpdeck.policy import PendingJob, ReservationView, RunningJob
 from .recurrence import occurrences
 from .tables import Tables
 
-FURTHER = 7
+EXTRA_OCCURRENCES = 7
 """Number of occurrences after the planning horizon that are considered: one week of a daily reservation.
 
 A new reservation must not overlap this many occurrences after the next occurrence of another reservation.
@@ -91,12 +91,12 @@ def windows(
     planner therefore reserves no start after it, because occurrences after the last one are not listed and
     could conflict with that start.
     """
-    there = reservations(state, now)
-    if not any(each.repeat for each in there):
-        return there
+    current = reservations(state, now)
+    if not any(each.repeat for each in current):
+        return current
     until_unix = _horizon_unix(now, running, pending, state.site.settings.default_time_s)
     found: list[ReservationView] = []
-    for each in there:
+    for each in current:
         *before, last = occurrences_of(each, now, until_unix=until_unix)
         found += [*before, msgspec.structs.replace(last, end_unix=math.inf) if each.repeat else last]
     return tuple(sorted(found, key=lambda each: each.name))
@@ -124,12 +124,16 @@ def occurrences_of(each: ReservationView, now: float, *, until_unix: float) -> l
     first = _next(each, now)
     if not each.repeat:
         return [first]
-    length_s, found, beyond = first.end_unix - first.start_unix, [first], 0
+    length_s, found, after_horizon = first.end_unix - first.start_unix, [first], 0
     for begin in itertools.islice(_begins(first, first.start_unix), 1, MAX_OCCURRENCES):
-        again = {"name": f"{each.name} (+{len(found)})", "start_unix": begin, "end_unix": begin + length_s}
-        found.append(msgspec.structs.replace(each, **again))
-        beyond += begin > until_unix
-        if beyond >= FURTHER:
+        occurrence = {
+            "name": f"{each.name} (+{len(found)})",
+            "start_unix": begin,
+            "end_unix": begin + length_s,
+        }
+        found.append(msgspec.structs.replace(each, **occurrence))
+        after_horizon += begin > until_unix
+        if after_horizon >= EXTRA_OCCURRENCES:
             break
     return found
 
@@ -170,10 +174,10 @@ def view_of(state: Tables, made: Reservation) -> ReservationView:
 def taken_nodes(state: Tables, each: ReservationView, now: float) -> frozenset[NodeName]:
     """Return the nodes that other reservations hold during the time of this one."""
     others = (other for other in reservations(state, now) if other.name != each.name)
-    return frozenset().union(*(other.nodes for other in others if meet(each, other, now)))
+    return frozenset().union(*(other.nodes for other in others if overlap_in_time(each, other, now)))
 
 
-def meet(one: ReservationView, other: ReservationView, now: float) -> bool:
+def overlap_in_time(one: ReservationView, other: ReservationView, now: float) -> bool:
     """Return whether any considered occurrences of two reservations overlap in time."""
     theirs = occurrences_of(other, now, until_unix=now)
     return any(

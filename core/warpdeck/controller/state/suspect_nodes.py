@@ -33,11 +33,11 @@ class SuspectNodes(msgspec.Struct):
     failed: dict[NodeName, dict[JobId, int]] = {}
     """Node -> submission -> uid of its user."""
 
-    def well(self, name: NodeName) -> None:
+    def record_success(self, name: NodeName) -> None:
         """Record a success on the node."""
         self.failed.pop(name, None)
 
-    def bad(self, name: NodeName, job: Job) -> str:
+    def record_failure(self, name: NodeName, job: Job) -> str:
         """Record that the job failed at once on the node.
 
         Returns the reason why the node is now suspect, or "" if it is not.
@@ -50,10 +50,10 @@ class SuspectNodes(msgspec.Struct):
                 oldest = next(iter(found))
                 del found[oldest]
             return ""
-        self.well(name)
+        self.record_success(name)
         return f"{len(found)} jobs of {users} users in a row failed immediately on {name}; check the node, then resume it"
 
-    def take_end(
+    def record_end(
         self, name: NodeName, job: Job, ended: ExitStatus, *, began_unix: float, ended_unix: float
     ) -> str:
         """Record the end of a job's share on the node.
@@ -64,6 +64,6 @@ class SuspectNodes(msgspec.Struct):
             return ""  # A user or a limit ended the share.
         failed = ended.cause == "launch_failed" or ended.code or ended.signal
         if failed and ended_unix - began_unix < AT_ONCE_S:
-            return self.bad(name, job)
-        self.well(name)
+            return self.record_failure(name, job)
+        self.record_success(name)
         return ""

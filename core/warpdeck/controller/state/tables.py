@@ -26,7 +26,7 @@ from warpdeck.model import (
     Reservation,
     Resources,
 )
-from warpdeck.model.created_by_nonce import MadeTable
+from warpdeck.model.created_by_nonce import CreatedTable
 from warpdeck.model.step import Step
 from warpdeck.policy import NO_ESTIMATES
 from warpdeck.policy.priority.predict import Predictor
@@ -34,7 +34,7 @@ from warpdeck.ports.ports import UnreadableRow, UsageRow, Waits
 
 from .suspect_nodes import SuspectNodes
 
-MAX_SHAPES = 10_000
+MAX_INTERNED = 10_000
 """Maximum number of different requests that are kept. A site has a few hundred."""
 
 
@@ -67,16 +67,16 @@ class JobIndex:
         self.pending: dict[JobId, None] = {}
         self.timed: dict[JobId, None] = {}
         """Waiting jobs that the clock alone can affect; see deadlines.py."""
-        self.resting: dict[JobId, None] = {}
+        self.held: dict[JobId, None] = {}
         """Waiting jobs that are held and have no deadline."""
-        self.leaders: dict[JobId, None] = {}
+        self.hetjob_leaders: dict[JobId, None] = {}
         """Waiting jobs that lead a heterogeneous job."""
-        self.led: dict[JobId, None] = {}
+        self.hetjob_components: dict[JobId, None] = {}
         """Waiting components of heterogeneous jobs, without the leaders."""
         self.active: dict[JobId, None] = {}
         self.in_reservations: dict[JobId, None] = {}
         """Jobs that wait for a reservation or run in one."""
-        self.follower: dict[JobId, JobId] = {}
+        self.successor: dict[JobId, JobId] = {}
         """Job -> the prefetched job that takes over its allocation when it ends; see launch_prefetch.py."""
         self.in_state: dict[JobState, int] = {}
         """Number of jobs in memory in each state."""
@@ -94,31 +94,31 @@ class PlannerResults:
     def __init__(self) -> None:
         self.pending_reasons: dict[JobId, PendingReason] = {}
         self.priorities: dict[JobId, int] = {}
-        self.untold: dict[JobId, None] = {}
+        self.unexplained: dict[JobId, None] = {}
         """Waiting jobs that are new or changed since the planner last computed their pending reasons."""
-        self.backlog = NO_ESTIMATES
+        self.start_estimates = NO_ESTIMATES
         """Estimated start times of the waiting jobs without a start time from the passes."""
-        self.promised: dict[JobId, float] = {}
+        self.reserved_starts: dict[JobId, float] = {}
         """Starts that the last passes reserved for waiting jobs."""
         self.predictor = Predictor()
         """Predicts run times from the previous jobs of each user. It is filled from the store at a start."""
         self.waits = Waits()
 
 
-class RequestShapes:
+class RequestInterner:
     """Keeps one object for all equal resource requests, because the planner compares requests by identity.
 
     The table is emptied when it is full.
     """
 
     def __init__(self) -> None:
-        self._shapes: dict[Resources, Resources] = {}
+        self._resources: dict[Resources, Resources] = {}
 
-    def one(self, asked: Resources) -> Resources:
+    def intern(self, asked: Resources) -> Resources:
         """Return the first object seen that is equal to `asked`."""
-        if len(self._shapes) >= MAX_SHAPES:
-            self._shapes.clear()
-        return self._shapes.setdefault(asked, asked)
+        if len(self._resources) >= MAX_INTERNED:
+            self._resources.clear()
+        return self._resources.setdefault(asked, asked)
 
 
 class Tables:
@@ -136,11 +136,11 @@ class Tables:
         """Usage of ended jobs, by account, user and QoS."""
         self.submitted: dict[tuple[str, str, str], int] = {}
         """Number of unfinished jobs and array tasks, by account, user and QoS."""
-        self.shapes = RequestShapes()
+        self.request_interner = RequestInterner()
         self.reserved: dict[str, Reservation] = {}
         """Reservations created at run time. reservations.py returns these together with the configured ones.
         """
-        self.made: MadeTable = {}
+        self.created: CreatedTable = {}
         """Objects that requests have created, by user and nonce; see model/created_by_nonce.py."""
         self.steps: dict[JobId, dict[int, Step]] = {}
         """Running and recently ended steps of the jobs in memory, by step number."""
@@ -196,19 +196,19 @@ class Tables:
 
         This is False while all waiting jobs are held and their pending reasons are known.
         """
-        all_rest = len(self.index.resting) == len(self.index.pending) and not self.index.in_state.get(
+        all_held = len(self.index.held) == len(self.index.pending) and not self.index.in_state.get(
             JobState.SUSPENDED
         )
-        return not all_rest or bool(self.planned.untold) or bool(self.index.follower)
+        return not all_held or bool(self.planned.unexplained) or bool(self.index.successor)
 
     def jobs_on(self, name: NodeName) -> list[Job]:
         """Return the jobs that hold a share of this node, ordered by id."""
         return [self.jobs[job_id] for job_id in sorted(self.index.on_node.get(name, ()))]
 
-    def handed_to(self, name: NodeName) -> list[Job]:
+    def prefetched_to(self, name: NodeName) -> list[Job]:
         """Return the jobs that are prefetched to this node and hold no resources there yet.
 
         Each job comes after its predecessor.
         """
-        found = [self.jobs[job_id] for job_id in sorted(self.index.follower.values())]
+        found = [self.jobs[job_id] for job_id in sorted(self.index.successor.values())]
         return [job for job in found if job.allocation and job.allocation.node_names()[0] == name]

@@ -26,7 +26,7 @@ from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
 from warpdeck.policy.limits.access import partition_names, time_limit
 
 from .deadlines import begins_unix, waits_for_record
-from .dependencies import judge
+from .dependencies import evaluate
 from .tables import Tables
 
 GIB = 2**30
@@ -53,7 +53,7 @@ def rules_view(state: Tables) -> View:
     )
 
 
-def why_unavailable(state: Tables, node: Node) -> str:
+def unavailable_reason(state: Tables, node: Node) -> str:
     """Return the reason why the node accepts no new jobs; "" if it accepts them."""
     if node.drained:
         return f"drained: {node.reason}" if node.reason else "drained"
@@ -66,7 +66,7 @@ def why_unavailable(state: Tables, node: Node) -> str:
     return f"does not answer ({reason})" if reason else "does not answer"
 
 
-def wants_users_apart(state: Tables, job: Job, partition: str) -> bool:
+def excludes_other_users(state: Tables, job: Job, partition: str) -> bool:
     """Return whether the job allows no other user's job on its nodes (--exclusive=user).
 
     The job or the given partition may require this.
@@ -109,9 +109,9 @@ def gpu_users(state: Tables, name: NodeName) -> dict[int, set[JobId]]:
     return users
 
 
-def is_free(state: Tables, node: Node, share: Share, *, besides: JobId | None) -> bool:
-    """Return whether the share still fits on the node beside the shares of all jobs other than `besides`."""
-    held = [other for job_id, other in shares_on(state, node.name) if job_id != besides]
+def fits_on(state: Tables, node: Node, share: Share, *, ignoring: JobId | None) -> bool:
+    """Return whether the share still fits on the node beside the shares of all jobs other than `ignoring`."""
+    held = [other for job_id, other in shares_on(state, node.name) if job_id != ignoring]
     cpus = sum(other.cpus for other in held)
     mem = sum(other.mem_bytes for other in held)
     return (
@@ -121,11 +121,11 @@ def is_free(state: Tables, node: Node, share: Share, *, besides: JobId | None) -
     )
 
 
-def all_is_free(state: Tables, allocation: Allocation, *, besides: JobId | None) -> bool:
-    """Return whether the whole allocation fits beside the allocations of all jobs other than `besides`."""
+def fits_now(state: Tables, allocation: Allocation, *, ignoring: JobId | None) -> bool:
+    """Return whether the whole allocation fits beside the allocations of all jobs other than `ignoring`."""
     for share in allocation.shares:
         node = state.nodes.get(share.node)
-        if node is None or not is_free(state, node, share, besides=besides):
+        if node is None or not fits_on(state, node, share, ignoring=ignoring):
             return False
     return True
 
@@ -136,7 +136,7 @@ def _part_left(held: Sequence[Share], index: int) -> int:
 
 
 def blocked_gpus(
-    node: Node, reading: Reading | None, users: dict[int, set[JobId]], *, strangers: bool = True
+    node: Node, reading: Reading | None, users: dict[int, set[JobId]], *, foreign: bool = True
 ) -> dict[int, str]:
     """Return the reason why no job may use a GPU, by GPU index.
 
@@ -150,7 +150,7 @@ def blocked_gpus(
             continue
         if gpu.error:
             blocked[gpu.index] = gpu.error
-        for process in gpu.processes if strangers else ():
+        for process in gpu.processes if foreign else ():
             if process.mem_bytes < FOREIGN_MIN_BYTES:
                 continue
             if process.job_id in users.get(gpu.index, ()):
@@ -158,7 +158,7 @@ def blocked_gpus(
             owner = f"job {process.job_id}" if process.job_id else (process.user or "an unknown user")
             pid, gib = f"pid {process.pid}, " if process.pid else "", process.mem_bytes / GIB
             blocked[gpu.index] = f"held by {owner} outside the queue ({pid}{gib:.1f} GiB)"
-        if strangers and gpu.unexplained_bytes and gpu.index not in users and gpu.index not in blocked:
+        if foreign and gpu.unexplained_bytes and gpu.index not in users and gpu.index not in blocked:
             blocked[gpu.index] = (
                 f"{gpu.unexplained_bytes / GIB:.1f} GiB of its memory are used by no visible process"
             )
@@ -246,20 +246,22 @@ def waiting_limit_s(state: Tables, job: Job, namesakes: Namesakes, *, now: float
 def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
     """Convert a waiting or newly submitted job to the type that the planner uses."""
     request = job.request
-    verdict = judge(job, members=state.named, first_namesake=namesakes.first_before, now=now)
+    verdict = evaluate(job, members=state.named, first_namesake=namesakes.first_before, now=now)
     return PendingJob(
         id=job.id,
         array_job_id=job.array_job_id,
         label=job.label(),
         user=job.user,
         uid=job.uid,
-        resources=_asked_by_now(state.shapes.one(request.resources), waited_s=now - job.eligible_at_unix),
+        resources=_asked_by_now(
+            state.request_interner.intern(request.resources), waited_s=now - job.eligible_at_unix
+        ),
         submit_at_unix=job.submit_at_unix,
         eligible_at_unix=max(job.eligible_at_unix, verdict.since_unix),
         time_limit_s=request.time_limit_s,
         unlimited=request.unlimited,
         predicted_s=job.predicted_s,
-        reserved_start_unix=state.planned.promised.get(job.id),
+        reserved_start_unix=state.planned.reserved_starts.get(job.id),
         time_min_s=request.time_min_s,
         reservation=request.reservation,
         licenses=request.licenses,
@@ -267,7 +269,7 @@ def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) ->
         held_by_admin=job.held_by_admin,
         lost_reservation=job.lost_reservation,
         requeued_held=job.requeued_held,
-        preempted_claim=job.room,
+        preempted_claim=job.preempted_claim,
         partition=request.partition,
         account=request.account,
         qos=request.qos,
@@ -335,7 +337,7 @@ def eligible_unix(state: Tables, job: Job, *, now: float) -> float:
     """
     if job.request.dependencies is None:
         return job.eligible_at_unix
-    verdict = judge(job, members=state.named, first_namesake=Namesakes(state).first_before, now=now)
+    verdict = evaluate(job, members=state.named, first_namesake=Namesakes(state).first_before, now=now)
     return max(job.eligible_at_unix, verdict.since_unix)
 
 

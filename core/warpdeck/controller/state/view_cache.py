@@ -17,7 +17,7 @@ from warpdeck.config import NodeFacts
 from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reading
 from warpdeck.policy import NodeView, PendingJob, RunningJob
 
-from .dependencies import lasting_targets
+from .dependencies import stable_targets
 from .reservations import ends_for
 from .tables import Tables
 from .view import (
@@ -27,7 +27,7 @@ from .view import (
     node_view,
     pending_job,
     running_job,
-    why_unavailable,
+    unavailable_reason,
     with_components,
 )
 
@@ -61,7 +61,7 @@ class ViewCache:
         self._blocked: dict[NodeName, tuple[Node, Reading | None, dict[int, str]]] = {}
         self._depends: dict[JobId, frozenset[JobId]] = {}
         """Cached waiting job -> the jobs on which it depends."""
-        self._moved: set[JobId] = set()
+        self._changed: set[JobId] = set()
         """Jobs and submissions that changed since the last query.
 
         They are recorded only while a cached job has dependencies.
@@ -69,30 +69,30 @@ class ViewCache:
         self._last_nodes: tuple[NodeView, ...] = ()
         self._last_running: tuple[RunningJob, ...] = ()
 
-    def forget_job(self, job_id: JobId) -> None:
+    def invalidate_job(self, job_id: JobId) -> None:
         """Drop the cached views of a job that has changed or was removed."""
         self._pending.pop(job_id, None)
         self._running.pop(job_id, None)
         self._depends.pop(job_id, None)
 
-    def note_moved(self, job: Job) -> None:
+    def note_changed(self, job: Job) -> None:
         """Record that a job was changed, added or removed.
 
         The jobs that depend on it are then evaluated again.
         """
         if self._depends:
-            self._moved.update((job.id, job.array_job_id))
+            self._changed.update((job.id, job.array_job_id))
 
-    def forget_holders(self, name: NodeName) -> None:
+    def invalidate_holders(self, name: NodeName) -> None:
         """Drop the cached blocked GPUs of a node because other jobs hold it now."""
         self._blocked.pop(name, None)
 
     def pending(self, state: Tables, *, now: float) -> tuple[PendingJob, ...]:
         """Return the waiting jobs, ordered by id."""
-        self._forget_dependents()
+        self._invalidate_dependents()
         kept, ids = self._pending, sorted(state.index.pending)
-        if state.index.led:  # The view of a leader contains the other components.
-            ids = [job_id for job_id in ids if job_id not in state.index.led]
+        if state.index.hetjob_components:  # The view of a leader contains the other components.
+            ids = [job_id for job_id in ids if job_id not in state.index.hetjob_components]
         made = list(map(kept.get, ids))
         if not all(made):
             namesakes = Namesakes(state)
@@ -106,20 +106,22 @@ class ViewCache:
         if job.component is not None:
             return with_components(state, made, namesakes, now=now)
         asked = job.request.dependencies
-        targets = None if asked is None else lasting_targets(asked)
+        targets = None if asked is None else stable_targets(asked)
         if job.request.resources.max_switches is None and (asked is None or targets is not None):
             self._pending[job.id] = made
             if targets is not None:
                 self._depends[job.id] = targets
         return made
 
-    def _forget_dependents(self) -> None:
+    def _invalidate_dependents(self) -> None:
         """Drop the cached views of jobs that depend on a changed job."""
-        if self._moved:
-            changed = [each for each, targets in self._depends.items() if not targets.isdisjoint(self._moved)]
+        if self._changed:
+            changed = [
+                each for each, targets in self._depends.items() if not targets.isdisjoint(self._changed)
+            ]
             for job_id in changed:
-                self.forget_job(job_id)
-            self._moved.clear()
+                self.invalidate_job(job_id)
+            self._changed.clear()
 
     def running(self, state: Tables, *, now: float) -> tuple[RunningJob, ...]:
         """Return the jobs that hold resources, ordered by id."""
@@ -151,7 +153,7 @@ class ViewCache:
     def _node(self, state: Tables, node: Node) -> NodeView:
         facts, blocked = state.site.nodes.get(node.name, NO_FACTS), self.blocked(state, node.name)
         up = not node.drained and state.node_status.links.get(node.name) is Link.UP
-        unavailable = "" if up else why_unavailable(state, node)
+        unavailable = "" if up else unavailable_reason(state, node)
         kept = self._nodes.get(node.name)
         if kept is not None and kept.is_from(node, facts, blocked, unavailable=unavailable):
             return kept.view
@@ -164,8 +166,8 @@ class ViewCache:
         node, reading, kept = state.nodes[name], state.node_status.readings.get(name), self._blocked.get(name)
         if kept is not None and kept[0] is node and kept[1] is reading:
             return kept[2]
-        strangers = state.site.avoid_foreign_processes
-        found = blocked_gpus(node, reading, gpu_users(state, name), strangers=strangers)
+        foreign = state.site.avoid_foreign_processes
+        found = blocked_gpus(node, reading, gpu_users(state, name), foreign=foreign)
         before = self._nodes.get(name)
         if before is not None and before.blocked == found:
             found = before.blocked

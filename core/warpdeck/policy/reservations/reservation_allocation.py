@@ -16,7 +16,7 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import NodeName
-from warpdeck.model.reservation import PartsAsked, ReservedPart
+from warpdeck.model.reservation import PartsRequest, ReservedPart
 from warpdeck.notation.filters.reservations import evenly
 
 
@@ -41,7 +41,7 @@ def _busy() -> UserError:
     )
 
 
-def parts_of(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> tuple[ReservedPart, ...]:
+def parts_of(asked: PartsRequest, nodes: Sequence[FreeCapacity]) -> tuple[ReservedPart, ...]:
     """Return the reserved parts, sorted by node. Raises UserError if they are not available."""
     if asked.chosen:
         order = sorted(nodes, key=lambda each: (not each.idle, each.node))
@@ -51,7 +51,7 @@ def parts_of(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> tuple[Reserved
     return tuple(sorted(found, key=lambda part: part.node))
 
 
-def _named(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
+def _named(asked: PartsRequest, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
     """Reserve the requested part of each of these nodes."""
     if len(asked.cpus) > len(nodes):
         raise _busy()
@@ -71,7 +71,7 @@ def _named(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPar
     return _all(parts, len(nodes))
 
 
-def _alike(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
+def _alike(asked: PartsRequest, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
     """Take equal amounts from the requested number of nodes."""
     counts = asked.cpus if len(asked.cpus) == asked.nodes else evenly(sum(asked.cpus), asked.nodes)
     gpus, left, found = evenly(asked.gpus, asked.nodes), list(nodes), list[ReservedPart]()
@@ -84,7 +84,7 @@ def _alike(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPar
     return found
 
 
-def _first(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
+def _first(asked: PartsRequest, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
     """Take everything from one node if possible, else from as many nodes as needed, in this order."""
     cpus, gpus = sum(asked.cpus), asked.gpus
     if gpus:

@@ -239,7 +239,7 @@ NO_MINIMUM = NodeMinimum()
 
 def meets_minimum(node: NodeView, least: NodeMinimum) -> bool:
     """Return whether the node has the size that --tmp, --extra-node-info and similar options require."""
-    has = node.topology.told(node.cpus)
+    has = node.topology.or_flat(node.cpus)
     return (
         has.sockets >= (least.sockets or 0)
         and has.cores >= (least.cores or 0)

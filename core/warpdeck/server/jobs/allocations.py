@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from warpdeck.base.errors import ANSWERED, SAID, UserError
+from warpdeck.base.errors import ANSWERED, VERBATIM, UserError
 from warpdeck.base.passwd import group_there, user_there
 from warpdeck.controller.events.events import HolderLeft
 from warpdeck.controller.launch.environment import component_variables, made_environment
@@ -26,7 +26,7 @@ from warpdeck.notation.options.option_table import SALLOC_22_05, OptionTable, wi
 from warpdeck.notation.reading.components import LaunchLine
 from warpdeck.notation.request.job_request import build_request
 from warpdeck.notation.step.salloc_line import read_salloc, salloc_options
-from warpdeck.ports.caller import may_touch
+from warpdeck.ports.caller import may_control
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.nonces import mark_of
 from warpdeck.server.connection import ClientStream, Connection
@@ -97,8 +97,8 @@ async def make_allocation(
         from .launch_errors import in_its_words  # Imported here because it is seldom needed.
 
         raise in_its_words(error, known, message.env) from None
-    if outcome.job is None and outcome.made is not None and isinstance(message, ask.Srun):
-        ended = await controller.store.job(JobId(outcome.made.job_id))
+    if outcome.job is None and outcome.created is not None and isinstance(message, ask.Srun):
+        ended = await controller.store.job(JobId(outcome.created.job_id))
         if ended is not None:
             return ended
     job = known_job(outcome)
@@ -200,7 +200,7 @@ def judged(
     try:
         yield judge
     except UserError as error:
-        if error.code not in (SAID, ANSWERED, FILE):
+        if error.code not in (VERBATIM, ANSWERED, FILE):
             judge(error)
         if error.code == "dependency":  # Slurm's controller parses this option.
             from .launch_errors import in_its_words  # Imported here because it is seldom needed.
@@ -240,7 +240,7 @@ class HeldStream(ClientStream):
     async def order(self, order: ask.StepOrder) -> None:
         """Release the allocation because the command that ran in it has ended."""
         if order.what == "end":
-            event = HolderLeft(who=self.connection.who, job_id=self._job.id, code=order.code)
+            event = HolderLeft(principal=self.connection.who, job_id=self._job.id, code=order.code)
             await self.connection.server.controller.apply(event)
 
     def end(self, *, finished: bool = False) -> None:
@@ -303,7 +303,7 @@ async def hold(connection: Connection, message: ask.Salloc) -> None:
 async def attach(connection: Connection, message: ask.SallocAttach) -> None:
     """Reconnect salloc to its allocation."""
     job = connection.server.controller.state.jobs.get(JobId(message.job))
-    if job is None or not may_touch(connection.who, job) or job.request.holder != "salloc":
+    if job is None or not may_control(connection.who, job) or job.request.holder != "salloc":
         raise UserError(f"allocation {message.job} no longer exists", "see `warpdeck queue`")
     connection.server.steps.holds(job.id)
     stream = HeldStream(connection, message.id, job)

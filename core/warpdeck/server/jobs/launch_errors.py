@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from warpdeck.base.errors import ANSWERED, SAID, UserError
+from warpdeck.base.errors import ANSWERED, VERBATIM, UserError
 from warpdeck.controller.reducers.step_commands import BUSY, EXPIRED, STARTING
 from warpdeck.model import JobId
 from warpdeck.notation.options.given_options import OptionSource
@@ -34,7 +34,7 @@ def check(line: LaunchLine, source: OptionSource, known: OptionTable, *, ours: U
     if found.is_answer:
         raise UserError("\n".join(found.lines), exit_code=found.exit_code, code=ANSWERED)
     said = "\n".join(each if each.startswith(_TRY) else f"{known.command}: {each}" for each in found.lines)
-    raise UserError(said, found.hint, exit_code=found.exit_code, code=SAID)
+    raise UserError(said, found.hint, exit_code=found.exit_code, code=VERBATIM)
 
 
 def _is_of_getopt(found: Rejection) -> bool:
@@ -59,7 +59,7 @@ def of_step(error: UserError, job_id: JobId, environ: Mapping[str, str]) -> User
     if error.code == EXPIRED:
         check = f"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {job_id}"
         words = f"srun: error: Slurm job {job_id} has expired\n{check}"
-        return UserError(words, error.message, exit_code=exit_code(environ), code=SAID)
+        return UserError(words, error.message, exit_code=exit_code(environ), code=VERBATIM)
     return _told(error, f"Unable to create step for job {job_id}: ", "srun", environ)
 
 

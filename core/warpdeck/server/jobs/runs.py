@@ -101,9 +101,9 @@ async def run(connection: Connection, message: ask.Run) -> None:
     outcome = await controller.apply(
         await connection.server.submitter.event(connection.who, [request], mark_of(message))
     )
-    assert outcome.made is not None
-    notes += outcome.made.notes
-    job = outcome.job or await controller.store.job(JobId(outcome.made.job_id)) or known_job(outcome)
+    assert outcome.created is not None
+    notes += outcome.created.notes
+    job = outcome.job or await controller.store.job(JobId(outcome.created.job_id)) or known_job(outcome)
     connection.send({"t": "ok", "id": message.id, "result": {"job_id": job.id, "notes": notes}})
     streams = [
         RunStream(connection, number, channel)

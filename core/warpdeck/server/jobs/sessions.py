@@ -58,7 +58,7 @@ async def open_session(connection: Connection, message: ask.Session) -> dict[str
     except msgspec.ValidationError as error:
         raise UserError(f"invalid session: {error}", "see `srun --help`") from error
     event = await connection.server.submitter.event(connection.who, [request], mark_of(message))
-    made = (await controller.apply(event)).made
+    made = (await controller.apply(event)).created
     assert made is not None
     return {"job_id": made.job_id, "notes": [*notes, *made.notes]}
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.loop.controller import Controller
-from warpdeck.controller.presenters.node_now import state_in_words
+from warpdeck.controller.presenters.node_now import state_name
 from warpdeck.controller.state.measurements import to_gpu_reading
-from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.view import blocked_gpus
 from warpdeck.engines.native.history.job_records import RecordSearch
 from warpdeck.model import (
@@ -98,13 +98,13 @@ async def look(server: Services, message: ask.NodesAt, *, uid: int) -> list[Then
     found = nodes.named(controller, message.name)
     if message.at > controller.clock():
         raise UserError("this time is in the future", "use a time in the past, such as 03:12 or now-2hours")
-    turn = await server.looks_back.take(uid)
+    turn = await server.looks_back.acquire(uid)
     try:
         held = await _held(controller, message.at)
         conditions = {each.node: each for each in await controller.store.conditions(message.at)}
         told = await _all_asked(controller, found, message.at)
     finally:
-        turn.leave()
+        turn.release()
     return [
         _then(node, message.at, conditions.get(node.name), held.get(node.name, []), said)
         for node, said in zip(found, told, strict=True)
@@ -144,7 +144,7 @@ async def _held(controller: Controller, at_unix: float) -> dict[NodeName, Held]:
 
 async def _asked(controller: Controller, name: NodeName, at_unix: float) -> PastAnswer | RemoteError:
     try:
-        return _told(await controller.fleet.moment(name, at_unix=at_unix))
+        return _told(await controller.fleet.past_state(name, at_unix=at_unix))
     except RemoteError as error:
         return error
 
@@ -160,7 +160,7 @@ def _then(
         unknown = "" if told.step_s else NOT_MEASURED if added else NOT_ADDED
     was = condition or Condition(node=node.name, at_unix=at_unix)
     return Then(
-        node=amend(node, drained=was.drained, reason=was.reason, gpu_drains=was.gpu_drains),
+        node=replace(node, drained=was.drained, reason=was.reason, gpu_drains=was.gpu_drains),
         link=Link.LOST if was.down else Link.UP,
         added=added,
         condition=condition,
@@ -179,7 +179,7 @@ def _row(then: Then) -> PastNodeRow:
     return PastNodeRow(
         name=node.name,
         target=node.target or "local",
-        state=state_in_words(node, then.link, cpus_used=cpus_used, busy=bool(held)) if then.added else ABSENT,
+        state=state_name(node, then.link, cpus_used=cpus_used, busy=bool(held)) if then.added else ABSENT,
         reason=node.reason if node.drained else down,
         hostname=node.hostname,
         cpus=node.cpus,
@@ -230,7 +230,7 @@ def _told(moment: wire.Moment) -> PastAnswer:
 
 def _gpu_reading(gpu: wire.GpuSample, seen: wire.Strangers) -> GpuReading:
     users = seen.mem_bytes.items()
-    return amend(
+    return replace(
         to_gpu_reading(gpu),
         processes=tuple(GpuProcess(pid=0, user=user, mem_bytes=mem_bytes) for user, mem_bytes in users),
         unexplained_bytes=seen.unexplained_bytes,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.model import Job
-from warpdeck.model.step import Step, StepAsk
+from warpdeck.model.step import Step, StepOptions
 from warpdeck.notation.step.step_options import Streams
 from warpdeck.notation.values.file_patterns import resolve
 from warpdeck_agent.wire.steps import EVERY_TASK
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     """Step request and stream options of one component of the job. A job without components has one part."""
 
     job: Job
-    wanted: StepAsk
+    wanted: StepOptions
     streams: Streams
 
 

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from warpdeck.base.errors import SAID, UserError
-from warpdeck.controller.events.events import StepAsked
-from warpdeck.controller.loop.initial_steps import FirstStep
-from warpdeck.controller.reducers.step_commands import BUSY, STARTING, made_before, plan_step, whole_step
+from warpdeck.base.errors import VERBATIM, UserError
+from warpdeck.controller.events.events import StepRequested
+from warpdeck.controller.loop.initial_steps import InitialStep
+from warpdeck.controller.reducers.step_commands import BUSY, STARTING, created_before, plan_step, whole_step
 from warpdeck.model import Job, JobId, NodeName
-from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk
+from warpdeck.model.step import MAX_STEP_TASKS, Step, StepOptions
 from warpdeck.notation.options.given_options import GivenOption
 from warpdeck.notation.options.option_table import SRUN_22_05
 from warpdeck.notation.reading.components import LaunchLine
@@ -27,7 +27,7 @@ from warpdeck.notation.step.srun_line import programs_of, read_srun, srun_option
 from warpdeck.notation.step.step_options import SrunOptions, Streams
 from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.notation.values.master_address import has_own_master
-from warpdeck.ports.caller import may_touch
+from warpdeck.ports.caller import may_control
 from warpdeck.protocol import requests as ask
 from warpdeck.server.connection import ClientStream, Connection
 from warpdeck.server.jobs.allocations import (
@@ -68,15 +68,15 @@ async def run(connection: Connection, message: ask.Srun) -> None:
         if asked.passed_over or (job is None and wanted.relative is not None):
             judge(None)
         wish = _wish(message, asked) if job is None else None
-    first: FirstStep | None = None
+    first: InitialStep | None = None
     if wish is not None:
         made = await make_allocation(connection, message, wish=wish, known=SRUN_22_05)
         asked_for = _event(connection, message, made, wanted)
-        if made_before(connection.server.controller.state, asked_for) is None:
+        if created_before(connection.server.controller.state, asked_for) is None:
             if made.steps_made and made.exit is not None:
                 _tell_end(connection, message, made)
                 return
-            with connection.server.controller.events.first_steps.waiting(asked_for) as first:
+            with connection.server.controller.events.initial_steps.waiting(asked_for) as first:
                 made = await begun(connection, message, made, immediate_s=wish.immediate_s)
         job = made
     else:
@@ -88,7 +88,7 @@ async def run(connection: Connection, message: ask.Srun) -> None:
         alone = tuple(msgspec.structs.replace(each, mpi="none") for each in others)
         event = msgspec.structs.replace(event, mpi="none", others=alone)
     try:
-        step = await first.made() if first is not None else None
+        step = await first.created() if first is not None else None
         step = step or await _place(connection, message.id, event)
     except BaseException as error:
         if job.request.holder == "srun":
@@ -126,7 +126,7 @@ def _components(
     message: ask.Srun,
     job: Job | None,
     asked: SrunOptions,
-    wanted: StepAsk,
+    wanted: StepOptions,
     further: Sequence[list[str]],
 ) -> list[Part]:
     """Return the components of the job with their programs, in the order of their ranks. Raises UserError.
@@ -143,7 +143,7 @@ def _components(
             return []
         return [Part(job, _as_variables_say(wanted, job, message.env), asked.streams)]
     members = {each.component.offset: each for each in _members(connection, job) if each.component}
-    chosen: dict[int, tuple[StepAsk, Streams]] = {}
+    chosen: dict[int, tuple[StepOptions, Streams]] = {}
     programs = [(asked, wanted)]
     for words in further:
         one = _options(message, _read(connection, message, words))
@@ -173,9 +173,9 @@ def _members(connection: Connection, job: Job) -> list[Job]:
     return connection.server.controller.state.array_members(job.array_job_id)
 
 
-def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepAsk) -> StepAsked:
-    return StepAsked(
-        who=connection.who,
+def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepOptions) -> StepRequested:
+    return StepRequested(
+        principal=connection.who,
         job_id=job.id,
         ask=wanted,
         cwd=message.cwd,
@@ -237,14 +237,14 @@ async def attach(connection: Connection, message: ask.SrunAttach) -> None:
         state.jobs.get(JobId(int(job_word))),
         state.steps.get(JobId(int(job_word)), {}).get(int(number)),
     )
-    if job is None or step is None or not may_touch(connection.who, job):
+    if job is None or step is None or not may_control(connection.who, job):
         raise UserError(f"step {message.step} no longer exists", "see `warpdeck show`")
     stream = StepStream(connection, message.id, whole_step(state, step), wait_s=0)
     connection.send({"t": "ok", "id": message.id, "result": {"job_id": step.job_id, "step": step.number}})
     await stream.join(message.have)
 
 
-def _as_variables_say(wanted: StepAsk, job: Job, environ: Mapping[str, str]) -> StepAsk:
+def _as_variables_say(wanted: StepOptions, job: Job, environ: Mapping[str, str]) -> StepOptions:
     """Apply SLURM_NTASKS and SLURM_JOB_NUM_NODES as options of srun.
 
     They are ignored if they have the job's own values.
@@ -298,7 +298,7 @@ def _find_job(connection: Connection, asked: SrunOptions) -> Job | None:
                 f"srun: error: Unable to confirm allocation for job {asked.job}: Invalid job id specified\n"
                 f"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {asked.job}",
                 "see `warpdeck queue`",
-                code=SAID,
+                code=VERBATIM,
             )
         return found[0]
     if connection.client.process is not None:
@@ -306,7 +306,7 @@ def _find_job(connection: Connection, asked: SrunOptions) -> Job | None:
     return None
 
 
-def _convert(asked: SrunOptions, *, has_input: bool) -> StepAsk:
+def _convert(asked: SrunOptions, *, has_input: bool) -> StepOptions:
     """Return the step request as a model object. Raises UserError if a value is out of range."""
     mode = asked.streams.input
     rank = NO_TASK
@@ -318,12 +318,12 @@ def _convert(asked: SrunOptions, *, has_input: bool) -> StepAsk:
     elif mode != "none" and (has_input or mode not in ("", "all")):
         rank = EVERY_TASK
     try:
-        return msgspec.convert({**asked.ask, "input_rank": rank}, StepAsk)
+        return msgspec.convert({**asked.ask, "input_rank": rank}, StepOptions)
     except msgspec.ValidationError as error:
         raise UserError(f"invalid step: {error}", "see `srun --help`") from error
 
 
-async def _place(connection: Connection, number: int, event: StepAsked) -> Step:
+async def _place(connection: Connection, number: int, event: StepRequested) -> Step:
     """Return the committed step. Raises UserError.
 
     If resources are not free, it waits for them and sends the client the reason.
@@ -359,9 +359,9 @@ async def _place(connection: Connection, number: int, event: StepAsked) -> Step:
         controller.hub.leave(listener)
 
 
-async def _ask_once(connection: Connection, event: StepAsked) -> Step:
+async def _ask_once(connection: Connection, event: StepRequested) -> Step:
     controller = connection.server.controller
-    made = made_before(controller.state, event)
+    made = created_before(controller.state, event)
     if made is not None:
         return made
     layouts = [plan_step(controller.state, each) for each in (event, *event.others)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.client.mpi_launchers import advice
-from warpdeck.controller.events.events import StepEndAsked
+from warpdeck.controller.events.events import StepEndRequested
 from warpdeck.model import ExitStatus, Link, NodeName, format_ranges, ranges_of
 from warpdeck.model.step import Step, StepShare, TaskEnd
 from warpdeck.ports.ports import StepPipe
@@ -166,7 +166,7 @@ class StepStream(ClientStream):
         Ends are reported only after the commit, because a node may then forget the step.
         """
         if any(part.ends for step in steps for part in step.parts):
-            await self._controller.ends.commits.settled()
+            await self._controller.ends.commits.wait()
         return all(now is step for now, step in zip(self._now(), steps, strict=True))
 
     async def _note_order(self, node: NodeName) -> None:
@@ -335,8 +335,8 @@ class StepStream(ClientStream):
         running = [step for step in self._now() if not step.is_finished]
         if not running:
             return
-        event = StepEndAsked(
-            who=self.connection.who,
+        event = StepEndRequested(
+            principal=self.connection.who,
             job_id=running[0].job_id,
             number=running[0].number,
             cause=cause or "cancelled",

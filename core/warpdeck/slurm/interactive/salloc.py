@@ -15,7 +15,7 @@ from typing import Any
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note
+from warpdeck.base.output import print_note
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
@@ -57,7 +57,7 @@ def main(_: str, words: list[str]) -> int:
         lambda nonce: client.begin("salloc", nonce=nonce, **asked), lambda number: _wait(client, number)
     )
     job = int(granted["job_id"])
-    say = _silent if granted["quiet"] else note
+    say = _silent if granted["quiet"] else print_note
     say(f"salloc: Granted job allocation {job}")
     _ring(granted["bell"], time.monotonic() - asked_at)
     if not granted["has_shell"]:
@@ -76,7 +76,7 @@ def main(_: str, words: list[str]) -> int:
             raise UserError(
                 f"cannot run {command[0]}: {error.strerror}", f"check {error.filename}"
             ) from error
-        note(f'salloc: error: _fork_command: Unable to find command "{command[0]}"')
+        print_note(f'salloc: error: _fork_command: Unable to find command "{command[0]}"')
         say(f"salloc: Relinquishing job allocation {job}")
         return 1
     holder = _Holder(paths, client, number, job, lambda: _signal(child, granted["kill_signal"]))
@@ -86,7 +86,7 @@ def main(_: str, words: list[str]) -> int:
 
 
 def _silent(line: str) -> None:
-    """Replacement for `note` with --quiet, which prints only errors."""
+    """Replacement for `print_note` with --quiet, which prints only errors."""
 
 
 def _ring(bell: str, waited_s: float) -> None:
@@ -122,7 +122,7 @@ def _wait(client: SyncClient, number: int) -> dict[str, Any]:
             if word == "ok":
                 return dict(value)
             if word == "progress":
-                note(f"salloc: {value}")
+                print_note(f"salloc: {value}")
 
 
 class _Holder:
@@ -148,7 +148,7 @@ class _Holder:
         try:
             for word, value in self._client.events(self._number):
                 if word == "end":
-                    note(f"salloc: {value['error']}")
+                    print_note(f"salloc: {value['error']}")
                     self._client = None
                     self._next_try = float("inf")
                     self._revoked()

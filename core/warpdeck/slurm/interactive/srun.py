@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from warpdeck.base.current_folder import current_folder
-from warpdeck.base.errors import SAID, UserError
+from warpdeck.base.errors import VERBATIM, UserError
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck_agent.client.access import (
     Away,
@@ -63,7 +63,7 @@ def step(name: str, words: list[str], environ: Mapping[str, str]) -> int:
         client = StepClient(lambda: wait_for_link(connect, name), name=name)
         return client.run(words, with_process(environ), current_folder())
     except CommandRefused as refused:
-        code = SAID if refused.is_complete else ""
+        code = VERBATIM if refused.is_complete else ""
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code, code=code) from refused
 
 

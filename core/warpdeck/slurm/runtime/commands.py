@@ -11,7 +11,7 @@ import pwd
 import socket
 import sys
 
-from warpdeck.base.errors import ANSWERED, SAID, UserError
+from warpdeck.base.errors import ANSWERED, VERBATIM, UserError
 from warpdeck.base.paths import default_paths
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.snapshot_requests import order_or_tell
@@ -111,7 +111,7 @@ def _read(path: str, size: int) -> bytes:
 
 
 def _fail(name: str, error: UserError) -> int:
-    before = "" if error.code in (SAID, ANSWERED) else f"{name}: error: "
+    before = "" if error.code in (VERBATIM, ANSWERED) else f"{name}: error: "
     print(before + error.message, file=sys.stdout if error.code == ANSWERED else sys.stderr)
     if error.hint:
         print(f"  {error.hint}", file=sys.stderr)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.passwd import group_of, group_there, user_there
+from warpdeck.base.passwd import existing_gid, existing_uid, group_of
 from warpdeck.notation.values.time_points import parse_moment
 from warpdeck.slurm.console.arguments import WordsError, listed
 from warpdeck.slurm.console.console import CommandError
@@ -104,12 +104,12 @@ def in_group(uid: int, text: str) -> bool:
 
 
 def _groups(text: str) -> list[int]:
-    return _people(text, "group", group_there)
+    return _people(text, "group", existing_gid)
 
 
 def _users(text: str) -> None:
     if text != "-1":  # -1 means all users.
-        _people(text, "user", user_there)
+        _people(text, "user", existing_uid)
 
 
 def _people(text: str, kind: str, number_of: Callable[[str], int | None]) -> list[int]:

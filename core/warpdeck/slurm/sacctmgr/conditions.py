@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from warpdeck.base.passwd import user_there
+from warpdeck.base.passwd import existing_uid
 from warpdeck.slurm.console.arguments import listed
 
 from .abbreviations import meant, names
@@ -88,7 +88,7 @@ def unknown_qos(entity: Entity, asked: ConditionOptions, known: Iterable[str]) -
 
 def bad_event(asked: ConditionOptions) -> str:
     """Return the errors for conditions on events that name a user or a state that does not exist."""
-    users = [name for name in asked.where.get("Users", ()) if user_there(name) is None]
+    users = [name for name in asked.where.get("Users", ()) if existing_uid(name) is None]
     states = [
         word
         for word in asked.where.get("States", ())

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.errors import UserError
-from warpdeck.base.passwd import user_there
+from warpdeck.base.passwd import existing_uid
 from warpdeck.notation.values.time_points import parse_moment
 from warpdeck.slurm.console.arguments import listed
 from warpdeck.slurm.console.console import Console
@@ -107,7 +107,7 @@ def found_jobs(client: Any, where: dict[str, str]) -> list[dict[str, Any]]:
         if key in where
     }
     users = listed(where.get("users", ""))
-    unknown = next((user for user in users if user_there(user) is None), None)
+    unknown = next((user for user in users if existing_uid(user) is None), None)
     if unknown is not None:
         raise Refused(f"sacctmgr: error: Invalid user id: {unknown}\n")
     return list(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.passwd import user_there
+from warpdeck.base.passwd import existing_uid
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.options.getopt import OptionReader
 from warpdeck.protocol.refusals import in_slurms_words
@@ -90,10 +90,10 @@ def _set(name: str, value: str, session: Session) -> None:
         case "clusters":
             only_ours("scontrol", value)
         case "uid":
-            if (uid := user_there(value)) is None:
+            if (uid := existing_uid(value)) is None:
                 session.console.streams.err.write(f'scontrol: error: --uid="{value}" invalid\n')
                 session.over = True
-            elif uid != user_there(session.console.user):
+            elif uid != existing_uid(session.console.user):
                 raise WordsError("scontrol: error: --uid is not supported: you are you")
 
 

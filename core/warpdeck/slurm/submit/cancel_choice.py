@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.passwd import name_of, uid_of, user_there
+from warpdeck.base.passwd import existing_uid, name_of, uid_of
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.protocol.refusals import WORDS
@@ -62,7 +62,7 @@ def user_named(name: str) -> str:
 
     Raises CommandError for a user unknown to this machine.
     """
-    uid = user_there(name)
+    uid = existing_uid(name)
     if uid is None:
         raise CommandError(f"Invalid user name: {name}")
     return name_of(uid)

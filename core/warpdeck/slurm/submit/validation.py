@@ -6,7 +6,7 @@ import os.path
 import time
 from collections.abc import Sequence
 
-from warpdeck.base.passwd import group_there, user_there
+from warpdeck.base.passwd import existing_gid, existing_uid
 from warpdeck.client.submission import MAX_FILE_CHARS
 from warpdeck.notation.options.getopt import MISUSED, UNKNOWN
 from warpdeck.notation.options.given_options import OptionSource
@@ -28,8 +28,8 @@ def option_source(console: Console) -> OptionSource:
         environ=console.env,
         now=time.time(),
         is_root=console.user == "root",
-        user_id=user_there,
-        group_id=group_there,
+        user_id=existing_uid,
+        group_id=existing_gid,
         read_text=lambda path: console.read_file(os.path.join(console.folder, path), MAX_FILE_CHARS).decode(),
     )
 

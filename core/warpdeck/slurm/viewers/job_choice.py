@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.passwd import user_there
+from warpdeck.base.passwd import existing_uid
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.arrays import number_ranges, parse_array
 from warpdeck.notation.values.hostlist import expand
@@ -136,7 +136,7 @@ def check(option: str, value: str, complain: Callable[[str], None]) -> None:
     if option == "states":
         _states_of(value)
     for name in listed(value) if option == "user" else ():
-        if user_there(name) is None:
+        if existing_uid(name) is None:
             complain(f"Invalid user: {name}\n")
 
 
@@ -189,7 +189,7 @@ def _filters(asked: JobFilterOptions, client: SyncClient) -> dict[str, Any] | No
 
 
 def _users(asked: JobFilterOptions) -> list[str]:
-    return [name for name in asked.listed("user") if user_there(name) is not None]
+    return [name for name in asked.listed("user") if existing_uid(name) is not None]
 
 
 def _nodes(asked: JobFilterOptions, client: SyncClient) -> list[str]:

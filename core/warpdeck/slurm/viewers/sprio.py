@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from warpdeck.base.cluster import ALL_NODES
-from warpdeck.base.passwd import name_of, user_there
+from warpdeck.base.passwd import existing_uid, name_of
 from warpdeck.slurm.console.arguments import (
     WordsError,
     is_informed,
@@ -109,7 +109,7 @@ def _users(text: str, console: Console) -> set[str]:
     """Return the names of the requested users. Unknown users are reported as errors."""
     found = set()
     for name in listed(text):
-        uid = user_there(name)
+        uid = existing_uid(name)
         if uid is not None:
             found.add(name_of(uid) if name.isdecimal() else name)
         else:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
-from warpdeck.base.passwd import name_of, user_there
+from warpdeck.base.passwd import existing_uid, name_of
 from warpdeck.slurm.console.arguments import (
     CLUSTER_LINE,
     WordsError,
@@ -112,7 +112,7 @@ def _users(asked: Mapping[str, str], console: Console) -> list[str] | None:
     names = asked.get("users", asked.get("user"))
     if names is None:
         return None if "all" in asked else [console.user]
-    unknown = [name for name in listed(names) if name.isdecimal() and user_there(name) is None]
+    unknown = [name for name in listed(names) if name.isdecimal() and existing_uid(name) is None]
     if unknown:
         raise WordsError(f"Invalid user id: {unknown[0]}")
     return [name_of(int(name)) if name.isdecimal() else name for name in listed(names)]

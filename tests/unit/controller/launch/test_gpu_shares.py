@@ -9,11 +9,11 @@ from tests.support.core import BOB, GIB, Core, ask
 from warpdeck.config import Config
 from warpdeck.controller.launch.environment import job_environment
 from warpdeck.controller.launch.launching import build_launch
-from warpdeck.model import GpuAsk, JobState, Request, Resources
+from warpdeck.model import GpuRequest, JobState, Request, Resources
 
 
 def gpu_share(pct: int) -> Request:
-    return ask(resources=Resources(gpus=GpuAsk(share_pct=pct)))
+    return ask(resources=Resources(gpus=GpuRequest(share_pct=pct)))
 
 
 def gpu_of(core: Core, job_id: int) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ def test_a_job_gets_the_size_of_its_gpu_share() -> None:
 
 def test_an_exclusive_job_gets_all_resources_in_its_environment() -> None:
     core = Core("a")
-    whole = Resources(gpus=GpuAsk(per_node=1), exclusive=True)
+    whole = Resources(gpus=GpuRequest(per_node=1), exclusive=True)
     job = core.job(core.run(ask(resources=whole)))
     env = job_environment(job, 0, submit_host="h")
     assert (env["SLURM_GPUS_ON_NODE"], env["SLURM_JOB_GPUS"]) == ("4", "0,1,2,3")

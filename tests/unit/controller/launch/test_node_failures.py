@@ -11,7 +11,7 @@ from tests.support.core import ANN, Core, ask
 
 from warpdeck.config import Config, build_site
 from warpdeck.config.tables import Containment, Gpus, Health, Hooks
-from warpdeck.controller.events.events import HealthTold, LaunchRefused, Released, Reported
+from warpdeck.controller.events.events import HealthReported, LaunchRefused, Released, Reported
 from warpdeck.controller.launch.environment import job_environment
 from warpdeck.controller.launch.launching import build_launch
 from warpdeck.controller.presenters.reasons import reason_of
@@ -64,7 +64,7 @@ def test_a_full_disk_drains_the_node_and_the_job_starts_elsewhere() -> None:
     core.plan()
     assert [share.node for share in core.job(job_id).shares] == [B]
     well = wire.Health(at_unix=1.0, checks=[wire.Check("disk", "ok")])
-    core.apply(HealthTold(name=A, health=well, received_unix=1.0))
+    core.apply(HealthReported(name=A, health=well, received_unix=1.0))
     assert not core.state.nodes[A].drained
 
 
@@ -183,7 +183,7 @@ def test_a_broken_agent_drains_its_node_and_counts_no_user_restart() -> None:
     core.plan()
     assert "SLURM_RESTART_COUNT" not in job_environment(core.job(job_id), 0, submit_host="")
     well = wire.Health(at_unix=1.0, checks=[wire.Check("disk", "ok"), wire.Check("agent", "ok")])
-    core.apply(HealthTold(name=A, health=well, received_unix=1.0))
+    core.apply(HealthReported(name=A, health=well, received_unix=1.0))
     assert not core.state.nodes[A].drained
     assert core.reload().jobs[job_id] == core.job(job_id)
 
@@ -202,5 +202,5 @@ def test_a_job_that_three_nodes_cannot_start_is_held() -> None:
     assert (job.held, job.failed_nodes) == (True, ("a", "b", "c"))
     assert job.notice == "held: 3 nodes could not start the job (a, b, c)"
     assert reason_of(RowContext(core.state, core.now), job) == "launch failed requeued held"
-    core.apply(Released(who=ANN, jobs=(str(job_id),)))
+    core.apply(Released(principal=ANN, jobs=(str(job_id),)))
     assert (core.job(job_id).held, core.job(job_id).failed_nodes) == (False, ())

@@ -13,7 +13,7 @@ from warpdeck.controller.presenters.job_columns import (
     STATE_COLUMNS,
     TIMED_COLUMNS,
     job_row,
-    shower,
+    row_maker,
 )
 from warpdeck.engines.native.jobs.selection import Selection
 from warpdeck.model import (
@@ -38,7 +38,7 @@ def core():
     made.runs = made.run(ask("runs", gpus=2, time_limit_s=600))
     made.array = made.run(ask("array", array=ArraySpec(ranges=((1, 9, 1),), throttle=2)))
     made.held = made.submit(ask("held", comment="later", licenses=(("matlab", 2),)), who=BOB)
-    made.apply(Held(who=BOB, jobs=(str(made.held),)))
+    made.apply(Held(principal=BOB, jobs=(str(made.held),)))
     made.failed = made.run(ask("fails"))
     made.end(made.failed, exit_code=3)
     clauses = tuple(Dependency(kind="afterok", job_id=job) for job in (made.runs, made.array))
@@ -47,7 +47,7 @@ def core():
 
 
 def column(core: Core, job_id: int, name: str) -> object:
-    return shower(core.state, [name], now=core.now)([core.job(job_id)])[0][name]
+    return row_maker(core.state, [name], now=core.now)([core.job(job_id)])[0][name]
 
 
 def chosen(core: Core, **filters: object) -> set[str]:
@@ -65,15 +65,15 @@ def test_every_field_is_one_column_of_the_table():
 @pytest.mark.parametrize("kind", [JobRow, JobFacts])
 def test_every_column_has_the_type_of_its_field(core, kind):
     names = kind.__struct_fields__
-    for row in shower(core.state, names, now=core.now)(list(core.state.jobs.values())):
+    for row in row_maker(core.state, names, now=core.now)(list(core.state.jobs.values())):
         msgspec.convert(row, kind, strict=True)
 
 
 def test_columns_may_be_fields_that_only_rows_have(core):
-    row = shower(core.state, ["uid", "gpu_type"], now=core.now)([core.job(core.runs)])[0]
+    row = row_maker(core.state, ["uid", "gpu_type"], now=core.now)([core.job(core.runs)])[0]
     assert row == {"uid": 1, "gpu_type": ""}
     with pytest.raises(UserError, match="unknown job field colour"):
-        shower(core.state, ["colour"], now=core.now)
+        row_maker(core.state, ["colour"], now=core.now)
 
 
 def test_reasons_have_slurms_names(core):

@@ -14,12 +14,12 @@ from warpdeck.base.errors import UserError
 from warpdeck.config import Config, build_site
 from warpdeck.config.tables import Health
 from warpdeck.controller.events.events import (
-    HealthTold,
+    HealthReported,
     KillShare,
     NodeDrained,
     NodeResumed,
     Outcome,
-    TellJob,
+    ShowNotice,
 )
 from warpdeck.controller.presenters.node_rows import node_health_row, node_row
 from warpdeck.model import JobState, Node, NodeName
@@ -41,7 +41,7 @@ class MonitoredNode(Core):
 
     def reports(self, *checks: wire.Check, faults: tuple[wire.Fault, ...] = (), **fields: Any) -> Outcome:
         health = wire.Health(at_unix=self.now, checks=list(checks), faults=list(faults), **fields)
-        return self.apply(HealthTold(name=A, health=health, received_unix=self.now))
+        return self.apply(HealthReported(name=A, health=health, received_unix=self.now))
 
     @property
     def node(self) -> Node:
@@ -248,7 +248,7 @@ def test_jobs_on_a_faulty_gpu_are_notified_and_continue() -> None:
     index = core.job(hit).allocation.shares[0].gpus[0]  # type: ignore[union-attr]
     outcome = core.reports(*WELL, faults=(xid(7, gpu=index),))
     words = f"GPU {index} of a: Xid 79"
-    assert outcome.effects == (TellJob(node=A, job_id=hit, restarts=0, text=words),)
+    assert outcome.effects == (ShowNotice(node=A, job_id=hit, restarts=0, text=words),)
     assert (core.job(hit).notice, core.job(other).notice) == (words, "")
     assert words in core.history(hit) and words not in core.history(other)
     assert core.job(hit).state is JobState.RUNNING
@@ -259,7 +259,7 @@ def test_an_xid_caused_by_a_program_is_reported_and_drains_nothing() -> None:
     core = MonitoredNode()
     job = core.run(ask(gpus=4))
     outcome = core.reports(*WELL, faults=(xid(7, code=31),))
-    assert [type(effect) for effect in outcome.effects] == [TellJob]
+    assert [type(effect) for effect in outcome.effects] == [ShowNotice]
     assert core.job(job).notice == "GPU 3 of a: Xid 31" and core.drains() == {}
     assert core.reports(*WELL, faults=(xid(7, code=31),)).effects == ()
 
@@ -268,7 +268,7 @@ def test_all_jobs_on_a_drained_node_are_notified() -> None:
     core = MonitoredNode()
     jobs = [core.run(), core.run()]
     outcome = core.reports(FULL)
-    assert [effect.job_id for effect in outcome.effects if isinstance(effect, TellJob)] == jobs
+    assert [effect.job_id for effect in outcome.effects if isinstance(effect, ShowNotice)] == jobs
     assert core.job(jobs[0]).notice == "node a: /tmp is full: 3 MiB are free"
 
 
@@ -302,7 +302,7 @@ def test_a_clock_difference_beyond_the_links_delay_drains_the_node(
 ) -> None:
     core = MonitoredNode()
     health = wire.Health(at_unix=node_time, checks=WELL, asked_at_unix=asked_at)
-    core.apply(HealthTold(name=A, health=health, received_unix=received))
+    core.apply(HealthReported(name=A, health=health, received_unix=received))
     assert core.node.reason == words and core.node.drained == bool(words)
     core.reports(*WELL)
     assert core.node.drained == bool(words), "an unsolicited report says nothing about the clock"

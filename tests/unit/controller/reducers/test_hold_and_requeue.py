@@ -11,9 +11,9 @@ from warpdeck.model import ArraySpec, JobState, NodeName, PtySize
 def test_held_jobs_wait_until_released() -> None:
     core = Core("a")
     job_id = core.submit()
-    core.apply(Held(who=ANN, jobs=(str(job_id),)))
+    core.apply(Held(principal=ANN, jobs=(str(job_id),)))
     assert core.plan().effects == () and core.state.planned.pending_reasons[job_id].code == "JobHeldUser"
-    core.apply(Released(who=ANN, jobs=(str(job_id),)))
+    core.apply(Released(principal=ANN, jobs=(str(job_id),)))
     core.launch(core.plan().effects)
     assert core.job(job_id).state is JobState.RUNNING
 
@@ -22,11 +22,11 @@ def test_a_running_job_may_be_held_and_stays_held_after_a_requeue() -> None:
     core = Core("a")
     job_id = core.run(ask())
     reference = (str(job_id),)
-    assert core.apply(Held(who=ANN, jobs=reference)).errors == ()
-    core.apply(Released(who=ANN, jobs=reference))
+    assert core.apply(Held(principal=ANN, jobs=reference)).errors == ()
+    core.apply(Released(principal=ANN, jobs=reference))
     assert not core.job(job_id).held
-    core.apply(Held(who=ANN, jobs=reference))
-    core.apply(Requeued(who=ANN, jobs=reference))
+    core.apply(Held(principal=ANN, jobs=reference))
+    core.apply(Requeued(principal=ANN, jobs=reference))
     core.end(job_id, signal=15)
     core.plan()
     assert (core.job(job_id).state, core.state.planned.pending_reasons[job_id].code) == (
@@ -41,13 +41,13 @@ def test_an_ended_job_cannot_be_held() -> None:
     core = Core("a")
     job_id = core.run(ask())
     core.end(job_id)
-    assert "has ended" in core.apply(Held(who=ANN, jobs=(str(job_id),))).errors[0]
+    assert "has ended" in core.apply(Held(principal=ANN, jobs=(str(job_id),))).errors[0]
 
 
 def test_a_part_of_an_array_can_be_held() -> None:
     core = Core("a")
     core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),)), gpus=1))
-    core.apply(Held(who=ANN, jobs=("1_[0-4]",)))
+    core.apply(Held(principal=ANN, jobs=("1_[0-4]",)))
     core.launch(core.plan().effects)
     assert {job.array_task_id for job in core.state.jobs.values() if job.holds_resources} == {5, 6, 7, 8}
 
@@ -56,19 +56,19 @@ def test_canceling_waiting_tasks_refuses_started_ones() -> None:
     core = Core("a")
     core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),)), gpus=4))
     core.launch(core.plan().effects)
-    outcome = core.apply(Cancelled(who=ANN, jobs=("1_[0-4]",), waiting_only=True))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=("1_[0-4]",), waiting_only=True))
     assert (outcome.labels, outcome.errors) == (("1_[0-4]",), ())
     left = {job.label() for job in core.state.jobs.values() if not job.is_finished}
     assert left == {"1_0", "1_[5-9]"}
     assert core.kills(outcome) == []
-    refused = core.apply(Cancelled(who=ANN, jobs=("1_0",), waiting_only=True))
+    refused = core.apply(Cancelled(principal=ANN, jobs=("1_0",), waiting_only=True))
     assert (refused.labels, refused.codes) == ((), ("already_begun",))
 
 
 def test_requeue_ends_the_run_and_increments_the_start_count() -> None:
     core = Core("a")
     job_id = core.run(ask(gpus=1))
-    outcome = core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    outcome = core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
     assert core.kills(outcome) == [("a", "requeued", 0)]
     core.end(job_id, signal=15, cause="requeued")
     job = core.job(job_id)
@@ -83,8 +83,8 @@ def test_an_ended_job_that_left_memory_can_be_requeued() -> None:
     core.end(job_id, exit_code=1)
     old = core.job(job_id)
     core.state.evict_job(job_id)
-    assert "not known" in core.apply(Requeued(who=ANN, jobs=(str(job_id),))).errors[0]
-    assert core.apply(Requeued(who=ANN, jobs=(str(job_id),), ended=(old,))).labels == (str(job_id),)
+    assert "not known" in core.apply(Requeued(principal=ANN, jobs=(str(job_id),))).errors[0]
+    assert core.apply(Requeued(principal=ANN, jobs=(str(job_id),), ended=(old,))).labels == (str(job_id),)
     assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
 
 
@@ -93,8 +93,8 @@ def test_a_refused_requeue_names_the_reason() -> None:
     waiting = core.submit(ask(hold=True))
     shell = core.run(ask(script="", argv=("sh",), pty=PtySize()))
     ending = core.run()
-    core.apply(Cancelled(who=ANN, jobs=(str(ending),)))
-    outcome = core.apply(Requeued(who=ANN, jobs=(str(waiting), str(shell), str(ending))))
+    core.apply(Cancelled(principal=ANN, jobs=(str(ending),)))
+    outcome = core.apply(Requeued(principal=ANN, jobs=(str(waiting), str(shell), str(ending))))
     for error, words in zip(outcome.errors, ("already waiting", "interactive", "is ending"), strict=True):
         assert words in error
 
@@ -102,7 +102,7 @@ def test_a_refused_requeue_names_the_reason() -> None:
 def test_a_cancellation_overrides_an_earlier_requeue() -> None:
     core = Core("a")
     job_id = core.run()
-    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
-    core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, signal=15, cause="requeued")
     assert core.job(job_id).state is JobState.CANCELLED

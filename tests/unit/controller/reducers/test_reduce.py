@@ -162,9 +162,9 @@ def test_a_start_is_checked_against_changes_since_it_was_planned(happened: str) 
     assert allocation is not None
     job_id = core.submit(ask(gpus=1))
     if happened == "held":
-        core.apply(Held(who=ANN, jobs=(str(job_id),)))
+        core.apply(Held(principal=ANN, jobs=(str(job_id),)))
     elif happened == "cancelled":
-        core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+        core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     elif happened == "drained":
         core.apply(NodeDrained(name=NodeName("a"), reason="fan"))
     elif happened == "lost":
@@ -270,7 +270,7 @@ def test_a_repeated_report_changes_nothing() -> None:
 def test_a_superseded_run_is_killed_and_its_end_is_ignored() -> None:
     core = Core("a")
     job_id = core.run()
-    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, signal=15, cause="requeued")
     assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
     late = core.told("a", wire.JobReport(job_id=job_id, restarts=0, phase="running"))
@@ -294,17 +294,17 @@ def test_an_unknown_launch_is_killed_and_its_end_is_forgotten() -> None:
 def test_canceling_a_waiting_job_ends_it() -> None:
     core = Core("a")
     job_id = core.submit()
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert outcome.effects == () and core.job(job_id).state is JobState.CANCELLED
     assert not core.state.index.pending
-    again = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    again = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert "has already ended" in again.errors[0]
 
 
 def test_canceling_a_running_job_waits_for_its_nodes() -> None:
     core = Core("a", "b")
     job_id = core.run(ask(nodes=2))
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert core.kills(outcome) == [("a", "cancelled", 0), ("b", "cancelled", 0)]
     assert core.job(job_id).state is JobState.COMPLETING and core.state.index.active
     core.end(job_id, signal=15, cause="cancelled")
@@ -315,7 +315,7 @@ def test_a_canceled_launch_that_starts_late_is_killed() -> None:
     core = Core("a")
     job_id = core.submit()
     core.plan()
-    core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     outcome = core.told("a", core.agents[NodeName("a")].begin((job_id, 0)))
     assert core.kills(outcome) == [("a", "cancelled", 0)]
 
@@ -323,10 +323,10 @@ def test_a_canceled_launch_that_starts_late_is_killed() -> None:
 def test_a_signal_is_sent_without_ending_the_job() -> None:
     core = Core("a")
     job_id = core.run()
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),), signal=10))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),), signal=10))
     assert core.kills(outcome) == [("a", "cancelled", 10)] and core.job(job_id).state is JobState.RUNNING
     waiting = core.submit(ask(gpus=4, hold=True))
-    assert core.apply(Cancelled(who=ANN, jobs=(str(waiting),), signal=10)).errors
+    assert core.apply(Cancelled(principal=ANN, jobs=(str(waiting),), signal=10)).errors
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_a_signal_is_sent_without_ending_the_job() -> None:
 def test_tasks_of_a_waiting_array_are_canceled_by_number(reference: str, left: dict[str, str]) -> None:
     core = Core("a")
     core.submit(array(9, hold=True))
-    assert not core.apply(Cancelled(who=ANN, jobs=(reference,))).errors
+    assert not core.apply(Cancelled(principal=ANN, jobs=(reference,))).errors
     assert labels(core, 1) == left
     assert core.state.next_job_id == 1 + len(left)
 
@@ -353,7 +353,7 @@ def test_canceling_a_range_covers_running_and_waiting_tasks() -> None:
     core = Core("a")
     core.submit(array(9, gpus=1))
     core.launch(core.plan().effects)
-    outcome = core.apply(Cancelled(who=ANN, jobs=("1_[2-6]",)))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=("1_[2-6]",)))
     assert len(core.kills(outcome)) == 2  # tasks 2 and 3 run
     assert labels(core, 1)["1_[4-6]"] is JobState.CANCELLED
     assert labels(core, 1)["1_[7-9]"] is JobState.PENDING
@@ -362,11 +362,11 @@ def test_canceling_a_range_covers_running_and_waiting_tasks() -> None:
 def test_an_invalid_job_name_does_not_affect_the_others() -> None:
     core = Core("a")
     mine, theirs = core.submit(), core.submit(who=BOB)
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(theirs), "99", "x", str(mine))))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(theirs), "99", "x", str(mine))))
     assert outcome.labels == (str(mine),) and len(outcome.errors) == 3
     assert "belongs to bob" in outcome.errors[0] and "not known" in outcome.errors[1]
     assert core.job(theirs).state is JobState.PENDING and core.job(mine).state is JobState.CANCELLED
-    assert core.apply(Cancelled(who=ROOT, jobs=(str(theirs),))).labels
+    assert core.apply(Cancelled(principal=ROOT, jobs=(str(theirs),))).labels
 
 
 # ---- The transaction
@@ -377,10 +377,10 @@ def test_a_rolled_back_transaction_leaves_no_trace() -> None:
     core.submit(array(9))
     before = content(core.state)
     txn = Transaction(core.state, 5.0)
-    reduce(txn, Cancelled(who=ANN, jobs=("1_[2-4]", "1_7")))
+    reduce(txn, Cancelled(principal=ANN, jobs=("1_[2-4]", "1_7")))
     reduce(txn, NodeRemoved(name=NodeName("a")))
     assert content(core.state) != before
-    txn.undo()
+    txn.rollback()
     assert content(core.state) == before and not txn.changes().journal
 
 
@@ -411,6 +411,6 @@ def test_a_running_job_keeps_the_priority_of_its_start() -> None:
     core.state.planned.priorities[job_id] = 1132
     core.launch(core.plan().effects)
     assert core.job(job_id).priority == 1132
-    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, signal=15)
     assert core.job(job_id).priority is None

@@ -190,7 +190,7 @@ def test_an_uncommitted_condition_is_recorded_with_the_next_attempt() -> None:
         txn = Transaction(core.state, core.now)
         reduce(txn, event)
         assert txn.changes().conditions or txn.changes().gone_nodes
-        txn.undo()
+        txn.rollback()
         assert core.state.node_status.conditions == before
     cut(core, "cut")
     assert [each.down for each in conditions(core)] == [True]

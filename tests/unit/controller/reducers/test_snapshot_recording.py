@@ -7,8 +7,8 @@ from __future__ import annotations
 from tests.support.core import ANN, BOB, Core, ask
 
 from warpdeck.controller.events.events import CodeRecorded, Held, Outcome
-from warpdeck.controller.reducers.submitting import MOST_RECORDING_S
-from warpdeck.controller.state.deadlines import next_moment
+from warpdeck.controller.reducers.submitting import MAX_RECORDING_S
+from warpdeck.controller.state.deadlines import next_deadline
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, Job, JobId, JobState, Snapshot
 from warpdeck.policy import Settings, plan
@@ -23,7 +23,9 @@ def submit(core: Core, *, due_s: float = DUE_S, array: ArraySpec | None = None) 
 
 
 def record(core: Core, job: int, *, who: Principal = ANN, snapshot: Snapshot | None = SNAPSHOT) -> Outcome:
-    return core.apply(CodeRecorded(who=who, jobs=(str(job),), snapshot=snapshot, note="no snapshot: no git"))
+    return core.apply(
+        CodeRecorded(principal=who, jobs=(str(job),), snapshot=snapshot, note="no snapshot: no git")
+    )
 
 
 def starts(core: Core) -> list[int]:
@@ -65,9 +67,9 @@ def test_the_begin_time_is_the_reason_before_the_snapshot() -> None:
 
 def test_a_job_starts_after_the_deadline_and_a_late_snapshot_is_stored() -> None:
     core = Core("a")
-    job = submit(core, due_s=10 * MOST_RECORDING_S)
-    assert next_moment(core.state, core.now) == core.now + MOST_RECORDING_S
-    core.now += MOST_RECORDING_S
+    job = submit(core, due_s=10 * MAX_RECORDING_S)
+    assert next_deadline(core.state, core.now) == core.now + MAX_RECORDING_S
+    core.now += MAX_RECORDING_S
     assert starts(core) == [job]
     core.plan()
     assert core.job(job).state is not JobState.PENDING
@@ -78,7 +80,7 @@ def test_a_job_starts_after_the_deadline_and_a_late_snapshot_is_stored() -> None
 def test_all_tasks_of_an_array_get_the_recorded_snapshot() -> None:
     core = Core("a")
     job = submit(core, array=ArraySpec(ranges=((0, 3, 1),)))
-    core.apply(Held(who=ANN, jobs=(f"{job}_2",)))
+    core.apply(Held(principal=ANN, jobs=(f"{job}_2",)))
     assert not record(core, job).errors
     found = [each for each in core.reload().jobs.values() if each.array_job_id == job]
     assert len(found) == 2
@@ -99,6 +101,6 @@ def test_a_recorded_snapshot_of_a_held_job_causes_no_planning_pass() -> None:
     """A loop that submits held jobs would wait for a pass after every few."""
     core = Core("a")
     job = submit(core)
-    core.apply(Held(who=ANN, jobs=(str(job),)))
+    core.apply(Held(principal=ANN, jobs=(str(job),)))
     assert not record(core, job).replan
     assert record(core, submit(core)).replan

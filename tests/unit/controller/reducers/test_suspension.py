@@ -45,11 +45,11 @@ def planner_resumes(core: Core, job_id: int) -> Outcome:
 
 
 def suspend(core: Core, job_id: int, who: Any = ROOT) -> Outcome:
-    return core.apply(Suspended(who=who, jobs=(str(job_id),)))
+    return core.apply(Suspended(principal=who, jobs=(str(job_id),)))
 
 
 def resume(core: Core, job_id: int, who: Any = ROOT) -> Outcome:
-    return core.apply(Resumed(who=who, jobs=(str(job_id),)))
+    return core.apply(Resumed(principal=who, jobs=(str(job_id),)))
 
 
 STOP, CONTINUE = ("a", SUSPENDED, int(signal.SIGSTOP)), ("a", RESUMED, int(signal.SIGCONT))
@@ -83,11 +83,11 @@ def test_a_preempting_job_keeps_its_claim_until_it_starts() -> None:
         preempted_claim=room,
     )
     core.apply(Planned(preempts=(order,)))
-    assert core.reload().jobs[other].room == room
+    assert core.reload().jobs[other].preempted_claim == room
     assert [job.preempted_claim for job in build_view(core.state, now=core.now).pending] == [room]
     core.end(victim, cause="preempted")
     core.launch(core.plan().effects)
-    assert core.job(other).state is JobState.RUNNING and core.job(other).room is None
+    assert core.job(other).state is JobState.RUNNING and core.job(other).preempted_claim is None
     assert core.job(victim).state is JobState.PENDING
 
 
@@ -96,7 +96,7 @@ def test_a_canceled_suspended_job_does_not_reclaim_its_gpus() -> None:
     job_id = core.run(ask(gpus=4))
     preempt(core, job_id, keeps_gpus=False)
     core.run(ask(gpus=4), BOB)
-    core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert core.job(job_id).state is JobState.COMPLETING
     assert list(gpu_holders(core.state, NodeName("a")).values()) == [JobId(2)] * 4
     core.end(job_id, cause="cancelled")
@@ -185,7 +185,7 @@ def test_a_suspended_job_can_be_cancelled() -> None:
     core = Core("a")
     job_id = core.run()
     suspend(core, job_id)
-    assert core.kills(core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))) == [("a", "cancelled", 0)]
+    assert core.kills(core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))) == [("a", "cancelled", 0)]
     core.end(job_id, signal=15, cause="cancelled")
     assert core.job(job_id).state is JobState.CANCELLED
 
@@ -247,33 +247,33 @@ def test_a_job_with_a_minimum_time_is_shortened_to_fit_before_a_reservation() ->
 def test_a_hold_of_an_admin_is_released_by_admins_only() -> None:
     core = Core("a")
     job_id = core.submit()
-    core.apply(Held(who=ROOT, jobs=(str(job_id),)))
+    core.apply(Held(principal=ROOT, jobs=(str(job_id),)))
     core.plan()
     assert core.state.planned.pending_reasons[JobId(job_id)].code == "JobHeldAdmin"
-    assert "held by an admin" in core.apply(Released(who=ANN, jobs=(str(job_id),))).errors[0]
-    core.apply(Held(who=ANN, jobs=(str(job_id),)))
+    assert "held by an admin" in core.apply(Released(principal=ANN, jobs=(str(job_id),))).errors[0]
+    core.apply(Held(principal=ANN, jobs=(str(job_id),)))
     assert core.job(job_id).held_by_admin
-    core.apply(Released(who=ROOT, jobs=(str(job_id),)))
+    core.apply(Released(principal=ROOT, jobs=(str(job_id),)))
     assert not core.job(job_id).held and not core.job(job_id).held_by_admin
 
 
 def test_a_hold_placed_for_the_owner_is_released_by_the_owner() -> None:
     core = Core("a")
     job_id = core.submit()
-    core.apply(Held(who=ROOT, jobs=(str(job_id),)))
-    core.apply(Held(who=ANN, jobs=(str(job_id),), for_owner=True))
+    core.apply(Held(principal=ROOT, jobs=(str(job_id),)))
+    core.apply(Held(principal=ANN, jobs=(str(job_id),), for_owner=True))
     assert core.job(job_id).held_by_admin, "an owner cannot undo an admin's hold so"
-    core.apply(Held(who=ROOT, jobs=(str(job_id),), for_owner=True))
+    core.apply(Held(principal=ROOT, jobs=(str(job_id),), for_owner=True))
     core.plan()
     assert core.state.planned.pending_reasons[JobId(job_id)].code == "JobHeldUser"
-    core.apply(Released(who=ANN, jobs=(str(job_id),)))
+    core.apply(Released(principal=ANN, jobs=(str(job_id),)))
     assert not core.job(job_id).held
 
 
 def test_a_job_with_no_requeue_is_not_requeued() -> None:
     core = Core("a")
     job_id = core.submit(ask(requeue=False))
-    outcome = core.apply(Requeued(who=ROOT, jobs=(str(job_id),)))
+    outcome = core.apply(Requeued(principal=ROOT, jobs=(str(job_id),)))
     assert "--no-requeue" in outcome.errors[0]
 
 
@@ -281,5 +281,5 @@ def test_the_user_of_a_private_controller_holds_jobs_as_owner() -> None:
     core = Core("a")
     me = Principal(user="ann", uid=1, admin=True)
     job_id = core.submit(who=me)
-    core.apply(Held(who=me, jobs=(str(job_id),)))
+    core.apply(Held(principal=me, jobs=(str(job_id),)))
     assert core.job(job_id).held and not core.job(job_id).held_by_admin

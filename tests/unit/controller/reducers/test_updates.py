@@ -18,7 +18,7 @@ from warpdeck.controller.events.events import (
     Released,
     Updated,
 )
-from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuAsk, Job, JobId, JobState, NodeName
+from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuRequest, Job, JobId, JobState, NodeName
 from warpdeck.model.change import JobChange
 from warpdeck.model.request import MAX_LIMIT_S
 from warpdeck.ports.caller import Principal
@@ -28,7 +28,7 @@ LATER = 4e9
 
 
 def update(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> Outcome:
-    return core.apply(Updated(who=who, jobs=(str(job),), change=JobChange(**fields)))
+    return core.apply(Updated(principal=who, jobs=(str(job),), change=JobChange(**fields)))
 
 
 def change(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> Outcome:
@@ -62,7 +62,7 @@ def test_all_fields_of_a_waiting_job_may_change_and_are_stored() -> None:
         time_limit_s=2 * HOUR_S,
         nodes_min=2,
         mem_per_cpu_bytes=2**30,
-        gpus=GpuAsk(per_node=1),
+        gpus=GpuRequest(per_node=1),
         nodelist=("a", "b"),
         nice=10,
         requeue=False,
@@ -123,7 +123,7 @@ def test_users_may_only_lower_limits_and_priorities() -> None:
         assert refusal(core, job, BOB, **fields)[0] == "not_owner", fields
         change(core, job, ROOT, **fields)
     change(core, waiting, priority=3)
-    core.apply(Released(who=ANN, jobs=(str(waiting),)))
+    core.apply(Released(principal=ANN, jobs=(str(waiting),)))
     for nice in (100, 4):
         change(core, waiting, nice=nice)
     change(core, waiting, time_limit_s=5 * HOUR_S)
@@ -134,9 +134,9 @@ def test_a_release_removes_a_fixed_priority_of_the_whole_array() -> None:
     array = core.submit(ask(begin_at_unix=LATER, array=ArraySpec(ranges=((0, 3, 1),))))
     update(core, f"{array}_[0-1]", ROOT, priority=7)
     update(core, f"{array}_[2-3]", ROOT, priority=7)
-    core.apply(Held(who=ANN, jobs=(str(array),)))
+    core.apply(Held(principal=ANN, jobs=(str(array),)))
     for _ in ("held", "not held"):
-        core.apply(Released(who=ANN, jobs=(str(array),)))
+        core.apply(Released(principal=ANN, jobs=(str(array),)))
         tasks = core.reload().jobs.values()
         assert [job.request.priority for job in tasks] == [None] * 2 and not any(job.held for job in tasks)
         update(core, array, ROOT, priority=7)
@@ -177,11 +177,11 @@ def _with_limit(report: Any, limit_s: float) -> Any:
 def test_resources_of_running_and_ended_jobs_cannot_change() -> None:
     core = Core("a")
     running = core.run(ask())
-    for fields in ({"nodes_min": 2}, {"partition": "x"}, {"qos": "x"}, {"gpus": GpuAsk(per_node=1)}):
+    for fields in ({"nodes_min": 2}, {"partition": "x"}, {"qos": "x"}, {"gpus": GpuRequest(per_node=1)}):
         assert refusal(core, running, ROOT, **fields)[0] == "not_pending", fields
     waiting = core.submit(ask(hold=True))
     assert refusal(core, waiting, ROOT, end_at_unix=core.now + 60)[0] == "not_running"
-    core.apply(Cancelled(who=ANN, jobs=(str(waiting),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(waiting),)))
     assert core.job(waiting).state is JobState.CANCELLED
     assert refusal(core, waiting, name="x")[0] == "finished"
     change(core, waiting, comment="late")

@@ -43,7 +43,7 @@ def test_a_requeued_job_is_charged_once_for_each_start() -> None:
     job_id = core.run(ask(account="lab"))
     core.now += 61
     core.state.accounting.charged(core.state, rules, now=core.now)
-    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, ended_at=core.now)
     core.launch(core.plan().effects)
     core.now += 5

@@ -55,7 +55,7 @@ def test_each_dependency_kind_follows_the_state_of_the_other_job(
         core = Core("a")
         other = core.submit(ask(hold=True)) if event in ("wait", "cancel") else core.run()
         if event == "cancel":
-            core.apply(Cancelled(who=ANN, jobs=(str(other),)))
+            core.apply(Cancelled(principal=ANN, jobs=(str(other),)))
         elif event in ("complete", "fail"):
             core.end(other, exit_code=int(event == "fail"))
         assert verdict(core, core.submit(on(f"{kind}:{other}"))) == wanted, event
@@ -81,7 +81,7 @@ def test_a_failed_job_that_is_queued_again_may_still_succeed() -> None:
     job_id = core.submit(on(f"afterok:{first}"))
     core.end(first, exit_code=1)
     assert verdict(core, job_id) == NEVER
-    core.apply(Requeued(who=ANN, jobs=(str(first),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(first),)))
     core.launch(core.plan().effects)
     assert verdict(core, job_id) == WAITS
     core.end(first, exit_code=0)
@@ -158,7 +158,7 @@ def test_a_dependency_on_an_unknown_job_is_dropped_with_a_note(name: str) -> Non
         (f"singleton,after:{name}", "singleton"),
         (f"afterok:{held}?afternotok:{name}", None),
     ):
-        outcome = core.apply(Submitted(request=on(text), who=ANN))
+        outcome = core.apply(Submitted(request=on(text), principal=ANN))
         assert outcome.job is not None
         assert outcome.job.request.dependencies == (on(left).dependencies if left else None)
         assert outcome.notes == (f"--dependency: job {name} is unknown and ignored",)
@@ -169,7 +169,7 @@ def test_a_dropped_dependency_of_an_update_is_recorded_in_the_history() -> None:
     held = core.submit(ask(hold=True))
     job_id = core.submit(on(f"afterok:{held}", hold=True))
     changed = JobChange(dependencies=on(f"afterok:98:99,after:{held}").dependencies)
-    outcome = core.apply(Updated(who=ANN, jobs=(str(job_id),), change=changed))
+    outcome = core.apply(Updated(principal=ANN, jobs=(str(job_id),), change=changed))
     assert not outcome.errors
     assert core.job(job_id).request.dependencies == on(f"after:{held}").dependencies
     assert "--dependency: jobs 98, 99 are unknown and ignored" in [

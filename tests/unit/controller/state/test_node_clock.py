@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.core import Core
 
-from warpdeck.controller.events.events import HealthTold
+from warpdeck.controller.events.events import HealthReported
 from warpdeck.model import JobState, NodeName
 from warpdeck_agent.wire import messages as wire
 
@@ -51,7 +51,7 @@ def test_times_of_a_node_with_a_known_clock_difference_are_corrected(off: float)
     job_id = core.submit()
     core.plan()
     health = wire.Health(at_unix=core.now + off, asked_at_unix=core.now, checks=[])
-    core.apply(HealthTold(name=A, health=health, received_unix=core.now))
+    core.apply(HealthReported(name=A, health=health, received_unix=core.now))
     began = core.now + off
     core.told("a", wire.JobReport(job_id, 0, phase="running", started_at=began))
     core.now += 3 * HOUR

@@ -31,7 +31,7 @@ def test_only_changed_parts_of_the_view_are_rebuilt() -> None:
     first, second = core.run(ask(gpus=4)), core.run(ask(gpus=4))
     waiting = [core.submit(ask(gpus=4)) for _ in range(3)]
     before = view_of(core)
-    core.apply(Cancelled(who=ANN, jobs=(str(waiting[1]),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(waiting[1]),)))
     core.end(second)
     core.now += 60
     after = view_of(core)

@@ -14,14 +14,14 @@ from typing import Any
 
 from warpdeck.base.chunking import TESTS_A_TURN, in_slices
 from warpdeck.base.errors import UserError
-from warpdeck.controller.presenters.job_columns import JOB_FIELDS, shower
+from warpdeck.controller.presenters.job_columns import JOB_FIELDS, row_maker
 from warpdeck.controller.presenters.step_records import step_records
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.jobs.selection import named_by, tests_of
 from warpdeck.model import Job, JobId, JobState, state_named
 from warpdeck.model.step import Step
 from warpdeck.notation.values.job_ids import parse_job_id
-from warpdeck.ports.caller import Principal, may_touch
+from warpdeck.ports.caller import Principal, may_control
 from warpdeck.ports.engine import RecordPage
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
@@ -108,14 +108,14 @@ class RecordSearch:
         self, message: ask.Records, *, who: Principal, now: float
     ) -> AsyncGenerator[RecordPage, None]:
         """Yield the rows of the records page by page. Raises UserError."""
-        show = shower(self._state, message.fields or JOB_FIELDS, now=now)
+        show = row_maker(self._state, message.fields or JOB_FIELDS, now=now)
         async for jobs, is_last in self.jobs(message):
             rows: list[dict[str, Any]] = show(jobs)
             if message.steps:
                 await self._add_steps(jobs, rows)
             if message.scripts:
                 for job, row in zip(jobs, rows, strict=True):
-                    row["script"] = job.request.script if may_touch(who, job) else ""
+                    row["script"] = job.request.script if may_control(who, job) else ""
             yield RecordPage(rows, is_last=is_last)
 
     async def jobs(self, message: ask.Records) -> AsyncIterator[tuple[list[Job], bool]]:
