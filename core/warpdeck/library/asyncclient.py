@@ -25,8 +25,8 @@ from typing import Any, Self, TypeVar
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.client import code
+from warpdeck.client.asyncio_client import GONE, AsyncioClient
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.client import GONE, Client
 from warpdeck.client.submission import Submitted, submit
 from warpdeck.model import split_ranges
 from warpdeck.notation.values.job_ids import TaskRanges, parse_job_id
@@ -59,7 +59,7 @@ class AsyncClient:
     def __init__(self, home: str | os.PathLike[str] | None = None, *, start: bool = True) -> None:
         self.paths = default_paths() if home is None else Paths(os.path.abspath(os.path.expanduser(home)))
         self._start = start
-        self._client: Client | None = None
+        self._client: AsyncioClient | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
         self._rng = random.Random()
@@ -207,7 +207,7 @@ class AsyncClient:
 
     # The connection
 
-    async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
+    async def ask(self, question: Callable[[AsyncioClient], Awaitable[T]]) -> T:
         """Return the answer to a request that may be repeated safely. Reconnects if necessary. Raises
         UserError.
         """
@@ -230,7 +230,7 @@ class AsyncClient:
     async def _result(self, request: RequestMessage[T]) -> T:
         return await self.ask(lambda link: link.ask(request))
 
-    async def _link(self) -> Client:
+    async def _link(self) -> AsyncioClient:
         """Return the connection. A controller that was stopped on purpose is not started again."""
         async with self._connecting:
             if self._closed:
@@ -240,7 +240,7 @@ class AsyncClient:
             start = self._start and (self._client is None or os.path.exists(self.paths.socket))
             if self._client is not None:
                 await self._client.close()
-            client = await Client.connect(self.paths, start=start, name="library")
+            client = await AsyncioClient.connect(self.paths, start=start, name="library")
             if self._closed:
                 await client.close()
                 raise UserError("the client was closed", "create a new one")

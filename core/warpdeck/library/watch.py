@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.client import GONE, Client
+from warpdeck.client.asyncio_client import GONE, AsyncioClient
 from warpdeck.client.end_stream import EndsStream
 from warpdeck.model import Ranges
 from warpdeck.notation.values.job_ids import parse_job_id
@@ -24,7 +24,7 @@ from warpdeck.protocol.results import Ends
 RETURN_FIRST_S = 0.1
 RETURN_MOST_S = 5.0
 
-Link = Callable[[], Awaitable[Client]]
+Link = Callable[[], Awaitable[AsyncioClient]]
 
 
 class News(NamedTuple):

@@ -1,6 +1,6 @@
 """The asyncio client of the controller's socket, with typed answers. The app uses it, and any program may.
 
-    async with await Client.connect(default_paths()) as client:
+    async with await AsyncioClient.connect(default_paths()) as client:
         found = await client.ask(requests.Jobs())
         for row in found.jobs:
             print(row.label, row.state)
@@ -62,7 +62,7 @@ READ_BYTES = 256 * 1024
 Progress = Callable[[str], None]
 
 
-class Client:
+class AsyncioClient:
     """A connection to the controller.
 
     Create it with `connect`; end it with `close` or use it in `async with`.
@@ -78,7 +78,7 @@ class Client:
         self.welcome = Welcome()
 
     @classmethod
-    async def connect(cls, paths: Paths, *, start: bool = True, name: str = "client") -> Client:
+    async def connect(cls, paths: Paths, *, start: bool = True, name: str = "client") -> AsyncioClient:
         """Connect to the controller of this home directory. Raises UserError.
 
         If no controller runs and `start` is true, one is started.
@@ -92,7 +92,7 @@ class Client:
             await asyncio.sleep(wait_s)
 
     @classmethod
-    async def _connected(cls, paths: Paths, name: str) -> Client:
+    async def _connected(cls, paths: Paths, name: str) -> AsyncioClient:
         """Connect to a running controller. Raises UserError, with the code GONE if no controller answers."""
         from warpdeck.base.controller_daemon import connect_socket
 
@@ -274,7 +274,7 @@ class LogStream:
     log.
     """
 
-    def __init__(self, client: Client, message: requests.Log, progress: Progress | None) -> None:
+    def __init__(self, client: AsyncioClient, message: requests.Log, progress: Progress | None) -> None:
         self._client = client
         self._message = message
         self._progress = progress
