@@ -185,13 +185,13 @@ class AsyncioClient:
         follow: bool = False,
         node: str = "",
         progress: Progress | None = None,
-    ) -> LogStream:
+    ) -> LogReader:
         """Return a job's output as a stream that can follow the file as it grows.
 
         Example: `async with client.log("12", follow=True) as log: async for chunk in log: ...`
         """
         wanted = requests.Log(job=job, channel=channel, offset=offset, follow=follow, node=node)
-        return LogStream(self, wanted, progress)
+        return LogReader(self, wanted, progress)
 
     # ---- the connection
 
@@ -267,7 +267,7 @@ class AsyncioClient:
             self._writer.write(pack(JSON, msgspec.json.encode(requests.Ack(stream=number, size=size))))
 
 
-class LogStream:
+class LogReader:
     """A log that is being read.
 
     The iterator acknowledges a chunk when the caller asks for the next one. So a slow reader slows only this
@@ -289,7 +289,7 @@ class LogStream:
         self.exit: tuple[int, int] | None = None
         """(exit code, signal) of the job, set when the stream ended together with the job."""
 
-    async def __aenter__(self) -> LogStream:
+    async def __aenter__(self) -> LogReader:
         self._number, self._inbox = await self._client.begin(self._message, self._inbox)
         return self
 

@@ -16,7 +16,7 @@ from .asyncio_client import AsyncioClient
 from .inbox import Inbox
 
 
-class EndsStream:
+class EndWait:
     """A wait on one connection.
 
     Iterating it yields starts and ends of jobs, each once, and finished submissions.

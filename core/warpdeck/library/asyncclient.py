@@ -27,7 +27,7 @@ from warpdeck.base.paths import Paths, default_paths
 from warpdeck.client import code
 from warpdeck.client.asyncio_client import GONE, AsyncioClient
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.submission import Submitted, submit
+from warpdeck.client.submission import SubmittedJob, submit
 from warpdeck.model import split_ranges
 from warpdeck.notation.values.job_ids import TaskRanges, parse_job_id
 from warpdeck.protocol import requests
@@ -39,7 +39,7 @@ from warpdeck.protocol.results import Changed, Status
 from .asyncjob import AsyncJob
 from .drafting import Snapshots, draft
 from .outcome import Outcome
-from .watch import News, Watch, tasks_of
+from .watch import News, SubmissionWatch, tasks_of
 
 T = TypeVar("T")
 ATTEMPTS = 5
@@ -63,7 +63,7 @@ class AsyncClient:
         self._connecting = asyncio.Lock()
         self._closed = False
         self._rng = random.Random()
-        self._watch = Watch(self._link, rng=self._rng)
+        self._watch = SubmissionWatch(self._link, rng=self._rng)
 
     async def __aenter__(self) -> Self:
         await self._link()
@@ -111,7 +111,7 @@ class AsyncClient:
             now=time.time(),
         )
 
-        def send() -> Submitted | UserError:
+        def send() -> SubmittedJob | UserError:
             # The thread that connects also closes the connection, even if the caller was cancelled meanwhile.
             with SyncClient.connect(self.paths, start=False) as client:
                 try:

@@ -13,8 +13,8 @@ from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
 from warpdeck.slurm.shims.sbatch_script import ANSWER_FD
-from warpdeck.submitter.caller import Caller, OtherRoad
-from warpdeck.submitter.request_fifos import Question, Slot
+from warpdeck.submitter.caller import CallingShell, LeftToClient
+from warpdeck.submitter.request_fifos import ShellRequest, Slot
 
 ENVIRON = {"HOME": "/h", "WARPDECK_HOME": "/w", "PATH": os.environ["PATH"]}
 PATHS = Paths("/w")
@@ -50,7 +50,7 @@ def test_words_variables_folder_umask_and_niceness_are_those_it_was_started_with
     words = ("a b", "", "new\nline", "é")
     nice = str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5))
     asking = shell(short_tmp, *words, umask=0o027, A="1=2", PWD="/elsewhere")
-    with asking as pid, Caller(Question(pid, len(words), slot), PATHS) as caller:
+    with asking as pid, CallingShell(ShellRequest(pid, len(words), slot), PATHS) as caller:
         assert (caller.words, caller.folder) == (list(words), str(short_tmp))
         assert caller.env == ENVIRON | {
             "A": "1=2",
@@ -63,16 +63,16 @@ def test_words_variables_folder_umask_and_niceness_are_those_it_was_started_with
 
 def test_a_number_that_is_another_process_now_is_not_taken_for_it(short_tmp: Path, slot: Slot) -> None:
     other = Slot(str(short_tmp / "2.slot"))
-    with shell(short_tmp) as pid, pytest.raises(OtherRoad, match="not the one that waits"):
-        Caller(Question(pid, 0, other), PATHS)
+    with shell(short_tmp) as pid, pytest.raises(LeftToClient, match="not the one that waits"):
+        CallingShell(ShellRequest(pid, 0, other), PATHS)
     other.close()
 
 
 def test_who_has_ended_is_not_answered(short_tmp: Path, slot: Slot) -> None:
     with shell(short_tmp) as pid:
         pass
-    with pytest.raises(OtherRoad):
-        Caller(Question(pid, 0, slot), PATHS)
+    with pytest.raises(LeftToClient):
+        CallingShell(ShellRequest(pid, 0, slot), PATHS)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_who_has_ended_is_not_answered(short_tmp: Path, slot: Slot) -> None:
 def test_what_could_mean_something_else_here_goes_the_other_road(
     short_tmp: Path, slot: Slot, environ: dict[str, str], words: int
 ) -> None:
-    with shell(short_tmp, "x", **environ) as pid, pytest.raises(OtherRoad):
-        Caller(Question(pid, words, slot), PATHS)
+    with shell(short_tmp, "x", **environ) as pid, pytest.raises(LeftToClient):
+        CallingShell(ShellRequest(pid, words, slot), PATHS)
 
 
 @pytest.fixture
-def caller(short_tmp: Path, slot: Slot) -> Iterator[Caller]:
-    with shell(short_tmp) as pid, Caller(Question(pid, 0, slot), PATHS) as made:
+def caller(short_tmp: Path, slot: Slot) -> Iterator[CallingShell]:
+    with shell(short_tmp) as pid, CallingShell(ShellRequest(pid, 0, slot), PATHS) as made:
         yield made
 
 
@@ -105,17 +105,19 @@ def caller(short_tmp: Path, slot: Slot) -> Iterator[Caller]:
     "path",
     ["/dev/stdin", "/dev/fd/3", "/dev/null", "/proc/self/environ", "to-stdin", "fds/0", "loop", "fifo", "."],
 )
-def test_what_is_no_file_or_another_processs_is_not_read(short_tmp: Path, caller: Caller, path: str) -> None:
+def test_what_is_no_file_or_another_processs_is_not_read(
+    short_tmp: Path, caller: CallingShell, path: str
+) -> None:
     (short_tmp / "to-stdin").symlink_to("/dev/stdin")
     (short_tmp / "fds").symlink_to("/proc/self/fd")
     (short_tmp / "loop").symlink_to("loop")
     os.mkfifo(short_tmp / "fifo")
-    with pytest.raises((OtherRoad, IsADirectoryError)):
+    with pytest.raises((LeftToClient, IsADirectoryError)):
         caller.read(os.path.join(short_tmp, path), 100)
 
 
 def test_files_and_links_to_them_are_read_and_what_is_not_there_is_not(
-    short_tmp: Path, caller: Caller
+    short_tmp: Path, caller: CallingShell
 ) -> None:
     (short_tmp / "file").write_text("text")
     (short_tmp / "link").symlink_to("file")
@@ -129,9 +131,9 @@ def test_no_descriptor_is_left_open(short_tmp: Path, slot: Slot) -> None:
     with shell(short_tmp) as pid:
         inside = len(os.listdir("/proc/self/fd"))
         for _ in range(3):
-            with Caller(Question(pid, 0, slot), PATHS):
+            with CallingShell(ShellRequest(pid, 0, slot), PATHS):
                 pass
-            with pytest.raises(OtherRoad):
-                Caller(Question(pid, 5000, slot), PATHS)
+            with pytest.raises(LeftToClient):
+                CallingShell(ShellRequest(pid, 5000, slot), PATHS)
         assert len(os.listdir("/proc/self/fd")) == inside
     eventually(lambda: len(os.listdir("/proc/self/fd")) == before)

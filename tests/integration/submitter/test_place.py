@@ -7,7 +7,7 @@ from pathlib import Path
 
 from warpdeck.base.paths import Paths
 from warpdeck.base.submitter_address import AGAIN_S, ensure, folder_of, listens, log_of
-from warpdeck.submitter.request_fifos import Slots, hold
+from warpdeck.submitter.request_fifos import Slots, lock_folder
 
 
 def test_one_that_has_just_failed_is_not_started_again(short_tmp: Path) -> None:
@@ -27,7 +27,7 @@ def test_whether_one_listens_is_seen_also_beside_what_a_killed_one_left(short_tm
     paths = Paths(str(short_tmp))
     folder = folder_of(paths)
     assert not listens(paths)
-    held = hold(folder)
+    held = lock_folder(folder)
     slots = Slots(folder)
     assert listens(paths)
     slots.close()

@@ -16,17 +16,17 @@ from warpdeck.submitter.request_fifos import (
     MAX_LINE_BYTES,
     READY,
     SWEEP_S,
-    Question,
+    ShellRequest,
     Slots,
-    hold,
+    lock_folder,
 )
-from warpdeck.submitter.service import PATIENCE_S, Waiting
+from warpdeck.submitter.service import PATIENCE_S, RequestQueue
 
 
 @pytest.fixture
 def folder(short_tmp: Path) -> Iterator[Path]:
     made = short_tmp / "asked"
-    held = hold(str(made))
+    held = lock_folder(str(made))
     yield made
     os.close(held)
 
@@ -56,7 +56,7 @@ def test_all_of_it_is_the_users_alone(folder: Path, slots: Slots) -> None:
 
 def test_a_folder_is_served_once(folder: Path) -> None:
     with pytest.raises(BlockingIOError):
-        hold(str(folder))
+        lock_folder(str(folder))
 
 
 def test_nothing_is_left_of_it(folder: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_folder_that_goes_before_it_is_held_is_not_held(
 
     monkeypatch.setattr(fcntl, "flock", after_it_went)
     with pytest.raises(BlockingIOError, match="removed"):
-        hold(str(made))
+        lock_folder(str(made))
 
 
 def test_what_shells_open_too_early_is_in_nobodys_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_what_shells_open_too_early_is_in_nobodys_way(folder: Path, monkeypatch:
     slots = Slots(str(folder))
     monkeypatch.undo()
     ask(folder, f"17 3 {ready(folder)[0]}\n")
-    (found,) = slots.questions()
+    (found,) = slots.requests()
     found.slot.close()
     slots.close()
     assert not folder.exists()
@@ -108,25 +108,25 @@ def test_a_folder_that_others_reach_is_refused(short_tmp: Path, mode: int) -> No
     (short_tmp / "open").mkdir()
     (short_tmp / "open").chmod(mode)
     with pytest.raises(PermissionError, match="not this user's alone"):
-        hold(str(short_tmp / "open"))
+        lock_folder(str(short_tmp / "open"))
 
 
 def test_a_link_to_a_folder_is_refused(short_tmp: Path) -> None:
     (short_tmp / "mine").mkdir(mode=0o700)
     (short_tmp / "link").symlink_to("mine")
     with pytest.raises(NotADirectoryError):
-        hold(str(short_tmp / "link"))
+        lock_folder(str(short_tmp / "link"))
 
 
 def test_a_question_is_asked_once_with_each_slot(folder: Path, slots: Slots) -> None:
     name = ready(folder)[0]
     ask(folder, f"17 3 {name}\n17 3 {name}\n")
-    (found,) = slots.questions()
+    (found,) = slots.requests()
     assert (found.pid, found.words) == (17, 3)
     found.slot.close()
     assert name not in ready(folder)
     ask(folder, f"17 3 {name}\n")
-    assert slots.questions() == []
+    assert slots.requests() == []
 
 
 @pytest.mark.parametrize(
@@ -136,30 +136,30 @@ def test_a_question_is_asked_once_with_each_slot(folder: Path, slots: Slots) -> 
 def test_what_is_no_question_is_passed_over(folder: Path, slots: Slots, line: str) -> None:
     name = ready(folder)[0]
     ask(folder, line.format(name) + f"\n5 0 {name}\n")
-    assert [question.pid for question in slots.questions()] == [5]
+    assert [request.pid for request in slots.requests()] == [5]
 
 
 def test_a_line_that_has_no_end_is_forgotten(folder: Path, slots: Slots) -> None:
     name = ready(folder)[0]
     ask(folder, "9" * (MAX_LINE_BYTES + 1))
-    assert slots.questions() == []
+    assert slots.requests() == []
     ask(folder, f"5 0 {name}\n")
-    assert [question.pid for question in slots.questions()] == [5]
+    assert [request.pid for request in slots.requests()] == [5]
 
 
 def test_a_question_in_two_pieces_is_one(folder: Path, slots: Slots) -> None:
     name = ready(folder)[0]
     ask(folder, f"5 0 {name[:4]}")
-    assert slots.questions() == []
+    assert slots.requests() == []
     ask(folder, f"{name[4:]}\n")
-    assert [question.pid for question in slots.questions()] == [5]
+    assert [request.pid for request in slots.requests()] == [5]
 
 
 def test_slots_are_made_anew_before_there_are_none(folder: Path, slots: Slots) -> None:
     used = ready(folder)[: READY - LEAST_READY]
     ask(folder, "".join(f"1 0 {name}\n" for name in used))
-    for question in slots.questions():
-        question.slot.close()
+    for request in slots.requests():
+        request.slot.close()
     slots.refill(LEAST_READY)
     assert len(ready(folder)) == LEAST_READY
     slots.refill()
@@ -189,24 +189,24 @@ def test_who_was_killed_left_nothing_that_counts(folder: Path) -> None:
 
 def test_an_answer_that_has_no_room_is_an_error(folder: Path, slots: Slots) -> None:
     ask(folder, f"5 0 {ready(folder)[0]}\n")
-    (question,) = slots.questions()
+    (request,) = slots.requests()
     with pytest.raises(BlockingIOError):
-        question.slot.say("1" + "x" * (1 << 20) + "\n")
-    question.slot.close()
+        request.slot.say("1" + "x" * (1 << 20) + "\n")
+    request.slot.close()
 
 
 def test_who_waits_too_long_is_taken_out_again_oldest_first(folder: Path, slots: Slots) -> None:
     ask(folder, "".join(f"{number} 0 {name}\n" for number, name in enumerate(ready(folder)[:3])))
-    waiting = Waiting()
-    questions = slots.questions()
-    for number, question in enumerate(questions):
-        question.since = number
-        waiting.put(question)
+    waiting = RequestQueue()
+    requests = slots.requests()
+    for number, request in enumerate(requests):
+        request.since = number
+        waiting.put(request)
     assert waiting.overdue(PATIENCE_S) == []
-    assert [question.pid for question in waiting.overdue(1.5 + PATIENCE_S)] == [0, 1]
-    last: Question | None = waiting.take()
+    assert [request.pid for request in waiting.overdue(1.5 + PATIENCE_S)] == [0, 1]
+    last: ShellRequest | None = waiting.take()
     assert last is not None and last.pid == 2
     waiting.close()
     assert waiting.take() is None
-    for question in questions:
-        question.slot.close()
+    for request in requests:
+        request.slot.close()

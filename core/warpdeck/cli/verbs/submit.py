@@ -19,7 +19,7 @@ from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end
 from warpdeck.client.submission import (
     Draft,
-    Submitted,
+    SubmittedJob,
     draft_script,
     dry_run,
     local_files,
@@ -88,7 +88,7 @@ def _rerun(client: SyncClient, args: Namespace) -> int:
     return 0
 
 
-def _say(done: Submitted, given: Collection[str]) -> None:
+def _say(done: SubmittedJob, given: Collection[str]) -> None:
     for line in done.notes:
         note(f"warpdeck: {line}")
     if "json" in given:

@@ -19,7 +19,7 @@ from warpdeck.cli.verb import JOB_NODE, JSON, REST, Argument, InvalidValue, Usag
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.forwarding import Forwarding
 from warpdeck.client.in_job import ssh_client, web_server
-from warpdeck.client.in_job.web_server import NO_SERVER, Found
+from warpdeck.client.in_job.web_server import NO_SERVER, WebServer
 from warpdeck.client.submission import draft_script, submit
 from warpdeck.client.tunnel import TunnelRefused
 from warpdeck.client.webserver import SLOW, await_server, find_server, start_server
@@ -123,7 +123,7 @@ def _is_there(client: SyncClient, job: str, verb: str, node: str) -> bool:
         return False
 
 
-def _say(found: Found, url: str, job: str, asked: ServerOptions) -> None:
+def _say(found: WebServer, url: str, job: str, asked: ServerOptions) -> None:
     if asked.json:
         print_json({"job": job, "kind": found.kind, "port": found.port, "url": url})
     else:

@@ -104,7 +104,7 @@ done
 )
 
 
-class Found(NamedTuple):
+class WebServer(NamedTuple):
     """A server that is listening, or will be in a moment."""
 
     kind: str
@@ -147,11 +147,11 @@ def job_script(kind: str) -> str:
     return "#!/bin/sh\n" + START[kind]
 
 
-def parse(said: bytes) -> Found | None:
+def parse(said: bytes) -> WebServer | None:
     """Parse the output of the command from `find`. Return None if it is missing or incomplete."""
     try:
         facts = json.loads(said)
-        return Found(
+        return WebServer(
             kind=str(facts.get("kind", JUPYTER)),
             port=int(facts["port"]),
             token=str(facts["token"]),
