@@ -300,7 +300,7 @@ class LogReader:
             await self._client.forget(self._number)
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        """Yield the chunks of the log. Raises UserError if the log cannot be read, or no longer."""
+        """Yield the chunks of the log. Raises UserError if the log cannot be read to its end."""
         while True:
             word, value = await self._inbox.get()
             if word == "data":

@@ -220,7 +220,7 @@ def draft_command(
 def has_several_tasks(request: Mapping[str, Any]) -> bool:
     """Return whether a command must run as an srun step because it has several tasks.
 
-    Each task of a step is told its position among the others.
+    Each task of a step gets its position among the others in its environment.
     """
     resources = request["resources"]
     several = max(resources.get(name) or 1 for name in ("tasks", "tasks_per_node", "nodes_min")) > 1
@@ -261,7 +261,7 @@ def rerun(client: SyncClient, job: str) -> SubmittedJob:
 
 
 def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
-    """Return the expected outcome of a submission made now (siterows.ForecastRow).
+    """Return the expected outcome of a submission made now (site_rows.ForecastRow).
 
     Nothing is submitted. Raises UserError.
     """

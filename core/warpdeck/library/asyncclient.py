@@ -7,9 +7,9 @@ without one.
             print(line)
         (await job.wait()).check()
 
-All requests go through `api.client`, as those of the app. After a lost connection the next call reconnects.
-Read requests are repeated automatically. Submissions are repeated, too, and create nothing twice (see
-`api.sync`). Calls raise UserError.
+All requests go through `client.asyncio_client`, as those of the app. After a lost connection the next call reconnects.
+Requests that read are repeated automatically. Submissions are repeated, too, and create nothing twice (see
+`client.blocking_client`). Calls raise UserError.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class AsyncClient:
         """Return the connection. A controller that was stopped on purpose is not started again."""
         async with self._connecting:
             if self._closed:
-                raise UserError("the client was closed", "create a new one")
+                raise UserError("the client was closed", "create a new client")
             if self._client is not None and not self._client.lost:
                 return self._client
             start = self._start and (self._client is None or os.path.exists(self.paths.socket))
@@ -243,7 +243,7 @@ class AsyncClient:
             client = await AsyncioClient.connect(self.paths, start=start, name="library")
             if self._closed:
                 await client.close()
-                raise UserError("the client was closed", "create a new one")
+                raise UserError("the client was closed", "create a new client")
             self._client = client
             return client
 

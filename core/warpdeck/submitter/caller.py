@@ -23,13 +23,13 @@ from .request_fifos import ShellRequest
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
 """Largest size of the arguments and of the environment in bytes. It is more than a request may have."""
 READ_BYTES = 1 << 16
-ALIKE = (b"Uid:", b"Gid:", b"Groups:", b"CapEff:", b"NoNewPrivs:", b"Seccomp:")
+SAME_STATUS = (b"Uid:", b"Gid:", b"Groups:", b"CapEff:", b"NoNewPrivs:", b"Seccomp:")
 """Lines of a process's status that must equal ours."""
-SEEN = ("ns/mnt", "ns/uts", "ns/user", "root")
+VIEW = ("ns/mnt", "ns/uts", "ns/user", "root")
 """Links in /proc/PID that determine what a process sees of the machine, such as its files and host name."""
 MAX_LINKS = 40
 """Largest number of symbolic links in a path, the same as in the kernel."""
-BEYOND = ("/proc/", "/dev/")
+PER_PROCESS = ("/proc/", "/dev/")
 """Folders whose content differs between processes."""
 
 
@@ -48,7 +48,7 @@ class CallingShell:
         try:
             self._process = os.open(f"/proc/{request.pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise LeftToClient("it has gone") from error
+            raise LeftToClient("the shell has ended") from error
         try:
             self._read_all(request, paths)
         except OSError as error:
@@ -78,23 +78,23 @@ class CallingShell:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise LeftToClient(f"{path} is no file")
+                raise LeftToClient(f"{path} is not a regular file")
             return file.read(size)
 
     def _read_all(self, request: ShellRequest, paths: Paths) -> None:
         held = os.stat(f"fd/{ANSWER_FD}", dir_fd=self._process)
         if (held.st_dev, held.st_ino) != request.slot.identity:
-            raise LeftToClient("it is not the one that waits")
+            raise LeftToClient("another process waits for the answer")
         status = self._block("status").splitlines()
-        if _alike(status) != _own_status() or self._sees() != _own_sight():
-            raise LeftToClient("it is not as we are")
+        if _rights(status) != _own_rights() or self._view() != _own_view():
+            raise LeftToClient("its rights or namespaces differ from ours")
         self.words = _texts(self._block("cmdline"))[-request.words :] if request.words else []
         self.env = self._variables(status)
         if _home_of(self.env) != paths.home or self.env.get("TZ", "") != os.environ.get("TZ", ""):
-            raise LeftToClient("it has another home or time zone")
+            raise LeftToClient("its home or time zone differs from ours")
         self.folder = self._folder()
         if len(self.words) != request.words or not all(map(is_text, (self.folder, *self.words))):
-            raise LeftToClient("it has words that cannot be sent")
+            raise LeftToClient("its arguments are not text")
 
     def _variables(self, status: list[bytes]) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -105,7 +105,7 @@ class CallingShell:
         if UMASK not in found:
             mask = next((line.split()[1] for line in status if line.startswith(b"Umask:")), b"")
             if not mask:
-                raise LeftToClient("its umask cannot be told")
+                raise LeftToClient("its umask is unknown")
             found[UMASK] = f"{int(mask, 8):04o}"
         found[NICENESS] = self._niceness()
         return found
@@ -117,11 +117,11 @@ class CallingShell:
     def _folder(self) -> str:
         here = os.readlink("cwd", dir_fd=self._process)
         if not os.path.samestat(os.stat(here), os.stat("cwd", dir_fd=self._process)):
-            raise LeftToClient("its folder is elsewhere")
+            raise LeftToClient("its folder is not visible here")
         return by_name(here, self.env)
 
-    def _sees(self) -> tuple[str, ...]:
-        return tuple(os.readlink(name, dir_fd=self._process) for name in SEEN)
+    def _view(self) -> tuple[str, ...]:
+        return tuple(os.readlink(name, dir_fd=self._process) for name in VIEW)
 
     def _block(self, name: str) -> bytes:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._process)
@@ -141,19 +141,19 @@ def _texts(block: bytes) -> list[str]:
     return [os.fsdecode(each) for each in block.split(b"\0")[:-1]]
 
 
-def _alike(status: list[bytes]) -> list[bytes]:
-    return [line for line in status if line.startswith(ALIKE)]
+def _rights(status: list[bytes]) -> list[bytes]:
+    return [line for line in status if line.startswith(SAME_STATUS)]
 
 
 @lru_cache(maxsize=1)
-def _own_status() -> list[bytes]:
+def _own_rights() -> list[bytes]:
     with open("/proc/self/status", "rb") as file:
-        return _alike(file.read().splitlines())
+        return _rights(file.read().splitlines())
 
 
 @lru_cache(maxsize=1)
-def _own_sight() -> tuple[str, ...]:
-    return tuple(os.readlink(f"/proc/self/{name}") for name in SEEN)
+def _own_view() -> tuple[str, ...]:
+    return tuple(os.readlink(f"/proc/self/{name}") for name in VIEW)
 
 
 def _home_of(env: Mapping[str, str]) -> str:
@@ -174,10 +174,10 @@ def _check_name(path: str) -> None:
     for _ in range(MAX_LINKS):
         folder, name = os.path.split(os.path.join("/", path))
         path = os.path.join(os.path.realpath(folder), name)
-        if path.startswith(BEYOND):
-            raise LeftToClient(f"{path} is another process's")
+        if path.startswith(PER_PROCESS):
+            raise LeftToClient(f"{path} belongs to one process")
         try:
             path = os.path.join(os.path.dirname(path), os.readlink(path))
         except OSError:  # the path is no link, or does not exist
             return
-    raise LeftToClient(f"{path} has no end")
+    raise LeftToClient(f"{path} has more than {MAX_LINKS} symbolic links")

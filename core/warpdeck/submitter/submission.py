@@ -31,7 +31,7 @@ class Unanswered(Exception):
 
 
 class SubmissionProgress:
-    """State of a submission."""
+    """Whether a submission was sent to the controller, and whether its answer has arrived."""
 
     def __init__(self) -> None:
         self.is_sent = False
@@ -137,7 +137,7 @@ def submit(
 def _reader(caller: CallingShell) -> Callable[[str, int], bytes]:
     def read(path: str, size: int) -> bytes:
         if path == "-":
-            raise LeftToClient("its script comes on its standard input")
+            raise LeftToClient("its script is read from standard input")
         return caller.read(path, size)
 
     return read

@@ -63,7 +63,7 @@ def test_words_variables_folder_umask_and_niceness_are_those_it_was_started_with
 
 def test_a_number_that_is_another_process_now_is_not_taken_for_it(short_tmp: Path, slot: Slot) -> None:
     other = Slot(str(short_tmp / "2.slot"))
-    with shell(short_tmp) as pid, pytest.raises(LeftToClient, match="not the one that waits"):
+    with shell(short_tmp) as pid, pytest.raises(LeftToClient, match="another process waits"):
         CallingShell(ShellRequest(pid, 0, other), PATHS)
     other.close()
 

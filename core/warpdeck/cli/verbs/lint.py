@@ -34,14 +34,14 @@ def _lint(args: Namespace) -> int:
     data = _read(args.script)
     text = data.decode("utf-8", "surrogateescape")
     cwd = current_folder()
-    with progress("checking the script ..."), _Site() as site:
-        known = with_plugins(SBATCH_22_05, site.plugins())
-        verdict = judge(text, name, _place(cwd), known=known)
+    with progress("checking the script ..."), _Controller() as controller:
+        known = with_plugins(SBATCH_22_05, controller.plugins())
+        verdict = judge(text, name, _option_source(cwd), known=known)
         _check_size(verdict, name)
         warnings = remarks(text, verdict, is_folder=os.path.isdir)
         if verdict.fault is not None and verdict.fault.hint:
             warnings.insert(0, Remark(verdict.fault.line, verdict.fault.hint))
-        warnings += _of_submission(text, data, verdict, name=name, cwd=cwd, site=site)
+        warnings += _submission_remarks(text, data, verdict, name=name, cwd=cwd, controller=controller)
     if args.json:
         print_json(
             {
@@ -52,7 +52,7 @@ def _lint(args: Namespace) -> int:
             }
         )
     else:
-        _say(verdict, warnings)
+        _print_report(verdict, warnings)
     return 0 if verdict.accepted else 1
 
 
@@ -86,7 +86,7 @@ def _read(path: str) -> bytes:
     return data
 
 
-def _place(cwd: str) -> OptionSource:
+def _option_source(cwd: str) -> OptionSource:
     return OptionSource(
         cwd=cwd,
         environ=os.environ,
@@ -103,13 +103,13 @@ def _read_text(path: str) -> str:
         return file.read(MAX_SCRIPT_BYTES)
 
 
-class _Site:
+class _Controller:
     """The connection to the controller, if one runs."""
 
     def __init__(self) -> None:
         self.client: SyncClient | None = None
 
-    def __enter__(self) -> _Site:
+    def __enter__(self) -> _Controller:
         try:
             self.client = SyncClient.connect(default_paths(), start=False)
         except (UserError, OSError):
@@ -125,22 +125,22 @@ class _Site:
         return {} if self.client is None else dict(self.client.call("plugin_options")["options"])
 
 
-def _of_submission(
-    text: str, data: bytes, verdict: Verdict, *, name: str, cwd: str, site: _Site
+def _submission_remarks(
+    text: str, data: bytes, verdict: Verdict, *, name: str, cwd: str, controller: _Controller
 ) -> list[Remark]:
     """Return remarks on reasons for which a submission here would fail, or the job would never start."""
     if not verdict.accepted:
         return []
     try:
         data.decode()
-        known = with_plugins(SBATCH, site.plugins())
+        known = with_plugins(SBATCH, controller.plugins())
         files = local_files(cwd)
         draft = draft_script(
             text, name, cwd=cwd, environ=os.environ, now=time.time(), known=known, read=files
         )
-        if site.client is None:
+        if controller.client is None:
             return []
-        found = dry_run(site.client, draft)
+        found = dry_run(controller.client, draft)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return [Remark(line, "the script is not UTF-8 text and would be refused; convert it with iconv")]
@@ -157,7 +157,7 @@ def _of_submission(
     ]
 
 
-def _say(verdict: Verdict, warnings: list[Remark]) -> None:
+def _print_report(verdict: Verdict, warnings: list[Remark]) -> None:
     for number, shown in enumerate(verdict.shown, start=1):
         head = f"component {number}: " if len(verdict.shown) > 1 else ""
         print(clean(head + (", ".join(in_words(shown)) or "no options: one task on one CPU")))
