@@ -14,7 +14,7 @@ from tests.support.core import ask
 from tests.support.waiting import comes
 
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import Client
+from warpdeck.client.asyncio_client import AsyncioClient
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import Job, JobId, JobState, NodeName, Request
 from warpdeck.notation.values.durations import parse_limit
@@ -32,7 +32,7 @@ SLACK_S = 60.0
 class Cluster:
     """One node of four GPUs, its controller and a client. Jobs run until their time limit."""
 
-    def __init__(self, controller: Controller, client: Client, clock: SimClock) -> None:
+    def __init__(self, controller: Controller, client: AsyncioClient, clock: SimClock) -> None:
         self.controller = controller
         self.client = client
         self.clock = clock
@@ -68,7 +68,7 @@ async def one_node(folder: Path) -> AsyncIterator[Cluster]:
     )
     async with cluster as (controller, server):
         await server.start()
-        async with await Client.connect(paths, start=False) as client:
+        async with await AsyncioClient.connect(paths, start=False) as client:
             yield Cluster(controller, client, clock)
 
 

@@ -17,7 +17,7 @@ from tests.support.waiting import WAIT_S, comes
 
 from warpdeck.base.errors import RemoteError
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import Client
+from warpdeck.client.asyncio_client import AsyncioClient
 from warpdeck.config import Config
 from warpdeck.controller.events.events import Effect, NodeAdded, NodeUp, Reported, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
@@ -141,7 +141,7 @@ class Served:
 
     def client(self) -> Any:
         """Return a connected asyncio client."""
-        return Client.connect(self.paths, start=False)
+        return AsyncioClient.connect(self.paths, start=False)
 
 
 @contextlib.asynccontextmanager

@@ -67,7 +67,7 @@ class _Command:
             return 130
 
     def _follow(self, words: list[str]) -> int:
-        (out, errors), made = self._client.again_until(lambda nonce: self._ask(words, nonce), self._answer)
+        (out, errors), made = self._client.again_until(lambda nonce: self._send(words, nonce), self._answer)
         self._job_id = made["job_id"]
         for line in made["notes"]:
             note(f"warpdeck: {line}")
@@ -83,12 +83,12 @@ class _Command:
                 if value["error"]:
                     note(f"warpdeck: {value['error']}")
             elif word == "progress":
-                self._tell(value)
+                self._show_progress(value)
         if int(ended.get("signal", 0)):
             return 128 + int(ended["signal"])
         return int(ended.get("code", 1))
 
-    def _ask(self, words: list[str], nonce: str) -> tuple[int, int]:
+    def _send(self, words: list[str], nonce: str) -> tuple[int, int]:
         """Send the request and return the numbers of its two output streams."""
         errors = self._client.number()
         env = with_process(os.environ)
@@ -105,8 +105,8 @@ class _Command:
                 made: dict[str, Any] = value
                 return made
             if word == "progress":
-                self._tell(value)
+                self._show_progress(value)
 
-    def _tell(self, line: str) -> None:
+    def _show_progress(self, line: str) -> None:
         if time.monotonic() - self._begun > PATIENCE_S:
             note(line)

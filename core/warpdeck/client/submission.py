@@ -32,7 +32,7 @@ MAX_FILE_CHARS = 1 << 20
 """Maximum number of characters read from a file of node names or variables."""
 
 
-class Submitted:
+class SubmittedJob:
     """Result of a submission."""
 
     def __init__(self, answer: dict[str, Any], notes: list[str]) -> None:
@@ -246,7 +246,7 @@ def draft_command(
 def has_several_tasks(request: Mapping[str, Any]) -> bool:
     """Return whether a command must run as an srun step because it has several tasks.
 
-    Each task of a step is told its position among the others.
+    Each task of a step gets its position among the others in its environment.
     """
     resources = request["resources"]
     several = max(resources.get(name) or 1 for name in ("tasks", "tasks_per_node", "nodes_min")) > 1
@@ -261,7 +261,7 @@ def submit(
     snapshot: str = "auto",
     code_of: str = "",
     nonce: str = "",
-) -> Submitted:
+) -> SubmittedJob:
     """Submit the draft. Raises UserError.
 
     `snapshot` is "auto", "none" or "require". Without `paths` no snapshot is taken. `code_of` names a job
@@ -273,21 +273,21 @@ def submit(
     elif snapshot != "none" and paths is not None:
         _add_snapshot(client, paths, draft.request, draft.notes, required=snapshot == "require")
     answer = client.create("submit", nonce, request=draft.request, components=draft.components)
-    return Submitted(answer, [*draft.notes, *answer["notes"]])
+    return SubmittedJob(answer, [*draft.notes, *answer["notes"]])
 
 
-def rerun(client: SyncClient, job: str) -> Submitted:
+def rerun(client: SyncClient, job: str) -> SubmittedJob:
     """Submit a job of the user again as it was recorded. Raises UserError."""
     snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
     if snapshot and not client.repeat(lambda: client.call("have_tree", tree=snapshot["tree"]))["have"]:
         packed, facts = _packed(snapshot, job)
         upload_tree(client, snapshot | facts, packed)
     answer = client.create("rerun", job=job)
-    return Submitted(answer, answer["notes"])
+    return SubmittedJob(answer, answer["notes"])
 
 
 def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
-    """Return the expected outcome of a submission made now (siterows.ForecastRow).
+    """Return the expected outcome of a submission made now (site_rows.ForecastRow).
 
     Nothing is submitted. Raises UserError.
     """

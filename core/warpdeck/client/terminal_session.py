@@ -44,8 +44,8 @@ def run_on_terminal(words: list[str]) -> int | None:
 
 
 def step_on_terminal(words: list[str]) -> int | None:
-    """Submit srun's command as a job with a terminal of this one's size, and join it. Return None if it is a
-    step.
+    """Submit srun's command as a job with a terminal of this one's size, and join it. Return None if the
+    command must run as a step.
     """
     rows, cols = window_size(sys.stdout.fileno())
     with SyncClient.connect(default_paths()) as client:
@@ -91,10 +91,10 @@ def join(client: SyncClient, job: str, *, watch: bool = False) -> int:
         with SyncClient.connect(default_paths()) as fresh:
             fresh.call("cancel", jobs=[job])
         return 130
-    return _say(ended, job, watch=watch)
+    return _report_end(ended, job, watch=watch)
 
 
-def _say(ended: RelayEnd, job: str, *, watch: bool) -> int:
+def _report_end(ended: RelayEnd, job: str, *, watch: bool) -> int:
     if ended.detached and watch:
         print_note("")
         return 0

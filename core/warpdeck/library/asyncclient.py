@@ -7,9 +7,9 @@ without one.
             print(line)
         (await job.wait()).check()
 
-All requests go through `api.client`, as those of the app. After a lost connection the next call reconnects.
-Read requests are repeated automatically. Submissions are repeated, too, and create nothing twice (see
-`api.sync`). Calls raise UserError.
+All requests go through `client.asyncio_client`, as those of the app. After a lost connection the next call reconnects.
+Requests that read are repeated automatically. Submissions are repeated, too, and create nothing twice (see
+`client.blocking_client`). Calls raise UserError.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any, Self, TypeVar
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.client import code
+from warpdeck.client.asyncio_client import GONE, AsyncioClient
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.client import GONE, Client
-from warpdeck.client.submission import Submitted, submit
+from warpdeck.client.submission import SubmittedJob, submit
 from warpdeck.model import split_ranges
 from warpdeck.notation.values.job_ids import TaskRanges, parse_job_id
 from warpdeck.protocol import requests
@@ -39,7 +39,7 @@ from warpdeck.protocol.results import Changed, Status
 from .asyncjob import AsyncJob
 from .drafting import Snapshots, draft
 from .outcome import Outcome
-from .watch import News, Watch, tasks_of
+from .watch import News, SubmissionWatch, tasks_of
 
 T = TypeVar("T")
 ATTEMPTS = 5
@@ -59,11 +59,11 @@ class AsyncClient:
     def __init__(self, home: str | os.PathLike[str] | None = None, *, start: bool = True) -> None:
         self.paths = default_paths() if home is None else Paths(os.path.abspath(os.path.expanduser(home)))
         self._start = start
-        self._client: Client | None = None
+        self._client: AsyncioClient | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
         self._rng = random.Random()
-        self._watch = Watch(self._link, rng=self._rng)
+        self._watch = SubmissionWatch(self._link, rng=self._rng)
 
     async def __aenter__(self) -> Self:
         await self._link()
@@ -111,7 +111,7 @@ class AsyncClient:
             now=time.time(),
         )
 
-        def send() -> Submitted | UserError:
+        def send() -> SubmittedJob | UserError:
             # The thread that connects also closes the connection, even if the caller was cancelled meanwhile.
             with SyncClient.connect(self.paths, start=False) as client:
                 try:
@@ -207,7 +207,7 @@ class AsyncClient:
 
     # The connection
 
-    async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
+    async def ask(self, question: Callable[[AsyncioClient], Awaitable[T]]) -> T:
         """Return the answer to a request that may be repeated safely. Reconnects if necessary. Raises
         UserError.
         """
@@ -230,20 +230,20 @@ class AsyncClient:
     async def _result(self, request: RequestMessage[T]) -> T:
         return await self.ask(lambda link: link.ask(request))
 
-    async def _link(self) -> Client:
+    async def _link(self) -> AsyncioClient:
         """Return the connection. A controller that was stopped on purpose is not started again."""
         async with self._connecting:
             if self._closed:
-                raise UserError("the client was closed", "create a new one")
+                raise UserError("the client was closed", "create a new client")
             if self._client is not None and not self._client.lost:
                 return self._client
             start = self._start and (self._client is None or os.path.exists(self.paths.socket))
             if self._client is not None:
                 await self._client.close()
-            client = await Client.connect(self.paths, start=start, name="library")
+            client = await AsyncioClient.connect(self.paths, start=start, name="library")
             if self._closed:
                 await client.close()
-                raise UserError("the client was closed", "create a new one")
+                raise UserError("the client was closed", "create a new client")
             self._client = client
             return client
 

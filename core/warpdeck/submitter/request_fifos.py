@@ -69,7 +69,7 @@ class Slot:
                 os.unlink(path)
 
 
-class Question:
+class ShellRequest:
     """A request from a shell: process id, number of arguments, and the slot for the answer."""
 
     def __init__(self, pid: int, words: int, slot: Slot) -> None:
@@ -79,7 +79,7 @@ class Question:
         self.since = time.monotonic()
 
 
-def hold(folder: str) -> int:
+def lock_folder(folder: str) -> int:
     """Create and lock the folder, and return a descriptor. It is locked as long as the descriptor is open.
 
     Raises BlockingIOError if another process has locked or just removed it, PermissionError if other users
@@ -122,7 +122,7 @@ class Slots:
         """Return the descriptor of the request FIFO, for select."""
         return self._ask
 
-    def questions(self) -> list[Question]:
+    def requests(self) -> list[ShellRequest]:
         """Return the new requests. Lines that do not name a ready slot are ignored."""
         try:
             data = self._rest + os.read(self._ask, READ_BYTES)
@@ -136,7 +136,7 @@ class Slots:
             said = _LINE.fullmatch(line)
             slot = self._ready.pop(said[3].decode(), None) if said else None
             if said and slot is not None:
-                found.append(Question(int(said[1]), int(said[2]), slot))
+                found.append(ShellRequest(int(said[1]), int(said[2]), slot))
         return found
 
     def refill(self, least: int = READY) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from warpdeck.base.paths import Paths
 from warpdeck.base.submitter_address import RETRY_S, ensure, folder_of, listens, log_of
-from warpdeck.submitter.request_fifos import Slots, hold
+from warpdeck.submitter.request_fifos import Slots, lock_folder
 
 
 def test_a_submitter_that_has_just_failed_is_not_restarted(short_tmp: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_listening_submitter_is_recognized_despite_stale_files(short_tmp: Path
     paths = Paths(str(short_tmp))
     folder = folder_of(paths)
     assert not listens(paths)
-    held = hold(folder)
+    held = lock_folder(folder)
     slots = Slots(folder)
     assert listens(paths)
     slots.close()

@@ -8,7 +8,7 @@ import pytest
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import command_options
-from warpdeck.library.options import option_words
+from warpdeck.library.drafting import option_words
 
 
 @pytest.mark.parametrize(

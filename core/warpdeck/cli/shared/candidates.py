@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
     about: str = ""
 
 
-class Value(NamedTuple):
+class ValueChoices(NamedTuple):
     """The value of an option or of a positional argument: a kind of live names, a list of words, or anything,
     such as a file.
     """
@@ -55,10 +55,10 @@ class Value(NamedTuple):
 class Grammar(NamedTuple):
     """A command's options and positional arguments. An option without a value maps to None."""
 
-    options: Mapping[str, Value | None]
+    options: Mapping[str, ValueChoices | None]
     """Option names include their hyphens."""
     about: Mapping[str, str]
-    places: Sequence[Value] = ()
+    places: Sequence[ValueChoices] = ()
     """The positional arguments, in order."""
     repeats: bool = False
     """True if the last positional argument may be repeated."""
@@ -68,20 +68,20 @@ Live = Callable[[str], list[Candidate]]
 """Returns the current names of a kind."""
 
 
-def value_of_option(name: str) -> Value:
+def value_of_option(name: str) -> ValueChoices:
     """Return the value of a Slurm command's option with that name."""
-    return Value(kind=_OF_OPTION.get(name, ""))
+    return ValueChoices(kind=_OF_OPTION.get(name, ""))
 
 
 def grammar_of(arguments: Iterable[Argument], subverbs: Iterable[Candidate] = ()) -> Grammar:
     """Return the grammar of a verb with these arguments or sub-verbs."""
-    options: dict[str, Value | None] = {"-h": None, "--help": None}
+    options: dict[str, ValueChoices | None] = {"-h": None, "--help": None}
     about = dict.fromkeys(options, HELP)
     words = tuple(subverbs)
-    places = [Value(words=words)] if words else []
+    places = [ValueChoices(words=words)] if words else []
     repeats = False
     for each in arguments:
-        value = Value(each.completes, tuple(Candidate(word) for word in each.choices))
+        value = ValueChoices(each.completes, tuple(Candidate(word) for word in each.choices))
         names = [name for name in each.names if name != REST]
         if each.is_option:
             options |= dict.fromkeys(names, None if each.is_flag else value)
@@ -121,7 +121,7 @@ def candidates(words: Sequence[str], grammar: Grammar, live: Live) -> list[Candi
     return _values(current, grammar.places[min(place, len(grammar.places) - 1)], live)
 
 
-def _walk(before: Sequence[str], grammar: Grammar) -> tuple[bool, Value | None, int]:
+def _walk(before: Sequence[str], grammar: Grammar) -> tuple[bool, ValueChoices | None, int]:
     """Return whether options have ended, the value that the last option still needs, and the number of
     positional arguments.
     """
@@ -154,7 +154,7 @@ def _options(current: str, grammar: Grammar, live: Live) -> list[Candidate]:
     )
 
 
-def _values(current: str, value: Value, live: Live) -> list[Candidate]:
+def _values(current: str, value: ValueChoices, live: Live) -> list[Candidate]:
     """Return the names that match the last item of a comma-separated list."""
     if value.words:
         return [each for each in value.words if each.word.startswith(current)]

@@ -29,7 +29,7 @@ KILLED_S = 10.0
 POLL_S = 0.05
 
 
-class Found(NamedTuple):
+class MachineProcess(NamedTuple):
     """A controller or an agent.
 
     `home` is the controller's home or the agent's folder. `jobs` contains the ids of the jobs whose processes
@@ -97,7 +97,7 @@ def stop(*, kill_jobs: bool) -> int:
     return 0
 
 
-def find() -> list[Found]:
+def find() -> list[MachineProcess]:
     """Return all visible controllers and agents of this machine in the order of their pids."""
     members = _members()
     found = []
@@ -105,11 +105,11 @@ def find() -> list[Found]:
         argv = process.argv
         if argv[1:3] == ("-m", "warpdeck.daemon.controller_process") and "--home" in argv[:-1]:
             home = argv[argv.index("--home") + 1]
-            found.append(Found(CONTROLLER, process.pid, process.uid, home))
+            found.append(MachineProcess(CONTROLLER, process.pid, process.uid, home))
         elif argv[-3:-1] == ("serve", "--dir") and any(_is_agent(word) for word in argv[:-3]):
             jobs = {member.job for member in members if member.folder == argv[-1]}
             seen = sorted(jobs, key=int) if os.geteuid() in (0, process.uid) else None
-            found.append(Found(AGENT, process.pid, process.uid, argv[-1], seen))
+            found.append(MachineProcess(AGENT, process.pid, process.uid, argv[-1], seen))
     return found
 
 
@@ -117,7 +117,7 @@ def _is_agent(word: str) -> bool:
     return "warpdeck_agent" in word or (word.endswith(".pyz") and os.path.basename(word).startswith("agent"))
 
 
-def _end(which: Sequence[Found]) -> None:
+def _end(which: Sequence[MachineProcess]) -> None:
     """Send SIGTERM to each, and wait until it has ended. Raises UserError."""
     for each in which:
         with _pidfd(each.pid) as descriptor:
@@ -240,7 +240,7 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
-def _jobs_text(found: Found) -> str:
+def _jobs_text(found: MachineProcess) -> str:
     if found.kind == CONTROLLER:
         return ""
     return "?" if found.jobs is None else ",".join(found.jobs) or "none"

@@ -15,7 +15,7 @@ from warpdeck.cli.index import SUMMARIES, load
 from warpdeck.cli.shared.candidates import (
     Candidate,
     Grammar,
-    Value,
+    ValueChoices,
     candidates,
     descriptions,
     grammar_of,
@@ -160,7 +160,7 @@ def _of_slurm(command: str) -> Grammar:
         return _with(Grammar({}, {}), _TABLES[command])
     module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[command]}") if command in COMMANDS else None
     known: OptionTable | None = getattr(module, "OPTIONS", None)
-    places = [Value(JOBS)] if command == "scancel" else []
+    places = [ValueChoices(JOBS)] if command == "scancel" else []
     grammar = Grammar({}, descriptions(getattr(module, "HELP", "")), places, bool(places))
     return grammar if known is None else _with(grammar, known, any_job=command == "sacct")
 
@@ -172,8 +172,8 @@ def _with(grammar: Grammar, known: OptionTable, *, any_job: bool = False) -> Gra
         if option.here == REFUSED:
             continue
         value = None if option.takes == NONE else value_of_option(name)
-        if any_job and value == Value(JOBS):
-            value = Value(ANY_JOBS)
+        if any_job and value == ValueChoices(JOBS):
+            value = ValueChoices(ANY_JOBS)
         found[f"--{name}"] = value
         if option.short:
             found[f"-{option.short}"] = value
@@ -187,20 +187,20 @@ def _of_scontrol(words: list[str]) -> list[Candidate]:
     *before, current = words
     order, *given = [word for word in before if not word.startswith("-")] or [""]
     key, equals, value = current.partition("=")
-    place = Value()
+    place = ValueChoices()
     if equals:
-        found = candidates([value], Grammar({}, {}, [Value(_KEYS.get(key.lower(), ""))]), live_names)
+        found = candidates([value], Grammar({}, {}, [ValueChoices(_KEYS.get(key.lower(), ""))]), live_names)
         return [Candidate(f"{key}={word}", about) for word, about in found]
     if not order:
-        place = Value(words=tuple(Candidate(word) for word in KEYWORDS))
+        place = ValueChoices(words=tuple(Candidate(word) for word in KEYWORDS))
     elif order == "show":
         place = (
-            Value(_SHOWN.get(given[0], ""))
+            ValueChoices(_SHOWN.get(given[0], ""))
             if given
-            else Value(words=tuple(Candidate(word) for word in _SHOWN))
+            else ValueChoices(words=tuple(Candidate(word) for word in _SHOWN))
         )
     elif order in _ABOUT_JOBS:
-        place = Value(JOBS)
+        place = ValueChoices(JOBS)
     return candidates([current], Grammar({}, {}, [place]), live_names)
 
 

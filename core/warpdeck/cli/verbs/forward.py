@@ -7,7 +7,7 @@ import time
 
 from warpdeck.base.output import format_time, print_json, print_note, print_table
 from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.background import go_on_behind
+from warpdeck.cli.shared.background import continue_in_background
 from warpdeck.cli.verb import JOB_NODE, JSON, TASK_HELP, Argument, InvalidValue, UsageError, Verb, port
 from warpdeck.client.forwarding import LOOPBACK, Forwarding
 
@@ -43,7 +43,7 @@ def _forward(client: SyncClient, args: Namespace) -> int:
         print_json({"job": args.job, "port": remote, "local_port": forwarding.local_port})
     else:
         print(f"{LOOPBACK}:{forwarding.local_port} forwards to port {remote} of job {args.job}", flush=True)
-    if args.detach and not go_on_behind():
+    if args.detach and not continue_in_background():
         return 0
     try:
         why = forwarding.run(client)

@@ -68,8 +68,8 @@ def _print_job(detail: dict[str, Any], args: Namespace) -> None:
         ("account", f"{row['account'] or 'none'}, partition {row['partition']}, QoS {row['qos']}"),
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),
         ("warning", detail["notice"]),
-        ("requested", _asked(row)),
-        ("run time", _likely(detail)),
+        ("requested", _requested(row)),
+        ("run time", _run_time(detail)),
         ("submitted", format_time(row["submit"])),
         ("started", format_time(row["start"])),
         ("idle since", format_time(row["idle_since"])),
@@ -105,13 +105,13 @@ def _step(step: dict[str, Any]) -> str:
     )
 
 
-def _asked(row: dict[str, Any]) -> str:
+def _requested(row: dict[str, Any]) -> str:
     limit = "none" if row["time_limit_s"] is None else format_duration(row["time_limit_s"])
     counts = ((row["nodes"], "node"), (row["cpus"], "CPU"), (row["gpus"], "GPU"))
     return ", ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in counts) + f", time limit {limit}"
 
 
-def _likely(detail: dict[str, Any]) -> str:
+def _run_time(detail: dict[str, Any]) -> str:
     if detail["predicted_s"] is None:
         return ""
     said = f"{format_duration(round(detail['predicted_s']))} (predicted from the user's previous jobs)"

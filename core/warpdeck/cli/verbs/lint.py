@@ -39,7 +39,7 @@ def _lint(args: Namespace) -> int:
     data = _read(args.script)
     text = data.decode("utf-8", "surrogateescape")
     cwd = current_folder()
-    with progress("checking the script ..."), _Site() as site:
+    with progress("checking the script ..."), _Controller() as controller:
         source = _source(cwd)
         components = read_components(text, name, source, known=with_plugins(SBATCH, site.plugins))
         result = _validate(text, name, components, source, site)
@@ -48,7 +48,7 @@ def _lint(args: Namespace) -> int:
         if result.rejection is not None and result.rejection.hint:
             warnings.insert(0, Remark(result.rejection.line, result.rejection.hint))
         if result.accepted:
-            warnings += _of_submission(data, components, name=name, cwd=cwd, site=site)
+            warnings += _submission_remarks(data, components, name=name, cwd=cwd, controller=controller)
     if args.json:
         print_json(
             {
@@ -61,7 +61,7 @@ def _lint(args: Namespace) -> int:
             }
         )
     else:
-        _say(result, warnings)
+        _print_report(result, warnings)
     return 0 if result.accepted else 1
 
 
@@ -112,13 +112,13 @@ def _read_text(path: str) -> str:
         return file.read(MAX_SCRIPT_BYTES)
 
 
-class _Site:
+class _Controller:
     """The connection to the controller, if one runs."""
 
     def __init__(self) -> None:
         self.client: SyncClient | None = None
 
-    def __enter__(self) -> _Site:
+    def __enter__(self) -> _Controller:
         try:
             self.client = SyncClient.connect(default_paths(), start=False)
         except (UserError, OSError):
@@ -146,18 +146,18 @@ def _validate(
 
 
 def _of_submission(
-    data: bytes, components: Sequence[Component], *, name: str, cwd: str, site: _Site
+    data: bytes, components: Sequence[Component], *, name: str, cwd: str, controller: _Controller
 ) -> list[Remark]:
     """Return remarks on reasons for which a submission here would fail, or the job would never start."""
     try:
         script = {"script": data.decode()}
-        known = with_plugins(SBATCH, site.plugins)
+        known = with_plugins(SBATCH, controller.plugins)
         draft = draft_components(
             components, name, script, cwd=cwd, environ=os.environ, known=known, read=local_files(cwd)
         )
-        if site.client is None:
+        if controller.client is None:
             return []
-        found = dry_run(site.client, draft)
+        found = dry_run(controller.client, draft)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return [Remark(line, "the script is not UTF-8 text and would be refused; convert it with iconv")]
@@ -174,7 +174,7 @@ def _of_submission(
     ]
 
 
-def _say(result: ValidationResult, warnings: list[Remark]) -> None:
+def _print_report(result: ValidationResult, warnings: list[Remark]) -> None:
     for number, shown in enumerate(result.shown, start=1):
         head = f"component {number}: " if len(result.shown) > 1 else ""
         print(clean(head + (", ".join(in_words(shown)) or "no options: one task on one CPU")))

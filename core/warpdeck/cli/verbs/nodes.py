@@ -26,7 +26,7 @@ def _add(client: SyncClient, args: Namespace) -> dict[str, Any]:
         except UserError as error:
             if error.code != "host_key":
                 raise
-            accepted = _ask(error, args.target)
+            accepted = _confirm_host_key(error, args.target)
     return row
 
 
@@ -35,7 +35,7 @@ def _print_added(row: dict[str, Any], _: Namespace) -> None:
     print(clean(f"added {row['name']}: {row['cpus']} CPUs, {format_memory(row['mem_bytes'])}, {gpus}"))
 
 
-def _ask(error: UserError, target: str) -> str:
+def _confirm_host_key(error: UserError, target: str) -> str:
     """Show the host key's fingerprint, and return it if the user accepts it."""
     fingerprint = error.details["fingerprint"]
     if not sys.stdin.isatty():
@@ -60,7 +60,7 @@ def _ls(client: SyncClient, args: Namespace) -> Any:
 def _past(client: SyncClient, at: str, name: str = "") -> list[dict[str, Any]]:
     from warpdeck.cli.shared import past_nodes  # this import takes three milliseconds
 
-    return past_nodes.ask(client, at, name)
+    return past_nodes.request_nodes(client, at, name)
 
 
 def _print_list(rows: list[dict[str, Any]], args: Namespace) -> None:
@@ -116,7 +116,7 @@ def _print_node(row: dict[str, Any], args: Namespace) -> None:
         ("driver", "; ".join(filter(None, (row["driver"], row["gpu_error"]))) or "no NVIDIA driver"),
         ("containment", row["containment"]),
         *(("", f"{each['name']}: {each['strength']} ({each['how']})") for each in row["facilities"]),
-        ("health", "; ".join(_ill(check) for check in row["health"])),
+        ("health", "; ".join(_failed_check(check) for check in row["health"])),
         ("containers", ", ".join(row["containers"])),
         ("jobs", ", ".join(row["jobs"])),
         ("measured", measured),
@@ -177,7 +177,7 @@ def isolated(isolation: str) -> str:
     return f"isolated by {isolation.upper()}" if isolation else "not isolated"
 
 
-def _ill(check: dict[str, Any]) -> str:
+def _failed_check(check: dict[str, Any]) -> str:
     where = "" if check["gpu"] is None else f"GPU {check['gpu']} "
     return f"{where}{check['check']}: {check['message']}"
 

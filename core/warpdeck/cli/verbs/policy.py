@@ -121,8 +121,8 @@ def _print_partitions(answer: dict[str, Any], args: Namespace) -> None:
             str(row["priority_tier"]),
             ",".join(f"{count} {state}" for state, count in row["node_states"].items()),
             row["node_list"] + (f" (missing: {row['missing']})" if row["missing"] else ""),
-            _bounds(row),
-            _admitted(row),
+            _partition_limits(row),
+            _partition_access(row),
         ]
         for row in answer["partitions"]
     ]
@@ -135,7 +135,7 @@ def _print_partitions(answer: dict[str, Any], args: Namespace) -> None:
         )
 
 
-def _bounds(row: dict[str, Any]) -> str:
+def _partition_limits(row: dict[str, Any]) -> str:
     """Return a partition's limits, without the longest time."""
     default = row["default_time_s"]
     words = [
@@ -153,7 +153,7 @@ def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
 
 
-def _admitted(row: dict[str, Any]) -> str:
+def _partition_access(row: dict[str, Any]) -> str:
     """Return who may use a partition."""
     words = []
     groups = [f"group {name}" for name in row["allow_groups"] or ()]

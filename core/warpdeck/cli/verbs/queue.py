@@ -24,7 +24,7 @@ START = "job partition name user state start nodes gpus where"
 
 
 def _queue(client: SyncClient, args: Namespace) -> list[dict[str, Any]]:
-    ids, fields = words_of(args.jobs), [] if args.json else needed(_chosen(args))
+    ids, fields = words_of(args.jobs), [] if args.json else fields_of(_column_names(args))
     rows = select(client, args, ids=ids, finished=args.all, limit=args.limit, fields=fields)
     if args.start:
         return sorted((row for row in rows if row["why"] and not row["end"]), key=_expected)
@@ -32,10 +32,10 @@ def _queue(client: SyncClient, args: Namespace) -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]], args: Namespace) -> None:
-    print_queue(rows, _chosen(args), now=time.time(), titles=not args.noheader)
+    print_queue(rows, _column_names(args), now=time.time(), titles=not args.noheader)
 
 
-def _chosen(args: Namespace) -> list[str]:
+def _column_names(args: Namespace) -> list[str]:
     usual = (START if args.start else DEFAULT).split()
     if args.columns is None:
         return usual
@@ -165,7 +165,7 @@ SELECTED_BY = ("why", "end")
 """Fields that --start needs."""
 
 
-def needed(names: list[str]) -> list[str]:
+def fields_of(names: list[str]) -> list[str]:
     """Return the fields that a table of these columns needs. Fewer fields are faster to decode."""
     return [*dict.fromkeys([*SELECTED_BY, *(word for name in names for word in COLUMNS[name].needs.split())])]
 

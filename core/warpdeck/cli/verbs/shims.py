@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
 
-USERS = ".local/bin"
-EVERYBODYS = "/usr/local/bin"
+USER_FOLDER = ".local/bin"
+SITE_FOLDER = "/usr/local/bin"
 SHELL_S = 10.0
 """Longest time that a login shell may take to print its PATH."""
 MARK = "WARPDECK-PATH:"
@@ -31,18 +31,18 @@ def _shims(args: Namespace) -> int:
     """Write the scripts and print a command for the shell."""
     paths = default_paths()
     if args.install or args.remove:
-        folder = _place(paths)
+        folder = _target_folder(paths)
         return _install(paths, folder) if args.install else _remove(paths, folder)
     folder = install(paths)
     print(folder if args.folder else f"export PATH={shlex.quote(folder)}:$PATH")
     return 0
 
 
-def _place(paths: Paths) -> str:
+def _target_folder(paths: Paths) -> str:
     """Return the common folder for a shared site of root, else the user's own folder."""
     if os.geteuid() == 0 and os.path.isdir(paths.home) and os.stat(paths.home).st_mode & stat.S_IXOTH:
-        return EVERYBODYS
-    return os.path.join(os.path.expanduser("~"), USERS)
+        return SITE_FOLDER
+    return os.path.join(os.path.expanduser("~"), USER_FOLDER)
 
 
 def _install(paths: Paths, folder: str) -> int:
@@ -108,7 +108,7 @@ VERBS = (
     Verb(
         "shims",
         "Print the line that puts sbatch, srun, squeue and the other Slurm commands first on a shell's PATH.\n"
-        f"With --install, write them to ~/{USERS} (as root for a shared site: {EVERYBODYS}).",
+        f"With --install, write them to ~/{USER_FOLDER} (as root for a shared site: {SITE_FOLDER}).",
         (
             Group(
                 Argument("--folder", "print only the folder of the commands"),

@@ -79,7 +79,7 @@ def _trace(args: Namespace) -> int:
         skipped=work.skipped,
         without_limit=work.without_limit,
     )
-    _remark(work, played.unstarted)
+    _print_assumptions(work, played.unstarted)
     _print(report, as_json=args.json)
     return 0
 
@@ -103,7 +103,7 @@ def _machine(args: Namespace, trace: Trace) -> Machine:
     return Pool(cpus)
 
 
-def _remark(work: Workload, unstarted: tuple[object, ...]) -> None:
+def _print_assumptions(work: Workload, unstarted: tuple[object, ...]) -> None:
     """Print remarks on the assumptions behind the figures, where they differ from the log."""
     if work.skipped:
         print_note(

@@ -19,7 +19,7 @@ from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end
 from warpdeck.client.submission import (
     Draft,
-    Submitted,
+    SubmittedJob,
     draft_script,
     dry_run,
     local_files,
@@ -65,10 +65,10 @@ def _submit(words: SplitWords) -> int:
     paths = default_paths()
     with connected() as client:
         if given.keys() & DRY:
-            return _say_forecast(dry_run(client, draft), draft, as_json="json" in given)
+            return _print_dry_run(dry_run(client, draft), draft, as_json="json" in given)
         with progress("taking a snapshot of the code ..."):
             done = submit(client, draft, paths=paths, snapshot=snapshot, code_of=given.get("code-of", ""))
-        _say(done, given)
+        _print_submitted(done, given)
         if "wait" not in given:
             return 0
         ends = wait_for_end(
@@ -84,11 +84,11 @@ def _rerun(client: SyncClient, args: Namespace) -> int:
     """Submit the job again and print the new id."""
     with progress("submitting the job ..."):
         done = rerun(client, args.job)
-    _say(done, ["json"] if args.json else [])
+    _print_submitted(done, ["json"] if args.json else [])
     return 0
 
 
-def _say(done: Submitted, given: Collection[str]) -> None:
+def _print_submitted(done: SubmittedJob, given: Collection[str]) -> None:
     for line in done.notes:
         print_note(f"warpdeck: {line}")
     if "json" in given:
@@ -97,7 +97,7 @@ def _say(done: Submitted, given: Collection[str]) -> None:
         print(done.job_id if "parsable" in given else f"Submitted batch job {done.job_id}", flush=True)
 
 
-def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
+def _print_dry_run(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
     """Print the forecast of a dry run. Return 1 if the job can never start."""
     never = found["verdict"] == "never"
     if as_json:

@@ -13,18 +13,18 @@ from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json, print_note
 from warpdeck.base.paths import Paths, default_paths
-from warpdeck.cli.shared.background import go_on_behind
+from warpdeck.cli.shared.background import continue_in_background
 from warpdeck.cli.slurm_verb import SlurmVerb, SplitWords
 from warpdeck.cli.verb import JOB_NODE, JSON, REST, Argument, InvalidValue, UsageError, connected, port
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.forwarding import Forwarding
 from warpdeck.client.in_job import ssh_client, web_server
-from warpdeck.client.in_job.web_server import NO_SERVER, Found
+from warpdeck.client.in_job.web_server import NO_SERVER, WebServer
+from warpdeck.client.job_web_server import SLOW, await_server, find_server, start_server
 from warpdeck.client.submission import draft_script, submit
 from warpdeck.client.tunnel import TunnelRefused
-from warpdeck.client.webserver import SLOW, await_server, find_server, start_server
 
-LAST_WORDS_BYTES = 2000
+LAST_OUTPUT_BYTES = 2000
 END_S, END_LOOK_S = 10.0, 0.1
 """Longest wait for the end of a job whose server has ended, and the time between two checks."""
 
@@ -38,39 +38,39 @@ class ServerOptions:
             self.port = port(given["port"]) if "port" in given else None
         except InvalidValue as error:
             raise UsageError(f"--port: {error}", "leave --port out for any free port") from None
-        self.options = words.components[0]
+        self.slurm = words.components[0]
         self.known = words.known
         self.words = words.rest
         self.job = given.get("job", "")
         self.node = given.get("node", "")
         self.detach = "detach" in given
         self.json = "json" in given
-        if self.job and self.options:
-            option = self.options[0].partition("=")[0]
+        if self.job and self.slurm:
+            option = self.slurm[0].partition("=")[0]
             raise UsageError(f"{option} cannot be combined with --job", "remove one of them")
 
 
 def _run(verb: str, words: SplitWords) -> int:
     """Find or start the server, and forward it until the job ends."""
-    asked = ServerOptions(words)
+    options = ServerOptions(words)
     paths = default_paths()
     with connected() as client:
-        job = asked.job or _submit(client, paths, verb, asked)
+        job = options.job or _submit(client, paths, verb, options)
         try:
-            return _serve(client, paths, verb, job, asked)
+            return _serve(client, paths, verb, job, options)
         except KeyboardInterrupt:
-            return _interrupted(client, job, ours=not asked.job)
+            return _interrupted(client, job, ours=not options.job)
 
 
-def _submit(client: SyncClient, paths: Paths, verb: str, asked: ServerOptions) -> str:
+def _submit(client: SyncClient, paths: Paths, verb: str, options: ServerOptions) -> str:
     """Submit the job that runs the server, and return its id."""
     defaults = ["--job-name", verb, "--output", "%x-%j.log", "--no-requeue"]
     draft = draft_script(
         web_server.job_script(verb),
         verb,
-        args=asked.words,
-        options=[*defaults, *asked.options],
-        known=asked.known,
+        args=options.words,
+        options=[*defaults, *options.slurm],
+        known=options.known,
         cwd=current_folder(),
         environ=os.environ,
         now=time.time(),
@@ -78,60 +78,60 @@ def _submit(client: SyncClient, paths: Paths, verb: str, asked: ServerOptions) -
     done = submit(client, draft, paths=paths, snapshot="none")
     for line in done.notes:
         print_note(f"warpdeck: {line}")
-    if not asked.json:
+    if not options.json:
         print_note(f"submitted job {done.label}")
     return done.label
 
 
-def _serve(client: SyncClient, paths: Paths, verb: str, job: str, asked: ServerOptions) -> int:
+def _serve(client: SyncClient, paths: Paths, verb: str, job: str, options: ServerOptions) -> int:
     try:
-        if asked.job and not _is_there(client, job, verb, asked.node):
-            start_server(client, job, verb, words=asked.words, node=asked.node)
-        found = await_server(client, job, verb, node=asked.node, progress=print_note)
+        if options.job and not _is_running(client, job, verb, options.node):
+            start_server(client, job, verb, words=options.words, node=options.node)
+        found = await_server(client, job, verb, node=options.node, progress=print_note)
     except UserError as error:
-        raise _explained(client, job, error, ours=not asked.job) from error
+        raise _with_last_output(client, job, error, ours=not options.job) from error
     if found.kind == NO_SERVER:
-        return _say_remote_ssh(client, paths, job, asked)
+        return _explain_remote_ssh(client, paths, job, options)
     forwarding = Forwarding(
         paths,
         job,
         port=found.port,
-        local_port=asked.port or 0,
-        node=asked.node,
+        local_port=options.port or 0,
+        node=options.node,
         purpose=verb,
         page=found.page,
         say=print_note,
     )
     forwarding.register(client)
     url = found.url(forwarding.local_port)
-    _say(found, url, job, asked)
-    if asked.detach and not go_on_behind():
+    _print_url(found, url, job, options)
+    if options.detach and not continue_in_background():
         return 0
     try:
-        why = _forward(forwarding, client, url, detached=asked.detach)
+        why = _forward(forwarding, client, url, detached=options.detach)
     finally:
-        if asked.detach:
+        if options.detach:
             os._exit(0)
     print_note(why or f"job {job} has ended")
     return 0
 
 
-def _is_there(client: SyncClient, job: str, verb: str, node: str) -> bool:
+def _is_running(client: SyncClient, job: str, verb: str, node: str) -> bool:
     try:
         return find_server(client, job, verb, node=node, progress=print_note) is not None
     except TunnelRefused:  # a server was there and has ended
         return False
 
 
-def _say(found: Found, url: str, job: str, asked: ServerOptions) -> None:
-    if asked.json:
+def _print_url(found: WebServer, url: str, job: str, options: ServerOptions) -> None:
+    if options.json:
         print_json({"job": job, "kind": found.kind, "port": found.port, "url": url})
     else:
         print(url)
         if found.kind == "code-server":
             print(f"password: {found.token}")
     sys.stdout.flush()
-    if asked.detach:
+    if options.detach:
         print_note(
             f"job {job} keeps running; reconnect with --job {job}, or cancel it with `warpdeck cancel {job}`"
         )
@@ -173,12 +173,12 @@ def _interrupted(client: SyncClient, job: str, *, ours: bool) -> int:
     return 130
 
 
-def _explained(client: SyncClient, job: str, error: UserError, *, ours: bool) -> UserError:
+def _with_last_output(client: SyncClient, job: str, error: UserError, *, ours: bool) -> UserError:
     """Return the error with the last output of the server, if its job ended together with it."""
     if not ours or error.code == SLOW or not _ended(client, job):
         return error
     said = bytearray()
-    for word, value in client.stream("log", job=job, offset=-LAST_WORDS_BYTES):
+    for word, value in client.stream("log", job=job, offset=-LAST_OUTPUT_BYTES):
         if word == "data":
             said += value
     lines = said.decode("utf-8", "replace").strip().splitlines()
@@ -201,11 +201,11 @@ def _ended(client: SyncClient, job: str) -> bool:
     return False
 
 
-def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: ServerOptions) -> int:
+def _explain_remote_ssh(client: SyncClient, paths: Paths, job: str, options: ServerOptions) -> int:
     """Explain the use of the user's own VS Code over SSH, for a node without an editor server."""
-    host = f"{ssh_client.PREFIX}{job}" + (f".{asked.node}" if asked.node else "")
+    host = f"{ssh_client.PREFIX}{job}" + (f".{options.node}" if options.node else "")
     folder = client.call("job", job=job)["work_dir"]
-    if asked.json:
+    if options.json:
         print_json({"job": job, "kind": NO_SERVER, "host": host, "folder": folder})
     else:
         print(
@@ -214,7 +214,7 @@ def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: ServerOpt
             f"  code --remote ssh-remote+{host} {clean(folder)}"
         )
     sys.stdout.flush()
-    if asked.detach or asked.job:
+    if options.detach or options.job:
         return 0
     number = client.begin("log", job=job, follow=True)
     while True:  # Runs until the job ends or the user presses Ctrl-C.

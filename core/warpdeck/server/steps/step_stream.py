@@ -12,7 +12,6 @@ from signal import strsignal
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import RemoteError, UserError
-from warpdeck.client.mpi_launchers import advice
 from warpdeck.controller.events.events import StepEndRequested
 from warpdeck.model import ExitStatus, Link, NodeName, format_ranges, ranges_of
 from warpdeck.model.step import Step, StepShare, TaskEnd
@@ -21,6 +20,8 @@ from warpdeck.server.connection import ClientStream, Connection
 from warpdeck.server.step_leases import StepKey
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, ForgetStep, OpenStep
+
+from .mpi_launchers import advice
 
 if TYPE_CHECKING:
     from warpdeck.protocol import requests

@@ -1,6 +1,6 @@
 """The asyncio client of the controller's socket, with typed answers. The app uses it, and any program may.
 
-    async with await Client.connect(default_paths()) as client:
+    async with await AsyncioClient.connect(default_paths()) as client:
         found = await client.ask(requests.Jobs())
         for row in found.jobs:
             print(row.label, row.state)
@@ -62,7 +62,7 @@ READ_BYTES = 256 * 1024
 Progress = Callable[[str], None]
 
 
-class Client:
+class AsyncioClient:
     """A connection to the controller.
 
     Create it with `connect`; end it with `close` or use it in `async with`.
@@ -78,7 +78,7 @@ class Client:
         self.welcome = Welcome()
 
     @classmethod
-    async def connect(cls, paths: Paths, *, start: bool = True, name: str = "client") -> Client:
+    async def connect(cls, paths: Paths, *, start: bool = True, name: str = "client") -> AsyncioClient:
         """Connect to the controller of this home directory. Raises UserError.
 
         If no controller runs and `start` is true, one is started.
@@ -92,7 +92,7 @@ class Client:
             await asyncio.sleep(wait_s)
 
     @classmethod
-    async def _connected(cls, paths: Paths, name: str) -> Client:
+    async def _connected(cls, paths: Paths, name: str) -> AsyncioClient:
         """Connect to a running controller. Raises UserError, with the code GONE if no controller answers."""
         from warpdeck.base.controller_daemon import connect_socket
 
@@ -185,13 +185,13 @@ class Client:
         follow: bool = False,
         node: str = "",
         progress: Progress | None = None,
-    ) -> LogStream:
+    ) -> LogReader:
         """Return a job's output as a stream that can follow the file as it grows.
 
         Example: `async with client.log("12", follow=True) as log: async for chunk in log: ...`
         """
         wanted = requests.Log(job=job, channel=channel, offset=offset, follow=follow, node=node)
-        return LogStream(self, wanted, progress)
+        return LogReader(self, wanted, progress)
 
     # ---- the connection
 
@@ -267,14 +267,14 @@ class Client:
             self._writer.write(pack(JSON, msgspec.json.encode(requests.Ack(stream=number, size=size))))
 
 
-class LogStream:
+class LogReader:
     """A log that is being read.
 
     The iterator acknowledges a chunk when the caller asks for the next one. So a slow reader slows only this
     log.
     """
 
-    def __init__(self, client: Client, message: requests.Log, progress: Progress | None) -> None:
+    def __init__(self, client: AsyncioClient, message: requests.Log, progress: Progress | None) -> None:
         self._client = client
         self._message = message
         self._progress = progress
@@ -289,7 +289,7 @@ class LogStream:
         self.exit: tuple[int, int] | None = None
         """(exit code, signal) of the job, set when the stream ended together with the job."""
 
-    async def __aenter__(self) -> LogStream:
+    async def __aenter__(self) -> LogReader:
         self._number, self._inbox = await self._client.begin(self._message, self._inbox)
         return self
 
@@ -300,7 +300,7 @@ class LogStream:
             await self._client.forget(self._number)
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        """Yield the chunks of the log. Raises UserError if the log cannot be read, or no longer."""
+        """Yield the chunks of the log. Raises UserError if the log cannot be read to its end."""
         while True:
             word, value = await self._inbox.get()
             if word == "data":

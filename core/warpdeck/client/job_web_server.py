@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.in_job.web_server import Found
+from warpdeck.client.in_job.web_server import WebServer
 
 from .blocking_client import SyncClient
 from .in_job import web_server
@@ -24,7 +24,9 @@ SLOW = "slow"
 Tell = Callable[[str], None]
 
 
-def find_server(client: SyncClient, job: str, kind: str, *, node: str = "", progress: Tell) -> Found | None:
+def find_server(
+    client: SyncClient, job: str, kind: str, *, node: str = "", progress: Tell
+) -> WebServer | None:
     """Return the server that runs in the job, or None if there is none yet.
 
     Raises UserError with its last output if it ended.
@@ -37,7 +39,7 @@ def start_server(client: SyncClient, job: str, kind: str, *, words: Sequence[str
     run_inside(client, job, web_server.start_beside(kind, list(words)), node=node)
 
 
-def await_server(client: SyncClient, job: str, kind: str, *, node: str = "", progress: Tell) -> Found:
+def await_server(client: SyncClient, job: str, kind: str, *, node: str = "", progress: Tell) -> WebServer:
     """Wait until the server answers and return it. Raises UserError with its last output if it ended."""
     deadline = time.monotonic() + START_S
     told = False
@@ -54,7 +56,7 @@ def await_server(client: SyncClient, job: str, kind: str, *, node: str = "", pro
     )
 
 
-def _answers(client: SyncClient, job: str, found: Found, node: str) -> bool:
+def _answers(client: SyncClient, job: str, found: WebServer, node: str) -> bool:
     """Return whether the server answers HTTP requests yet."""
     try:
         number = open_tunnel(client, job, node=node, port=found.port)
