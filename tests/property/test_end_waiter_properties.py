@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from tests.property.test_prefetch_properties import Prefetch, pick
+from tests.property.test_prefetch_properties import PrefetchMachine, pick
 from tests.support.core import ANN, done
 
 from warpdeck.base.errors import UserError
@@ -45,7 +45,7 @@ class Waiting:
         self.reported.update(self.received)
 
 
-class EndWaiterMachine(Prefetch):
+class EndWaiterMachine(PrefetchMachine):
     """The state machine of prefetched tasks with clients that wait for ends."""
 
     def watch_all(self) -> None:

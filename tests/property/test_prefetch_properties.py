@@ -92,7 +92,7 @@ class Host:
             self.send(dropped)
 
 
-class Prefetch(RuleBasedStateMachine):
+class PrefetchMachine(RuleBasedStateMachine):
     """Two nodes with two slots each, an array on them, and all possible interruptions."""
 
     @initialize(tasks=st.integers(8, 30))
@@ -308,5 +308,5 @@ class Prefetch(RuleBasedStateMachine):
         raise AssertionError(f"jobs never end: {left}")
 
 
-Prefetch.TestCase.settings = settings(max_examples=10, stateful_step_count=50, deadline=None)
-TestPrefetch = Prefetch.TestCase
+PrefetchMachine.TestCase.settings = settings(max_examples=10, stateful_step_count=50, deadline=None)
+TestPrefetch = PrefetchMachine.TestCase

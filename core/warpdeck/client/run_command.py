@@ -11,7 +11,7 @@ import time
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note
+from warpdeck.base.output import print_note
 from warpdeck.base.paths import default_paths
 from warpdeck_agent.client.lines import write_all
 from warpdeck_agent.client.process import with_process
@@ -62,15 +62,15 @@ class _Command:
         except KeyboardInterrupt:
             if self._job_id:
                 self._client.call("cancel", jobs=[str(self._job_id)])
-                note("")
-                note(f"warpdeck: job {self._job_id} canceled")
+                print_note("")
+                print_note(f"warpdeck: job {self._job_id} canceled")
             return 130
 
     def _follow(self, words: list[str]) -> int:
         (out, errors), made = self._client.again_until(lambda nonce: self._send(words, nonce), self._answer)
         self._job_id = made["job_id"]
         for line in made["notes"]:
-            note(f"warpdeck: {line}")
+            print_note(f"warpdeck: {line}")
         streams = {out: sys.stdout, errors: sys.stderr}
         ended: dict[str, int] = {}
         while streams:
@@ -81,7 +81,7 @@ class _Command:
                 del streams[number]
                 ended = value.get("exit") or ended
                 if value["error"]:
-                    note(f"warpdeck: {value['error']}")
+                    print_note(f"warpdeck: {value['error']}")
             elif word == "progress":
                 self._show_progress(value)
         if int(ended.get("signal", 0)):
@@ -109,4 +109,4 @@ class _Command:
 
     def _show_progress(self, line: str) -> None:
         if time.monotonic() - self._begun > PATIENCE_S:
-            note(line)
+            print_note(line)

@@ -259,30 +259,7 @@ class Channel:
         """End a stream from our side."""
         self._streams.close(stream)
 
-    async def _feed(self, stream: int, queue: asyncio.Queue[Any], sink: StreamSink) -> None:
-        """Pass the items of a stream on in order, and acknowledge the bytes that the sink has taken."""
-        try:
-            while True:
-                item = await queue.get()
-                if isinstance(item, bytes):
-                    await sink.data(item)
-                    self._untaken[stream] = self._untaken.get(stream, 0) - len(item) - ITEM_BYTES
-                    self.send(wire.StreamAck(stream=stream, size=len(item)))
-                elif isinstance(item, wire.StreamOpened):
-                    await sink.opened(item.offset, item.size_bytes, item.path)
-                else:
-                    await sink.ended(item.error, item.code)
-                    return
-        finally:
-            self._incoming.pop(stream, None)
-            self._untaken.pop(stream, None)
-            self._late_bytes += MAX_UNTAKEN_BYTES
-            self._takers.pop(stream, None)
-            credit = self._credit.pop(stream, None)
-            if credit is not None:
-                credit.break_off()
-
-    async def _take(self, message: Any, size: int) -> int:
+    async def _process(self, message: Any, size: int) -> int:
         """Process a message. Returns extra bytes to count for it toward YIELD_BYTES."""
         match message:
             case wire.StreamOpened(stream=stream) | wire.StreamEnd(stream=stream):

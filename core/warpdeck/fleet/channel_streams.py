@@ -184,7 +184,7 @@ class ChannelStreams:
                 elif isinstance(item, wire.StreamOpened):
                     await sink.opened(item.offset, item.size_bytes, item.path)
                 else:
-                    await sink.ended(item.error)
+                    await sink.ended(item.error, item.code)
                     return
         finally:
             self._incoming.pop(stream, None)

@@ -31,18 +31,18 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
 A, UNTRUSTED = NodeName("a"), NodeName("liar")
-SAID = "I was there"
+VERBATIM = "I was there"
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        NodeWarning(name=UNTRUSTED, message=wire.Remark(job_id=1, restarts=0, text=SAID)),
+        NodeWarning(name=UNTRUSTED, message=wire.Remark(job_id=1, restarts=0, text=VERBATIM)),
         LaunchRefused(
-            name=UNTRUSTED, failed=wire.LaunchFailed(job_id=1, restarts=0, message=SAID, again=True)
+            name=UNTRUSTED, failed=wire.LaunchFailed(job_id=1, restarts=0, message=VERBATIM, again=True)
         ),
         LaunchRevoked(name=UNTRUSTED, launches=((JobId(1), 0),)),
-        Reported(name=UNTRUSTED, report=wire.JobReport(1, 0, phase="exited", message=SAID)),
+        Reported(name=UNTRUSTED, report=wire.JobReport(1, 0, phase="exited", message=VERBATIM)),
     ],
     ids=lambda event: type(event).__name__,
 )

@@ -45,7 +45,6 @@ async def stepping(site: Served, *, caller: NodeName | None = None) -> Job:
     """Return a job whose step 0 runs without its srun."""
     job, _ = await site.begun()
     requested = StepRequested(
-        
         principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=A, caller=caller
     )
     await site.controller.apply(requested)

@@ -105,9 +105,7 @@ def caller(short_tmp: Path, slot: Slot) -> Iterator[CallingShell]:
     "path",
     ["/dev/stdin", "/dev/fd/3", "/dev/null", "/proc/self/environ", "to-stdin", "fds/0", "loop", "fifo", "."],
 )
-def test_only_regular_files_of_the_caller_are_read(
-    short_tmp: Path, caller: CallingShell, path: str
-) -> None:
+def test_only_regular_files_of_the_caller_are_read(short_tmp: Path, caller: CallingShell, path: str) -> None:
     (short_tmp / "to-stdin").symlink_to("/dev/stdin")
     (short_tmp / "fds").symlink_to("/proc/self/fd")
     (short_tmp / "loop").symlink_to("loop")
@@ -116,7 +114,9 @@ def test_only_regular_files_of_the_caller_are_read(
         caller.read(os.path.join(short_tmp, path), 100)
 
 
-def test_files_and_links_are_read_and_missing_files_are_reported(short_tmp: Path, caller: CallingShell) -> None:
+def test_files_and_links_are_read_and_missing_files_are_reported(
+    short_tmp: Path, caller: CallingShell
+) -> None:
     (short_tmp / "file").write_text("text")
     (short_tmp / "link").symlink_to("file")
     assert [caller.read(str(short_tmp / name), 3) for name in ("file", "link")] == [b"tex", b"tex"]

@@ -21,7 +21,7 @@ from tests.support.command_lines import parse_srun
 from tests.support.waiting import eventually
 
 from warpdeck.controller.launch.environment import made_environment
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.policy.step_placement import Layout, lay_out
 
 pytestmark = pytest.mark.slurm
@@ -103,7 +103,7 @@ def layout_by_warpdeck(warpdeck: WarpdeckCluster, job: str, steps: tuple[str, ..
     environ = made_environment(job_record, 0, submit_host="login")
     ranks = {}
     for step in steps:
-        request = msgspec.convert(parse_srun([*step.split(), "true"], environ, files={}).ask, StepAsk)
+        request = msgspec.convert(parse_srun([*step.split(), "true"], environ, files={}).ask, StepOptions)
         layout = lay_out(request, job_record.allocation, job=job_record.request.resources, running=())
         assert isinstance(layout, Layout)
         ranks[step] = _ranks_text([share.ranks for share in layout.shares])

@@ -18,7 +18,8 @@ def job(**fields: object) -> TraceJob:
 def test_a_pool_measures_jobs_in_cpus_or_gpus_or_nodes() -> None:
     pool = Pool(64)
     sizes = [
-        pool.request_of(job(**requested)) for requested in ({"cpus": 5, "nodes": 2}, {"gpus": 3}, {"nodes": 4})
+        pool.request_of(job(**requested))
+        for requested in ({"cpus": 5, "nodes": 2}, {"gpus": 3}, {"nodes": 4})
     ]
     assert [found and found.units for found in sizes] == [5, 3, 4]
     assert pool.request_of(job(cpus=65)) is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from warpdeck.base.controller_daemon import ensure_running, is_running, stop
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json
+from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import SITE_HOME, Paths, default_paths
 from warpdeck.base.shared_home import open_to_all
 from warpdeck.cli.shared.progress import progress
@@ -44,8 +44,8 @@ def _up(args: Namespace) -> int:
     started, trouble = _start(paths, local_node=not args.no_local_node)
     print(f"controller {'started' if started else 'already running'} in {paths.home}")
     if trouble:
-        note(f"this machine cannot run jobs: {trouble}")
-        note("  see `warpdeck node ls`")
+        print_note(f"this machine cannot run jobs: {trouble}")
+        print_note("  see `warpdeck node ls`")
     return 0
 
 

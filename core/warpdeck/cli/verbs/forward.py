@@ -36,7 +36,7 @@ def _run(client: SyncClient, args: Namespace) -> int:
 def _forward(client: SyncClient, args: Namespace) -> int:
     remote, local = args.ports
     forwarding = Forwarding(
-        default_paths(), args.job, port=remote, local_port=local, node=args.node, say=note
+        default_paths(), args.job, port=remote, local_port=local, node=args.node, say=print_note
     )
     forwarding.register(client)
     if args.json:
@@ -85,7 +85,7 @@ def _list(client: SyncClient, *, as_json: bool) -> int:
     if rows:
         print_table(["NUMBER", "JOB", "USER", "FROM", "TO", "OPEN", "SINCE", "PURPOSE"], rows)
     else:
-        note("no active forwards")
+        print_note("no active forwards")
     return 0
 
 

@@ -41,8 +41,8 @@ def _lint(args: Namespace) -> int:
     cwd = current_folder()
     with progress("checking the script ..."), _Controller() as controller:
         source = _source(cwd)
-        components = read_components(text, name, source, known=with_plugins(SBATCH, site.plugins))
-        result = _validate(text, name, components, source, site)
+        components = read_components(text, name, source, known=with_plugins(SBATCH, controller.plugins))
+        result = _validate(text, name, components, source, controller)
         _check_size(result, name)
         warnings = remarks(text, result, is_folder=os.path.isdir)
         if result.rejection is not None and result.rejection.hint:
@@ -136,16 +136,16 @@ class _Controller:
 
 
 def _validate(
-    text: str, name: str, components: Sequence[Component], source: OptionSource, site: _Site
+    text: str, name: str, components: Sequence[Component], source: OptionSource, controller: _Controller
 ) -> ValidationResult:
     """Validate the script as Slurm 22.05 does, with the options of the site's plug-ins."""
     error = script_error(text, name)
     if error is not None:
         return ValidationResult([], [], rejection(error, source))
-    return validate_components(components, source, known=with_plugins(SBATCH_22_05, site.plugins))
+    return validate_components(components, source, known=with_plugins(SBATCH_22_05, controller.plugins))
 
 
-def _of_submission(
+def _submission_remarks(
     data: bytes, components: Sequence[Component], *, name: str, cwd: str, controller: _Controller
 ) -> list[Remark]:
     """Return remarks on reasons for which a submission here would fail, or the job would never start."""

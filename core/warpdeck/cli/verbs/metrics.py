@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.output import format_time, print_json, print_table
+from warpdeck.base.output import format_time, print_note, print_table
 from warpdeck.cli.verb import ANY_JOBS, JSON, Argument, UsageError, Verb
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.memory_sizes import format_memory

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import clean, print_json, print_table
+from warpdeck.base.output import clean, print_note, print_table
 from warpdeck.cli.verb import JSON, Argument, InvalidValue, Verb, request
 from warpdeck.notation.values.memory_sizes import format_memory
 
@@ -21,7 +21,9 @@ def _add(client: SyncClient, args: Namespace) -> dict[str, Any]:
     accepted = args.accept_host_key
     while True:  # a jump host's key comes first, then the target's
         try:
-            row: dict[str, Any] = client.create("node_add", progress=print_note, accept_host_key=accepted, **fields)
+            row: dict[str, Any] = client.create(
+                "node_add", progress=print_note, accept_host_key=accepted, **fields
+            )
             break
         except UserError as error:
             if error.code != "host_key":

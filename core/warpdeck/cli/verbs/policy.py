@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.output import format_count, print_json, print_table
+from warpdeck.base.output import format_count, print_note, print_table
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.verb import JSON, NO_HEADER, PENDING_JOBS, Argument, Verb, request
 from warpdeck.notation.values.durations import format_duration

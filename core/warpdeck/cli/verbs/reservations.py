@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.output import format_time, note, print_table
+from warpdeck.base.output import format_time, print_note, print_table
 from warpdeck.cli.verb import ACCOUNTS, JSON, NO_HEADER, NODES, RESERVATIONS, USERS, Argument, Verb, request
 from warpdeck.notation.filters.reservation_flags import FLAGS
 from warpdeck.notation.filters.reservations import Wish, for_whom, parse_wish, parts_in_words
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def _print_reservations(answer: dict[str, Any], args: Namespace) -> None:
     rows = answer["reservations"]
     if not rows:
-        note(f"no reservations. {settings_hint('[reservations.NAME] tables')}")
+        print_note(f"no reservations. {settings_hint('[reservations.NAME] tables')}")
         return
     head = ["RESERVATION", "STATE", "START", "END", "DURATION", "NODELIST", "FOR"]
     lines = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from warpdeck.controller.state.state import State
-from warpdeck.controller.state.view import runs_jobs, shares_on, wants_users_apart
+from warpdeck.controller.state.view import excludes_other_users, runs_jobs, shares_on
 from warpdeck.model import Link, Node, NodeHealth, Reading, Share
 
 
@@ -93,6 +93,6 @@ def common_fields(state: State, now: NodeNow) -> dict[str, Any]:
         "booted": node.booted_at_unix or None,
         "agent_start": node.agent_at_unix or None,
         "state": now.state,
-        "owner": next((job.user for job in jobs if wants_users_apart(state, job, job.partition)), ""),
+        "owner": next((job.user for job in jobs if excludes_other_users(state, job, job.partition)), ""),
         "at": reading.at_unix if reading else None,
     }

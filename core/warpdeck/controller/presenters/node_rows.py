@@ -5,7 +5,6 @@ from __future__ import annotations
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.view import (
     blocked_gpus,
-    excludes_other_users,
     gpu_holders,
     gpu_users,
     shares_on,

@@ -39,7 +39,7 @@ class NativeAccounting:
         named = [(await self._lookup.find(word)).id for word in message.ids]
         for job_id in named:
             self._check_pending(job_id)
-        self._rules.count_use()
+        self._rules.update_usage()
         rows = await self._forecaster.priorities(self._state, wanted=named if message.ids else None)
         settings = self._state.site.settings
         return results.Priorities(
@@ -49,12 +49,12 @@ class NativeAccounting:
         )
 
     async def shares(self, client: ClientIdentity, message: ask.Shares) -> results.Shares:
-        self._rules.count_use()
+        self._rules.update_usage()
         site = self._state.site
         return results.Shares(shares=priority_rows.share_rows(site), half_life_s=site.half_life_s)
 
     async def limit_use(self, client: ClientIdentity, message: ask.LimitUse) -> results.LimitUse:
-        self._rules.count_use()
+        self._rules.update_usage()
         return results.LimitUse(uses=limit_use.use_rows(self._state, self._clock()))
 
     async def qos(self, client: ClientIdentity, message: ask.QosList) -> results.QosList:

@@ -62,7 +62,7 @@ class NativeSite:
         return SiteSummary(
             jobs={job_state.value: count for job_state, count in state.index.in_state.items() if count},
             nodes=len(state.nodes),
-            unreadable=[row.words for row in state.unreadable[:MOST_UNREADABLE]],
+            unreadable=[row.description for row in state.unreadable[:MOST_UNREADABLE]],
         )
 
     def count_request(self, kind: str, user: str, took_s: float) -> None:
@@ -79,28 +79,28 @@ class NativeSite:
                 )
             self._statistics.reset(now)
         queue = {"now": now, "waiting": len(index.pending), "running": len(index.active)}
-        return msgspec.convert(self._statistics.figures() | queue, results.Diagnosis)
+        return msgspec.convert(self._statistics.as_dict() | queue, results.Diagnosis)
 
     async def partitions(self, client: ClientIdentity, message: ask.Partitions) -> results.Partitions:
-        self._rules.count_use()
+        self._rules.update_usage()
         config = self._rules.config
         rows = site_tables.partition_rows(self._state, config)
         return results.Partitions(partitions=rows, configured=bool(config.partitions))
 
     async def reservations(self, client: ClientIdentity, message: ask.Reservations) -> results.Reservations:
-        self._rules.count_use()
+        self._rules.update_usage()
         now = self._clock()
         rows = site_tables.reservation_rows(reservations(self._state, now), now)
         return results.Reservations(reservations=rows)
 
     async def licenses(self, client: ClientIdentity, message: ask.Licenses) -> results.Licenses:
-        self._rules.count_use()
+        self._rules.update_usage()
         now = self._clock()
         rows = site_tables.license_rows(self._state, reservations(self._state, now), now)
         return results.Licenses(licenses=rows)
 
     async def settings(self, client: ClientIdentity, message: ask.Settings) -> results.Settings:
-        self._rules.count_use()
+        self._rules.update_usage()
         return results.Settings(settings=slurm_settings.settings(self._state, self._rules.config))
 
     async def plugin_options(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_OPTIONS, other_cluster
-from warpdeck.base.errors import SAID, UserError
+from warpdeck.base.errors import VERBATIM, UserError
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.option_values.bind_help import help_of
 from warpdeck.notation.option_values.value_table import row
@@ -101,7 +101,7 @@ def srun_options(line: LaunchLine, environ: Mapping[str, str], *, files: Mapping
         return found
     if not line.command:
         message = "srun: fatal: No command given to execute."
-        raise UserError(message, "write: srun [OPTIONS] COMMAND...", exit_code=1, code=SAID)
+        raise UserError(message, "write: srun [OPTIONS] COMMAND...", exit_code=1, code=VERBATIM)
     _set_programs(found, line.command, files, is_file=any(each.option == "multi-prog" for each in options))
     check_container(found.ask.get("container"))
     found.ask.setdefault("name", (line.command[0].rsplit("/", 1)[-1])[:1024])

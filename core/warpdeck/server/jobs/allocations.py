@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from warpdeck.base.errors import ANSWERED, VERBATIM, UserError
-from warpdeck.base.passwd import group_there, user_there
+from warpdeck.base.passwd import existing_gid, existing_uid
 from warpdeck.controller.events.events import HolderLeft
 from warpdeck.controller.launch.environment import component_variables, made_environment
 from warpdeck.controller.launch.node_aliases import address_variables
@@ -170,8 +170,8 @@ def launch_source(connection: Connection, message: ask.Srun | ask.Salloc | ask.S
         environ=message.env,
         now=connection.server.controller.clock(),
         is_root=connection.who.uid == 0,
-        user_id=user_there,
-        group_id=group_there,
+        user_id=existing_uid,
+        group_id=existing_gid,
         read_text=lambda name: files.get(name, _UNREAD),
     )
 

@@ -42,14 +42,14 @@ class NativeHistory:
     async def past(self, client: ClientIdentity, message: ask.Past) -> PastJobs:
         """Recently finished jobs are in memory, the others only in the store."""
         state, store = self._state, self._store
-        page = await store.past(message.query, counted=message.counted)
+        page = await store.search_finished(message.query, counted=message.counted)
         missing = [each for each in page.ids if each not in state.jobs]
         found = {job.id: job for job in await store.jobs(missing)}
         jobs = [state.jobs.get(each) or found.get(each) for each in page.ids]
         return PastJobs(jobs=[job_row(state, job) for job in jobs if job is not None], total=page.total)
 
     async def costs(self, client: ClientIdentity, message: ask.PastCosts) -> results.PastCosts:
-        return results.PastCosts(groups=await self._store.past_costs(message.query))
+        return results.PastCosts(groups=await self._store.finished_costs(message.query))
 
     async def events(self, client: ClientIdentity, message: ask.Events) -> results.Events:
         entries = await self._store.last_entries(message.limit)

@@ -10,7 +10,7 @@ from warpdeck.controller.presenters.terminal_watchers import may_watch
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, count_tasks, has_task
 from warpdeck.notation.values.job_ids import may_mean, parse_job_id
-from warpdeck.ports.caller import Principal, may_touch, whose
+from warpdeck.ports.caller import Principal, may_control, owner_text
 from warpdeck.ports.ports import Store
 
 
@@ -41,8 +41,10 @@ class JobLookup:
     async def visible(self, who: Principal, reference: str) -> Job:
         """Return the job if the caller may see its output. Raises UserError."""
         job = await self.find(reference)
-        if not may_touch(who, job):
-            raise UserError(f"job {reference} belongs to {whose(who, job)}", "only its owner can see this")
+        if not may_control(who, job):
+            raise UserError(
+                f"job {reference} belongs to {owner_text(who, job)}", "only its owner can see this"
+            )
         return job
 
     async def watched(self, who: Principal, reference: str) -> Job:
@@ -50,7 +52,7 @@ class JobLookup:
         job = await self.find(reference)
         if not may_watch(who, job, self._config()):
             raise UserError(
-                f"job {reference} belongs to {whose(who, job)}",
+                f"job {reference} belongs to {owner_text(who, job)}",
                 "admins can allow others to watch with [interactive] in config.toml",
             )
         return job

@@ -9,7 +9,7 @@ import msgspec
 
 from warpdeck.base.chunking import TESTS_A_TURN, LazyRows, Rows, in_slices
 from warpdeck.controller.planning.forecast import Forecaster
-from warpdeck.controller.presenters.job_columns import job_detail, shower
+from warpdeck.controller.presenters.job_columns import job_detail, row_maker
 from warpdeck.controller.presenters.step_rows import live_steps, step_rows
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId
@@ -48,7 +48,7 @@ class NativeJobs:
         self._clock = clock
 
     async def rows(self, client: ClientIdentity, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
-        show = shower(self._state, message.fields, now=self._clock())
+        show = row_maker(self._state, message.fields, now=self._clock())
         return LazyRows(await self._selected(message), show)
 
     async def detail(self, client: ClientIdentity, message: ask.JobInfo) -> JobDetail:

@@ -19,7 +19,7 @@ from warpdeck.controller.events.events import (
     Released,
     Requeued,
     Resumed,
-    StepEndAsked,
+    StepEndRequested,
     Suspended,
     Updated,
 )
@@ -91,7 +91,7 @@ class NativeOrders:
                 except UserError as error:
                     refused.append((word, error.line, error.code))
         if jobs:
-            order = partial(Cancelled, signal=number, whom=message.whom, waiting_only=message.waiting_only)
+            order = partial(Cancelled, signal=number, target=message.whom, waiting_only=message.waiting_only)
             outcome = await self._on_each(client.who, jobs, order)
             done += outcome.labels
             parts = outcome.parts
@@ -109,7 +109,7 @@ class NativeOrders:
     async def annotate(self, client: ClientIdentity, message: ask.JobAnnotate) -> results.Result:
         known, who = self._state.jobs, client.who
         ids = tuple(JobId(number) for number in message.ids)
-        wanted = message.annotating.asked()
+        wanted = message.annotating.changed_fields()
         if not wanted:
             raise UserError("nothing to change", "give a comment or a derived exit code")
         ended = await self._store.jobs([number for number in ids if number not in known])
@@ -118,7 +118,7 @@ class NativeOrders:
                 check_rights(who, job, wanted)
         else:
             await self._apply(
-                CommentUpdated(who=who, ids=ids, ended=tuple(ended), annotating=message.annotating)
+                CommentUpdated(principal=who, ids=ids, ended=tuple(ended), changes=message.annotating)
             )
         return results.Result()
 
@@ -150,9 +150,9 @@ class NativeOrders:
             parts=dict(ChainMap(*(each.parts for each in done))),
         )
 
-    async def _step_end(self, who: Principal, word: str, signal: int) -> StepEndAsked:
+    async def _step_end(self, who: Principal, word: str, signal: int) -> StepEndRequested:
         job_word, _, number = word.rpartition(".")
         if not number.isdecimal():
             raise UserError(f"{word!r} is not a step that can be canceled", "use JOB.STEP, such as 12.0")
         job = await self._lookup.find(job_word)
-        return StepEndAsked(who=who, job_id=job.id, number=int(number), signal=signal)
+        return StepEndRequested(principal=who, job_id=job.id, number=int(number), signal=signal)

@@ -15,7 +15,7 @@ from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.outcomes import Apply
 from warpdeck.model import Request, Snapshot
-from warpdeck.model.created_by_nonce import Mark
+from warpdeck.model.created_by_nonce import RequestId
 from warpdeck.ports.caller import ClientIdentity, Principal
 from warpdeck.ports.engine import TreeUpload
 from warpdeck.protocol import requests as ask
@@ -76,7 +76,9 @@ class NativeSubmissions:
         """Return the snapshot with the facts of the tree that the caller has uploaded. Raises UserError."""
         return self._trees.uploaded(who.uid, snapshot) if snapshot else None
 
-    async def event(self, who: Principal, requests: Sequence[Request], mark: Mark | None = None) -> Submitted:
+    async def event(
+        self, who: Principal, requests: Sequence[Request], request_id: RequestId | None = None
+    ) -> Submitted:
         """Return the submission event together with the data that must be looked up for it.
 
         The requests are those of all components of the job. Raises UserError.
@@ -89,13 +91,15 @@ class NativeSubmissions:
         ended = await self._lookup.finished(numbers)
         await self._rules.learn_groups([who.user])
         request, *components = requests
-        return Submitted(who=who, request=request, components=tuple(components), ended=ended, mark=mark)
+        return Submitted(
+            principal=who, request=request, components=tuple(components), ended=ended, request_id=request_id
+        )
 
     async def _submit(
-        self, who: Principal, requests: Sequence[Request], mark: Mark | None
+        self, who: Principal, requests: Sequence[Request], request_id: RequestId | None
     ) -> results.SubmittedJob:
         own = [msgspec.structs.replace(each, snapshot=self.uploaded(who, each.snapshot)) for each in requests]
-        made = (await self._apply(await self.event(who, own, mark))).made
+        made = (await self._apply(await self.event(who, own, request_id))).created
         assert made is not None
         return results.SubmittedJob(
             job_id=made.job_id, label=made.label, tasks=made.tasks, notes=[*made.notes]
