@@ -40,17 +40,17 @@ def test_values_are_lists_and_ranges_and_the_last_parameter_changes_fastest() ->
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("lr", "'lr' is no parameter"),
-        ("1r=2", "is no parameter"),
-        ("lr=", "a value of lr is empty"),
-        ("lr=1,,2", "a value of lr is empty"),
+        ("lr", "'lr' is not a parameter"),
+        ("1r=2", "is not a parameter"),
+        ("lr=", "the parameter lr has an empty value"),
+        ("lr=1,,2", "the parameter lr has an empty value"),
         ("lr=1 lr=2", "lr twice"),
-        ("lr=3..1", "3..1 counts no values"),
-        ("lr=1..5..0", "counts no values"),
-        ("lr='a", "not understood"),
-        ("PATH=/bin", "PATH cannot be swept"),
-        ("SLURM_JOB_ID=1", "cannot be swept"),
-        ("a=1..999999999", "over 100,000"),
+        ("lr=3..1", "the range 3..1 is empty"),
+        ("lr=1..5..0", "the range 1..5..0 is empty"),
+        ("lr='a", "cannot be read"),
+        ("PATH=/bin", "the parameter PATH would replace a variable"),
+        ("SLURM_JOB_ID=1", "would replace a variable"),
+        ("a=1..999999999", "the maximum is 100,000"),
         ("a=1..1000 b=1..1000", "1,000,000 tasks"),
         ("a=1\nb=2", "one line"),
         ("x" * 20_000, "at most"),
@@ -97,7 +97,7 @@ def test_only_a_shells_script_takes_a_sweep(first: str, takes: bool) -> None:
     if takes:
         assert sweep_of(with_sweep(f"{first}\ntrue\n", "a=1,2")) == "a=1,2"
     else:
-        with pytest.raises(UserError, match="for another program"):
+        with pytest.raises(UserError, match="is not a shell script"):
             with_sweep(f"{first}\ntrue\n", "a=1,2")
 
 

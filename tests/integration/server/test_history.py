@@ -89,7 +89,7 @@ async def test_what_cannot_be_asked_is_said(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         client = await Raw.connect(site.paths)
         for fields, words in (
-            ({"ids": ["x"]}, "is no job id"),
+            ({"ids": ["x"]}, "is not a job ID"),
             ({"states": ["NOPE"]}, "no job state"),
             ({"fields": ["nope"]}, "unknown job field nope"),
         ):

@@ -205,7 +205,7 @@ def test_partition_tiers_strict_order_and_broken_values_come_over_as_far_as_they
     assert "'soon' is not a whole number" in remark(made, "killwait")
     assert "time slicing is not supported" in remark(made, "PreemptMode=GANG")
     assert "'tomorrow' is not a time" in remark(made, "maxtime of odd")
-    assert "no hostlist" in remark(made, "Nodes of odd")
+    assert "is not a hostlist" in remark(made, "Nodes of odd")
 
 
 @pytest.mark.parametrize(

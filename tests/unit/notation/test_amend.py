@@ -114,13 +114,13 @@ def test_several_changes_are_one() -> None:
 
 
 def test_what_is_no_table_no_name_or_no_file_is_told() -> None:
-    with pytest.raises(UserError, match="is no name"):
+    with pytest.raises(UserError, match="is not a valid name"):
         changed("", "qos/a\nb")
     with pytest.raises(UserError, match="cannot be read"):
         changed("[qos", "qos/a")
-    with pytest.raises(UserError, match="is no table"):
+    with pytest.raises(UserError, match="is not a table"):
         changed("qos = 3", "qos/a", priority=1)
-    with pytest.raises(UserError, match="is no table"):
+    with pytest.raises(UserError, match="is not a table"):
         without("[[qos]]\na = 1\n", "qos")
 
 

@@ -69,7 +69,7 @@ def test_what_a_job_asks_for() -> None:
         ("#SBATCH --time=12h", "Invalid --time specification: '12h'"),
         ("#SBATCH --gpu-bind=mask_gpu:1", "not supported"),
         ("#SBATCH --reservation=a,b", "several reservations"),
-        ("#SBATCH --licenses=foo|bar", "is no licence"),
+        ("#SBATCH --licenses=foo|bar", "is not a license"),
         ("#SBATCH --time-min=UNLIMITED", "is not a minimum time"),
         ("#SBATCH --begin=soon", "Invalid --begin specification: 'soon'"),
     ],

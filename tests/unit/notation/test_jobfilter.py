@@ -9,14 +9,14 @@ from warpdeck.protocol.job_rows import JobRow
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("state:z", "there is no state z (R, PD, CD, F, or the beginning of one, as in canc)"),
+        ("state:z", "there is no state z; write such as R, PD, CD, F, or the beginning of a name (canc)"),
         ("llama !st:xx", "there is no state xx"),
-        ("usr:ann", "there is no field usr (id name user"),
-        ("gpu>x", "gpu>x compares with no whole number (gpu>4)"),
-        ("gpus>=1.5", "gpus>=1.5 compares with no whole number"),
-        ("mem=4", "no sweep here has mem=4, and mem is not compared"),
-        ("mem>4", "mem is not compared (gpu cpu nodes are)"),
-        ("gpu:4", "gpu is a number (gpu>4, gpu=0)"),
+        ("usr:ann", "there is no field usr; the fields are id, name, user"),
+        ("gpu>x", "gpu>x does not compare with a whole number; write such as gpu>4"),
+        ("gpus>=1.5", "gpus>=1.5 does not compare with a whole number"),
+        ("mem=4", "no sweep here has mem=4, and only gpu, cpu, nodes can be compared"),
+        ("mem>4", "mem cannot be compared; only gpu, cpu, nodes can"),
+        ("gpu:4", "gpu is a number; write such as gpu>4 or gpu=0"),
     ],
 )
 def test_what_is_not_understood_is_named(text: str, said: str) -> None:

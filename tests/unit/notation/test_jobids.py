@@ -31,7 +31,7 @@ def test_ids_are_read_as_squeue_prints_them(text: str, wanted: object) -> None:
 )
 def test_what_is_no_id_is_refused(text: str) -> None:
     assert not is_job_id(text)
-    with pytest.raises(UserError, match="is no job id"):
+    with pytest.raises(UserError, match="is not a job ID"):
         parse_job_id(text)
 
 

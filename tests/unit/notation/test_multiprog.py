@@ -46,12 +46,12 @@ def test_the_first_line_that_names_a_task_is_its() -> None:
     ("text", "said"),
     [
         ("0 echo 'open\n", "f:1: No closing quotation"),
-        ("\n0\n", "f:2: no program after the tasks"),
-        ("a echo\n", "f:1: 'a' names no tasks"),
-        ("0- echo\n", "f:1: '0-' names no tasks"),
-        ("3-1 echo\n", "f:1: '3-1' is no range"),
-        ("0-99999999 echo\n", "f:1: '0-99999999' names no tasks"),
-        ("# nothing\n", "f names no program"),
+        ("\n0\n", "f:2: there is no program after the tasks"),
+        ("a echo\n", "f:1: 'a' is not a list of tasks"),
+        ("0- echo\n", "f:1: '0-' is not a list of tasks"),
+        ("3-1 echo\n", "f:1: '3-1' is not a range"),
+        ("0-99999999 echo\n", "f:1: '0-99999999' is not a list of tasks"),
+        ("# nothing\n", "f contains no program"),
     ],
 )
 def test_a_wrong_line_is_named(text: str, said: str) -> None:

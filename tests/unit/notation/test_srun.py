@@ -206,7 +206,7 @@ Max open files            1024                 1048576              files
         (["--tres-per-task=fpga:1", "true"], "--tres-per-task=fpga:1"),
         (["--open-mode=x", "true"], "Invalid --open-mode specification: 'x'"),
         (["--task-prolog=here", "true"], "--task-prolog=here is not an absolute path"),
-        (["--container-mounts=/a", "true"], "a container of no image"),
+        (["--container-mounts=/a", "true"], "the container has no image"),
         (["--container-name=no/slash", "true"], "--container-name=no/slash"),
         (["--bcast", "true"], "--bcast is not supported"),
     ],

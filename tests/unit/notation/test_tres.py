@@ -31,20 +31,20 @@ def test_prices_of_memory_are_for_the_unit_that_is_written() -> None:
 
 def test_weights_take_no_unit() -> None:
     assert parse_tres_weights("cpu=1000,mem=2000") == {"cpu": 1000.0, "mem": 2000.0}
-    with pytest.raises(UserError, match="mem=1G is no weight"):
+    with pytest.raises(UserError, match="mem=1G is not a weight"):
         parse_tres_weights("mem=1G")
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("gpu=8", "'gpu' is no TRES"),
-        ("gres/gpu=many", "gres/gpu=many is no count"),
-        ("gres/gpu=-1", "is no count"),
-        ("cpu", "'cpu' names no count"),
-        ("cpu=1,CPU=2", "cpu stands twice"),
+        ("gpu=8", "'gpu' is not a TRES"),
+        ("gres/gpu=many", "gres/gpu=many is not a count"),
+        ("gres/gpu=-1", "is not a count"),
+        ("cpu", "'cpu' has no count"),
+        ("cpu=1,CPU=2", "cpu occurs twice"),
         ("mem=64GiB", "'64GiB' is not a memory size"),
-        (",", "'' is no TRES"),
+        (",", "'' is not a TRES"),
     ],
 )
 def test_what_is_no_tres_list_is_named(text: str, complaint: str) -> None:

@@ -80,7 +80,7 @@ def test_values_follow_from_each_other(lines: list[str], shown: list[dict[str, s
             "keep one",
         ),
         ("-M far", "error: 'far' can't be reached now", "leave"),
-        ("-n 2 --gpus=3 --gpus-per-task=2", "error: Invalid generic resource (gres) specification", "fit"),
+        ("-n 2 --gpus=3 --gpus-per-task=2", "error: Invalid generic resource (gres) specification", "divide"),
     ],
 )
 def test_a_refusal_has_slurms_words_the_line_and_a_way_out(line: str, words: str, hint: str) -> None:
@@ -225,7 +225,7 @@ def test_the_nodes_that_all_components_name_have_a_limit() -> None:
     found = judged(*["#SBATCH -w n[1-60000]", "#SBATCH hetjob"] * 1000)
     assert found.rejection is not None
     assert found.rejection.lines == [
-        "error: the components name over 1,000,000 nodes",
+        "error: the components name more than 1,000,000 nodes",
         "error: memory allocation failure",
     ]
     assert len(found.shown) == 16

@@ -63,7 +63,10 @@ def _check_names(path: Path) -> None:
         (word for word in path if not word.isprintable() or not 0 < len(word) <= MAX_NAME_CHARS), None
     )
     if wrong is not None:
-        raise UserError(f"{wrong[:MAX_NAME_CHARS]!r} is no name", f"use up to {MAX_NAME_CHARS} letters")
+        raise UserError(
+            f"{wrong[:MAX_NAME_CHARS]!r} is not a valid name",
+            f"use up to {MAX_NAME_CHARS} printable characters",
+        )
 
 
 def _expect(data: dict[str, Any], change: Amendment) -> None:
@@ -73,7 +76,7 @@ def _expect(data: dict[str, Any], change: Amendment) -> None:
     for word in above:
         table = table.setdefault(word, {}) if isinstance(table, dict) else None
     if not isinstance(table, dict) or not isinstance(table.get(name, {}), dict):
-        raise UserError(f"{key_text(change.path)} is no table in config.toml", BY_HAND)
+        raise UserError(f"{key_text(change.path)} is not a table in config.toml", BY_HAND)
     if change.values is None:
         table.pop(name, None)
         return

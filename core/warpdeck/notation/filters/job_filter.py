@@ -139,7 +139,9 @@ def states_meant(clause: Clause) -> list[JobState]:
 def number_of(clause: Clause) -> int:
     """Return the number of a comparison. Raises UserError if it is not a number."""
     if not (clause.value.isascii() and clause.value.isdecimal()):
-        raise UserError(f"{clause.field}{clause.sign}{clause.value} compares with no number", "write gpu>4")
+        raise UserError(
+            f"{clause.field}{clause.sign}{clause.value} does not compare with a number", "write such as gpu>4"
+        )
     return int(clause.value[:MOST_DIGITS])
 
 
@@ -153,17 +155,17 @@ def misread(text: str) -> str:
         if clause is None:
             continue
         if clause.field == "state" and not states_meant(clause):
-            return f"there is no state {clause.value} (R, PD, CD, F, or the beginning of one, as in canc)"
+            return f"there is no state {clause.value}; write such as R, PD, CD, F, or the beginning of a name (canc)"
         if named and clause.field == WORD and named[1] in _COMPARABLE:
-            return f"{named[1]} is a number ({named[1]}>4, {named[1]}=0)"
+            return f"{named[1]} is a number; write such as {named[1]}>4 or {named[1]}=0"
         if named and clause.field == WORD:
-            return f"there is no field {named[1]} ({' '.join(TEXT_FIELDS)})"
+            return f"there is no field {named[1]}; the fields are {', '.join(TEXT_FIELDS)}"
         if compared and clause.field == WORD:
             if compared[1] in _COMPARABLE:
-                return f"{bare} compares with no whole number (gpu>4)"
+                return f"{bare} does not compare with a whole number; write such as gpu>4"
             if compared[0].endswith("="):
-                return f"no sweep here has {bare}, and {compared[1]} is not compared ({' '.join(NUMBER_FIELDS)} are)"
-            return f"{compared[1]} is not compared ({' '.join(NUMBER_FIELDS)} are)"
+                return f"no sweep here has {bare}, and only {', '.join(NUMBER_FIELDS)} can be compared"
+            return f"{compared[1]} cannot be compared; only {', '.join(NUMBER_FIELDS)} can"
     return ""
 
 

@@ -101,10 +101,10 @@ def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:
     """
     repeats = [name.lower() for name in flags if name in REPEATS]
     if len(repeats) > 1:
-        raise UserError("a reservation comes again in one way only", f"take one of {', '.join(repeats)}")
+        raise UserError(f"a reservation cannot be both {' and '.join(repeats)}", "keep one of them")
     if repeats and "TIME_FLOAT" in flags:
         raise UserError(
-            "a reservation that floats does not come again",
+            "a reservation with TIME_FLOAT cannot recur",
             f"leave out TIME_FLOAT or {repeats[0].upper()}",
             code="reservation_floats",
         )

@@ -58,7 +58,7 @@ class Tres(NamedTuple):
 def parse_tres(text: str) -> Tres:
     """Parse the TRES of a reservation, for example cpu=8,gres/gpu:h100=2 or node=2. Raises BadTres."""
     found = Tres()
-    hint = "there are: cpu=COUNT, gres/gpu=COUNT, gres/gpu:TYPE=COUNT, node=COUNT"
+    hint = "write cpu=COUNT, gres/gpu=COUNT, gres/gpu:TYPE=COUNT, node=COUNT"
     for word in filter(None, text.split(",")):
         name, equals, amount = word.partition("=")
         kind, _, gpu_type = name.lower().partition(":")
@@ -154,24 +154,25 @@ def _kept(wish: Wish, before: Mapping[str, Any]) -> dict[str, object]:
 
 def _parsed(wish: Wish, now: float) -> dict[str, object]:
     if not wish.name:
-        raise UserError("the reservation has no name", "give it one of letters, digits, dots and dashes")
+        raise UserError("the reservation has no name", "give it a name of letters, digits, dots and dashes")
     flags = _flags(wish.flags)
     start = parse_moment(wish.start or "now", now)
     duration_s = parse_limit(wish.duration or "UNLIMITED")
     tres = parse_tres(wish.tres)
     if tres.nodes and (not tres.has_parts or wish.nodes):
         raise UserError(
-            "node= says on how many nodes CPUs and GPUs are chosen", "name the nodes with --nodes"
+            "node= is only for CPUs and GPUs on nodes that the scheduler chooses",
+            "name the nodes with --nodes",
         )
     chosen = tres.has_parts and not wish.nodes
     nodes = None if chosen or wish.nodes.upper() == "ALL" else list(dict.fromkeys(expand(wish.nodes)))
     each = evenly(tres.cpus, max(1, len(nodes or ()))) if tres.cpus else []
     licenses = parse_licenses(wish.licenses)
     if nodes == [] and not (licenses and "ANY_NODES" in flags):
-        raise UserError("--nodes names no node", "write names such as gpu[01-04], or ALL")
+        raise UserError("--nodes contains no node names", "write names such as gpu[01-04], or ALL")
     if "REPLACE" in flags or "REPLACE_DOWN" in flags:
         raise UserError(
-            "nodes that are named are not replaced", "ask for so many: scontrol create reservation nodecnt="
+            "REPLACE has no effect on named nodes", "give their number: scontrol create reservation nodecnt="
         )
     return {
         "name": wish.name,
@@ -214,8 +215,8 @@ def whose(key: str, text: str) -> dict[str, list[str]]:
     denied = [word[1:] for word in words if word.startswith("-")]
     if denied and len(denied) < len(words):
         raise UserError(
-            f"some of the {key} have a - and others have none",
-            f"write {key} that may, or -{key} that may not",
+            f"some of the {key} have a minus sign and others have none",
+            f"list either the {key} that may use it, or with a minus sign those that may not",
         )
     return {key: [] if denied else words, f"deny_{key}": denied}
 
@@ -227,7 +228,7 @@ def floating(
     if "TIME_FLOAT" not in flags:
         return {"float_s": None}
     if duration_s is None:
-        raise UserError("a reservation that floats needs a duration", "give one, such as 2:00:00")
+        raise UserError("a reservation with TIME_FLOAT needs a duration", "add a duration, such as 2:00:00")
     return {"float_s": max(0, round(start - now))}
 
 
@@ -270,6 +271,4 @@ def _flags(text: str) -> dict[str, str]:
     try:
         return parse_flags(text).more
     except BadFlags as error:
-        raise UserError(
-            f"reservations have no such flags: {text}", f"there are: {', '.join(FLAGS)}"
-        ) from error
+        raise UserError(f"unknown reservation flags: {text}", f"the flags are {', '.join(FLAGS)}") from error

@@ -97,7 +97,9 @@ def _mail_types(letters: str) -> str:
     found = [name for letter, name in _MAILS.items() if letter in letters]
     if not found:
         words = "Invalid --mail-type specification"
-        raise SlurmError(words, "write -m with letters of a, b and e, or n", exit_code=VALUE_EXIT)
+        raise SlurmError(
+            words, "write -m with some of the letters a, b and e, or with n", exit_code=VALUE_EXIT
+        )
     return ",".join(found)
 
 

@@ -83,7 +83,7 @@ class Translation:
             raise SlurmError(words, "write them as #SBATCH, in the first component")
 
 
-_HINT = "write it as #SBATCH, or pass over such lines with #SBATCH --ignore-pbs"
+_HINT = "write it as #SBATCH, or disable such lines with #SBATCH --ignore-pbs"
 
 
 def lines_of_others(text: str) -> list[Directive]:

@@ -35,7 +35,7 @@ def parse_words(words: Iterable[str], where: str, known: OptionTable = SBATCH) -
     """Return (long option, value) in order. Raises UserError, also for words that are not options."""
     found, rest = parse_leading(words, where, known)
     if rest:
-        raise UserError(f"{where}: {rest[0]!r} is no option", "quote values that hold blanks")
+        raise UserError(f"{where}: {rest[0]!r} is not an option", "quote values that contain blanks")
     return found
 
 

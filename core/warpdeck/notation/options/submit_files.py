@@ -43,8 +43,8 @@ def variables_of_file(name: str, where: str, read: Reader | None) -> dict[str, s
             continue
         if not equals or not _NAME.fullmatch(variable):
             raise UserError(
-                f"{where}: --export-file={name}: {variable[:80]!r} is no NAME=VALUE",
-                "write NAME=VALUE, each ended by a zero byte, as `env -0` does",
+                f"{where}: --export-file={name}: {variable[:80]!r} is not NAME=VALUE",
+                "write NAME=VALUE entries that each end with a zero byte, as `env -0` does",
             )
         found[variable] = value
     return found
@@ -78,7 +78,8 @@ def file_text(name: str, where: str, read: Reader | None) -> str:
     """Return the content of a file that an option names. Raises UserError."""
     if read is None:
         raise UserError(
-            f"{where}: the file {name} cannot be read from here", "write what it holds in its place"
+            f"{where}: the file {name} cannot be read from here",
+            "write its content on the command line instead",
         )
     try:
         return read(name)

@@ -26,7 +26,7 @@ def join_gpus(resources: dict[str, Any]) -> None:
         return
     kinds = {gpus["type"] for gpus in given.values()} - {""}
     if len(kinds) > 1:
-        raise UserError(f"two kinds of GPU in one request: {', '.join(sorted(kinds))}", "ask for one kind")
+        raise UserError(f"the request names two types of GPU: {', '.join(sorted(kinds))}", "ask for one type")
     counts = {field: gpus[field] for field, gpus in given.items()}
     kept = _follow(resources, counts)
     resources["gpus"] = {kept: counts[kept], "type": next(iter(kinds), "")}
@@ -40,7 +40,7 @@ def _follow(resources: dict[str, Any], counts: dict[str, int]) -> str:
         low, high = resources.get("nodes_min", 1), resources.get("nodes_max", MAX_NODES)
         if not low <= nodes <= high:
             raise UserError(
-                f"--gpus={total} with {node} on each node is for {nodes} nodes", "fit --nodes to it"
+                f"--gpus={total} with {node} GPUs on each node needs {nodes} nodes", "change --nodes"
             )
         resources["nodes_min"] = resources["nodes_max"] = nodes
         if "tasks" in resources:
@@ -56,7 +56,7 @@ def _follow(resources: dict[str, Any], counts: dict[str, int]) -> str:
 
 def _quotient(many: int, each: int, options: str) -> int:
     if many % each:
-        raise UserError(f"{options} do not fit: {many} is no multiple of {each}", "write counts that fit")
+        raise UserError(f"{options} do not fit: {many} is not a multiple of {each}", "write a multiple")
     return many // each
 
 
@@ -69,18 +69,20 @@ def fit_tasks_to_gpus(resources: dict[str, Any]) -> None:
         return
     gpus, tasks = resources["gpus"], resources.get("tasks")
     if resources.get("nodes_min") != resources.get("nodes_max"):
-        raise UserError("--ntasks-per-gpu does not go with a range of --nodes", "write one number")
+        raise UserError(
+            "--ntasks-per-gpu cannot be combined with a range of --nodes", "write one number of nodes"
+        )
     if gpus.get("per_task") is not None or resources.get("tasks_per_node") is not None:
         raise UserError("--ntasks-per-gpu excludes --gpus-per-task and --ntasks-per-node", "keep one of them")
     if "share_pct" in gpus or "shards" in gpus:
-        raise UserError("--ntasks-per-gpu does not go with a part of a GPU", "ask for whole GPUs")
+        raise UserError("--ntasks-per-gpu cannot be combined with a part of a GPU", "ask for whole GPUs")
     if gpus and tasks is None:
         if gpus.get("total") is not None:
             resources["tasks"] = gpus["total"] * each
         else:
             resources["tasks_per_node"] = gpus["per_node"] * each
     elif tasks is None:
-        raise UserError("--ntasks-per-gpu says nothing alone", "say --gpus or --ntasks beside it")
+        raise UserError("--ntasks-per-gpu needs --gpus or --ntasks", "add one of them")
     elif not gpus:
         if tasks % each:
             raise UserError(
@@ -107,7 +109,9 @@ def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> list[str]:
     if cuts and high < len(names):
         names = resources["nodelist"] = names[:high]
     if high < len(names):
-        raise UserError(f"--nodes={high} is fewer than the {len(names)} of --nodelist", "name fewer")
+        raise UserError(
+            f"--nodes={high} is less than the {len(names)} nodes of --nodelist", "name fewer nodes"
+        )
     low = max(low, len(names))
     said = []
     if tasks is not None:

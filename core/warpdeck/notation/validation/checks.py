@@ -37,7 +37,7 @@ def check(options: SlurmOptions, source: OptionSource) -> None:
     hosts = _read_hosts(options, source)
     options.hosts_named += len(hosts)
     if options.hosts_named > MAX_HOSTS_NAMED:
-        raise no_hosts(f"error: the components name over {MAX_HOSTS_NAMED:,} nodes")
+        raise no_hosts(f"error: the components name more than {MAX_HOSTS_NAMED:,} nodes")
     _complete_counts(options, hosts)
     if 0 < options.values.get("deadline", 0) < options.values.get("begin", 0):
         raise SlurmError(
@@ -158,7 +158,7 @@ def _read_hosts(options: SlurmOptions, source: OptionSource) -> list[str]:
         except SlurmError as error:
             words = "Failure getting NodeNames from hostfile"
             raise SlurmError(
-                words, "SLURM_HOSTFILE names a file of node names", more=tuple(error.lines)
+                words, "set SLURM_HOSTFILE to a file of node names", more=tuple(error.lines)
             ) from None
         options.distribution = "arbitrary"
     elif "/" in values.get("nodelist", ""):
@@ -178,7 +178,7 @@ def read_hostfile(name: str, source: OptionSource) -> str:
         text = ""
     except OSError as error:
         words = f"slurm_allocate_resources error opening file {name}, {error.strerror}"
-        raise SlurmError(words, "a value with a / is a file of node names") from None
+        raise SlurmError(words, "a value with a slash names a file of node names") from None
     return collapse(names_in(text, name))
 
 

@@ -203,7 +203,9 @@ def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_fr
         words = _misfit(ask, counts)
         if words:
             lacks_tasks = ask.task and counts.tasks is None
-            hint = "say how many tasks, with -n" if lacks_tasks else "write counts that fit into each other"
+            hint = (
+                "give the number of tasks with -n" if lacks_tasks else "write counts that divide each other"
+            )
             raise SlurmError(_WRONG, hint, more=(f"error: {words}",))
         sharing = sharing or ask.name == "gpu"
         if ask.name in SHARED:
@@ -213,7 +215,7 @@ def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_fr
                 or (ask.socket and counts.sockets != 1)
                 or (ask.task and counts.tasks != 1)
             ):
-                raise SlurmError(_WRONG, "ask for parts of GPUs for each node")
+                raise SlurmError(_WRONG, "ask for parts of GPUs per node")
         if shared and sharing:
             _check_kinds(seen)  # If such a conflict occurred earlier in the request, it is reported first.
             raise SlurmError(_WRONG, "ask for GPUs or for parts of them")
@@ -229,7 +231,7 @@ def _check_kinds(asks: list[_Ask]) -> None:
         kinds = [ask for ask in asks if ask.name == name]
         plain = [ask for ask in kinds if not ask.kind]
         if plain and len(kinds) > 1 and (plain[0].job or plain[0].node or plain[0].socket or plain[0].task):
-            raise SlurmError(_WRONG_TYPE, "name a type with each, or with none")
+            raise SlurmError(_WRONG_TYPE, "give a type to all GPUs, or to none")
 
 
 def _misfit(ask: _Ask, counts: _Counts) -> str:

@@ -60,14 +60,14 @@ def parse_array(text: str) -> tuple[list[tuple[int, int, int]], int]:
     """
     body, percent, limit = text.partition("%")
     if percent and not (limit.isascii() and limit.isdigit() and len(limit) <= MAX_DIGITS):
-        raise UserError(f"--array={text}: {limit!r} is no limit", "write such as 0-99%4")
+        raise UserError(f"--array={text}: {limit!r} is not a limit", "write such as 0-99%4")
     ranges = [_parse_range(piece, text) for piece in body.removeprefix("[").removesuffix("]").split(",")]
     return _checked(ranges, text), int(limit) if limit else 0
 
 
 def _checked(ranges: list[tuple[int, int, int]], text: str) -> list[tuple[int, int, int]]:
     if sum((last - first) // step + 1 for first, last, step in ranges) > MAX_TASKS:
-        raise UserError(f"--array={text}: over {MAX_TASKS:,} tasks", "split the array")
+        raise UserError(f"--array={text}: more than {MAX_TASKS:,} tasks", "split the array")
     return _disjoint(ranges)
 
 
@@ -79,7 +79,7 @@ def _parse_range(piece: str, text: str) -> tuple[int, int, int]:
 
 
 def _no_range(piece: str, text: str) -> UserError:
-    return UserError(f"--array={text}: {piece!r} is no range", "write such as 0-9, 1-100:5 or 4,7,22")
+    return UserError(f"--array={text}: {piece!r} is not a range", "write such as 0-9, 1-100:5 or 4,7,22")
 
 
 def _range(low: str, high: str | None, by: str | None, piece: str, text: str) -> tuple[int, int, int]:

@@ -44,7 +44,7 @@ def parse_moment(text: str, now: float, *, past: bool = False) -> float:
         return _Reader(text, datetime.fromtimestamp(now), past=past).moment()
     except (ValueError, OverflowError, OSError):
         hint = "write 16:00, tomorrow, 2027-01-20T12:34, 01/20/27 or now+2hours"
-        raise UserError(f"{text!r} is no point in time", hint) from None
+        raise UserError(f"{text!r} is not a point in time", hint) from None
 
 
 def parse_past(text: str, now: float) -> float:
@@ -58,7 +58,7 @@ def parse_past(text: str, now: float) -> float:
     if at_unix > now and _HOUR.fullmatch(text):
         at_unix = (datetime.fromtimestamp(at_unix) - timedelta(days=1)).timestamp()
     if at_unix > now:
-        raise UserError(f"{text!r} is still to come", _PAST_FORMS)
+        raise UserError(f"{text!r} is in the future", _PAST_FORMS)
     return at_unix
 
 
