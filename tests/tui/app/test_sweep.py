@@ -65,7 +65,7 @@ def test_a_sweep_that_is_written_in_the_script_stands_in_its_field() -> None:
 def test_a_sweep_that_cannot_be_is_told_beside_its_field() -> None:
     assert [each.field for each in check(typed(form(), "sweep", "lr="), now=NOW)] == ["sweep"]
     python = written(Sheet(), "#!/usr/bin/env python3\nprint(1)\n")
-    assert "another program" in check(typed(python, "sweep", "lr=1,2"), now=NOW)[0].words
+    assert "not a shell script" in check(typed(python, "sweep", "lr=1,2"), now=NOW)[0].words
 
 
 async def test_a_sweep_is_typed_looked_at_and_submitted_as_an_array(folder: Path) -> None:
