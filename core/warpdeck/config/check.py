@@ -245,7 +245,7 @@ def _reservations(config: Config) -> Found:
         if told:
             yield from told
             continue
-        kind = flag_fields(parse_flags(",".join(entry.flags)).more)
+        kind = flag_fields(parse_flags(",".join(entry.flags)).added)
         repeat = kind["repeat"] or entry.repeat
         if repeat:
             yield from _repeats(entry, path, repeat)
@@ -261,16 +261,16 @@ def _flags(entry: Reservation, path: Path) -> Found:
     where = (*path, "flags")
     try:
         asked = parse_flags(",".join(entry.flags))
-        kind = flag_fields(asked.more)
+        kind = flag_fields(asked.added)
     except BadFlags:
         yield Problem(path=where, text=f"unknown reservation flag; known flags: {', '.join(FLAGS)}")
         return
     except UserError as error:
         yield Problem(path=where, text=f"{error.message}; {error.hint}")
         return
-    for name in sorted(asked.less):
+    for name in sorted(asked.removed):
         yield Problem(path=where, text=f"-{name} has no effect here; remove it")
-    for name in sorted(MADE_ALONE & asked.more.keys()):
+    for name in sorted(MADE_ALONE & asked.added.keys()):
         yield Problem(
             path=where,
             text=f"{name} is only for reservations created with `warpdeck reservation create` or scontrol",

@@ -3,8 +3,6 @@ text.
 
 Only mistakes that users have actually made are reported. The site's own rules (partitions, memory) are not
 known here.
-
-The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.foreign.option_mapping import IGNORE, PASSED_OVER, UMASK
-from warpdeck.notation.foreign.translation import MAX_OTHER_LINES, lines_of_others
+from warpdeck.notation.foreign.option_mapping import IGNORE, NO_EFFECT, UMASK
+from warpdeck.notation.foreign.translation import MAX_FOREIGN_LINES, foreign_lines
 from warpdeck.notation.option_values.value_table import SAME
 from warpdeck.notation.options.directives import (
     BLANKS,
@@ -100,7 +98,7 @@ def _of_lines(text: str, parts: Sequence[ScriptPart]) -> Iterator[Remark]:
 
 def _of_others(text: str, given: Sequence[GivenOption]) -> Iterator[Remark]:
     """Report directives of other schedulers: that they have an effect, or why they have none."""
-    lines = lines_of_others(text)
+    lines = foreign_lines(text)
     counting = {line.number for line in lines} if all(one.option != IGNORE for one in given) else set()
     if counting:
         words = f"{lines[0].mark} lines have an effect here and in Slurm's sbatch, also after commands, and override #SBATCH"
@@ -113,10 +111,10 @@ def _of_others(text: str, given: Sequence[GivenOption]) -> Iterator[Remark]:
 
 def _why_not(mark: str, lines: Sequence[Directive], counting: Set[int]) -> str:
     if not counting:
-        return "--ignore-pbs disables it" if lines else f"it comes after more than {MAX_OTHER_LINES} lines"
+        return "--ignore-pbs disables it" if lines else f"it comes after more than {MAX_FOREIGN_LINES} lines"
     if mark != lines[0].mark:
         return f"the script also has {lines[0].mark} lines, and sbatch reads only one kind"
-    return f"it comes after more than {MAX_OTHER_LINES} lines that are not comments"
+    return f"it comes after more than {MAX_FOREIGN_LINES} lines that are not comments"
 
 
 _EMPTY_WORD = re.compile(r"(?:^|[ \t])(?:\"\"|'')(?=[ \t]|$)")
@@ -198,9 +196,9 @@ def _adds_to(option: str, before: str, text: str) -> bool:
 
 def _not_here(given: Sequence[GivenOption]) -> Iterator[Remark]:
     for one in given:
-        if one.option == PASSED_OVER:
+        if one.option == NO_EFFECT:
             yield Remark(one.line, f"{one.text} has no effect; sbatch ignores it")
-        if one.option in (IGNORE, PASSED_OVER, UMASK) or one.option.startswith("switch-"):
+        if one.option in (IGNORE, NO_EFFECT, UMASK) or one.option.startswith("switch-"):
             continue
         option = SBATCH.options.get(one.option)
         if option is None or option.here == NOTED:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from warpdeck.base.errors import UserError
 from warpdeck.notation.request.sweep import (
     array_of,
-    filled_in,
     parse_grid,
+    substituted,
     sweep_of,
-    swept,
     task_count,
+    task_parameters,
     values_of,
     with_sweep,
     without_sweep,
@@ -77,9 +77,9 @@ def test_a_sweep_stands_below_the_options_is_exchanged_and_taken_away() -> None:
 
 def test_a_task_tells_what_differs_between_tasks() -> None:
     script = with_sweep(SCRIPT, "lr=0.1,0.01 model=vit seed=1,2 note='a b',c")
-    assert swept(script, 4) == "lr=0.01 seed=1 note='a b'"
-    assert swept(SCRIPT, 4) == ""
-    assert swept(script.replace("# sweep: lr=0.1", "# sweep: lr="), 4) == ""
+    assert task_parameters(script, 4) == "lr=0.01 seed=1 note='a b'"
+    assert task_parameters(SCRIPT, 4) == ""
+    assert task_parameters(script.replace("# sweep: lr=0.1", "# sweep: lr="), 4) == ""
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_only_a_shells_script_takes_a_sweep(first: str, takes: bool) -> None:
 
 def test_the_preview_fills_in_whole_names_only() -> None:
     line = "train --lr $lr --lrs $lrs ${lr}x $$lr_"
-    assert filled_in(line, {"lr": "0.1"}) == "train --lr 0.1 --lrs $lrs 0.1x $$lr_"
-    assert filled_in(line, {}) == line
+    assert substituted(line, {"lr": "0.1"}) == "train --lr 0.1 --lrs $lrs 0.1x $$lr_"
+    assert substituted(line, {}) == line
 
 
 _VALUES = st.lists(

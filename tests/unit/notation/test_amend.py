@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from warpdeck.base.errors import UserError
 from warpdeck.model.amendment import Amendment, Value
 from warpdeck.notation.config.rules import values_of
-from warpdeck.notation.config.toml_edit import amended
+from warpdeck.notation.config.toml_edit import apply_changes
 
 TEXT = """\
 # the lab's rules
@@ -39,11 +39,11 @@ users.eve = { max_wall = "1:00:00", shares = 2 }
 
 
 def changed(text: str, path: str, **values: Value | None) -> str:
-    return amended(text, [Amendment(path=tuple(path.split("/")), values=values)])
+    return apply_changes(text, [Amendment(path=tuple(path.split("/")), values=values)])
 
 
 def without(text: str, path: str) -> str:
-    return amended(text, [Amendment(path=tuple(path.split("/")))])
+    return apply_changes(text, [Amendment(path=tuple(path.split("/")))])
 
 
 def test_a_value_is_changed_where_it_stands_and_all_else_stays() -> None:
@@ -85,7 +85,7 @@ def test_a_table_comes_below_its_like_and_goes_again() -> None:
     ],
 )
 def test_what_is_new_is_written_as_its_like_is(path: str, values: dict[str, Value | None], line: str) -> None:
-    after = amended(TEXT, [Amendment(path=tuple(path.split("/")), values=values)])
+    after = apply_changes(TEXT, [Amendment(path=tuple(path.split("/")), values=values)])
     assert f"\n{line}\n" in after
     kept = {word for word in TEXT.splitlines() if not word.startswith("users.")}
     assert kept <= set(after.splitlines())
@@ -109,7 +109,7 @@ def test_whatever_way_it_is_written_in(text: str, after: str) -> None:
 def test_several_changes_are_one() -> None:
     path = ("accounts", "speech", "users")
     gone = [Amendment(path=(*path, name)) for name in ("ann", "eve")]
-    after = amended(TEXT, [*gone, Amendment(path=("accounts", "speech"), values={"shares": 7})])
+    after = apply_changes(TEXT, [*gone, Amendment(path=("accounts", "speech"), values={"shares": 7})])
     assert values_of(after, "accounts", "speech") == {"shares": 7}
 
 
@@ -158,7 +158,7 @@ def test_a_change_is_exactly_what_was_asked_for_or_refused(
     except tomllib.TOMLDecodeError:
         return
     try:
-        after = tomllib.loads(amended(text, [Amendment(path=path, values=values)]))
+        after = tomllib.loads(apply_changes(text, [Amendment(path=path, values=values)]))
     except UserError:
         return
     table = wanted

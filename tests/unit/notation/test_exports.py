@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.notation.values.exports import exported, left_out
+from warpdeck.notation.values.exports import exported, invalid_names
 
 ENVIRON = {"A": "1", "B": "2", "SLURM_JOB_ID": "9", "SLURM_MPI_TYPE": "pmi2", "WARPDECK_HOME": "/x"}
 OWN = {"A": "1", "B": "2", "SLURM_MPI_TYPE": "pmi2"}
@@ -49,7 +49,7 @@ def test_what_is_sent(export: str, sent: dict[str, str]) -> None:
 
 
 def test_what_has_no_name_is_told_of() -> None:
-    assert left_out("ALL,1A=2,C=3,T.C=x,-") == ["1A", "T.C"]
+    assert invalid_names("ALL,1A=2,C=3,T.C=x,-") == ["1A", "T.C"]
 
 
 def test_a_value_of_very_many_quotes_is_read_at_once() -> None:

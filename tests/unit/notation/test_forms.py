@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.values.arrays import asked_array, parse_array
+from warpdeck.notation.values.arrays import parse_array, parse_array_option
 from warpdeck.notation.values.dependencies import format_dependencies, parse_dependencies
 from warpdeck.notation.values.durations import format_duration, parse_limit
 from warpdeck.notation.values.file_patterns import resolve
@@ -127,9 +127,14 @@ def test_arrays() -> None:
 
 
 def test_a_limit_of_an_array_that_is_none_limits_nothing() -> None:
-    assert asked_array("0-3%2") == ([(0, 3, 1)], 2)
-    assert asked_array("0-3%x") == asked_array("0-3%0") == asked_array("0-3%-1") == ([(0, 3, 1)], 0)
-    assert asked_array("") is asked_array(",") is None
+    assert parse_array_option("0-3%2") == ([(0, 3, 1)], 2)
+    assert (
+        parse_array_option("0-3%x")
+        == parse_array_option("0-3%0")
+        == parse_array_option("0-3%-1")
+        == ([(0, 3, 1)], 0)
+    )
+    assert parse_array_option("") is parse_array_option(",") is None
 
 
 def test_kinds_of_dependencies_have_no_case_and_a_job_counts_once() -> None:
@@ -188,7 +193,7 @@ def test_no_length_breaks_a_parser() -> None:
 def read_any(text: str) -> None:
     """By each parser; what is refused is refused in one sentence."""
     parsers = (
-        *(parse_limit, parse_memory, parse_gres, parse_array, asked_array, parse_dependencies, expand),
+        *(parse_limit, parse_memory, parse_gres, parse_array, parse_array_option, parse_dependencies, expand),
         *(lambda text: parse_gpus(text, "gpus"), parse_signal, read_warning),
     )
     for parse in parsers:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from warpdeck.notation.filters.job_filter import holds, misread, parse_filter
+from warpdeck.notation.filters.job_filter import holds, parse_filter, probable_mistake
 from warpdeck.protocol.job_rows import JobRow
 
 
@@ -20,7 +20,7 @@ from warpdeck.protocol.job_rows import JobRow
     ],
 )
 def test_what_is_not_understood_is_named(text: str, said: str) -> None:
-    assert misread(text).startswith(said)
+    assert probable_mistake(text).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_what_is_not_understood_is_named(text: str, said: str) -> None:
     ["", "llama", "gpu>", "gpu>4", "state:", "state:f", "state:canc", "user:me", "name~a>b", "!vit", "!"],
 )
 def test_what_is_understood_or_half_typed_is_not(text: str) -> None:
-    assert misread(text) == ""
+    assert probable_mistake(text) == ""
 
 
 TASK = JobRow(id=2, label="7_1", array_job_id=7, name="vit", sweep="lr=0.1 Seed=12")

@@ -13,7 +13,7 @@ from tests.support.command_lines import validate_script
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import Draft, draft_script
-from warpdeck.notation.foreign.option_mapping import Meaning
+from warpdeck.notation.foreign.option_mapping import MappedOption
 from warpdeck.notation.foreign.pbs_resources import resources
 from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.validation.result import ValidationResult
@@ -162,8 +162,8 @@ def test_a_long_list_of_kinds_is_one_option() -> None:
     kinds = [f"k{at}" for at in range(10_000)]
     text = ",".join(f"proc={kind},passed" for kind in kinds)
     found = list(resources(text, lambda option: "first"))
-    assert [meaning for meaning in found if meaning.option] == [
-        Meaning("constraint", ",".join([*reversed(kinds), "first"]))
+    assert [mapped for mapped in found if mapped.option] == [
+        MappedOption("constraint", ",".join([*reversed(kinds), "first"]))
     ]
 
 

@@ -134,12 +134,12 @@ def test_export_says_what_the_tasks_get() -> None:
 
 
 def test_the_list_of_mpi_types_is_told_without_a_command() -> None:
-    assert "pmi2" in parse("--mpi=list").told
+    assert "pmi2" in parse("--mpi=list").answer
 
 
 def test_the_programs_of_a_file_are_asked_for_and_taken() -> None:
     words = ["--multi-prog", "programs"]
-    assert parse(*words).needs == "programs"
+    assert parse(*words).needed_file == "programs"
     assert "programs" not in parse(*words).ask
     found = parse_srun(words, {}, files={"programs": "0 echo a\n"})
     assert found.ask["programs"] == [{"ranks": [(0, 0)], "argv": ["echo", "a"]}]
@@ -147,7 +147,7 @@ def test_the_programs_of_a_file_are_asked_for_and_taken() -> None:
 
 @pytest.mark.parametrize(("word", "told"), [("-V", "slurm 22.05"), ("--usage", "usage: "), ("-h", "usage: ")])
 def test_what_only_tells_needs_no_command(word: str, told: str) -> None:
-    assert parse("-n4", word).told.startswith(told)
+    assert parse("-n4", word).answer.startswith(told)
 
 
 def test_options_of_a_sites_plugins_say_nothing_to_srun_and_salloc() -> None:
@@ -161,11 +161,11 @@ def test_options_of_a_sites_plugins_say_nothing_to_srun_and_salloc() -> None:
 
 
 def test_files_of_nodes_are_asked_for_and_taken() -> None:
-    assert parse("-F", "hosts", "true").needs == "hosts"
+    assert parse("-F", "hosts", "true").needed_file == "hosts"
     found = parse_srun(["-F", "hosts", "true"], {}, files={"hosts": "n2,n1\nn2\n"})
-    assert (found.ask["nodelist"], found.needs) == (["n2", "n1"], "")
+    assert (found.ask["nodelist"], found.needed_file) == (["n2", "n1"], "")
     assert [given[:3] for given in found.job_options] == [("nodelist", "n2,n1", "srun")]
-    assert parse("-w", "./hosts", "true").needs == "./hosts"
+    assert parse("-w", "./hosts", "true").needed_file == "./hosts"
 
 
 def test_slurm_hostfile_names_the_node_of_each_task_unless_nodes_are_named() -> None:

@@ -10,7 +10,7 @@ from warpdeck.base.output import format_count, format_time, note, print_json, pr
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.arguments import Arguments
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.notation.filters.reservations import for_whom, parts_in_words
+from warpdeck.notation.filters.reservations import parts_in_words, users_in_words
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.tres_counts import format_tres
 
@@ -222,7 +222,7 @@ def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
                 format_time(row["end"]) or "never",
                 f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip(),
                 parts_in_words(row["parts"]) or row["node_list"],
-                for_whom(row),
+                users_in_words(row),
             ]
         )
     print_table([] if args.noheader else head, lines)

@@ -11,7 +11,7 @@ from warpdeck.base.output import print_json
 from warpdeck.cli.shared.arguments import Arguments, run_sub_verb
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.filters.reservation_flags import FLAGS
-from warpdeck.notation.filters.reservations import Wish, parse_wish
+from warpdeck.notation.filters.reservations import ReservationText, parse_reservation
 
 
 def main(_: str, words: list[str]) -> int:
@@ -89,7 +89,7 @@ def _describe_create(create: argparse.ArgumentParser) -> None:
 
 def _create(client: SyncClient, args: argparse.Namespace) -> int:
     flags = ",".join(filter(None, [args.flags, "MAINT" if args.maintenance else ""]))
-    wish = Wish(
+    wish = ReservationText(
         args.name,
         args.nodes,
         args.start,
@@ -101,7 +101,9 @@ def _create(client: SyncClient, args: argparse.Namespace) -> int:
         args.licenses,
     )
     rows = client.call("reservations")["reservations"] if args.instead else []
-    made = parse_wish(wish, time.time(), before=next((row for row in rows if row["name"] == args.name), None))
+    made = parse_reservation(
+        wish, time.time(), before=next((row for row in rows if row["name"] == args.name), None)
+    )
     client.create("reservation_make", reservation=made, instead=args.instead)
     if args.json:
         print_json(made)

@@ -26,7 +26,7 @@ MAX_TASKS = 100_000
 MAX_TEXT_CHARACTERS = 16 * 1024
 """Maximum length of all values together. A list of files belongs into a file."""
 MAX_PARAMETERS = 16
-KEPT_GRIDS = 64
+MAX_CACHED_GRIDS = 64
 """Number of sweeps that may be in the queue at once. The row of each task needs its script's grid."""
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "ash")
 """Shells that can run the lines that a sweep adds."""
@@ -90,7 +90,7 @@ def values_of(grid: Grid, task: int) -> dict[str, str]:
     return dict(reversed(found.items()))
 
 
-def swept(script: str, task: int) -> str:
+def task_parameters(script: str, task: int) -> str:
     """Return the parameter values of a task, for example "lr=0.1 seed=2"; "" if the script has no sweep.
 
     Parameters with the same value in all tasks are left out.
@@ -101,14 +101,14 @@ def swept(script: str, task: int) -> str:
     return pairs(values_of(tuple(each for each in grid if len(each.values) > 1), task)) if grid else ""
 
 
-def swept_by_all(script: str) -> str:
+def array_parameters(script: str) -> str:
     """Return all values of the pending part of the array as they were requested, for example "lr=0.1,0.01
     seed=1..5".
     """
     return _varying(script) if MARK in script else ""
 
 
-@lru_cache(maxsize=KEPT_GRIDS)
+@lru_cache(maxsize=MAX_CACHED_GRIDS)
 def _varying(script: str) -> str:
     grid = _grid_of(script)
     words = shlex.split(sweep_of(script)) if grid else []
@@ -120,7 +120,7 @@ def pairs(values: Mapping[str, str]) -> str:
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
 
 
-@lru_cache(maxsize=KEPT_GRIDS)
+@lru_cache(maxsize=MAX_CACHED_GRIDS)
 def _grid_of(script: str) -> Grid:
     try:
         return parse_grid(sweep_of(script))
@@ -135,7 +135,7 @@ def with_sweep(text: str, grid_text: str) -> str:
     """
     grid = parse_grid(grid_text)
     lines = text.split("\n")
-    begin, end = _place(lines, text)
+    begin, end = _sweep_lines(lines, text)
     if grid and not _is_shell(lines[0] if lines else ""):
         raise UserError(
             "a sweep adds shell lines, and this script is not a shell script",
@@ -148,19 +148,19 @@ def with_sweep(text: str, grid_text: str) -> str:
 def sweep_of(text: str) -> str:
     """Return the sweep of a script; "" if it has none or an invalid one."""
     lines = text.split("\n")
-    begin, end = _place(lines, text)
+    begin, end = _sweep_lines(lines, text)
     return lines[begin].removeprefix(MARK) if end > begin else ""
 
 
 def without_sweep(text: str) -> str:
     """Return the script as its author wrote it."""
     lines = text.split("\n")
-    begin, end = _place(lines, text)
+    begin, end = _sweep_lines(lines, text)
     del lines[begin:end]
     return "\n".join(lines)
 
 
-def filled_in(line: str, values: Mapping[str, str]) -> str:
+def substituted(line: str, values: Mapping[str, str]) -> str:
     """Return a line of the script with $name and ${name} replaced by the parameters' values."""
     names = "|".join(map(re.escape, values)) or "(?!)"
     pattern = re.compile(rf"\$(?:\{{({names})\}}|({names})(?![A-Za-z0-9_]))")
@@ -208,7 +208,7 @@ def _exports(grid: Grid) -> list[str]:
     return lines[::-1]
 
 
-def _place(lines: Sequence[str], text: str) -> tuple[int, int]:
+def _sweep_lines(lines: Sequence[str], text: str) -> tuple[int, int]:
     """Return the range of lines of the sweep, or where it would be: below the last #SBATCH line, else below
     the #! line.
     """

@@ -33,7 +33,7 @@ def check(options: SlurmOptions, source: OptionSource) -> None:
     _check_memory(options)
     if options.values.get("bb") and options.values.get("bbf"):
         raise SlurmError("Cannot specify both --burst-buffer and --bbf", _LEAVE_ONE)
-    _take_hint(options)
+    _resolve_hint(options)
     hosts = _read_hosts(options, source)
     options.hosts_named += len(hosts)
     if options.hosts_named > MAX_HOSTS_NAMED:
@@ -95,7 +95,7 @@ def _check_memory(options: SlurmOptions) -> None:
         raise _fatal("SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive.")
 
 
-def _take_hint(options: SlurmOptions) -> None:
+def _resolve_hint(options: SlurmOptions) -> None:
     """Apply --hint. The options that it stands for exclude it.
 
     If both are on the same level the hint is dropped, else the more specific level counts.
@@ -195,8 +195,8 @@ def _complete_counts(options: SlurmOptions, hosts: list[str]) -> None:
     if options.cpus_set and options.min_cpus < options.cpus_per_task:
         options.min_cpus = options.cpus_per_task
     _check_counts(options)
-    _massage(options, hosts)
-    _arrange(options, hosts)
+    _derive_tasks(options, hosts)
+    _apply_arbitrary_distribution(options, hosts)
 
 
 def _check_counts(options: SlurmOptions) -> None:
@@ -220,7 +220,7 @@ def _check_counts(options: SlurmOptions) -> None:
             raise SlurmError(words, "ask for more tasks, or fewer nodes")
 
 
-def _massage(options: SlurmOptions, hosts: list[str]) -> None:
+def _derive_tasks(options: SlurmOptions, hosts: list[str]) -> None:
     """Derive the number of tasks: if it was not given, one per node, times the requested sockets, cores and
     threads.
     """
@@ -255,7 +255,7 @@ def _host_order(name: str) -> tuple[str, int, int]:
     return name[: len(name) - len(digits)], len(digits), int(digits or "0")
 
 
-def _arrange(options: SlurmOptions, hosts: list[str]) -> None:
+def _apply_arbitrary_distribution(options: SlurmOptions, hosts: list[str]) -> None:
     """Derive tasks and nodes of an arbitrary distribution from the number of named nodes."""
     if options.distribution.partition(",")[0] != "arbitrary":
         return

@@ -18,13 +18,13 @@ MAX_DIGITS = 9
 """Maximum number of digits of a number in an array."""
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _NUMBER = r"[ \t]*\+?(\d{1,9})\]?"
-_ASKED = re.compile(rf"\[?(?:\]?|{_NUMBER}(?:-{_NUMBER}(?::{_NUMBER})?)?)\]?")
+_OPTION_RANGE = re.compile(rf"\[?(?:\]?|{_NUMBER}(?:-{_NUMBER}(?::{_NUMBER})?)?)\]?")
 """One element of the option, as strtol reads it, with optional brackets. An empty element means task 0."""
 _LIMIT = re.compile(r"[ \t]*\+?0*(\d+)")
 _WORD = 2**32
 
 
-def asked_array(text: str) -> tuple[list[tuple[int, int, int]], int] | None:
+def parse_array_option(text: str) -> tuple[list[tuple[int, int, int]], int] | None:
     """Parse the value of --array in the same way as Slurm. The result is that of `parse_array`; None means no
     array. Raises UserError.
 
@@ -35,7 +35,7 @@ def asked_array(text: str) -> tuple[list[tuple[int, int, int]], int] | None:
     pieces = [piece for piece in text.split(",") if piece]
     if not pieces:
         return None
-    ranges = [_asked_range(piece.partition("%")[0], text) for piece in pieces]
+    ranges = [_option_range(piece.partition("%")[0], text) for piece in pieces]
     return _checked(ranges, text), _limit(text.partition("%")[2])
 
 
@@ -45,8 +45,8 @@ def _limit(text: str) -> int:
     return number if number < _WORD // 2 else 0
 
 
-def _asked_range(piece: str, text: str) -> tuple[int, int, int]:
-    match = _ASKED.fullmatch(piece)
+def _option_range(piece: str, text: str) -> tuple[int, int, int]:
+    match = _OPTION_RANGE.fullmatch(piece)
     if match is None:
         raise _no_range(piece, text)
     return _range(match[1] or "0", match[2], match[3], piece, text)

@@ -3,8 +3,6 @@
 Images are `[docker://][USER@][REGISTRY#]IMAGE[:TAG]`, `dockerd://IMAGE`, `podman://IMAGE` (images of a local
 engine), or a path (/..., ./...) to a squashfs, SIF or tar file or to an unpacked root directory. See the
 README of pyxis.
-
-The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations

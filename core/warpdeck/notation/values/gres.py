@@ -32,7 +32,7 @@ def parse_gres(text: str) -> dict[str, Any]:
         if found is not None:
             raise UserError(f"--gres={text}: two types of GPU in one request", "ask for one type")
         kind, count = _type_and_count(rest or ["1"], f"--gres={text}")
-        found = _asked(kind, count, "per_node" if name == "gpu" else "shards", f"--gres={text}")
+        found = _request(kind, count, "per_node" if name == "gpu" else "shards", f"--gres={text}")
     return found or {}
 
 
@@ -42,13 +42,13 @@ def parse_gpus(text: str, option: str) -> dict[str, Any]:
     """
     where = f"--{option}={text}"
     kind, count = _type_and_count(text.split(":"), where)
-    return _asked(kind, count, _FIELDS[option], where)
+    return _request(kind, count, _FIELDS[option], where)
 
 
 _FIELDS = {"gpus": "total", "gpus-per-node": "per_node", "gpus-per-task": "per_task"}
 
 
-def _asked(kind: str, count: str, field: str, where: str) -> dict[str, Any]:
+def _request(kind: str, count: str, field: str, where: str) -> dict[str, Any]:
     part = _PART.fullmatch(count)
     if part is None:
         return {field: int(count), "type": kind} if int(count) else {}

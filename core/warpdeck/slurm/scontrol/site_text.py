@@ -11,7 +11,7 @@ from typing import Any
 
 from warpdeck.base.passwd import uid_of
 from warpdeck.base.slurm_version import RELEASE
-from warpdeck.notation.filters.reservation_flags import told_flags
+from warpdeck.notation.filters.reservation_flags import format_flags
 from warpdeck.slurm.format.reservation_extras import watts_text
 from warpdeck.slurm.format.units import clock, gpus_text, gres_text, moment, or_null, tres_text
 
@@ -197,7 +197,7 @@ def reservation_tres(row: Row, nodes: Mapping[str, Row]) -> dict[str, int]:
 
 def reservation_flags(row: Row, nodes: Mapping[str, Row]) -> list[str]:
     """Return a reservation's flags with Slurm's names."""
-    return told_flags(row, named="SPEC_NODES" if members(row, nodes) and not row["node_count"] else "")
+    return format_flags(row, named="SPEC_NODES" if members(row, nodes) and not row["node_count"] else "")
 
 
 def whose(row: Row, key: str) -> str:
