@@ -50,7 +50,9 @@ class Launcher:
         self.folder = folder
         self._environ = {**ENVIRON, **without_controller(folder)}
 
-    def judge(self, command: str, words: list[str], environ: dict[str, str]) -> tuple[int, list[str], object]:
+    def result_of(
+        self, command: str, words: list[str], environ: dict[str, str]
+    ) -> tuple[int, list[str], object]:
         """Return the exit code (0 if the arguments are accepted), the errors, and the options shown."""
         done = subprocess.run(
             [str(PACKAGES / "root/usr/bin" / command), "-vv", *words, "true"],
@@ -95,7 +97,7 @@ def _lines(draw: st.DrawFn) -> tuple[str, list[str], dict[str, str]]:
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @example(line=("srun", ["--nodelist=n[1-3]", "--ntasks=2"], {}))
 @given(line=_lines().filter(lambda line: comes_back(" ".join(line[1]))))
-def test_the_real_srun_and_salloc_say_the_same(
+def test_our_result_is_that_of_the_real_srun_and_salloc(
     real: Launcher, line: tuple[str, list[str], dict[str, str]]
 ) -> None:
     command, words, environ = line
@@ -107,7 +109,7 @@ def test_the_real_srun_and_salloc_say_the_same(
     code = 0 if fault is None else fault.exit_code
     # The answer to --hint=help goes to the other stream.
     said = [] if fault is None or fault.is_answer else [f"{command}: {each}" for each in fault.lines]
-    real_code, real_said, shown = real.judge(command, words, environ)
+    real_code, real_said, shown = real.result_of(command, words, environ)
     assert (code, found.shown) == (real_code, shown), (said, real_said)
     assert set(said) <= set(real_said)  # the real commands may report further errors
     assert bool(said) == bool(real_said)

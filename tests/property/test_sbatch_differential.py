@@ -1,4 +1,4 @@
-"""What we say of a script beside what the real sbatch says of it, on scripts that nobody wrote."""
+"""Our results for random scripts, compared with the real sbatch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sbatch:
         self.folder = folder
         self._environ = {**ENVIRON, **without_controller(folder)}
 
-    def judge(self, text: str) -> tuple[bool, list[dict[str, str]]]:
+    def result_of(self, text: str) -> tuple[bool, list[dict[str, str]]]:
         """(whether it takes it, the options it shows)."""
         (self.folder / "job.sh").write_text(text)
         words = [str(PACKAGES / "root/usr/bin/sbatch"), "-vv", "job.sh"]
@@ -103,14 +103,14 @@ LINES = st.one_of(
 @pytest.mark.slurm
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(lines=st.lists(LINES, min_size=1, max_size=6).filter(lambda lines: comes_back("\n".join(lines))))
-def test_the_real_sbatch_says_the_same(real: Sbatch, lines: list[str]) -> None:
+def test_our_result_is_that_of_the_real_sbatch(real: Sbatch, lines: list[str]) -> None:
     folder = real.folder
     text = "#!/bin/sh\n" + "\n".join(lines) + "\n"
     place = OptionSource(
         cwd=str(folder), environ=ENVIRON, now=time.time(), is_root=True, user_id=_number, group_id=_number
     )
     found = validate_script(text, place)
-    assert (found.accepted, found.shown) == real.judge(text), found.rejection
+    assert (found.accepted, found.shown) == real.result_of(text), found.rejection
 
 
 def _number(text: str) -> int | None:

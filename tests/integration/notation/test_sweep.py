@@ -1,4 +1,4 @@
-"""Sweeps: every combination once, in a script that any shell and any sbatch can run."""
+"""Sweeps: each combination runs once, in a script that any shell and any sbatch can run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from warpdeck.notation.request.sweep import (
 SCRIPT = "#!/bin/sh\n#SBATCH --gpus=1\npython train.py --lr $lr\n"
 
 
-def test_values_are_lists_and_ranges_and_the_last_parameter_changes_fastest() -> None:
+def test_values_are_lists_or_ranges_and_the_last_parameter_changes_fastest() -> None:
     grid = parse_grid("lr=0.1,0.01 seed=1..3 step=0..10..5")
     assert task_count(grid) == 18
     assert array_of(grid) == "0-17"
@@ -56,12 +56,12 @@ def test_values_are_lists_and_ranges_and_the_last_parameter_changes_fastest() ->
         ("x" * 20_000, "at most"),
     ],
 )
-def test_what_is_no_sweep_is_told_in_one_sentence(text: str, words: str) -> None:
+def test_invalid_sweeps_are_refused_with_one_message(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         parse_grid(text)
 
 
-def test_a_sweep_stands_below_the_options_is_exchanged_and_taken_away() -> None:
+def test_a_sweep_is_added_below_the_options_replaced_and_removed() -> None:
     script = with_sweep(SCRIPT, "lr=0.1,0.01")
     lines = script.split("\n")
     assert lines[:3] == ["#!/bin/sh", "#SBATCH --gpus=1", "# sweep: lr=0.1,0.01"]
@@ -75,7 +75,7 @@ def test_a_sweep_stands_below_the_options_is_exchanged_and_taken_away() -> None:
     assert sweep_of(SCRIPT) == ""
 
 
-def test_a_task_tells_what_differs_between_tasks() -> None:
+def test_a_task_shows_only_parameters_that_differ_between_tasks() -> None:
     script = with_sweep(SCRIPT, "lr=0.1,0.01 model=vit seed=1,2 note='a b',c")
     assert task_parameters(script, 4) == "lr=0.01 seed=1 note='a b'"
     assert task_parameters(SCRIPT, 4) == ""
@@ -93,7 +93,7 @@ def test_a_task_tells_what_differs_between_tasks() -> None:
         ("", False),
     ],
 )
-def test_only_a_shells_script_takes_a_sweep(first: str, takes: bool) -> None:
+def test_only_shell_scripts_can_have_a_sweep(first: str, takes: bool) -> None:
     if takes:
         assert sweep_of(with_sweep(f"{first}\ntrue\n", "a=1,2")) == "a=1,2"
     else:
@@ -101,7 +101,7 @@ def test_only_a_shells_script_takes_a_sweep(first: str, takes: bool) -> None:
             with_sweep(f"{first}\ntrue\n", "a=1,2")
 
 
-def test_the_preview_fills_in_whole_names_only() -> None:
+def test_only_whole_names_are_substituted() -> None:
     line = "train --lr $lr --lrs $lrs ${lr}x $$lr_"
     assert substituted(line, {"lr": "0.1"}) == "train --lr 0.1 --lrs $lrs 0.1x $$lr_"
     assert substituted(line, {}) == line
@@ -120,7 +120,7 @@ _VALUES = st.lists(
 
 @given(st.lists(_VALUES, min_size=1, max_size=2))
 @settings(max_examples=6, deadline=None)
-def test_every_combination_reaches_the_script_once_whatever_the_values(lists: list[list[str]]) -> None:
+def test_each_combination_of_any_values_reaches_the_script_once(lists: list[list[str]]) -> None:
     text = " ".join(f"p{at}={shlex.quote(','.join(values))}" for at, values in enumerate(lists))
     grid = parse_grid(text)
     script = with_sweep(

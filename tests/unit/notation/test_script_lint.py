@@ -1,4 +1,4 @@
-"""What lint tells of a script that sbatch takes."""
+"""Remarks of lint about scripts that sbatch accepts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.script_lint import in_words, remarks
 
 
-def told(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:
+def remarks_on(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:
     text = "#!/bin/bash\n" + "\n".join(lines) + "\n"
     result = validate_script(text, OptionSource(cwd="/here", environ={}, now=1_800_000_000.0))
     return [str(remark) for remark in remarks(text, result, is_folder=folders.__contains__)]
@@ -73,8 +73,8 @@ def told(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:
         ),
     ],
 )
-def test_what_bites_is_told_with_its_line(lines: list[str], words: str) -> None:
-    assert any(words in line for line in told(*lines)), told(*lines)
+def test_a_likely_mistake_is_reported_with_its_line(lines: list[str], words: str) -> None:
+    assert any(words in line for line in remarks_on(*lines)), remarks_on(*lines)
 
 
 @pytest.mark.parametrize(
@@ -97,15 +97,15 @@ def test_what_bites_is_told_with_its_line(lines: list[str], words: str) -> None:
         ["#SBATCH --mail-type=END", "#SBATCH --mail-type=FAIL", "echo '#SBATCH'"],
     ],
 )
-def test_what_bites_nobody_is_not_told(lines: list[str]) -> None:
-    assert [line for line in told(*lines) if "no effect here" not in line] == []
+def test_a_correct_script_has_no_remarks(lines: list[str]) -> None:
+    assert [line for line in remarks_on(*lines) if "no effect here" not in line] == []
 
 
-def test_a_file_that_repeats_one_mistake_is_told_a_bounded_number_of_times() -> None:
-    assert len(told(*["# SBATCH -n 2"] * 5000)) == 200
+def test_the_number_of_remarks_is_bounded() -> None:
+    assert len(remarks_on(*["# SBATCH -n 2"] * 5000)) == 200
 
 
-def test_a_request_in_words() -> None:
+def test_a_request_is_described_as_text() -> None:
     shown = {"nodes": "2", "gres": "gres:gpu:h100:4", "mem": "0?", "time": "1-00:00:00", "wckey": "x"}
     words = "2 node(s), all memory per node, gpu:h100:4 on each node, for at most 1-00:00:00, --wckey=x"
     assert ", ".join(in_words(shown)) == words
