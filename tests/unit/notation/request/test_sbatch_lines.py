@@ -265,6 +265,11 @@ def test_arrays_are_read_as_in_slurmctld(text: str, array: Any) -> None:
     ],
 )
 def test_options_are_read_as_in_sbatch(line: str, wanted: Any) -> None:
+    assert_read(line, wanted)
+
+
+def assert_read(line: str, wanted: Any) -> None:
+    """Assert that the request of a script with this line has these values."""
     got = read(line)
     if wanted == REFUSED or got == REFUSED:
         assert got == wanted
@@ -275,8 +280,47 @@ def test_options_are_read_as_in_sbatch(line: str, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("#SBATCH --ntasks=+5", {"tasks": 5}),
+        ("#SBATCH --ntasks=5k", REFUSED),
+        ("#SBATCH --mem=+5G", {"mem_per_node_bytes": 5 * GIB}),
+        ("#SBATCH --mem=5B", REFUSED),
+        ("#SBATCH --time=1-:30", REFUSED),
+        ("#SBATCH --time=-5", REFUSED),
+        ("#SBATCH --nodes=-3", {"nodes_min": 1, "nodes_max": 3}),
+        ("#SBATCH --nodes=0-3", REFUSED),
+        ("#SBATCH --exclusive=oversubscribe", {"exclusive": False, "share_with": "anybody"}),
+        ("#SBATCH --switches=1@10:30", {"max_switches": 1, "switches_wait_s": 630}),
+        ("#SBATCH --switches=1@x", {"max_switches": 1, "switches_wait_s": 300}),
+        ("#SBATCH --kill-on-invalid-dep=yes --kill-on-invalid-dep=no", {"kill_on_invalid_dep": True}),
+        ("#SBATCH --sockets-per-node=0", REFUSED),
+        ("#SBATCH '--hint=compute_bound;memory_bound'", {"threads_per_core": 1}),
+        ("#SBATCH -m plane", REFUSED),
+        (
+            "#SBATCH -m plane=2",
+            {"step_variables": {"SLURM_DISTRIBUTION": "plane", "SLURM_DIST_PLANESIZE": "2"}},
+        ),
+        ("#SBATCH --gpu-bind=C", {"step_variables": {"SLURM_GPU_BIND": "closest"}}),
+        ("#SBATCH --gpu-bind=single", REFUSED),
+        ("#SBATCH -n2 -Hk", {"tasks": 2, "hold": True}),
+    ],
+)
+def test_rare_values_are_read_as_in_slurm(line: str, wanted: Any) -> None:
+    assert_read(line, wanted)
+
+
+def test_b_of_signal_stays_set() -> None:
+    warning = read("#SBATCH --signal=B:USR1 --signal=TERM@9").warn
+    assert (warning.number, warning.before_s, warning.batch_only) == (15, 9, True)
+
+
+@pytest.mark.parametrize(
     ("text", "wanted"),
     [
+        ("WINCH", REFUSED),
+        ("65546@9", (10, 9, False)),
+        ("100", REFUSED),
         ("USR1@120", (10, 120, False)),
         ("B:USR1@120", (10, 120, True)),
         ("SIGUSR1@300", (10, 300, False)),

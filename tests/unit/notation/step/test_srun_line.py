@@ -45,6 +45,11 @@ def refused(*words: str, **environ: str) -> UserError:
         (["-K"], "kill_on_bad_exit", True),
         (["-K0"], "kill_on_bad_exit", False),
         (["-K7"], "kill_on_bad_exit", True),
+        (["-n", "+5"], "tasks", 5),
+        (["-N", "1k"], "nodes_max", 1024),
+        (["--cpu-bind=CORES"], "cpu_bind", "cores"),
+        (["--cpu-bind=map_cpu:0*2,1"], "cpu_bind", "map_cpu:0,0,1"),
+        (["--jobid=12_3"], "tasks", None),
         (["-D", "/data"], "chdir", "/data"),
         (["-J", "mine"], "name", "mine"),
         (["-w", "gpu[1-2]"], "nodelist", ("gpu1", "gpu2")),
@@ -118,6 +123,7 @@ def test_variables_set_options_and_the_command_line_overrides_them() -> None:
     assert (found.ask["mpi"], found.streams.label, found.ask["kill_on_bad_exit"]) == ("pmi2", True, True)
     assert parse("--mpi=none", "true", **environ).ask["mpi"] == "none"
     assert not parse("true", SLURM_LABELIO="0").streams.label
+    assert not parse("true", SLURM_LABELIO="no", SLURM_JOB_ID="7").streams.label
 
 
 def test_jobid_overrides_the_callers_job() -> None:
@@ -204,6 +210,8 @@ Max open files            1024                 1048576              files
         (["-n3", "--ntasks-per-gpu=2", "true"], "has to be a multiple of --ntasks-per-gpu"),
         (["--propagate=far", "true"], "--propagate=far: there is no limit FAR"),
         (["--tres-per-task=fpga:1", "true"], "--tres-per-task=fpga:1"),
+        (["--exclusive=x", "true"], "Invalid --exclusive specification"),
+        (["--cpu-bind=map_ldom:0", "true"], "--cpu-bind=map_ldom:0 is not supported"),
         (["--open-mode=x", "true"], "Invalid --open-mode specification: 'x'"),
         (["--task-prolog=here", "true"], "--task-prolog=here is not an absolute path"),
         (["--container-mounts=/a", "true"], "the container has no image"),
