@@ -50,7 +50,9 @@ class Launcher:
         self.folder = folder
         self._environ = {**ENVIRON, **without_controller(folder)}
 
-    def judge(self, command: str, words: list[str], environ: dict[str, str]) -> tuple[int, list[str], object]:
+    def result_of(
+        self, command: str, words: list[str], environ: dict[str, str]
+    ) -> tuple[int, list[str], object]:
         """Return the exit code (0 if the arguments are accepted), the errors, and the options shown."""
         done = subprocess.run(
             [str(PACKAGES / "root/usr/bin" / command), "-vv", *words, "true"],
@@ -109,7 +111,7 @@ def test_messages_and_options_equal_those_of_real_srun_and_salloc(
     code = 0 if fault is None else fault.exit_code
     # The answer to --hint=help goes to the other stream.
     errors = [] if fault is None or fault.is_answer else [f"{command}: {each}" for each in fault.lines]
-    real_code, real_errors, shown = real.judge(command, words, environ)
+    real_code, real_errors, shown = real.result_of(command, words, environ)
     assert (code, found.shown) == (real_code, shown), (errors, real_errors)
     assert set(errors) <= set(real_errors)  # the real commands may report further errors
     assert bool(errors) == bool(real_errors)

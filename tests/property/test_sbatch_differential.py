@@ -1,4 +1,4 @@
-"""Our verdict on random batch scripts, compared with the one of the real sbatch."""
+"""Our verdict on random batch scripts, compared with the one random the real sbatch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sbatch:
         self.folder = folder
         self._environ = {**ENVIRON, **without_controller(folder)}
 
-    def judge(self, text: str) -> tuple[bool, list[dict[str, str]]]:
+    def result_of(self, text: str) -> tuple[bool, list[dict[str, str]]]:
         """Return whether sbatch accepts the script, and the options that it prints."""
         (self.folder / "job.sh").write_text(text)
         words = [str(PACKAGES / "root/usr/bin/sbatch"), "-vv", "job.sh"]
@@ -110,7 +110,7 @@ def test_verdict_and_options_equal_those_of_real_sbatch(real: Sbatch, lines: lis
         cwd=str(folder), environ=ENVIRON, now=time.time(), is_root=True, user_id=_number, group_id=_number
     )
     found = validate_script(text, place)
-    assert (found.accepted, found.shown) == real.judge(text), found.rejection
+    assert (found.accepted, found.shown) == real.result_of(text), found.rejection
 
 
 def _number(text: str) -> int | None:

@@ -18,7 +18,7 @@ from warpdeck.notation.foreign.option_mapping import UMASK, is_ignored
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES, check_script
 from warpdeck.notation.options.given_options import Options, OptionSource
 from warpdeck.notation.options.option_table import COMMAND, SBATCH, OptionTable, with_plugins
-from warpdeck.notation.options.submit_files import Reader
+from warpdeck.notation.options.submit_files import FileReader
 from warpdeck.notation.options.variables import effective
 from warpdeck.notation.reading.components import Component, lasting, read_words
 from warpdeck.notation.reading.script import read_components
@@ -136,7 +136,7 @@ def _expanded(path: str, environ: Mapping[str, str]) -> str:
     return os.path.expanduser(path)
 
 
-def local_files(cwd: str) -> Reader:
+def local_files(cwd: str) -> FileReader:
     """Return a function that reads the files named in options, with the rights of this process's user."""
 
     def read(path: str) -> str:
@@ -158,7 +158,7 @@ def draft_script(
     now: float,
     host: str = "",
     known: OptionTable = SBATCH,
-    read: Reader | None = None,
+    read: FileReader | None = None,
 ) -> Draft:
     """Draft the submission of a batch script. Raises UserError.
 
@@ -185,7 +185,7 @@ def draft_components(
     environ: Mapping[str, str],
     host: str = "",
     known: OptionTable = SBATCH,
-    read: Reader | None = None,
+    read: FileReader | None = None,
 ) -> Draft:
     """Draft the submission of a batch script whose options were read. Raises UserError.
 

@@ -248,7 +248,7 @@ def _reservations(config: Config) -> Problems:
         if flag_problems:
             yield from flag_problems
             continue
-        kind = flag_fields(parse_flags(",".join(entry.flags)).more)
+        kind = flag_fields(parse_flags(",".join(entry.flags)).added)
         repeat = kind["repeat"] or entry.repeat
         if repeat:
             yield from _repeats(entry, path, repeat)
@@ -264,16 +264,16 @@ def _flags(entry: Reservation, path: Path) -> Problems:
     where = (*path, "flags")
     try:
         parsed = parse_flags(",".join(entry.flags))
-        kind = flag_fields(parsed.more)
+        kind = flag_fields(parsed.added)
     except BadFlags:
         yield Problem(path=where, text=f"unknown reservation flag; known flags: {', '.join(FLAGS)}")
         return
     except UserError as error:
         yield Problem(path=where, text=f"{error.message}; {error.hint}")
         return
-    for name in sorted(parsed.less):
+    for name in sorted(parsed.removed):
         yield Problem(path=where, text=f"-{name} has no effect here; remove it")
-    for name in sorted(RUNTIME_ONLY_FLAGS & parsed.more.keys()):
+    for name in sorted(RUNTIME_ONLY_FLAGS & parsed.added.keys()):
         yield Problem(
             path=where,
             text=f"{name} is only for reservations created with `warpdeck reservation create` or scontrol",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from warpdeck.base.errors import UserError
 from warpdeck.model.config_edit import Amendment
-from warpdeck.notation.config.toml_edit import amended
+from warpdeck.notation.config.toml_edit import apply_changes
 
 from .decode import decode
 from .load import read_text
@@ -40,7 +40,7 @@ def rewrite(path: str, changes: Sequence[Amendment], *, in_force: Config) -> Non
         raise UserError(
             f"{path} has changes that are not loaded yet", "load them first with `warpdeck config reload`"
         )
-    changed = amended(text, changes)
+    changed = apply_changes(text, changes)
     decode(changed, path)
     if changed != text:
         try:

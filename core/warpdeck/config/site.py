@@ -401,7 +401,7 @@ def _reservation(name: str, table: tables.Reservation) -> ReservationView:
 
 def _kind(table: tables.Reservation) -> dict[str, Any]:
     """Return the fields that a reservation's flags set, combined with the table's keys of the same meaning."""
-    kind = flag_fields(parse_flags(",".join(table.flags)).more)
+    kind = flag_fields(parse_flags(",".join(table.flags)).added)
     kind["maintenance"] = kind["maintenance"] or table.maintenance
     kind["repeat"] = kind["repeat"] or table.repeat
     return kind

@@ -3,8 +3,6 @@ text.
 
 Only mistakes that users have actually made are reported. The site's own rules (partitions, memory) are not
 known here.
-
-The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.foreign.option_mapping import IGNORE, PASSED_OVER, UMASK
-from warpdeck.notation.foreign.translation import MAX_OTHER_LINES, lines_of_others
+from warpdeck.notation.foreign.option_mapping import IGNORE, NO_EFFECT, UMASK
+from warpdeck.notation.foreign.translation import MAX_FOREIGN_LINES, foreign_lines
 from warpdeck.notation.option_values.value_table import SAME
 from warpdeck.notation.options.directives import (
     BLANKS,
@@ -62,7 +60,7 @@ def remarks(text: str, result: ValidationResult, *, is_folder: Callable[[str], b
         found += _given_twice(given)
         found += _not_here(given)
     if len(parts) > MAX_COMPONENTS:
-        words = f"a job of {len(parts):,} components: submission takes {MAX_COMPONENTS} at the most"
+        words = f"the job has {len(parts):,} components; at most {MAX_COMPONENTS} can be submitted"
         found.append(Remark(parts[1].line, words))
     for shown, given in zip(result.shown, result.given, strict=False):
         lines = {one.option: one.line for one in given}
@@ -87,7 +85,9 @@ def _of_lines(text: str, parts: Sequence[ScriptPart]) -> Iterator[Remark]:
             continue
         first = line.lstrip(BLANKS)
         if line.startswith("#SBATCH") and number not in read:
-            yield Remark(number, f"this directive is not read: line {command} is a command, and ends them")
+            yield Remark(
+                number, f"this directive is not read: line {command} is a command, and directives end there"
+            )
         elif not command and _LOOKALIKE.match(line):
             yield Remark(number, "this is a comment: a directive begins with #SBATCH in the first column")
         if first and not first.startswith("#"):
@@ -98,11 +98,11 @@ def _of_lines(text: str, parts: Sequence[ScriptPart]) -> Iterator[Remark]:
 
 def _of_others(text: str, given: Sequence[GivenOption]) -> Iterator[Remark]:
     """Report directives of other schedulers: that they have an effect, or why they have none."""
-    lines = lines_of_others(text)
+    lines = foreign_lines(text)
     counting = {line.number for line in lines} if all(one.option != IGNORE for one in given) else set()
     if counting:
-        words = f"{lines[0].mark} lines count here and for Slurm's sbatch, behind commands too, and outrank #SBATCH"
-        yield Remark(lines[0].number, f"{words}; --ignore-pbs passes over them")
+        words = f"{lines[0].mark} lines have an effect here and in Slurm's sbatch, also after commands, and override #SBATCH"
+        yield Remark(lines[0].number, f"{words}; --ignore-pbs disables them")
     for number, line in enumerate(text.split("\n"), start=1):
         mark = next(filter(line.startswith, OTHER_MARKS), "")
         if mark and number not in counting:
@@ -111,10 +111,10 @@ def _of_others(text: str, given: Sequence[GivenOption]) -> Iterator[Remark]:
 
 def _why_not(mark: str, lines: Sequence[Directive], counting: Set[int]) -> str:
     if not counting:
-        return "--ignore-pbs passes over it" if lines else f"over {MAX_OTHER_LINES} lines stand before it"
+        return "--ignore-pbs disables it" if lines else f"it comes after more than {MAX_FOREIGN_LINES} lines"
     if mark != lines[0].mark:
-        return f"the script has {lines[0].mark} lines, and sbatch reads one kind"
-    return f"over {MAX_OTHER_LINES} lines that are no comments stand before it"
+        return f"the script also has {lines[0].mark} lines, and sbatch reads only one kind"
+    return f"it comes after more than {MAX_FOREIGN_LINES} lines that are not comments"
 
 
 _EMPTY_WORD = re.compile(r"(?:^|[ \t])(?:\"\"|'')(?=[ \t]|$)")
@@ -123,7 +123,7 @@ _CUT = re.compile(r"(?<=[^ \t\\\"'])#")
 
 def _of_directive(number: int, mark: str, text: str) -> Iterator[Remark]:
     if mark == "#SLURM":
-        yield Remark(number, "write #SBATCH in place of #SLURM")
+        yield Remark(number, "write #SBATCH instead of #SLURM")
     try:
         split_words(text)
     except UserError:
@@ -133,13 +133,13 @@ def _of_directive(number: int, mark: str, text: str) -> Iterator[Remark]:
         option = plain[: match.start()].split()[-1:]
         write = f"; write {option[0]}=" if option and option[0].startswith("--") else ""
         yield Remark(
-            number, f'an empty word "" ends the line, and the next word is taken for the value{write}'
+            number, f'an empty word "" ends the line, and the next word is taken as the value{write}'
         )
     if plain.rstrip().endswith("\\"):
-        yield Remark(number, "a backslash continues nothing here: the next line is no directive")
+        yield Remark(number, "a backslash does not continue a directive: the next line is not part of it")
     bare = re.sub(r"\"[^\"]*\"|'[^']*'", lambda quoted: "x" * len(quoted[0]), plain)
     if (match := _CUT.search(bare)) is not None and "#" not in bare[: match.start()]:
-        yield Remark(number, "# ends the line even inside a word: quote the value if it belongs to it")
+        yield Remark(number, "# ends the line even inside a word; quote the value if # is part of it")
 
 
 _VARIABLE = re.compile(r"\$(?:\w+|\{[^}]*\}|\([^)]*\))|`")
@@ -151,9 +151,9 @@ _SHORT_TIME = re.compile(r"(\d{1,4}):(\d{2})")
 def _of_value(one: GivenOption) -> Iterator[Remark]:
     text = one.text or ""
     if one.line and (match := _VARIABLE.search(text)) is not None and one.option != "comment":
-        words = f"--{one.option}={text}: {match[0]} stays as it is written, no shell looks at directives"
+        words = f"--{one.option}={text}: {match[0]} is not replaced, because no shell reads directives"
         hint = (
-            "; %j, %x, %u and %a stand for job id, name, user and task"
+            "; %j, %x, %u and %a stand for job ID, name, user and task"
             if one.option in ("output", "error")
             else ""
         )
@@ -162,12 +162,12 @@ def _of_value(one: GivenOption) -> Iterator[Remark]:
         words = f"--{one.option}={text} is {int(short[1])} minutes and {int(short[2])} seconds"
         yield Remark(one.line, f"{words}; for hours write {text}:00")
     if one.option == "job-name" and _LSF_ARRAY.fullmatch(text) is not None:
-        yield Remark(one.line, f"--job-name={text} is a name and no array: write #SBATCH --array")
+        yield Remark(one.line, f"--job-name={text} is a name and not an array; write #SBATCH --array")
     if one.option in ("nice", "priority") and text and not _NUMBER.fullmatch(text):
         held = ", and holds the job" if one.option == "priority" and not strtol(text)[0] else ""
-        yield Remark(one.line, f"--{one.option}={text} is no number: it counts as {strtol(text)[0]}{held}")
+        yield Remark(one.line, f"--{one.option}={text} is not a number; it counts as {strtol(text)[0]}{held}")
     if one.option == "mail-user" and not text:
-        yield Remark(one.line, "--mail-user has no address: mail goes to who submits")
+        yield Remark(one.line, "--mail-user has no address; mail goes to the user who submits")
 
 
 def _given_twice(given: Sequence[GivenOption]) -> Iterator[Remark]:
@@ -182,7 +182,7 @@ def _given_twice(given: Sequence[GivenOption]) -> Iterator[Remark]:
             and one.line
             and before.line
         ):
-            words = f"--{name}={one.text or ''} takes the place of --{name}={before.text or ''} in line {before.line}"
+            words = f"--{name}={one.text or ''} replaces --{name}={before.text or ''} in line {before.line}"
             yield Remark(one.line, words)
         last[name] = one
 
@@ -196,15 +196,15 @@ def _adds_to(option: str, before: str, text: str) -> bool:
 
 def _not_here(given: Sequence[GivenOption]) -> Iterator[Remark]:
     for one in given:
-        if one.option == PASSED_OVER:
-            yield Remark(one.line, f"{one.text} has no effect, sbatch passes over it")
-        if one.option in (IGNORE, PASSED_OVER, UMASK) or one.option.startswith("switch-"):
+        if one.option == NO_EFFECT:
+            yield Remark(one.line, f"{one.text} has no effect; sbatch ignores it")
+        if one.option in (IGNORE, NO_EFFECT, UMASK) or one.option.startswith("switch-"):
             continue
         option = SBATCH.options.get(one.option)
         if option is None or option.here == NOTED:
             yield Remark(one.line, f"--{one.option} has no effect here")
         elif option.here == REFUSED:
-            refusal = unsupported(one.option, "submission refuses this")
+            refusal = unsupported(one.option, "submission rejects this")
             yield Remark(one.line, f"{refusal.message}; {refusal.hint}")
 
 
@@ -217,12 +217,12 @@ def _folders(
     for option in ("output", "error"):
         folder = shown.get(option, "").rpartition("/")[0]
         if folder and "%" not in folder and not is_folder(folder):
-            words = f"the folder of --{option}, {folder}, is not there: Slurm's job would fail without a log"
-            yield Remark(lines.get(option, 0), f"{words} (warpdeck makes it)")
+            words = f"the folder of --{option}, {folder}, does not exist: in Slurm, the job would fail without a log"
+            yield Remark(lines.get(option, 0), f"{words} (warpdeck creates it)")
 
 
 _PHRASES = {
-    "job-name": "called {}",
+    "job-name": "named {}",
     "partition": "in partition {}",
     "account": "for account {}",
     "qos": "with QoS {}",
@@ -232,16 +232,16 @@ _PHRASES = {
     "exclude": "not on {}",
     "constraint": "nodes with {}",
     "ntasks": "{} task(s)",
-    "ntasks-per-node": "{} task(s) a node",
-    "cpus-per-task": "{} CPU(s) a task",
-    "cpus-per-gpu": "{} CPU(s) a GPU",
-    "mem": "{} of memory a node",
-    "mem-per-cpu": "{} of memory a CPU",
-    "mem-per-gpu": "{} of memory a GPU",
+    "ntasks-per-node": "{} task(s) per node",
+    "cpus-per-task": "{} CPU(s) per task",
+    "cpus-per-gpu": "{} CPU(s) per GPU",
+    "mem": "{} memory per node",
+    "mem-per-cpu": "{} memory per CPU",
+    "mem-per-gpu": "{} memory per GPU",
     "gres": "{} on each node",
-    "gpus": "{} GPU(s) in all",
-    "gpus-per-node": "{} GPU(s) a node",
-    "gpus-per-task": "{} GPU(s) a task",
+    "gpus": "{} GPU(s) in total",
+    "gpus-per-node": "{} GPU(s) per node",
+    "gpus-per-task": "{} GPU(s) per task",
     "exclusive": "{}",
     "time": "for at most {}",
     "time-min": "for at least {}",
@@ -249,8 +249,8 @@ _PHRASES = {
     "deadline": "done by {}",
     "dependency": "after {}",
     "reservation": "in reservation {}",
-    "licenses": "licences {}",
-    "signal": "warned by {}",
+    "licenses": "licenses {}",
+    "signal": "signal {} before the time limit",
     "requeue": "{} after a failure of its node",
     "no-requeue": "{} after a failure of its node",
     "chdir": "in folder {}",
@@ -258,10 +258,10 @@ _PHRASES = {
     "error": "errors to {}",
 }
 _SHARED = {
-    "exclusive": "nodes to itself",
-    "user": "nodes shared with its own user's jobs alone",
-    "mcs": "nodes shared with jobs of its MCS label",
-    "oversubscribe": "nodes shared with anybody's jobs",
+    "exclusive": "exclusive nodes",
+    "user": "nodes shared only with jobs of the same user",
+    "mcs": "nodes shared only with jobs of the same MCS label",
+    "oversubscribe": "nodes shared with jobs of any user",
 }
 _UNITS = {"mem": "M", "mem-per-cpu": "M", "mem-per-gpu": "M"}
 
@@ -278,7 +278,7 @@ def in_words(shown: Mapping[str, str]) -> list[str]:
 
 def _value(option: str, text: str) -> str:
     if option in _UNITS:
-        return "all that there is" if text == "0?" else text + (_UNITS[option] if text.isdigit() else "")
+        return "all" if text == "0?" else text + (_UNITS[option] if text.isdigit() else "")
     if option == "exclusive":
         return _SHARED.get(text, text)
     return text.replace("gres:", "") if option == "gres" else text

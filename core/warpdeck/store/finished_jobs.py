@@ -22,10 +22,10 @@ from warpdeck.notation.filters.job_filter import (
     NUMBER_FIELDS,
     OPERATORS,
     WORD,
+    matching_states,
     number_of,
     padded_sweep,
-    sought_in_sweep,
-    states_meant,
+    sweep_pattern,
 )
 from warpdeck.ports.ports import FinishedPage
 
@@ -197,7 +197,7 @@ def _condition(clause: Clause) -> tuple[str, Sequence[Any]]:
     if field == "user" and clause.sign == "is":
         return "user = ?", (value,)
     if field == "sweep":
-        return "instr(sweep, ?) > 0", (sought_in_sweep(value),)
+        return "instr(sweep, ?) > 0", (sweep_pattern(value),)
     if field in _TEXTS:
         return f"instr({_TEXTS[field]}, ?) > 0", (value,)
     if field != WORD:
@@ -206,11 +206,11 @@ def _condition(clause: Clause) -> tuple[str, Sequence[Any]]:
     words = " OR ".join(f"instr({column}, ?) > 0" for column in ("label", "name", "lower(user)", "node_list"))
     return f"({words} OR instr(sweep, ?) > 0 OR {states})", (
         *(value, value, value, value),
-        sought_in_sweep(value),
+        sweep_pattern(value),
         *found,
     )
 
 
 def _of_states(clause: Clause) -> tuple[str, Sequence[Any]]:
-    states = [state.value for state in states_meant(clause)]
+    states = [state.value for state in matching_states(clause)]
     return f"state IN ({','.join('?' * len(states))})", states

@@ -235,7 +235,7 @@ def test_a_terminal_can_be_reattached_after_the_controller_was_killed(home: Home
         (["submit", "unknown.sh"], "unrecognized option '--nope'"),
         (["submit", "--gpus", "64", "--wrap", "true"], "can never start"),
         (["show", "99"], "job 99 is not known"),
-        (["show", "x"], "is no job id"),
+        (["show", "x"], "is not a job ID"),
         (["cancel", "99"], "not known"),
         (["node", "show", "nope"], "there is no node nope"),
         (["node", "add", "127.0.0.1:1"], "refused the connection"),

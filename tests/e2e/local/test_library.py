@@ -183,7 +183,7 @@ def test_invalid_input_raises_a_clear_message(deck: warpdeck.Client) -> None:
         (lambda: deck.submit(command=[]), "the command is empty"),
         (lambda: deck.submit(command="true", gpu_type="h100"), "--gpu-type"),
         (lambda: deck.submit(command="true", nodes=4), "nodes"),
-        (lambda: deck.job("twelve"), "'twelve' is no job id"),
+        (lambda: deck.job("twelve"), "'twelve' is not a job ID"),
         (lambda: deck.job(99_999_999).state(), "99999999"),
         (lambda: deck.files(deck.submit(command="true", snapshot="none")), "has no snapshot"),
         (lambda: warpdeck.Executor(deck, array="0-3"), "array is set by the executor"),

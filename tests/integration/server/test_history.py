@@ -89,7 +89,7 @@ async def test_invalid_queries_are_refused(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         client = await Raw.connect(site.paths)
         for fields, text in (
-            ({"ids": ["x"]}, "is no job id"),
+            ({"ids": ["x"]}, "is not a job ID"),
             ({"states": ["NOPE"]}, "no job state"),
             ({"fields": ["nope"]}, "unknown job field nope"),
         ):

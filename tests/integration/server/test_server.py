@@ -282,7 +282,7 @@ async def test_jobs_are_found_by_user_state_and_id(short_tmp: Path) -> None:
             assert (await client.ask(requests.Jobs(users=("nobody",)))).jobs == []
             with pytest.raises(UserError, match="no job state 'BUSY'"):
                 await client.ask(requests.Jobs(states=("BUSY",)))
-            with pytest.raises(UserError, match="is no job id"):
+            with pytest.raises(UserError, match="is not a job ID"):
                 await client.ask(requests.Jobs(ids=("x",)))
 
 

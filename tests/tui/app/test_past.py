@@ -202,7 +202,7 @@ async def test_a_moment_is_gone_to_by_its_name(folder: Path) -> None:
         await stage.shows("Go to time")
         await stage.type("now+1hour")
         await stage.press("enter")
-        await stage.shows("is still to come")
+        await stage.shows("is in the future")
         await stage.press("ctrl+u")
         await stage.type("now-2hours")
         await stage.press("enter")

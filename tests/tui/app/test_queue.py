@@ -300,7 +300,9 @@ async def test_a_filter_that_is_not_understood_says_what_is_wrong(folder: Path) 
         await stage.shows("● R")
         await stage.press("slash")
         await stage.type("gpu>x")
-        await stage.shows("gpu>x compares with no whole number (gpu>4). Press Esc to clear it")
+        await stage.shows(
+            "gpu>x does not compare with a whole number; write such as gpu>4. Press Esc to clear it"
+        )
         await stage.press("escape", "slash")
         await stage.type("vit")
         await stage.shows("No jobs match the filter. Press Esc to clear it")

@@ -38,7 +38,7 @@ def test_the_grid_says_how_many_tasks_and_gpu_hours_and_what_each_runs() -> None
     wrong = preview(form(), "lr=", now=NOW)
     assert (wrong.wrong, wrong.words) == (
         True,
-        "a value of lr is empty. write it as in: lr=0.1,0.01 seed=1..5",
+        "the parameter lr has an empty value. write it as in: lr=0.1,0.01 seed=1..5",
     )
 
 
@@ -65,7 +65,7 @@ def test_a_sweep_that_is_written_in_the_script_stands_in_its_field() -> None:
 def test_a_sweep_that_cannot_be_is_told_beside_its_field() -> None:
     assert [each.field for each in check(typed(form(), "sweep", "lr="), now=NOW)] == ["sweep"]
     python = written(Sheet(), "#!/usr/bin/env python3\nprint(1)\n")
-    assert "another program" in check(typed(python, "sweep", "lr=1,2"), now=NOW)[0].words
+    assert "not a shell script" in check(typed(python, "sweep", "lr=1,2"), now=NOW)[0].words
 
 
 async def test_a_sweep_is_typed_looked_at_and_submitted_as_an_array(folder: Path) -> None:
@@ -79,7 +79,7 @@ async def test_a_sweep_is_typed_looked_at_and_submitted_as_an_array(folder: Path
         await stage.type("lr=0.1,0.2")
         await stage.shows("2 tasks with 1 GPU each, 1:00:00 each: up to 2 GPU-hours", "echo 0.2")
         await stage.type(",")
-        await stage.shows("a value of lr is empty")
+        await stage.shows("the parameter lr has an empty value")
         await stage.press("enter", "backspace", "enter")
         await stage.shows("New job", "# sweep: lr=0.1,0.2", "--sweep=lr=0.1,0.2")
         await stage.press("enter")

@@ -207,7 +207,7 @@ def test_invalid_values_are_remarked_and_the_rest_is_imported() -> None:
     assert "'soon' is not a whole number" in remark(made, "killwait")
     assert "time slicing is not supported" in remark(made, "PreemptMode=GANG")
     assert "'tomorrow' is not a time" in remark(made, "maxtime of odd")
-    assert "no hostlist" in remark(made, "Nodes of odd")
+    assert "is not a hostlist" in remark(made, "Nodes of odd")
 
 
 @pytest.mark.parametrize(

@@ -122,11 +122,11 @@ def _shown(command: str, environ: dict[str, str], words: list[str]) -> dict[str,
     """Return the options as the command shows them."""
     place = OptionSource(cwd="/here", environ=environ, now=1_800_000_000.0, read_text=lambda name: "")
     if command == "sbatch":
-        verdict = validate_script("#!/bin/sh\n", place, words=words)
+        result = validate_script("#!/bin/sh\n", place, words=words)
     else:
-        verdict = validate_launch([*words, "true"], place, known=PAGES[command][2])
-    assert verdict.shown, verdict.rejection
-    return verdict.shown[0]
+        result = validate_launch([*words, "true"], place, known=PAGES[command][2])
+    assert result.shown, result.rejection
+    return result.shown[0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.base.output import format_time, print_note, print_table
 from warpdeck.cli.verb import ACCOUNTS, JSON, NO_HEADER, NODES, RESERVATIONS, USERS, Argument, Verb, request
 from warpdeck.notation.filters.reservation_flags import FLAGS
-from warpdeck.notation.filters.reservations import Wish, for_whom, parse_wish, parts_in_words
+from warpdeck.notation.filters.reservations import (
+    ReservationText,
+    parse_reservation,
+    parts_in_words,
+    users_in_words,
+)
 from warpdeck.notation.values.durations import format_duration
 
 from .policy import settings_hint
@@ -36,7 +41,7 @@ def _print_reservations(answer: dict[str, Any], args: Namespace) -> None:
                 format_time(row["end"]) or "never",
                 f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip(),
                 parts_in_words(row["parts"]) or row["node_list"],
-                for_whom(row),
+                users_in_words(row),
             ]
         )
     print_table([] if args.noheader else head, lines)
@@ -45,9 +50,13 @@ def _print_reservations(answer: dict[str, Any], args: Namespace) -> None:
 def _create(client: SyncClient, args: Namespace) -> dict[str, Any]:
     flags = ",".join(filter(None, [args.flags, "MAINT" if args.maintenance else ""]))
     times = (args.start, args.duration)
-    wish = Wish(args.name, args.nodes, *times, args.users, args.accounts, flags, args.tres, args.licenses)
+    wish = ReservationText(
+        args.name, args.nodes, *times, args.users, args.accounts, flags, args.tres, args.licenses
+    )
     rows = client.call("reservations")["reservations"] if args.instead else []
-    made = parse_wish(wish, time.time(), before=next((row for row in rows if row["name"] == args.name), None))
+    made = parse_reservation(
+        wish, time.time(), before=next((row for row in rows if row["name"] == args.name), None)
+    )
     client.create("reservation_make", reservation=made, instead=args.instead)
     return made
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from warpdeck.model import Job, Node, NodeName
-from warpdeck.notation.values.master_address import MADE, has_own_master
+from warpdeck.notation.values.master_address import CHOSEN_ADDRESS, has_own_master
 from warpdeck_agent.wire.steps import FIRST_GANG_PORT, GANG_PORTS
 
 from .node_aliases import reached_at
@@ -47,7 +47,7 @@ def master_variables(address: str, port: int = 0) -> dict[str, str]:
 
     Without a port, the agent of the only node chooses it.
     """
-    return {"MASTER_ADDR": address, MADE: address, **({"MASTER_PORT": str(port)} if port else {})}
+    return {"MASTER_ADDR": address, CHOSEN_ADDRESS: address, **({"MASTER_PORT": str(port)} if port else {})}
 
 
 def master_address(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> str:

@@ -13,7 +13,7 @@ from warpdeck.controller.state.state import replace
 from warpdeck.model import Job, JobState, Request, format_ranges
 from warpdeck.notation.options.getopt import parse_components
 from warpdeck.notation.options.option_table import SBATCH
-from warpdeck.notation.request.sweep import swept, swept_by_all
+from warpdeck.notation.request.sweep import array_parameters, task_parameters
 from warpdeck.notation.values.hostlist import collapse
 
 WRAPPED = "wrap"
@@ -122,8 +122,8 @@ def sweep(job: Job) -> str:
     """
     script = job.request.script
     if job.array_task_id is not None:
-        return swept(script, job.array_task_id)[:MAX_SWEEP_TEXT]
-    return swept_by_all(script)[:MAX_SWEEP_TEXT] if job.pending_tasks else ""
+        return task_parameters(script, job.array_task_id)[:MAX_SWEEP_TEXT]
+    return array_parameters(script)[:MAX_SWEEP_TEXT] if job.pending_tasks else ""
 
 
 def has_folded_tasks(job: Job) -> bool:

@@ -14,7 +14,7 @@ from warpdeck.config import Config
 from warpdeck.config.tables import LimitTable, Partition, Qos
 from warpdeck.controller.state.state import State
 from warpdeck.model import NodeName
-from warpdeck.notation.filters.reservation_flags import AS_ASKED
+from warpdeck.notation.filters.reservation_flags import COPIED_FIELDS
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.policy import ReservationView
 from warpdeck.protocol.site_rows import LicenseRow, PartitionRow, QosRow, ReservationRow
@@ -94,7 +94,7 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
             deny_users=sorted(each.deny_users),
             deny_accounts=sorted(each.deny_accounts),
             parts=list(each.parts),
-            **{name: getattr(each, name) for name in AS_ASKED},
+            **{name: getattr(each, name) for name in COPIED_FIELDS},
         )
         for each in sorted(reservations, key=lambda each: (each.start_unix, each.name))
     ]

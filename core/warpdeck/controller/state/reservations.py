@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from warpdeck.model import Job, NodeName, Reservation
-from warpdeck.notation.filters.reservation_flags import AS_ASKED
+from warpdeck.notation.filters.reservation_flags import COPIED_FIELDS
 from warpdeck.policy import PendingJob, ReservationView, RunningJob
 
 from .recurrence import occurrences
@@ -30,7 +30,7 @@ MAX_OCCURRENCES = 64
 Each occurrence slows down every pass. The maximum covers over two days of an hourly reservation and two
 months of a daily one.
 """
-AS_MADE = (*AS_ASKED, "idle_since_unix")
+AS_MADE = (*COPIED_FIELDS, "idle_since_unix")
 """Fields that the planner's view copies unchanged from a reservation."""
 
 

@@ -1,4 +1,4 @@
-"""Hostlists as sbatch reads them, with its errors. `values.hostlist` has the hostlists of all other commands."""
+"""Hostlists as sbatch reads them, with its errors. All other commands use `values.hostlist`."""
 
 from __future__ import annotations
 

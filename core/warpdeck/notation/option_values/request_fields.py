@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.options.given_options import GivenOption
-from warpdeck.notation.values.arrays import asked_array
+from warpdeck.notation.values.arrays import parse_array_option
 from warpdeck.notation.values.dependencies import parse_dependencies
 from warpdeck.notation.values.durations import NO_TIME, checked_seconds, limit_of
 from warpdeck.notation.values.gres import parse_gpus, parse_gres
@@ -62,13 +62,13 @@ Convert = Callable[[GivenOption], Any]
 """Function that returns the value of a field. Raises UserError."""
 
 
-def word(given: GivenOption) -> str:
+def as_text(given: GivenOption) -> str:
     """Return the option's text."""
     return given.word
 
 
-def counted(given: GivenOption) -> int:
-    """Return a count of at least 1. Raises UserError."""
+def as_count(given: GivenOption) -> int:
+    """Return a count from 1 to MAX_COUNT. Raises UserError."""
     return _in_range(given, given.value, MAX_COUNT)
 
 
@@ -78,27 +78,27 @@ def _in_range(given: GivenOption, number: int, most: int) -> int:
     return number
 
 
-def size_bytes(given: GivenOption) -> int:
+def as_bytes(given: GivenOption) -> int:
     """Return a size in bytes."""
     return int(given.value) * MIB
 
 
-def limit_s(given: GivenOption) -> int | None:
+def as_limit_s(given: GivenOption) -> int | None:
     """Return a time limit in seconds, a multiple of 60; None for no limit. Raises UserError."""
     return limit_of(checked_seconds(given.value, f"--{given.option}={given.word}"))
 
 
-def hosts(given: GivenOption) -> list[str]:
+def as_hosts(given: GivenOption) -> list[str]:
     """Return the names in a hostlist. Raises UserError."""
     return expand(given.word)
 
 
-def gpus(given: GivenOption) -> JsonFields:
+def as_gpus(given: GivenOption) -> JsonFields:
     """Return the GPUs of --gres, --gpus and similar options in the JSON form of `model.GpuAsk`. Raises UserError."""
     return parse_gres(given.word) if given.option == "gres" else parse_gpus(given.word, given.option)
 
 
-def field(name: str, convert: Convert = word, section: tuple[str, ...] = ()) -> SetFields:
+def field(name: str, convert: Convert = as_text, section: tuple[str, ...] = ()) -> SetFields:
     """Return the effect of an option that sets one field of the request."""
     return SetFields(lambda fields, given: fields.update({name: convert(given)}), section)
 
@@ -123,10 +123,10 @@ def constant(section: tuple[str, ...] = (), **fields_set: object) -> SetFields:
 
 def gpu_option(name: str) -> SetFields:
     """Return the effect of an option that asks for GPUs per job, node or task (`name`)."""
-    return field(name, gpus, (*RESOURCES, "gpu_options"))
+    return field(name, as_gpus, (*RESOURCES, "gpu_options"))
 
 
-def value(given: GivenOption) -> Any:
+def as_value(given: GivenOption) -> Any:
     """Return the option's value as it was read."""
     return given.value
 
@@ -136,12 +136,14 @@ def value(given: GivenOption) -> Any:
 
 @effect()
 def set_time(fields: JsonFields, given: GivenOption) -> None:
-    found_s = limit_s(given)
+    """Set the time limit. UNLIMITED differs from no limit given."""
+    found_s = as_limit_s(given)
     fields.update(time_limit_s=found_s, unlimited=found_s is None)
 
 
-def least_time(given: GivenOption) -> int:
-    found_s = limit_s(given)
+def as_least_time(given: GivenOption) -> int:
+    """Return the seconds of --time-min. Raises UserError."""
+    found_s = as_limit_s(given)
     if found_s is None:
         words = f"--time-min={given.word} is not a minimum time"
         raise UserError(words, "write how long the job must run at least")
@@ -152,12 +154,12 @@ def least_time(given: GivenOption) -> int:
 def set_array(fields: JsonFields, given: GivenOption) -> None:
     """Set the array. An empty value means no array and cancels an earlier one."""
     fields.pop("array", None)
-    found = asked_array(given.word)
+    found = parse_array_option(given.word)
     if found is not None:
         fields["array"] = {"ranges": found[0], "throttle": found[1]}
 
 
-def dependencies(given: GivenOption) -> JsonFields | None:
+def as_dependencies(given: GivenOption) -> JsonFields | None:
     """Return the dependencies. An empty value cancels earlier ones, because scripts write
     --dependency="$AFTER".
     """
@@ -176,13 +178,15 @@ def add_mail_types(fields: JsonFields, given: GivenOption) -> None:
     fields["mail_types"] = list(dict.fromkeys([*fields.get("mail_types", ()), *given.value]))
 
 
-def reservation(given: GivenOption) -> str:
+def as_reservation(given: GivenOption) -> str:
+    """Return the name of one reservation. Raises UserError."""
     if "," in given.word:
         raise UserError(f"--reservation={given.word} names several reservations", "name one of them")
     return given.word
 
 
-def licenses(given: GivenOption) -> list[tuple[str, int]]:
+def as_licenses(given: GivenOption) -> list[tuple[str, int]]:
+    """Return pairs of a license and its count. Raises UserError."""
     return parse_licenses(given.word)
 
 
@@ -198,6 +202,7 @@ def set_warning(fields: JsonFields, given: GivenOption) -> None:
 
 @effect()
 def set_open_mode(fields: JsonFields, given: GivenOption) -> None:
+    """Set whether output files are appended to or truncated."""
     fields.update(open_append=given.value == "a", open_truncate=given.value == "t")
 
 
@@ -211,6 +216,7 @@ def set_nodes(fields: JsonFields, given: GivenOption) -> None:
 
 @effect(*RESOURCES)
 def set_switches(fields: JsonFields, given: GivenOption) -> None:
+    """Set --switches. A waiting time that is not a time has no effect, as in Slurm."""
     if given.value.number is not None:
         fields["max_switches"] = _in_range(given, given.value.number, MAX_COUNT)
     if given.value.wait_s not in (None, NO_TIME):
@@ -233,8 +239,9 @@ def set_extra(fields: JsonFields, given: GivenOption) -> None:
         fields["threads_per_core"] = least["threads"]
 
 
-def tmp_bytes(given: GivenOption) -> int | None:
-    return size_bytes(given) or None
+def as_tmp_bytes(given: GivenOption) -> int | None:
+    """Return the size of --tmp; None for 0, which cancels an earlier one."""
+    return as_bytes(given) or None
 
 
 # Threads and cores. With --threads-per-core a job uses this many threads per core, on nodes that have as many;
@@ -243,18 +250,20 @@ def tmp_bytes(given: GivenOption) -> int | None:
 # left to the tasks themselves.
 
 
-def per_core(given: GivenOption) -> int | None:
+def as_count_per_core(given: GivenOption) -> int | None:
     """Return a count per core; None for a number that stands for any count."""
     return given.value if 0 < given.value < ANY_NUMBER else None
 
 
 @effect(*RESOURCES)
 def set_threads_per_core(fields: JsonFields, given: GivenOption) -> None:
-    fields["threads_per_core"] = fields.setdefault("node_minimum", {})["threads"] = per_core(given)
+    """Set the threads that a job uses on each core, and the threads that each core must have."""
+    fields["threads_per_core"] = fields.setdefault("node_minimum", {})["threads"] = as_count_per_core(given)
 
 
 @effect(*RESOURCES)
 def set_hint(fields: JsonFields, given: GivenOption) -> None:
+    """Set one thread per core for a --hint that asks for it. Raises SlurmError."""
     if ONE_THREAD & set(hint_words(given.word)):
         fields["threads_per_core"] = 1
 
@@ -276,7 +285,7 @@ def set_distribution(fields: JsonFields, given: GivenOption) -> None:
         variables["SLURM_DIST_PLANESIZE"] = str(given.value.plane_size)
 
 
-def gpu_binding(given: GivenOption) -> str:
+def as_gpu_binding(given: GivenOption) -> str:
     """Return the value of --gpu-bind without "verbose". Raises UserError for unsupported bindings.
 
     As in Slurm, the first letter identifies "closest" and "none".
@@ -292,7 +301,7 @@ def gpu_binding(given: GivenOption) -> str:
 @effect()
 def set_gpu_bind(fields: JsonFields, given: GivenOption) -> None:
     """Set --gpu-bind for the job's steps. The batch script itself sees all GPUs of its node."""
-    fields.setdefault("step_variables", {})["SLURM_GPU_BIND"] = gpu_binding(given)
+    fields.setdefault("step_variables", {})["SLURM_GPU_BIND"] = as_gpu_binding(given)
 
 
 @effect()

@@ -1,7 +1,7 @@
 """Effects of srun's options on a step.
 
 Each one sets fields of three dictionaries: the step (`ask`, in the JSON form of `model.StepAsk`), its streams
-(`streams`, the fields of `Streams`), and the command itself (the fields of `Srun`, which contain the other two).
+(`streams`, the fields of `Streams`), and the command itself (the fields of `SrunOptions`, which contain the other two).
 Unsupported options are rejected earlier.
 """
 
@@ -16,10 +16,10 @@ from .request_fields import (
     Convert,
     JsonFields,
     SetFields,
+    as_gpus,
+    as_text,
     effect,
     field,
-    gpus,
-    word,
 )
 
 ASK, STREAMS = ("ask",), ("streams",)
@@ -28,14 +28,14 @@ _MPI_TYPES = {"none": "none", "pmi": "pmi2", "pmi1": "pmi2", "pmi2": "pmi2"}
 MPI_LIST = "MPI plugin types are...\n\tnone\n\tpmi2\n"
 
 
-def ask(name: str, convert: Convert = word) -> SetFields:
+def ask(name: str, convert: Convert = as_text) -> SetFields:
     """Return the effect of an option that sets one field of the step."""
     return field(name, convert, ASK)
 
 
 def stream(name: str) -> SetFields:
     """Return the effect of an option that sets a field of the step's streams to its text."""
-    return field(name, word, STREAMS)
+    return field(name, as_text, STREAMS)
 
 
 def memory(name: str) -> SetFields:
@@ -44,7 +44,7 @@ def memory(name: str) -> SetFields:
     return SetFields(lambda fields, given: fields.update({**amounts, name: given.value * MIB}), ASK)
 
 
-def program(given: GivenOption) -> str:
+def as_program(given: GivenOption) -> str:
     """Return the path of a program on the nodes."""
     if not given.word.startswith("/"):
         words = f"--{given.option}={given.word} is not an absolute path"
@@ -52,9 +52,9 @@ def program(given: GivenOption) -> str:
     return given.word
 
 
-def step_gpus(given: GivenOption) -> JsonFields:
+def as_step_gpus(given: GivenOption) -> JsonFields:
     """Return the GPUs of a step; a count of 0 gives it none."""
-    found = gpus(given)
+    found = as_gpus(given)
     if "share_pct" in found or "shards" in found:
         found = {}  # The job has the part of the GPU, and its tasks share it.
     return found or {"total": 0}
@@ -78,6 +78,7 @@ _CPU_KINDS = frozenset({"", "none", "cores", "threads", "rank", "sockets", "ldom
 
 @effect(*ASK)
 def set_cpu_bind(fields: JsonFields, given: GivenOption) -> None:
+    """Set --cpu-bind. Raises UserError for bindings that are not supported here."""
     found = cpu_bind(given.word)
     if found.kind not in _CPU_KINDS:
         words = f"--cpu-bind={given.word} is not supported"
@@ -96,11 +97,12 @@ def set_exclusive(fields: JsonFields, given: GivenOption) -> None:
 
 @effect()
 def set_immediate(fields: JsonFields, given: GivenOption) -> None:
-    fields["immediate_s"] = patience_s(given)
+    """Set --immediate for the step and for an allocation that is created for it."""
+    fields["immediate_s"] = immediate_s(given)
     fields["ask"]["immediate"] = bool(given.value)
 
 
-def patience_s(given: GivenOption) -> float | None:
+def immediate_s(given: GivenOption) -> float | None:
     """Return the seconds of --immediate; None if the value is 0. Raises UserError."""
     if given.error is not None:
         raise given.error
@@ -111,7 +113,7 @@ def patience_s(given: GivenOption) -> float | None:
 def set_mpi(fields: JsonFields, given: GivenOption) -> None:
     """Set --mpi. Unsupported types are rejected: otherwise each task would silently run as its own rank 0."""
     if given.value == "list":
-        fields["told"] = MPI_LIST
+        fields["answer"] = MPI_LIST
     elif given.value in _MPI_TYPES:
         fields["ask"]["mpi"] = _MPI_TYPES[given.value]
     else:

@@ -112,7 +112,7 @@ def constant(field: str, value: str) -> ValueKind:
     return attribute(field, lambda given: value)
 
 
-def counted(*, positive: bool = True, called: str = "", alone: str | None = None) -> ValueKind:
+def count_kind(*, positive: bool = True, called: str = "", alone: str | None = None) -> ValueKind:
     """Return a kind for a count. `called` is the option's name in errors, `alone` the text of an option that was
     given without a value.
     """
@@ -138,7 +138,7 @@ def choice(words: Mapping[str, str | None], hint: str, *, field: str = "") -> Va
 
 TEXT = ValueKind(lambda given: "set" if given.text is None else given.text)
 """The text itself; "set" for an option without a value."""
-COUNT = counted()
+COUNT = count_kind()
 FILE = text_kind(lambda word: "/dev/null" if word.lower() == "none" else word)
 
 

@@ -99,7 +99,7 @@ def script_parts(text: str) -> list[ScriptPart]:
     return found
 
 
-def words_of(directives: Sequence[Directive], name: str) -> tuple[list[str], list[int]]:
+def directive_words(directives: Sequence[Directive], name: str) -> tuple[list[str], list[int]]:
     """Return the words of all lines, and the line of each word. Raises SlurmError, which has the line."""
     words: list[str] = []
     lines: list[int] = []

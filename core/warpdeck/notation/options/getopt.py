@@ -1,7 +1,7 @@
 """Command line parser with the rules of getopt_long: unique abbreviations, attached values of short options,
 and `--` as end of options.
 
-Error messages also have getopt's wording, so that users find sbatch's messages here.
+Errors have the wording of getopt, as in sbatch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def parse_words(words: Iterable[str], where: str, known: OptionTable = SBATCH) -
     """Return (long option, value) in order. Raises UserError, also for words that are not options."""
     found, rest = parse_leading(words, where, known)
     if rest:
-        raise UserError(f"{where}: {rest[0]!r} is no option", "quote values that hold blanks")
+        raise UserError(f"{where}: {rest[0]!r} is not an option", "quote values that contain blanks")
     return found
 
 
@@ -92,7 +92,9 @@ def error_at(given: GivenOption, error: UserError) -> UserError:
 def parse_components(
     words: Iterable[str], where: str, known: OptionTable
 ) -> tuple[list[list[tuple[str, str]]], list[str]]:
-    """Return the same for each component of a job. A colon separates components."""
+    """Return the options of each component of a job, and the words after them. A colon separates components.
+    Raises UserError.
+    """
     found, rest = parse_leading(words, where, known)
     parts = [found]
     while rest and rest[0] == ":":
@@ -128,7 +130,7 @@ def parse_anywhere(
 
 
 class OptionReader:
-    """Iterates over the leading options. Afterwards `at` is the position where it stopped. Raises UserError
+    """Iterates over the leading options. Afterwards `at` is the position where it stopped. Raises SlurmError
     with getopt's messages.
 
     Options are parsed one by one, so that an invalid early value can be reported before a later word is
@@ -230,7 +232,7 @@ def _is_short(name: str, known: OptionTable) -> bool:
 
 
 def takes_next(word: str, known: OptionTable = SBATCH) -> bool:
-    """Return whether the option's value is the next word. Raises UserError."""
+    """Return whether the value of the option in this word is the next word. Raises SlurmError."""
     if word.startswith("--"):
         return "=" not in word and known.options[full_name(word[2:], known)].takes == REQUIRED
     option = known.shorts.get(word[1:2])
@@ -238,7 +240,7 @@ def takes_next(word: str, known: OptionTable = SBATCH) -> bool:
 
 
 def split_command(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return (sbatch's options, the command after them). Raises UserError."""
+    """Return (sbatch's options, the command after them). Raises SlurmError."""
     at = 0
     while at < len(words) and words[at].startswith("-") and len(words[at]) > 1:
         if words[at] == "--":

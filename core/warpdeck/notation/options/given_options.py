@@ -1,4 +1,4 @@
-"""Options as they were given on a command line, in a script or by a variable, each with its value."""
+"""Options as they were given on a command line, in a script or by a variable."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class OptionSource:
 
 
 class GivenOption(NamedTuple):
-    """An option as it was given. `value_table.with_value` adds its value.
+    """An option as it was given. `value_table.with_values` adds the value.
 
-    A word that is no option is represented by an entry without a name, which has an error.
+    A word that is not an option is represented by an entry with an error and without a name.
     """
 
     option: str

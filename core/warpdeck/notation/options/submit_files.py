@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from warpdeck.base.errors import UserError
 
-Reader = Callable[[str], str]
+FileReader = Callable[[str], str]
 """Returns the content of a file. The path is relative to the submit directory. Raises OSError."""
 LIMITS_FILE = "/proc/self/limits"
 LIMITS = {
@@ -32,7 +32,7 @@ _MAX_LIMIT = 2**62
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def variables_of_file(name: str, where: str, read: Reader | None) -> dict[str, str]:
+def variables_of_file(name: str, where: str, read: FileReader | None) -> dict[str, str]:
     """Return the variables of --export-file: NAME=VALUE entries, each ended by a zero byte. Raises
     UserError.
     """
@@ -43,8 +43,8 @@ def variables_of_file(name: str, where: str, read: Reader | None) -> dict[str, s
             continue
         if not equals or not _NAME.fullmatch(variable):
             raise UserError(
-                f"{where}: --export-file={name}: {variable[:80]!r} is no NAME=VALUE",
-                "write NAME=VALUE, each ended by a zero byte, as `env -0` does",
+                f"{where}: --export-file={name}: {variable[:80]!r} is not NAME=VALUE",
+                "write NAME=VALUE entries that each end with a zero byte, as `env -0` does",
             )
         found[variable] = value
     return found
@@ -74,11 +74,12 @@ def soft_limits(text: str) -> dict[str, int]:
     return found
 
 
-def file_text(name: str, where: str, read: Reader | None) -> str:
+def file_text(name: str, where: str, read: FileReader | None) -> str:
     """Return the content of a file that an option names. Raises UserError."""
     if read is None:
         raise UserError(
-            f"{where}: the file {name} cannot be read from here", "write what it holds in its place"
+            f"{where}: the file {name} cannot be read from here",
+            "write its content on the command line instead",
         )
     try:
         return read(name)

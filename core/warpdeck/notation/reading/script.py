@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from warpdeck.base.errors import UserError
 from warpdeck.notation.foreign.option_mapping import IGNORE
 from warpdeck.notation.option_values.value_table import with_values
-from warpdeck.notation.options.directives import OTHER_MARKS, Directive, ScriptPart, script_parts, words_of
+from warpdeck.notation.options.directives import (
+    OTHER_MARKS,
+    Directive,
+    ScriptPart,
+    directive_words,
+    script_parts,
+)
 from warpdeck.notation.options.getopt import given_words, raise_error_of
 from warpdeck.notation.options.given_options import GivenOption, Options, OptionSource
 from warpdeck.notation.options.option_table import SBATCH, OptionTable
@@ -94,7 +100,7 @@ def _fails(options: Options) -> bool:
 def _directive_options(directives: Sequence[Directive], name: str, known: OptionTable) -> Options:
     """Return the options of the #SBATCH lines of one component. An option's value may be on the following line."""
     try:
-        words, lines = words_of(directives, name)
+        words, lines = directive_words(directives, name)
     except SlurmError as error:
         return [_failed(error, name, error.script_line)]
     found, at = given_words(words, known, name, lines=lines)
@@ -119,9 +125,9 @@ class _Foreign:
         self.lines: list[Directive] = []
         if any(mark in text for mark in OTHER_MARKS):
             # Few scripts have such lines, and each submission would take longer for the import.
-            from warpdeck.notation.foreign.translation import lines_of_others
+            from warpdeck.notation.foreign.translation import foreign_lines
 
-            self.lines = lines_of_others(text)
+            self.lines = foreign_lines(text)
 
     def options(self, before: Sequence[GivenOption]) -> Options:
         """Return the options for a component whose options so far are `before`. An error is the last entry."""
@@ -134,7 +140,7 @@ class _Foreign:
         line = 0
         try:
             self._translation = self._translation or Translation(self.lines, self._name)
-            for option, text in self._translation.meanings(latest.get):
+            for option, text in self._translation.mapped_options(latest.get):
                 line = self._translation.line
                 found.append(GivenOption(option, text, f"{self._name}:{line}", line))
                 latest[option] = text or ""

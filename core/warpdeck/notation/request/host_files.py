@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from warpdeck.base.errors import UserError
 from warpdeck.notation.option_values.bindings import Distribution
 from warpdeck.notation.options.given_options import GivenOption, Options
-from warpdeck.notation.options.submit_files import Reader, file_text
+from warpdeck.notation.options.submit_files import FileReader, file_text
 from warpdeck.notation.values.hostlist import names_in
 
 ARBITRARY = "arbitrary"
@@ -25,7 +25,7 @@ def with_names(given: GivenOption, names: list[str]) -> GivenOption:
     return given._replace(option=option, text=",".join(dict.fromkeys(names)))
 
 
-def with_hosts(options: Options, environ: Mapping[str, str], read: Reader | None) -> Options:
+def with_hosts(options: Options, environ: Mapping[str, str], read: FileReader | None) -> Options:
     """Return the options with host files replaced by the node names in them. SLURM_HOSTFILE stands for
     --nodelist. Raises UserError.
     """
@@ -38,7 +38,7 @@ def with_hosts(options: Options, environ: Mapping[str, str], read: Reader | None
     return found
 
 
-def _hosts_of_file(given: GivenOption, read: Reader | None) -> list[str]:
+def _hosts_of_file(given: GivenOption, read: FileReader | None) -> list[str]:
     """Return the names in the file that the option names. Raises UserError."""
     name, where = given.word, given.where
     text = file_text(name, where, read)

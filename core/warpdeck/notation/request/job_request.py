@@ -14,19 +14,19 @@ from warpdeck.notation.options.given_options import GivenOption, Options, Option
 from warpdeck.notation.options.option_table import COMMAND, NOTED, REFUSED, SBATCH, OptionTable
 from warpdeck.notation.options.submit_files import (
     LIMITS_FILE,
-    Reader,
+    FileReader,
     propagated,
     variables_of_file,
 )
 from warpdeck.notation.options.unsupported import unsupported
 from warpdeck.notation.options.variables import effective
 from warpdeck.notation.values.containers import check_container
-from warpdeck.notation.values.exports import exported, is_all, left_out
+from warpdeck.notation.values.exports import exported, invalid_names, is_all
 
 from .host_files import with_hosts
 from .node_counts import fit_nodes, fit_tasks_to_gpus, join_gpus
 
-OF_LOGIN = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
+LOGIN_VARIABLES = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
 """Variables that a job keeps from its submitter even with --export-file, because a shell needs them."""
 _HOSTLISTS = frozenset({"exclude", "nodelist"})
 _ENVIRONMENT = ("export", "export-file", "propagate")
@@ -39,7 +39,7 @@ def parse_request(
     *,
     now: float,
     known: OptionTable = SBATCH,
-    read: Reader | None = None,
+    read: FileReader | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Read the values of the options and return the same as `build_request`. Raises UserError."""
     source = OptionSource(cwd="", environ=environ, now=now)
@@ -47,11 +47,16 @@ def parse_request(
 
 
 def build_request(
-    options: Options, environ: Mapping[str, str], *, known: OptionTable = SBATCH, read: Reader | None = None
+    options: Options,
+    environ: Mapping[str, str],
+    *,
+    known: OptionTable = SBATCH,
+    read: FileReader | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return (fields that the options determine, notes). The options have values.
+    """Return (the fields that the options determine, notes about options without effect).
 
-    `read` is as for `submit_files`. Raises UserError, which names the option and where it was given.
+    The options have values. `read` reads the files that options name; None means that files cannot be read here.
+    Raises UserError, which names the option and where it was given.
     """
     request: dict[str, Any] = {"resources": {"gpus": {}}}
     notes: list[str] = []
@@ -71,7 +76,7 @@ def build_request(
     check_container(request.get("container"))
     join_gpus(request["resources"])
     fit_tasks_to_gpus(request["resources"])
-    notes += fit_nodes(request["resources"], cuts=known.command == "srun")
+    notes += fit_nodes(request["resources"], drops_names=known.command == "srun")
     return request, notes
 
 
@@ -100,7 +105,7 @@ def _set_environment(
     environ: Mapping[str, str],
     *,
     known: OptionTable,
-    read: Reader | None,
+    read: FileReader | None,
 ) -> None:
     """Set the job's variables from --export and --export-file, and its limits from --propagate."""
     export, file, limits = (options[option] for option in _ENVIRONMENT)
@@ -115,7 +120,7 @@ def _set_environment(
         own = request["env"]
         if export.text is None:
             # As in Slurm, these replace the submitter's variables unless --export asks for them.
-            own = {each: text for each, text in own.items() if each in OF_LOGIN}
+            own = {each: text for each, text in own.items() if each in LOGIN_VARIABLES}
         request["env"] = own | variables_of_file(file.word, file.where, read)
     with _errors_at(limits):
         if found := _limits(limits.word, read):
@@ -130,7 +135,7 @@ def _last_hosts(options: Options) -> Options:
     return [given for at, given in enumerate(options) if last.get(given.option, at) == at]
 
 
-def _limits(value: str, read: Reader | None) -> dict[str, int]:
+def _limits(value: str, read: FileReader | None) -> dict[str, int]:
     """Return the limits to propagate. If the submitter's limits cannot be read (on another system), the
     node's limits apply.
     """
@@ -161,7 +166,8 @@ def _remark(given: GivenOption) -> list[str]:
         return [f"--signal={given.word}: {words}"]
     if given.option == "export":
         return [
-            f"--export: {name[:80]!r} is not a variable name and is ignored" for name in left_out(given.word)
+            f"--export: {name[:80]!r} is not a variable name and is ignored"
+            for name in invalid_names(given.word)
         ]
     return []
 

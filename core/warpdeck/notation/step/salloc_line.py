@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.option_values.step_fields import patience_s
+from warpdeck.notation.option_values.step_fields import immediate_s
 from warpdeck.notation.options.getopt import error_at, raise_error_of
 from warpdeck.notation.options.given_options import GivenOption, Options, OptionSource
 from warpdeck.notation.options.option_table import COMMAND, NO_PLUGINS, SALLOC, with_plugins
@@ -74,7 +74,7 @@ def _is_of_command(given: GivenOption) -> bool:
 
 def _immediate_s(given: GivenOption | None) -> float | None:
     try:
-        return None if given is None else patience_s(given)
+        return None if given is None else immediate_s(given)
     except UserError as error:
         assert given is not None
         raise error_at(given, error) from None

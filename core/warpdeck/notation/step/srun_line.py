@@ -76,7 +76,7 @@ def read_srun(
 def srun_options(line: LaunchLine, environ: Mapping[str, str], *, files: Mapping[str, str]) -> SrunOptions:
     """Return the step that a command line describes. Raises UserError.
 
-    `files` holds the contents of files that were requested before (`SrunOptions.needs`), and of LIMITS_FILE.
+    `files` holds the contents of files that were requested before (`SrunOptions.needed_file`), and of LIMITS_FILE.
     """
     (component,) = line.components
     raise_error_of(given for given in component.words if not given.option)
@@ -97,7 +97,7 @@ def srun_options(line: LaunchLine, environ: Mapping[str, str], *, files: Mapping
     if (listed := environ.get("SLURM_HOSTFILE")) and "nodelist" not in found.ask:
         found.ask |= {"hosts": _names(found, listed, files), "distribution": ARBITRARY}
     _count_by_gpus(found.ask)
-    if found.told:
+    if found.answer:
         return found
     if not line.command:
         message = "srun: fatal: No command given to execute."
@@ -158,7 +158,7 @@ def _names(found: SrunOptions, file: str, files: Mapping[str, str]) -> list[str]
     """Return the names in a host file; [] if its content must be requested first."""
     if file in files:
         return names_in(files[file], file)
-    found.needs = file
+    found.needed_file = file
     return []
 
 
@@ -185,7 +185,7 @@ def _set_programs(found: SrunOptions, command: list[str], files: Mapping[str, st
     elif command[0] in files:
         found.ask["programs"] = parse_programs(files[command[0]], command[0])
     else:
-        found.needs = command[0]
+        found.needed_file = command[0]
 
 
 def _is_answered(found: SrunOptions, given: GivenOption) -> bool:
@@ -194,7 +194,7 @@ def _is_answered(found: SrunOptions, given: GivenOption) -> bool:
         return not other_cluster(given.word)
     answer = help_of(given.option, given.word) or (_TEXTS.get(given.option, ""), 0)
     if answer[0]:
-        found.told, found.told_code = answer
+        found.answer, found.answer_code = answer
     return bool(answer[0])
 
 
@@ -209,6 +209,6 @@ def _apply(found: SrunOptions, fields: dict[str, Any], given: GivenOption) -> No
             effect.apply(fields, given)
         except UserError as error:
             raise error_at(given, error) from None
-    found.passed_over |= here == NOTED
+    found.has_ignored_options |= here == NOTED
     if option in _OF_JOBS:
         found.job_options.append(given)

@@ -48,15 +48,15 @@ class SrunOptions(msgspec.Struct, kw_only=True):
     """Options for a job that is created for the step."""
     export: str = ""
     """The value of --export; "" means all."""
-    needs: str = ""
+    needed_file: str = ""
     """A file whose content is needed before the command line can be parsed completely."""
     immediate_s: float | None = None
     """Seconds to wait for an allocation that is created for the step; None means without limit."""
-    passed_over: bool = False
+    has_ignored_options: bool = False
     """True if an option was given that has no effect here."""
     groups: tuple[int, ...] = ()
     """--het-group: the components in which it runs, by offset; () means the first."""
-    told: str = ""
+    answer: str = ""
     """Text to print instead of running a step."""
-    told_code: int = 0
+    answer_code: int = 0
     """srun's exit code after printing that text."""

@@ -2,8 +2,6 @@
 
 --mem-bind and --hint bind nothing here, but MPI programs and wrappers read the variables. Compared with Slurm
 22.05.
-
-The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations

@@ -33,11 +33,11 @@ def check(options: SlurmOptions, source: OptionSource) -> None:
     _check_memory(options)
     if options.values.get("bb") and options.values.get("bbf"):
         raise SlurmError("Cannot specify both --burst-buffer and --bbf", _LEAVE_ONE)
-    _take_hint(options)
+    _resolve_hint(options)
     hosts = _read_hosts(options, source)
     options.hosts_named += len(hosts)
     if options.hosts_named > MAX_HOSTS_NAMED:
-        raise no_hosts(f"error: the components name over {MAX_HOSTS_NAMED:,} nodes")
+        raise no_hosts(f"error: the components name more than {MAX_HOSTS_NAMED:,} nodes")
     _complete_counts(options, hosts)
     if 0 < options.values.get("deadline", 0) < options.values.get("begin", 0):
         raise SlurmError(
@@ -95,7 +95,7 @@ def _check_memory(options: SlurmOptions) -> None:
         raise _fatal("SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive.")
 
 
-def _take_hint(options: SlurmOptions) -> None:
+def _resolve_hint(options: SlurmOptions) -> None:
     """Apply --hint. The options that it stands for exclude it.
 
     If both are on the same level the hint is dropped, else the more specific level counts.
@@ -158,7 +158,7 @@ def _read_hosts(options: SlurmOptions, source: OptionSource) -> list[str]:
         except SlurmError as error:
             words = "Failure getting NodeNames from hostfile"
             raise SlurmError(
-                words, "SLURM_HOSTFILE names a file of node names", more=tuple(error.lines)
+                words, "set SLURM_HOSTFILE to a file of node names", more=tuple(error.lines)
             ) from None
         options.distribution = "arbitrary"
     elif "/" in values.get("nodelist", ""):
@@ -178,7 +178,7 @@ def read_hostfile(name: str, source: OptionSource) -> str:
         text = ""
     except OSError as error:
         words = f"slurm_allocate_resources error opening file {name}, {error.strerror}"
-        raise SlurmError(words, "a value with a / is a file of node names") from None
+        raise SlurmError(words, "a value with a slash names a file of node names") from None
     return collapse(names_in(text, name))
 
 
@@ -195,8 +195,8 @@ def _complete_counts(options: SlurmOptions, hosts: list[str]) -> None:
     if options.cpus_set and options.min_cpus < options.cpus_per_task:
         options.min_cpus = options.cpus_per_task
     _check_counts(options)
-    _massage(options, hosts)
-    _arrange(options, hosts)
+    _derive_tasks(options, hosts)
+    _apply_arbitrary_distribution(options, hosts)
 
 
 def _check_counts(options: SlurmOptions) -> None:
@@ -220,7 +220,7 @@ def _check_counts(options: SlurmOptions) -> None:
             raise SlurmError(words, "ask for more tasks, or fewer nodes")
 
 
-def _massage(options: SlurmOptions, hosts: list[str]) -> None:
+def _derive_tasks(options: SlurmOptions, hosts: list[str]) -> None:
     """Derive the number of tasks: if it was not given, one per node, times the requested sockets, cores and
     threads.
     """
@@ -255,7 +255,7 @@ def _host_order(name: str) -> tuple[str, int, int]:
     return name[: len(name) - len(digits)], len(digits), int(digits or "0")
 
 
-def _arrange(options: SlurmOptions, hosts: list[str]) -> None:
+def _apply_arbitrary_distribution(options: SlurmOptions, hosts: list[str]) -> None:
     """Derive tasks and nodes of an arbitrary distribution from the number of named nodes."""
     if options.distribution.partition(",")[0] != "arbitrary":
         return

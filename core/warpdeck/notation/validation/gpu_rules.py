@@ -24,7 +24,7 @@ _SUFFIXES: dict[str, int] = {"": 1} | {
 }
 
 
-class _Ask:
+class _Gres:
     """The requested counts of one generic resource, by name and type."""
 
     def __init__(self, name: str, kind: str) -> None:
@@ -33,6 +33,10 @@ class _Ask:
         self.job = self.node = self.socket = self.task = 0
         self.cpus = self.mem = 0
         self.tasks_per = 0
+
+
+_Requests = dict[tuple[str, str], _Gres]
+"""Requested resources by name and type."""
 
 
 def _short(number: int | None) -> int | None:
@@ -69,7 +73,7 @@ def check_gpus(options: SlurmOptions, source: OptionSource) -> None:
         and counts.min_nodes == counts.max_nodes
     ):
         _imply_tasks(counts)
-    asks: dict[tuple[str, str], _Ask] = {}
+    requested: _Requests = {}
     gres = texts.get("gres", "")
     per_node = _prefixed(texts.get("gpus-per-node", "")) + ([] if gres.lower() == "none" else _split(gres))
     cpus, mem = options.values.get("cpus-per-gpu"), options.values.get("mem-per-gpu")
@@ -81,19 +85,20 @@ def check_gpus(options: SlurmOptions, source: OptionSource) -> None:
         ("task", per_task),
         ("mem", [f"gpu:{mem}"] if mem is not None else []),
     ):
-        _gather(asks, field, items, counts, source)
-    gpus_asked = any(
-        ask.name == "gpu" and (ask.job or ask.node or ask.socket or ask.task) for ask in asks.values()
+        _gather(requested, field, items, counts, source)
+    wants_gpus = any(
+        gres.name == "gpu" and (gres.job or gres.node or gres.socket or gres.task)
+        for gres in requested.values()
     )
     if counts.tasks_per_gpu:
-        _take_tasks_per_gpu(asks, counts, gpus_asked=gpus_asked)
-        gpus_asked = bool(asks)
-    if not asks:
+        _take_tasks_per_gpu(requested, counts, wants_gpus=wants_gpus)
+        wants_gpus = bool(requested)
+    if not requested:
         return
-    if mem is not None and not gpus_asked:
+    if mem is not None and not wants_gpus:
         words = f"error: Requested mem_per_tres=gres:gpu:{mem} but did not request any GPU."
         raise SlurmError(_WRONG, "ask for GPUs", more=(words,))
-    _check_all(asks, counts, has_gpu_freq="gpu-freq" in texts)
+    _check_all(requested, counts, has_gpu_freq="gpu-freq" in texts)
 
 
 def _imply_tasks(counts: _Counts) -> None:
@@ -121,7 +126,11 @@ def _split(gres: str) -> list[str]:
 
 
 def _gather(
-    asks: dict[tuple[str, str], _Ask], field: str, items: list[str], counts: _Counts, source: OptionSource
+    requested: _Requests,
+    field: str,
+    items: list[str],
+    counts: _Counts,
+    source: OptionSource,
 ) -> None:
     for item in items:
         name, kind, count = _read(item)
@@ -129,10 +138,10 @@ def _gather(
             continue
         if name not in source.gres:
             raise SlurmError(_WRONG, f"ask for gpu[:TYPE]:COUNT, not {name}")
-        ask = asks.setdefault((name, kind), _Ask(name, kind))
+        gres = requested.setdefault((name, kind), _Gres(name, kind))
         # Slurm stores this value in a 16-bit integer.
-        setattr(ask, field, count % 2**16 if field == "cpus" else count)
-        ask.tasks_per = counts.tasks_per_gpu or 0
+        setattr(gres, field, count % 2**16 if field == "cpus" else count)
+        gres.tasks_per = counts.tasks_per_gpu or 0
 
 
 def _read(item: str) -> tuple[str, str, int]:
@@ -164,15 +173,15 @@ def _number(text: str) -> int | None:
     return number * factor % 2**64
 
 
-def _take_tasks_per_gpu(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, gpus_asked: bool) -> None:
+def _take_tasks_per_gpu(requested: _Requests, counts: _Counts, *, wants_gpus: bool) -> None:
     each = counts.tasks_per_gpu
     assert each
-    if gpus_asked:
-        counts.tasks = _gpus_of(asks, counts) * each
+    if wants_gpus:
+        counts.tasks = _gpus_of(requested, counts) * each
     elif counts.tasks:
         if counts.tasks >= each:
-            ask = asks.setdefault(("gpu", ""), _Ask("gpu", ""))
-            ask.job, ask.tasks_per = counts.tasks // each, each
+            gres = requested.setdefault(("gpu", ""), _Gres("gpu", ""))
+            gres.job, gres.tasks_per = counts.tasks // each, each
     else:
         words = (
             "error: gres_job_state_validate: --ntasks-per-tres needs either a GRES GPU specification "
@@ -181,58 +190,60 @@ def _take_tasks_per_gpu(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, g
         raise SlurmError(_WRONG, "ask for GPUs, or for tasks", more=(words,))
 
 
-def _gpus_of(asks: dict[tuple[str, str], _Ask], counts: _Counts) -> int:
+def _gpus_of(requested: _Requests, counts: _Counts) -> int:
     """Return the total number of GPUs, as far as it can be determined."""
     total = 0
-    for ask in asks.values():
-        if ask.name != "gpu":
+    for gres in requested.values():
+        if gres.name != "gpu":
             continue
-        socket = ask.socket
+        socket = gres.socket
         if counts.min_nodes is not None and counts.sockets is not None:
             socket *= counts.min_nodes * counts.sockets
-        node = ask.node * (counts.min_nodes if counts.min_nodes is not None else 1)
-        task = ask.task * (counts.tasks if counts.tasks is not None else 1)
-        total += max(ask.job, node, socket, task)
+        node = gres.node * (counts.min_nodes if counts.min_nodes is not None else 1)
+        task = gres.task * (counts.tasks if counts.tasks is not None else 1)
+        total += max(gres.job, node, socket, task)
     return total
 
 
-def _check_all(asks: dict[tuple[str, str], _Ask], counts: _Counts, *, has_gpu_freq: bool) -> None:
+def _check_all(requested: _Requests, counts: _Counts, *, has_gpu_freq: bool) -> None:
     shared, sharing = False, False
-    seen: list[_Ask] = []
-    for ask in asks.values():
-        words = _misfit(ask, counts)
+    seen: list[_Gres] = []
+    for gres in requested.values():
+        words = _conflict(gres, counts)
         if words:
-            lacks_tasks = ask.task and counts.tasks is None
-            hint = "say how many tasks, with -n" if lacks_tasks else "write counts that fit into each other"
+            lacks_tasks = gres.task and counts.tasks is None
+            hint = (
+                "give the number of tasks with -n" if lacks_tasks else "write counts that divide each other"
+            )
             raise SlurmError(_WRONG, hint, more=(f"error: {words}",))
-        sharing = sharing or ask.name == "gpu"
-        if ask.name in SHARED:
+        sharing = sharing or gres.name == "gpu"
+        if gres.name in SHARED:
             shared = True
             if (
-                (ask.job and counts.max_nodes != 1)
-                or (ask.socket and counts.sockets != 1)
-                or (ask.task and counts.tasks != 1)
+                (gres.job and counts.max_nodes != 1)
+                or (gres.socket and counts.sockets != 1)
+                or (gres.task and counts.tasks != 1)
             ):
-                raise SlurmError(_WRONG, "ask for parts of GPUs for each node")
+                raise SlurmError(_WRONG, "ask for parts of GPUs per node")
         if shared and sharing:
             _check_kinds(seen)  # If such a conflict occurred earlier in the request, it is reported first.
             raise SlurmError(_WRONG, "ask for GPUs or for parts of them")
-        seen.append(ask)
+        seen.append(gres)
     if shared and has_gpu_freq:
         raise SlurmError(_WRONG, "leave --gpu-freq out")
     _check_kinds(seen)
 
 
-def _check_kinds(asks: list[_Ask]) -> None:
+def _check_kinds(requested: list[_Gres]) -> None:
     """Raise SlurmError if some of the GPUs have a type and others have none."""
-    for name in {ask.name for ask in asks}:
-        kinds = [ask for ask in asks if ask.name == name]
-        plain = [ask for ask in kinds if not ask.kind]
+    for name in {gres.name for gres in requested}:
+        kinds = [gres for gres in requested if gres.name == name]
+        plain = [gres for gres in kinds if not gres.kind]
         if plain and len(kinds) > 1 and (plain[0].job or plain[0].node or plain[0].socket or plain[0].task):
-            raise SlurmError(_WRONG_TYPE, "name a type with each, or with none")
+            raise SlurmError(_WRONG_TYPE, "give a type to all GPUs, or to none")
 
 
-def _misfit(ask: _Ask, counts: _Counts) -> str:
+def _conflict(gres: _Gres, counts: _Counts) -> str:
     """Return Slurm's error message for counts that do not fit, or ""."""
     for rule in (
         _order,
@@ -246,36 +257,36 @@ def _misfit(ask: _Ask, counts: _Counts) -> str:
         _cpus,
         _least,
     ):
-        words = rule(ask, counts)
+        words = rule(gres, counts)
         if words:
             return words
     return ""
 
 
-def _order(ask: _Ask, counts: _Counts) -> str:
-    name = ask.name
-    if ask.job and max(ask.node, ask.task, ask.socket) > ask.job:
+def _order(gres: _Gres, counts: _Counts) -> str:
+    name = gres.name
+    if gres.job and max(gres.node, gres.task, gres.socket) > gres.job:
         return f"Failed to ensure --{name}s >= --gres={name}/--{name}s-per-node >= --{name}s-per-socket"
-    if ask.node and max(ask.task, ask.socket) > ask.node:
+    if gres.node and max(gres.task, gres.socket) > gres.node:
         return f"Failed to ensure --{name}s >= --{name}s-per-task"
     return ""
 
 
-def _sockets(ask: _Ask, counts: _Counts) -> str:
-    if ask.socket and counts.sockets is None:
-        return f"--{ask.name}s-per-socket option requires --sockets-per-node specification"
-    if ask.cpus and counts.cpus is not None:
-        return f"--cpus-per-{ask.name} is mutually exclusive with --cpus-per-task"
+def _sockets(gres: _Gres, counts: _Counts) -> str:
+    if gres.socket and counts.sockets is None:
+        return f"--{gres.name}s-per-socket option requires --sockets-per-node specification"
+    if gres.cpus and counts.cpus is not None:
+        return f"--cpus-per-{gres.name} is mutually exclusive with --cpus-per-task"
     return ""
 
 
-def _nodes(ask: _Ask, counts: _Counts) -> str:
-    name = ask.name
-    if not ask.job or not ask.node:
+def _nodes(gres: _Gres, counts: _Counts) -> str:
+    name = gres.name
+    if not gres.job or not gres.node:
         return ""
-    if ask.job % ask.node:
+    if gres.job % gres.node:
         return f"Failed to validate job spec, --{name}s is not multiple of --gres={name}/--{name}s-per-node"
-    nodes = ask.job // ask.node
+    nodes = gres.job // gres.node
     least = counts.min_nodes
     most = NO_VAL if counts.max_nodes is None else counts.max_nodes
     if (least is not None and nodes < least) or nodes > most:
@@ -291,13 +302,13 @@ def _nodes(ask: _Ask, counts: _Counts) -> str:
 NO_VAL = 2**32 - 2
 
 
-def _node_sockets(ask: _Ask, counts: _Counts) -> str:
-    name = ask.name
-    if not ask.node or not ask.socket:
+def _node_sockets(gres: _Gres, counts: _Counts) -> str:
+    name = gres.name
+    if not gres.node or not gres.socket:
         return ""
-    if ask.node % ask.socket:
+    if gres.node % gres.socket:
         return f"Failed to validate job spec, --gres={name}/--{name}s-per-node not multiple of --{name}s-per-socket."
-    if counts.sockets != ask.node // ask.socket:
+    if counts.sockets != gres.node // gres.socket:
         return (
             f"Failed to validate job spec. Based on --gres={name}/--{name}s-per-node and --{name}s-per-socket "
             "required number of sockets differ from --sockets-per-node."
@@ -305,20 +316,20 @@ def _node_sockets(ask: _Ask, counts: _Counts) -> str:
     return ""
 
 
-def _task_multiple(ask: _Ask, counts: _Counts) -> str:
-    if ask.tasks_per and counts.tasks is not None and counts.tasks % ask.tasks_per:
-        return f"Failed to validate job spec, -n/--ntasks has to be a multiple of --ntasks-per-{ask.name}."
+def _task_multiple(gres: _Gres, counts: _Counts) -> str:
+    if gres.tasks_per and counts.tasks is not None and counts.tasks % gres.tasks_per:
+        return f"Failed to validate job spec, -n/--ntasks has to be a multiple of --ntasks-per-{gres.name}."
     return ""
 
 
-def _tasks(ask: _Ask, counts: _Counts) -> str:
-    name = ask.name
-    if not ask.task:
+def _tasks(gres: _Gres, counts: _Counts) -> str:
+    name = gres.name
+    if not gres.task:
         return ""
-    if ask.job:
-        if ask.job % ask.task:
+    if gres.job:
+        if gres.job % gres.task:
             return f"Failed to validate job spec, --{name}s not multiple of --{name}s-per-task"
-        tasks = ask.job // ask.task
+        tasks = gres.job // gres.task
         if counts.tasks not in (None, tasks):
             return (
                 f"Failed to validate job spec. Based on --{name}s and --{name}s-per-task number of requested tasks "
@@ -331,39 +342,39 @@ def _tasks(ask: _Ask, counts: _Counts) -> str:
             "is not allowed."
         )
     else:
-        ask.job = counts.tasks * ask.task
+        gres.job = counts.tasks * gres.task
     return ""
 
 
-def _node_tasks(ask: _Ask, counts: _Counts) -> str:
-    option = f"--gres={ask.name}/--{ask.name}s-per-node"
+def _node_tasks(gres: _Gres, counts: _Counts) -> str:
+    option = f"--gres={gres.name}/--{gres.name}s-per-node"
     words, counts.per_node = _tasks_by_place(
-        ask, option=option, gpus=ask.node, tasks=counts.per_node, place="node", places="node"
+        gres, option=option, gpus=gres.node, tasks=counts.per_node, place="node", places="node"
     )
     return words
 
 
-def _socket_tasks(ask: _Ask, counts: _Counts) -> str:
-    option = f"--{ask.name}s-per-socket"
+def _socket_tasks(gres: _Gres, counts: _Counts) -> str:
+    option = f"--{gres.name}s-per-socket"
     words, counts.per_socket = _tasks_by_place(
-        ask, option=option, gpus=ask.socket, tasks=counts.per_socket, place="socket", places="sockets"
+        gres, option=option, gpus=gres.socket, tasks=counts.per_socket, place="socket", places="sockets"
     )
     return words
 
 
 def _tasks_by_place(
-    ask: _Ask, *, option: str, gpus: int, tasks: int | None, place: str, places: str
+    gres: _Gres, *, option: str, gpus: int, tasks: int | None, place: str, places: str
 ) -> tuple[str, int | None]:
     """Derive the tasks on each node or socket from its GPUs and from those of each task.
 
     Return (Slurm's error message or "", the number of tasks).
     """
-    name = ask.name
-    if not gpus or not ask.task:
+    name = gres.name
+    if not gpus or not gres.task:
         return "", tasks
-    if gpus % ask.task:
+    if gpus % gres.task:
         return f"Failed to validate job spec, {option} not multiple of --{name}s-per-task.", tasks
-    found = gpus // ask.task
+    found = gpus // gres.task
     if tasks not in (None, 0, found):
         return (
             f"Failed to validate job spec. Based on {option} and --{name}s-per-task requested number of tasks per "
@@ -372,21 +383,21 @@ def _tasks_by_place(
     return "", found
 
 
-def _cpus(ask: _Ask, counts: _Counts) -> str:
-    if ask.cpus and ask.task:
-        cpus = ask.cpus * ask.task
+def _cpus(gres: _Gres, counts: _Counts) -> str:
+    if gres.cpus and gres.task:
+        cpus = gres.cpus * gres.task
         if counts.cpus not in (None, 0, cpus):
             return (
-                f"Failed to validate job spec. Based on --cpus-per-{ask.name} and --{ask.name}s-per-task requested "
+                f"Failed to validate job spec. Based on --cpus-per-{gres.name} and --{gres.name}s-per-task requested "
                 "number of cpus differ from -c/--cpus-per-task."
             )
         counts.cpus = cpus
     return ""
 
 
-def _least(ask: _Ask, counts: _Counts) -> str:
-    if ask.job and counts.min_nodes is not None and ask.job < counts.min_nodes:
-        return f"Failed to validate job spec, --{ask.name}s < -N"
-    if ask.job and counts.max_nodes is not None:
-        counts.max_nodes = min(counts.max_nodes, ask.job)
+def _least(gres: _Gres, counts: _Counts) -> str:
+    if gres.job and counts.min_nodes is not None and gres.job < counts.min_nodes:
+        return f"Failed to validate job spec, --{gres.name}s < -N"
+    if gres.job and counts.max_nodes is not None:
+        counts.max_nodes = min(counts.max_nodes, gres.job)
     return ""

@@ -33,7 +33,7 @@ def validate_component(component: Component, source: OptionSource, *, known: Opt
         keeper.keep(component.words)
         if options.values.get("x11", "unset") != "unset" and "DISPLAY" not in source.environ:
             message = "No DISPLAY variable set, cannot setup x11 forwarding."
-            raise SlurmError(message, "take it out", exit_code=VALUE_EXIT)
+            raise SlurmError(message, "leave the option out", exit_code=VALUE_EXIT)
         if keeper.early >= {"quiet", "verbose"}:
             raise SlurmError("don't specify both --verbose (-v) and --quiet (-Q)", "keep one of them")
         if is_srun:
@@ -42,7 +42,7 @@ def validate_component(component: Component, source: OptionSource, *, known: Opt
         if is_srun and options.ntasks <= 0:
             raise SlurmError(f"invalid number of tasks (-n {options.ntasks})", "name the nodes with -w")
         if is_srun and "pty" in options.values and options.values.keys() & {"error", "input", "output"}:
-            raise SlurmError("--error/--input/--output are incompatible with --pty", "take them out")
+            raise SlurmError("--error/--input/--output are incompatible with --pty", "leave them out")
         result.shown.append(keeper.shown())
         if not (is_srun and _is_inside(options, source)):
             _check_allocation(options, source)
@@ -69,9 +69,9 @@ def _check_srun(options: SlurmOptions) -> None:
         if not values.keys() & {"nodelist", "nodefile"}:
             raise SlurmError("must specify a node list with -Z, --no-allocate.", "name the nodes with -w")
         if "exclude" in values:
-            raise SlurmError("can not specify --exclude list with -Z, --no-allocate.", "take -x out")
+            raise SlurmError("can not specify --exclude list with -Z, --no-allocate.", "leave -x out")
         if "relative" in values:
-            raise SlurmError("do not specify -r,--relative with -Z,--no-allocate.", "take -r out")
+            raise SlurmError("do not specify -r,--relative with -Z,--no-allocate.", "leave -r out")
     if "exact" in values and "whole" in values:
         raise SlurmError("--exact and --whole are mutually exclusive.", "keep one of them")
     if options.by("overlap", LINE) and options.by("exclusive", LINE):

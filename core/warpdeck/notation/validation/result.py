@@ -109,7 +109,7 @@ def check_rest(options: SlurmOptions, source: OptionSource) -> None:
     """Check rules that Slurm's commands apply after they have shown the options. Raises SlurmError."""
     values = options.values
     if "bbf" in values and not _is_readable(values["bbf"], source):
-        raise invalid("bbf", "name a file that can be read")
+        raise invalid("bbf", "name a readable file")
     if "propagate" in values and options.user_env_s < 0:
         _check_limits(values["propagate"])
     if options.distribution.partition(",")[0] == "arbitrary" and "nodelist" not in values:
@@ -119,7 +119,7 @@ def check_rest(options: SlurmOptions, source: OptionSource) -> None:
         check_gpus(options, source)
     if "export-file" in values and not _is_readable(values["export-file"], source):
         words = f"Could not open user environment file {values['export-file']}"
-        raise SlurmError(words, "name a file that can be read")
+        raise SlurmError(words, "name a readable file")
 
 
 @functools.lru_cache(maxsize=1)  # Every component of a job has the same value, so one cached result suffices.

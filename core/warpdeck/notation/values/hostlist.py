@@ -30,7 +30,7 @@ def expand(text: str) -> list[str]:
     for part in split_list(text):
         made = _product(part, text)
         if len(names) + len(made) > MAX_HOSTS:
-            raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
+            raise UserError(f"the hostlist has more than {MAX_HOSTS:,} names", "shorten it")
         names.extend(made)
     return [name for name in names if name]
 
@@ -41,12 +41,12 @@ def _product(part: str, text: str) -> list[str]:
     made = [""]
     for index, word in enumerate(words):
         if index % 2 == 0 and ("[" in word or "]" in word):
-            raise UserError(f"{text!r} is no hostlist", "write names such as gpu[01-04,07],login")
+            raise UserError(f"{text!r} is not a hostlist", "write names such as gpu[01-04,07],login")
         pieces = list(_numbers(word, text)) if index % 2 else [word]
         if len(made[-1]) + len(pieces[-1]) > MAX_NAME_CHARS:
-            raise UserError(f"a name in a hostlist has over {MAX_NAME_CHARS} characters", "shorten it")
+            raise UserError(f"a name in the hostlist has more than {MAX_NAME_CHARS} characters", "shorten it")
         if len(made) * len(pieces) > MAX_HOSTS:
-            raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
+            raise UserError(f"the hostlist has more than {MAX_HOSTS:,} names", "shorten it")
         made = [before + piece for before in made for piece in pieces]
     return made
 
@@ -55,12 +55,12 @@ def _numbers(ranges: str, text: str) -> Iterable[str]:
     for piece in ranges.split(","):
         first, dash, last = piece.partition("-")
         if len(first) > MAX_DIGITS or len(last) > MAX_DIGITS:
-            raise UserError(f"a number in a hostlist has over {MAX_DIGITS} digits", "shorten it")
+            raise UserError(f"a number in the hostlist has more than {MAX_DIGITS} digits", "shorten it")
         if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
-            raise UserError(f"{text!r} is no hostlist: {piece!r} is no range", "write gpu[01-04]")
+            raise UserError(f"{text!r} is not a hostlist: {piece!r} is not a range", "write gpu[01-04]")
         low, high = int(first), int(last or first)
         if high - low > MAX_HOSTS:
-            raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
+            raise UserError(f"the hostlist has more than {MAX_HOSTS:,} names", "shorten it")
         yield from (f"{number:0{len(first)}d}" for number in range(low, high + 1))
 
 

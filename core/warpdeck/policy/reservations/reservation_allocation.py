@@ -17,7 +17,7 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.model import NodeName
 from warpdeck.model.reservation import PartsRequest, ReservedPart
-from warpdeck.notation.filters.reservations import evenly
+from warpdeck.notation.filters.reservations import split_evenly
 
 
 class FreeCapacity(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ def _named(asked: PartsRequest, nodes: Sequence[FreeCapacity]) -> list[ReservedP
             "give one count per node, separated by commas",
             code="reservation_counts",
         )
-    gpus = evenly(asked.gpus, len(nodes))
+    gpus = split_evenly(asked.gpus, len(nodes))
     cpus = asked.cpus or (0,) * len(nodes)
     parts = [
         _part(each, cpus[at], gpus[at], asked.gpu_type)
@@ -73,8 +73,8 @@ def _named(asked: PartsRequest, nodes: Sequence[FreeCapacity]) -> list[ReservedP
 
 def _alike(asked: PartsRequest, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
     """Take equal amounts from the requested number of nodes."""
-    counts = asked.cpus if len(asked.cpus) == asked.nodes else evenly(sum(asked.cpus), asked.nodes)
-    gpus, left, found = evenly(asked.gpus, asked.nodes), list(nodes), list[ReservedPart]()
+    counts = asked.cpus if len(asked.cpus) == asked.nodes else split_evenly(sum(asked.cpus), asked.nodes)
+    gpus, left, found = split_evenly(asked.gpus, asked.nodes), list(nodes), list[ReservedPart]()
     for cpus, count in zip(counts, gpus, strict=True):
         part = next((part for each in left if (part := _part(each, cpus, count, asked.gpu_type))), None)
         if part is None:

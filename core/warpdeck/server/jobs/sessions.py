@@ -64,6 +64,6 @@ async def open_session(connection: Connection, message: ask.Session) -> dict[str
 
 
 def _is_session(connection: Connection, asked: SrunOptions) -> bool:
-    if asked.told or asked.needs or asked.job or connection.client.process is not None:
+    if asked.answer or asked.needed_file or asked.job or connection.client.process is not None:
         return False
     return bool(asked.ask.get("pty")) and not asked.ask.keys() & OF_STEPS

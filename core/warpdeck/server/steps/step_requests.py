@@ -56,8 +56,8 @@ async def run(connection: Connection, message: ask.Srun) -> None:
     line, source = _read(connection, message, words), launch_source(connection, message)
     with judged(connection, message, line, source, known=SRUN_22_05) as judge:
         asked = _options(message, line)
-        if asked.told:
-            connection.send({"t": "told", "id": message.id, "text": asked.told, "code": asked.told_code})
+        if asked.answer:
+            connection.send({"t": "told", "id": message.id, "text": asked.answer, "code": asked.answer_code})
             return
         wanted = _convert(asked, has_input=message.has_input)
         job = _find_job(connection, asked)
@@ -65,7 +65,7 @@ async def run(connection: Connection, message: ask.Srun) -> None:
         if len(parts) == 1:
             parts = [await _no_more_nodes_than_tasks(connection, message, parts[0])]
         _have_tried([part.streams for part in parts] or [asked.streams], message)
-        if asked.passed_over or (job is None and wanted.relative is not None):
+        if asked.has_ignored_options or (job is None and wanted.relative is not None):
             judge(None)
         wish = _wish(message, asked) if job is None else None
     first: InitialStep | None = None
@@ -196,8 +196,10 @@ def _read(connection: Connection, message: ask.Srun, words: Sequence[str]) -> La
 def _options(message: ask.Srun, line: LaunchLine) -> SrunOptions:
     """Return the options of one program. Raises UserError, also to request the text of a file."""
     asked = srun_options(line, message.env, files=message.files)
-    if asked.needs:
-        raise UserError(f"the text of {asked.needs} is needed", code=FILE, details={"file": asked.needs})
+    if asked.needed_file:
+        raise UserError(
+            f"the text of {asked.needed_file} is needed", code=FILE, details={"file": asked.needed_file}
+        )
     return asked
 
 

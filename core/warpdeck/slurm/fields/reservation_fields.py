@@ -5,7 +5,7 @@ A row is a reservation of the controller with its `members` (partition_fields.wi
 
 from __future__ import annotations
 
-from warpdeck.notation.filters.reservation_flags import told_flags
+from warpdeck.notation.filters.reservation_flags import format_flags
 from warpdeck.slurm.format.reservation_extras import watts_text
 
 from .field import Field, Row, sent
@@ -20,7 +20,7 @@ def _tres(row: Row) -> dict[str, int]:
 
 def _flags(row: Row) -> list[str]:
     """Return the flags with Slurm's names."""
-    return told_flags(row, named="SPEC_NODES" if row["members"] and not row["node_count"] else "")
+    return format_flags(row, named="SPEC_NODES" if row["members"] and not row["node_count"] else "")
 
 
 def _allowed(row: Row, key: str) -> str:

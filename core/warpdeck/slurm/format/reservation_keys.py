@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.filters.reservation_flags import AS_ASKED
+from warpdeck.notation.filters.reservation_flags import COPIED_FIELDS
 from warpdeck.notation.values.durations import parse_limit
 from warpdeck.notation.values.time_points import parse_moment
 
@@ -44,7 +44,7 @@ BOTH_WHO = "Users and Groups are mutually exclusive.  You can have one or the ot
 EITHER_WHO = "Reservations can't have users and groups specified, only one or the other"
 NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."
 NOT_SUPPORTED = "Requested operation not supported on this system"
-AS_IT_IS = ("users", "accounts", "deny_users", "deny_accounts", *AS_ASKED)
+AS_IT_IS = ("users", "accounts", "deny_users", "deny_accounts", *COPIED_FIELDS)
 """Fields of a reservation that an update keeps unless it sets them."""
 WORDS = {
     "reservation_busy": "Requested nodes are busy",

@@ -12,10 +12,10 @@ from warpdeck.notation.filters.reservation_flags import (
     BadFlags,
     ReservationFlags,
     flag_fields,
+    format_flags,
     parse_flags,
-    told_flags,
 )
-from warpdeck.notation.filters.reservations import floating, parts_asked, whose
+from warpdeck.notation.filters.reservations import access_fields, float_fields, requested_parts
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.licenses import parse_licenses
 from warpdeck.slurm.format.reservation_extras import check_power, extras
@@ -164,7 +164,7 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
         raise Misread("A start time must be given.")
     if "endtime" not in given and "duration" not in given:
         raise Misread("An end time or duration must be given.")
-    flags = _flags(given.get("flags", "")).more
+    flags = _flags(given.get("flags", "")).added
     tres = asked_tres(given)
     counts, counted = cores(given), tres.nodes
     of_parts = tres.has_parts or any(counts)
@@ -184,7 +184,7 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
         "nodes": []
         if wanted.without_nodes
         else chosen_nodes(client, given, count=count, times=(start, end), of_parts=of_parts),
-        "asked": parts_asked(tres, cpus=counts, chosen=chosen),
+        "asked": requested_parts(tres, cpus=counts, chosen=chosen),
         "start_unix": start,
         "end_unix": end,
         **_whose("users", given.get("users", "")),
@@ -311,13 +311,13 @@ def _changed_end(row: dict[str, Any], given: dict[str, str], start: float) -> fl
 
 
 def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
-    now = dict(flag.partition("=")[::2] for flag in told_flags(row))
+    now = dict(flag.partition("=")[::2] for flag in format_flags(row))
     asked = [_flags(given.get(f"flags{sign}", ""), sign=sign) for sign in ("", "+", "-")]
-    if any("TIME_FLOAT" in each.more for each in asked):
+    if any("TIME_FLOAT" in each.added for each in asked):
         raise Refused("Invalid time specified\na reservation floats from the first or never: make another")
     for each in asked:
-        now |= each.more
-    less = frozenset().union(*(each.less for each in asked))
+        now |= each.added
+    less = frozenset().union(*(each.removed for each in asked))
     return _fields({name: value for name, value in now.items() if name not in less})
 
 
@@ -386,7 +386,7 @@ def _members(row: dict[str, Any], given: dict[str, str], key: str) -> dict[str, 
 
 def _whose(key: str, text: str) -> dict[str, list[str]]:
     try:
-        found = whose(key, text)
+        found = access_fields(key, text)
     except UserError as error:
         first = "Invalid user id" if key == "users" else NO_ACCOUNT
         raise Refused(f"{first}\n{error.message}") from error
@@ -426,7 +426,7 @@ def _fields(flags: dict[str, str]) -> dict[str, Any]:
 
 def _floating(flags: dict[str, str], start: float, now: float, end: float | None) -> dict[str, int | None]:
     try:
-        return floating(flags, start, now, None if end is None else end - start)
+        return float_fields(flags, start, now, None if end is None else end - start)
     except UserError as error:
         raise Refused(f"Invalid time specified\n{error.message}") from error
 

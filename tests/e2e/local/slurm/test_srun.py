@@ -231,7 +231,7 @@ def test_invalid_command_lines_are_refused(batch: Batch) -> None:
     assert [lines[3], lines[6]] == ["1", "255"]
     assert lines[4] == "srun: error: Invalid --acctg-freq specification: x"
     lines = batch.run("srun --container-mounts /a true\nsrun --mpi=pmix true\n")
-    assert "a container of no image" in lines[0]
+    assert "the container has no image" in lines[0]
     assert "--mpi=pmix is not supported" in lines[2] and "mpirun" in lines[3]
 
 

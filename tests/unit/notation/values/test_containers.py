@@ -1,4 +1,4 @@
-"""The --container-* options become a model.Container, or one clear sentence."""
+"""The --container-* options: the `model.Container` that they make, and their errors."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def container(*words: str) -> Container | None:
     return None if found is None else msgspec.convert(found, Container)
 
 
-def test_no_option_is_no_container() -> None:
+def test_a_job_without_container_options_has_no_container() -> None:
     assert container("--ntasks=1") is None
 
 
-def test_all_options_of_pyxis_are_taken() -> None:
+def test_all_options_of_pyxis_are_read() -> None:
     made = container(
         "--container-image=nvcr.io#nvidia/pytorch:24.01-py3",
         "--container-mounts=/data:/in:ro+rprivate,./sub:/sub",
@@ -52,7 +52,7 @@ def test_all_options_of_pyxis_are_taken() -> None:
     assert not made.writable
 
 
-def test_the_last_of_opposites_counts() -> None:
+def test_the_last_of_two_opposite_options_counts() -> None:
     made = container("--container-image=a", "--container-mount-home", "--no-container-mount-home")
     assert made is not None and not made.mount_home
     made = container("--container-image=a", "--container-readonly", "--container-writable")
@@ -72,7 +72,7 @@ def test_the_last_of_opposites_counts() -> None:
         "u@r#a:1",
     ],
 )
-def test_images_of_every_kind_are_taken(image: str) -> None:
+def test_images_of_every_kind_are_accepted(image: str) -> None:
     made = container(f"--container-image={image}")
     assert made is not None and made.image == image
 
@@ -80,22 +80,22 @@ def test_images_of_every_kind_are_taken(image: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--container-image=a b"], "--container-image=a b is no image"),
-        (["--container-image=-v/:/host"], "is no image"),
-        (["--container-image="], "is no image"),
-        (["--container-image=a", "--container-mounts=/a:b"], "'/a:b' is no mount"),
-        (["--container-image=a", "--container-mounts=rel"], "'rel' is no mount"),
-        (["--container-image=a", "--container-mounts=/a:/b:exec"], "the flag 'exec' is not known"),
-        (["--container-image=a", "--container-mounts=" + ",".join(["/a"] * 65)], "over 64 mounts"),
-        (["--container-image=a", "--container-workdir=x"], "is not absolute"),
-        (["--container-image=a", "--container-env=A,1B"], "'1B' is no variable name"),
-        (["--container-name=../x"], "is no name"),
+        (["--container-image=a b"], "--container-image=a b is not an image"),
+        (["--container-image=-v/:/host"], "is not an image"),
+        (["--container-image="], "is not an image"),
+        (["--container-image=a", "--container-mounts=/a:b"], "'/a:b' is not a mount"),
+        (["--container-image=a", "--container-mounts=rel"], "'rel' is not a mount"),
+        (["--container-image=a", "--container-mounts=/a:/b:exec"], "unknown flag 'exec'"),
+        (["--container-image=a", "--container-mounts=" + ",".join(["/a"] * 65)], "more than 64 mounts"),
+        (["--container-image=a", "--container-workdir=x"], "is not an absolute path"),
+        (["--container-image=a", "--container-env=A,1B"], "'1B' is not a variable name"),
+        (["--container-name=../x"], "is not a container name"),
         (["--container-name=x:exec"], "'exec' is not supported"),
-        (["--container-mount-home"], "a container of no image"),
+        (["--container-mount-home"], "the container has no image"),
         (["--container-image=a", "--container-save=/x"], "--container-save is not supported"),
     ],
 )
-def test_what_makes_no_container_is_one_clear_sentence(words: list[str], message: str) -> None:
+def test_invalid_containers_are_refused_with_one_message(words: list[str], message: str) -> None:
     with pytest.raises(UserError) as refused:
         container(*words)
     assert message in refused.value.message and refused.value.hint
@@ -104,7 +104,7 @@ def test_what_makes_no_container_is_one_clear_sentence(words: list[str], message
 @pytest.mark.parametrize(
     "told", [srun_help.HELP, sbatch.USAGE, salloc.HELP], ids=["srun", "sbatch", "salloc"]
 )
-def test_every_option_is_told_as_pyxis_does(told: str) -> None:
+def test_help_texts_mark_every_option_as_pyxis_does(told: str) -> None:
     for option in OPTIONS:
         assert option in told or f"[no-]{option.removeprefix('no-')}" in told, option
     assert told.count("[pyxis]") == told.count("--container-") + told.count("--[no-]container-")

@@ -1,4 +1,4 @@
-"""--tmp, --extra-node-info and its parts, and how many nodes --use-min-nodes and --spread-job take."""
+"""Minimum hardware of nodes (--tmp, --extra-node-info), and the number of nodes with --use-min-nodes and --spread-job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def resources(*words: str) -> dict[str, Any]:
         (["sockets-per-node=2", "cores-per-socket=16"], {"sockets": 2, "cores": 16}),
     ],
 )
-def test_what_each_node_must_have_is_kept(words: list[str], least: dict[str, int | None]) -> None:
+def test_minimum_hardware_is_part_of_the_request(words: list[str], least: dict[str, int | None]) -> None:
     assert resources(*words)["node_minimum"] == least
 
 
@@ -47,12 +47,12 @@ def test_what_each_node_must_have_is_kept(words: list[str], least: dict[str, int
         ("cores-per-socket=20000000", "--cores-per-socket=20000000 is out of range"),
     ],
 )
-def test_what_is_no_count_is_named(word: str, named: str) -> None:
+def test_an_invalid_count_is_named(word: str, named: str) -> None:
     with pytest.raises(UserError, match=named):
         resources(word)
 
 
-def test_a_job_may_take_few_nodes_or_many() -> None:
+def test_spread_job_uses_many_nodes_and_use_min_nodes_few() -> None:
     assert resources("ntasks=4")["nodes_open"]
     spread = resources("ntasks=4", "spread-job")
     assert (spread["nodes_min"], spread["nodes_max"], spread["nodes_open"]) == (1, 4, False)

@@ -1,4 +1,4 @@
-"""What srun and salloc say of their words, beside what the real ones of 22.05 said (tests/data)."""
+"""Results for command lines of srun and salloc, compared with recorded results of Slurm 22.05 (tests/data)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpdeck.notation.options.option_table import SALLOC_22_05, SRUN_22_05
 from warpdeck.notation.validation.result import ValidationResult
 
 NOW = 1_800_000_000.0
-DATA = Path(__file__).parents[2] / "data" / "launch_22_05.jsonl"
+DATA = Path(__file__).parents[3] / "data" / "launch_22_05.jsonl"
 TABLES = {"salloc": SALLOC_22_05, "srun": SRUN_22_05}
 
 
@@ -23,28 +23,32 @@ def _id_of(text: str) -> int | None:
     return 0 if text in ("0", "root") else None
 
 
-def judged(command: str, *words: str, environ: dict[str, str] | None = None) -> ValidationResult:
+def validated(command: str, *words: str, environ: dict[str, str] | None = None) -> ValidationResult:
     place = OptionSource(
         cwd="CWD", environ=environ or {}, now=NOW, is_root=True, user_id=_id_of, group_id=_id_of
     )
     return validate_launch(words, place, known=TABLES[command])
 
 
-def test_every_measured_line_has_the_real_verdict_words_and_values() -> None:
+def test_recorded_command_lines_have_slurms_result() -> None:
     cases = [json.loads(line) for line in DATA.read_text().splitlines()]
     refused = dict.fromkeys(TABLES, 0)
     for case in cases:
         command, *words = case["words"]
-        found = judged(command, *words, "true", environ=case.get("env"))
-        fault = found.rejection
-        told = None if fault is None else ([_told(command, line) for line in fault.lines], fault.exit_code)
+        found = validated(command, *words, "true", environ=case.get("env"))
+        rejection = found.rejection
+        told = (
+            None
+            if rejection is None
+            else ([_printed(command, line) for line in rejection.lines], rejection.exit_code)
+        )
         real = None if case["accepted"] else (case["said"], case["exit"])
         assert (told, *found.shown) == (real, *([case["shown"]] if "shown" in case else found.shown)), case
-        refused[command] += fault is not None
+        refused[command] += rejection is not None
     assert min(refused.values()) > 100
 
 
-def _told(command: str, line: str) -> str:
+def _printed(command: str, line: str) -> str:
     return line if line.startswith("Try ") else f"{command}: {line}"
 
 
@@ -62,8 +66,8 @@ def _told(command: str, line: str) -> str:
 def test_inside_a_job_resources_are_not_asked_for_again(
     words: list[str], environ: dict[str, str], said: str
 ) -> None:
-    fault = judged("srun", *words, environ=environ).rejection
-    assert (fault.lines[-1] if fault else "") == said
+    rejection = validated("srun", *words, environ=environ).rejection
+    assert (rejection.lines[-1] if rejection else "") == said
 
 
 @given(
@@ -72,5 +76,5 @@ def test_inside_a_job_resources_are_not_asked_for_again(
         st.one_of(st.text(max_size=20), st.sampled_from(sorted(SRUN_22_05.options)).map("--{}=x".format))
     ),
 )
-def test_any_words_have_a_verdict(command: str, words: list[str]) -> None:
-    judged(command, *words)
+def test_any_words_have_a_result(command: str, words: list[str]) -> None:
+    validated(command, *words)

@@ -1,4 +1,4 @@
-"""--begin and --deadline as sbatch 22.05.8 was measured to read them on 2026-11-21 at 08:42:30."""
+"""Points in time as sbatch 22.05.8 read --begin and --deadline on 2026-11-21 at 08:42:30."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NOW = datetime(2026, 11, 21, 8, 42, 30)
         ("noontomorrow", "2026-11-22T12:00:00"),
     ],
 )
-def test_moments_are_read_as_sbatch_reads_them(text: str, wanted: str) -> None:
+def test_time_points_are_read_as_in_sbatch(text: str, wanted: str) -> None:
     assert datetime.fromtimestamp(parse_moment(text, NOW.timestamp())).isoformat() == wanted
 
 
@@ -81,12 +81,12 @@ def test_moments_are_read_as_sbatch_reads_them(text: str, wanted: str) -> None:
         "",
     ],
 )
-def test_what_is_no_moment_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="is no point in time"):
+def test_invalid_time_points_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="is not a point in time"):
         parse_moment(text, NOW.timestamp())
 
 
-def test_an_hour_that_is_now_is_tomorrows() -> None:
+def test_the_current_time_of_day_means_tomorrow() -> None:
     at_noon = NOW.replace(hour=12, minute=0, second=0).timestamp()
     assert parse_moment("noon", at_noon) == at_noon + 86_400
 
@@ -103,19 +103,19 @@ def test_an_hour_that_is_now_is_tomorrows() -> None:
         ("2026-11-20T14:00", "2026-11-20T14:00:00"),
     ],
 )
-def test_an_hour_alone_of_the_past_is_the_last_one(text: str, wanted: str) -> None:
+def test_a_time_of_day_in_the_past_is_its_last_occurrence(text: str, wanted: str) -> None:
     assert datetime.fromtimestamp(parse_past(text, NOW.timestamp())).isoformat() == wanted
 
 
 @pytest.mark.parametrize(
     "text", ["now+1minute", "tomorrow", "2026-11-21T16:00", "uts1999999999", "tomorrow 03:12"]
 )
-def test_what_is_to_come_is_no_moment_of_the_past(text: str) -> None:
-    with pytest.raises(UserError, match="still to come"):
+def test_future_times_are_refused_as_past_times(text: str) -> None:
+    with pytest.raises(UserError, match="in the future"):
         parse_past(text, NOW.timestamp())
 
 
-def test_who_names_no_moment_of_the_past_is_told_how_one_is_written() -> None:
-    with pytest.raises(UserError, match="no point in time") as told:
+def test_an_error_about_a_past_time_shows_how_to_write_one() -> None:
+    with pytest.raises(UserError, match="is not a point in time") as told:
         parse_past("soon", NOW.timestamp())
     assert "now-2hours" in told.value.hint and "tomorrow" not in told.value.hint

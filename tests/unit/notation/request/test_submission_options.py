@@ -1,4 +1,4 @@
-"""Options of a submission that lay out tasks or read files: the request that they make. Counts were measured at the real sbatch."""
+"""Requests from options that lay out tasks or read files. The counts were measured with the real sbatch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def request(*words: str, environ: Mapping[str, str] | None = None, reads: bool =
 
 
 def shape(*words: str) -> tuple[int, list[int], int]:
-    """(nodes at least, CPUs of each, GPUs of the first) as the planner has them."""
+    """Return (least number of nodes, CPUs of each node, GPUs of the first node) as the planner sees them."""
     made = request(*words)["resources"]
     asked = msgspec.convert(made, Resources, strict=False)
     found = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=0)
@@ -71,7 +71,9 @@ def shape(*words: str) -> tuple[int, list[int], int]:
         (["-n7", "-N3", "--gpus=5", "--cpus-per-gpu=4"], (3, [8, 8, 4], 2)),
     ],
 )
-def test_what_each_node_must_give(words: list[str], expected: tuple[int, list[int], int]) -> None:
+def test_options_determine_the_resources_of_each_node(
+    words: list[str], expected: tuple[int, list[int], int]
+) -> None:
     assert shape(*words) == expected
 
 
@@ -89,13 +91,11 @@ def test_what_each_node_must_give(words: list[str], expected: tuple[int, list[in
         (["--export=ALL"], {}),
     ],
 )
-def test_what_the_job_was_asked_its_steps_read_in_variables(
-    words: list[str], variables: dict[str, str]
-) -> None:
+def test_options_about_steps_are_passed_on_in_variables(words: list[str], variables: dict[str, str]) -> None:
     assert request(*words).get("step_variables", {}) == variables
 
 
-def test_files_name_nodes() -> None:
+def test_node_names_are_read_from_files() -> None:
     assert request("-F", "hosts")["resources"]["nodelist"] == ["n2", "n1", "n3"]
     assert request("-x", "./hosts")["resources"]["exclude"] == ["n2", "n1", "n3"]
     made = request(environ={"SLURM_HOSTFILE": "hosts"})
@@ -105,24 +105,24 @@ def test_files_name_nodes() -> None:
     assert request("-w", "n9", environ={"SLURM_HOSTFILE": "hosts"})["resources"]["nodelist"] == ["n9"]
 
 
-def test_a_file_of_variables_is_added_to_those_that_are_exported() -> None:
+def test_variables_of_an_export_file_are_added_to_exported_variables() -> None:
     made = request("--export=NONE", "--export-file=vars", environ={"A": "0", "C": "3"})
     assert made["env"] == {"A": "1", "B": "two\nlines"}
     both = request("--export=ALL", "--export-file=vars", environ={"A": "0", "C": "3"})
     assert both["env"] == {"A": "1", "B": "two\nlines", "C": "3"}
 
 
-def test_a_file_of_variables_stands_in_the_place_of_the_submitters() -> None:
+def test_variables_of_an_export_file_replace_the_submitters_variables() -> None:
     made = request("--export-file=vars", environ={"A": "0", "C": "3", "HOME": "/home/ann"})
     assert made["env"] == {"A": "1", "B": "two\nlines", "HOME": "/home/ann"}
 
 
 @pytest.mark.parametrize("value", ["", "=10", "=10L", "=5s", "=L", "=-1"])
-def test_the_variables_of_a_login_may_be_given_a_time(value: str) -> None:
+def test_get_user_env_accepts_a_timeout_and_a_mode(value: str) -> None:
     assert request(f"--get-user-env{value}")["user_env"] is True
 
 
-def test_the_submitters_soft_limits_are_the_jobs_unless_others_are_named() -> None:
+def test_propagate_selects_the_soft_limits_of_the_job() -> None:
     assert request()["limits"] == {"CPU": -1, "STACK": 8388608, "NOFILE": 1024}
     assert request("--propagate=STACK,nofile")["limits"] == {"NOFILE": 1024, "STACK": 8388608}
     assert request("--propagate=RLIMIT_CPU")["limits"] == {"CPU": -1}
@@ -136,11 +136,11 @@ def test_the_submitters_soft_limits_are_the_jobs_unless_others_are_named() -> No
         (["-F", "nowhere"], "cannot read nowhere: No such file"),
         (["-F", "empty"], "empty contains no node names"),
         (["-F", "odd"], "Invalid hostfile odd contents on line 1"),
-        (["--export-file=words"], "'no variable' is no NAME=VALUE"),
+        (["--export-file=words"], "'no variable' is not NAME=VALUE"),
         (["--propagate=far"], "there is no limit FAR"),
         (["--get-user-env=x"], "Invalid --get-user-env specification: 'x'"),
         (["--ntasks-per-gpu=2", "-n5"], "has to be a multiple of --ntasks-per-gpu"),
-        (["--ntasks-per-gpu=2"], "says nothing alone"),
+        (["--ntasks-per-gpu=2"], "needs --gpus or --ntasks"),
         (["--ntasks-per-gpu=2", "--gpus=2", "-N1-2"], "a range of --nodes"),
         (["--ntasks-per-gpu=2", "--gpus-per-task=1"], "excludes --gpus-per-task"),
         (["--ntasks-per-gpu=2", "--gpus=0.5"], "a part of a GPU"),
@@ -149,7 +149,7 @@ def test_the_submitters_soft_limits_are_the_jobs_unless_others_are_named() -> No
         (["-m", "far"], "Invalid --distribution specification"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(words: list[str], said: str) -> None:
+def test_impossible_values_are_refused_with_one_message(words: list[str], said: str) -> None:
     with pytest.raises(UserError) as caught:
         request(*words)
     assert said in caught.value.message
@@ -157,18 +157,18 @@ def test_what_cannot_be_is_refused_in_one_sentence(words: list[str], said: str) 
 
 
 @pytest.mark.parametrize("words", ["--ntasks=50000000", "--cpus-per-task=10000001"])
-def test_a_count_at_its_limit_is_told_both_of_them(words: str) -> None:
+def test_an_error_about_a_count_names_both_limits(words: str) -> None:
     with pytest.raises(UserError, match="is out of range") as caught:
         request(words)
     assert caught.value.hint == "write 1 to 10,000,000"
 
 
-def test_who_parses_for_somebody_else_reads_no_file() -> None:
+def test_options_that_name_files_are_refused_if_files_cannot_be_read() -> None:
     with pytest.raises(UserError, match="cannot be read from here"):
         request("-F", "hosts", reads=False)
 
 
-def test_every_refused_option_says_why() -> None:
+def test_every_refused_option_has_a_reason() -> None:
     tables = (SBATCH, SALLOC, SRUN)
     refused = {one.name for known in tables for one in known.options.values() if one.here == REFUSED}
     honoured = {one.name for known in tables for one in known.options.values() if one.here == HONORED}
@@ -180,7 +180,7 @@ def test_every_refused_option_says_why() -> None:
         assert error.hint
 
 
-def test_limits_that_there_are_not_are_refused_even_where_none_are_told() -> None:
+def test_unknown_limits_are_refused_even_if_no_limits_are_sent() -> None:
     with pytest.raises(UserError, match="there is no limit FAR"):
         request("--propagate=far", reads=False)
 
@@ -193,7 +193,7 @@ def test_limits_that_there_are_not_are_refused_even_where_none_are_told() -> Non
         ([], {"SBATCH_MEM_PER_NODE": "1G"}, "mem_per_node_bytes", 1024),
     ],
 )
-def test_memory_of_a_variable_yields_to_any_that_is_written(
+def test_any_written_memory_option_overrides_memory_variables(
     words: list[str], environ: dict[str, str], field: str, mib: int
 ) -> None:
     for script in ("", "".join(f"#SBATCH {word}\n" for word in words)):
@@ -206,7 +206,7 @@ def test_memory_of_a_variable_yields_to_any_that_is_written(
 
 
 @pytest.mark.parametrize("value", ["warpdeck", "all", "warpdeck,all"])
-def test_the_cluster_may_be_named(value: str) -> None:
+def test_the_name_of_this_cluster_is_accepted(value: str) -> None:
     request, notes = parse_request([GivenOption("clusters", value, "command line")], {}, now=0.0)
     assert request["resources"] == {"gpus": {}, "nodes_open": True} and not notes
 

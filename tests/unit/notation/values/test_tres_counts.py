@@ -1,4 +1,4 @@
-"""TRES lists: what is read, what is written, what is refused."""
+"""TRES lists: parsed, formatted, and refused."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ def test_counts_are_read_with_memory_in_mib() -> None:
     assert parse_tres(text) == {"cpu": 64, "mem": 2**20, "gres/gpu:a100": 8, "license/MatLab": 2}
 
 
-def test_prices_of_memory_are_for_the_unit_that_is_written() -> None:
+def test_memory_prices_refer_to_the_written_unit() -> None:
     assert parse_tres_prices("cpu=1.0,Mem=0.25G") == {"cpu": 1.0, "mem": 0.25 / 1024}
 
 
-def test_weights_take_no_unit() -> None:
+def test_weights_have_no_unit() -> None:
     assert parse_tres_weights("cpu=1000,mem=2000") == {"cpu": 1000.0, "mem": 2000.0}
-    with pytest.raises(UserError, match="mem=1G is no weight"):
+    with pytest.raises(UserError, match="mem=1G is not a weight"):
         parse_tres_weights("mem=1G")
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("gpu=8", "'gpu' is no TRES"),
-        ("gres/gpu=many", "gres/gpu=many is no count"),
-        ("gres/gpu=-1", "is no count"),
-        ("cpu", "'cpu' names no count"),
-        ("cpu=1,CPU=2", "cpu stands twice"),
+        ("gpu=8", "'gpu' is not a TRES"),
+        ("gres/gpu=many", "gres/gpu=many is not a count"),
+        ("gres/gpu=-1", "is not a count"),
+        ("cpu", "'cpu' has no count"),
+        ("cpu=1,CPU=2", "cpu occurs twice"),
         ("mem=64GiB", "'64GiB' is not a memory size"),
-        (",", "'' is no TRES"),
+        (",", "'' is not a TRES"),
     ],
 )
-def test_what_is_no_tres_list_is_named(text: str, complaint: str) -> None:
+def test_invalid_tres_lists_are_refused(text: str, complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         parse_tres(text)
 
 
 @given(st.dictionaries(NAMES, st.integers(0, 10**12)))
-def test_counts_come_back_as_they_were(counts: dict[str, int]) -> None:
+def test_formatted_counts_are_parsed_to_the_same_counts(counts: dict[str, int]) -> None:
     assert parse_tres(format_tres(counts)) == counts
 
 
 @given(st.dictionaries(NAMES, st.integers(0, 10**9).map(lambda number: number / 64)))
-def test_prices_and_weights_come_back_as_they_were(prices: dict[str, float]) -> None:
+def test_formatted_prices_and_weights_are_parsed_to_the_same_values(prices: dict[str, float]) -> None:
     assert parse_tres_prices(format_tres_prices(prices)) == prices
     assert parse_tres_weights(format_tres_weights(prices)) == prices
 
@@ -74,6 +74,6 @@ def test_a_hostlist_may_have_several_brackets() -> None:
         *(f"a[{'0' * 19}-1]", f"a[{'9' * 5000}]", "a" * 256, f"{'a' * 250}[1-999999]"),
     ],
 )
-def test_what_is_no_hostlist_is_refused(text: str) -> None:
+def test_invalid_hostlists_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="hostlist"):
         expand(text)

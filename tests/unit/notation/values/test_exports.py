@@ -1,10 +1,10 @@
-"""Which variables --export sends, as sbatch 22.05 sent them."""
+"""The variables that --export sends, compared with sbatch 22.05."""
 
 from __future__ import annotations
 
 import pytest
 
-from warpdeck.notation.values.exports import exported, left_out
+from warpdeck.notation.values.exports import exported, invalid_names
 
 ENVIRON = {"A": "1", "B": "2", "SLURM_JOB_ID": "9", "SLURM_MPI_TYPE": "pmi2", "WARPDECK_HOME": "/x"}
 OWN = {"A": "1", "B": "2", "SLURM_MPI_TYPE": "pmi2"}
@@ -44,13 +44,13 @@ OWN = {"A": "1", "B": "2", "SLURM_MPI_TYPE": "pmi2"}
         ("SLURM_JOB_ID", {}),
     ],
 )
-def test_what_is_sent(export: str, sent: dict[str, str]) -> None:
+def test_export_sends_the_same_variables_as_sbatch(export: str, sent: dict[str, str]) -> None:
     assert exported(export, ENVIRON) == sent
 
 
-def test_what_has_no_name_is_told_of() -> None:
-    assert left_out("ALL,1A=2,C=3,T.C=x,-") == ["1A", "T.C"]
+def test_invalid_variable_names_are_reported() -> None:
+    assert invalid_names("ALL,1A=2,C=3,T.C=x,-") == ["1A", "T.C"]
 
 
-def test_a_value_of_very_many_quotes_is_read_at_once() -> None:
+def test_a_value_with_very_many_quotes_is_read_quickly() -> None:
     assert len(exported("A=" + "'" * 100_001 + ",B=" + '"' * 100_001, {})) == 2

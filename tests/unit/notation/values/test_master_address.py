@@ -1,4 +1,4 @@
-"""What a step or a job that is started from a task of ours takes along of its variables: nothing that is not its own."""
+"""Variables for distributed training that a job or step does not inherit from the task that starts it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ OURS = {
 }
 
 
-def test_what_another_step_was_told_does_not_go_along() -> None:
+def test_training_variables_of_another_step_are_removed() -> None:
     assert exported("ALL", OURS) == {"HOME": "/home/a"}
     assert not has_own_master(OURS)
 
 
-def test_what_the_user_sets_over_it_stays() -> None:
+def test_training_variables_that_the_user_changed_are_kept() -> None:
     own = {**OURS, "MASTER_PORT": "29500"}
     assert has_own_master(own)
     kept = without_training(own)
     assert (kept["MASTER_ADDR"], kept["MASTER_PORT"], "RANK" in kept) == ("10.0.0.1", "29500", False)
 
 
-def test_an_environment_that_is_none_of_ours_stays_as_it_is() -> None:
+def test_an_environment_without_our_variables_is_unchanged() -> None:
     theirs = {"RANK": "1", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
     assert without_training(theirs) == theirs and has_own_master(theirs)

@@ -1,4 +1,4 @@
-"""#PBS and #BSUB lines: beside what the real sbatch 22.05 made of them (tests/data), and what becomes of the job."""
+"""#PBS and #BSUB lines, compared with recorded results of sbatch 22.05 (tests/data), and the requests that they make."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.support.command_lines import validate_script
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import Draft, draft_script
-from warpdeck.notation.foreign.option_mapping import Meaning
+from warpdeck.notation.foreign.option_mapping import MappedOption
 from warpdeck.notation.foreign.pbs_resources import resources
 from warpdeck.notation.options.given_options import OptionSource
 from warpdeck.notation.validation.result import ValidationResult
 
 NOW = 1_800_000_000.0
-DATA = Path(__file__).parents[2] / "data" / "other_directives_22_05.jsonl"
+DATA = Path(__file__).parents[3] / "data" / "other_directives_22_05.jsonl"
 UNSURE = ("begin", "hold")
 """One depends on when it was measured; with the other all were, so that they stay."""
 
@@ -28,7 +28,7 @@ def script(*lines: str) -> str:
     return "#!/bin/bash\n" + "\n".join(lines) + "\n"
 
 
-def judged(
+def validated(
     *lines: str, environ: dict[str, str] | None = None, words: list[str] | None = None
 ) -> ValidationResult:
     place = OptionSource(cwd="CWD", environ=environ or {}, now=NOW, is_root=True)
@@ -41,11 +41,11 @@ def drafted(*lines: str, environ: dict[str, str] | None = None, options: list[st
     )
 
 
-def test_every_measured_script_has_the_real_verdict_values_and_words() -> None:
+def test_recorded_scripts_have_sbatchs_result() -> None:
     cases = [json.loads(line) for line in DATA.read_text().splitlines()]
     assert len(cases) > 600
     for case in cases:
-        found = judged(*case["directives"], environ=case.get("environ"), words=case.get("words"))
+        found = validated(*case["directives"], environ=case.get("environ"), words=case.get("words"))
         shown, real = (
             [{option: value for option, value in part.items() if option not in UNSURE} for part in parts]
             for parts in (found.shown, case["defined"])
@@ -54,7 +54,7 @@ def test_every_measured_script_has_the_real_verdict_values_and_words() -> None:
         assert found.rejection is None or found.rejection.lines == case["messages"], case
 
 
-def test_a_job_gets_what_its_pbs_lines_ask_for() -> None:
+def test_pbs_lines_become_fields_of_the_request() -> None:
     request = drafted(
         "#PBS -N train -q gpu -A lab",
         "#PBS -l nodes=2:ppn=4:gpus=1,walltime=01:00:00,mem=4gb -t 1-3 -h -p 5",
@@ -67,7 +67,7 @@ def test_a_job_gets_what_its_pbs_lines_ask_for() -> None:
     assert request["hold"] and request["nice"] == 5 and request["array"]["ranges"] == [(1, 3, 1)]
 
 
-def test_a_job_gets_what_its_bsub_lines_ask_for_in_the_folder_they_name() -> None:
+def test_bsub_lines_become_fields_of_the_request() -> None:
     request = drafted("#BSUB -J a -n 2,4 -W 90 -M 2000000", "#BSUB -cwd /data", "#BSUB -x").request
     assert (request["name"], request["resources"]["tasks"], request["time_limit_s"]) == ("a", 4, 5400)
     assert request["chdir"] == "/data" and request["resources"]["mem_per_cpu_bytes"] == 1954 << 20
@@ -89,7 +89,7 @@ def test_a_job_gets_what_its_bsub_lines_ask_for_in_the_folder_they_name() -> Non
         (["x"] * 101 + ["#PBS -N other"], {}, [], "job.sh"),
     ],
 )
-def test_which_lines_count_for_a_submission(
+def test_pbs_lines_can_be_disabled(
     lines: list[str], environ: dict[str, str], options: list[str], name: str
 ) -> None:
     assert drafted(*lines, environ=environ, options=options).request["name"] == name
@@ -104,19 +104,19 @@ def test_which_lines_count_for_a_submission(
         ("#PBS -W depend=afterok:1", {"SLURM_UMASK": "0002"}, "0002"),
     ],
 )
-def test_the_umask_of_the_script_is_the_jobs_in_place_of_the_submitters(
+def test_the_umask_of_the_script_replaces_the_submitters_umask(
     line: str, environ: dict[str, str], umask: str
 ) -> None:
     assert drafted(line, environ=environ).request["env"]["SLURM_UMASK"] == umask
 
 
-def test_lists_grow_from_what_sbatch_lines_say() -> None:
+def test_pbs_lines_extend_lists_of_sbatch_lines() -> None:
     environ = {"A": "1", "B": "2", "C": "3"}
     request = drafted("#SBATCH --export=A", "#PBS -v B", environ=environ).request
     assert {"A", "B"} <= request["env"].keys() and "C" not in request["env"]
 
 
-def test_words_that_nothing_comes_of_are_noted_with_their_line() -> None:
+def test_words_without_effect_are_noted_with_their_line() -> None:
     notes = drafted("#PBS -j oe", "#PBS -V -l walltime=5,pmem=2gb").notes
     assert notes == [
         "job.sh:2: -j oe has no effect",
@@ -136,34 +136,36 @@ def test_words_that_nothing_comes_of_are_noted_with_their_line() -> None:
         ("#PBS -l file=2xb", "job.sh:2: "),
     ],
 )
-def test_bad_words_are_refused_with_their_line_and_a_way_out(line: str, words: str) -> None:
+def test_invalid_words_are_refused_with_their_line_and_a_hint(line: str, words: str) -> None:
     with pytest.raises(UserError) as caught:
         drafted(line)
     assert caught.value.message.startswith(words) and caught.value.hint
 
 
-def test_the_options_that_components_take_over_have_a_limit() -> None:
-    fault = judged(*["#SBATCH hetjob"] * 110, "#PBS" + " -V" * 1000).rejection
-    assert fault is not None and "the options of the #PBS lines are longer than 16 MiB" in fault.lines[0]
+def test_the_size_of_the_options_of_all_components_is_limited() -> None:
+    rejection = validated(*["#SBATCH hetjob"] * 110, "#PBS" + " -V" * 1000).rejection
+    assert (
+        rejection is not None and "the options of the #PBS lines are longer than 16 MiB" in rejection.lines[0]
+    )
 
 
 @pytest.mark.parametrize("line", ["#PBS -v A", "#PBS -l naccelerators=1", "#PBS -l proc=a"])
-def test_a_list_that_grows_with_every_line_has_a_limit(line: str) -> None:
-    """Each line's list is kept: a script that may be sent would take all memory."""
+def test_the_size_of_a_list_that_grows_with_every_line_is_limited(line: str) -> None:
+    """The list of each line is kept, so a script of valid size could take all memory."""
     few, many = [line] * 1000, [line] * 6_000
-    assert judged(*few).accepted
-    fault = judged(*many).rejection
-    assert fault is not None and "are longer than 16 MiB" in fault.lines[0]
+    assert validated(*few).accepted
+    rejection = validated(*many).rejection
+    assert rejection is not None and "are longer than 16 MiB" in rejection.lines[0]
     with pytest.raises(UserError, match="are longer than 16 MiB"):
         drafted(*many)
 
 
-def test_a_long_list_of_kinds_is_one_option() -> None:
+def test_a_long_list_of_processor_types_is_one_option() -> None:
     kinds = [f"k{at}" for at in range(10_000)]
     text = ",".join(f"proc={kind},passed" for kind in kinds)
     found = list(resources(text, lambda option: "first"))
-    assert [meaning for meaning in found if meaning.option] == [
-        Meaning("constraint", ",".join([*reversed(kinds), "first"]))
+    assert [mapped for mapped in found if mapped.option] == [
+        MappedOption("constraint", ",".join([*reversed(kinds), "first"]))
     ]
 
 
@@ -191,8 +193,8 @@ WORDS = st.sampled_from(
 @given(
     st.sampled_from(["#PBS ", "#BSUB "]), st.lists(WORDS | st.text(max_size=5), max_size=20), st.text("- ")
 )
-def test_any_line_has_a_verdict(mark: str, pieces: list[str], between: str) -> None:
-    found = judged(mark + between.join(pieces))
+def test_any_line_has_a_result(mark: str, pieces: list[str], between: str) -> None:
+    found = validated(mark + between.join(pieces))
     assert found.accepted == (found.rejection is None)
 
 
@@ -204,7 +206,7 @@ MANY_CHARS = 200_000
     ["nodes=" + "n1+" * 100, "mem=1", "nodes=" + "1:ppn=2+" * 100, "x", "proc=a", "ncpus=1:"],
     ids=["hosts", "sizes", "tasks", "words", "features", "chunks"],
 )
-def test_a_list_as_long_as_a_script_may_be_is_read_once(piece: str) -> None:
-    """What takes more than one look at each letter takes minutes here."""
-    found = judged("#PBS -l " + f"{piece}," * (MANY_CHARS // len(piece)))
+def test_the_longest_possible_list_is_read_quickly(piece: str) -> None:
+    """A parser that reads each character more than once would take minutes."""
+    found = validated("#PBS -l " + f"{piece}," * (MANY_CHARS // len(piece)))
     assert found.accepted or found.rejection is not None

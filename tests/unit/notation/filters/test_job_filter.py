@@ -1,34 +1,34 @@
-"""A filter that is not understood says what is wrong with it; one that is half typed or only finds nothing does not."""
+"""Filters for lists of jobs: their matches, and the sentence about a probable mistake."""
 
 import pytest
 
-from warpdeck.notation.filters.job_filter import holds, misread, parse_filter
+from warpdeck.notation.filters.job_filter import holds, parse_filter, probable_mistake
 from warpdeck.protocol.job_rows import JobRow
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("state:z", "there is no state z (R, PD, CD, F, or the beginning of one, as in canc)"),
+        ("state:z", "there is no state z; write such as R, PD, CD, F, or the beginning of a name (canc)"),
         ("llama !st:xx", "there is no state xx"),
-        ("usr:ann", "there is no field usr (id name user"),
-        ("gpu>x", "gpu>x compares with no whole number (gpu>4)"),
-        ("gpus>=1.5", "gpus>=1.5 compares with no whole number"),
-        ("mem=4", "no sweep here has mem=4, and mem is not compared"),
-        ("mem>4", "mem is not compared (gpu cpu nodes are)"),
-        ("gpu:4", "gpu is a number (gpu>4, gpu=0)"),
+        ("usr:ann", "there is no field usr; the fields are id, name, user"),
+        ("gpu>x", "gpu>x does not compare with a whole number; write such as gpu>4"),
+        ("gpus>=1.5", "gpus>=1.5 does not compare with a whole number"),
+        ("mem=4", "no sweep here has mem=4, and only gpu, cpu, nodes can be compared"),
+        ("mem>4", "mem cannot be compared; only gpu, cpu, nodes can"),
+        ("gpu:4", "gpu is a number; write such as gpu>4 or gpu=0"),
     ],
 )
-def test_what_is_not_understood_is_named(text: str, said: str) -> None:
-    assert misread(text).startswith(said)
+def test_the_probable_mistake_in_a_filter_is_named(text: str, said: str) -> None:
+    assert probable_mistake(text).startswith(said)
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "llama", "gpu>", "gpu>4", "state:", "state:f", "state:canc", "user:me", "name~a>b", "!vit", "!"],
 )
-def test_what_is_understood_or_half_typed_is_not(text: str) -> None:
-    assert misread(text) == ""
+def test_valid_and_incomplete_filters_have_no_mistake(text: str) -> None:
+    assert probable_mistake(text) == ""
 
 
 TASK = JobRow(id=2, label="7_1", array_job_id=7, name="vit", sweep="lr=0.1 Seed=12")
@@ -54,15 +54,15 @@ REST = JobRow(
         ("name:seed", False, False),
     ],
 )
-def test_a_sweeps_parameter_is_met_by_its_whole_value(text: str, task: bool, rest: bool) -> None:
+def test_a_parameter_of_a_sweep_matches_its_whole_value(text: str, task: bool, rest: bool) -> None:
     assert [holds(parse_filter(text))(row) for row in (TASK, REST)] == [task, rest]
 
 
-def test_a_grid_that_was_cut_within_quotes_is_still_looked_through() -> None:
+def test_a_grid_that_was_cut_inside_quotes_is_searched() -> None:
     cut = JobRow(id=7, label="7_[0-9]", array_job_id=7, tasks_pending=9, sweep="'text=a b,c")
     assert holds(parse_filter("text"))(cut) and not holds(parse_filter("text=c"))(cut)
 
 
-def test_a_name_with_an_equals_sign_is_found_by_a_piece_of_it() -> None:
+def test_a_name_with_an_equals_sign_is_found_by_a_part_of_it() -> None:
     named = JobRow(id=7, label="7", array_job_id=7, name="vit-lr=0.15")
     assert holds(parse_filter("lr=0.1"))(named)

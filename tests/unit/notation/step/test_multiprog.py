@@ -30,15 +30,15 @@ def program(rank: int, text: str = TEXT) -> list[str]:
         (4, ["echo", "other", "4", "4"]),
     ],
 )
-def test_a_task_runs_the_line_that_names_it(rank: int, words: list[str]) -> None:
+def test_a_task_runs_the_program_of_its_line(rank: int, words: list[str]) -> None:
     assert program(rank) == words
 
 
-def test_a_task_that_no_line_names_has_no_program() -> None:
+def test_a_task_without_a_line_has_no_program() -> None:
     assert program(3, "0-2 true\n") == []
 
 
-def test_the_first_line_that_names_a_task_is_its() -> None:
+def test_the_first_line_for_a_task_counts() -> None:
     assert program(1, "0-2 first\n1 second\n") == ["first"]
 
 
@@ -46,15 +46,15 @@ def test_the_first_line_that_names_a_task_is_its() -> None:
     ("text", "said"),
     [
         ("0 echo 'open\n", "f:1: No closing quotation"),
-        ("\n0\n", "f:2: no program after the tasks"),
-        ("a echo\n", "f:1: 'a' names no tasks"),
-        ("0- echo\n", "f:1: '0-' names no tasks"),
-        ("3-1 echo\n", "f:1: '3-1' is no range"),
-        ("0-99999999 echo\n", "f:1: '0-99999999' names no tasks"),
-        ("# nothing\n", "f names no program"),
+        ("\n0\n", "f:2: there is no program after the tasks"),
+        ("a echo\n", "f:1: 'a' is not a list of tasks"),
+        ("0- echo\n", "f:1: '0-' is not a list of tasks"),
+        ("3-1 echo\n", "f:1: '3-1' is not a range"),
+        ("0-99999999 echo\n", "f:1: '0-99999999' is not a list of tasks"),
+        ("# nothing\n", "f contains no program"),
     ],
 )
-def test_a_wrong_line_is_named(text: str, said: str) -> None:
+def test_an_invalid_line_is_named(text: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_programs(text, "f")
     assert said in caught.value.message

@@ -1,4 +1,4 @@
-"""Slurm's text forms, as Slurm reads them."""
+"""Slurm's text forms are read as Slurm reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.values.arrays import asked_array, parse_array
+from warpdeck.notation.values.arrays import parse_array, parse_array_option
 from warpdeck.notation.values.dependencies import format_dependencies, parse_dependencies
 from warpdeck.notation.values.durations import format_duration, parse_limit
 from warpdeck.notation.values.file_patterns import resolve
@@ -39,12 +39,12 @@ def test_times_are_read_as_slurm_reads_them(text: str, minutes: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "INFINITE", "unlimited"])
-def test_no_limit(text: str) -> None:
+def test_some_texts_mean_no_time_limit(text: str) -> None:
     assert parse_limit(text) is None
 
 
 @pytest.mark.parametrize("text", ["12h", "1d", "1.5", "1:2:3:4", "", "x", "48:00:00:00"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_times_are_refused(text: str) -> None:
     with pytest.raises(UserError):
         parse_limit(text)
 
@@ -63,17 +63,17 @@ def test_durations_are_printed_like_squeue() -> None:
     ("text", "mib"),
     [("64G", 65536), ("64GB", 65536), ("64gb", 65536), ("512000", 512000), ("1T", MIB), ("100K", 1)],
 )
-def test_memory(text: str, mib: int) -> None:
+def test_memory_sizes_are_read_as_slurm_reads_them(text: str, mib: int) -> None:
     assert parse_memory(text) == mib * MIB
 
 
 @pytest.mark.parametrize("text", ["64GiB", "1.5G", "all", "64G,", ""])
-def test_what_is_no_memory_is_refused(text: str) -> None:
+def test_invalid_memory_sizes_are_refused(text: str) -> None:
     with pytest.raises(UserError):
         parse_memory(text)
 
 
-def test_memory_is_printed_short() -> None:
+def test_memory_sizes_are_printed_short() -> None:
     assert [format_memory(value) for value in (None, 512 * MIB, 3 * 2**30 // 2, 80 * 2**30)] == [
         "",
         "512M",
@@ -82,7 +82,7 @@ def test_memory_is_printed_short() -> None:
     ]
 
 
-def test_gpus() -> None:
+def test_requests_for_gpus_are_read() -> None:
     assert parse_gres("gpu") == {"per_node": 1, "type": ""}
     assert parse_gres("gpu:4") == {"per_node": 4, "type": ""}
     assert parse_gres("gpu:a100") == {"per_node": 1, "type": "a100"}
@@ -103,7 +103,7 @@ def test_gpus() -> None:
             parse_gres(bad)
 
 
-def test_parts_of_gpus() -> None:
+def test_requests_for_parts_of_gpus_are_read() -> None:
     assert parse_gpus("0.5", "gpus") == {"share_pct": 50, "type": ""}
     assert parse_gpus("h100:.25", "gpus-per-node") == {"share_pct": 25, "type": "h100"}
     assert parse_gres("gpu:a100:0.1") == {"share_pct": 10, "type": "a100"}
@@ -116,7 +116,7 @@ def test_parts_of_gpus() -> None:
         parse_gpus("0.5", "gpus-per-task")
 
 
-def test_arrays() -> None:
+def test_arrays_are_read() -> None:
     assert parse_array("0-9") == ([(0, 9, 1)], 0)
     assert parse_array("1-100:20%5") == ([(1, 81, 20)], 5)
     assert parse_array("7,4,22") == ([(4, 4, 1), (7, 7, 1), (22, 22, 1)], 0)
@@ -126,17 +126,22 @@ def test_arrays() -> None:
             parse_array(bad)
 
 
-def test_a_limit_of_an_array_that_is_none_limits_nothing() -> None:
-    assert asked_array("0-3%2") == ([(0, 3, 1)], 2)
-    assert asked_array("0-3%x") == asked_array("0-3%0") == asked_array("0-3%-1") == ([(0, 3, 1)], 0)
-    assert asked_array("") is asked_array(",") is None
+def test_an_invalid_array_limit_means_no_limit() -> None:
+    assert parse_array_option("0-3%2") == ([(0, 3, 1)], 2)
+    assert (
+        parse_array_option("0-3%x")
+        == parse_array_option("0-3%0")
+        == parse_array_option("0-3%-1")
+        == ([(0, 3, 1)], 0)
+    )
+    assert parse_array_option("") is parse_array_option(",") is None
 
 
-def test_kinds_of_dependencies_have_no_case_and_a_job_counts_once() -> None:
+def test_dependencies_ignore_case_and_repeated_jobs() -> None:
     assert format_dependencies(parse_dependencies("AfterOK:1:1,SINGLETON")) == "afterok:1,singleton"
 
 
-def test_dependencies() -> None:
+def test_dependencies_are_read_and_formatted() -> None:
     parsed = parse_dependencies("afterok:1:2_3,afterany:4")
     assert [(clause["kind"], clause["job_id"], clause.get("task")) for clause in parsed["clauses"]] == [
         ("afterok", 1, None),
@@ -151,14 +156,14 @@ def test_dependencies() -> None:
             parse_dependencies(bad)
 
 
-def test_patterns() -> None:
+def test_file_patterns_are_resolved() -> None:
     values = {"j": "12", "x": "train", "A": "10", "a": "3"}
     assert resolve("logs/%x-%A_%a.out", values) == "logs/train-10_3.out"
     assert resolve("%6j-%%-%q", values) == "000012-%-%q"
     assert resolve("\\%j", values) == "%j"
 
 
-def test_hostlists() -> None:
+def test_hostlists_are_expanded_and_collapsed() -> None:
     assert expand("gpu[01-03,07],login") == ["gpu01", "gpu02", "gpu03", "gpu07", "login"]
     assert collapse(["gpu01", "gpu02", "gpu03", "gpu07", "login"]) == "gpu[01-03,07],login"
     assert collapse(["gpu1"]) == "gpu1"
@@ -168,27 +173,27 @@ def test_hostlists() -> None:
 
 
 @given(st.sets(st.integers(0, 3000), min_size=1, max_size=60), st.integers(4, 6))
-def test_a_hostlist_keeps_its_names(numbers: set[int], width: int) -> None:
+def test_expanding_a_collapsed_hostlist_returns_its_names(numbers: set[int], width: int) -> None:
     names = [f"n{number:0{width}d}" for number in sorted(numbers)]
     assert expand(collapse(names)) == names
 
 
 @given(st.text(max_size=30))
-def test_no_text_breaks_a_parser(text: str) -> None:
+def test_parsers_accept_or_refuse_any_text(text: str) -> None:
     read_any(text)
 
 
-def test_no_length_breaks_a_parser() -> None:
-    """No number is too long, no nesting too deep: some of them the controller reads itself."""
+def test_parsers_accept_or_refuse_very_long_texts() -> None:
+    """Long numbers and deep nesting must not crash a parser, because the controller itself parses some of them."""
     for unit in ("9", "0", "a", "a,", "1-2,", "gpu:", "a[1-9]", "[", "(", "afterok:1:", "²"):
         for begin in ("", "gpu:", "a[1-", "1-", "afterok:", "USR1@"):
             read_any(begin + unit * (20_000 // len(unit)))
 
 
 def read_any(text: str) -> None:
-    """By each parser; what is refused is refused in one sentence."""
+    """Parse the text with each parser. A parser may refuse it with a message."""
     parsers = (
-        *(parse_limit, parse_memory, parse_gres, parse_array, asked_array, parse_dependencies, expand),
+        *(parse_limit, parse_memory, parse_gres, parse_array, parse_array_option, parse_dependencies, expand),
         *(lambda text: parse_gpus(text, "gpus"), parse_signal, read_warning),
     )
     for parse in parsers:

@@ -1,4 +1,4 @@
-"""Words that are no options, among those that are."""
+"""Command lines in which options and other words are mixed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ KNOWN = table("cmd", {"signal": ("s", REQUIRED), "verbose": ("v", NONE), "steps"
         ("", [], []),
     ],
 )
-def test_options_are_found_behind_words_as_getopt_long_does(
+def test_options_after_other_words_are_found_as_in_getopt_long(
     words: str, found: list[tuple[str, str]], others: list[str]
 ) -> None:
     assert parse_anywhere(words.split(), "cmd", KNOWN) == (found, others)
 
 
-def test_commands_that_run_programs_stop_at_the_first_word() -> None:
+def test_commands_that_run_a_program_stop_at_the_first_other_word() -> None:
     assert parse_leading(["-v", "12", "-v"], "cmd", KNOWN) == ([("verbose", "")], ["12", "-v"])
 
 
-def test_what_is_wrong_behind_a_word_is_told_too() -> None:
+def test_errors_after_other_words_are_reported() -> None:
     with pytest.raises(UserError, match=r"^cmd: unrecognized option '--no-such'"):
         parse_anywhere(["12", "--no-such"], "cmd", KNOWN)

@@ -1,4 +1,4 @@
-"""Variables that stand for options: between a script and the command line, for each of the three commands."""
+"""Variables that set options: they override the script, and the command line overrides them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sbatch(**environ: str) -> Options:
     return effective([*SCRIPT, *variable_options(environ, SBATCH_VARIABLES, SBATCH)])
 
 
-def test_a_variable_stands_behind_the_script_and_can_turn_an_option_off() -> None:
+def test_a_variable_overrides_the_script_and_can_turn_an_option_off() -> None:
     assert sbatch(SBATCH_TIMELIMIT="20")[:2] == SCRIPT
     assert sbatch(SBATCH_TIMELIMIT="20")[2][:3] == ("time", "20", "SBATCH_TIMELIMIT")
     assert sbatch(SBATCH_REQUEUE="0") == SCRIPT[:1]
@@ -27,7 +27,7 @@ def test_a_variable_stands_behind_the_script_and_can_turn_an_option_off() -> Non
     assert (request["resources"]["max_switches"], request["resources"]["switches_wait_s"]) == (2, 300)
 
 
-def test_salloc_has_its_own() -> None:
+def test_salloc_reads_its_own_variables() -> None:
     environ = {
         "SALLOC_PARTITION": "gpu",
         "SALLOC_BELL": "",
@@ -39,7 +39,7 @@ def test_salloc_has_its_own() -> None:
     assert asked.command == ["bash"]
 
 
-def test_srun_takes_those_of_a_job_only_where_it_makes_one() -> None:
+def test_srun_reads_variables_about_a_job_only_if_it_creates_one() -> None:
     environ = {
         "SLURM_PARTITION": "gpu",
         "SLURM_NTASKS": "4",
@@ -53,6 +53,6 @@ def test_srun_takes_those_of_a_job_only_where_it_makes_one() -> None:
     assert inside.job_options == [] and "tasks" not in inside.ask and inside.streams.label
 
 
-def test_what_a_variable_asks_for_and_we_do_not_have_is_refused_by_its_name() -> None:
+def test_an_error_about_a_variable_names_the_variable() -> None:
     with pytest.raises(UserError, match="SLURM_BCAST: --bcast is not supported"):
         parse_srun(["hostname"], {"SLURM_BCAST": "/tmp/x"}, files={})

@@ -1,4 +1,4 @@
-"""What sbatch says of a script, beside the verdicts and values that the real sbatch 22.05 gave (tests/data)."""
+"""Results for batch scripts, compared with recorded results of sbatch 22.05 (tests/data)."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from warpdeck.notation.options.option_table import SBATCH, SBATCH_22_05, with_pl
 from warpdeck.notation.validation.result import ValidationResult
 
 NOW = 1_800_000_000.0
-DATA = Path(__file__).parents[2] / "data" / "sbatch_22_05.jsonl"
+DATA = Path(__file__).parents[3] / "data" / "sbatch_22_05.jsonl"
 RELATIVE = ("begin", "deadline")
 """Counted from when they were measured; test_deadlines has them."""
 
 
-def verdict(text: str, **settings: Any) -> ValidationResult:
+def validate(text: str, **settings: Any) -> ValidationResult:
     place = OptionSource(cwd="CWD", environ=settings.pop("environ", {}), now=NOW, is_root=True)
     return validate_script(text, place, **settings)
 
 
-def judged(*lines: str, **settings: Any) -> ValidationResult:
-    return verdict("#!/bin/bash\n" + "\n".join(lines) + "\n", **settings)
+def validated(*lines: str, **settings: Any) -> ValidationResult:
+    return validate("#!/bin/bash\n" + "\n".join(lines) + "\n", **settings)
 
 
-def test_every_measured_script_has_the_real_verdict_and_values() -> None:
+def test_recorded_scripts_have_sbatchs_result() -> None:
     cases = [json.loads(line) for line in DATA.read_text().splitlines()]
     assert len(cases) > 100
     for case in cases:
-        found = judged(*case["directives"])
+        found = validated(*case["directives"])
         ours, real = (
             [{k: v for k, v in part.items() if k not in RELATIVE} for part in parts]
             for parts in (found.shown, case["defined"])
@@ -63,8 +63,8 @@ def test_every_measured_script_has_the_real_verdict_and_values() -> None:
         ),
     ],
 )
-def test_values_follow_from_each_other(lines: list[str], shown: list[dict[str, str]]) -> None:
-    assert judged(*lines).shown == shown
+def test_values_are_derived_from_each_other(lines: list[str], shown: list[dict[str, str]]) -> None:
+    assert validated(*lines).shown == shown
 
 
 @pytest.mark.parametrize(
@@ -80,25 +80,27 @@ def test_values_follow_from_each_other(lines: list[str], shown: list[dict[str, s
             "keep one",
         ),
         ("-M far", "error: 'far' can't be reached now", "leave"),
-        ("-n 2 --gpus=3 --gpus-per-task=2", "error: Invalid generic resource (gres) specification", "fit"),
+        ("-n 2 --gpus=3 --gpus-per-task=2", "error: Invalid generic resource (gres) specification", "divide"),
     ],
 )
-def test_a_refusal_has_slurms_words_the_line_and_a_way_out(line: str, words: str, hint: str) -> None:
-    fault = judged("#SBATCH -J ok", f"#SBATCH {line}").rejection
-    assert fault is not None
-    assert fault.lines[-1].startswith(words) and hint in fault.hint
-    assert fault.line in (0, 3)
+def test_a_rejection_has_slurms_message_the_line_and_a_hint(line: str, words: str, hint: str) -> None:
+    rejection = validated("#SBATCH -J ok", f"#SBATCH {line}").rejection
+    assert rejection is not None
+    assert rejection.lines[-1].startswith(words) and hint in rejection.hint
+    assert rejection.line in (0, 3)
 
 
-def test_each_frequency_that_is_none_is_told_of() -> None:
-    fault = judged("#SBATCH --acctg-freq=v,30,map:1").rejection
-    assert fault is not None
-    assert fault.lines == [f"error: Invalid --acctg-freq specification: {word}" for word in ("v", "map:1")]
+def test_every_invalid_accounting_frequency_is_reported() -> None:
+    rejection = validated("#SBATCH --acctg-freq=v,30,map:1").rejection
+    assert rejection is not None
+    assert rejection.lines == [
+        f"error: Invalid --acctg-freq specification: {word}" for word in ("v", "map:1")
+    ]
 
 
-def test_words_that_are_left_over_end_sbatch_as_a_value_does_that_is_none() -> None:
+def test_left_over_words_have_the_exit_code_of_invalid_values() -> None:
     left, value, together = (
-        judged(f"#SBATCH {line}").rejection for line in ("-n 2 y", "-t 12h", "--mem=1 --mem-per-cpu=1")
+        validated(f"#SBATCH {line}").rejection for line in ("-n 2 y", "-t 12h", "--mem=1 --mem-per-cpu=1")
     )
     assert left is not None and value is not None and together is not None
     assert (left.exit_code, value.exit_code, together.exit_code) == (255, 255, 1)
@@ -108,30 +110,30 @@ def test_words_that_are_left_over_end_sbatch_as_a_value_does_that_is_none() -> N
     ("line", "word"),
     [("--hint=help", "nomultithread"), ("--mem-bind=Help", "local"), ("--gres=list", "gpu[[:type]:count]")],
 )
-def test_who_asks_an_option_for_its_values_is_told_them(line: str, word: str) -> None:
-    fault = judged(f"#SBATCH {line}").rejection
-    assert fault is not None and word in fault.lines[0]
+def test_options_list_their_values_on_request(line: str, word: str) -> None:
+    rejection = validated(f"#SBATCH {line}").rejection
+    assert rejection is not None and word in rejection.lines[0]
 
 
-def test_variables_outrank_the_script_and_yield_to_the_command_line() -> None:
+def test_variables_override_the_script_and_the_command_line_overrides_variables() -> None:
     environ = {
         "SBATCH_TIMELIMIT": "20",
         "SBATCH_REQUEUE": "0",
         "SBATCH_OVERCOMMIT": "yes",
         "SBATCH_REQ_SWITCH": "2",
     }
-    found = judged("#SBATCH -t 10 --requeue", environ=environ)
+    found = validated("#SBATCH -t 10 --requeue", environ=environ)
     assert found.shown == [{"overcommit": "set", "time": "00:20:00"}]
-    assert judged("#SBATCH -t 10", environ=environ, words=["-t30"]).shown[0]["time"] == "00:30:00"
+    assert validated("#SBATCH -t 10", environ=environ, words=["-t30"]).shown[0]["time"] == "00:30:00"
 
 
-def test_options_of_plugins_are_known_when_the_site_says_so() -> None:
+def test_options_of_a_sites_plugins_are_accepted() -> None:
     line = "#SBATCH --image=nersc/pytorch:24.08.01"
-    refused = judged(line).rejection
+    refused = validated(line).rejection
     assert refused is not None and refused.lines[0] == "unrecognized option '--image=nersc/pytorch:24.08.01'"
     known = with_plugins(SBATCH_22_05, {"image": "required"})
-    assert judged(line, known=known).shown == [{"image": "nersc/pytorch:24.08.01"}]
-    assert judged("#SBATCH --container-image=a", known=SBATCH).accepted
+    assert validated(line, known=known).shown == [{"image": "nersc/pytorch:24.08.01"}]
+    assert validated("#SBATCH --container-image=a", known=SBATCH).accepted
 
 
 def test_all_166_long_options_of_slurm_are_known() -> None:
@@ -171,25 +173,25 @@ WORDS = st.sampled_from(
 
 
 @given(st.lists(WORDS | st.text(max_size=6) | st.sampled_from(["9" * 60, "1-2", "gpu:2"]), max_size=30))
-def test_any_text_has_a_verdict(pieces: list[str]) -> None:
+def test_any_text_has_a_result(pieces: list[str]) -> None:
     for text in ("".join(pieces), "#!/bin/sh\n#SBATCH " + " ".join(pieces)):
-        found = verdict(text)
+        found = validate(text)
         assert found.accepted == (found.rejection is None)
         assert found.accepted or (found.rejection and found.rejection.lines)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_have_a_verdict(data: bytes) -> None:
-    verdict((b"#!/bin/sh\n#SBATCH " + data).decode(errors="surrogateescape"))
+def test_any_bytes_have_a_result(data: bytes) -> None:
+    validate((b"#!/bin/sh\n#SBATCH " + data).decode(errors="surrogateescape"))
 
 
-def test_a_very_long_line_has_a_verdict() -> None:
-    assert judged("#SBATCH -J " + "x" * 200_000).shown[0]["job-name"] == "x" * 200_000
-    assert judged("#SBATCH --array=" + "1," * 100_000 + "1").accepted
+def test_a_very_long_line_has_a_result() -> None:
+    assert validated("#SBATCH -J " + "x" * 200_000).shown[0]["job-name"] == "x" * 200_000
+    assert validated("#SBATCH --array=" + "1," * 100_000 + "1").accepted
 
 
-def test_nodes_that_are_one_too_many_are_the_last_by_name() -> None:
-    assert judged("#SBATCH -w n3,n1,n2 -n 2").shown == [{"nodelist": "n[1-2]", "ntasks": "2"}]
+def test_surplus_nodes_are_removed_from_the_end_of_the_sorted_list() -> None:
+    assert validated("#SBATCH -w n3,n1,n2 -n 2").shown == [{"nodelist": "n[1-2]", "ntasks": "2"}]
 
 
 MANY_LINES = 10_000
@@ -204,28 +206,28 @@ MANY_LINES = 10_000
         "#SBATCH --gres=gpu:a:1,gpu:b:2",
     ],
 )
-def test_a_script_of_very_many_lines_is_read(line: str) -> None:
+def test_a_script_with_very_many_lines_is_read(line: str) -> None:
     lines = [line] * MANY_LINES
-    found = judged(*lines)
+    found = validated(*lines)
     assert found.accepted and len(found.shown) == 1 + lines.count("#SBATCH hetjob")
 
 
 @pytest.mark.parametrize(
     "line", ["--comment=", "--exclude=", "--dependency=", "--gres=gres:", '--comment="', "--propagate=AS,"]
 )
-def test_a_value_as_long_as_a_script_may_be_is_read_once(line: str) -> None:
-    """What takes more than one look at each letter takes minutes here."""
+def test_the_longest_possible_value_is_read_quickly(line: str) -> None:
+    """A parser that reads each character more than once would take minutes."""
     closing = '"' if line.endswith('"') else ""
-    found = judged(f"#SBATCH {line}{'AS,' * 500_000}{closing}", *["#SBATCH hetjob"] * 500)
+    found = validated(f"#SBATCH {line}{'AS,' * 500_000}{closing}", *["#SBATCH hetjob"] * 500)
     assert found.rejection is None or "gres" in line
     assert found.shown
 
 
-def test_the_nodes_that_all_components_name_have_a_limit() -> None:
-    found = judged(*["#SBATCH -w n[1-60000]", "#SBATCH hetjob"] * 1000)
+def test_the_number_of_nodes_named_by_all_components_is_limited() -> None:
+    found = validated(*["#SBATCH -w n[1-60000]", "#SBATCH hetjob"] * 1000)
     assert found.rejection is not None
     assert found.rejection.lines == [
-        "error: the components name over 1,000,000 nodes",
+        "error: the components name more than 1,000,000 nodes",
         "error: memory allocation failure",
     ]
     assert len(found.shown) == 16

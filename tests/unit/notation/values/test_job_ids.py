@@ -1,4 +1,4 @@
-"""Job ids and sets of array tasks."""
+"""Job IDs and sets of array tasks."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from warpdeck.notation.values.job_ids import is_job_id, parse_job_id
         ("12_[0-8:4%2]", (12, ((0, 8, 4),))),
     ],
 )
-def test_ids_are_read_as_squeue_prints_them(text: str, wanted: object) -> None:
+def test_job_ids_are_read_as_squeue_prints_them(text: str, wanted: object) -> None:
     assert parse_job_id(text) == wanted
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "12_", "12_x", "-1", "12_[", "12_[]", "12_[5-1]", "1.5", "1" * 30, "12 13"]
 )
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_invalid_job_ids_are_refused(text: str) -> None:
     assert not is_job_id(text)
-    with pytest.raises(UserError, match="is no job id"):
+    with pytest.raises(UserError, match="is not a job ID"):
         parse_job_id(text)
 
 
 def disjoint(numbers: list[tuple[int, int, int]]) -> Ranges:
-    """Ascending ranges that do not overlap, of (gap, count, step)."""
+    """Return ascending, disjoint ranges for steps of (gap, count, step)."""
     found, at = [], 0
     for gap, count, step in numbers:
         first = at + gap
@@ -52,7 +52,7 @@ ranges = st.lists(
 
 
 @given(ranges, ranges)
-def test_splitting_loses_and_doubles_no_task(whole: Ranges, wanted: Ranges) -> None:
+def test_splitting_ranges_neither_loses_nor_repeats_a_task(whole: Ranges, wanted: Ranges) -> None:
     taken, rest = split_ranges(whole, wanted)
     assert set(iter_tasks(taken)) == set(iter_tasks(whole)) & set(iter_tasks(wanted))
     assert sorted((*iter_tasks(taken), *iter_tasks(rest))) == sorted(iter_tasks(whole))

@@ -1,4 +1,4 @@
-"""Where keys stand: the scanner against texts with everything TOML has."""
+"""Lines of keys in texts with all features of TOML."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(WORDS, st.dictionaries(WORDS, VALUES, max_size=4), max_size=4))
-def test_any_valid_text_is_walked_and_each_key_is_on_its_line(tables: dict[str, dict[str, str]]) -> None:
+def test_each_key_of_any_valid_text_is_found_on_its_line(tables: dict[str, dict[str, str]]) -> None:
     lines: list[str] = []
     expected: dict[tuple[str, ...], int] = {}
     for table, pairs in tables.items():

@@ -1,4 +1,4 @@
-"""The umask and the niceness of a submission: sent along whatever is exported, and the umask read back leniently."""
+"""Umask and niceness of a submission: they are sent with every value of --export. An invalid umask has no effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpdeck_agent.client.process import with_process
 NICE = str(os.getpriority(os.PRIO_PROCESS, 0))
 
 
-def test_the_caller_s_own_goes_along() -> None:
+def test_umask_and_niceness_of_the_caller_are_sent() -> None:
     before = os.umask(0o027)
     try:
         assert with_process({"A": "1"}) == {"A": "1", "SLURM_UMASK": "0027", "SLURM_PRIO_PROCESS": NICE}
@@ -22,13 +22,13 @@ def test_the_caller_s_own_goes_along() -> None:
         os.umask(before)
 
 
-def test_of_what_is_said_already_the_umask_stands_as_in_slurm() -> None:
+def test_a_given_umask_is_kept_as_in_slurm() -> None:
     said = {"SLURM_UMASK": "0002", "SLURM_PRIO_PROCESS": "17"}
     assert with_process(said) == {"SLURM_UMASK": "0002", "SLURM_PRIO_PROCESS": NICE}
 
 
 @pytest.mark.parametrize("export", ["ALL", "NONE", "A", "B=2"])
-def test_no_export_leaves_it_out(export: str) -> None:
+def test_no_value_of_export_removes_the_umask(export: str) -> None:
     sent = exported(export, {"A": "1", "SLURM_UMASK": "0077", "SLURM_PRIO_PROCESS": "5"})
     assert (sent["SLURM_UMASK"], sent["SLURM_PRIO_PROCESS"]) == ("0077", "5")
 
@@ -45,5 +45,5 @@ def test_no_export_leaves_it_out(export: str) -> None:
         ("00000", DEFAULT),
     ],
 )
-def test_what_is_no_umask_counts_as_none(text: str, umask: int) -> None:
+def test_an_invalid_umask_counts_as_none(text: str, umask: int) -> None:
     assert umask_of({"SLURM_UMASK": text}) == umask

@@ -1,4 +1,4 @@
-"""#SBATCH lines and what sbatch 22.05.8 made of them, measured with `sbatch -vv`: the same here, line by line."""
+"""#SBATCH lines and the values that sbatch 22.05.8 read from them, measured with `sbatch -vv`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSED = "refused"
 
 
 def read(line: str) -> Any:
-    """The request of a script with this line, or REFUSED."""
+    """Return the request of a script with this line, or REFUSED."""
     text = f"#!/bin/bash\n{line}\ntrue\n"
     try:
         request, _ = parse_request(script_options(text, "job.sh"), {}, now=1000.0)
@@ -57,7 +57,7 @@ def read(line: str) -> Any:
         ("48:00:00:00", REFUSED),
     ],
 )
-def test_times(text: str, limit: str) -> None:
+def test_time_limits_are_read_as_in_sbatch(text: str, limit: str) -> None:
     got = read(f"#SBATCH -t {text}")
     assert (got if got == REFUSED else format_duration(got.time_limit_s)) == limit
 
@@ -84,7 +84,7 @@ def test_times(text: str, limit: str) -> None:
         ("all", REFUSED),
     ],
 )
-def test_memory(text: str, mib: Any) -> None:
+def test_memory_sizes_are_read_as_in_sbatch(text: str, mib: Any) -> None:
     got = read(f"#SBATCH --mem={text}")
     assert (got if got == REFUSED else (got.resources.mem_per_node_bytes or 0) // 2**20) == mib
 
@@ -109,7 +109,7 @@ def test_memory(text: str, mib: Any) -> None:
         ("--gres=gpu:2(S:0)", REFUSED),
     ],
 )
-def test_gpus(option: str, gpus: Any) -> None:
+def test_gpus_are_read_as_in_sbatch(option: str, gpus: Any) -> None:
     got = read(f"#SBATCH {option}")
     if got != REFUSED:
         asked = got.resources.gpus
@@ -137,8 +137,8 @@ def test_gpus(option: str, gpus: Any) -> None:
         ("9-0", REFUSED),
     ],
 )
-def test_arrays(text: str, array: Any) -> None:
-    """The last two pass sbatch itself and are refused by slurmctld."""
+def test_arrays_are_read_as_in_slurmctld(text: str, array: Any) -> None:
+    """sbatch itself accepts the last two, and slurmctld refuses them."""
     got = read(f"#SBATCH --array={text}")
     assert (got if got == REFUSED else (got.array.ranges, got.array.throttle)) == array
 
@@ -264,7 +264,12 @@ def test_arrays(text: str, array: Any) -> None:
         ("#SBATCH --gpus=16 -N 2", {"nodes_min": 2, "nodes_max": 2}),
     ],
 )
-def test_lines(line: str, wanted: Any) -> None:
+def test_options_are_read_as_in_sbatch(line: str, wanted: Any) -> None:
+    assert_read(line, wanted)
+
+
+def assert_read(line: str, wanted: Any) -> None:
+    """Assert that the request of a script with this line has these values."""
     got = read(line)
     if wanted == REFUSED or got == REFUSED:
         assert got == wanted
@@ -275,8 +280,47 @@ def test_lines(line: str, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("#SBATCH --ntasks=+5", {"tasks": 5}),
+        ("#SBATCH --ntasks=5k", REFUSED),
+        ("#SBATCH --mem=+5G", {"mem_per_node_bytes": 5 * GIB}),
+        ("#SBATCH --mem=5B", REFUSED),
+        ("#SBATCH --time=1-:30", REFUSED),
+        ("#SBATCH --time=-5", REFUSED),
+        ("#SBATCH --nodes=-3", {"nodes_min": 1, "nodes_max": 3}),
+        ("#SBATCH --nodes=0-3", REFUSED),
+        ("#SBATCH --exclusive=oversubscribe", {"exclusive": False, "share_with": "anybody"}),
+        ("#SBATCH --switches=1@10:30", {"max_switches": 1, "switches_wait_s": 630}),
+        ("#SBATCH --switches=1@x", {"max_switches": 1, "switches_wait_s": 300}),
+        ("#SBATCH --kill-on-invalid-dep=yes --kill-on-invalid-dep=no", {"kill_on_invalid_dep": True}),
+        ("#SBATCH --sockets-per-node=0", REFUSED),
+        ("#SBATCH '--hint=compute_bound;memory_bound'", {"threads_per_core": 1}),
+        ("#SBATCH -m plane", REFUSED),
+        (
+            "#SBATCH -m plane=2",
+            {"step_variables": {"SLURM_DISTRIBUTION": "plane", "SLURM_DIST_PLANESIZE": "2"}},
+        ),
+        ("#SBATCH --gpu-bind=C", {"step_variables": {"SLURM_GPU_BIND": "closest"}}),
+        ("#SBATCH --gpu-bind=single", REFUSED),
+        ("#SBATCH -n2 -Hk", {"tasks": 2, "hold": True}),
+    ],
+)
+def test_rare_values_are_read_as_in_slurm(line: str, wanted: Any) -> None:
+    assert_read(line, wanted)
+
+
+def test_b_of_signal_stays_set() -> None:
+    warning = read("#SBATCH --signal=B:USR1 --signal=TERM@9").warn
+    assert (warning.number, warning.before_s, warning.batch_only) == (15, 9, True)
+
+
+@pytest.mark.parametrize(
     ("text", "wanted"),
     [
+        ("WINCH", REFUSED),
+        ("65546@9", (10, 9, False)),
+        ("100", REFUSED),
         ("USR1@120", (10, 120, False)),
         ("B:USR1@120", (10, 120, True)),
         ("SIGUSR1@300", (10, 300, False)),
@@ -299,7 +343,7 @@ def test_lines(line: str, wanted: Any) -> None:
         ("USR1@1:00", REFUSED),
     ],
 )
-def test_signals(text: str, wanted: Any) -> None:
+def test_signals_are_read_as_in_sbatch(text: str, wanted: Any) -> None:
     got = read(f"#SBATCH --signal={text}")
     if got != REFUSED:
         got = (got.warn.number, got.warn.before_s, got.warn.batch_only)
@@ -325,8 +369,8 @@ def test_signals(text: str, wanted: Any) -> None:
         ("expand:3", REFUSED),
     ],
 )
-def test_dependencies(text: str, clauses: Any) -> None:
-    """sbatch takes them all; what we do not carry out is refused and not passed over."""
+def test_dependencies_are_read_or_refused(text: str, clauses: Any) -> None:
+    """sbatch accepts all of them. Dependencies that are not supported here are refused, not ignored."""
     got = read(f"#SBATCH --dependency={text}")
     if got != REFUSED:
         got = [(clause.kind, clause.job_id, clause.task) for clause in got.dependencies.clauses]

@@ -1,4 +1,4 @@
-"""Tables of config.toml changed in place."""
+"""Changes of config.toml in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from warpdeck.base.errors import UserError
 from warpdeck.model.config_edit import Amendment, Value
 from warpdeck.notation.config.rules import values_of
-from warpdeck.notation.config.toml_edit import amended
+from warpdeck.notation.config.toml_edit import apply_changes
 
 TEXT = """\
 # the lab's rules
@@ -39,14 +39,14 @@ users.eve = { max_wall = "1:00:00", shares = 2 }
 
 
 def changed(text: str, path: str, **values: Value | None) -> str:
-    return amended(text, [Amendment(path=tuple(path.split("/")), values=values)])
+    return apply_changes(text, [Amendment(path=tuple(path.split("/")), values=values)])
 
 
 def without(text: str, path: str) -> str:
-    return amended(text, [Amendment(path=tuple(path.split("/")))])
+    return apply_changes(text, [Amendment(path=tuple(path.split("/")))])
 
 
-def test_a_value_is_changed_where_it_stands_and_all_else_stays() -> None:
+def test_a_value_is_changed_in_place_and_everything_else_stays() -> None:
     after = changed(TEXT, "qos/urgent", priority=50, preempts=["normal"], max_wall=None, usage_factor=0.5)
     assert after == TEXT.replace("100", "50").replace(', "scavenger"', "").replace(
         "max_wall = '12:00:00'\n", "usage_factor = 0.5\n"
@@ -56,7 +56,7 @@ def test_a_value_is_changed_where_it_stands_and_all_else_stays() -> None:
     assert '"a \\"quoted\\" \\\\ word"  # half of it' in back
 
 
-def test_a_table_that_only_tables_below_it_name_gets_lines_of_its_own() -> None:
+def test_a_table_that_exists_only_through_its_subtables_gets_its_own_header() -> None:
     text = "[accounts.ml.users.ann]\ndefault = true\n[accounts.bio]\nusers.eve = {}\n"
     after = changed(text, "accounts/ml", shares=2)
     assert text.rstrip() in after
@@ -64,7 +64,7 @@ def test_a_table_that_only_tables_below_it_name_gets_lines_of_its_own() -> None:
     assert values_of(changed(after, "accounts/ml/users", gus="x"), "accounts", "ml", "users")["gus"] == "x"
 
 
-def test_a_table_comes_below_its_like_and_goes_again() -> None:
+def test_a_new_table_is_added_below_similar_tables_and_can_be_removed() -> None:
     after = changed(TEXT, "qos/low", priority=1)
     assert after == TEXT.replace("\n[partitions", "\n[qos.low]\npriority = 1\n\n[partitions")
     assert without(after, "qos/low") == TEXT
@@ -84,8 +84,10 @@ def test_a_table_comes_below_its_like_and_goes_again() -> None:
         ("accounts/new", {"parent": "vision"}, '[accounts.new]\nparent = "vision"'),
     ],
 )
-def test_what_is_new_is_written_as_its_like_is(path: str, values: dict[str, Value | None], line: str) -> None:
-    after = amended(TEXT, [Amendment(path=tuple(path.split("/")), values=values)])
+def test_a_new_entry_has_the_style_of_similar_entries(
+    path: str, values: dict[str, Value | None], line: str
+) -> None:
+    after = apply_changes(TEXT, [Amendment(path=tuple(path.split("/")), values=values)])
     assert f"\n{line}\n" in after
     kept = {word for word in TEXT.splitlines() if not word.startswith("users.")}
     assert kept <= set(after.splitlines())
@@ -102,29 +104,29 @@ def test_what_is_new_is_written_as_its_like_is(path: str, values: dict[str, Valu
         ("[qos.high]\nx = '''\n[qos.high]\n'''", "[qos.high]\nx = '''\n[qos.high]\n'''\nmax_wall = \"2\"\n"),
     ],
 )
-def test_whatever_way_it_is_written_in(text: str, after: str) -> None:
+def test_tables_are_changed_in_every_style_of_toml(text: str, after: str) -> None:
     assert changed(text, "qos/high", max_wall="2") == after
 
 
-def test_several_changes_are_one() -> None:
+def test_several_changes_are_applied_together() -> None:
     path = ("accounts", "speech", "users")
     gone = [Amendment(path=(*path, name)) for name in ("ann", "eve")]
-    after = amended(TEXT, [*gone, Amendment(path=("accounts", "speech"), values={"shares": 7})])
+    after = apply_changes(TEXT, [*gone, Amendment(path=("accounts", "speech"), values={"shares": 7})])
     assert values_of(after, "accounts", "speech") == {"shares": 7}
 
 
-def test_what_is_no_table_no_name_or_no_file_is_told() -> None:
-    with pytest.raises(UserError, match="is no name"):
+def test_invalid_tables_names_and_files_are_refused() -> None:
+    with pytest.raises(UserError, match="is not a valid name"):
         changed("", "qos/a\nb")
     with pytest.raises(UserError, match="cannot be read"):
         changed("[qos", "qos/a")
-    with pytest.raises(UserError, match="is no table"):
+    with pytest.raises(UserError, match="is not a table"):
         changed("qos = 3", "qos/a", priority=1)
-    with pytest.raises(UserError, match="is no table"):
+    with pytest.raises(UserError, match="is not a table"):
         without("[[qos]]\na = 1\n", "qos")
 
 
-def test_an_account_that_stands_only_in_its_users_titles_does_not_go_with_the_last() -> None:
+def test_an_account_named_only_in_headers_of_its_users_survives_their_removal() -> None:
     with pytest.raises(UserError, match="cannot be changed from here"):
         without("[accounts.a.users.ann]\n", "accounts/a/users/ann")
 
@@ -149,7 +151,7 @@ VALUES = st.none() | st.booleans() | st.integers(0, 9) | st.text() | st.lists(st
     st.sampled_from([("qos", "n"), ("qos", "m"), ("qos", "n", "e"), ("qos", "n", "f"), ("qos", "k")]),
     st.none() | st.dictionaries(KEYS, VALUES),
 )
-def test_a_change_is_exactly_what_was_asked_for_or_refused(
+def test_a_change_has_exactly_the_requested_effect_or_is_refused(
     lines: list[str], path: tuple[str, ...], values: dict[str, Value | None] | None
 ) -> None:
     text = "\n".join(["[qos.n]", *lines]) + "\n"
@@ -158,7 +160,7 @@ def test_a_change_is_exactly_what_was_asked_for_or_refused(
     except tomllib.TOMLDecodeError:
         return
     try:
-        after = tomllib.loads(amended(text, [Amendment(path=path, values=values)]))
+        after = tomllib.loads(apply_changes(text, [Amendment(path=path, values=values)]))
     except UserError:
         return
     table = wanted

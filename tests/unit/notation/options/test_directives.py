@@ -1,4 +1,4 @@
-"""The #SBATCH grammar and what becomes of options."""
+"""The grammar of #SBATCH lines, and the request that they make."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def test_directives_are_read_up_to_the_first_command() -> None:
 
 
 @pytest.mark.parametrize("line", [" #SBATCH -J x", "# SBATCH -J x", "##SBATCH -J x", "#sbatch -J x"])
-def test_look_alikes_are_comments(line: str) -> None:
+def test_lines_that_only_resemble_directives_are_comments(line: str) -> None:
     assert "name" not in built(line)
 
 
-def test_no_blank_is_needed_and_a_hash_ends_the_line_inside_a_word() -> None:
+def test_a_directive_needs_no_blank_and_ends_at_an_unquoted_hash() -> None:
     assert built("#SBATCH--job-name=a#b")["name"] == "a"
     assert built("#SBATCH -J 'a#b c' # why")["name"] == "a#b c"
 
 
-def test_the_last_one_wins_and_abbreviations_and_glued_options_work() -> None:
+def test_later_options_win_and_abbreviations_and_attached_values_are_read() -> None:
     request = built("#SBATCH -n3 --ntasks=5", "#SBATCH -N2-4 --out=x.out -t12:00:00")
     assert request["resources"]["tasks"] == 5
     assert (request["resources"]["nodes_min"], request["resources"]["nodes_max"]) == (2, 4)
     assert (request["output"], request["time_limit_s"]) == ("x.out", 43_200)
 
 
-def test_what_a_job_asks_for() -> None:
+def test_directives_become_fields_of_the_request() -> None:
     request = built(
         "#SBATCH --gres=gpu:h100:4 --mem=64G --cpus-per-task=8 --array=0-3%2",
         "#SBATCH --dependency=afterok:7 --hold --no-requeue --comment='zwei Wörter'",
@@ -69,19 +69,19 @@ def test_what_a_job_asks_for() -> None:
         ("#SBATCH --time=12h", "Invalid --time specification: '12h'"),
         ("#SBATCH --gpu-bind=mask_gpu:1", "not supported"),
         ("#SBATCH --reservation=a,b", "several reservations"),
-        ("#SBATCH --licenses=foo|bar", "is no licence"),
+        ("#SBATCH --licenses=foo|bar", "is not a license"),
         ("#SBATCH --time-min=UNLIMITED", "is not a minimum time"),
         ("#SBATCH --begin=soon", "Invalid --begin specification: 'soon'"),
     ],
 )
-def test_what_is_refused_names_line_and_option(line: str, words: str) -> None:
+def test_an_error_names_the_line_and_the_option(line: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         built(line)
     assert caught.value.hint
     assert "exclude" in words or "job.sh:2" in caught.value.message
 
 
-def test_harmless_options_are_noted() -> None:
+def test_options_without_effect_are_noted() -> None:
     _, notes = parse_request([GivenOption("mem-bind", "local", "job.sh:2")], {}, now=0.0)
     assert notes == ["job.sh:2: --mem-bind has no effect here"]
 
@@ -95,12 +95,12 @@ def test_harmless_options_are_noted() -> None:
         ("#!\0", "NULL character"),
     ],
 )
-def test_files_that_are_no_scripts(text: str, words: str) -> None:
+def test_files_that_are_not_batch_scripts_are_refused(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         check_script(text, "job.sh")
 
 
-def test_export_decides_the_environment() -> None:
+def test_export_selects_the_variables_of_the_job() -> None:
     environ = {"A": "1", "B": "2", "SLURM_JOB_ID": "9"}
     assert built(environ=environ)["env"] == {"A": "1", "B": "2"}
     assert built("#SBATCH --export=NONE", environ=environ)["env"] == {}

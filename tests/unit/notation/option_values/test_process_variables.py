@@ -1,4 +1,4 @@
-"""What processes are told of options that change nothing here; beside Slurm's own in tests/e2e/test_environment."""
+"""Variables that pass options on to processes. tests/slurm_parity/test_environment.py compares them with Slurm's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from warpdeck.notation.options.option_table import SBATCH
         ("gres-flags", "enforce-binding", {}),
     ],
 )
-def test_processes_are_told_of_it_as_slurm_tells_them(option: str, value: str, told: dict[str, str]) -> None:
+def test_options_set_the_same_variables_as_in_slurm(option: str, value: str, told: dict[str, str]) -> None:
     source = OptionSource(cwd="/", environ={}, now=0.0)
     (given,) = with_values([GivenOption(option, value)], source, SBATCH)
     assert process_variables(given) == told
