@@ -6,7 +6,7 @@ them. The own options are `Argument`s, as in other verbs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import default_paths
@@ -53,7 +53,7 @@ class SlurmVerb(Verb):
         name: str,
         *row: Any,
         takes: str,
-        usage: Sequence[str] = (),
+        usage: tuple[str, ...] = (),
         text: Callable[[], str] | None = None,
         run_words: Callable[[list[str]], int] | None = None,
         **more: Any,

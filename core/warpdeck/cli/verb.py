@@ -141,7 +141,7 @@ class Verb:
         about: str = "",
         arguments: Sequence[Item] = (),
         *,
-        examples: Sequence[str] = (),
+        examples: tuple[str, ...] = (),
         notes: str = "",
         summary: str = "",
         reads: bool = True,

@@ -91,18 +91,12 @@ def _list(client: SyncClient, *, as_json: bool) -> int:
 
 VERBS = (
     Verb(
-        "forward",
-        """\
+        "forward", """\
 Forward a loopback port of a job's node to a loopback port of this machine, over warpdeck's connection, until the
 job ends. Only your own connections are accepted. LOCAL defaults to the same port, or to another one if it is in use.""",
         (
             Argument("[JOB]", TASK_HELP),
-            Argument(
-                "[PORT[:LOCAL]]",
-                "port of the job's node, and port on this machine",
-                into="ports",
-                parse=_ports,
-            ),
+            Argument("[PORT[:LOCAL]]", "port of the job's node, and port on this machine", into="ports", parse=_ports),
             JOB_NODE,
             Argument("--detach", "keep forwarding in the background"),
             Argument("--list", "list active forwards"),
@@ -116,7 +110,6 @@ job ends. Only your own connections are accepted. LOCAL defaults to the same por
             "warpdeck forward --list             list active forwards",
             "warpdeck forward --end 3            end the forward with number 3",
         ),
-        check=_check,
-        ask=_run,
+        check=_check, ask=_run,
     ),
-)
+)  # fmt: skip

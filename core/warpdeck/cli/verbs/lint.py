@@ -181,8 +181,7 @@ def _text(words: str) -> str:
 
 VERBS = (
     Verb(
-        "lint",
-        """\
+        "lint", """\
 Check a batch script as sbatch reads it, without submitting it. Prints each option with its value in Slurm's
 format, and warns about likely mistakes: ignored directives, times in minutes, missing folders, and requests
 that no node can satisfy. SBATCH_* variables are read as well.""",
@@ -193,4 +192,4 @@ that no node can satisfy. SBATCH_* variables are read as well.""",
         examples=("warpdeck lint train.sh", "warpdeck lint --json train.sh", "generate | warpdeck lint -"),
         run=_lint,
     ),
-)
+)  # fmt: skip

@@ -202,8 +202,7 @@ def settings_hint(what: str) -> str:
 
 VERBS = (
     Verb(
-        "prio",
-        """\
+        "prio", """\
 Show the priority of waiting jobs and its components.
 
 Each component is a weight ([scheduler.weights] in config.toml) times a factor between 0 and 1:
@@ -217,18 +216,12 @@ Each component is a weight ([scheduler.weights] in config.toml) times a factor b
 The priority is the sum of the components minus NICE. Jobs are ordered first by the partition's tier and by whether
 their QoS can preempt, then by priority. scheduler.queue_order orders jobs of equal priority: "response" (largest
 ratio of waiting time to run time first) or "submission".""",
-        (
-            Argument("[JOB ...]", "only these jobs; default: all waiting jobs", completes=PENDING_JOBS),
-            NO_HEADER,
-            JSON,
-        ),
+        (Argument("[JOB ...]", "only these jobs; default: all waiting jobs", completes=PENDING_JOBS), NO_HEADER, JSON),
         examples=("warpdeck prio", "warpdeck prio 12 13_4", "warpdeck prio --json"),
-        ask=request("priorities", ids="jobs"),
-        show=_print_prio,
+        ask=request("priorities", ids="jobs"), show=_print_prio,
     ),
     Verb(
-        "share",
-        """\
+        "share", """\
 Show the tree of accounts with shares, usage and fair-share factors.
 
   SHARES      configured shares; NORM_SHARES is their fraction of the shares of all siblings
@@ -238,23 +231,18 @@ Show the tree of accounts with shares, usage and fair-share factors.
   QUOTA       resources guaranteed to the account; beyond them it borrows idle resources""",
         (NO_HEADER, JSON),
         examples=("warpdeck share", "warpdeck share --json"),
-        ask=request("shares"),
-        show=_print_share,
+        ask=request("shares"), show=_print_share,
     ),
     Verb(
-        "partitions",
-        "List the partitions with the states of their nodes, limits and access. * marks the default partition.",
+        "partitions", "List the partitions with the states of their nodes, limits and access. * marks the default partition.",
         (NO_HEADER, JSON),
         examples=("warpdeck partitions", "warpdeck partitions --json"),
-        ask=request("partitions"),
-        show=_print_partitions,
+        ask=request("partitions"), show=_print_partitions,
     ),
     Verb(
-        "qos",
-        "List the qualities of service (QoS) with their priorities, preemption and limits.",
+        "qos", "List the qualities of service (QoS) with their priorities, preemption and limits.",
         (NO_HEADER, JSON),
         examples=("warpdeck qos", "warpdeck submit --qos urgent train.sh"),
-        ask=request("qos"),
-        show=_print_qos,
+        ask=request("qos"), show=_print_qos,
     ),
-)
+)  # fmt: skip

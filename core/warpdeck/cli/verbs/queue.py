@@ -172,8 +172,7 @@ def fields_of(names: list[str]) -> list[str]:
 
 VERBS = (
     Verb(
-        "queue",
-        "List waiting and running jobs, with the reason why each waiting job waits.",
+        "queue", "List waiting and running jobs, with the reason why each waiting job waits.",
         (
             *SELECTION,
             Argument("-j, --jobs JOB,...", "only these jobs, such as 12,13_4"),
@@ -184,9 +183,7 @@ VERBS = (
                 f"show these columns; a leading + adds them to the default columns: {', '.join(COLUMNS)}",
                 parse=_columns,
             ),
-            Argument(
-                "--limit N", "show only the newest N jobs; default: 10000", parse=number(), default=10_000
-            ),
+            Argument("--limit N", "show only the newest N jobs; default: 10000", parse=number(), default=10_000),
             NO_HEADER,
             JSON,
         ),
@@ -197,7 +194,6 @@ VERBS = (
             "warpdeck queue -o +priority,account,qos",
             "warpdeck queue --all --json      include finished jobs",
         ),
-        ask=_queue,
-        show=_print,
+        ask=_queue, show=_print,
     ),
-)
+)  # fmt: skip

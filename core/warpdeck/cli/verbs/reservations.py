@@ -64,60 +64,41 @@ def _print_created(_: object, args: Namespace) -> None:
 
 SUBVERBS = (
     Verb(
-        "create",
-        summary="create a reservation",
+        "create", summary="create a reservation",
         arguments=(
             Argument("NAME", "name of the reservation"),
-            Argument(
-                "--nodes LIST", "nodes, such as gpu[01-04], or ALL; optional with --tres", completes=NODES
-            ),
+            Argument("--nodes LIST", "nodes, such as gpu[01-04], or ALL; optional with --tres", completes=NODES),
             Argument("--tres TRES", "reserve only part of the nodes, such as cpu=16,gres/gpu=2"),
-            Argument(
-                "--licenses NAME:COUNT,...", "reserve licenses; add --flags ANY_NODES to reserve no nodes"
-            ),
+            Argument("--licenses NAME:COUNT,...", "reserve licenses; add --flags ANY_NODES to reserve no nodes"),
             Argument("--start TIME", "start time, in the format of --begin; default: now", default="now"),
-            Argument(
-                "--duration TIME",
-                "duration, in the format of --time; default: until removed",
-                default="UNLIMITED",
-            ),
+            Argument("--duration TIME", "duration, in the format of --time; default: until removed", default="UNLIMITED"),
             Argument("--users NAME,...", "users who may use it", completes=USERS),
             Argument("--accounts NAME,...", "accounts whose users may use it", completes=ACCOUNTS),
-            Argument(
-                "--maintenance",
-                "reserve for maintenance; the reservation may overlap others",
-            ),
+            Argument("--maintenance", "reserve for maintenance; the reservation may overlap others"),
             Argument("--flags FLAG,...", f"Slurm flags: {', '.join(FLAGS)}"),
             Argument("--instead", "replace the existing reservation; omitted options keep their values"),
             JSON,
         ),
-        reads=False,
         examples=(
             "warpdeck reservation create class --nodes gpu[01-04] --start 2026-03-02T09:00 --duration 3:00:00 --users ann",
         ),
-        ask=_create,
-        show=_print_created,
+        reads=False, ask=_create, show=_print_created,
     ),
     Verb(
-        "rm",
-        summary="remove a reservation",
+        "rm", summary="remove a reservation",
         arguments=(Argument("NAME", "name of the reservation", completes=RESERVATIONS), JSON),
-        reads=False,
         examples=("warpdeck reservation rm class",),
-        ask=_remove,
-        show=lambda _, args: print(f"removed reservation {args.name}"),
+        reads=False, ask=_remove, show=lambda _, args: print(f"removed reservation {args.name}"),
     ),
-)
+)  # fmt: skip
 VERBS = (
     Verb(
-        "reservations",
-        """\
+        "reservations", """\
 List reservations with their times, nodes and users. A recurring reservation is shown with its current or next
 occurrence. The scheduler considers all occurrences, but estimates no start on its nodes after the 64th.""",
         (NO_HEADER, JSON),
         examples=("warpdeck reservations", "warpdeck reservations --json"),
-        ask=request("reservations"),
-        show=_print_reservations,
+        ask=request("reservations"), show=_print_reservations,
     ),
     Verb(
         "reservation",
@@ -134,4 +115,4 @@ occurrence. The scheduler considers all occurrences, but estimates no start on i
         ),
         subverbs=SUBVERBS,
     ),
-)
+)  # fmt: skip

@@ -110,12 +110,9 @@ def _print_dry_run(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int
 
 
 SUBMIT = SlurmVerb(
-    "submit",
-    """\
-
+    "submit", """\
 Submit a batch script. #SBATCH, #PBS and #BSUB lines are read as by sbatch; options on the command line take precedence.
 A snapshot of the code in the current folder is taken. The job runs this snapshot, even if you edit files while it waits.
-
 
 sbatch options:
   -J NAME  -t TIME (minutes, H:MM:SS, D-HH:MM:SS)  -N NODES  -n TASKS  -c CPUS_PER_TASK  --mem 64G
@@ -130,15 +127,8 @@ other options:""",
         Argument("--wrap COMMAND", "submit this shell command instead of a script"),
         Argument("--no-snapshot", "run in the current folder itself, without a snapshot"),
         Argument("--require-snapshot", "refuse to submit if no snapshot can be taken"),
-        Argument(
-            "--code-of JOB",
-            "run the snapshot of one of your earlier jobs instead of the current code",
-            completes=ANY_JOBS,
-        ),
-        Argument(
-            "--sweep GRID",
-            "submit an array with every combination of values: 'lr=0.1,0.01 seed=1..5' sets $lr and $seed",
-        ),
+        Argument("--code-of JOB", "run the snapshot of one of your earlier jobs instead of the current code", completes=ANY_JOBS),
+        Argument("--sweep GRID", "submit an array with every combination of values: 'lr=0.1,0.01 seed=1..5' sets $lr and $seed"),
         Argument(
             "--dry-run",
             "submit nothing; print when the job would start and which changes would start it now\n"
@@ -155,22 +145,18 @@ other options:""",
         "warpdeck submit --gpus 1 --sweep 'lr=0.1,0.01 seed=1..5' --wrap 'python train.py --lr $lr --seed $seed'",
         "warpdeck submit --gres gpu:h100:1 --wrap 'python train.py'",
     ),
-    takes="sbatch",
-    usage=("[OPTIONS] SCRIPT [ARGS...]", "[OPTIONS] --wrap COMMAND"),
-    run=_submit,
-)
+    takes="sbatch", usage=("[OPTIONS] SCRIPT [ARGS...]", "[OPTIONS] --wrap COMMAND"), run=_submit,
+)  # fmt: skip
 RERUN = Verb(
-    "rerun",
-    """\
+    "rerun", """\
 Submit one of your jobs again with the recorded script, options, environment and code snapshot.
 Later changes in the folder have no effect. The new job has a new id; `warpdeck requeue` keeps the id.""",
     (JOB, JSON),
-    reads=False,
     examples=(
         "warpdeck rerun 12",
         "warpdeck rerun 12_3                one task of an array",
         "warpdeck submit --code-of 12 ...   the same code with other options",
     ),
-    ask=_rerun,
-)
+    reads=False, ask=_rerun,
+)  # fmt: skip
 VERBS = (SUBMIT, RERUN)
