@@ -145,7 +145,7 @@ class Verb:
         notes: str = "",
         summary: str = "",
         reads: bool = True,
-        check: Callable[[Namespace], None] | None = None,
+        check: Callable[[Any], None] | None = None,
         run: Callable[[Any], int] | None = None,
         ask: Ask | None = None,
         waits: str = "waiting for the controller ...",

@@ -83,6 +83,7 @@ class AsyncClient:
 
     async def submit(
         self,
+        /,
         script: str | os.PathLike[str] | None = None,
         *args: str,
         text: str | None = None,

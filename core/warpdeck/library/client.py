@@ -13,15 +13,15 @@ Several threads may share a client. Interrupting a call (Ctrl-C) ends the call, 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from warpdeck.base.paths import Paths
 
 from .asyncclient import AsyncClient
 from .asyncjob import AsyncJob
-from .drafting import Snapshots
 from .portal import Portal
 
 T = TypeVar("T")
@@ -49,6 +49,19 @@ def _of_client(
     def call(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return client.run(method(client.behind, *args, **kwargs))
 
+    return call
+
+
+def _submitting(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, AsyncJob]],
+) -> Callable[Concatenate[Client, P], Job]:
+    """The same for a method that returns a job."""
+
+    @functools.wraps(method)
+    def call(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        return Job(client, client.run(method(client.behind, *args, **kwargs)))
+
+    call.__signature__ = inspect.signature(method).replace(return_annotation="Job")  # type: ignore[attr-defined]
     return call
 
 
@@ -126,32 +139,7 @@ class Client:
         """Run a coroutine of `behind` and return its result."""
         return self.portal.call(work)
 
-    def submit(
-        self,
-        script: str | os.PathLike[str] | None = None,
-        *args: str,
-        text: str | None = None,
-        command: str | Sequence[str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        snapshot: Snapshots = "auto",
-        **options: Any,
-    ) -> Job:
-        """Submit a batch script (a path with arguments, or its `text`) or a `command` (shell text, or a list
-        of arguments).
-
-        `options` are those of sbatch with _ for -, such as gpus=2, time="4:00:00" or array="0-9". `env`
-        replaces this process's variables in the job's environment. `snapshot` controls the snapshot of the
-        code in `cwd`: "auto" takes one if possible, "require" raises UserError if not, and "none" takes none.
-        """
-        given: dict[str, Any] = {
-            "text": text,
-            "command": command,
-            "cwd": cwd,
-            "env": env,
-            "snapshot": snapshot,
-        }
-        return Job(self, self.run(self.behind.submit(script, *args, **given, **options)))
+    submit = _submitting(AsyncClient.submit)
 
     def job(self, job: str | int) -> Job:
         """Return a job or task that was submitted before, such as 12 or "12_3". Raises UserError if the id is

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, note, print_table
+from warpdeck.cli.shared.row_tables import print_rows
 from warpdeck.cli.verb import JSON, Argument, InvalidValue, Verb, request
 from warpdeck.notation.values.memory_sizes import format_memory
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from warpdeck.cli.shared.row_tables import Columns
     from warpdeck.client.blocking_client import SyncClient
 
 
@@ -69,19 +71,7 @@ def _print_list(rows: list[dict[str, Any]], args: Namespace) -> None:
 
         past_nodes.print_nodes(rows)
         return
-    lines = [
-        [
-            row["name"],
-            row["state"],
-            f"{row['cpus_used']}/{row['cpus']}",
-            format_memory(row["mem_bytes"]),
-            _gpus(row),
-            ",".join(row["jobs"][:4]),
-            row["reason"],
-        ]
-        for row in rows
-    ]
-    print_table(["NODE", "STATE", "CPUS", "MEMORY", "GPUS", "JOBS", "REASON"], lines)
+    print_rows(rows, COLUMNS)
 
 
 def _gpus(row: dict[str, Any]) -> str:
@@ -89,6 +79,17 @@ def _gpus(row: dict[str, Any]) -> str:
         return ""
     busy = sum(bool(gpu["job"]) for gpu in row["gpus"])
     return f"{busy}/{len(row['gpus'])} {row['gpus'][0]['type']}"
+
+
+COLUMNS: Columns = {
+    "NODE": lambda row: row["name"],
+    "STATE": lambda row: row["state"],
+    "CPUS": lambda row: f"{row['cpus_used']}/{row['cpus']}",
+    "MEMORY": lambda row: format_memory(row["mem_bytes"]),
+    "GPUS": _gpus,
+    "JOBS": lambda row: ",".join(row["jobs"][:4]),
+    "REASON": lambda row: row["reason"],
+}
 
 
 def _show(client: SyncClient, args: Namespace) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.output import format_time, note, print_table
+from warpdeck.base.output import format_time, note
+from warpdeck.cli.shared.row_tables import print_rows
 from warpdeck.cli.verb import ACCOUNTS, JSON, NO_HEADER, NODES, RESERVATIONS, USERS, Argument, Verb, request
 from warpdeck.notation.filters.reservation_flags import FLAGS
 from warpdeck.notation.filters.reservations import Wish, for_whom, parse_wish, parts_in_words
@@ -16,6 +17,7 @@ from .policy import settings_hint
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from warpdeck.cli.shared.row_tables import Columns
     from warpdeck.client.blocking_client import SyncClient
 
 
@@ -24,22 +26,23 @@ def _print_reservations(answer: dict[str, Any], args: Namespace) -> None:
     if not rows:
         note(f"no reservations. {settings_hint('[reservations.NAME] tables')}")
         return
-    head = ["RESERVATION", "STATE", "START", "END", "DURATION", "NODELIST", "FOR"]
-    lines = []
-    for row in rows:
-        both = row["start"] is not None and row["end"] is not None
-        lines.append(
-            [
-                row["name"],
-                row["state"],
-                format_time(row["start"]) or "always",
-                format_time(row["end"]) or "never",
-                f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip(),
-                parts_in_words(row["parts"]) or row["node_list"],
-                for_whom(row),
-            ]
-        )
-    print_table([] if args.noheader else head, lines)
+    print_rows(rows, COLUMNS, titles=not args.noheader)
+
+
+def _duration(row: dict[str, Any]) -> str:
+    both = row["start"] is not None and row["end"] is not None
+    return f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip()
+
+
+COLUMNS: Columns = {
+    "RESERVATION": lambda row: row["name"],
+    "STATE": lambda row: row["state"],
+    "START": lambda row: format_time(row["start"]) or "always",
+    "END": lambda row: format_time(row["end"]) or "never",
+    "DURATION": _duration,
+    "NODELIST": lambda row: parts_in_words(row["parts"]) or row["node_list"],
+    "FOR": for_whom,
+}
 
 
 def _create(client: SyncClient, args: Namespace) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.current_folder import current_folder
@@ -13,7 +14,7 @@ from warpdeck.base.output import note, print_json
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.forecast import print_forecast
 from warpdeck.cli.shared.progress import progress
-from warpdeck.cli.slurm_verb import SlurmVerb, SplitWords
+from warpdeck.cli.slurm_verb import SlurmVerb
 from warpdeck.cli.verb import ANY_JOBS, JOB, JSON, Argument, Verb, connected
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end
@@ -36,14 +37,14 @@ DRY = frozenset({"dry-run", "test-only"})
 """Options that submit nothing and print a forecast."""
 
 
-def _submit(words: SplitWords) -> int:
+def _submit(args: SimpleNamespace) -> int:
     """Submit the script and print the id."""
-    given, (options, *others), rest = dict(words.given), words.components, words.rest
+    given, (options, *others), rest = dict(args.given), args.components, args.rest
     cwd = current_folder()
     if "wrap" in given:
-        text, name, args = f"#!/bin/sh\n{given['wrap']}\n", "wrap", []
+        text, name, script_args = f"#!/bin/sh\n{given['wrap']}\n", "wrap", []
     elif rest:
-        text, name, args = read_script(rest[0]), rest[0], rest[1:]
+        text, name, script_args = read_script(rest[0]), rest[0], rest[1:]
     else:
         raise UserError("no batch script given", "usage: warpdeck submit [OPTIONS] SCRIPT [ARGS]")
     if grid := given.get("sweep", ""):
@@ -51,13 +52,13 @@ def _submit(words: SplitWords) -> int:
     draft = draft_script(
         text,
         name,
-        args=args,
+        args=script_args,
         options=options,
         others=others,
         cwd=cwd,
         environ=os.environ,
         now=time.time(),
-        known=words.known,
+        known=args.known,
         read=local_files(cwd),
     )
     given |= dict.fromkeys(draft.own, "")
