@@ -4,6 +4,7 @@ only if one runs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -34,14 +35,18 @@ def _lint(args: Namespace) -> int:
     data = _read(args.script)
     text = data.decode("utf-8", "surrogateescape")
     cwd = current_folder()
-    with progress("checking the script ..."), _Controller() as controller:
-        known = with_plugins(SBATCH_22_05, controller.plugins())
+    client = _client()
+    with progress("checking the script ..."), client or contextlib.nullcontext():
+        plugins = {} if client is None else dict(client.call("plugin_options")["options"])
+        known = with_plugins(SBATCH_22_05, plugins)
         verdict = judge(text, name, _option_source(cwd), known=known)
         _check_size(verdict, name)
         warnings = remarks(text, verdict, is_folder=os.path.isdir)
         if verdict.fault is not None and verdict.fault.hint:
             warnings.insert(0, Remark(verdict.fault.line, verdict.fault.hint))
-        warnings += _submission_remarks(text, data, verdict, name=name, cwd=cwd, controller=controller)
+        warnings += _submission_remarks(
+            text, data, verdict, name=name, cwd=cwd, client=client, plugins=plugins
+        )
     if args.json:
         print_json(
             {
@@ -103,44 +108,37 @@ def _read_text(path: str) -> str:
         return file.read(MAX_SCRIPT_BYTES)
 
 
-class _Controller:
-    """The connection to the controller, if one runs."""
-
-    def __init__(self) -> None:
-        self.client: SyncClient | None = None
-
-    def __enter__(self) -> _Controller:
-        try:
-            self.client = SyncClient.connect(default_paths(), start=False)
-        except (UserError, OSError):
-            self.client = None
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.client is not None:
-            self.client.close()
-
-    def plugins(self) -> dict[str, str]:
-        """Return the options of the site's plug-ins."""
-        return {} if self.client is None else dict(self.client.call("plugin_options")["options"])
+def _client() -> SyncClient | None:
+    """Connect to the controller, if one runs."""
+    try:
+        return SyncClient.connect(default_paths(), start=False)
+    except (UserError, OSError):
+        return None
 
 
 def _submission_remarks(
-    text: str, data: bytes, verdict: Verdict, *, name: str, cwd: str, controller: _Controller
+    text: str,
+    data: bytes,
+    verdict: Verdict,
+    *,
+    name: str,
+    cwd: str,
+    client: SyncClient | None,
+    plugins: dict[str, str],
 ) -> list[Remark]:
     """Return remarks on reasons for which a submission here would fail, or the job would never start."""
     if not verdict.accepted:
         return []
     try:
         data.decode()
-        known = with_plugins(SBATCH, controller.plugins())
+        known = with_plugins(SBATCH, plugins)
         files = local_files(cwd)
         draft = draft_script(
             text, name, cwd=cwd, environ=os.environ, now=time.time(), known=known, read=files
         )
-        if controller.client is None:
+        if client is None:
             return []
-        found = dry_run(controller.client, draft)
+        found = dry_run(client, draft)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return [Remark(line, "the script is not UTF-8 text and would be refused; convert it with iconv")]
