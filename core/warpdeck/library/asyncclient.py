@@ -27,7 +27,7 @@ from warpdeck.base.paths import Paths, default_paths
 from warpdeck.client import code
 from warpdeck.client.asyncio_client import GONE, AsyncioClient
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.submission import SubmittedJob, submit
+from warpdeck.client.submission import SubmissionResult, submit
 from warpdeck.model import split_ranges
 from warpdeck.notation.values.job_ids import TaskRanges, parse_job_id
 from warpdeck.protocol import requests
@@ -112,7 +112,7 @@ class AsyncClient:
             now=time.time(),
         )
 
-        def send() -> SubmittedJob | UserError:
+        def send() -> SubmissionResult | UserError:
             # The thread that connects also closes the connection, even if the caller was cancelled meanwhile.
             with SyncClient.connect(self.paths, start=False) as client:
                 try:

@@ -20,7 +20,7 @@ from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end
 from warpdeck.client.submission import (
     Draft,
-    SubmittedJob,
+    SubmissionResult,
     draft_script,
     dry_run,
     local_files,
@@ -89,7 +89,7 @@ def _rerun(client: SyncClient, args: Namespace) -> int:
     return 0
 
 
-def _print_submitted(done: SubmittedJob, given: Collection[str]) -> None:
+def _print_submitted(done: SubmissionResult, given: Collection[str]) -> None:
     for line in done.notes:
         note(f"warpdeck: {line}")
     if "json" in given:
