@@ -21,7 +21,7 @@ def _signature(found: Any) -> str:
         return "(...)"
     text = re.sub(r"((?::|->) )'([^']*)'", r"\1\2", text)  # annotations are texts, defaults stay quoted
     text = re.sub(r"(?:[a-z_]+\.)+(?=[A-Z])", "", text)
-    return re.sub(r"^\(self(, )?", "(", text)
+    return re.sub(r"^\(self(, /)?(, )?", "(", text)
 
 
 def _members(found: type) -> Iterator[tuple[str, str, str]]:

@@ -54,23 +54,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.code == ANSWERED:
             print(error.message)
             return error.exit_code
-        print(error.message if error.code == VERBATIM else f"warpdeck: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
-        return error.exit_code
+        return _failed(
+            error.message, error.hint, exit_code=error.exit_code, is_complete=error.code == VERBATIM
+        )
     except WarpdeckError as error:
-        print(f"warpdeck: {error}", file=sys.stderr)
-        return 1
+        return _failed(str(error))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"warpdeck: {where}{error.strerror or error}", file=sys.stderr)
-        print(f"  {NEXT_STEPS.get(error.errno or 0, 'check the path and its permissions')}", file=sys.stderr)
-        return 1
+        hint = NEXT_STEPS.get(error.errno or 0, "check the path and its permissions")
+        return _failed(f"{where}{error.strerror or error}", hint)
     except KeyboardInterrupt:
         return 130
+
+
+def _failed(message: str, hint: str = "", *, exit_code: int = 1, is_complete: bool = False) -> int:
+    print(message if is_complete else f"warpdeck: {message}", file=sys.stderr)
+    if hint:
+        print(f"  {hint}", file=sys.stderr)
+    return exit_code
 
 
 def _dispatch(words: list[str]) -> int:

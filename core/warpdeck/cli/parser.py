@@ -52,7 +52,7 @@ def parser_of(verb: Verb) -> Parser:
 def _texts(verb: Verb) -> dict[str, Any]:
     examples = "examples:\n" + "\n".join(f"  {line}" for line in verb.examples)
     epilog = f"{examples}\n\n{verb.notes}" if verb.notes else examples
-    return {"description": verb.about, "epilog": epilog, "formatter_class": _Help}
+    return {"description": verb.about, "epilog": epilog, "formatter_class": _formatter}
 
 
 def _fill(parser: Parser, verb: Verb) -> None:
@@ -113,15 +113,13 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}", f"see `{self.prog} --help`")
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help formatter that gets the width of the terminal.
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Return a help formatter that gets the width of the terminal.
 
-    argparse creates a formatter for each option. Without a width each one imports shutil with its compression
-    modules, which takes longer than the rest of the parser.
+    argparse makes one for each option. Without a width each one imports shutil with its compression modules, which takes longer
+    than the rest of the parser.
     """
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
+    return argparse.RawDescriptionHelpFormatter(prog, width=_columns() - 2)
 
 
 def _columns() -> int:

@@ -6,12 +6,13 @@ them. The own options are `Argument`s, as in other verbs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from types import SimpleNamespace
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import default_paths
 
-from .verb import REST, USAGE_EXIT, UsageError, Verb, flat
+from .verb import REST, USAGE_EXIT, Argument, InvalidValue, UsageError, Verb, flat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,22 +23,6 @@ if TYPE_CHECKING:
 HELP_FLAGS = ("-h", "--help")
 LEAST_COLUMN = 16
 """Least width of the column of names in the help."""
-
-
-class SplitWords:
-    """A command line that was split by the option table.
-
-    `given` maps the verb's own options, and sbatch's options that concern the command itself, to their values. `components`
-    contains sbatch's options of each component of the job, and `rest` the words that follow the options. `known` is the table.
-    """
-
-    def __init__(
-        self, given: dict[str, str], components: list[list[str]], rest: list[str], known: OptionTable
-    ) -> None:
-        self.given = given
-        self.components = components
-        self.rest = rest
-        self.known = known
 
 
 class SlurmVerb(Verb):
@@ -53,7 +38,7 @@ class SlurmVerb(Verb):
         name: str,
         *row: Any,
         takes: str,
-        usage: Sequence[str] = (),
+        usage: tuple[str, ...] = (),
         text: Callable[[], str] | None = None,
         run_words: Callable[[list[str]], int] | None = None,
         **more: Any,
@@ -76,9 +61,11 @@ class SlurmVerb(Verb):
             print(self.help_text(), end="")
             return 0
         assert self.run is not None, f"the row of {self.name} names no function"
+        if self.check is not None:
+            self.check(found)
         return self.run(found)
 
-    def _parsed(self, words: list[str]) -> SplitWords:
+    def _parsed(self, words: list[str]) -> SimpleNamespace:
         """Split the words. An unknown option may belong to a plug-in of the site. Then the site is asked."""
         from warpdeck.notation.options.getopt import UNKNOWN
         from warpdeck.notation.options.option_table import SBATCH
@@ -91,8 +78,13 @@ class SlurmVerb(Verb):
                 raise
         return self.split(words, known)
 
-    def split(self, words: list[str], known: OptionTable) -> SplitWords:
-        """Split the words by sbatch's option table and the own options. Raises UserError."""
+    def split(self, words: list[str], known: OptionTable) -> SimpleNamespace:
+        """Split the words by sbatch's option table and the own options. Raises UserError.
+
+        The own options are attributes of the result, as with argparse. `given` maps them, and sbatch's options that concern the
+        command itself, to their texts. `components` contains sbatch's options of each component of the job, `rest` the words
+        that follow the options, and `known` is the table.
+        """
         from warpdeck.notation.options.getopt import as_word, parse_components
         from warpdeck.notation.options.option_table import COMMAND, NONE, REQUIRED, Option, table_of
 
@@ -111,7 +103,20 @@ class SlurmVerb(Verb):
             [as_word(name, text, both) for name, text in part if both.options[name].here != COMMAND]
             for part in parts
         ]
-        return SplitWords(given, components, behind or rest, known)
+        own_values = {each.into: self._value(each, given) for each in flat(self.arguments)}
+        return SimpleNamespace(
+            **own_values, given=given, components=components, rest=behind or rest, known=known
+        )
+
+    def _value(self, argument: Argument, given: dict[str, str]) -> object:
+        name = argument.names[0]
+        text = given.get(name[2:])
+        if text is None:
+            return argument.default
+        try:
+            return argument.is_flag or (text if argument.parse is None else argument.parse(text))
+        except InvalidValue as error:
+            raise UsageError(f"{name}: {error}", f"see `warpdeck {self.name} --help`") from None
 
     def help_text(self) -> str:
         """Return the help."""

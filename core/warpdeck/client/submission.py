@@ -32,7 +32,7 @@ MAX_FILE_CHARS = 1 << 20
 """Maximum number of characters read from a file of node names or variables."""
 
 
-class SubmittedJob:
+class SubmissionResult:
     """Result of a submission."""
 
     def __init__(self, answer: dict[str, Any], notes: list[str]) -> None:
@@ -261,7 +261,7 @@ def submit(
     snapshot: str = "auto",
     code_of: str = "",
     nonce: str = "",
-) -> SubmittedJob:
+) -> SubmissionResult:
     """Submit the draft. Raises UserError.
 
     `snapshot` is "auto", "none" or "require". Without `paths` no snapshot is taken. `code_of` names a job
@@ -273,17 +273,17 @@ def submit(
     elif snapshot != "none" and paths is not None:
         _add_snapshot(client, paths, draft.request, draft.notes, required=snapshot == "require")
     answer = client.create("submit", nonce, request=draft.request, components=draft.components)
-    return SubmittedJob(answer, [*draft.notes, *answer["notes"]])
+    return SubmissionResult(answer, [*draft.notes, *answer["notes"]])
 
 
-def rerun(client: SyncClient, job: str) -> SubmittedJob:
+def rerun(client: SyncClient, job: str) -> SubmissionResult:
     """Submit a job of the user again as it was recorded. Raises UserError."""
     snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
     if snapshot and not client.repeat(lambda: client.call("have_tree", tree=snapshot["tree"]))["have"]:
         packed, facts = _packed(snapshot, job)
         upload_tree(client, snapshot | facts, packed)
     answer = client.create("rerun", job=job)
-    return SubmittedJob(answer, answer["notes"])
+    return SubmissionResult(answer, answer["notes"])
 
 
 def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:

@@ -34,6 +34,13 @@ node.
 _T = TypeVar("_T")
 
 
+class AnyJob(Protocol):
+    """A `Job` or an `AsyncJob`."""
+
+    @property
+    def id(self) -> str: ...
+
+
 class JobClient(Protocol):
     """The calls of AsyncClient that a job makes."""
 

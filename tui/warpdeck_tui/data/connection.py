@@ -38,7 +38,7 @@ from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.viewmodels.jobs.queue import only_waiting
 
 if TYPE_CHECKING:
-    from warpdeck.client.submission import SubmittedJob
+    from warpdeck.client.submission import SubmissionResult
 
 RECONNECT_FIRST_S = 0.2
 RECONNECT_MOST_S = 5.0
@@ -369,20 +369,20 @@ class Core:
         cwd: str,
         args: Sequence[str] = (),
         code_of: str = "",
-    ) -> SubmittedJob:
+    ) -> SubmissionResult:
         """Submit the text of a script as the command line does. `script` is its name, or "" if it has none.
 
         Parsing and git run in a thread.
         """
         from . import submission as submitting
 
-        def send() -> SubmittedJob:
+        def send() -> SubmissionResult:
             draft = submitting.draft_text(script, text, options, cwd, args=args, environ=os.environ)
             return submitting.submit_draft(self.paths, draft, code_of=code_of)
 
         return await asyncio.to_thread(send)
 
-    async def rerun(self, job: str) -> SubmittedJob:
+    async def rerun(self, job: str) -> SubmissionResult:
         """Submit the job again as it was recorded. Git runs in a thread."""
         from . import submission as submitting
 
@@ -419,7 +419,7 @@ class Core:
         """Return the output of a session's terminal from `offset` on. The session is not affected."""
         return await asyncio.to_thread(self._glance, job, offset)
 
-    async def shell(self, options: Sequence[str], *, rows: int, cols: int) -> SubmittedJob:
+    async def shell(self, options: Sequence[str], *, rows: int, cols: int) -> SubmissionResult:
         """Submit an interactive shell."""
         from . import submission as submitting
 

@@ -38,7 +38,9 @@ def live_names(kind: str) -> list[Candidate]:
         return [Candidate(state.value, code) for state, code in COMPACT.items()]
     try:
         with _patience(), SyncClient.connect(default_paths(), start=False) as client:
-            return _jobs(client, kind) if kind in STATES_OF else _ASK[kind](client)
+            if kind in STATES_OF:
+                return _jobs(client, kind)
+            return _users(client) if kind == verb.USERS else _named(client, kind)
     except (UserError, OSError):  # without an answer, nothing is offered
         return []
 
@@ -61,38 +63,19 @@ def _patience() -> Iterator[None]:
 
 def _jobs(client: SyncClient, kind: str) -> list[Candidate]:
     """Return the caller's jobs or, if there are none, the jobs of all users."""
-    fields = ["label", "array_job_id", "tasks_pending", "name", "state", "user", "node_list"]
-    asked: dict[str, Any] = {
+    wanted: dict[str, Any] = {
         "states": list(STATES_OF[kind]),
         "finished": kind == verb.ANY_JOBS,
         "limit": MAX_ROWS,
-        "fields": fields,
+        "fields": ["label", "array_job_id", "tasks_pending", "name", "state", "user", "node_list"],
     }
-    rows = (
-        client.call("jobs", users=[client.welcome["user"]], **asked)["jobs"]
-        or client.call("jobs", **asked)["jobs"]
-    )
+    own = client.call("jobs", users=[client.welcome["user"]], **wanted)["jobs"]
     found: dict[str, str] = {}
-    for row in reversed(rows):
+    for row in reversed(own or client.call("jobs", **wanted)["jobs"]):
         label = str(row["array_job_id"]) if row["tasks_pending"] > 1 else row["label"]
-        found.setdefault(
-            label, " ".join(filter(None, (row["name"], row["state"], row["user"], row["node_list"])))
-        )
+        about = (row["name"], row["state"], row["user"], row["node_list"])
+        found.setdefault(label, " ".join(filter(None, about)))
     return [Candidate(*each) for each in found.items()]
-
-
-def _nodes(client: SyncClient) -> list[Candidate]:
-    rows = client.call("nodes")["nodes"]
-    return [
-        Candidate(row["name"], f"{row['state']}, {len(row['gpus'])} GPUs, {row['cpus']} CPUs") for row in rows
-    ]
-
-
-def _partitions(client: SyncClient) -> list[Candidate]:
-    rows = client.call("partitions")["partitions"]
-    return [
-        Candidate(row["name"], f"{row['state']}, {row['nodes']} nodes, {row['gpus']} GPUs") for row in rows
-    ]
 
 
 def _users(client: SyncClient) -> list[Candidate]:
@@ -102,25 +85,17 @@ def _users(client: SyncClient) -> list[Candidate]:
     return [Candidate(name) for name in sorted(names) if name]
 
 
-def _accounts(client: SyncClient) -> list[Candidate]:
-    rows = client.call("shares")["shares"]
-    return [Candidate(name) for name in dict.fromkeys(row["account"] for row in rows)]
+_REQUESTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], str]]] = {
+    verb.NODES: ("nodes", "name", lambda row: f"{row['state']}, {len(row['gpus'])} GPUs, {row['cpus']} CPUs"),
+    verb.PARTITIONS: ("partitions", "name", lambda row: f"{row['state']}, {row['nodes']} nodes, {row['gpus']} GPUs"),
+    verb.ACCOUNTS: ("shares", "account", lambda row: ""),
+    verb.QOS: ("qos", "name", lambda row: f"priority {row['priority']}"),
+    verb.RESERVATIONS: ("reservations", "name", lambda row: f"{row['state']}, {row['node_list']}"),
+}  # fmt: skip
+"""Kind -> (request and list of its answer, field with the name, description of a row)."""
 
 
-def _qos(client: SyncClient) -> list[Candidate]:
-    return [Candidate(row["name"], f"priority {row['priority']}") for row in client.call("qos")["qos"]]
-
-
-def _reservations(client: SyncClient) -> list[Candidate]:
-    rows = client.call("reservations")["reservations"]
-    return [Candidate(row["name"], f"{row['state']}, {row['node_list']}") for row in rows]
-
-
-_ASK: dict[str, Callable[[SyncClient], list[Candidate]]] = {
-    verb.NODES: _nodes,
-    verb.PARTITIONS: _partitions,
-    verb.USERS: _users,
-    verb.ACCOUNTS: _accounts,
-    verb.QOS: _qos,
-    verb.RESERVATIONS: _reservations,
-}
+def _named(client: SyncClient, kind: str) -> list[Candidate]:
+    request, name, about = _REQUESTS[kind]
+    rows = client.call(request)[request]
+    return [Candidate(*each) for each in dict.fromkeys((row[name], about(row)) for row in rows)]

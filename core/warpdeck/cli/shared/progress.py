@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False
@@ -25,15 +24,22 @@ class progress:  # noqa: N801 (reads as a statement)
     def __init__(self, line: str) -> None:
         self._line = line.encode()
         self._shown = False
-        self._on = bool(line) and sys.stderr.isatty() and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+        self._on = False
 
     def __enter__(self) -> None:
-        if self._on:
+        if not self._line or not sys.stderr.isatty():
+            return
+        import signal  # this import takes longer than the rest of the module
+
+        if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
+            self._on = True
             signal.signal(signal.SIGALRM, self._show)
             signal.setitimer(signal.ITIMER_REAL, AFTER_S)
 
     def __exit__(self, *_: object) -> None:
         if self._on:
+            import signal
+
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             if self._shown:

@@ -130,18 +130,15 @@ def _demo(args: Namespace) -> int:
 
 
 APP = Verb(
-    "",
-    "Open the full-screen app.",
+    "", "Open the full-screen app.",
     (APP_OPTIONS,),
-    reads=False,
     examples=("warpdeck", "warpdeck --readonly --theme deck-light"),
-    run=_open,
-)
+    reads=False, run=_open,
+)  # fmt: skip
 """The row of `warpdeck` without a verb."""
 VERBS = (
     Verb(
-        "screen",
-        """\
+        "screen", """\
 Open the app on one of its screens. With --plain, print the screen once as plain text, without colors and
 graphics, for screen readers, mail and logs.""",
         (
@@ -150,9 +147,7 @@ graphics, for screen readers, mail and logs.""",
             Argument("--plain", "print the screen once as plain text"),
             Argument("-a, --all", "show the jobs of all users"),
             Argument(
-                "--at WHEN",
-                "show gpus, nodes or node at a past time: 03:12 (most recent), now-2hours, 11/20 14:00",
-                parse=str,
+                "--at WHEN", "show gpus, nodes or node at a past time: 03:12 (most recent), now-2hours, 11/20 14:00", parse=str,
             ),
             Argument("--json", "print gpus or nodes once as JSON"),
             APP_OPTIONS,
@@ -163,28 +158,20 @@ graphics, for screen readers, mail and logs.""",
             "warpdeck screen job 12 --plain",
             "warpdeck screen gpus --at 03:12  the state of the cluster at 03:12",
         ),
-        check=_check_screen,
-        run=_screen,
+        check=_check_screen, run=_screen,
     ),
     Verb(
-        "serve",
-        """\
+        "serve", """\
 Serve the app to a browser on this machine and print its URL. The URL contains a secret: anyone who has it
 can act as you. Shells and editors are not available in the browser.""",
-        (
-            Argument("--port PORT", f"port on 127.0.0.1; default: {PORT}", parse=port, default=PORT),
-            APP_OPTIONS,
-        ),
-        reads=False,
+        (Argument("--port PORT", f"port on 127.0.0.1; default: {PORT}", parse=port, default=PORT), APP_OPTIONS),
         examples=("warpdeck serve", "warpdeck serve --port 9000 --readonly"),
-        run=_serve,
+        reads=False, run=_serve,
     ),
     Verb(
-        "demo",
-        "Open the app on a simulated cluster of 64 GPUs with a live workload.",
+        "demo", "Open the app on a simulated cluster of 64 GPUs with a live workload.",
         (APP_OPTIONS,),
-        reads=False,
         examples=("warpdeck demo", "warpdeck demo --theme deck-light --ascii"),
-        run=_demo,
+        reads=False, run=_demo,
     ),
-)
+)  # fmt: skip

@@ -206,18 +206,15 @@ def _of_scontrol(words: list[str]) -> list[Candidate]:
 
 VERBS = (
     Verb(
-        "completion",
-        """\
+        "completion", """\
 Print the completion script of a shell, for warpdeck and the Slurm commands. Tab completes verbs, options,
 jobs, nodes, partitions, users, accounts and QoS.""",
         (Argument("{bash,zsh,fish}", "the shell", into="shell"),),
-        reads=False,
         examples=(
             'eval "$(warpdeck completion bash)"                             in ~/.bashrc',
             'eval "$(warpdeck completion zsh)"                              in ~/.zshrc, after compinit',
             "warpdeck completion fish | source                              in ~/.config/fish/config.fish",
         ),
-        internal={"--words": _answer},
-        run=_print_script,
+        reads=False, internal={"--words": _answer}, run=_print_script,
     ),
-)
+)  # fmt: skip

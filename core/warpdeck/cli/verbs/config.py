@@ -179,21 +179,15 @@ def _write_new(path: str, text: str) -> None:
 FILE = Argument("[FILE]", "a config.toml; default: the one in the controller's home")
 SUBVERBS = (
     Verb(
-        "check",
-        summary="list all errors of a file with their lines",
+        "check", summary="list all errors of a file with their lines",
         arguments=(FILE, JSON),
         examples=("warpdeck config check", "warpdeck config check new.toml"),
         run=_check,
     ),
     Verb(
-        "show",
-        summary="show all active settings and their origins",
+        "show", summary="show all active settings and their origins",
         arguments=(
-            Argument(
-                "--file",
-                "show the settings of config.toml instead of those of the running controller",
-                into="of_file",
-            ),
+            Argument("--file", "show the settings of config.toml instead of those of the running controller", into="of_file"),
             FILE,
             JSON,
         ),
@@ -201,12 +195,10 @@ SUBVERBS = (
         run=_show,
     ),
     Verb(
-        "reload",
-        summary="apply config.toml to the running controller; nothing changes if it has errors",
+        "reload", summary="apply config.toml to the running controller; nothing changes if it has errors",
         arguments=(JSON,),
-        reads=False,
         examples=("warpdeck config reload",),
-        run=_reload,
+        reads=False, run=_reload,
     ),
     Verb(
         "import",
@@ -218,9 +210,7 @@ SUBVERBS = (
             Argument("--gres gres.conf", "also read this gres.conf, to list what is not converted"),
             Argument("--topology topology.conf", "also read the network switches of this topology.conf"),
             Argument(
-                "--sacctmgr FILE",
-                "output of `sacctmgr dump CLUSTER` or `sacctmgr -P show qos`; can be repeated",
-                repeats=True,
+                "--sacctmgr FILE", "output of `sacctmgr dump CLUSTER` or `sacctmgr -P show qos`; can be repeated", repeats=True,
             ),
             Argument("--out FILE", "new file to write; default: standard output"),
             JSON,
@@ -228,7 +218,7 @@ SUBVERBS = (
         examples=("warpdeck config import /etc/slurm/slurm.conf --out config.toml",),
         run=_import,
     ),
-)
+)  # fmt: skip
 VERBS = (
     Verb(
         "config",
@@ -241,4 +231,4 @@ VERBS = (
         ),
         subverbs=SUBVERBS,
     ),
-)
+)  # fmt: skip

@@ -130,21 +130,17 @@ def _status(args: Namespace) -> int:
 
 VERBS = (
     Verb(
-        "up",
-        "Start the controller in the background, if it is not running. Other verbs start it automatically.",
+        "up", "Start the controller in the background, if it is not running. Other verbs start it automatically.",
         (
             Argument("--no-local-node", "do not add this machine as a node"),
-            Argument(
-                "--shared", f"as root: serve all users of this machine from $WARPDECK_HOME or {SITE_HOME}"
-            ),
+            Argument("--shared", f"as root: serve all users of this machine from $WARPDECK_HOME or {SITE_HOME}"),
             Argument(
                 "--share-machine",
                 "allow agents of this controller on machines that already run another agent ($WARPDECK_SHARE_MACHINE=1)",
             ),
         ),
-        reads=False,
         examples=("warpdeck up", "warpdeck up --no-local-node     do not use this machine as a node"),
-        run=_up,
+        reads=False, run=_up,
     ),
     Verb(
         "down",
@@ -154,14 +150,12 @@ VERBS = (
             Argument("--machine", "stop all controllers and agents on this machine"),
             Argument("--kill-jobs", "with --machine: also kill the jobs on this machine"),
         ),
-        reads=False,
         examples=(
             "warpdeck down",
             "warpdeck down --machine                stop controllers and agents; jobs keep running",
             "warpdeck down --machine --kill-jobs    stop the jobs too",
         ),
-        check=_check_down,
-        run=_down,
+        reads=False, check=_check_down, run=_down,
     ),
     Verb(
         "status",
@@ -171,4 +165,4 @@ VERBS = (
         examples=("warpdeck status", "warpdeck status --json", "warpdeck status --machine"),
         run=_status,
     ),
-)
+)  # fmt: skip

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from warpdeck.base.output import format_time, print_json, print_note, print_table
+from warpdeck.base.output import format_time, print_json, print_note
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.background import continue_in_background
+from warpdeck.cli.shared.row_tables import print_rows
 from warpdeck.cli.verb import JOB_NODE, JSON, TASK_HELP, Argument, InvalidValue, UsageError, Verb, port
 from warpdeck.client.forwarding import LOOPBACK, Forwarding
 
@@ -15,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from warpdeck.cli.shared.row_tables import Columns
     from warpdeck.client.blocking_client import SyncClient
 
 
@@ -69,40 +71,33 @@ def _list(client: SyncClient, *, as_json: bool) -> int:
     if as_json:
         print_json(found)
         return 0
-    rows = [
-        [
-            str(row["number"]),
-            row["job"],
-            row["user"],
-            f"{row['node']}:{row['port']}",
-            f"{row['host']}:{row['local_port']}",
-            str(row["connections"]),
-            format_time(row["since"] or time.time()),
-            row["purpose"],
-        ]
-        for row in found
-    ]
-    if rows:
-        print_table(["NUMBER", "JOB", "USER", "FROM", "TO", "OPEN", "SINCE", "PURPOSE"], rows)
+    if found:
+        print_rows(found, COLUMNS)
     else:
         print_note("no active forwards")
     return 0
 
 
+COLUMNS: Columns = {
+    "NUMBER": lambda row: row["number"],
+    "JOB": lambda row: row["job"],
+    "USER": lambda row: row["user"],
+    "FROM": lambda row: f"{row['node']}:{row['port']}",
+    "TO": lambda row: f"{row['host']}:{row['local_port']}",
+    "OPEN": lambda row: row["connections"],
+    "SINCE": lambda row: format_time(row["since"] or time.time()),
+    "PURPOSE": lambda row: row["purpose"],
+}
+
+
 VERBS = (
     Verb(
-        "forward",
-        """\
+        "forward", """\
 Forward a loopback port of a job's node to a loopback port of this machine, over warpdeck's connection, until the
 job ends. Only your own connections are accepted. LOCAL defaults to the same port, or to another one if it is in use.""",
         (
             Argument("[JOB]", TASK_HELP),
-            Argument(
-                "[PORT[:LOCAL]]",
-                "port of the job's node, and port on this machine",
-                into="ports",
-                parse=_ports,
-            ),
+            Argument("[PORT[:LOCAL]]", "port of the job's node, and port on this machine", into="ports", parse=_ports),
             JOB_NODE,
             Argument("--detach", "keep forwarding in the background"),
             Argument("--list", "list active forwards"),
@@ -116,7 +111,6 @@ job ends. Only your own connections are accepted. LOCAL defaults to the same por
             "warpdeck forward --list             list active forwards",
             "warpdeck forward --end 3            end the forward with number 3",
         ),
-        check=_check,
-        ask=_run,
+        check=_check, ask=_run,
     ),
-)
+)  # fmt: skip

@@ -211,18 +211,10 @@ def _print_snapshot(found: dict[str, Any], args: Namespace) -> None:
 
 VERBS = (
     Verb(
-        "show",
-        "Show the details of a job.",
-        (
-            JOB,
-            Argument(
-                "--environment", "print only the environment variables of the submission; your own jobs only"
-            ),
-            JSON,
-        ),
+        "show", "Show the details of a job.",
+        (JOB, Argument("--environment", "print only the environment variables of the submission; your own jobs only"), JSON),
         examples=("warpdeck show 12", "warpdeck show 12_3 --json"),
-        ask=_show,
-        show=_print_job,
+        ask=_show, show=_print_job,
     ),
     Verb(
         "why",
@@ -230,12 +222,10 @@ VERBS = (
         "would start it now.",
         (Argument("JOB", TASK_HELP, completes=PENDING_JOBS), JSON),
         examples=("warpdeck why 12", "warpdeck why 12 --json"),
-        ask=request("forecast", job="job"),
-        show=_print_why,
+        ask=request("forecast", job="job"), show=_print_why,
     ),
     Verb(
-        "logs",
-        "Print a job's output.",
+        "logs", "Print a job's output.",
         (
             JOB,
             Argument("-f, --follow", "wait until the job starts and print output until it ends"),
@@ -248,8 +238,7 @@ VERBS = (
         ask=_logs,
     ),
     Verb(
-        "snapshot",
-        "Show the code snapshot of a job, or compare it with that of another job or with the current folder.",
+        "snapshot", "Show the code snapshot of a job, or compare it with that of another job or with the current folder.",
         (
             Argument("{show,diff}", "show a snapshot, or compare two", into="verb"),
             Argument("JOB ...", "one job id; two for a comparison of two jobs", completes=ANY_JOBS),
@@ -260,9 +249,6 @@ VERBS = (
             "warpdeck snapshot diff 12       compare with the current folder",
             "warpdeck snapshot diff 12 15",
         ),
-        check=_check_snapshot,
-        ask=_snapshots,
-        waits="reading the snapshot ...",
-        show=_print_snapshot,
+        check=_check_snapshot, ask=_snapshots, waits="reading the snapshot ...", show=_print_snapshot,
     ),
-)
+)  # fmt: skip

@@ -4,6 +4,7 @@ only if one runs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -39,7 +40,9 @@ def _lint(args: Namespace) -> int:
     data = _read(args.script)
     text = data.decode("utf-8", "surrogateescape")
     cwd = current_folder()
-    with progress("checking the script ..."), _Controller() as controller:
+    client = _client()
+    with progress("checking the script ..."), client or contextlib.nullcontext():
+        plugins = {} if client is None else dict(client.call("plugin_options")["options"])
         source = _source(cwd)
         components = read_components(text, name, source, known=with_plugins(SBATCH, controller.plugins))
         result = _validate(text, name, components, source, controller)
@@ -48,7 +51,9 @@ def _lint(args: Namespace) -> int:
         if result.rejection is not None and result.rejection.hint:
             warnings.insert(0, Remark(result.rejection.line, result.rejection.hint))
         if result.accepted:
-            warnings += _submission_remarks(data, components, name=name, cwd=cwd, controller=controller)
+            warnings += _submission_remarks(
+            data, components, name=name, cwd=cwd, client=client, plugins=plugins
+        )
     if args.json:
         print_json(
             {
@@ -112,20 +117,12 @@ def _read_text(path: str) -> str:
         return file.read(MAX_SCRIPT_BYTES)
 
 
-class _Controller:
-    """The connection to the controller, if one runs."""
-
-    def __init__(self) -> None:
-        self.client: SyncClient | None = None
-
-    def __enter__(self) -> _Controller:
-        try:
-            self.client = SyncClient.connect(default_paths(), start=False)
-        except (UserError, OSError):
-            self.client = None
-        return self
-
-    def __exit__(self, *_: object) -> None:
+def _client() -> SyncClient | None:
+    """Connect to the controller, if one runs."""
+    try:
+        return SyncClient.connect(default_paths(), start=False)
+    except (UserError, OSError):
+        return None:
         if self.client is not None:
             self.client.close()
 
@@ -146,18 +143,24 @@ def _validate(
 
 
 def _submission_remarks(
-    data: bytes, components: Sequence[Component], *, name: str, cwd: str, controller: _Controller
+    data: bytes,
+    components: Sequence[Component],
+    *,
+    name: str,
+    cwd: str,
+    client: SyncClient | None,
+    plugins: dict[str, str],
 ) -> list[Remark]:
     """Return remarks on reasons for which a submission here would fail, or the job would never start."""
     try:
         script = {"script": data.decode()}
-        known = with_plugins(SBATCH, controller.plugins)
+        known = with_plugins(SBATCH, plugins)
         draft = draft_components(
             components, name, script, cwd=cwd, environ=os.environ, known=known, read=local_files(cwd)
         )
-        if controller.client is None:
+        if client is None:
             return []
-        found = dry_run(controller.client, draft)
+        found = dry_run(client, draft)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return [Remark(line, "the script is not UTF-8 text and would be refused; convert it with iconv")]
@@ -198,8 +201,7 @@ def _text(words: str) -> str:
 
 VERBS = (
     Verb(
-        "lint",
-        """\
+        "lint", """\
 Check a batch script as sbatch reads it, without submitting it. Prints each option with its value in Slurm's
 format, and warns about likely mistakes: ignored directives, times in minutes, missing folders, and requests
 that no node can satisfy. SBATCH_* variables are read as well.""",
@@ -210,4 +212,4 @@ that no node can satisfy. SBATCH_* variables are read as well.""",
         examples=("warpdeck lint train.sh", "warpdeck lint --json train.sh", "generate | warpdeck lint -"),
         run=_lint,
     ),
-)
+)  # fmt: skip

@@ -95,11 +95,7 @@ VERBS = (
         "Plot the resource usage of a running or finished job, or the recent usage of a node.\n"
         "A job that keeps two CPUs busy has a CPU usage of 200 %.",
         (
-            Argument(
-                "[JOB]",
-                "job id, such as 12; 12_3 for a task of an array; 12.0 for a step",
-                completes=ANY_JOBS,
-            ),
+            Argument("[JOB]", "job id, such as 12; 12_3 for a task of an array; 12.0 for a step", completes=ANY_JOBS),
             Argument("--node NODE", "show a node and each of its GPUs instead of a job"),
             Argument("--step {1s,10s,1min}", "with --node: time between two points", default="1s"),
             JSON,
@@ -111,8 +107,7 @@ VERBS = (
             "warpdeck metrics --node gpu01            the last ten minutes",
             "warpdeck metrics --node gpu01 --step 1min   the last day",
         ),
-        check=_check,
-        ask=lambda client, args: client.call("curves", job=args.job, node=args.node, step_s=STEPS[args.step]),
+        check=_check, ask=lambda client, args: client.call("curves", job=args.job, node=args.node, step_s=STEPS[args.step]),
         show=_print,
     ),
-)
+)  # fmt: skip

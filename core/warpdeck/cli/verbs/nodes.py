@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_note, print_table
+from warpdeck.cli.shared.row_tables import print_rows
 from warpdeck.cli.verb import JSON, Argument, InvalidValue, Verb, request
 from warpdeck.notation.values.memory_sizes import format_memory
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from warpdeck.cli.shared.row_tables import Columns
     from warpdeck.client.blocking_client import SyncClient
 
 
@@ -71,19 +73,7 @@ def _print_list(rows: list[dict[str, Any]], args: Namespace) -> None:
 
         past_nodes.print_nodes(rows)
         return
-    lines = [
-        [
-            row["name"],
-            row["state"],
-            f"{row['cpus_used']}/{row['cpus']}",
-            format_memory(row["mem_bytes"]),
-            _gpus(row),
-            ",".join(row["jobs"][:4]),
-            row["reason"],
-        ]
-        for row in rows
-    ]
-    print_table(["NODE", "STATE", "CPUS", "MEMORY", "GPUS", "JOBS", "REASON"], lines)
+    print_rows(rows, COLUMNS)
 
 
 def _gpus(row: dict[str, Any]) -> str:
@@ -91,6 +81,17 @@ def _gpus(row: dict[str, Any]) -> str:
         return ""
     busy = sum(bool(gpu["job"]) for gpu in row["gpus"])
     return f"{busy}/{len(row['gpus'])} {row['gpus'][0]['type']}"
+
+
+COLUMNS: Columns = {
+    "NODE": lambda row: row["name"],
+    "STATE": lambda row: row["state"],
+    "CPUS": lambda row: f"{row['cpus_used']}/{row['cpus']}",
+    "MEMORY": lambda row: format_memory(row["mem_bytes"]),
+    "GPUS": _gpus,
+    "JOBS": lambda row: ",".join(row["jobs"][:4]),
+    "REASON": lambda row: row["reason"],
+}
 
 
 def _show(client: SyncClient, args: Namespace) -> Any:
@@ -221,84 +222,58 @@ AT = Argument(
 )
 SUBVERBS = (
     Verb(
-        "add",
-        summary="add a host over SSH, or this machine as `local`",
+        "add", summary="add a host over SSH, or this machine as `local`",
         arguments=(
             Argument("[USER@]HOST[:PORT]", "address for SSH, or `local` for this machine", into="target"),
             Argument("--name NAME", "name of the node; default: the host name"),
             Argument("--accept-host-key FINGERPRINT", "accept an unknown host key with this fingerprint"),
             JSON,
         ),
-        reads=False,
-        examples=(
-            "warpdeck node add gpu01",
-            "warpdeck node add alice@gpu01:2222 --name gpu01",
-            "warpdeck node add local",
-        ),
-        ask=_add,
-        waits="",
-        show=_print_added,
+        examples=("warpdeck node add gpu01", "warpdeck node add alice@gpu01:2222 --name gpu01", "warpdeck node add local"),
+        reads=False, ask=_add, waits="", show=_print_added,
     ),
     Verb(
-        "ls",
-        summary="list the nodes",
+        "ls", summary="list the nodes",
         arguments=(AT, JSON),
         examples=("warpdeck node ls", "warpdeck node ls --at 03:12"),
-        ask=_ls,
-        show=_print_list,
+        ask=_ls, show=_print_list,
     ),
     Verb(
-        "show",
-        summary="show a node with its GPUs and their processes",
+        "show", summary="show a node with its GPUs and their processes",
         arguments=(NODE, AT, JSON),
         examples=("warpdeck node show gpu01", "warpdeck node show gpu01 --at now-2hours"),
-        ask=_show,
-        show=_print_node,
+        ask=_show, show=_print_node,
     ),
     Verb(
-        "check",
-        summary="run the health checks of a node, or of all nodes; exit code 1 if a check fails",
+        "check", summary="run the health checks of a node, or of all nodes; exit code 1 if a check fails",
         arguments=(Argument("[NODE]", "name of the node; default: all nodes", into="name"), JSON),
         examples=("warpdeck node check", "warpdeck node check gpu01"),
-        ask=lambda client, args: client.call("node_check", name=args.name)["nodes"],
-        waits="running the health checks ...",
-        show=_print_checks,
-        failed=_has_failed,
+        ask=lambda client, args: client.call("node_check", name=args.name)["nodes"], waits="running the health checks ...",
+        show=_print_checks, failed=_has_failed,
     ),
     Verb(
-        "drain",
-        summary="start no new jobs on a node or GPU; running jobs keep running",
+        "drain", summary="start no new jobs on a node or GPU; running jobs keep running",
         arguments=(NODE, Argument("[REASON]", "reason, which all users see"), GPU, JSON),
-        reads=False,
         examples=("warpdeck node drain gpu01 'bad fan'", "warpdeck node drain --gpu 3 gpu01 'bad cable'"),
-        ask=request("node_drain", name="name", reason="reason", gpus="gpu"),
-        show=_print_state,
+        reads=False, ask=request("node_drain", name="name", reason="reason", gpus="gpu"), show=_print_state,
     ),
     Verb(
-        "resume",
-        summary="let a drained node or GPU accept jobs again",
+        "resume", summary="let a drained node or GPU accept jobs again",
         arguments=(NODE, GPU, JSON),
-        reads=False,
         examples=("warpdeck node resume gpu01", "warpdeck node resume --gpu 3 gpu01"),
-        ask=request("node_resume", name="name", gpus="gpu"),
-        show=_print_state,
+        reads=False, ask=request("node_resume", name="name", gpus="gpu"), show=_print_state,
     ),
     Verb(
-        "rm",
-        summary="remove a node",
+        "rm", summary="remove a node",
         arguments=(
-            Argument(
-                "--force", "remove the node even if jobs run on it; they end as NODE_FAIL or are requeued"
-            ),
+            Argument("--force", "remove the node even if jobs run on it; they end as NODE_FAIL or are requeued"),
             NODE,
             JSON,
         ),
-        reads=False,
         examples=("warpdeck node rm gpu01", "warpdeck node rm --force gpu01"),
-        ask=request("node_rm", name="name", force="force"),
-        show=_print_state,
+        reads=False, ask=request("node_rm", name="name", force="force"), show=_print_state,
     ),
-)
+)  # fmt: skip
 VERBS = (
     Verb(
         "node",
@@ -314,4 +289,4 @@ VERBS = (
         ),
         subverbs=SUBVERBS,
     ),
-)
+)  # fmt: skip

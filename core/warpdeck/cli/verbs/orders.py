@@ -18,9 +18,6 @@ from warpdeck.cli.verb import (
     UsageError,
     Verb,
 )
-from warpdeck.model.ranges import Ranges, format_ranges, split_ranges
-from warpdeck.model.states import JobState, state_named
-from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.notation.values.lists import words_of
 
 from .queue import has_selection, select
@@ -31,6 +28,7 @@ if TYPE_CHECKING:  # importing typing takes longer than answering a verb
     from typing import Any
 
     from warpdeck.client.blocking_client import SyncClient
+    from warpdeck.model.ranges import Ranges
 
 MAX_SELECTED = 100_000
 """Largest number of jobs that filters may select, which is also the limit of one request."""
@@ -68,6 +66,10 @@ def _names(rows: Sequence[dict[str, Any]], words: Sequence[str]) -> Iterator[str
     For the waiting tasks of an array, yield only the tasks that `words` name, if `words` name tasks of this
     array.
     """
+    # These imports take as long as all others, and most orders name their jobs.
+    from warpdeck.model.ranges import format_ranges, split_ranges
+    from warpdeck.notation.values.job_ids import parse_job_id
+
     asked: dict[int, list[Ranges | None]] = {}
     for word in words:
         number, tasks = parse_job_id(word)
@@ -87,7 +89,11 @@ def _only_waiting(args: Namespace) -> bool:
     alone.
     """
     states = words_of(args.state)
-    return bool(states) and all(state_named(word) is JobState.PENDING for word in states)
+    if not states:
+        return False
+    from warpdeck.model.states import JobState, state_named  # as in _names
+
+    return all(state_named(word) is JobState.PENDING for word in states)
 
 
 def _row(name: str, about: str, *examples: str, jobs: str, signal: bool = False) -> Verb:

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.output import format_count, print_note, print_table
 from warpdeck.base.paths import default_paths
+from warpdeck.cli.shared.row_tables import print_rows
 from warpdeck.cli.verb import JSON, NO_HEADER, PENDING_JOBS, Argument, Verb, request
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.tres_counts import format_tres
 
 if TYPE_CHECKING:
     from argparse import Namespace
+
+    from warpdeck.cli.shared.row_tables import Columns
 
 PARTS = (
     ("age", "AGE"),
@@ -64,32 +67,7 @@ def _print_share(answer: dict[str, Any], args: Namespace) -> None:
             f"no accounts are configured, so usage is not counted. {settings_hint('[accounts.NAME] tables')}"
         )
         return
-    head = [
-        "ACCOUNT",
-        "USER",
-        "SHARES",
-        "NORM_SHARES",
-        "USAGE",
-        "NORM_USAGE",
-        "LEVEL_FS",
-        "FAIRSHARE",
-        "QUOTA",
-    ]
-    lines = [
-        [
-            "  " * row["depth"] + row["account"],
-            row["user"],
-            str(row["shares"]),
-            f"{row['norm_shares']:.4f}",
-            f"{row['usage']:.0f}",
-            f"{row['norm_usage']:.4f}",
-            "inf" if row["level_fs"] is None else f"{row['level_fs']:.4f}",
-            "" if row["fairshare"] is None else f"{row['fairshare']:.4f}",
-            format_tres(row["quota"]),
-        ]
-        for row in rows
-    ]
-    print_table([] if args.noheader else head, lines, right=frozenset(range(2, 8)))
+    print_rows(rows, SHARE_COLUMNS, titles=not args.noheader)
     if not args.noheader:
         half = answer["half_life_s"]
         fades = f"it decays with a half-life of {format_duration(half)}" if half else "it does not decay"
@@ -97,36 +75,7 @@ def _print_share(answer: dict[str, Any], args: Namespace) -> None:
 
 
 def _print_partitions(answer: dict[str, Any], args: Namespace) -> None:
-    head = [
-        "PARTITION",
-        "STATE",
-        "TIME_LIMIT",
-        "NODES",
-        "GPUS",
-        "CPUS",
-        "TIER",
-        "NODE_STATES",
-        "NODELIST",
-        "LIMITS",
-        "MAY_USE",
-    ]
-    lines = [
-        [
-            row["name"] + "*" * row["default"],
-            row["state"],
-            format_duration(row["max_time_s"]),
-            str(row["nodes"]),
-            f"{row['gpus_used']}/{row['gpus']}",
-            f"{row['cpus_used']}/{row['cpus']}",
-            str(row["priority_tier"]),
-            ",".join(f"{count} {state}" for state, count in row["node_states"].items()),
-            row["node_list"] + (f" (missing: {row['missing']})" if row["missing"] else ""),
-            _partition_limits(row),
-            _partition_access(row),
-        ]
-        for row in answer["partitions"]
-    ]
-    print_table([] if args.noheader else head, lines, right=frozenset(range(2, 7)))
+    print_rows(answer["partitions"], PARTITION_COLUMNS, titles=not args.noheader)
     if not args.noheader:
         print("GPUs and CPUs: used/total")
     if not answer["configured"]:
@@ -172,20 +121,7 @@ def _print_qos(answer: dict[str, Any], args: Namespace) -> None:
     if not rows:
         print_note(f"no QoS is configured. {settings_hint('[qos.NAME] tables')}")
         return
-    head = ["QOS", "PRIORITY", "PREEMPTS", "WHEN_PREEMPTED", "GRACE", "USAGE_FACTOR", "LIMITS"]
-    lines = [
-        [
-            row["name"],
-            str(row["priority"]),
-            ",".join(row["preempts"]),
-            row["preempt_mode"] or "site default",
-            format_duration(row["grace_s"]),
-            format_count(row["usage_factor"]),
-            " ".join(f"{name}={_limit(name, value)}" for name, value in row["limits"].items()) or "none",
-        ]
-        for row in rows
-    ]
-    print_table([] if args.noheader else head, lines, right=frozenset({1, 4, 5}))
+    print_rows(rows, QOS_COLUMNS, titles=not args.noheader)
 
 
 def _limit(name: str, value: dict[str, int] | int) -> str:
@@ -200,10 +136,44 @@ def settings_hint(what: str) -> str:
     return f"To change this, edit {what} in {default_paths().config}, then run `warpdeck config reload`"
 
 
+SHARE_COLUMNS: Columns = {
+    "ACCOUNT": lambda row: "  " * row["depth"] + row["account"],
+    "USER": lambda row: row["user"],
+    ">SHARES": lambda row: row["shares"],
+    ">NORM_SHARES": lambda row: f"{row['norm_shares']:.4f}",
+    ">USAGE": lambda row: f"{row['usage']:.0f}",
+    ">NORM_USAGE": lambda row: f"{row['norm_usage']:.4f}",
+    ">LEVEL_FS": lambda row: "inf" if row["level_fs"] is None else f"{row['level_fs']:.4f}",
+    ">FAIRSHARE": lambda row: "" if row["fairshare"] is None else f"{row['fairshare']:.4f}",
+    "QUOTA": lambda row: format_tres(row["quota"]),
+}
+PARTITION_COLUMNS: Columns = {
+    "PARTITION": lambda row: row["name"] + "*" * row["default"],
+    "STATE": lambda row: row["state"],
+    ">TIME_LIMIT": lambda row: format_duration(row["max_time_s"]),
+    ">NODES": lambda row: row["nodes"],
+    ">GPUS": lambda row: f"{row['gpus_used']}/{row['gpus']}",
+    ">CPUS": lambda row: f"{row['cpus_used']}/{row['cpus']}",
+    ">TIER": lambda row: row["priority_tier"],
+    "NODE_STATES": lambda row: ",".join(f"{count} {state}" for state, count in row["node_states"].items()),
+    "NODELIST": lambda row: row["node_list"] + (f" (missing: {row['missing']})" if row["missing"] else ""),
+    "LIMITS": _partition_limits,
+    "MAY_USE": _partition_access,
+}
+QOS_COLUMNS: Columns = {
+    "QOS": lambda row: row["name"],
+    ">PRIORITY": lambda row: row["priority"],
+    "PREEMPTS": lambda row: ",".join(row["preempts"]),
+    "WHEN_PREEMPTED": lambda row: row["preempt_mode"] or "site default",
+    ">GRACE": lambda row: format_duration(row["grace_s"]),
+    ">USAGE_FACTOR": lambda row: format_count(row["usage_factor"]),
+    "LIMITS": lambda row: (
+        " ".join(f"{name}={_limit(name, limit)}" for name, limit in row["limits"].items()) or "none"
+    ),
+}
 VERBS = (
     Verb(
-        "prio",
-        """\
+        "prio", """\
 Show the priority of waiting jobs and its components.
 
 Each component is a weight ([scheduler.weights] in config.toml) times a factor between 0 and 1:
@@ -217,18 +187,12 @@ Each component is a weight ([scheduler.weights] in config.toml) times a factor b
 The priority is the sum of the components minus NICE. Jobs are ordered first by the partition's tier and by whether
 their QoS can preempt, then by priority. scheduler.queue_order orders jobs of equal priority: "response" (largest
 ratio of waiting time to run time first) or "submission".""",
-        (
-            Argument("[JOB ...]", "only these jobs; default: all waiting jobs", completes=PENDING_JOBS),
-            NO_HEADER,
-            JSON,
-        ),
+        (Argument("[JOB ...]", "only these jobs; default: all waiting jobs", completes=PENDING_JOBS), NO_HEADER, JSON),
         examples=("warpdeck prio", "warpdeck prio 12 13_4", "warpdeck prio --json"),
-        ask=request("priorities", ids="jobs"),
-        show=_print_prio,
+        ask=request("priorities", ids="jobs"), show=_print_prio,
     ),
     Verb(
-        "share",
-        """\
+        "share", """\
 Show the tree of accounts with shares, usage and fair-share factors.
 
   SHARES      configured shares; NORM_SHARES is their fraction of the shares of all siblings
@@ -238,23 +202,18 @@ Show the tree of accounts with shares, usage and fair-share factors.
   QUOTA       resources guaranteed to the account; beyond them it borrows idle resources""",
         (NO_HEADER, JSON),
         examples=("warpdeck share", "warpdeck share --json"),
-        ask=request("shares"),
-        show=_print_share,
+        ask=request("shares"), show=_print_share,
     ),
     Verb(
-        "partitions",
-        "List the partitions with the states of their nodes, limits and access. * marks the default partition.",
+        "partitions", "List the partitions with the states of their nodes, limits and access. * marks the default partition.",
         (NO_HEADER, JSON),
         examples=("warpdeck partitions", "warpdeck partitions --json"),
-        ask=request("partitions"),
-        show=_print_partitions,
+        ask=request("partitions"), show=_print_partitions,
     ),
     Verb(
-        "qos",
-        "List the qualities of service (QoS) with their priorities, preemption and limits.",
+        "qos", "List the qualities of service (QoS) with their priorities, preemption and limits.",
         (NO_HEADER, JSON),
         examples=("warpdeck qos", "warpdeck submit --qos urgent train.sh"),
-        ask=request("qos"),
-        show=_print_qos,
+        ask=request("qos"), show=_print_qos,
     ),
-)
+)  # fmt: skip

@@ -82,8 +82,7 @@ def _read_banner(client: SyncClient, number: int, job: str) -> tuple[ssh_server.
 
 VERBS = (
     Verb(
-        "proxy",
-        """\
+        "proxy", """\
 Connect standard input and output to an SSH server in a job, for ssh's ProxyCommand. The session runs on the job's
 node as the job's user, with the job's GPUs, limits and environment, and ends with the job. Run --install once, then use
 
@@ -92,9 +91,7 @@ node as the job's user, with the job's GPUs, limits and environment, and ends wi
 VS Code Remote-SSH and PyCharm connect to the host wd-12.""",
         (
             Argument("[JOB]", "job id as 12 or wd-12, or wd-12.gpu02 for one of its nodes"),
-            Argument(
-                "--user USER", "user name of the ssh session (%r in ssh_config), to detect a wrong user early"
-            ),
+            Argument("--user USER", "user name of the ssh session (%r in ssh_config), to detect a wrong user early"),
             Argument("--config", "print the block for ~/.ssh/config"),
             Argument("--via HOST", "with --config: write it for a machine that connects through this host"),
             Argument("--install", "include this block in ~/.ssh/config"),
@@ -108,4 +105,4 @@ VS Code Remote-SSH and PyCharm connect to the host wd-12.""",
         ),
         run=_run,
     ),
-)
+)  # fmt: skip

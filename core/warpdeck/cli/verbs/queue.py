@@ -46,9 +46,9 @@ def _column_names(args: Namespace) -> list[str]:
 def print_queue(rows: list[dict[str, Any]], names: list[str], *, now: float, titles: bool) -> None:
     """Print a table of jobs with these columns of COLUMNS."""
     columns = [COLUMNS[name] for name in names]
-    right = frozenset(index for index, column in enumerate(columns) if column.right)
-    texts = [[column.text(row, now) for row in rows] for column in columns]
-    heads = [[column.title] if titles else [] for column in columns]
+    right = frozenset(place for place, (title, _, _) in enumerate(columns) if title.startswith(">"))
+    texts = [[text(row, now) for row in rows] for _, _, text in columns]
+    heads = [[title.lstrip(">")] if titles else [] for title, _, _ in columns]
     print_columns([head + text for head, text in zip(heads, texts, strict=True)], right=right)
 
 
@@ -125,55 +125,39 @@ def _start(row: dict[str, Any]) -> str:
     return format_time(row["why"]["expected_start"] if row.get("why") else row["start"]) or "N/A"
 
 
-class QueueColumn:
-    """A column of the queue: its title, the fields that it needs, and its text for a row at a time."""
-
-    def __init__(
-        self, title: str, needs: str, text: Callable[[dict[str, Any], float], str], *, right: bool = False
-    ) -> None:
-        self.title = title
-        self.needs = needs
-        self.text = text
-        self.right = right
-
-
-COLUMNS = {
-    "job": QueueColumn("JOBID", "label", lambda row, now: row["label"], right=True),
-    "partition": QueueColumn("PARTITION", "partition", lambda row, now: row["partition"]),
-    "name": QueueColumn("NAME", "name", lambda row, now: row["name"]),
-    "user": QueueColumn("USER", "user", lambda row, now: row["user"]),
-    "account": QueueColumn("ACCOUNT", "account", lambda row, now: row["account"]),
-    "qos": QueueColumn("QOS", "qos", lambda row, now: row["qos"]),
-    "priority": QueueColumn(
-        "PRIORITY", "priority", lambda row, now: format_count(row["priority"]), right=True
-    ),
-    "state": QueueColumn("ST", "state_short", lambda row, now: row["state_short"]),
-    "time": QueueColumn("TIME", "start end", _time, right=True),
-    "limit": QueueColumn(
-        "TIME_LIMIT", "time_limit_s", lambda row, now: format_duration(row["time_limit_s"]), right=True
-    ),
-    "submit": QueueColumn("SUBMIT_TIME", "submit", lambda row, now: format_time(row["submit"]), right=True),
-    "start": QueueColumn("START_TIME", "start why", lambda row, now: _start(row), right=True),
-    "nodes": QueueColumn("NODES", "nodes", lambda row, now: str(row["nodes"]), right=True),
-    "cpus": QueueColumn("CPUS", "cpus", lambda row, now: str(row["cpus"]), right=True),
-    "gpus": QueueColumn("GPUS", "gpus", lambda row, now: str(row["gpus"]), right=True),
-    "restarts": QueueColumn("RESTARTS", "restarts", lambda row, now: str(row["restarts"]), right=True),
-    "comment": QueueColumn("COMMENT", "comment", lambda row, now: row["comment"]),
-    "where": QueueColumn("NODELIST(REASON)", "why node_list end exit_cause exit_code idle_since", where),
+COLUMNS: dict[str, tuple[str, str, Callable[[dict[str, Any], float], str]]] = {
+    "job": (">JOBID", "label", lambda row, now: row["label"]),
+    "partition": ("PARTITION", "partition", lambda row, now: row["partition"]),
+    "name": ("NAME", "name", lambda row, now: row["name"]),
+    "user": ("USER", "user", lambda row, now: row["user"]),
+    "account": ("ACCOUNT", "account", lambda row, now: row["account"]),
+    "qos": ("QOS", "qos", lambda row, now: row["qos"]),
+    "priority": (">PRIORITY", "priority", lambda row, now: format_count(row["priority"])),
+    "state": ("ST", "state_short", lambda row, now: row["state_short"]),
+    "time": (">TIME", "start end", _time),
+    "limit": (">TIME_LIMIT", "time_limit_s", lambda row, now: format_duration(row["time_limit_s"])),
+    "submit": (">SUBMIT_TIME", "submit", lambda row, now: format_time(row["submit"])),
+    "start": (">START_TIME", "start why", lambda row, now: _start(row)),
+    "nodes": (">NODES", "nodes", lambda row, now: str(row["nodes"])),
+    "cpus": (">CPUS", "cpus", lambda row, now: str(row["cpus"])),
+    "gpus": (">GPUS", "gpus", lambda row, now: str(row["gpus"])),
+    "restarts": (">RESTARTS", "restarts", lambda row, now: str(row["restarts"])),
+    "comment": ("COMMENT", "comment", lambda row, now: row["comment"]),
+    "where": ("NODELIST(REASON)", "why node_list end exit_cause exit_code idle_since", where),
 }
+"""Name -> (title, which stands at the right after ">"; the fields that the column needs; its text for a row at a time)."""
 SELECTED_BY = ("why", "end")
 """Fields that --start needs."""
 
 
 def fields_of(names: list[str]) -> list[str]:
     """Return the fields that a table of these columns needs. Fewer fields are faster to decode."""
-    return [*dict.fromkeys([*SELECTED_BY, *(word for name in names for word in COLUMNS[name].needs.split())])]
+    return [*dict.fromkeys([*SELECTED_BY, *(word for name in names for word in COLUMNS[name][1].split())])]
 
 
 VERBS = (
     Verb(
-        "queue",
-        "List waiting and running jobs, with the reason why each waiting job waits.",
+        "queue", "List waiting and running jobs, with the reason why each waiting job waits.",
         (
             *SELECTION,
             Argument("-j, --jobs JOB,...", "only these jobs, such as 12,13_4"),
@@ -184,9 +168,7 @@ VERBS = (
                 f"show these columns; a leading + adds them to the default columns: {', '.join(COLUMNS)}",
                 parse=_columns,
             ),
-            Argument(
-                "--limit N", "show only the newest N jobs; default: 10000", parse=number(), default=10_000
-            ),
+            Argument("--limit N", "show only the newest N jobs; default: 10000", parse=number(), default=10_000),
             NO_HEADER,
             JSON,
         ),
@@ -197,7 +179,6 @@ VERBS = (
             "warpdeck queue -o +priority,account,qos",
             "warpdeck queue --all --json      include finished jobs",
         ),
-        ask=_queue,
-        show=_print,
+        ask=_queue, show=_print,
     ),
-)
+)  # fmt: skip

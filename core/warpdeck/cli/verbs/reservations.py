@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.output import format_time, print_note, print_table
+from warpdeck.base.output import format_time, print_note
+from warpdeck.cli.shared.row_tables import print_rows
 from warpdeck.cli.verb import ACCOUNTS, JSON, NO_HEADER, NODES, RESERVATIONS, USERS, Argument, Verb, request
 from warpdeck.notation.filters.reservation_flags import FLAGS
 from warpdeck.notation.filters.reservations import (
@@ -21,6 +22,7 @@ from .policy import settings_hint
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from warpdeck.cli.shared.row_tables import Columns
     from warpdeck.client.blocking_client import SyncClient
 
 
@@ -29,22 +31,23 @@ def _print_reservations(answer: dict[str, Any], args: Namespace) -> None:
     if not rows:
         print_note(f"no reservations. {settings_hint('[reservations.NAME] tables')}")
         return
-    head = ["RESERVATION", "STATE", "START", "END", "DURATION", "NODELIST", "FOR"]
-    lines = []
-    for row in rows:
-        both = row["start"] is not None and row["end"] is not None
-        lines.append(
-            [
-                row["name"],
-                row["state"],
-                format_time(row["start"]) or "always",
-                format_time(row["end"]) or "never",
-                f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip(),
-                parts_in_words(row["parts"]) or row["node_list"],
-                users_in_words(row),
-            ]
-        )
-    print_table([] if args.noheader else head, lines)
+    print_rows(rows, COLUMNS, titles=not args.noheader)
+
+
+def _duration(row: dict[str, Any]) -> str:
+    both = row["start"] is not None and row["end"] is not None
+    return f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip()
+
+
+COLUMNS: Columns = {
+    "RESERVATION": lambda row: row["name"],
+    "STATE": lambda row: row["state"],
+    "START": lambda row: format_time(row["start"]) or "always",
+    "END": lambda row: format_time(row["end"]) or "never",
+    "DURATION": _duration,
+    "NODELIST": lambda row: parts_in_words(row["parts"]) or row["node_list"],
+    "FOR": users_in_words,
+}
 
 
 def _create(client: SyncClient, args: Namespace) -> dict[str, Any]:
@@ -73,60 +76,41 @@ def _print_created(_: object, args: Namespace) -> None:
 
 SUBVERBS = (
     Verb(
-        "create",
-        summary="create a reservation",
+        "create", summary="create a reservation",
         arguments=(
             Argument("NAME", "name of the reservation"),
-            Argument(
-                "--nodes LIST", "nodes, such as gpu[01-04], or ALL; optional with --tres", completes=NODES
-            ),
+            Argument("--nodes LIST", "nodes, such as gpu[01-04], or ALL; optional with --tres", completes=NODES),
             Argument("--tres TRES", "reserve only part of the nodes, such as cpu=16,gres/gpu=2"),
-            Argument(
-                "--licenses NAME:COUNT,...", "reserve licenses; add --flags ANY_NODES to reserve no nodes"
-            ),
+            Argument("--licenses NAME:COUNT,...", "reserve licenses; add --flags ANY_NODES to reserve no nodes"),
             Argument("--start TIME", "start time, in the format of --begin; default: now", default="now"),
-            Argument(
-                "--duration TIME",
-                "duration, in the format of --time; default: until removed",
-                default="UNLIMITED",
-            ),
+            Argument("--duration TIME", "duration, in the format of --time; default: until removed", default="UNLIMITED"),
             Argument("--users NAME,...", "users who may use it", completes=USERS),
             Argument("--accounts NAME,...", "accounts whose users may use it", completes=ACCOUNTS),
-            Argument(
-                "--maintenance",
-                "reserve for maintenance; the reservation may overlap others",
-            ),
+            Argument("--maintenance", "reserve for maintenance; the reservation may overlap others"),
             Argument("--flags FLAG,...", f"Slurm flags: {', '.join(FLAGS)}"),
             Argument("--instead", "replace the existing reservation; omitted options keep their values"),
             JSON,
         ),
-        reads=False,
         examples=(
             "warpdeck reservation create class --nodes gpu[01-04] --start 2026-03-02T09:00 --duration 3:00:00 --users ann",
         ),
-        ask=_create,
-        show=_print_created,
+        reads=False, ask=_create, show=_print_created,
     ),
     Verb(
-        "rm",
-        summary="remove a reservation",
+        "rm", summary="remove a reservation",
         arguments=(Argument("NAME", "name of the reservation", completes=RESERVATIONS), JSON),
-        reads=False,
         examples=("warpdeck reservation rm class",),
-        ask=_remove,
-        show=lambda _, args: print(f"removed reservation {args.name}"),
+        reads=False, ask=_remove, show=lambda _, args: print(f"removed reservation {args.name}"),
     ),
-)
+)  # fmt: skip
 VERBS = (
     Verb(
-        "reservations",
-        """\
+        "reservations", """\
 List reservations with their times, nodes and users. A recurring reservation is shown with its current or next
 occurrence. The scheduler considers all occurrences, but estimates no start on its nodes after the 64th.""",
         (NO_HEADER, JSON),
         examples=("warpdeck reservations", "warpdeck reservations --json"),
-        ask=request("reservations"),
-        show=_print_reservations,
+        ask=request("reservations"), show=_print_reservations,
     ),
     Verb(
         "reservation",
@@ -143,4 +127,4 @@ occurrence. The scheduler considers all occurrences, but estimates no start on i
         ),
         subverbs=SUBVERBS,
     ),
-)
+)  # fmt: skip

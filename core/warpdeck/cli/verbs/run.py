@@ -66,25 +66,23 @@ def _attach(client: SyncClient, args: Namespace) -> int:
 
 VERBS = (
     SlurmVerb(
-        "run",
-        """\
+        "run", """\
 Run a command on the cluster in the current folder, print its output and return its exit code. All sbatch options are
 accepted (-N -n -c --gpus --gres --mem -t ...). With --pty the command gets a terminal. To detach, press Enter, then ~ d:
 the job keeps running, and `warpdeck attach JOB` attaches again. Enter ~ ? lists all of these keys.""",
-        examples=(
-            "warpdeck run --gpus 1 --pty bash",
-            "warpdeck run -N 2 -n 2 hostname",
-            "warpdeck run --gpus 1 nvidia-smi",
-        ),
-        takes="srun",
-        usage=("[OPTIONS] [--pty] COMMAND...",),
-        run_words=_run,
+        examples=("warpdeck run --gpus 1 --pty bash", "warpdeck run -N 2 -n 2 hostname", "warpdeck run --gpus 1 nvidia-smi"),
+        takes="srun", usage=("[OPTIONS] [--pty] COMMAND...",), run_words=_run,
     ),
-    SlurmVerb("srun", takes="srun", text=_srun_help, run_words=_srun),
-    SlurmVerb("salloc", takes="salloc", text=_salloc_help, run_words=_salloc),
+    SlurmVerb(
+        "srun",
+        takes="srun", text=_srun_help, run_words=_srun,
+    ),
+    SlurmVerb(
+        "salloc",
+        takes="salloc", text=_salloc_help, run_words=_salloc,
+    ),
     Verb(
-        "attach",
-        """\
+        "attach", """\
 Attach to the terminal of a job that was started with --pty. To detach, press Enter, then ~ d: the job keeps running.
 Enter ~ ? lists all of these keys. Several users can be attached at once; the terminal takes the size of the one that
 typed last.""",
@@ -92,8 +90,7 @@ typed last.""",
             Argument("--watch", "show the terminal and send no keys to it; q quits"),
             Argument("JOB", TASK_HELP, completes=TERMINALS),
         ),
-        reads=False,
         examples=("warpdeck attach 12", "warpdeck attach --watch 12"),
-        ask=_attach,
+        reads=False, ask=_attach,
     ),
-)
+)  # fmt: skip

@@ -116,7 +116,6 @@ VERBS = (
                 Argument("--remove", "remove the files that --install wrote"),
             ),
         ),
-        reads=False,
         examples=(
             "warpdeck shims --install                         for login shells, cron and other programs",
             "warpdeck shims --remove                          remove them again",
@@ -124,6 +123,6 @@ VERBS = (
             'eval "$(warpdeck shims)"                        in this shell',
             "echo 'eval \"$(warpdeck shims)\"' >> ~/.bashrc   in every shell",
         ),
-        run=_shims,
+        reads=False, run=_shims,
     ),
-)
+)  # fmt: skip

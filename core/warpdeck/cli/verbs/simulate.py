@@ -254,8 +254,7 @@ def _change_line(change: WaitChange) -> list[str]:
 
 VERBS = (
     Verb(
-        "simulate",
-        "Replay a workload log or the site's job history in virtual time and report waiting times.",
+        "simulate", "Replay a workload log or the site's job history in virtual time and report waiting times.",
         (
             Group(
                 Argument("--trace FILE", "a workload log: .csv or .swf, also .gz"),
@@ -270,12 +269,8 @@ VERBS = (
                 "a textbook policy, or default: the configured policy",
                 default="default",
             ),
-            Argument(
-                "--config FILE", "config.toml to simulate; with --trace only its [scheduler] table is used"
-            ),
-            Argument(
-                "--limits {log,menu,exact}", "origin of the time limits of the jobs, see below", default="log"
-            ),
+            Argument("--config FILE", "config.toml to simulate; with --trace only its [scheduler] table is used"),
+            Argument("--limits {log,menu,exact}", "origin of the time limits of the jobs, see below", default="log"),
             Argument("--from DATE", "jobs submitted on or after YYYY-MM-DD", into="since"),
             Argument("--to DATE", "jobs submitted before YYYY-MM-DD", into="until"),
             Argument(
@@ -285,9 +280,7 @@ VERBS = (
                 default=0,
             ),
             Argument(
-                "--weight NAME=N",
-                "with --history: set the weight of age, fairshare, job_size, partition or qos",
-                repeats=True,
+                "--weight NAME=N", "with --history: set the weight of age, fairshare, job_size, partition or qos", repeats=True,
             ),
             Argument("--progress", "print the progress as lines, for programs that run this command"),
             JSON,
@@ -305,7 +298,6 @@ time limits: log    from the log; a job without a limit gets its run time (the o
              exact  the run time of each job
              menu   run time x 1 to 5 (depending on the job id), rounded up to 10 or 30 min, 1, 4, 12, 24, 48 h,
                     7, 30 or 365 d""",
-        check=_check,
-        run=_simulate,
+        check=_check, run=_simulate,
     ),
-)
+)  # fmt: skip

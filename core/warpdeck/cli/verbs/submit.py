@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.current_folder import current_folder
@@ -13,13 +14,13 @@ from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import default_paths
 from warpdeck.cli.shared.forecast import print_forecast
 from warpdeck.cli.shared.progress import progress
-from warpdeck.cli.slurm_verb import SlurmVerb, SplitWords
+from warpdeck.cli.slurm_verb import SlurmVerb
 from warpdeck.cli.verb import ANY_JOBS, JOB, JSON, Argument, Verb, connected
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end
 from warpdeck.client.submission import (
     Draft,
-    SubmittedJob,
+    SubmissionResult,
     draft_script,
     dry_run,
     local_files,
@@ -36,14 +37,14 @@ DRY = frozenset({"dry-run", "test-only"})
 """Options that submit nothing and print a forecast."""
 
 
-def _submit(words: SplitWords) -> int:
+def _submit(args: SimpleNamespace) -> int:
     """Submit the script and print the id."""
-    given, (options, *others), rest = dict(words.given), words.components, words.rest
+    given, (options, *others), rest = dict(args.given), args.components, args.rest
     cwd = current_folder()
     if "wrap" in given:
-        text, name, args = f"#!/bin/sh\n{given['wrap']}\n", "wrap", []
+        text, name, script_args = f"#!/bin/sh\n{given['wrap']}\n", "wrap", []
     elif rest:
-        text, name, args = read_script(rest[0]), rest[0], rest[1:]
+        text, name, script_args = read_script(rest[0]), rest[0], rest[1:]
     else:
         raise UserError("no batch script given", "usage: warpdeck submit [OPTIONS] SCRIPT [ARGS]")
     if grid := given.get("sweep", ""):
@@ -51,13 +52,13 @@ def _submit(words: SplitWords) -> int:
     draft = draft_script(
         text,
         name,
-        args=args,
+        args=script_args,
         options=options,
         others=others,
         cwd=cwd,
         environ=os.environ,
         now=time.time(),
-        known=words.known,
+        known=args.known,
         read=local_files(cwd),
     )
     given |= dict.fromkeys(draft.own, "")
@@ -88,7 +89,7 @@ def _rerun(client: SyncClient, args: Namespace) -> int:
     return 0
 
 
-def _print_submitted(done: SubmittedJob, given: Collection[str]) -> None:
+def _print_submitted(done: SubmissionResult, given: Collection[str]) -> None:
     for line in done.notes:
         print_note(f"warpdeck: {line}")
     if "json" in given:
@@ -110,12 +111,9 @@ def _print_dry_run(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int
 
 
 SUBMIT = SlurmVerb(
-    "submit",
-    """\
-
+    "submit", """\
 Submit a batch script. #SBATCH, #PBS and #BSUB lines are read as by sbatch; options on the command line take precedence.
 A snapshot of the code in the current folder is taken. The job runs this snapshot, even if you edit files while it waits.
-
 
 sbatch options:
   -J NAME  -t TIME (minutes, H:MM:SS, D-HH:MM:SS)  -N NODES  -n TASKS  -c CPUS_PER_TASK  --mem 64G
@@ -130,15 +128,8 @@ other options:""",
         Argument("--wrap COMMAND", "submit this shell command instead of a script"),
         Argument("--no-snapshot", "run in the current folder itself, without a snapshot"),
         Argument("--require-snapshot", "refuse to submit if no snapshot can be taken"),
-        Argument(
-            "--code-of JOB",
-            "run the snapshot of one of your earlier jobs instead of the current code",
-            completes=ANY_JOBS,
-        ),
-        Argument(
-            "--sweep GRID",
-            "submit an array with every combination of values: 'lr=0.1,0.01 seed=1..5' sets $lr and $seed",
-        ),
+        Argument("--code-of JOB", "run the snapshot of one of your earlier jobs instead of the current code", completes=ANY_JOBS),
+        Argument("--sweep GRID", "submit an array with every combination of values: 'lr=0.1,0.01 seed=1..5' sets $lr and $seed"),
         Argument(
             "--dry-run",
             "submit nothing; print when the job would start and which changes would start it now\n"
@@ -155,22 +146,18 @@ other options:""",
         "warpdeck submit --gpus 1 --sweep 'lr=0.1,0.01 seed=1..5' --wrap 'python train.py --lr $lr --seed $seed'",
         "warpdeck submit --gres gpu:h100:1 --wrap 'python train.py'",
     ),
-    takes="sbatch",
-    usage=("[OPTIONS] SCRIPT [ARGS...]", "[OPTIONS] --wrap COMMAND"),
-    run=_submit,
-)
+    takes="sbatch", usage=("[OPTIONS] SCRIPT [ARGS...]", "[OPTIONS] --wrap COMMAND"), run=_submit,
+)  # fmt: skip
 RERUN = Verb(
-    "rerun",
-    """\
+    "rerun", """\
 Submit one of your jobs again with the recorded script, options, environment and code snapshot.
 Later changes in the folder have no effect. The new job has a new id; `warpdeck requeue` keeps the id.""",
     (JOB, JSON),
-    reads=False,
     examples=(
         "warpdeck rerun 12",
         "warpdeck rerun 12_3                one task of an array",
         "warpdeck submit --code-of 12 ...   the same code with other options",
     ),
-    ask=_rerun,
-)
+    reads=False, ask=_rerun,
+)  # fmt: skip
 VERBS = (SUBMIT, RERUN)

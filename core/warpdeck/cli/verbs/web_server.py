@@ -8,14 +8,15 @@ import tempfile
 import time
 import webbrowser
 from functools import partial
+from types import SimpleNamespace
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json, print_note
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.cli.shared.background import continue_in_background
-from warpdeck.cli.slurm_verb import SlurmVerb, SplitWords
-from warpdeck.cli.verb import JOB_NODE, JSON, REST, Argument, InvalidValue, UsageError, connected, port
+from warpdeck.cli.slurm_verb import SlurmVerb
+from warpdeck.cli.verb import JOB_NODE, JSON, REST, Argument, UsageError, connected, port
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.forwarding import Forwarding
 from warpdeck.client.in_job import ssh_client, web_server
@@ -29,48 +30,34 @@ END_S, END_LOOK_S = 10.0, 0.1
 """Longest wait for the end of a job whose server has ended, and the time between two checks."""
 
 
-class ServerOptions:
-    """The parsed command line. Raises UserError."""
-
-    def __init__(self, words: SplitWords) -> None:
-        given = words.given
-        try:
-            self.port = port(given["port"]) if "port" in given else None
-        except InvalidValue as error:
-            raise UsageError(f"--port: {error}", "leave --port out for any free port") from None
-        self.slurm = words.components[0]
-        self.known = words.known
-        self.words = words.rest
-        self.job = given.get("job", "")
-        self.node = given.get("node", "")
-        self.detach = "detach" in given
-        self.json = "json" in given
-        if self.job and self.slurm:
-            option = self.slurm[0].partition("=")[0]
-            raise UsageError(f"{option} cannot be combined with --job", "remove one of them")
+def _check(args: SimpleNamespace) -> None:
+    options = args.components[0]
+    if args.job and options:
+        raise UsageError(
+            f"{options[0].partition('=')[0]} cannot be combined with --job", "remove one of them"
+        )
 
 
-def _run(verb: str, words: SplitWords) -> int:
+def _run(verb: str, args: SimpleNamespace) -> int:
     """Find or start the server, and forward it until the job ends."""
-    options = ServerOptions(words)
     paths = default_paths()
     with connected() as client:
-        job = options.job or _submit(client, paths, verb, options)
+        job = args.job or _submit(client, paths, verb, args)
         try:
-            return _serve(client, paths, verb, job, options)
+            return _serve(client, paths, verb, job, args)
         except KeyboardInterrupt:
-            return _interrupted(client, job, ours=not options.job)
+            return _interrupted(client, job, ours=not args.job)
 
 
-def _submit(client: SyncClient, paths: Paths, verb: str, options: ServerOptions) -> str:
+def _submit(client: SyncClient, paths: Paths, verb: str, args: SimpleNamespace) -> str:
     """Submit the job that runs the server, and return its id."""
     defaults = ["--job-name", verb, "--output", "%x-%j.log", "--no-requeue"]
     draft = draft_script(
         web_server.job_script(verb),
         verb,
-        args=options.words,
-        options=[*defaults, *options.slurm],
-        known=options.known,
+        args=args.rest,
+        options=[*defaults, *args.components[0]],
+        known=args.known,
         cwd=current_folder(),
         environ=os.environ,
         now=time.time(),
@@ -78,39 +65,39 @@ def _submit(client: SyncClient, paths: Paths, verb: str, options: ServerOptions)
     done = submit(client, draft, paths=paths, snapshot="none")
     for line in done.notes:
         print_note(f"warpdeck: {line}")
-    if not options.json:
+    if not args.json:
         print_note(f"submitted job {done.label}")
     return done.label
 
 
-def _serve(client: SyncClient, paths: Paths, verb: str, job: str, options: ServerOptions) -> int:
+def _serve(client: SyncClient, paths: Paths, verb: str, job: str, args: SimpleNamespace) -> int:
     try:
-        if options.job and not _is_running(client, job, verb, options.node):
-            start_server(client, job, verb, words=options.words, node=options.node)
-        found = await_server(client, job, verb, node=options.node, progress=print_note)
+        if args.job and not _is_running(client, job, verb, args.node):
+            start_server(client, job, verb, words=args.rest, node=args.node)
+        found = await_server(client, job, verb, node=args.node, progress=print_note)
     except UserError as error:
-        raise _with_last_output(client, job, error, ours=not options.job) from error
+        raise _with_last_output(client, job, error, ours=not args.job) from error
     if found.kind == NO_SERVER:
-        return _explain_remote_ssh(client, paths, job, options)
+        return _explain_remote_ssh(client, paths, job, args)
     forwarding = Forwarding(
         paths,
         job,
         port=found.port,
-        local_port=options.port or 0,
-        node=options.node,
+        local_port=args.port or 0,
+        node=args.node,
         purpose=verb,
         page=found.page,
         say=print_note,
     )
     forwarding.register(client)
     url = found.url(forwarding.local_port)
-    _print_url(found, url, job, options)
-    if options.detach and not continue_in_background():
+    _print_url(found, url, job, args)
+    if args.detach and not continue_in_background():
         return 0
     try:
-        why = _forward(forwarding, client, url, detached=options.detach)
+        why = _forward(forwarding, client, url, detached=args.detach)
     finally:
-        if options.detach:
+        if args.detach:
             os._exit(0)
     print_note(why or f"job {job} has ended")
     return 0
@@ -123,15 +110,15 @@ def _is_running(client: SyncClient, job: str, verb: str, node: str) -> bool:
         return False
 
 
-def _print_url(found: WebServer, url: str, job: str, options: ServerOptions) -> None:
-    if options.json:
+def _print_url(found: WebServer, url: str, job: str, args: SimpleNamespace) -> None:
+    if args.json:
         print_json({"job": job, "kind": found.kind, "port": found.port, "url": url})
     else:
         print(url)
         if found.kind == "code-server":
             print(f"password: {found.token}")
     sys.stdout.flush()
-    if options.detach:
+    if args.detach:
         print_note(
             f"job {job} keeps running; reconnect with --job {job}, or cancel it with `warpdeck cancel {job}`"
         )
@@ -201,11 +188,11 @@ def _ended(client: SyncClient, job: str) -> bool:
     return False
 
 
-def _explain_remote_ssh(client: SyncClient, paths: Paths, job: str, options: ServerOptions) -> int:
+def _explain_remote_ssh(client: SyncClient, paths: Paths, job: str, args: SimpleNamespace) -> int:
     """Explain the use of the user's own VS Code over SSH, for a node without an editor server."""
-    host = f"{ssh_client.PREFIX}{job}" + (f".{options.node}" if options.node else "")
+    host = f"{ssh_client.PREFIX}{job}" + (f".{args.node}" if args.node else "")
     folder = client.call("job", job=job)["work_dir"]
-    if options.json:
+    if args.json:
         print_json({"job": job, "kind": NO_SERVER, "host": host, "folder": folder})
     else:
         print(
@@ -214,7 +201,7 @@ def _explain_remote_ssh(client: SyncClient, paths: Paths, job: str, options: Ser
             f"  code --remote ssh-remote+{host} {clean(folder)}"
         )
     sys.stdout.flush()
-    if options.detach or options.job:
+    if args.detach or args.job:
         return 0
     number = client.begin("log", job=job, follow=True)
     while True:  # Runs until the job ends or the user presses Ctrl-C.
@@ -233,7 +220,7 @@ def _row(verb: str, about: str) -> SlurmVerb:
                 "--job JOB", "start the server in a running job, or reconnect to a server that runs there"
             ),
             JOB_NODE,
-            Argument("--port PORT", "port on this machine; default: any free port"),
+            Argument("--port PORT", "port on this machine; default: any free port", parse=port),
             Argument("--detach", "print the URL and keep forwarding in the background until the job ends"),
             JSON,
             Argument(f"{REST} WORDS", "more arguments for the server"),
@@ -248,6 +235,7 @@ Enter opens the URL in a browser, if there is one. Ctrl-C asks whether to cancel
 Ctrl-C cancels a job that was submitted for the server.""",
         takes="sbatch",
         usage=("[OPTIONS] [-- WORDS...]", "--job JOB [--node NODE]"),
+        check=_check,
         run=partial(_run, verb),
     )
 
