@@ -8,10 +8,10 @@ import re
 import msgspec
 
 from warpdeck.model import Allocation, JobId, NodeName, Resources, Share
-from warpdeck.policy import PartitionView, PendingJob, Plan, QosView, RunningJob, Start, View
+from warpdeck.policy import PartitionView, PendingJob, Plan, PlannerView, QosView, RunningJob, Start
 
 
-def holdings(view: View, plan: Plan) -> list[tuple[str, Allocation]]:
+def holdings(view: PlannerView, plan: Plan) -> list[tuple[str, Allocation]]:
     """Return (job, allocation) after the plan. Resumed jobs hold their whole allocation."""
     resumed = {each.job_id for each in plan.resumes}
     found = []
@@ -21,7 +21,7 @@ def holdings(view: View, plan: Plan) -> list[tuple[str, Allocation]]:
     return found + [(f"start of {start.job_id}", start.allocation) for start in plan.starts]
 
 
-def nothing_is_held_twice(view: View, plan: Plan) -> None:
+def nothing_is_held_twice(view: PlannerView, plan: Plan) -> None:
     """Check CPUs, memory, and the percentage of every GPU."""
     nodes = {node.name: node for node in view.nodes}
     cpus: dict[NodeName, int] = {}
@@ -40,7 +40,7 @@ def nothing_is_held_twice(view: View, plan: Plan) -> None:
         assert mem[name] <= nodes[name].mem_bytes, f"{name} gives too much memory"
 
 
-def _resources_are_as_asked(view: View, job: PendingJob, start: Start) -> None:
+def _resources_are_as_asked(view: PlannerView, job: PendingJob, start: Start) -> None:
     asked, shares = job.resources, start.allocation.shares
     count = len(shares)
     nodes = {node.name: node for node in view.nodes}
@@ -81,7 +81,7 @@ def _resources_are_as_asked(view: View, job: PendingJob, start: Start) -> None:
         assert alone or all(gpus.type.lower() in ("", gpu.type.lower()) for gpu in held)
 
 
-def _whole_nodes_are_given(view: View, asked: Resources, shares: tuple[Share, ...]) -> None:
+def _whole_nodes_are_given(view: PlannerView, asked: Resources, shares: tuple[Share, ...]) -> None:
     """Check that the job gets all CPUs, all free GPUs, and all free memory unless it requested an amount."""
     nodes = {node.name: node for node in view.nodes}
     amounts = (asked.mem_per_node_bytes, asked.mem_per_cpu_bytes, asked.mem_per_gpu_bytes)
@@ -95,7 +95,7 @@ def _whole_nodes_are_given(view: View, asked: Resources, shares: tuple[Share, ..
             assert share.mem_bytes == node.mem_bytes - sum(each.mem_bytes for each in kept)
 
 
-def gangs_are_whole(view: View, plan: Plan) -> None:
+def gangs_are_whole(view: PlannerView, plan: Plan) -> None:
     """Check that the job gets all nodes, tasks, CPUs, memory and GPUs that it requested, of the requested
     type.
     """
@@ -121,7 +121,7 @@ def _end(job: PendingJob, start: Start, now: float) -> float:
     return float("inf") if start.time_limit_s is None else now + start.time_limit_s
 
 
-def placements_are_allowed(view: View, plan: Plan, now: float) -> None:
+def placements_are_allowed(view: PlannerView, plan: Plan, now: float) -> None:
     """Check nodes, node lists, constraints, partitions, switches and reservations."""
     jobs = {job.id: job for job in view.pending}
     nodes = {node.name: node for node in view.nodes}
@@ -173,7 +173,7 @@ def _partition_allows(part: PartitionView, job: PendingJob, start: Start, qos: Q
         assert start.time_limit_s is not None and start.time_limit_s <= part.max_time_s
 
 
-def _reservations_allow(view: View, job: PendingJob, start: Start, now: float) -> None:
+def _reservations_allow(view: PlannerView, job: PendingJob, start: Start, now: float) -> None:
     names = set(start.allocation.node_names())
     own = next((each for each in view.reservations if each.name == start.reservation), None)
     end = min(_end(job, start, now), math.inf if own is None else own.closes_unix())
@@ -192,7 +192,7 @@ def _reservations_allow(view: View, job: PendingJob, start: Start, now: float) -
             ), f"{job.id} runs into {each.name}"
 
 
-def _exclusive_jobs_are_alone(view: View, plan: Plan) -> None:
+def _exclusive_jobs_are_alone(view: PlannerView, plan: Plan) -> None:
     jobs = {job.id: job for job in view.pending}
     parts = {part.name: part for part in view.partitions}
     held = holdings(view, plan)
@@ -206,7 +206,7 @@ def _exclusive_jobs_are_alone(view: View, plan: Plan) -> None:
                 assert len(users) == 1, f"{users} share {name} with an exclusive job"
 
 
-def _users_are_apart(view: View, plan: Plan) -> None:
+def _users_are_apart(view: PlannerView, plan: Plan) -> None:
     """Check that --exclusive=user is respected for started jobs. Suspended jobs still count."""
     jobs = {job.id: job for job in view.pending}
     parted = {part.name for part in view.partitions if part.exclusive_user}
@@ -226,7 +226,7 @@ def _users_are_apart(view: View, plan: Plan) -> None:
         there.append((job.user, apart, names))
 
 
-def everyone_is_accounted_for(view: View, plan: Plan) -> None:
+def everyone_is_accounted_for(view: PlannerView, plan: Plan) -> None:
     """Every waiting job starts, ends, or has a pending reason, and no task starts twice."""
     answered = {start.job_id for start in plan.starts} | {end.job_id for end in plan.ends}
     assert len({(start.job_id, start.task) for start in plan.starts}) == len(plan.starts)
@@ -238,7 +238,7 @@ def everyone_is_accounted_for(view: View, plan: Plan) -> None:
             assert not job.throttle or tasks == 0 or tasks + there <= job.throttle
 
 
-def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, float]) -> None:
+def the_future_fits(view: PlannerView, plan: Plan, now: float, limits_s: dict[JobId, float]) -> None:
     """Running jobs until their limits and reserved jobs in their time never exceed a node's capacity.
 
     `limits_s` is the run time of each reserved job. Victims have left when their preemptor's reserved start
@@ -295,7 +295,7 @@ Stay = tuple[str, bool, tuple[NodeName, ...], float, float]
 """(user, whether other users' jobs are excluded, nodes, from, until)."""
 
 
-def _stays(view: View, plan: Plan, now: float, leaves: dict[JobId, float]) -> list[Stay]:
+def _stays(view: PlannerView, plan: Plan, now: float, leaves: dict[JobId, float]) -> list[Stay]:
     """Return the stays of running and started jobs. Partitions are ignored."""
     found: list[Stay] = []
     for job in view.running:
@@ -318,7 +318,7 @@ def _nobody_is_in_the_way(own: Stay, stays: list[Stay]) -> None:
 
 
 def _node_has_room(
-    view: View,
+    view: PlannerView,
     name: NodeName,
     job: PendingJob,
     window: tuple[float, float],
@@ -345,7 +345,7 @@ def _node_has_room(
                 assert asked.gpus.per_node <= len(free), f"{kind} of {name} at {moment}"
 
 
-def flushed(view: View, plan: Plan, now: float, *, only: JobId) -> View:
+def flushed(view: PlannerView, plan: Plan, now: float, *, only: JobId) -> PlannerView:
     """Return the view after the plan, with only one job left waiting."""
     jobs = {job.id: job for job in view.pending}
     begun = [
@@ -364,7 +364,7 @@ def flushed(view: View, plan: Plan, now: float, *, only: JobId) -> View:
     return msgspec.structs.replace(view, running=(*view.running, *begun), pending=left)
 
 
-def as_new(view: View) -> View:
+def as_new(view: PlannerView) -> PlannerView:
     """Return the site without running jobs, faults and past usage, with jobs that could start."""
     nodes = tuple(
         msgspec.structs.replace(

@@ -17,7 +17,7 @@ from tests.property.sites import contested_site_of, parted_site_of, plain_site_o
 from tests.property.sitetables import NOW
 
 from warpdeck.model import JobId
-from warpdeck.policy import Plan, Settings, View, admit, dry_run, plan
+from warpdeck.policy import Plan, PlannerSettings, PlannerView, admit, dry_run, plan
 
 EXAMPLES = 200
 ENDLESS_S = 20 * 365 * 86_400.0
@@ -26,7 +26,7 @@ seeds = st.integers(0, 2**32)
 """Sites are too large to be shrunk in reasonable time; a seed reproduces one."""
 
 
-def check(view: View, made: Plan, now: float = NOW) -> None:
+def check(view: PlannerView, made: Plan, now: float = NOW) -> None:
     recount.nothing_is_held_twice(view, made)
     recount.gangs_are_whole(view, made)
     recount.placements_are_allowed(view, made, now)
@@ -62,7 +62,7 @@ def test_parts_of_nodes_that_are_set_aside_are_for_those_whose_they_are(seed: in
 @example(1977, parted_site_of)  # parts of several reservations block it; the sentence named either
 @example(234, site_of)  # two reservations begin before the job could end; the sentence named either
 def test_the_plan_does_not_depend_on_the_order_of_lists(
-    seed: int, make: Callable[[Random], tuple[View, Settings]]
+    seed: int, make: Callable[[Random], tuple[PlannerView, PlannerSettings]]
 ) -> None:
     view, chosen = make(rng := Random(seed))
     tables = (
@@ -83,7 +83,7 @@ def test_the_plan_does_not_depend_on_the_order_of_lists(
     assert made.pending_reasons == again.pending_reasons and made.priorities == again.priorities
 
 
-def limit_of(view: View, chosen: Settings) -> dict[JobId, float]:
+def limit_of(view: PlannerView, chosen: PlannerSettings) -> dict[JobId, float]:
     return {job.id: float(job.time_limit_s or chosen.default_time_s or ENDLESS_S) for job in view.pending}
 
 

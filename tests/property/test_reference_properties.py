@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.builders import node, pending, running, view
 from tests.support.reference_plan import Waiting, easy, strict
 
-from warpdeck.policy import Settings, plan
+from warpdeck.policy import PlannerSettings, plan
 
 NOW = 1000.0
 EXAMPLES = 200
@@ -42,7 +42,7 @@ def test_the_same_jobs_start_as_in_the_textbook(backfill: str, holds: str, seed:
         for number, (end, _) in enumerate(ends, start=free)
     ]
     jobs = [pending(job.number, gpus=GPUS, nodes=job.nodes, limit_s=job.limit_s) for job in queue]
-    chosen = Settings(
+    chosen = PlannerSettings(
         backfill=backfill,
         queue_order="submission",
         backfill_order="priority",

@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 from warpdeck.controller.launch.environment import made_environment
 from warpdeck.model.step import StepOptions
 from warpdeck.notation.step.srun import parse_srun
-from warpdeck.policy.step_placement import Layout, lay_out
+from warpdeck.policy.step_placement import StepLayout, lay_out
 
 pytestmark = pytest.mark.slurm
 TOLD = ("SLURM_JOB_CPUS_PER_NODE", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE")
@@ -98,7 +98,7 @@ def laid_by_us(ours: OurSlurm, job: str, steps: tuple[str, ...]) -> Laid:
     for step in steps:
         ask = msgspec.convert(parse_srun([*step.split(), "true"], environ, files={}).ask, StepOptions)
         layout = lay_out(ask, held.allocation, job=held.request.resources, running=())
-        assert isinstance(layout, Layout)
+        assert isinstance(layout, StepLayout)
         found[step] = _shown([share.ranks for share in layout.shares])
     ours.ends(number)
     return Laid({name: environ.get(name) for name in TOLD}, found)

@@ -28,11 +28,11 @@ from warpdeck.policy import (
     PassCache,
     PendingJob,
     Plan,
+    PlannerSettings,
+    PlannerView,
     Preempt,
     RunningJob,
-    Settings,
     Start,
-    View,
     Weights,
     plan,
 )
@@ -82,7 +82,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay(
-    jobs: Sequence[SimJob], site: View, settings: Settings, *, progress: Progress | None = None
+    jobs: Sequence[SimJob], site: PlannerView, settings: PlannerSettings, *, progress: Progress | None = None
 ) -> ReplayResult:
     """Replay the jobs (in order of submission, ids ascending) on the site's nodes. `site` must contain no
     jobs.
@@ -95,7 +95,7 @@ def replay(
 
 class _Replay:
     def __init__(
-        self, jobs: Sequence[SimJob], site: View, settings: Settings, progress: Progress | None
+        self, jobs: Sequence[SimJob], site: PlannerView, settings: PlannerSettings, progress: Progress | None
     ) -> None:
         self._jobs = {job.pending.id: job for job in jobs}
         self._order = sorted(jobs, key=lambda job: (job.pending.eligible_at_unix, job.pending.id))

@@ -111,11 +111,11 @@ def test_they_start_in_one_transaction() -> None:
 
 def test_a_plan_that_fits_one_of_them_no_more_starts_none() -> None:
     from warpdeck.controller.state.planner_view import build_view
-    from warpdeck.policy import Settings, plan
+    from warpdeck.policy import PlannerSettings, plan
 
     core = Core("a", "b")
     submit(core, part(10), part(12))
-    made = plan(build_view(core.state, now=core.now), core.now, Settings())
+    made = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
     assert len(made.starts) == 2
     drained = made.starts[0].allocation.shares[0].node
     core.apply(NodeDrained(name=drained, reason="bad fan"))

@@ -9,7 +9,7 @@ import pytest
 from tests.support.builders import GIB, node, pending, running, view
 
 from warpdeck.model import Allocation, GpuRequest, JobId, NodeName, Resources
-from warpdeck.policy import PartitionView, PendingJob, RunningJob, Settings, View, dry_run, plan
+from warpdeck.policy import PartitionView, PendingJob, PlannerSettings, PlannerView, RunningJob, dry_run, plan
 from warpdeck.policy.dry_run import MAX_FORECASTS, MAX_STEPS, _below
 
 NOW = 1000.0
@@ -19,14 +19,14 @@ def busy_until(number: int, name: str, ends: float, gpus: int = 8) -> RunningJob
     return running(number, name, tuple(range(gpus)), ends=ends)
 
 
-def changed(picture: View, job: PendingJob) -> View:
+def changed(picture: PlannerView, job: PendingJob) -> PlannerView:
     return msgspec.structs.replace(
         picture, pending=(*(each for each in picture.pending if each.id != job.id), job)
     )
 
 
 def test_a_request_that_fits_starts_now() -> None:
-    advice = dry_run(view([node("a")], [pending(1, gpus=2)]), NOW, Settings(), JobId(1))
+    advice = dry_run(view([node("a")], [pending(1, gpus=2)]), NOW, PlannerSettings(), JobId(1))
     assert advice.starts_now and advice.nodes == ("a",)
 
 
@@ -34,18 +34,18 @@ def test_a_shorter_limit_that_ends_before_the_head_starts_is_named() -> None:
     head = pending(1, gpus=8)
     held = [busy_until(9, "a", NOW + 7800, gpus=4)]
     picture = view([node("a")], [head, pending(2, gpus=2, limit_s=86_400)], held)
-    advice = dry_run(picture, NOW, Settings(), JobId(2))
+    advice = dry_run(picture, NOW, PlannerSettings(), JobId(2))
     assert "starts now with --time=02:10:00" in advice.changes
-    again = plan(changed(picture, pending(2, gpus=2, limit_s=7800)), NOW, Settings())
+    again = plan(changed(picture, pending(2, gpus=2, limit_s=7800)), NOW, PlannerSettings())
     assert [start.job_id for start in again.starts] == [2]
-    longer = plan(changed(picture, pending(2, gpus=2, limit_s=7801)), NOW, Settings())
+    longer = plan(changed(picture, pending(2, gpus=2, limit_s=7801)), NOW, PlannerSettings())
     assert not longer.starts
 
 
 def test_a_limit_is_named_in_whole_minutes_because_time_rounds_up_to_them() -> None:
     held = [busy_until(9, "a", NOW + 7859, gpus=4)]
     jobs = [pending(1, gpus=8), pending(2, gpus=2, limit_s=86_400)]
-    advice = dry_run(view([node("a")], jobs, held), NOW, Settings(), JobId(2))
+    advice = dry_run(view([node("a")], jobs, held), NOW, PlannerSettings(), JobId(2))
     assert "starts now with --time=02:10:00" in advice.changes
 
 
@@ -63,9 +63,11 @@ def test_fewer_gpus_nodes_or_another_partition_are_proposed_where_they_help() ->
         ),
         partitions=parts,
     )
-    assert dry_run(picture, NOW, Settings(), JobId(1)).changes == ("starts now with --partition=short",)
+    assert dry_run(picture, NOW, PlannerSettings(), JobId(1)).changes == (
+        "starts now with --partition=short",
+    )
     alone = msgspec.structs.replace(picture, pending=(pending(1, gpus=4, partition="long"),))
-    assert dry_run(alone, NOW, Settings(), JobId(1)).changes == (
+    assert dry_run(alone, NOW, PlannerSettings(), JobId(1)).changes == (
         "starts now with --gpus-per-node=2",
         "starts now with --partition=short",
     )
@@ -89,7 +91,7 @@ def test_whatever_is_in_the_way_can_be_asked_for_less(fields: dict[str, Any], ch
     held[0] = msgspec.structs.replace(held[0], allocation=Allocation(shares=(share,)))
     job = pending(1, resources=Resources(**{"gpus": GpuRequest(per_node=2), **fields}))
     picture = view([node("a"), node("b", gpu_type="a100")], [job], held)
-    assert dry_run(picture, NOW, Settings(), JobId(1)).changes == (f"starts now with {change}",)
+    assert dry_run(picture, NOW, PlannerSettings(), JobId(1)).changes == (f"starts now with {change}",)
 
 
 def test_of_a_very_large_request_some_smaller_ones_are_tried() -> None:
@@ -101,7 +103,7 @@ def test_of_a_very_large_request_some_smaller_ones_are_tried() -> None:
 def test_the_start_of_a_job_far_behind_is_worked_out_when_it_is_asked_for() -> None:
     jobs = [pending(number, gpus=8, limit_s=600) for number in range(1, 6)]
     picture = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
-    settings = Settings(max_forecasts=1)
+    settings = PlannerSettings(max_forecasts=1)
     assert plan(picture, NOW, settings).pending_reasons[JobId(5)].expected_start_unix is None
     advice = dry_run(picture, NOW, settings, JobId(5))
     assert advice.reason is not None and advice.reason.expected_start_unix == NOW + 100 + 4 * 600
@@ -112,7 +114,7 @@ def test_too_far_behind_the_start_is_not_worked_out() -> None:
     jobs = [pending(number, gpus=8, limit_s=600) for number in range(1, MAX_FORECASTS + 2)]
     picture = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
     for number, known in ((MAX_FORECASTS, True), (MAX_FORECASTS + 1, False)):
-        why = dry_run(picture, NOW, Settings(), JobId(number)).reason
+        why = dry_run(picture, NOW, PlannerSettings(), JobId(number)).reason
         assert why is not None and why.sentence
         assert (why.expected_start_unix is not None) is known
 
@@ -127,10 +129,10 @@ def test_only_jobs_that_want_the_same_nodes_are_ahead() -> None:
     jobs = [pending(number, gpus=8, partition=name) for number, name in enumerate(names, 1)]
     held = [busy_until(8, "a", NOW + 600), busy_until(9, "b", NOW + 600)]
     picture = msgspec.structs.replace(view([node("a"), node("b")], jobs, held), partitions=parts)
-    assert dry_run(picture, NOW, Settings(), JobId(5)).first_ahead == (2, 4)
-    assert dry_run(picture, NOW, Settings(), JobId(4)).first_ahead == (1, 2, 3)
+    assert dry_run(picture, NOW, PlannerSettings(), JobId(5)).first_ahead == (2, 4)
+    assert dry_run(picture, NOW, PlannerSettings(), JobId(4)).first_ahead == (1, 2, 3)
 
 
 def test_a_job_that_is_not_in_the_queue_is_no_question() -> None:
     with pytest.raises(KeyError):
-        dry_run(view([node("a")], []), NOW, Settings(), JobId(1))
+        dry_run(view([node("a")], []), NOW, PlannerSettings(), JobId(1))

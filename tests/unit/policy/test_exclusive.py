@@ -16,9 +16,9 @@ from warpdeck.policy import (
     Limits,
     PartitionView,
     PendingJob,
+    PlannerSettings,
     QosView,
     RunningJob,
-    Settings,
     plan,
 )
 from warpdeck.policy.input.view import NodeView
@@ -33,7 +33,7 @@ def alone(number: int, *, gpus: int = 1, kind: str = "", **fields: Any) -> Pendi
 
 def given(nodes: list[NodeView], job: PendingJob, held: list[RunningJob] | None = None, **tables: Any) -> Any:
     picture = msgspec.structs.replace(view(nodes, [job], held), **tables)
-    starts = plan(picture, NOW, Settings()).starts
+    starts = plan(picture, NOW, PlannerSettings()).starts
     return starts[0].allocation.shares[0] if starts else None
 
 
@@ -79,7 +79,7 @@ def test_what_it_is_given_counts_against_limits() -> None:
     job = msgspec.structs.replace(alone(1), qos="small")
     assert given([node("a", gpus=8)], job, qos=qos) is None
     picture = msgspec.structs.replace(view([node("a", gpus=8)], [job]), qos=qos)
-    assert plan(picture, NOW, Settings()).pending_reasons[JobId(1)].code == "QOSMaxGRESPerUser"
+    assert plan(picture, NOW, PlannerSettings()).pending_reasons[JobId(1)].code == "QOSMaxGRESPerUser"
     assert given([node("a", gpus=8), node("b", gpus=4)], job, qos=qos).node == "b"
 
 
@@ -88,10 +88,10 @@ def test_it_counts_whole_nodes_against_a_quota_before_it_starts() -> None:
     whole = msgspec.structs.replace(alone(1), account="vision")
     other = msgspec.structs.replace(pending(2, gpus=4), account="guests", priority=1)
     picture = msgspec.structs.replace(view([node("a", gpus=4)], [whole, other]), accounts=accounts)
-    borrowing = plan(picture, NOW, Settings()).starts
+    borrowing = plan(picture, NOW, PlannerSettings()).starts
     assert [start.job_id for start in borrowing] == [2], "all four GPUs are more than the quota of two"
     guaranteed = (accounts[0], msgspec.structs.replace(accounts[1], quota={"gres/gpu": 4}))
-    within = plan(msgspec.structs.replace(picture, accounts=guaranteed), NOW, Settings()).starts
+    within = plan(msgspec.structs.replace(picture, accounts=guaranteed), NOW, PlannerSettings()).starts
     assert [start.job_id for start in within] == [1]
 
 
@@ -105,7 +105,7 @@ def test_it_counts_the_smallest_nodes_that_would_do_against_a_limit(through: str
     def why(most: int) -> str:
         qos = (QosView(name="q", limits=Limits(max_tres_per_user={"gres/gpu": most})),)
         picture = msgspec.structs.replace(view(nodes, [job]), qos=qos, partitions=partitions)
-        made = plan(picture, NOW, Settings())
+        made = plan(picture, NOW, PlannerSettings())
         return made.pending_reasons[JobId(1)].sentence if made.pending_reasons else "starts"
 
     assert why(4) == "starts"

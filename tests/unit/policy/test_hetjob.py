@@ -15,10 +15,10 @@ from warpdeck.policy import (
     PartitionView,
     PendingJob,
     Plan,
+    PlannerSettings,
+    PlannerView,
     RunningJob,
-    Settings,
     UserView,
-    View,
     plan,
 )
 
@@ -29,7 +29,7 @@ def together(first: PendingJob, *others: PendingJob) -> PendingJob:
     return msgspec.structs.replace(first, components=others)
 
 
-def seen(nodes: list[Any], jobs: list[PendingJob], held: list[Any] | None = None, **more: Any) -> View:
+def seen(nodes: list[Any], jobs: list[PendingJob], held: list[Any] | None = None, **more: Any) -> PlannerView:
     leaders = tuple(job.id for job in jobs if job.components)
     return msgspec.structs.replace(view(nodes, jobs, held), hetjob_leaders=leaders, **more)
 
@@ -45,7 +45,7 @@ def asks(number: int, cpus: int, **fields: Any) -> PendingJob:
 
 def test_all_components_start_in_one_pass_on_nodes_that_they_may_share() -> None:
     seen_now = seen([node("n1", cpus=8), node("n2", cpus=8)], [together(asks(1, 2), asks(2, 8), asks(3, 6))])
-    made = plan(seen_now, NOW, Settings())
+    made = plan(seen_now, NOW, PlannerSettings())
     assert started(made).keys() == {1, 2, 3}
     invariants.nothing_is_held_twice(seen_now, made)
     assert not made.pending_reasons
@@ -56,7 +56,7 @@ def test_none_starts_where_one_has_no_room_and_each_says_why() -> None:
     seen_now = seen(
         [node("n1", cpus=8), node("n2", cpus=8)], [together(asks(1, 2), asks(2, 8), asks(3, 8))], held
     )
-    made = plan(seen_now, NOW, Settings())
+    made = plan(seen_now, NOW, PlannerSettings())
     assert not made.starts
     assert {job_id: why.code for job_id, why in made.pending_reasons.items()} == dict.fromkeys(
         (1, 2, 3), "Resources"
@@ -67,7 +67,9 @@ def test_none_starts_where_one_has_no_room_and_each_says_why() -> None:
 
 def test_who_can_go_to_the_fewest_nodes_is_placed_first() -> None:
     only = asks(2, 8, asked={"nodelist": ("n1",)})
-    made = plan(seen([node("n1", cpus=8), node("n2", cpus=8)], [together(asks(1, 4), only)]), NOW, Settings())
+    made = plan(
+        seen([node("n1", cpus=8), node("n2", cpus=8)], [together(asks(1, 4), only)]), NOW, PlannerSettings()
+    )
     assert started(made) == {1: ("n2",), 2: ("n1",)}
 
 
@@ -79,9 +81,9 @@ def test_what_a_failed_try_took_is_free_for_others_in_the_same_pass() -> None:
     found = seen(
         nodes, [together(asks(1, 2, licenses=licenses), asks(2, 6)), behind], held, licenses=licenses
     )
-    made = plan(found, NOW, Settings(backfill="none", queue_order="submit"))
+    made = plan(found, NOW, PlannerSettings(backfill="none", queue_order="submit"))
     assert not made.starts and made.pending_reasons.keys() == {1, 2, 5}, "in strict order nobody passes"
-    assert started(plan(found, NOW, Settings(queue_order="submit"))) == {5: ("n1",)}
+    assert started(plan(found, NOW, PlannerSettings(queue_order="submit"))) == {5: ("n1",)}
 
 
 def test_shared_gpus_are_given_back() -> None:
@@ -90,7 +92,9 @@ def test_shared_gpus_are_given_back() -> None:
     part = pending(1, resources=Resources(gpus=GpuRequest(share_pct=50)))
     whole = pending(2, gpus=1)
     nodes = [node("n1", gpus=1)]
-    made = plan(seen(nodes, [together(part, whole), pending(3, gpus=1)]), NOW, Settings(queue_order="submit"))
+    made = plan(
+        seen(nodes, [together(part, whole), pending(3, gpus=1)]), NOW, PlannerSettings(queue_order="submit")
+    )
     assert started(made) == {3: ("n1",)}
 
 
@@ -101,22 +105,22 @@ def test_the_leader_keeps_the_moment_at_which_all_fit() -> None:
     held = [running(90, "n1", (), ends=NOW + 600, cpus=8), running(91, "n2", (), ends=NOW + 300, cpus=8)]
     nodes = [node("n1", cpus=8), node("n2", cpus=8)]
     job = together(asks(1, 8), asks(2, 8))
-    made = plan(seen(nodes, [job], held), NOW, Settings())
+    made = plan(seen(nodes, [job], held), NOW, PlannerSettings())
     assert {(each.job_id, each.at_unix) for each in made.reserves} == {(1, NOW + 600), (2, NOW + 600)}
     assert {why.expected_start_unix for why in made.pending_reasons.values()} == {NOW + 600}
     later = NOW + 400
     nodes_now = [running(90, "n1", (), ends=NOW + 600, cpus=8)]
     long, short = asks(7, 8, limit_s=3600), asks(8, 8, limit_s=200)
-    made = plan(seen(nodes, [job, long], nodes_now), later, Settings(queue_order="submit"))
+    made = plan(seen(nodes, [job, long], nodes_now), later, PlannerSettings(queue_order="submit"))
     assert not made.starts
-    made = plan(seen(nodes, [job, short], nodes_now), later, Settings(queue_order="submit"))
+    made = plan(seen(nodes, [job, short], nodes_now), later, PlannerSettings(queue_order="submit"))
     assert started(made) == {8: ("n2",)}
 
 
 def test_one_that_waits_does_not_close_the_way_for_plain_jobs_of_the_same_request() -> None:
     same = Resources(cpus_per_task=2, tasks=1)
     first = together(pending(1, resources=same), asks(2, 64))
-    made = plan(seen([node("n1", cpus=8)], [first, pending(5, resources=same)]), NOW, Settings())
+    made = plan(seen([node("n1", cpus=8)], [first, pending(5, resources=same)]), NOW, PlannerSettings())
     assert started(made) == {5: ("n1",)}
 
 
@@ -126,32 +130,32 @@ def test_the_limits_count_all_components_together() -> None:
     mine: dict[str, Any] = {"account": "lab"}
     job = together(asks(1, 4, **mine), asks(2, 4, **mine))
     found = seen([node("n1", cpus=64)], [job, asks(5, 4, **mine)], accounts=accounts, users=users)
-    made = plan(found, NOW, Settings(queue_order="submit"))
+    made = plan(found, NOW, PlannerSettings(queue_order="submit"))
     assert started(made) == {5: ("n1",)}
     assert made.pending_reasons[JobId(2)].code == "AssocGrpCpuLimit"
 
 
 def test_what_one_waits_for_all_wait_for() -> None:
     job = together(pending(1, waits_for="component 1+1, which is held"), pending(2))
-    made = plan(seen([node("n1")], [job]), NOW, Settings())
+    made = plan(seen([node("n1")], [job]), NOW, PlannerSettings())
     assert made.pending_reasons[JobId(1)] == made.pending_reasons[JobId(2)]
     assert "which is held" in made.pending_reasons[JobId(2)].sentence
 
 
 def test_nodes_are_named() -> None:
-    made = plan(seen([node("n1")], [together(pending(1), pending(2))]), NOW, Settings())
+    made = plan(seen([node("n1")], [together(pending(1), pending(2))]), NOW, PlannerSettings())
     assert {share.node for start in made.starts for share in start.allocation.shares} == {NodeName("n1")}
 
 
 def test_what_does_not_fit_beside_the_others_may_fit_by_itself() -> None:
     small = Resources(cpus_per_task=4, tasks=1)
     first = together(pending(1, resources=small), asks(2, 8))
-    made = plan(seen([node("n1", cpus=8)], [first, pending(5, resources=small)]), NOW, Settings())
+    made = plan(seen([node("n1", cpus=8)], [first, pending(5, resources=small)]), NOW, PlannerSettings())
     assert started(made) == {5: ("n1",)}
 
 
 TIERS = (PartitionView(name="batch", priority_tier=1), PartitionView(name="urgent", priority_tier=5))
-BY_TIER = Settings(preempt_by="partition", preempt_mode="requeue")
+BY_TIER = PlannerSettings(preempt_by="partition", preempt_mode="requeue")
 
 
 def low(number: int, on: str, *, cpus: int = 8, **fields: Any) -> RunningJob:
@@ -163,7 +167,7 @@ def urgent(number: int, cpus: int, **fields: Any) -> PendingJob:
     return asks(number, cpus, partition="urgent", **fields)
 
 
-def crowd(jobs: list[PendingJob], held: list[RunningJob]) -> View:
+def crowd(jobs: list[PendingJob], held: list[RunningJob]) -> PlannerView:
     return seen([node("n1", cpus=8), node("n2", cpus=8)], jobs, held, partitions=TIERS)
 
 

@@ -15,10 +15,10 @@ from warpdeck.policy import (
     PartitionView,
     PendingJob,
     Plan,
+    PlannerSettings,
+    PlannerView,
     QosView,
-    Settings,
     UserView,
-    View,
     admit,
     plan,
 )
@@ -26,11 +26,11 @@ from warpdeck.policy import (
 NOW = 1000.0
 
 
-def planned(picture: View, **settings: object) -> Plan:
-    return plan(picture, NOW, Settings(**settings))  # type: ignore[arg-type]
+def planned(picture: PlannerView, **settings: object) -> Plan:
+    return plan(picture, NOW, PlannerSettings(**settings))  # type: ignore[arg-type]
 
 
-def with_tables(picture: View, **tables: object) -> View:
+def with_tables(picture: PlannerView, **tables: object) -> PlannerView:
     return msgspec.structs.replace(picture, **tables)
 
 
@@ -155,7 +155,7 @@ def test_licenses_are_counted() -> None:
 
 
 def refused(job: PendingJob, **tables: object) -> str:
-    refusal = admit(job, with_tables(view([node("a"), node("b", gpus=0)], []), **tables), Settings())
+    refusal = admit(job, with_tables(view([node("a"), node("b", gpus=0)], []), **tables), PlannerSettings())
     return "" if refusal is None else f"{refusal.code}: {refusal.sentence}"
 
 
@@ -183,8 +183,8 @@ def test_what_can_never_pass_is_said_at_submit() -> None:
 def test_too_many_jobs_in_the_queue_are_refused() -> None:
     few = (QosView(name="normal", limits=Limits(max_submit_per_user=3)),)
     picture = with_tables(view([node("a")], []), qos=few, submitted={("", "ann", "normal"): 2})
-    assert admit(pending(2, qos="normal"), picture, Settings()) is None
-    over = admit(pending(2, qos="normal", tasks=((0, 1, 1),)), picture, Settings())
+    assert admit(pending(2, qos="normal"), picture, PlannerSettings()) is None
+    over = admit(pending(2, qos="normal", tasks=((0, 1, 1),)), picture, PlannerSettings())
     assert over is not None and "QOSMaxSubmitJobPerUserLimit" in over.code
 
 
@@ -274,9 +274,9 @@ def test_a_range_of_nodes_takes_as_many_as_a_limit_on_each_node_wants() -> None:
     held = {start.job_id: start.allocation for start in planned(picture).starts}
     assert [len(share.gpus) for share in held[JobId(1)].shares] == [2, 2, 2]
     assert len(held[JobId(2)].shares) == 1, "nothing makes the other spread"
-    assert admit(jobs[0], with_tables(view(nodes, []), qos=qos), Settings()) is None
+    assert admit(jobs[0], with_tables(view(nodes, []), qos=qos), PlannerSettings()) is None
     wide = msgspec.structs.replace(jobs[0], resources=msgspec.structs.replace(ranged, nodes_max=2))
-    refused = admit(wide, with_tables(view(nodes, []), qos=qos), Settings())
+    refused = admit(wide, with_tables(view(nodes, []), qos=qos), PlannerSettings())
     assert refused is not None and refused.code == "QOSMaxGRESPerNode"
 
 
@@ -286,6 +286,6 @@ def test_one_that_must_spread_says_nothing_of_those_that_need_not() -> None:
     jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free", limit_s=100)]
     busy = [running(9, "b", tuple(range(8)), ends=NOW + 90_000)]
     for reservations in (0, 1):
-        chosen = Settings(reservations=reservations, backfill_order="priority")
+        chosen = PlannerSettings(reservations=reservations, backfill_order="priority")
         made = plan(with_tables(view([node("a"), node("b")], jobs, busy), qos=qos), NOW, chosen)
         assert [start.job_id for start in made.starts] == [2]

@@ -10,7 +10,7 @@ from tests.support.builders import node, pending, running, view
 
 from warpdeck.config import build_site, decode
 from warpdeck.model import GpuRequest, JobId, NodeMinimum, NodeName, Resources, Topology
-from warpdeck.policy import Limits, NodeView, PartitionView, QosView, RunningJob, Settings, admit, plan
+from warpdeck.policy import Limits, NodeView, PartitionView, PlannerSettings, QosView, RunningJob, admit, plan
 
 NOW = 1000.0
 
@@ -29,7 +29,7 @@ def held(*names: str, cpus: int = 16, ends: float | None = None) -> list[Running
 
 def went(there: list[NodeView], busy: list[RunningJob] | None = None, **asked: Any) -> dict[str, int]:
     """Return the number of tasks on each node on which a job with these resources starts now."""
-    made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, Settings())
+    made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, PlannerSettings())
     return {share.node: share.tasks for start in made.starts for share in start.allocation.shares}
 
 
@@ -111,7 +111,7 @@ def test_tasks_that_do_not_fill_the_least_cpus_of_a_node_are_no_more_than_have_r
 def test_a_limit_on_each_node_bounds_how_far_it_is_filled() -> None:
     limit = (QosView(name="few", limits=Limits(max_tres_per_node={"cpu": 12})),)
     job = pending(1, qos="few", resources=Resources(nodes_min=2, nodes_max=2, tasks=20))
-    made = plan(msgspec.structs.replace(view(nodes(*FOUR), [job]), qos=limit), NOW, Settings())
+    made = plan(msgspec.structs.replace(view(nodes(*FOUR), [job]), qos=limit), NOW, PlannerSettings())
     assert [share.tasks for share in made.starts[0].allocation.shares] == [12, 8]
 
 
@@ -136,12 +136,12 @@ def test_a_range_of_nodes_gives_way_to_limits_and_to_who_was_there_before() -> N
     limit = (QosView(name="two", limits=Limits(max_tres_per_job={"node": 2})),)
     ranged = pending(1, qos="two", resources=Resources(nodes_min=1, nodes_max=4))
     picture = msgspec.structs.replace(view(nodes(*FOUR), [ranged]), qos=limit)
-    assert [len(start.allocation.shares) for start in plan(picture, NOW, Settings()).starts] == [2]
+    assert [len(start.allocation.shares) for start in plan(picture, NOW, PlannerSettings()).starts] == [2]
     wide = pending(
         1, resources=Resources(nodes_min=4, nodes_max=4, tasks_per_node=16), limit_s=1000, priority=10
     )
     long = pending(2, resources=Resources(nodes_min=1, nodes_max=3), limit_s=10_000)
-    made = plan(view(nodes(*FOUR), [wide, long], held("n4", ends=NOW + 100)), NOW, Settings())
+    made = plan(view(nodes(*FOUR), [wide, long], held("n4", ends=NOW + 100)), NOW, PlannerSettings())
     assert made.starts == (), "on none of one, two and three nodes it would be done in time"
 
 
@@ -171,11 +171,11 @@ def test_small_nodes_of_a_partition_count_where_larger_ones_are_elsewhere() -> N
     small = PartitionView(name="small", nodes=frozenset(map(NodeName, ("n1", "n2", "n3"))))
     job = pending(1, partition="small", resources=Resources(**open_to(48)))
     picture = msgspec.structs.replace(view(there, [job]), partitions=(small,))
-    assert len(plan(picture, NOW, Settings()).starts[0].allocation.shares) == 3
+    assert len(plan(picture, NOW, PlannerSettings()).starts[0].allocation.shares) == 3
 
 
 def test_what_is_too_much_for_all_nodes_is_said_in_tasks() -> None:
-    refusal = admit(pending(1, resources=Resources(**open_to(65))), view(nodes(*FOUR), []), Settings())
+    refusal = admit(pending(1, resources=Resources(**open_to(65))), view(nodes(*FOUR), []), PlannerSettings())
     assert refusal is not None and "65 tasks of 1 CPU" in refusal.sentence
 
 
@@ -191,7 +191,7 @@ def test_all_nodes_that_are_named_are_given_and_others_beside_them() -> None:
 
 def why(there: list[NodeView], busy: list[RunningJob], **asked: Any) -> str:
     """Return the pending reason of a job with these resources."""
-    made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, Settings())
+    made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, PlannerSettings())
     return made.pending_reasons[JobId(1)].sentence
 
 
@@ -210,7 +210,7 @@ def test_who_waits_for_a_named_node_hears_of_that_and_of_no_other() -> None:
 def test_a_job_that_waits_for_a_named_node_is_promised_it() -> None:
     asked = Resources(nodelist=("n3",), nodes_min=2, nodes_max=2)
     picture = view(nodes(*FOUR), [pending(1, resources=asked)], held("n3", ends=NOW + 60))
-    made = plan(picture, NOW, Settings())
+    made = plan(picture, NOW, PlannerSettings())
     assert not made.starts and made.reserves[0].at_unix == NOW + 60
     assert NodeName("n3") in made.reserves[0].nodes
 
@@ -250,7 +250,7 @@ def test_preferred_nodes_are_taken_if_they_can_be() -> None:
 
 
 def test_what_no_node_has_cannot_be_preferred() -> None:
-    refusal = admit(pending(1, resources=Resources(prefer="knl")), view(nodes(*FOUR), []), Settings())
+    refusal = admit(pending(1, resources=Resources(prefer="knl")), view(nodes(*FOUR), []), PlannerSettings())
     assert refusal is not None and (refusal.code, refusal.sentence) == ("InvalidPrefer", "no node has knl")
 
 
@@ -295,7 +295,7 @@ def test_only_nodes_that_are_large_enough_will_do() -> None:
 )
 def test_what_no_node_has_is_refused_by_name(least: NodeMinimum, code: str) -> None:
     asked = pending(1, resources=Resources(node_minimum=least))
-    refused = admit(asked, view(nodes(*FOUR), []), Settings())
+    refused = admit(asked, view(nodes(*FOUR), []), PlannerSettings())
     assert (refused.code if refused else "") == code
 
 

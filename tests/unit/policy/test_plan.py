@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import GpuRequest, JobId, NodeName, Resources
-from warpdeck.policy import Plan, Settings, View, never_fits, plan
+from warpdeck.policy import Plan, PlannerSettings, PlannerView, never_fits, plan
 
 NOW = 1000.0
 
 
-def planned(picture: View) -> Plan:
-    return plan(picture, NOW, Settings())
+def planned(picture: PlannerView) -> Plan:
+    return plan(picture, NOW, PlannerSettings())
 
 
 def started(made: Plan) -> list[int]:
@@ -114,7 +114,7 @@ def test_reasons_of_the_job_itself_come_first() -> None:
     assert [(end.job_id, end.state, end.code) for end in made.ends] == [
         (3, "CANCELLED", "DependencyNeverSatisfied")
     ]
-    kept = plan(view([node("a")], jobs), NOW, Settings(kill_invalid_dependency=False))
+    kept = plan(view([node("a")], jobs), NOW, PlannerSettings(kill_invalid_dependency=False))
     assert kept.pending_reasons[JobId(3)].code == "DependencyNeverSatisfied"
 
 
@@ -135,8 +135,8 @@ def test_an_exclusive_job_waits_for_an_empty_node() -> None:
     assert made.starts[0].allocation.shares[0].cpus == 64
 
 
-def refused(asked: Resources, picture: View) -> str:
-    refusal = never_fits(asked, None, picture, Settings())
+def refused(asked: Resources, picture: PlannerView) -> str:
+    refusal = never_fits(asked, None, picture, PlannerSettings())
     return "" if refusal is None else refusal.sentence
 
 
@@ -158,6 +158,6 @@ def test_total_gpus_are_spread_over_the_nodes_asked_for() -> None:
 
 def test_who_asks_for_no_time_limit_has_none_where_there_is_a_default_one() -> None:
     picture = view([node("n1")], [pending(1, limit_s=None), pending(2, limit_s=None, unlimited=True)])
-    settings = Settings(default_time_s=3600)
+    settings = PlannerSettings(default_time_s=3600)
     found = {start.job_id: start.time_limit_s for start in plan(picture, 0.0, settings).starts}
     assert found == {1: 3600, 2: None}

@@ -13,11 +13,11 @@ from warpdeck.policy import (
     PartitionView,
     PendingJob,
     Plan,
+    PlannerSettings,
+    PlannerView,
     QosView,
     ReservationView,
     RunningJob,
-    Settings,
-    View,
     plan,
 )
 from warpdeck.policy.preemption.preemption import CLAIM_KEPT_S
@@ -30,11 +30,11 @@ def held(number: int, name: str, gpus: tuple[int, ...], **fields: Any) -> Runnin
     return msgspec.structs.replace(running(number, name, gpus, ends=NOW + 86_400), **fields)
 
 
-def planned(picture: View, **settings: Any) -> Plan:
-    return plan(picture, NOW, Settings(**settings))
+def planned(picture: PlannerView, **settings: Any) -> Plan:
+    return plan(picture, NOW, PlannerSettings(**settings))
 
 
-def site(picture: View, **tables: Any) -> View:
+def site(picture: PlannerView, **tables: Any) -> PlannerView:
     return msgspec.structs.replace(picture, **tables)
 
 
@@ -208,7 +208,7 @@ def test_whoever_others_left_for_goes_first_and_to_that_place() -> None:
     for settings in ({}, {"reservations": 0}):
         made = planned(picture, **settings)
         assert [(start.job_id, start.allocation.node_names()) for start in made.starts] == [(2, ("b",))]
-    late = plan(picture, NOW + 10, Settings())
+    late = plan(picture, NOW + 10, PlannerSettings())
     assert [start.job_id for start in late.starts] == [1]
 
 

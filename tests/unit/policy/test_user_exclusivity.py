@@ -10,7 +10,16 @@ import msgspec
 from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import JobId, NodeName, Resources
-from warpdeck.policy import PartitionView, PassCache, PendingJob, Plan, QosView, RunningJob, Settings, plan
+from warpdeck.policy import (
+    PartitionView,
+    PassCache,
+    PendingJob,
+    Plan,
+    PlannerSettings,
+    QosView,
+    RunningJob,
+    plan,
+)
 from warpdeck.policy.dry_run import dry_run
 from warpdeck.policy.input.view import NodeView, owner_of
 
@@ -30,7 +39,7 @@ def planned(
     jobs: list[PendingJob], held: list[RunningJob], nodes: list[NodeView] | None = None, **tables: Any
 ) -> Plan:
     picture = msgspec.structs.replace(view(nodes or [node("a")], jobs, held), **tables)
-    return plan(picture, NOW, Settings(preempt_by="qos", preempt_mode=tables.pop("mode", "requeue")))
+    return plan(picture, NOW, PlannerSettings(preempt_by="qos", preempt_mode=tables.pop("mode", "requeue")))
 
 
 def started(made: Plan) -> list[int]:
@@ -132,7 +141,7 @@ def test_nobody_is_suspended_for_it_where_he_would_still_be_there() -> None:
 
 def test_without_it_the_job_would_start_and_the_advice_says_so() -> None:
     picture = view([node("a")], [apart(1)], [runs(8, "bob")])
-    found = dry_run(picture, NOW, Settings(), JobId(1))
+    found = dry_run(picture, NOW, PlannerSettings(), JobId(1))
     assert "starts now with other users' jobs on its nodes (without --exclusive=user)" in found.changes
 
 
@@ -140,9 +149,9 @@ def test_a_memory_forgets_whose_jobs_are_where_when_it_matters_no_more() -> None
     memory, nodes = PassCache(), [node("a"), node("b")]
     held = [runs(8, "bob"), runs(9, "ann", on="b", excludes_users=True)]
     first = view(nodes, [pending(1, user="cat"), pending(2, user="bob")], held)
-    assert plan(first, NOW, Settings(), cache=memory) == plan(first, NOW, Settings())
+    assert plan(first, NOW, PlannerSettings(), cache=memory) == plan(first, NOW, PlannerSettings())
     later = msgspec.structs.replace(first, running=(held[0],))
-    assert plan(later, NOW, Settings(), cache=memory) == plan(later, NOW, Settings())
+    assert plan(later, NOW, PlannerSettings(), cache=memory) == plan(later, NOW, PlannerSettings())
     assert memory.cluster_table.owners is None
 
 
@@ -152,7 +161,7 @@ def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_t
     jobs = [pending(number, user=user, resources=same) for number, user in enumerate(users, start=1)]
     jobs += [apart(50, "u3"), apart(51, "u4")]
     memory = PassCache()
-    plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, Settings(), cache=memory)
+    plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, PlannerSettings(), cache=memory)
     kinds = memory.queue.representatives
     assert memory.cluster_table.owners == {owner_of("u3", 0), owner_of("u4", 0)}
     assert len(kinds) == 5, "that of all others, and of each owner two"
@@ -160,7 +169,7 @@ def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_t
 
 def test_users_who_are_kept_out_alike_are_not_looked_for_one_by_one_and_told_the_same() -> None:
     jobs = [apart(number, f"u{number}") for number in range(1, 31)] + [apart(50, "bob", limit_s=400)]
-    few = Settings(max_backfill_tests=8, queue_order="submit", backfill_order="priority")
+    few = PlannerSettings(max_backfill_tests=8, queue_order="submit", backfill_order="priority")
     made = plan(view([node("a")], jobs, [runs(99, "bob")]), NOW, few)
     assert started(made) == [50], "the others took all of the tests"
     assert len({made.pending_reasons[JobId(number)].sentence for number in range(2, 31)}) == 1
@@ -182,10 +191,10 @@ def test_no_partition_of_one_user_at_a_time_is_advised_beside_another_who_starts
     parts = (PartitionView(name="free", nodes=b), PartitionView(name="other", nodes=a), own)
     jobs = [pending(1, user="dan", partition="other"), pending(2, user="cat", partition="free")]
     picture = view([node("a"), node("b")], jobs, [runs(9, "bob", on="b", cpus=64, partition="free")])
-    found = dry_run(msgspec.structs.replace(picture, partitions=parts), NOW, Settings(), JobId(2))
+    found = dry_run(msgspec.structs.replace(picture, partitions=parts), NOW, PlannerSettings(), JobId(2))
     assert "starts now with --partition=other" in found.changes
     first = msgspec.structs.replace(picture, partitions=(parts[0], own, parts[1]))
-    assert "starts now with --partition=other" in dry_run(first, NOW, Settings(), JobId(2)).changes
+    assert "starts now with --partition=other" in dry_run(first, NOW, PlannerSettings(), JobId(2)).changes
 
 
 def test_the_reason_names_who_wants_it_so() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from warpdeck.base.fair_semaphore import FairSemaphore, Slot
+from warpdeck.base.fair_semaphore import FairSemaphore, SemaphoreSlot
 
 
 async def test_one_more_waits_and_comes_next() -> None:
@@ -14,7 +14,7 @@ async def test_one_more_waits_and_comes_next() -> None:
     await asyncio.sleep(0)
     assert not third.done()
     first.release()
-    assert isinstance(await third, Slot)
+    assert isinstance(await third, SemaphoreSlot)
 
 
 async def test_a_user_who_has_enough_lets_others_pass() -> None:

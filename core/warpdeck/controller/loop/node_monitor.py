@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from warpdeck.controller.events.events import AskHealth, NodeLost, NodeUp
+from warpdeck.controller.events.events import NodeLost, NodeUp, RequestHealth
 from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.controller.state.state import State
@@ -91,7 +91,7 @@ class NodeMonitor:
                 self._queue.put(NodeLost(name=name, reason=message.partition(":")[2].strip()))
             case wire.Welcome():
                 self._queue.put(NodeUp(name=name, welcome=message))
-                self._effects.add([AskHealth(node=name)])
+                self._effects.add([RequestHealth(node=name)])
                 self._effects.add(self._sampling.on_connect(name, nodes=len(self._state.nodes)))
             case stepwire.StepFence():
                 self._effects.add(self._fences.handle(name, message, self._state))
@@ -100,13 +100,13 @@ class NodeMonitor:
 
     def ask_all(self) -> None:
         """Request a health report of all nodes that are up, with the site's present settings."""
-        self._effects.add([AskHealth(node=name) for name in self._nodes_up()])
+        self._effects.add([RequestHealth(node=name) for name in self._nodes_up()])
 
     def poll(self) -> None:
         """Request a health report of the next nodes, and send each node its sample interval if it has
         changed.
         """
-        self._effects.add([AskHealth(node=name) for name in self._polling.next(self._nodes_up())])
+        self._effects.add([RequestHealth(node=name) for name in self._polling.next(self._nodes_up())])
         self._set_sampling()
 
     @contextmanager

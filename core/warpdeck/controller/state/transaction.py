@@ -25,7 +25,7 @@ from warpdeck.model import (
 )
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId, upsert_created
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import Changes, JournalEntry, UsageRow
+from warpdeck.ports.ports import Changes, JournalEntry, UsageRecord
 
 from .accounting import charge
 from .node_conditions import next_condition
@@ -144,7 +144,7 @@ class Transaction:
             state.planned.waits, self._waits_changed = after, True
             self._undo_log.append(lambda: setattr(state.planned, "waits", before))
 
-    def _put_usage(self, row: UsageRow | None) -> None:
+    def _put_usage(self, row: UsageRecord | None) -> None:
         """Store the usage of a job in the same transaction in which the job releases its resources."""
         if row is None:
             return

@@ -14,9 +14,9 @@ from operator import attrgetter
 import numpy as np
 
 from warpdeck.model import Resources
-from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import PartitionView
-from warpdeck.policy.input.view import NodeView, PendingJob, RunningJob, View
+from warpdeck.policy.input.view import NodeView, PendingJob, PlannerView, RunningJob
 from warpdeck.policy.placement.block_reason import BlockReason
 from warpdeck.policy.placement.request_class import RequestClass
 from warpdeck.policy.resources.cluster import Cluster, Floats, Ints
@@ -36,7 +36,7 @@ class ClusterTable:
     one pass.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PlannerSettings) -> None:
         self.settings = settings
         self.nodes: tuple[NodeView, ...] = ()
         self.running: Sequence[RunningJob] = ()
@@ -73,7 +73,7 @@ class ClusterTable:
         self.generation = 0
         """How often all request classes were discarded and numbered anew."""
 
-    def follow(self, view: View) -> None:
+    def follow(self, view: PlannerView) -> None:
         """Update the table to a new view."""
         rows = self._follow_nodes(view.nodes)
         if rows is None:
@@ -215,7 +215,7 @@ class ClusterTable:
         self._lower_bounds, self._lower_bound_rows = [], np.zeros((0, 4), dtype=np.int64)
         self.generation += 1
 
-    def _begin(self, view: View) -> None:
+    def _begin(self, view: PlannerView) -> None:
         self.nodes, self.cluster = view.nodes, Cluster(view.nodes)
         self._held, self._unsteady = {}, set()
         self._discard_request_classes()

@@ -15,7 +15,7 @@ from warpdeck.model import Allocation, NodeName, Share
 from warpdeck.policy.cache.cluster_table import ClusterTable
 from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.site import PartitionView, ReservationView
-from warpdeck.policy.input.view import PendingJob, RunningJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView, RunningJob
 from warpdeck.policy.placement.placement import (
     Taken,
     allocate,
@@ -270,7 +270,7 @@ class ResourcePool:
                 self.timeline.take(row, start, end, everything)
 
 
-def reservation_table(view: View, general: ClusterTable, reservation: ReservationView) -> ClusterTable:
+def reservation_table(view: PlannerView, general: ClusterTable, reservation: ReservationView) -> ClusterTable:
     """Return the cluster table for the jobs of a reservation.
 
     It contains only the nodes of the reservation, or all nodes if the jobs may use nodes outside of it.
@@ -280,7 +280,7 @@ def reservation_table(view: View, general: ClusterTable, reservation: Reservatio
     made = ClusterTable(general.settings)
     made.set_owners(general.owners)
     made.follow(
-        View(nodes=nodes, running=tuple(general.jobs_on(rows)), pending=(), partitions=view.partitions)
+        PlannerView(nodes=nodes, running=tuple(general.jobs_on(rows)), pending=(), partitions=view.partitions)
     )
     return made
 
@@ -304,7 +304,7 @@ def planned_s(limit_s: float | None) -> float:
 Pools = dict[str, ResourcePool]
 
 
-def open_pools(view: View, now: float, cache: PassCache) -> Pools:
+def open_pools(view: PlannerView, now: float, cache: PassCache) -> Pools:
     """Return the resource pools of a pass by reservation name.
 
     The general resource pool has the key "". There is one more for each reservation that a pending or
@@ -341,7 +341,7 @@ def _join(general: ResourcePool, opened: Sequence[tuple[ReservationView, Resourc
 
 
 def _reservation_pool(
-    view: View, now: float, general: ClusterTable, reservation: ReservationView, users: Users
+    view: PlannerView, now: float, general: ClusterTable, reservation: ReservationView, users: Users
 ) -> ResourcePool:
     """Return the resource pool for the jobs of a reservation, limited to its nodes and its time."""
     pool = ResourcePool(

@@ -17,7 +17,7 @@ from warpdeck.controller.launch.launching import build_launch
 from warpdeck.controller.presenters.reasons import reason_of
 from warpdeck.controller.presenters.row_context import RowContext
 from warpdeck.model import Container, JobState, NodeName, PtySize
-from warpdeck.model.request import Mount
+from warpdeck.model.request import ContainerMount
 from warpdeck_agent.wire import messages as wire
 
 A, B = NodeName("a"), NodeName("b")
@@ -143,7 +143,7 @@ def test_a_site_says_how_jobs_find_their_gpus(how: Literal["index", "uuid"], hoo
 def test_a_container_reaches_the_node_as_it_was_asked_for() -> None:
     core = Core("a")
     asked = Container(
-        image="r#a/b:1", mounts=(Mount(source="/d", target="/in", flags=("ro",)),), mount_home=True
+        image="r#a/b:1", mounts=(ContainerMount(source="/d", target="/in", flags=("ro",)),), mount_home=True
     )
     made = build_launch(core.job(core.run(ask(container=asked))), 0, submit_host="h", config=Config())
     mounts = [wire.Mount(source="/d", target="/in", flags=["ro"])]

@@ -22,7 +22,7 @@ from warpdeck.model import (
     GpuReading,
     Job,
     NodeName,
-    Reading,
+    NodeReading,
     Resources,
 )
 from warpdeck.protocol.job_rows import JobFacts, JobRow
@@ -176,7 +176,7 @@ def test_what_was_read_before_a_job_began_says_nothing_of_its_gpus(core: Core) -
     gpus = tuple(GpuReading(index=index, util_pct=0) for index in range(8))
     said = []
     for at_unix in (job.start_at_unix - 1, job.start_at_unix + 1):
-        reading = Reading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
+        reading = NodeReading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
         core.state.node_status.readings[job.shares[0].node] = reading
         said.append(job_row(core.state, job).gpu_util_pct)
     assert said == [None, 0]

@@ -13,7 +13,7 @@ from warpdeck.controller.events.events import Event, Held, MessagesRead, Planned
 from warpdeck.controller.reducers.array_fast_path import TRUST_S, ArrayFastPath
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, JobId, JobState, NodeName
-from warpdeck.policy import Plan, Settings, plan
+from warpdeck.policy import Plan, PlannerSettings, plan
 
 ARRAY = ArraySpec(ranges=((1, 9, 1),))
 
@@ -29,7 +29,7 @@ class Line(Core):
 
     def pass_over(self) -> Plan:
         """Run a pass that the controller remembers. Started jobs run."""
-        made = plan(build_view(self.state, now=self.now), self.now, Settings())
+        made = plan(build_view(self.state, now=self.now), self.now, PlannerSettings())
         self.succession.learn(self.state, made, self.now)
         self.launch(self.apply(Planned(starts=made.starts)).effects)
         return made
@@ -52,11 +52,11 @@ def test_the_next_task_takes_the_place_of_each_that_ends_as_a_pass_would_have_it
     line = Line()
     for _ in range(6):
         decided = line.decide(line.end_one())
-        made = plan(build_view(line.state, now=line.now), line.now, Settings())
+        made = plan(build_view(line.state, now=line.now), line.now, PlannerSettings())
         assert decided is not None and decided.starts == made.starts
         line.launch(line.apply(decided).effects)
         assert len(line.running()) == 2
-        assert not plan(build_view(line.state, now=line.now), line.now, Settings()).starts
+        assert not plan(build_view(line.state, now=line.now), line.now, PlannerSettings()).starts
 
 
 def test_several_places_at_once_are_taken_by_as_many_tasks() -> None:
@@ -110,7 +110,9 @@ def test_a_task_of_another_submission_is_not_followed() -> None:
     succession = ArrayFastPath()
     other = line.run(ask(gpus=2))
     line.submit(ask(gpus=2, array=ARRAY))
-    succession.learn(line.state, plan(build_view(line.state, now=line.now), line.now, Settings()), line.now)
+    succession.learn(
+        line.state, plan(build_view(line.state, now=line.now), line.now, PlannerSettings()), line.now
+    )
     said = line.agents[NodeName("a")].end((other, 0))
     line.told("a", said)
     assert succession.decide(line.state, [Reported(name=NodeName("a"), report=said)], line.now) is None
