@@ -152,7 +152,7 @@ def test_a_memory_forgets_whose_jobs_are_where_when_it_matters_no_more() -> None
     assert plan(first, NOW, PlannerSettings(), cache=memory) == plan(first, NOW, PlannerSettings())
     later = msgspec.structs.replace(first, running=(held[0],))
     assert plan(later, NOW, PlannerSettings(), cache=memory) == plan(later, NOW, PlannerSettings())
-    assert memory.cluster_table.owners is None
+    assert memory.cluster_table.classes.owners is None
 
 
 def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_their_own() -> None:
@@ -163,7 +163,7 @@ def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_t
     memory = PassCache()
     plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, PlannerSettings(), cache=memory)
     kinds = memory.queue.representatives
-    assert memory.cluster_table.owners == {owner_of("u3", 0), owner_of("u4", 0)}
+    assert memory.cluster_table.classes.owners == {owner_of("u3", 0), owner_of("u4", 0)}
     assert len(kinds) == 5, "that of all others, and of each owner two"
 
 

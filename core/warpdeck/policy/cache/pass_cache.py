@@ -55,10 +55,10 @@ class PassCache:
         self._follow_queue(view, limits_people)
         self.cluster_table.follow(view)
         self._owners = self._find_owners(view)
-        self.cluster_table.set_owners(self._owners)
+        self.cluster_table.classes.set_owners(self._owners)
         self._follow_queue(view, limits_people)
         lifting = [qos.name for qos in view.qos if qos.overrides_partition]
-        misfits_of = (self.queue, self.cluster_table, self.cluster_table.generation, lifting, draws)
+        misfits_of = (self.queue, self.cluster_table, self.cluster_table.classes.generation, lifting, draws)
         if misfits_of != self._misfits_of:
             self.unplaceable_classes, self._misfits_of = UnplaceableClasses(), misfits_of
         return view

@@ -246,7 +246,7 @@ Claimant = tuple[object, ...]
 def claimant(job: PendingJob, *, exclusivity_key: str | None) -> Claimant:
     """Return a key that is equal for jobs that may preempt the same jobs for the same request.
 
-    For `exclusivity_key`, see `ClusterTable.exclusivity_key`.
+    For `exclusivity_key`, see `RequestClassTable.exclusivity_key`.
     """
     return (
         id(job.resources),
