@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from warpdeck.model import Job, NodeName, Reservation
-from warpdeck.notation.filters.reservation_flags import AS_ASKED
+from warpdeck.model.reservation import ReservationSpec
 from warpdeck.policy import PendingJob, ReservationView, RunningJob
 
 from .recurrence import occurrences
@@ -30,7 +30,7 @@ MAX_OCCURRENCES = 64
 Each occurrence slows down every pass. The maximum covers over two days of an hourly reservation and two
 months of a daily one.
 """
-AS_MADE = (*AS_ASKED, "idle_since_unix")
+AS_STORED = (*ReservationSpec.__struct_fields__, "idle_since_unix")
 """Fields that the planner's view copies unchanged from a reservation."""
 
 
@@ -158,7 +158,6 @@ def _begins(each: ReservationView, after_unix: float) -> Iterator[float]:
 
 def view_of(state: StateTables, made: Reservation) -> ReservationView:
     return ReservationView(
-        name=made.name,
         nodes=frozenset(state.nodes if made.nodes is None else made.nodes),
         start_unix=made.start_unix,
         end_unix=math.inf if made.end_unix is None else made.end_unix,
@@ -166,8 +165,7 @@ def view_of(state: StateTables, made: Reservation) -> ReservationView:
         accounts=frozenset(made.accounts),
         deny_users=frozenset(made.deny_users),
         deny_accounts=frozenset(made.deny_accounts),
-        parts=made.parts,
-        **{name: getattr(made, name) for name in AS_MADE},
+        **{name: getattr(made, name) for name in AS_STORED},
     )
 
 
