@@ -43,7 +43,7 @@ async def exporter(site: Served) -> AsyncIterator[Exporter]:
 
 
 async def listening(controller: Controller) -> Exporter:
-    made = Exporter(controller)
+    made = Exporter(controller.state, statistics=controller.statistics, hub=controller.hub)
     made._server = await asyncio.start_server(made._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
     return made
 
@@ -158,7 +158,7 @@ async def test_what_is_no_scrape_is_refused(exporter: Exporter, request_bytes: b
 async def test_it_listens_where_the_configuration_says(site: Served) -> None:
     taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = int(taken.sockets[0].getsockname()[1])
-    exporter = Exporter(site.controller)
+    exporter = Exporter(site.controller.state, statistics=site.controller.statistics, hub=site.controller.hub)
     await exporter.apply_config(Config())
     assert exporter.port == 0
     await exporter.apply_config(Config(metrics_port=port))

@@ -7,7 +7,7 @@ The module also sets the interval of each node's samples, and requests health re
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from warpdeck.controller.events.events import NodeLost, NodeUp, RequestHealth
@@ -15,11 +15,10 @@ from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.controller.state.state import State
 from warpdeck.model import NodeName
-from warpdeck.ports.ports import FleetEvent
+from warpdeck.ports.ports import Fleet, FleetEvent
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
-from .adapters import Adapters
 from .change_listeners import ChangeListeners
 from .effects import EffectRunner
 from .event_queue import EventQueue
@@ -63,16 +62,17 @@ class NodeMonitor:
     def __init__(
         self,
         state: State,
-        adapters: Adapters,
         *,
+        fleet: Fleet,
+        clock: Callable[[], float],
         queue: EventQueue,
         effects: EffectRunner,
         hub: ChangeListeners,
         wakeup: Wakeup,
     ) -> None:
         self._state = state
-        self._fleet = adapters.fleet
-        self._clock = adapters.clock
+        self._fleet = fleet
+        self._clock = clock
         self._queue = queue
         self._effects = effects
         self._hub = hub
