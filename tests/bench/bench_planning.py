@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from warpdeck.policy import Plan, Settings, View, plan
+from warpdeck.policy import Plan, PlannerSettings, PlannerView, plan
 
 from .crowded import NOW, WEIGHTED, Site, crowded_site
 
@@ -56,13 +56,13 @@ def test_pass_at_1000_nodes_and_10000_pending(benchmark: BenchmarkFixture) -> No
     told(
         benchmark, "planning pass, 1,000 nodes x 8 GPUs, 10,000 pending", budget_ms=50, peak_mb=peak_mb(view)
     )
-    assert timed(benchmark, lambda: plan(view, NOW, Settings()), FULL_ROUNDS).starts
+    assert timed(benchmark, lambda: plan(view, NOW, PlannerSettings()), FULL_ROUNDS).starts
 
 
 def test_pass_at_10000_nodes_and_100000_pending(benchmark: BenchmarkFixture) -> None:
     view = crowded_site(10_000, 100_000, reservations=64)
     told(benchmark, "planning pass, 10,000 nodes, 100,000 pending, 64 reservations", budget_ms=500)
-    assert timed(benchmark, lambda: plan(view, NOW, Settings()), LARGE_ROUNDS).starts
+    assert timed(benchmark, lambda: plan(view, NOW, PlannerSettings()), LARGE_ROUNDS).starts
 
 
 def test_nothing_kept(benchmark: BenchmarkFixture, site: Site, request: pytest.FixtureRequest) -> None:
@@ -129,10 +129,10 @@ def timed(
     return made
 
 
-def peak_mb(view: View) -> float:
+def peak_mb(view: PlannerView) -> float:
     """Return the peak memory of a pass in MB."""
     tracemalloc.start()
-    plan(view, NOW, Settings())
+    plan(view, NOW, PlannerSettings())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak / 1e6

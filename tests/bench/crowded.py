@@ -22,13 +22,13 @@ from warpdeck.policy import (
     PassCache,
     PendingJob,
     Plan,
+    PlannerSettings,
+    PlannerView,
     QosView,
     ReservationView,
     RunningJob,
-    Settings,
     Start,
     UserView,
-    View,
     Weights,
     plan,
 )
@@ -36,12 +36,12 @@ from warpdeck.policy import (
 NOW = 1_000_000.0
 SHAPES = 200
 USERS, ACCOUNTS = 50, 10
-WEIGHTED = Settings(weights=Weights(age=1000, fairshare=10_000, job_size=100, partition=100, qos=1000))
+WEIGHTED = PlannerSettings(weights=Weights(age=1000, fairshare=10_000, job_size=100, partition=100, qos=1000))
 FREE_ONE_IN = 50
 """One node in this number is free."""
 
 
-def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool = True) -> View:
+def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool = True) -> PlannerView:
     """Return a site on which jobs of many sizes hold nearly all nodes. The waiting jobs have 200 kinds of
     requests, including gangs.
     """
@@ -122,11 +122,11 @@ class Site:
         pending: int,
         *,
         reservations: int = 0,
-        settings: Settings | None = None,
+        settings: PlannerSettings | None = None,
         exclusive_users: bool = False,
     ) -> None:
         self._rng = Random(pending)
-        self.settings = settings or Settings()
+        self.settings = settings or PlannerSettings()
         self.view = crowded_site(nodes, pending, reservations=reservations, free=False)
         if settings is not None:
             self.view = with_tables(self.view)
@@ -200,7 +200,7 @@ def _begun(job: PendingJob, start: Start, now: float) -> RunningJob:
     )
 
 
-def with_exclusive_users(view: View) -> View:
+def with_exclusive_users(view: PlannerView) -> PlannerView:
     """Return the site with --exclusive=user for all jobs. Jobs that already share nodes stay there."""
     requests = {id(job.resources): job.resources for job in view.pending}
     apart = {key: msgspec.structs.replace(asked, share_with="user") for key, asked in requests.items()}
@@ -209,7 +209,7 @@ def with_exclusive_users(view: View) -> View:
     return msgspec.structs.replace(view, pending=pending, running=running)
 
 
-def with_tables(view: View) -> View:
+def with_tables(view: PlannerView) -> PlannerView:
     """Return the site with partitions, QoS, accounts and limits, so that a job's owner matters."""
     rng = Random(5)
     accounts = {f"u{number}": f"a{number % ACCOUNTS}" for number in range(USERS)}

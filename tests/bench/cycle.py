@@ -20,7 +20,7 @@ import msgspec
 from tests.support import builders
 from tests.support.waiting import eventually
 from warpdeck.model import Allocation, GpuRequest, JobId, Resources, Share
-from warpdeck.policy import PendingJob, RunningJob, Settings, View, plan
+from warpdeck.policy import PendingJob, PlannerSettings, PlannerView, RunningJob, plan
 
 from .crowded import NOW
 from .table import Line, PeerReadings, Table, cpu_timed
@@ -59,7 +59,7 @@ QUEUE = tuple(
 """The waiting arrays, each with TASKS tasks."""
 
 
-def crowd() -> View:
+def crowd() -> PlannerView:
     """Return the cluster and the queue as input of our planner."""
     machines = [builders.node(f"n{number:04}", gpus=GPUS, cpus=CPUS) for number in range(NODES)]
     held = []
@@ -98,11 +98,11 @@ def _waiting(number: int, asked: Asked) -> PendingJob:
 def measure(table: Table) -> None:
     """Measure our pass and both kinds of Slurm's cycles."""
     view = crowd()
-    made = plan(view, NOW, Settings())
+    made = plan(view, NOW, PlannerSettings())
     assert not made.starts and len(made.pending_reasons) == len(QUEUE), (
         "nothing starts, and every array is told why"
     )
-    found = cpu_timed(lambda: plan(view, NOW, Settings()), 7)
+    found = cpu_timed(lambda: plan(view, NOW, PlannerSettings()), 7)
     table.add(BACKFILL, found)
     table.add(MAIN, found)
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from warpdeck.policy import Settings, View
+from warpdeck.policy import PlannerSettings, PlannerView
 from warpdeck.sim.policies import NAMES, settings_of
 from warpdeck.sim.replay import replay
-from warpdeck.sim.report import Report, make_report
+from warpdeck.sim.report import ReplayReport, make_report
 from warpdeck.sim.resource_model import GpuNodes, Machine, Pool
 from warpdeck.sim.simjobs import make_workload
 from warpdeck.sim.trace import read_trace
@@ -67,21 +67,21 @@ CASES = (
 )
 
 
-def measure(folder: Path, case: Case, policy: str) -> Report:
+def measure(folder: Path, case: Case, policy: str) -> ReplayReport:
     """Run one replay."""
     machine = case.machine()
     work = make_workload(read_trace(str(folder / case.file)), machine, limits=case.limits)
-    site = View(nodes=machine.nodes, running=(), pending=())
-    played = replay(work.jobs, site, settings_of(policy, Settings()))
+    site = PlannerView(nodes=machine.nodes, running=(), pending=())
+    played = replay(work.jobs, site, settings_of(policy, PlannerSettings()))
     return make_report(played, machine_units=machine.units, refused=work.refused, skipped=work.skipped)
 
 
-def figures(report: Report) -> tuple[float, float, float, float]:
+def figures(report: ReplayReport) -> tuple[float, float, float, float]:
     """Return mean, 95th percentile and maximum of the waits, and the slowdown."""
     return (report.mean_wait_s, report.p95_wait_s, report.max_wait_s, report.mean_bounded_slowdown)
 
 
-def show(case: Case, policy: str, report: Report, easy: Report | None) -> None:
+def show(case: Case, policy: str, report: ReplayReport, easy: ReplayReport | None) -> None:
     """Print a row: the figures, and their ratio to the reference values or to plain EASY."""
     text = f"{case.file[:22]:<23}{policy:<13}" + "".join(f"{value:>13,.1f}" for value in figures(report))
     if policy in case.yardstick:
@@ -103,11 +103,13 @@ class Ratios(NamedTuple):
     slowdown: float
 
 
-def compare(kind: Kind, *, limits: str, load: float, seed: int, jobs: int, own: Settings) -> Ratios | None:
+def compare(
+    kind: Kind, *, limits: str, load: float, seed: int, jobs: int, own: PlannerSettings
+) -> Ratios | None:
     """Run both policies on one synthetic workload. Return None if jobs hardly wait."""
     machine = machine_of(kind)
     work = make_workload(make_trace(kind, seed=seed, jobs=jobs, load=load), machine, limits=limits)
-    site = View(nodes=machine.nodes, running=(), pending=())
+    site = PlannerView(nodes=machine.nodes, running=(), pending=())
     easy, default = (
         make_report(replay(work.jobs, site, settings_of(policy, own)), machine_units=machine.units)
         for policy in ("fcfs-easy", "default")
@@ -136,7 +138,7 @@ def judge(title: str, kinds: Sequence[Kind]) -> None:
     every: list[Ratios] = []
     for kind in kinds:
         made = [
-            compare(kind, limits=limits, load=load, seed=seed, jobs=MADE_JOBS, own=Settings())
+            compare(kind, limits=limits, load=load, seed=seed, jobs=MADE_JOBS, own=PlannerSettings())
             for seed in range(SEEDS)
             for limits, load in LOADS
         ]
@@ -158,7 +160,7 @@ def replay_logs(folder: Path) -> None:
     """Replay every log with every policy."""
     print(f"{'log':<23}{'policy':<13}{'mean wait':>13}{'p95':>13}{'max':>13}{'slowdown':>13}")
     for case in CASES:
-        easy: Report | None = None
+        easy: ReplayReport | None = None
         for policy in NAMES:
             report = measure(folder, case, policy)
             easy = report if policy == "fcfs-easy" else easy

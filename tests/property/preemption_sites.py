@@ -19,9 +19,9 @@ from warpdeck.policy import (
     NodeView,
     PartitionView,
     PendingJob,
+    PlannerSettings,
+    PlannerView,
     QosView,
-    Settings,
-    View,
 )
 
 QOS = (
@@ -35,7 +35,7 @@ MOST_PASSES = 80
 """Maximum number of passes until a site of a few jobs is at rest; about ten are usual."""
 
 
-def preemption_site(rng: Random) -> tuple[View, Settings, list[PendingJob]]:
+def preemption_site(rng: Random) -> tuple[PlannerView, PlannerSettings, list[PendingJob]]:
     """Return an empty site and the jobs that arrive."""
     nodes = tuple(_node(f"n{number}", rng.choice([2, 4])) for number in range(rng.randint(1, 3)))
     names = [node.name for node in nodes]
@@ -55,10 +55,12 @@ def preemption_site(rng: Random) -> tuple[View, Settings, list[PendingJob]]:
         AccountView(name="vision", parent="lab", quota=_quota(rng)),
         AccountView(name="bio", quota=_quota(rng)),
     )
-    chosen = Settings(preempt_by=rng.choice(["qos", "partition"]), reclaim=True, preempt_mode="requeue")
+    chosen = PlannerSettings(
+        preempt_by=rng.choice(["qos", "partition"]), reclaim=True, preempt_mode="requeue"
+    )
     jobs = [_job(rng, 100 + number) for number in range(rng.randint(3, 9))]
     rng.shuffle(jobs)
-    view = View(nodes=nodes, pending=(), running=(), partitions=partitions, qos=QOS, accounts=accounts)
+    view = PlannerView(nodes=nodes, pending=(), running=(), partitions=partitions, qos=QOS, accounts=accounts)
     return view, msgspec.structs.replace(chosen, grace_s=0), jobs
 
 

@@ -29,11 +29,11 @@ from warpdeck.policy import (
     NodeView,
     PartitionView,
     PendingJob,
+    PlannerSettings,
+    PlannerView,
     QosView,
     ReservationView,
     RunningJob,
-    Settings,
-    View,
     Weights,
 )
 
@@ -231,9 +231,9 @@ def _pending(rng: Random, number: int, resources: Resources, plain: bool) -> Pen
     return msgspec.structs.replace(job, **odd)
 
 
-def settings_of(rng: Random) -> Settings:
+def settings_of(rng: Random) -> PlannerSettings:
     """Return random settings."""
-    return Settings(
+    return PlannerSettings(
         backfill=rng.choice(["easy", "easy", "conservative", "none"]),
         reservations=rng.choice([1, 1, 2, 5]),
         backfill_order=rng.choice(["priority", "shortest"]),
@@ -249,15 +249,15 @@ def settings_of(rng: Random) -> Settings:
     )
 
 
-def site_of(rng: Random) -> tuple[View, Settings]:
+def site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
     """Return a whole site."""
     nodes = nodes_of(rng)
     tables = tables_of(rng, nodes) if rng.random() < 0.7 else {}
-    view = View(nodes=nodes, running=running_on(rng, nodes), pending=queue_of(rng), **tables)
+    view = PlannerView(nodes=nodes, running=running_on(rng, nodes), pending=queue_of(rng), **tables)
     return with_exclusive_users(rng, view), settings_of(rng)
 
 
-def with_exclusive_users(rng: Random, view: View) -> View:
+def with_exclusive_users(rng: Random, view: PlannerView) -> PlannerView:
     """Give some jobs and partitions --exclusive=user on some sites. Later random values stay the same."""
     rng = copy(rng)
     if rng.random() < 0.6:
@@ -284,7 +284,7 @@ def with_exclusive_users(rng: Random, view: View) -> View:
     )
 
 
-def reserved_site_of(rng: Random) -> tuple[View, Settings]:
+def reserved_site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
     """Return a site with many kinds of reservations, and jobs that request them or may be placed in them."""
     view, chosen = site_of(rng)
     names = [node.name for node in view.nodes]
@@ -300,7 +300,7 @@ def reserved_site_of(rng: Random) -> tuple[View, Settings]:
     return msgspec.structs.replace(view, reservations=reservations, pending=pending), chosen
 
 
-def partially_reserved_site_of(rng: Random) -> tuple[View, Settings]:
+def partially_reserved_site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
     """Return a reserved site that also has reservations of parts of nodes, with some jobs running in them."""
     view, chosen = reserved_site_of(rng)
     nodes = {node.name: node for node in view.nodes}
@@ -350,7 +350,7 @@ def _perhaps_reserved(
 ENDLESS = float("inf")
 
 
-def plain_site_of(rng: Random) -> tuple[View, Settings]:
+def plain_site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
     """Return nodes and jobs without tables, where a reserved job's resources follow from its request
     alone.
     """
@@ -366,10 +366,10 @@ def plain_site_of(rng: Random) -> tuple[View, Settings]:
     )
     chosen = msgspec.structs.replace(settings_of(rng), default_mem_per_cpu_bytes=0)
     running = tuple(job for job in running_on(rng, nodes) if not job.suspended)
-    return with_exclusive_users(rng, View(nodes=nodes, running=running, pending=queue)), chosen
+    return with_exclusive_users(rng, PlannerView(nodes=nodes, running=running, pending=queue)), chosen
 
 
-def contested_site_of(rng: Random) -> tuple[View, Settings]:
+def contested_site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
     """Return a site with conflicting claims.
 
     Tiers, QoS and quotas favor different jobs, and some jobs cannot be preempted. Waits, usage and end times are
@@ -398,7 +398,7 @@ def contested_site_of(rng: Random) -> tuple[View, Settings]:
     return contested, chosen
 
 
-def _contested_partitions(rng: Random, view: View) -> tuple[PartitionView, ...]:
+def _contested_partitions(rng: Random, view: PlannerView) -> tuple[PartitionView, ...]:
     third = PartitionView(name="p3", preempt_mode=rng.choice(["", "suspend", "cancel"]))
     return tuple(
         msgspec.structs.replace(

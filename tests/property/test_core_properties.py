@@ -37,7 +37,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, NodeName
 from warpdeck.model.change import JobChange
-from warpdeck.policy import Preempt, Settings, plan
+from warpdeck.policy import PlannerSettings, Preempt, plan
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
@@ -149,7 +149,7 @@ class Storm(RuleBasedStateMachine):
     def plan_ahead(self) -> None:
         """Run a pass whose starts are committed later, after other events."""
         state, now = self.core.state, self.core.now
-        made = plan(build_view(state, now=now), now, Settings())
+        made = plan(build_view(state, now=now), now, PlannerSettings())
         self.planned = Planned(starts=made.starts, resumes=made.resumes, ends=made.ends)
 
     @rule()

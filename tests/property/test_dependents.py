@@ -14,7 +14,7 @@ from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.view_cache import ViewCache
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, Request
-from warpdeck.policy import View
+from warpdeck.policy import PlannerView
 
 KINDS = ["after", "afterany", "afterok", "afternotok", "aftercorr", "singleton"]
 CLAUSES = st.builds(
@@ -73,7 +73,7 @@ def do(core: Core, step: Request | tuple[str, int] | str) -> None:
     core.now += 3.0
 
 
-def fresh_view(core: Core) -> View:
+def fresh_view(core: Core) -> PlannerView:
     state, kept = core.state, core.state.view_cache
     state.view_cache = ViewCache()
     try:

@@ -15,14 +15,14 @@ from tests.property.random_sites import plain_site_of, site_of
 from tests.property.random_tables import NOW
 
 from warpdeck.model import JobId
-from warpdeck.policy import PassCache, PendingJob, Settings, View, plan
+from warpdeck.policy import PassCache, PendingJob, PlannerSettings, PlannerView, plan
 from warpdeck.policy.resources.timeline import ENDLESS_S
 
 EXAMPLES = 150
 seeds = st.integers(0, 2**32)
 
 
-def grouped(rng: Random, view: View) -> View:
+def grouped(rng: Random, view: PlannerView) -> PlannerView:
     """Return the view with some waiting jobs turned into components of others."""
     pending: list[PendingJob] = []
     leaders: list[JobId] = []
@@ -108,7 +108,7 @@ def test_a_hetjob_that_cannot_start_takes_nothing_from_others(seed: int) -> None
     """Without reservations, the other jobs start as if the waiting heterogeneous job did not exist."""
     rng = Random(seed)
     view = grouped(rng, site_of(rng)[0])
-    chosen = Settings(reservations=0, queue_order="submit", overdue_reservations=0)
+    chosen = PlannerSettings(reservations=0, queue_order="submit", overdue_reservations=0)
     made = plan(view, NOW, chosen)
     started = {start.job_id for start in made.starts}
     left = tuple(job for job in view.pending if not job.components or job.id in started)

@@ -34,7 +34,7 @@ from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
 from warpdeck.controller.state.invariants import violations
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, JobId, NodeName, iter_tasks
-from warpdeck.policy import Settings, plan
+from warpdeck.policy import PlannerSettings, plan
 from warpdeck_agent.wire import messages as wire
 
 NODES = ("a", "b")
@@ -125,7 +125,7 @@ class PrefetchMachine(RuleBasedStateMachine):
         have started are revoked.
         """
         state, now = self.core.state, self.core.now
-        made = plan(build_view(state, now=now), now, Settings(kill_invalid_dependency=False))
+        made = plan(build_view(state, now=now), now, PlannerSettings(kill_invalid_dependency=False))
         fast_path = ArrayFastPath()
         fast_path.learn(state, made, now)
         if fast_path.trusted is None:

@@ -12,7 +12,7 @@ from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.state.invariants import violations
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import JobState
-from warpdeck.policy import Settings, plan
+from warpdeck.policy import PlannerSettings, plan
 from warpdeck.sim.cluster import SimCluster
 from warpdeck.sim.virtualtime import Stalled, run_virtual
 
@@ -26,7 +26,7 @@ def check_invariants(controller: Controller) -> None:
     assert violations(controller.state) == []
     now = controller.clock()
     view = build_view(controller.state, now=now)
-    made = plan(view, now, Settings())
+    made = plan(view, now, PlannerSettings())
     for holds in invariants.ALL:
         holds(view, made)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpdeck.model import Allocation, GpuRequest, GpuUuid, JobId, NodeName, Resources, Share
-from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
+from warpdeck.policy import GpuView, NodeView, PendingJob, PlannerView, RunningJob
 
 GIB = 2**30
 
@@ -73,6 +73,6 @@ def running(
     )
 
 
-def view(nodes: list[NodeView], jobs: list[PendingJob], held: list[RunningJob] | None = None) -> View:
+def view(nodes: list[NodeView], jobs: list[PendingJob], held: list[RunningJob] | None = None) -> PlannerView:
     """Return a view of the cluster."""
-    return View(nodes=tuple(nodes), pending=tuple(jobs), running=tuple(held or []))
+    return PlannerView(nodes=tuple(nodes), pending=tuple(jobs), running=tuple(held or []))

@@ -26,7 +26,7 @@ from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import GpuRequest, Job, JobId, Node, NodeName, Request, Resources
-from warpdeck.policy import Settings, plan
+from warpdeck.policy import PlannerSettings, plan
 from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
@@ -160,7 +160,9 @@ class Core:
 
     def plan(self) -> Outcome:
         """Run one planning pass and commit it."""
-        made = plan(build_view(self.state, now=self.now), self.now, Settings(kill_invalid_dependency=False))
+        made = plan(
+            build_view(self.state, now=self.now), self.now, PlannerSettings(kill_invalid_dependency=False)
+        )
         self.state.planned.pending_reasons.update(made.pending_reasons)
         return self.apply(
             Planned(starts=made.starts, preempts=made.preempts, resumes=made.resumes, ends=made.ends)

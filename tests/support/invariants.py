@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from warpdeck.model import JobId, NodeName
-from warpdeck.policy import PendingJob, Plan, View
+from warpdeck.policy import PendingJob, Plan, PlannerView
 
 
-def nothing_is_held_twice(view: View, plan: Plan) -> None:
+def nothing_is_held_twice(view: PlannerView, plan: Plan) -> None:
     """No GPU is given to two jobs, and no node gives more CPUs or memory than it has."""
     nodes = {node.name: node for node in view.nodes}
     gpus: set[tuple[str, int]] = set()
@@ -24,12 +24,12 @@ def nothing_is_held_twice(view: View, plan: Plan) -> None:
         assert mem[name] <= nodes[name].mem_bytes
 
 
-def everybody(view: View) -> list[PendingJob]:
+def everybody(view: PlannerView) -> list[PendingJob]:
     """Return all waiting jobs, including components of heterogeneous jobs."""
     return [part for job in view.pending for part in (job, *job.components)]
 
 
-def gangs_are_whole(view: View, plan: Plan) -> None:
+def gangs_are_whole(view: PlannerView, plan: Plan) -> None:
     """A started job gets all its nodes, tasks and GPUs, on different nodes that accept jobs and satisfy its
     request.
     """
@@ -50,7 +50,7 @@ def gangs_are_whole(view: View, plan: Plan) -> None:
             assert tuple(gpu.uuid for gpu in held) == share.gpu_uuids
 
 
-def everyone_is_accounted_for(view: View, plan: Plan) -> None:
+def everyone_is_accounted_for(view: PlannerView, plan: Plan) -> None:
     """Every waiting job starts or has a pending reason with a sentence."""
     started = {start.job_id for start in plan.starts}
     for job in everybody(view):
@@ -59,7 +59,7 @@ def everyone_is_accounted_for(view: View, plan: Plan) -> None:
         )
 
 
-def no_job_starts_twice(view: View, plan: Plan) -> None:
+def no_job_starts_twice(view: PlannerView, plan: Plan) -> None:
     """A plain job starts once, and so does each task of an array."""
     seen: set[tuple[JobId, int | None]] = set()
     for start in plan.starts:

@@ -19,7 +19,7 @@ class FairSemaphore:
         self._max_total = max_total
         self._max_per_user = max_per_user
         self._active: Counter[int] = Counter()
-        self._waiting: dict[int, deque[asyncio.Future[Slot]]] = {}
+        self._waiting: dict[int, deque[asyncio.Future[SemaphoreSlot]]] = {}
         """Waiting requests by user. The users are in the order in which they are served next."""
 
     @contextlib.asynccontextmanager
@@ -31,9 +31,9 @@ class FairSemaphore:
         finally:
             held.release()
 
-    async def acquire(self, uid: int) -> Slot:
+    async def acquire(self, uid: int) -> SemaphoreSlot:
         """Wait for a slot for the user and return it."""
-        request: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+        request: asyncio.Future[SemaphoreSlot] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(uid, deque()).append(request)
         self._grant_waiting()
         try:
@@ -59,7 +59,7 @@ class FairSemaphore:
                 waiting.popleft()
             if waiting and self._active[uid] < self._max_per_user:
                 self._active[uid] += 1
-                waiting.popleft().set_result(Slot(self, uid))
+                waiting.popleft().set_result(SemaphoreSlot(self, uid))
                 del self._waiting[uid]  # The user moves to the end of the rotation.
                 if waiting:
                     self._waiting[uid] = waiting
@@ -67,7 +67,7 @@ class FairSemaphore:
                 del self._waiting[uid]
 
 
-class Slot:
+class SemaphoreSlot:
     """A slot that was granted."""
 
     def __init__(self, semaphore: FairSemaphore, uid: int) -> None:

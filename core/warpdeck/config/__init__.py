@@ -9,7 +9,7 @@ from .entries import changes, entries, write
 from .load import load, read
 from .problems import ConfigError, Problem
 from .rewrite import rewrite
-from .site import HealthRules, NodeFacts, Site, Usage, build_site, with_usage
+from .site import HealthRules, NodeSettings, Site, UsageTotals, build_site, with_usage
 from .tables import Config
 
 __all__ = [
@@ -17,10 +17,10 @@ __all__ = [
     "ConfigError",
     "Decoded",
     "HealthRules",
-    "NodeFacts",
+    "NodeSettings",
     "Problem",
     "Site",
-    "Usage",
+    "UsageTotals",
     "build_site",
     "changes",
     "decode",

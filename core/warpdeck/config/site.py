@@ -20,9 +20,9 @@ from warpdeck.policy import (
     AccountView,
     Limits,
     PartitionView,
+    PlannerSettings,
     QosView,
     ReservationView,
-    Settings,
     UserView,
     Weights,
 )
@@ -36,7 +36,7 @@ Members = Mapping[str, Collection[str]]
 NEVER = float("inf")
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Past usage, decayed to now, in billing-seconds and TRES-seconds. A user's key is (user, account)."""
 
     accounts: dict[str, float] = {}
@@ -46,7 +46,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     qos: dict[str, dict[str, float]] = {}
 
 
-class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a node in the configuration."""
 
     features: frozenset[str] = frozenset()
@@ -70,7 +70,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     requests.
     """
 
-    settings: Settings = Settings()
+    settings: PlannerSettings = PlannerSettings()
     grace_s: float = 30.0
     """Seconds between TERM and KILL when a job is ended."""
     half_life_s: float | None = None
@@ -85,7 +85,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     on_all_nodes: frozenset[str] = frozenset()
     """Names of the reservations of all existing nodes."""
     licenses: tuple[tuple[str, int], ...] = ()
-    nodes: dict[NodeName, NodeFacts] = {}
+    nodes: dict[NodeName, NodeSettings] = {}
     default_accounts: dict[str, str] = {}
     """Account of each user, for jobs that name no account."""
     default_qos: dict[tuple[str, str], str] = {}
@@ -198,7 +198,7 @@ def build_site(
     )
 
 
-def with_usage(site: Site, usage: Usage) -> Site:
+def with_usage(site: Site, usage: UsageTotals) -> Site:
     """Return the site with the usage of accounts, users and QoS."""
     replace = msgspec.structs.replace
     return replace(
@@ -223,12 +223,12 @@ def with_usage(site: Site, usage: Usage) -> Site:
     )
 
 
-def build_settings(config: Config) -> Settings:
+def build_settings(config: Config) -> PlannerSettings:
     """Return the settings of a pass."""
     table = config.scheduler
     weights = table.weights
     only = next(iter(config.partitions)) if len(config.partitions) == 1 else ""
-    return Settings(
+    return PlannerSettings(
         weights=Weights(
             age=weights.age,
             fairshare=weights.fairshare,
@@ -264,13 +264,13 @@ def build_settings(config: Config) -> Settings:
     )
 
 
-def node_facts(config: Config) -> dict[NodeName, NodeFacts]:
+def node_facts(config: Config) -> dict[NodeName, NodeSettings]:
     """Return the combined settings of all [nodes] tables for each node."""
-    facts: dict[NodeName, NodeFacts] = {}
+    facts: dict[NodeName, NodeSettings] = {}
     for hosts, table in config.nodes.items():
         for name in expand(hosts):
-            before = facts.get(NodeName(name), NodeFacts())
-            facts[NodeName(name)] = NodeFacts(
+            before = facts.get(NodeName(name), NodeSettings())
+            facts[NodeName(name)] = NodeSettings(
                 features=before.features | frozenset(table.features),
                 switch=before.switch if table.switch is None else table.switch,
                 weight=before.weight if table.weight is None else table.weight,

@@ -46,7 +46,7 @@ class Weights(Table, frozen=True, kw_only=True):
 
 
 class Scheduler(Table, frozen=True, kw_only=True):
-    """[scheduler]: settings of the planner. See warpdeck.policy.Settings."""
+    """[scheduler]: settings of the planner. See warpdeck.policy.PlannerSettings."""
 
     weights: Weights = Weights()
     max_age: Time = 7 * 86_400

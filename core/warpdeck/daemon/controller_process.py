@@ -81,16 +81,19 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
             await server.start()
-            exporter = Exporter(controller)
+            exporter = Exporter(controller.state, statistics=controller.statistics, hub=controller.hub)
             controller.rules.on_reload = exporter.apply_config
             await exporter.apply_config(controller.config)
-            mailer = group.create_task(Mailer(controller).run())
+            mailer = Mailer(
+                controller.state, hub=controller.hub, rules=controller.rules, clock=controller.clock
+            )
+            sending = group.create_task(mailer.run())
             leave_starter(paths)
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
             reloads.cancel()
-            mailer.cancel()
+            sending.cancel()
             await exporter.close()
             loop_task.cancel()
     finally:

@@ -14,7 +14,7 @@ import re
 import subprocess
 import urllib.request
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from email.message import EmailMessage
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,9 @@ from .mail import ONCE_ONLY, Mail, MailedEvents, mail_state, mails, reported_onc
 
 if TYPE_CHECKING:
     from warpdeck.config import Config
-    from warpdeck.controller.loop.controller import Controller
+    from warpdeck.controller.loop.change_listeners import ChangeListeners
+    from warpdeck.controller.loop.site_rules import SiteRules
+    from warpdeck.controller.state.state import State
 
 log = logging.getLogger("warpdeck.mail")
 
@@ -68,17 +70,22 @@ class OtherTasks:
 
 
 class Mailer:
-    """Mail service of one controller."""
+    """Mail service of one controller. `clock` returns Unix seconds."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(
+        self, state: State, *, hub: ChangeListeners, rules: SiteRules, clock: Callable[[], float]
+    ) -> None:
+        self._state = state
+        self._hub = hub
+        self._rules = rules
+        self._clock = clock
         self._mail_states: dict[JobId, MailedEvents] = {}
         self._waiting: asyncio.Queue[Mail] = asyncio.Queue(MAX_WAITING)
         self._sent: dict[str, deque[float]] = {}
 
     async def run(self) -> None:
         """Send mails until cancelled."""
-        for job in self._controller.state.jobs.values():
+        for job in self._state.jobs.values():
             if job.request.mail_types:
                 self._mail_states[job.id] = mail_state(job, ONCE_ONLY)
         async with asyncio.TaskGroup() as group:
@@ -86,7 +93,7 @@ class Mailer:
             group.create_task(self._send_for_ever())
 
     async def _watch(self) -> None:
-        listener, loop = self._controller.hub.listen(), asyncio.get_running_loop()
+        listener, loop = self._hub.listen(), asyncio.get_running_loop()
         next_check = loop.time() + CHECK_S
         try:
             while True:
@@ -100,26 +107,25 @@ class Mailer:
                         self._check_job(job_id)
                     next_check = loop.time() + CHECK_S
         finally:
-            self._controller.hub.leave(listener)
+            self._hub.leave(listener)
 
     def _check_job(self, job_id: JobId) -> None:
         """Queue the mails that the change of this job requires."""
-        state = self._controller.state
-        job = state.jobs.get(job_id)
+        job = self._state.jobs.get(job_id)
         if job is None:
             self._mail_states.pop(job_id, None)
         elif job.request.mail_types:
             before = self._mail_states.get(job_id, INITIAL)
-            reason = state.planned.pending_reasons.get(job_id)
-            now, code = self._controller.clock(), reason.code if reason is not None else ""
-            others = OtherTasks(self._mail_states, state.member_ids(job.array_job_id), but=job_id)
+            reason = self._state.planned.pending_reasons.get(job_id)
+            now, code = self._clock(), reason.code if reason is not None else ""
+            others = OtherTasks(self._mail_states, self._state.member_ids(job.array_job_id), but=job_id)
             found = mails(before, job, others, now=now, reason_code=code)
             self._mail_states[job_id] = mail_state(job, reported_once(before, found))
             for mail in found:
                 self._queue(mail)
 
     def _queue(self, mail: Mail) -> None:
-        config, now = self._controller.config.mail, self._controller.clock()
+        config, now = self._rules.config.mail, self._clock()
         if not (config.program or config.webhook):
             return
         recently_sent = self._sent.setdefault(mail.user, deque())
@@ -135,7 +141,7 @@ class Mailer:
         while True:
             mail = await self._waiting.get()
             try:
-                await asyncio.to_thread(send, mail, self._controller.config)
+                await asyncio.to_thread(send, mail, self._rules.config)
             except (OSError, ValueError, subprocess.SubprocessError) as error:
                 log.error("mail on job %d (%s) was not sent: %s", mail.job_id, mail.event, error)
 

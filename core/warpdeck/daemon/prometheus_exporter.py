@@ -17,7 +17,9 @@ from warpdeck.config import Config
 from warpdeck.controller.presenters.prometheus_gauges import GaugeCollector
 
 if TYPE_CHECKING:
-    from warpdeck.controller.loop.controller import Controller
+    from warpdeck.controller.loop.change_listeners import ChangeListeners
+    from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
+    from warpdeck.controller.state.state import State
 
 log = logging.getLogger("warpdeck.metrics")
 
@@ -31,8 +33,10 @@ MAX_SCRAPES = 8
 class Exporter:
     """Metrics server. It moves to another address and port when the configuration changes."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, state: State, *, statistics: SchedulerStatistics, hub: ChangeListeners) -> None:
+        self._state = state
+        self._statistics = statistics
+        self._hub = hub
         self._server: asyncio.Server | None = None
         self._address: tuple[str, int] = ("", 0)
         self._scrapes = 0
@@ -97,9 +101,8 @@ class Exporter:
             return "503 Service Unavailable", b"too many scrapes at once\n"
         self._scrapes += 1
         try:
-            controller = self._controller
             collector = GaugeCollector(
-                controller.state, controller.statistics.counters, clients=len(controller.hub.listeners)
+                self._state, self._statistics.counters, clients=len(self._hub.listeners)
             )
             text = await asyncio.to_thread(collector.text)
         finally:

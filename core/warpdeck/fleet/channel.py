@@ -55,7 +55,7 @@ _Question = wire.AskHealth | wire.AskCurves | wire.AskMoment | stepwire.ReserveP
 _Answer = wire.Health | wire.Curves | wire.Moment | stepwire.PortReserved
 
 
-class Reader(Protocol):
+class FrameReader(Protocol):
     """Protocol of a reader that read_frame accepts."""
 
     async def readexactly(self, n: int) -> bytes: ...
@@ -99,7 +99,7 @@ class Channel:
     def __init__(
         self,
         name: str,
-        reader: Reader,
+        reader: FrameReader,
         writer: Writer,
         outgoing: Outgoing,
         on_message: Callable[[Any, int], None],

@@ -37,7 +37,7 @@ _TARGET = re.compile(
 )
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class SshTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A target [USER@]HOST[:PORT], as written."""
 
     text: str
@@ -68,7 +68,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """The allowed ciphers, beginning with the cheapest ciphers for the short messages of an agent."""
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> SshTarget:
     """Parse a target. Raises UserError."""
     match = _TARGET.fullmatch(text)
     port = int(match["port"]) if match and match["port"] else None
@@ -76,7 +76,7 @@ def parse_target(text: str) -> Target:
         raise UserError(
             f"{text!r} is not a host", "use [USER@]HOST[:PORT], with an IPv6 address in [brackets]"
         )
-    return Target(text=text, host=match["host"].strip("[]"), user=match["user"] or "", port=port)
+    return SshTarget(text=text, host=match["host"].strip("[]"), user=match["user"] or "", port=port)
 
 
 async def connect(text: str, paths: Paths, *, accept_host_key: str = "") -> asyncssh.SSHClientConnection:
@@ -88,7 +88,7 @@ async def connect(text: str, paths: Paths, *, accept_host_key: str = "") -> asyn
 
 
 async def _dial(
-    target: Target, paths: Paths, *, accepted: str, hops_left: int
+    target: SshTarget, paths: Paths, *, accepted: str, hops_left: int
 ) -> asyncssh.SSHClientConnection:
     """Connect through the target's jump hosts. The first jump host may itself have jump hosts."""
     if hops_left == 0:
@@ -110,7 +110,7 @@ async def _dial(
         raise
 
 
-async def _route(target: Target) -> Route:
+async def _route(target: SshTarget) -> Route:
     """Return the settings for a host. Raises UserError if the configuration cannot be read."""
     try:
         found = await asyncssh.SSHClientConnectionOptions.construct(config=(), **target.options())
@@ -132,7 +132,7 @@ async def _route(target: Target) -> Route:
 
 
 async def _hop(
-    target: Target,
+    target: SshTarget,
     route: Route,
     paths: Paths,
     *,

@@ -9,7 +9,7 @@ import msgspec
 from .ids import GpuUuid
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """Result of a health check. WARN only informs people; FAIL takes the node or GPU out of service."""
 
     OK = "ok"
@@ -47,7 +47,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     message: str = ""
     gpu: int = -1
     uuid: str = ""

@@ -86,7 +86,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     links: GpuLinks = GpuLinks()
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class NodeReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The latest measurement of a node.
 
     `gc=False` excludes readings from the garbage collector, which is safe because a reading cannot be part of

@@ -141,7 +141,7 @@ class WarnSignal(msgspec.Struct, frozen=True, kw_only=True):
     batch_only: bool = False
 
 
-class Mount(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerMount(msgspec.Struct, frozen=True, kw_only=True):
     """A directory or file of the node that is mounted at a path in a container."""
 
     source: Text
@@ -156,7 +156,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
     image: Text = ""
     name: Annotated[str, msgspec.Meta(max_length=128)] = ""
-    mounts: Annotated[tuple[Mount, ...], msgspec.Meta(max_length=64)] = ()
+    mounts: Annotated[tuple[ContainerMount, ...], msgspec.Meta(max_length=64)] = ()
     workdir: Text = ""
     env: Annotated[tuple[Word, ...], msgspec.Meta(max_length=1000)] = ()
     """Variables that keep the job's value even if the image sets another."""

@@ -62,25 +62,10 @@ class PartsRequest(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Annotated[int, msgspec.Meta(ge=0, le=MAX_NODES)] = 0
 
 
-class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """One reservation.
+class ReservationSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The properties of a reservation that the stored reservation, the planner's view and the row share."""
 
-    If `nodes` is None, it covers all existing nodes. If `end_unix` is None, it lasts until it is removed. A
-    reservation with `maintenance` has no users, or only users who test the nodes. It may overlap with other
-    reservations and has precedence.
-    """
-
-    name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
-    nodes: Annotated[tuple[NodeName, ...], msgspec.Meta(max_length=MAX_NODES)] | None = None
-    start_unix: UnixTime
-    end_unix: UnixTime | None = None
-    users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    deny_users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    deny_accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    """Users and accounts that may not use the reservation. All others may use it, unless `users` and
-    `accounts` restrict it.
-    """
+    name: str
     maintenance: bool = False
     overlap: bool = False
     """True if the reservation may overlap with other reservations. The reservation that begins first gets the
@@ -109,10 +94,6 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """
     purge_after_s: Seconds | None = None
     """The reservation ends after no job has run in it or waited for it for this many seconds (PURGE_COMP)."""
-    idle_since_unix: UnixTime | None = None
-    """Unix time since which no job has used the reservation. It is recorded only if `purge_after_s` needs
-    it.
-    """
     node_count: Annotated[int, msgspec.Meta(ge=0, le=MAX_NODES)] = 0
     """The requested number of nodes, if the controller chose the nodes; 0 if they were named."""
     partition: str = ""
@@ -120,10 +101,6 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     replace: Replacement = ""
     static: bool = False
     """True if the chosen nodes are never replaced (STATIC_ALLOC)."""
-    parts: Annotated[tuple[ReservedPart, ...], msgspec.Meta(max_length=MAX_NODES)] = ()
-    """The reserved part of each node; empty if the nodes are reserved as a whole."""
-    asked: PartsRequest | None = None
-    """The requested parts, until the controller has chosen them. It is never set in a stored reservation."""
     groups: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     """The groups for which the reservation was created. The members of the groups are in `users`."""
     features: Word = ""
@@ -142,3 +119,32 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """This field, `watts` and `burst_buffer` are only displayed, because there are no burst buffers and no
     power management.
     """
+    parts: Annotated[tuple[ReservedPart, ...], msgspec.Meta(max_length=MAX_NODES)] = ()
+    """The reserved part of each node; empty if the nodes are reserved as a whole."""
+
+
+class Reservation(ReservationSpec, frozen=True, kw_only=True):
+    """One reservation.
+
+    If `nodes` is None, it covers all existing nodes. If `end_unix` is None, it lasts until it is removed. A
+    reservation with `maintenance` has no users, or only users who test the nodes. It may overlap with other
+    reservations and has precedence.
+    """
+
+    name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
+    nodes: Annotated[tuple[NodeName, ...], msgspec.Meta(max_length=MAX_NODES)] | None = None
+    start_unix: UnixTime
+    end_unix: UnixTime | None = None
+    users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    deny_users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    deny_accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    """Users and accounts that may not use the reservation. All others may use it, unless `users` and
+    `accounts` restrict it.
+    """
+    idle_since_unix: UnixTime | None = None
+    """Unix time since which no job has used the reservation. It is recorded only if `purge_after_s` needs
+    it.
+    """
+    asked: PartsRequest | None = None
+    """The requested parts, until the controller has chosen them. It is never set in a stored reservation."""

@@ -17,9 +17,9 @@ import numpy as np
 
 from warpdeck.model import JobId, NodeName, PendingReason, Resources
 from warpdeck.policy.explain.explain import explain
-from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import PartitionView
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import in_partition
 from warpdeck.policy.placement.pending_reason import own_pending_reason
 from warpdeck.policy.reservations.resource_pool import is_predictable
@@ -62,7 +62,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[str, ...] = ()
 
 
-def dry_run(view: View, now: float, settings: Settings, job_id: JobId) -> Estimate:
+def dry_run(view: PlannerView, now: float, settings: PlannerSettings, job_id: JobId) -> Estimate:
     """Return the estimate for a pending job of the view. For a request that is not submitted, the caller adds
     it to the view first. Raises KeyError for an unknown id.
     """

@@ -37,7 +37,7 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[int, ...]
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class StepLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The chosen placement. The shares are in the job's order of nodes."""
 
     shares: tuple[StepShare, ...]
@@ -57,7 +57,7 @@ class _Candidate(msgspec.Struct, kw_only=True):
 
 def lay_out(
     ask: StepOptions, allocation: Allocation, *, job: Resources, running: Sequence[Step]
-) -> Layout | Busy:
+) -> StepLayout | Busy:
     """Return the layout of the step, or the steps that block it. Raises UserError for a request that this job
     can never satisfy.
     """
@@ -103,7 +103,7 @@ def _candidate(share: Share, holding: Sequence[Step]) -> _Candidate:
 
 def _place(
     ask: StepOptions, candidates: list[_Candidate], job: Resources, *, most_nodes: int
-) -> Layout | UserError:
+) -> StepLayout | UserError:
     """Return the layout on these nodes, or the error that explains why there is none."""
     candidates = [candidate for candidate in candidates if candidate.share.node not in ask.exclude]
     if ask.relative is not None:
@@ -150,7 +150,7 @@ def _place(
 
 def _as_listed(
     ask: StepOptions, candidates: list[_Candidate], job: Resources, listed: Sequence[str]
-) -> Layout | UserError:
+) -> StepLayout | UserError:
     """Place each task on the node that the list names for its rank."""
     tasks = len(listed) if ask.tasks is None else ask.tasks
     if tasks > len(listed):
@@ -290,7 +290,7 @@ def _ranks(counts: list[int], *, plane: int) -> list[tuple[int, ...]]:
 
 def _shares(
     ask: StepOptions, candidates: list[_Candidate], placed: list[tuple[int, ...]], each: int
-) -> Layout | UserError:
+) -> StepLayout | UserError:
     """Return the layout for the ranks that were placed on each node (`placed`)."""
     gpus = _gpus(ask, candidates, [len(ranks) for ranks in placed])
     if isinstance(gpus, UserError):
@@ -315,7 +315,7 @@ def _shares(
                 task_gpus=_task_gpus(ask, count, len(got)),
             )
         )
-    return Layout(shares=tuple(shares), cpus_per_task=each)
+    return StepLayout(shares=tuple(shares), cpus_per_task=each)
 
 
 def _memory(ask: StepOptions, candidate: _Candidate, cpus: int, *, gpus: int = 0) -> int:

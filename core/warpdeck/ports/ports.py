@@ -39,7 +39,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Usage of the ended jobs of a user in an account under a QoS, in TRES-seconds decayed to `at_unix`.
 
     Jobs that hold resources are not included, because their usage is computed from their start.
@@ -99,7 +99,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     journal: tuple[JournalEntry, ...] = ()
     curves: tuple[JobCurve, ...] = ()
     next_job_id: int | None = None
-    usage: tuple[UsageRow, ...] = ()
+    usage: tuple[UsageRecord, ...] = ()
     waits: Waits | None = None
     reservations: tuple[Reservation, ...] = ()
     gone_reservations: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     next_job_id: int
     jobs: tuple[Job, ...]
     nodes: tuple[Node, ...]
-    usage: tuple[UsageRow, ...] = ()
+    usage: tuple[UsageRecord, ...] = ()
     waits: Waits = Waits()
     reservations: tuple[Reservation, ...] = ()
     last_runs: tuple[Job, ...] = ()

@@ -15,7 +15,7 @@ import socket
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.fair_semaphore import Slot
+from warpdeck.base.fair_semaphore import SemaphoreSlot
 from warpdeck.protocol import requests as ask
 from warpdeck_agent.wire.frames import (
     JSON,
@@ -90,7 +90,7 @@ async def _serve(connection: Connection, access: socket.socket) -> None:
 
 
 async def _pass_on(
-    connection: Connection, stream: CommandStream, reader: asyncio.StreamReader, turn: Slot
+    connection: Connection, stream: CommandStream, reader: asyncio.StreamReader, turn: SemaphoreSlot
 ) -> None:
     try:
         while True:

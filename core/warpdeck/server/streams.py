@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import RemoteError, UserError
-from warpdeck.controller.loop.change_listeners import Listener
+from warpdeck.controller.loop.change_listeners import ChangeListener
 from warpdeck.controller.presenters.job_columns import job_detail, job_row
 from warpdeck.controller.presenters.node_rows import node_row
 from warpdeck.model import Job, JobId, JobState, Link, NodeName, ShareStatus
@@ -297,7 +297,7 @@ async def subscribe(connection: Connection, message: ask.Subscribe) -> None:
         controller.hub.leave(listener)
 
 
-async def _tell_changes(connection: Connection, message: ask.Subscribe, listener: Listener) -> None:
+async def _tell_changes(connection: Connection, message: ask.Subscribe, listener: ChangeListener) -> None:
     """Send changes forever, one page at a time."""
     controller, ready = connection.server.controller, False
     while True:

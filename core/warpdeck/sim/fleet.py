@@ -29,7 +29,7 @@ from warpdeck_agent.wire import steps as stepwire
 from .curves import curve, gpu_then, gpu_usage, held_bytes, span_of
 from .prefetched_launches import PrefetchedLaunches
 from .shell import SimShell
-from .streams import LogStream, TerminalStream
+from .streams import SimLogStream, SimTerminalStream
 
 GIB = 2**30
 START_S = 0.02
@@ -287,11 +287,11 @@ class SimFleet:
         node = self._nodes[name]
         key = (message.job_id, message.restarts)
         if isinstance(message, wire.OpenLog):
-            log = LogStream(node.written.get(key), message, sink, self._clock)
+            log = SimLogStream(node.written.get(key), message, sink, self._clock)
             self._spawn(log.run(lambda: node.written.get(key)))
             return log
         shell = self._shell(node, key)
-        terminal = TerminalStream(shell, sink, on_exit=lambda: self._report(node, key, phase="exited"))
+        terminal = SimTerminalStream(shell, sink, on_exit=lambda: self._report(node, key, phase="exited"))
         self._spawn(terminal.run(lambda: self.runs(node, key)))
         return terminal
 

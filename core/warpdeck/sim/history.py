@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.config import Config, NodeFacts, build_site
+from warpdeck.config import Config, NodeSettings, build_site
 from warpdeck.model import GpuUuid, Job, JobId, Node, NodeName
-from warpdeck.policy import GpuView, NodeView, PendingJob, Settings, View
+from warpdeck.policy import GpuView, NodeView, PendingJob, PlannerSettings, PlannerView
 
 from .replay import JobRun, ReplayResult
 from .simjobs import SimJob
@@ -82,15 +82,15 @@ def _past_job(job: Job, ends: Mapping[JobId, float]) -> SimJob:
     )
 
 
-def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
+def site_of(config: Config, nodes: Sequence[Node]) -> tuple[PlannerView, PlannerSettings]:
     """Return the empty site under a configuration, with all nodes available, and the settings of its passes.
 
     The users that a partition admits are ignored. Groups may have changed since then, and every job here was
     admitted once.
     """
     site = build_site(config)
-    view = View(
-        nodes=tuple(_node_view(node, site.nodes.get(node.name, NodeFacts())) for node in nodes),
+    view = PlannerView(
+        nodes=tuple(_node_view(node, site.nodes.get(node.name, NodeSettings())) for node in nodes),
         running=(),
         pending=(),
         partitions=tuple(msgspec.structs.replace(part, allow_users=None) for part in site.partitions),
@@ -102,7 +102,7 @@ def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
     return view, msgspec.structs.replace(site.settings, max_forecasts=0)
 
 
-def with_more_gpus(view: View, gpus: int) -> View:
+def with_more_gpus(view: PlannerView, gpus: int) -> PlannerView:
     """Return the view with more GPUs, on copies of the node with the most GPUs. The last copy gets the
     remainder.
 
@@ -129,7 +129,7 @@ def with_more_gpus(view: View, gpus: int) -> View:
     return msgspec.structs.replace(view, nodes=(*view.nodes, *added), partitions=parts)
 
 
-def _node_view(node: Node, facts: NodeFacts) -> NodeView:
+def _node_view(node: Node, facts: NodeSettings) -> NodeView:
     return NodeView(
         name=node.name,
         cpus=node.cpus,

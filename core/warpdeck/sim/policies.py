@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.policy import Settings, Weights
+from warpdeck.policy import PlannerSettings, Weights
 
-PLAIN = Settings(queue_order="submission", backfill_order="priority", preempt_by="off", reclaim=False)
+PLAIN = PlannerSettings(queue_order="submission", backfill_order="priority", preempt_by="off", reclaim=False)
 """First come, first served, with all other features off."""
 
-TEXTBOOK: dict[str, Settings] = {
+TEXTBOOK: dict[str, PlannerSettings] = {
     "fcfs": msgspec.structs.replace(PLAIN, backfill="none"),
     "fcfs-easy": msgspec.structs.replace(PLAIN, backfill="easy", reservation_holds="start"),
     "conservative": msgspec.structs.replace(PLAIN, backfill="conservative"),
@@ -26,7 +26,7 @@ WEIGHTS = tuple(name for name in Weights.__struct_fields__ if name != "tres")
 MAX_WEIGHT = 10**9
 
 
-def weighted(settings: Settings, texts: Sequence[str]) -> Settings:
+def weighted(settings: PlannerSettings, texts: Sequence[str]) -> PlannerSettings:
     """Return the settings with other priority weights, each given as NAME=NUMBER. Raises UserError."""
     numbers = {}
     for text in texts:
@@ -41,7 +41,7 @@ def weighted(settings: Settings, texts: Sequence[str]) -> Settings:
     return msgspec.structs.replace(settings, weights=msgspec.structs.replace(settings.weights, **numbers))
 
 
-def settings_of(name: str, site: Settings) -> Settings:
+def settings_of(name: str, site: PlannerSettings) -> PlannerSettings:
     """Return the settings of a policy; `default` is the site's own. Forecasts that no decision needs are
     switched off.
     """

@@ -17,7 +17,7 @@ from .replay import JobRun, ReplayResult
 SLOWDOWN_THRESHOLD_S = 10.0
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     """The metrics of one replay. Waits and slowdowns cover only jobs that ran."""
 
     jobs: int
@@ -58,7 +58,7 @@ def nearest_rank(sorted_values: list[float], share: float) -> float:
 
 def make_report(
     result: ReplayResult, *, machine_units: int, refused: int = 0, skipped: int = 0, without_limit: int = 0
-) -> Report:
+) -> ReplayReport:
     """Return the figures. Without any runs they are 0."""
     runs = result.runs
     waits = sorted(run.wait_s for run in runs) or [0.0]
@@ -66,7 +66,7 @@ def make_report(
     makespan_s = _makespan(runs)
     used = sum(run.job.units * (run.end_s - run.start_s) for run in runs)
     predictions = result.predictions
-    return Report(
+    return ReplayReport(
         jobs=len(runs),
         mean_wait_s=sum(waits) / len(waits),
         p95_wait_s=nearest_rank(waits, 0.95),

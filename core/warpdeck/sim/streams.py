@@ -53,7 +53,7 @@ def last_lines(name: str, *, code: int, cause: str) -> list[str]:
     ]
 
 
-class LogStream:
+class SimLogStream:
     """Output of one line per second from the job's start to its end."""
 
     def __init__(
@@ -106,7 +106,7 @@ class LogStream:
         self._closed = True
 
 
-class TerminalStream:
+class SimTerminalStream:
     """One client that is attached to a simulated shell."""
 
     def __init__(self, shell: SimShell, sink: StreamSink, *, on_exit: Callable[[], None]) -> None:

@@ -119,7 +119,7 @@ def _bad(path: str, line: int, what: str) -> UserError:
     return UserError(f"{path}:{line}: {what}", "correct or remove the line")
 
 
-class _Reader(ABC):
+class _TraceReader(ABC):
     """Common part of both readers: the position in the file, and numbers with errors that contain this
     position.
     """
@@ -180,7 +180,7 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-class _Csv(_Reader):
+class _Csv(_TraceReader):
     def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
         reader = csv.reader(lines, strict=True)
         header = self._next(reader)
@@ -234,7 +234,7 @@ class _Csv(_Reader):
         )
 
 
-class _Swf(_Reader):
+class _Swf(_TraceReader):
     FIELDS = 18
     PARTS = frozenset(("2", "3", "4"))
     """Statuses (field 11) of lines about one of several executions of a job. Another line contains their sum.

@@ -20,7 +20,7 @@ from warpdeck.ports.ports import (
     FinishedPage,
     JournalEntry,
     Loaded,
-    UsageRow,
+    UsageRecord,
     Waits,
 )
 
@@ -43,7 +43,7 @@ class MemoryStore:
         self._waits = Waits()
         self._created: dict[tuple[int, str], CreatedObject] = {}
         self._reservations: dict[str, Reservation] = {}
-        self._usage: dict[tuple[str, str, str], UsageRow] = {}
+        self._usage: dict[tuple[str, str, str], UsageRecord] = {}
         self._runs: dict[tuple[JobId, int], Job] = {}
         self._steps: dict[tuple[JobId, int, int], Step] = {}
 

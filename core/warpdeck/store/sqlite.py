@@ -31,7 +31,7 @@ from warpdeck.ports.ports import (
     JournalEntry,
     Loaded,
     UnreadableRow,
-    UsageRow,
+    UsageRecord,
     Waits,
 )
 
@@ -53,7 +53,7 @@ _T = TypeVar("_T")
 _NODE = msgspec.msgpack.Decoder(Node)
 _RESERVATION = msgspec.msgpack.Decoder(Reservation)
 _STEP = msgspec.msgpack.Decoder(Step)
-_USAGE = msgspec.msgpack.Decoder(UsageRow)
+_USAGE = msgspec.msgpack.Decoder(UsageRecord)
 _CURVE = msgspec.msgpack.Decoder(JobCurve)
 _ENCODER = msgspec.msgpack.Encoder()
 

@@ -111,11 +111,11 @@ def test_all_components_start_in_one_transaction() -> None:
 
 def test_no_component_starts_if_one_no_longer_fits() -> None:
     from warpdeck.controller.state.planner_view import build_view
-    from warpdeck.policy import Settings, plan
+    from warpdeck.policy import PlannerSettings, plan
 
     core = Core("a", "b")
     submit(core, part(10), part(12))
-    created = plan(build_view(core.state, now=core.now), core.now, Settings())
+    created = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
     assert len(created.starts) == 2
     drained = created.starts[0].allocation.shares[0].node
     core.apply(NodeDrained(name=drained, reason="bad fan"))

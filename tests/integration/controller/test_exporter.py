@@ -43,7 +43,7 @@ async def exporter(site: Served) -> AsyncIterator[Exporter]:
 
 
 async def listening(controller: Controller) -> Exporter:
-    new_exporter = Exporter(controller)
+    new_exporter = Exporter(controller.state, statistics=controller.statistics, hub=controller.hub)
     new_exporter._server = await asyncio.start_server(
         new_exporter._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES
     )
@@ -164,7 +164,7 @@ async def test_other_requests_are_refused(exporter: Exporter, request_bytes: byt
 async def test_the_exporter_listens_at_the_configured_address(site: Served) -> None:
     taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = int(taken.sockets[0].getsockname()[1])
-    exporter = Exporter(site.controller)
+    exporter = Exporter(site.controller.state, statistics=site.controller.statistics, hub=site.controller.hub)
     await exporter.apply_config(Config())
     assert exporter.port == 0
     await exporter.apply_config(Config(metrics_port=port))

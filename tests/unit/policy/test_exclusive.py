@@ -16,9 +16,9 @@ from warpdeck.policy import (
     Limits,
     PartitionView,
     PendingJob,
+    PlannerSettings,
     QosView,
     RunningJob,
-    Settings,
     plan,
 )
 from warpdeck.policy.input.view import NodeView
@@ -35,7 +35,7 @@ def allocated(
     nodes: list[NodeView], job: PendingJob, held: list[RunningJob] | None = None, **tables: Any
 ) -> Any:
     cluster = msgspec.structs.replace(view(nodes, [job], held), **tables)
-    starts = plan(cluster, NOW, Settings()).starts
+    starts = plan(cluster, NOW, PlannerSettings()).starts
     return starts[0].allocation.shares[0] if starts else None
 
 
@@ -81,7 +81,7 @@ def test_all_resources_of_the_node_count_against_limits() -> None:
     job = msgspec.structs.replace(exclusive_job(1), qos="small")
     assert allocated([node("a", gpus=8)], job, qos=qos) is None
     cluster = msgspec.structs.replace(view([node("a", gpus=8)], [job]), qos=qos)
-    assert plan(cluster, NOW, Settings()).pending_reasons[JobId(1)].code == "QOSMaxGRESPerUser"
+    assert plan(cluster, NOW, PlannerSettings()).pending_reasons[JobId(1)].code == "QOSMaxGRESPerUser"
     assert allocated([node("a", gpus=8), node("b", gpus=4)], job, qos=qos).node == "b"
 
 
@@ -90,10 +90,10 @@ def test_a_waiting_exclusive_job_counts_whole_nodes_against_a_quota() -> None:
     whole = msgspec.structs.replace(exclusive_job(1), account="vision")
     other = msgspec.structs.replace(pending(2, gpus=4), account="guests", priority=1)
     cluster = msgspec.structs.replace(view([node("a", gpus=4)], [whole, other]), accounts=accounts)
-    borrowing = plan(cluster, NOW, Settings()).starts
+    borrowing = plan(cluster, NOW, PlannerSettings()).starts
     assert [start.job_id for start in borrowing] == [2], "all four GPUs are more than the quota of two"
     guaranteed = (accounts[0], msgspec.structs.replace(accounts[1], quota={"gres/gpu": 4}))
-    within = plan(msgspec.structs.replace(cluster, accounts=guaranteed), NOW, Settings()).starts
+    within = plan(msgspec.structs.replace(cluster, accounts=guaranteed), NOW, PlannerSettings()).starts
     assert [start.job_id for start in within] == [1]
 
 
@@ -107,7 +107,7 @@ def test_a_limit_counts_the_smallest_node_that_fits_an_exclusive_job(source: str
     def why(most: int) -> str:
         qos = (QosView(name="q", limits=Limits(max_tres_per_user={"gres/gpu": most})),)
         cluster = msgspec.structs.replace(view(nodes, [job]), qos=qos, partitions=partitions)
-        made = plan(cluster, NOW, Settings())
+        made = plan(cluster, NOW, PlannerSettings())
         return made.pending_reasons[JobId(1)].sentence if made.pending_reasons else "starts"
 
     assert why(4) == "starts"

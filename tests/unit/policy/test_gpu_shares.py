@@ -10,7 +10,7 @@ import msgspec
 from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import Allocation, GpuRequest, JobId, Resources
-from warpdeck.policy import PendingJob, Plan, QosView, RunningJob, Settings, View, plan
+from warpdeck.policy import PendingJob, Plan, PlannerSettings, PlannerView, QosView, RunningJob, plan
 
 NOW = 10_000.0
 QOS = (QosView(name="high", priority=10, preempts=frozenset({"low"})), QosView(name="low", grace_s=60))
@@ -37,8 +37,8 @@ def planned(
     qos: tuple[QosView, ...] = QOS,
     **settings: Any,
 ) -> Plan:
-    cluster: View = view([node("a", gpus=gpus)], jobs, held)
-    return plan(msgspec.structs.replace(cluster, qos=qos), NOW, Settings(**settings))
+    cluster: PlannerView = view([node("a", gpus=gpus)], jobs, held)
+    return plan(msgspec.structs.replace(cluster, qos=qos), NOW, PlannerSettings(**settings))
 
 
 def preempted(made: Plan) -> list[JobId]:

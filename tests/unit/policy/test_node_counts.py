@@ -10,7 +10,7 @@ from tests.support.builders import node, pending, running, view
 
 from warpdeck.config import build_site, decode
 from warpdeck.model import GpuRequest, JobId, NodeMinimum, NodeName, Resources, Topology
-from warpdeck.policy import Limits, NodeView, PartitionView, QosView, RunningJob, Settings, admit, plan
+from warpdeck.policy import Limits, NodeView, PartitionView, PlannerSettings, QosView, RunningJob, admit, plan
 
 NOW = 1000.0
 
@@ -31,7 +31,7 @@ def tasks_by_node(
     available: list[NodeView], busy: list[RunningJob] | None = None, **requested: Any
 ) -> dict[str, int]:
     """Return the number of tasks on each node on which a job with these resources starts now."""
-    made = plan(view(available, [pending(1, resources=Resources(**requested))], busy), NOW, Settings())
+    made = plan(view(available, [pending(1, resources=Resources(**requested))], busy), NOW, PlannerSettings())
     return {share.node: share.tasks for start in made.starts for share in start.allocation.shares}
 
 
@@ -117,7 +117,7 @@ def test_a_minimum_of_cpus_per_node_does_not_exceed_the_free_cpus() -> None:
 def test_a_limit_per_node_limits_the_tasks_on_each_node() -> None:
     limit = (QosView(name="few", limits=Limits(max_tres_per_node={"cpu": 12})),)
     job = pending(1, qos="few", resources=Resources(nodes_min=2, nodes_max=2, tasks=20))
-    made = plan(msgspec.structs.replace(view(nodes(*FOUR), [job]), qos=limit), NOW, Settings())
+    made = plan(msgspec.structs.replace(view(nodes(*FOUR), [job]), qos=limit), NOW, PlannerSettings())
     assert [share.tasks for share in made.starts[0].allocation.shares] == [12, 8]
 
 
@@ -142,12 +142,12 @@ def test_a_range_of_nodes_respects_limits_and_reservations() -> None:
     limit = (QosView(name="two", limits=Limits(max_tres_per_job={"node": 2})),)
     ranged = pending(1, qos="two", resources=Resources(nodes_min=1, nodes_max=4))
     cluster = msgspec.structs.replace(view(nodes(*FOUR), [ranged]), qos=limit)
-    assert [len(start.allocation.shares) for start in plan(cluster, NOW, Settings()).starts] == [2]
+    assert [len(start.allocation.shares) for start in plan(cluster, NOW, PlannerSettings()).starts] == [2]
     wide = pending(
         1, resources=Resources(nodes_min=4, nodes_max=4, tasks_per_node=16), limit_s=1000, priority=10
     )
     long = pending(2, resources=Resources(nodes_min=1, nodes_max=3), limit_s=10_000)
-    made = plan(view(nodes(*FOUR), [wide, long], held("n4", ends=NOW + 100)), NOW, Settings())
+    made = plan(view(nodes(*FOUR), [wide, long], held("n4", ends=NOW + 100)), NOW, PlannerSettings())
     assert made.starts == (), "on none of one, two and three nodes it would be done in time"
 
 
@@ -179,11 +179,11 @@ def test_the_node_count_follows_the_nodes_of_the_jobs_partition() -> None:
     small = PartitionView(name="small", nodes=frozenset(map(NodeName, ("n1", "n2", "n3"))))
     job = pending(1, partition="small", resources=Resources(**open_to(48)))
     cluster = msgspec.structs.replace(view(available, [job]), partitions=(small,))
-    assert len(plan(cluster, NOW, Settings()).starts[0].allocation.shares) == 3
+    assert len(plan(cluster, NOW, PlannerSettings()).starts[0].allocation.shares) == 3
 
 
 def test_a_job_too_large_for_all_nodes_is_refused_in_terms_of_tasks() -> None:
-    refusal = admit(pending(1, resources=Resources(**open_to(65))), view(nodes(*FOUR), []), Settings())
+    refusal = admit(pending(1, resources=Resources(**open_to(65))), view(nodes(*FOUR), []), PlannerSettings())
     assert refusal is not None and "65 tasks of 1 CPU" in refusal.sentence
 
 
@@ -199,7 +199,7 @@ def test_all_nodes_of_the_nodelist_are_allocated_and_others_added() -> None:
 
 def why(available: list[NodeView], busy: list[RunningJob], **requested: Any) -> str:
     """Return the pending reason of a job with these resources."""
-    made = plan(view(available, [pending(1, resources=Resources(**requested))], busy), NOW, Settings())
+    made = plan(view(available, [pending(1, resources=Resources(**requested))], busy), NOW, PlannerSettings())
     return made.pending_reasons[JobId(1)].sentence
 
 
@@ -222,7 +222,7 @@ def test_the_reason_names_the_node_of_the_nodelist_that_is_busy() -> None:
 def test_a_node_of_the_nodelist_is_reserved_for_its_job() -> None:
     requested = Resources(nodelist=("n3",), nodes_min=2, nodes_max=2)
     cluster = view(nodes(*FOUR), [pending(1, resources=requested)], held("n3", ends=NOW + 60))
-    made = plan(cluster, NOW, Settings())
+    made = plan(cluster, NOW, PlannerSettings())
     assert not made.starts and made.reserves[0].at_unix == NOW + 60
     assert NodeName("n3") in made.reserves[0].nodes
 
@@ -262,7 +262,7 @@ def test_preferred_features_are_used_if_possible() -> None:
 
 
 def test_a_preferred_feature_that_no_node_has_is_refused() -> None:
-    refusal = admit(pending(1, resources=Resources(prefer="knl")), view(nodes(*FOUR), []), Settings())
+    refusal = admit(pending(1, resources=Resources(prefer="knl")), view(nodes(*FOUR), []), PlannerSettings())
     assert refusal is not None and (refusal.code, refusal.sentence) == ("InvalidPrefer", "no node has knl")
 
 
@@ -311,7 +311,7 @@ def test_only_nodes_above_the_requested_minimum_are_used() -> None:
 )
 def test_a_minimum_that_no_node_has_is_refused_with_its_code(least: NodeMinimum, code: str) -> None:
     requested = pending(1, resources=Resources(node_minimum=least))
-    refused = admit(requested, view(nodes(*FOUR), []), Settings())
+    refused = admit(requested, view(nodes(*FOUR), []), PlannerSettings())
     assert (refused.code if refused else "") == code
 
 

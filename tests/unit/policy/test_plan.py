@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import GpuRequest, JobId, NodeName, Resources
-from warpdeck.policy import Plan, Settings, View, never_fits, plan
+from warpdeck.policy import Plan, PlannerSettings, PlannerView, never_fits, plan
 
 NOW = 1000.0
 
 
-def planned(cluster: View) -> Plan:
-    return plan(cluster, NOW, Settings())
+def planned(cluster: PlannerView) -> Plan:
+    return plan(cluster, NOW, PlannerSettings())
 
 
 def started(made: Plan) -> list[int]:
@@ -114,7 +114,7 @@ def test_reasons_of_the_job_itself_come_before_missing_resources() -> None:
     assert [(end.job_id, end.state, end.code) for end in made.ends] == [
         (3, "CANCELLED", "DependencyNeverSatisfied")
     ]
-    kept = plan(view([node("a")], jobs), NOW, Settings(kill_invalid_dependency=False))
+    kept = plan(view([node("a")], jobs), NOW, PlannerSettings(kill_invalid_dependency=False))
     assert kept.pending_reasons[JobId(3)].code == "DependencyNeverSatisfied"
 
 
@@ -135,8 +135,8 @@ def test_an_exclusive_job_waits_for_an_empty_node() -> None:
     assert made.starts[0].allocation.shares[0].cpus == 64
 
 
-def refused(requested: Resources, cluster: View) -> str:
-    refusal = never_fits(requested, None, cluster, Settings())
+def refused(requested: Resources, cluster: PlannerView) -> str:
+    refusal = never_fits(requested, None, cluster, PlannerSettings())
     return "" if refusal is None else refusal.sentence
 
 
@@ -158,6 +158,6 @@ def test_total_gpus_are_spread_over_the_requested_nodes() -> None:
 
 def test_an_unlimited_job_gets_no_default_time_limit() -> None:
     cluster = view([node("n1")], [pending(1, limit_s=None), pending(2, limit_s=None, unlimited=True)])
-    settings = Settings(default_time_s=3600)
+    settings = PlannerSettings(default_time_s=3600)
     found = {start.job_id: start.time_limit_s for start in plan(cluster, 0.0, settings).starts}
     assert found == {1: 3600, 2: None}

@@ -8,7 +8,7 @@ import msgspec
 from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import GpuRequest, JobId, NodeName, Resources
-from warpdeck.policy import PartitionView, PendingJob, Plan, RunningJob, Settings, plan
+from warpdeck.policy import PartitionView, PendingJob, Plan, PlannerSettings, RunningJob, plan
 
 NOW = 100_000.0
 
@@ -25,7 +25,7 @@ def planned(
     jobs: list[PendingJob], *, longest_wait_s: float, held: list[RunningJob] | None = None, **how: Any
 ) -> Plan:
     cluster = view([node("a")], jobs, full() if held is None else held)
-    return plan(msgspec.structs.replace(cluster, longest_wait_s=longest_wait_s), NOW, Settings(**how))
+    return plan(msgspec.structs.replace(cluster, longest_wait_s=longest_wait_s), NOW, PlannerSettings(**how))
 
 
 def first_reserved(made: Plan) -> JobId:
@@ -78,7 +78,7 @@ def beside(jobs: list[PendingJob], *, busy_gpus: int, longest_wait_s: float = 40
     if busy_gpus > 8:
         held.append(running(5, "a", tuple(range(busy_gpus - 8)), ends=NOW + 9000))
     cluster = view([node("a"), node("b")], jobs, held)
-    return plan(msgspec.structs.replace(cluster, longest_wait_s=longest_wait_s), NOW, Settings(**how))
+    return plan(msgspec.structs.replace(cluster, longest_wait_s=longest_wait_s), NOW, PlannerSettings(**how))
 
 
 def both_nodes(number: int, *, waited_s: float) -> PendingJob:
@@ -112,10 +112,10 @@ def test_the_width_of_a_job_is_relative_to_its_partition() -> None:
         PartitionView(name="many", nodes=frozenset(NodeName(name) for name in "bcd")),
     )
     cluster = msgspec.structs.replace(view(names, jobs, []), partitions=parts, longest_wait_s=4000)
-    assert [each.job_id for each in plan(cluster, NOW, Settings()).starts] == [3]
+    assert [each.job_id for each in plan(cluster, NOW, PlannerSettings()).starts] == [3]
     elsewhere = [msgspec.structs.replace(job, partition="many") for job in jobs]
     cluster = msgspec.structs.replace(cluster, pending=tuple(elsewhere))
-    assert [each.job_id for each in plan(cluster, NOW, Settings()).starts] == [2, 3]
+    assert [each.job_id for each in plan(cluster, NOW, PlannerSettings()).starts] == [2, 3]
 
 
 def test_conservative_backfill_keeps_reserved_starts_in_order() -> None:
@@ -140,7 +140,7 @@ def test_a_reservation_of_the_start_only_leaves_the_nodes_open() -> None:
     head = waiting(2, waited_s=50, limit_s=600)
     small = waiting(3, waited_s=40, limit_s=6000, gpus=4)
     cluster = view([node("a"), node("b")], [head, small], held)
-    textbook = Settings(queue_order="submission", reservation_holds="start")
+    textbook = PlannerSettings(queue_order="submission", reservation_holds="start")
     assert not plan(cluster, NOW, textbook).starts
     more = msgspec.structs.replace(cluster, nodes=(*cluster.nodes, node("c", gpus=4, cpus=8)))
     assert [each.job_id for each in plan(more, NOW, textbook).starts] == [3]

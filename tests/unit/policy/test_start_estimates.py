@@ -16,10 +16,10 @@ from warpdeck.policy import (
     NO_ESTIMATES,
     PartitionView,
     PendingJob,
+    PlannerSettings,
+    PlannerView,
     RunningJob,
-    Settings,
     StartEstimates,
-    View,
     estimate_starts,
 )
 
@@ -28,8 +28,8 @@ HOUR_S = 3600.0
 WHOLE = tuple(range(8))
 
 
-def estimated(cluster: View, **settings: object) -> StartEstimates:
-    return estimate_starts(cluster, NOW, Settings(**settings), priorities={})  # type: ignore[arg-type]
+def estimated(cluster: PlannerView, **settings: object) -> StartEstimates:
+    return estimate_starts(cluster, NOW, PlannerSettings(**settings), priorities={})  # type: ignore[arg-type]
 
 
 def hours(found: StartEstimates, number: int) -> float | None:
@@ -85,7 +85,9 @@ def test_jobs_without_end_reduce_the_rate_and_may_make_the_start_unknown() -> No
 def test_held_and_dependent_jobs_do_not_delay_others() -> None:
     jobs = [pending(1, gpus=8, held=True), pending(2, gpus=8, waits_for="job 1"), pending(3, gpus=8)]
     assert hours(estimated(view([node("a")], jobs)), 3) == 0
-    found = estimate_starts(view([node("a")], jobs), NOW, Settings(), priorities={}, besides={JobId(3)})
+    found = estimate_starts(
+        view([node("a")], jobs), NOW, PlannerSettings(), priorities={}, besides={JobId(3)}
+    )
     assert len(found) == 0
 
 
@@ -114,7 +116,7 @@ def test_simulated_starts_match_the_estimates_within_a_third(seed: int) -> None:
         for number in range(1, 201)
     ]
     cluster = view([node(name) for name in "abcd"], jobs)
-    fifo = Settings(queue_order="submission", backfill_order="priority")
+    fifo = PlannerSettings(queue_order="submission", backfill_order="priority")
     found = estimate_starts(cluster, NOW, fifo, priorities={})
     player, started = PassPlayer(cluster, fifo, NOW), dict[JobId, float]()
     while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from warpdeck.base.fair_semaphore import FairSemaphore, Slot
+from warpdeck.base.fair_semaphore import FairSemaphore, SemaphoreSlot
 
 
 async def test_a_caller_above_the_limit_waits_and_is_next() -> None:
@@ -14,7 +14,7 @@ async def test_a_caller_above_the_limit_waits_and_is_next() -> None:
     await asyncio.sleep(0)
     assert not third.done()
     first.release()
-    assert isinstance(await third, Slot)
+    assert isinstance(await third, SemaphoreSlot)
 
 
 async def test_users_at_their_own_limit_are_skipped() -> None:

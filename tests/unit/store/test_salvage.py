@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from tests.unit.store.test_store_contract import make_job, submission
 
-from warpdeck.model import Condition, Curve, JobCurve, JobId, Node, NodeName, Reservation
+from warpdeck.model import Condition, JobCurve, JobId, Node, NodeName, Reservation, UsageCurve
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import Changes, UnreadableRow, UsageRow
+from warpdeck.ports.ports import Changes, UnreadableRow, UsageRecord
 from warpdeck.store import SqliteStore
 from warpdeck.store.salvage import KEYS, PLACEHOLDER_REASON
 
@@ -34,12 +34,14 @@ async def filled(path: str) -> None:
             nodes=(Node(name=NodeName("a"), target="root@a"), Node(name=NodeName("b"))),
             conditions=(Condition(node=NodeName("a"), at_unix=10.0),),
             reservations=(Reservation(name="night", start_unix=1.0, end_unix=2.0),),
-            usage=(UsageRow(account="lab", user="ann", qos="", at_unix=1.0, tres={}),),
+            usage=(UsageRecord(account="lab", user="ann", qos="", at_unix=1.0, tres={}),),
             steps=(Step(job_id=first, restarts=0, number=0, name="train"),),
             created=(
                 CreatedObject(uid=1000, request_id=RequestId("n", "d"), at_unix=1.0, job_id=1, label="1"),
             ),
-            curves=(JobCurve(job_id=first, node=NodeName("a"), curve=Curve(begin_unix=1.0, step_s=1.0)),),
+            curves=(
+                JobCurve(job_id=first, node=NodeName("a"), curve=UsageCurve(begin_unix=1.0, step_s=1.0)),
+            ),
         )
     )
     await store.close()

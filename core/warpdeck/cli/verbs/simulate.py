@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from warpdeck.config import Decoded
     from warpdeck.sim.history import WaitChange
     from warpdeck.sim.replay import Progress, ReplayResult
-    from warpdeck.sim.report import Report
+    from warpdeck.sim.report import ReplayReport
     from warpdeck.sim.resource_model import Machine
     from warpdeck.sim.simjobs import Workload
     from warpdeck.sim.trace import Trace
@@ -59,18 +59,18 @@ def _trace(args: Namespace) -> int:
     # Imported here so that --help does not load the planner.
     from warpdeck.config import read
     from warpdeck.config.site import build_settings
-    from warpdeck.policy import Settings, View
+    from warpdeck.policy import PlannerSettings, PlannerView
     from warpdeck.sim.policies import settings_of
     from warpdeck.sim.replay import replay
     from warpdeck.sim.report import make_report
     from warpdeck.sim.simjobs import make_workload
     from warpdeck.sim.trace import read_trace
 
-    own = Settings() if not args.config else build_settings(_existing(read, args.config).config)
+    own = PlannerSettings() if not args.config else build_settings(_existing(read, args.config).config)
     trace = read_trace(args.trace)
     machine = _machine(args, trace)
     work = make_workload(trace, machine, limits=args.limits)
-    site = View(nodes=machine.nodes, running=(), pending=())
+    site = PlannerView(nodes=machine.nodes, running=(), pending=())
     played = replay(work.jobs, site, settings_of(args.policy, own), progress=_progress_line())
     report = make_report(
         played,
@@ -119,7 +119,7 @@ def _print_assumptions(work: Workload, unstarted: tuple[object, ...]) -> None:
         print_note(f"{len(unstarted):,} jobs never started")
 
 
-def _print(report: Report, *, as_json: bool) -> None:
+def _print(report: ReplayReport, *, as_json: bool) -> None:
     import msgspec
 
     facts: dict[str, Any] = msgspec.to_builtins(report)

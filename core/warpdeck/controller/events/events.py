@@ -9,7 +9,7 @@ from warpdeck.model.annotations import AnnotationsChange
 from warpdeck.model.change import JobChange
 from warpdeck.model.created_by_nonce import CreatedObject, RequestId
 from warpdeck.model.step import Step
-from warpdeck.policy import End, Preempt, Resume, Start
+from warpdeck.policy import EndDecision, Preempt, Resume, Start
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
@@ -168,7 +168,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     prefetches: tuple[Prefetch, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     resumes: tuple[Resume, ...] = ()
-    ends: tuple[End, ...] = ()
+    ends: tuple[EndDecision, ...] = ()
 
 
 class LaunchRevoked(msgspec.Struct, frozen=True, kw_only=True):
@@ -373,7 +373,7 @@ class CollectOutput(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
 
 
-class AskHealth(msgspec.Struct, frozen=True, kw_only=True):
+class RequestHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Ask the node for a health report, and send the node the site's settings for health checks."""
 
     node: NodeName
@@ -408,7 +408,7 @@ Effect = (
     | LimitShare
     | ForgetShare
     | CollectOutput
-    | AskHealth
+    | RequestHealth
     | SetSampling
     | ShowNotice
     | DropNode

@@ -75,7 +75,13 @@ class Controller:
             hub=self.hub,
         )
         self.nodes = NodeMonitor(
-            self.state, adapters, queue=self.events, effects=self.effects, hub=self.hub, wakeup=wakeup
+            self.state,
+            fleet=adapters.fleet,
+            clock=clock,
+            queue=self.events,
+            effects=self.effects,
+            hub=self.hub,
+            wakeup=wakeup,
         )
 
     @property

@@ -13,7 +13,6 @@ from typing import Any, assert_never
 
 from warpdeck.base.errors import RemoteError, StoreError
 from warpdeck.controller.events.events import (
-    AskHealth,
     BroadcastFence,
     CollectOutput,
     DropNode,
@@ -25,6 +24,7 @@ from warpdeck.controller.events.events import (
     LaunchShare,
     LaunchStep,
     LimitShare,
+    RequestHealth,
     RevokeLaunches,
     SetSampling,
     ShowNotice,
@@ -151,7 +151,7 @@ class EffectRunner:
         self,
         effect: KillShare
         | RevokeLaunches
-        | AskHealth
+        | RequestHealth
         | SetSampling
         | ShowNotice
         | KillStep
@@ -173,7 +173,7 @@ class EffectRunner:
                 )
             case RevokeLaunches():
                 return wire.TakeBack(launches=[list(key) for key in effect.launches])
-            case AskHealth():
+            case RequestHealth():
                 return health_request(self._rules.config, now=self._adapters.clock())
             case SetSampling():
                 return wire.SampleEvery(interval_s=effect.interval_s)

@@ -7,19 +7,18 @@ The module also sets the interval of each node's samples, and requests health re
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from warpdeck.controller.events.events import AskHealth, NodeLost, NodeUp
+from warpdeck.controller.events.events import NodeLost, NodeUp, RequestHealth
 from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.controller.state.state import State
 from warpdeck.model import NodeName
-from warpdeck.ports.ports import FleetEvent
+from warpdeck.ports.ports import Fleet, FleetEvent
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
-from .adapters import Adapters
 from .change_listeners import ChangeListeners
 from .effects import EffectRunner
 from .event_queue import EventQueue
@@ -63,16 +62,17 @@ class NodeMonitor:
     def __init__(
         self,
         state: State,
-        adapters: Adapters,
         *,
+        fleet: Fleet,
+        clock: Callable[[], float],
         queue: EventQueue,
         effects: EffectRunner,
         hub: ChangeListeners,
         wakeup: Wakeup,
     ) -> None:
         self._state = state
-        self._fleet = adapters.fleet
-        self._clock = adapters.clock
+        self._fleet = fleet
+        self._clock = clock
         self._queue = queue
         self._effects = effects
         self._hub = hub
@@ -91,7 +91,7 @@ class NodeMonitor:
                 self._queue.put(NodeLost(name=name, reason=message.partition(":")[2].strip()))
             case wire.Welcome():
                 self._queue.put(NodeUp(name=name, welcome=message))
-                self._effects.add([AskHealth(node=name)])
+                self._effects.add([RequestHealth(node=name)])
                 self._effects.add(self._sampling.on_connect(name, nodes=len(self._state.nodes)))
             case stepwire.StepFence():
                 self._effects.add(self._fences.handle(name, message, self._state))
@@ -100,13 +100,13 @@ class NodeMonitor:
 
     def ask_all(self) -> None:
         """Request a health report of all nodes that are up, with the site's present settings."""
-        self._effects.add([AskHealth(node=name) for name in self._nodes_up()])
+        self._effects.add([RequestHealth(node=name) for name in self._nodes_up()])
 
     def poll(self) -> None:
         """Request a health report of the next nodes, and send each node its sample interval if it has
         changed.
         """
-        self._effects.add([AskHealth(node=name) for name in self._polling.next(self._nodes_up())])
+        self._effects.add([RequestHealth(node=name) for name in self._polling.next(self._nodes_up())])
         self._set_sampling()
 
     @contextmanager

@@ -33,9 +33,9 @@ from warpdeck.notation.values.hostlist import collapse
 from warpdeck.policy import (
     ESTIMATED_CODES,
     Estimate,
-    Settings,
+    PlannerSettings,
+    PlannerView,
     StartEstimates,
-    View,
     dry_run,
     estimate_starts,
     priorities,
@@ -106,7 +106,7 @@ class Forecaster:
             return await self._in_thread(partial(priority_rows, view, now, settings, wanted=wanted))
 
     async def _ask(
-        self, view: View, now: float, settings: Settings, job_id: JobId, *, label: str
+        self, view: PlannerView, now: float, settings: PlannerSettings, job_id: JobId, *, label: str
     ) -> ForecastRow:
         return await self._in_thread(partial(forecast_row, view, now, settings, job_id, label=label))
 
@@ -160,7 +160,9 @@ class Forecaster:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, label: str) -> ForecastRow:
+def forecast_row(
+    view: PlannerView, now: float, settings: PlannerSettings, job_id: JobId, *, label: str
+) -> ForecastRow:
     """Return the forecast for a job in the view's queue. This takes at least as long as a planning pass."""
     estimate = dry_run(view, now, settings, job_id)
     row = _row(view, estimate, job_id, label=label)
@@ -190,7 +192,7 @@ def _unknown_start_reason(code: str) -> str:
     return "it is unknown when its nodes will accept jobs again"
 
 
-def view_with_request(state: State, event: Submitted, *, now: float) -> tuple[View, JobId]:
+def view_with_request(state: State, event: Submitted, *, now: float) -> tuple[PlannerView, JobId]:
     """Return a view with the request in the queue, and the id of the request's job. The state is unchanged
     afterwards.
 
@@ -223,7 +225,7 @@ def _of_started(job: Job) -> ForecastRow:
     )
 
 
-def _row(view: View, estimate: Estimate, job_id: JobId, *, label: str) -> ForecastRow:
+def _row(view: PlannerView, estimate: Estimate, job_id: JobId, *, label: str) -> ForecastRow:
     asked = next(job for job in view.pending if job.id == job_id)
     if estimate.starts_now:
         return ForecastRow(

@@ -21,7 +21,7 @@ from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.state import State, replace
 from warpdeck.model import Job, JobId, PendingReason
-from warpdeck.policy import PassCache, PendingJob, Plan, Settings, View, plan
+from warpdeck.policy import PassCache, PendingJob, Plan, PlannerSettings, PlannerView, plan
 
 REFRESH_S = 1.0
 """Minimum number of seconds between two refreshes of all pending reasons on a large site."""
@@ -86,13 +86,13 @@ def _keep_priorities(state: State, made: Plan) -> None:
     state.planned.priorities = known
 
 
-def _without(view: View, some: Collection[JobId]) -> View:
+def _without(view: PlannerView, some: Collection[JobId]) -> PlannerView:
     if not some:
         return view
     return msgspec.structs.replace(view, pending=tuple(job for job in view.pending if job.id not in some))
 
 
-def _fails(view: View, pending: tuple[PendingJob, ...], now: float, settings: Settings) -> bool:
+def _fails(view: PlannerView, pending: tuple[PendingJob, ...], now: float, settings: PlannerSettings) -> bool:
     try:
         plan(msgspec.structs.replace(view, pending=pending), now, settings)
     except Exception:  # A pass has already logged the exception.
@@ -130,7 +130,7 @@ class Passes:
         return made
 
     def _plan(
-        self, view: View, now: float, settings: Settings, explain_only: Collection[JobId] | None
+        self, view: PlannerView, now: float, settings: PlannerSettings, explain_only: Collection[JobId] | None
     ) -> Plan:
         """Run the plan without the jobs that make it fail. They are planned again once they have changed."""
         known = {job.id: job for job in view.pending if job.id in self._left_out} if self._left_out else {}
@@ -150,7 +150,7 @@ class Passes:
             else made
         )
 
-    def _leave_out(self, view: View, now: float, settings: Settings) -> None:
+    def _leave_out(self, view: PlannerView, now: float, settings: PlannerSettings) -> None:
         """Find the jobs to leave out by bisection."""
         for _ in range(MAX_LEFT_OUT):
             some = _without(view, self._left_out).pending

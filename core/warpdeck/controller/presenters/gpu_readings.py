@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from warpdeck.controller.state.state import State
-from warpdeck.model import GpuReading, Job, NodeName, Reading
+from warpdeck.model import GpuReading, Job, NodeName, NodeReading
 from warpdeck.protocol.job_rows import GpuUse
 
 
-def by_index(reading: Reading | None) -> dict[int, GpuReading]:
+def by_index(reading: NodeReading | None) -> dict[int, GpuReading]:
     """Return the readings of a node's GPUs by GPU index."""
     return {gpu.index: gpu for gpu in reading.gpus} if reading else {}
 
@@ -67,7 +67,7 @@ def _job_readings(state: State, job: Job) -> list[GpuReading]:
     return found
 
 
-def _reading_during(state: State, job: Job, name: NodeName) -> Reading | None:
+def _reading_during(state: State, job: Job, name: NodeName) -> NodeReading | None:
     """Return the node's last reading if it was taken after the start of the job.
 
     Older readings do not describe the job.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.view import excludes_other_users, runs_jobs, shares_on
-from warpdeck.model import Link, Node, NodeHealth, Reading, Share
+from warpdeck.model import Link, Node, NodeHealth, NodeReading, Share
 
 
 class NodeNow(NamedTuple):
@@ -20,7 +20,7 @@ class NodeNow(NamedTuple):
     state: str
     reason: str
     """Reason of the drain, or of the lost link."""
-    reading: Reading | None
+    reading: NodeReading | None
     health: NodeHealth | None
     shares: list[Share]
     """Shares of jobs that are held on the node."""

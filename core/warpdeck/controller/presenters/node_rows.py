@@ -9,7 +9,7 @@ from warpdeck.controller.state.view import (
     gpu_users,
     shares_on,
 )
-from warpdeck.model import Gpu, GpuLinks, GpuReading, JobId, Node, NodeName, Verdict
+from warpdeck.model import CheckVerdict, Gpu, GpuLinks, GpuReading, JobId, Node, NodeName
 from warpdeck.protocol.node_rows import (
     CheckRow,
     FacilityRow,
@@ -41,7 +41,7 @@ def node_row(state: State, node: Node) -> NodeRow:
         containers=list(node.containers),
         address=node.address,
         gpu_error=node.gpu_error,
-        health=[row for row in check_rows(state, node) if row.verdict != Verdict.OK],
+        health=[row for row in check_rows(state, node) if row.verdict != CheckVerdict.OK],
         jobs=[job.label() for job in jobs],
     )
 
@@ -74,12 +74,12 @@ def check_rows(state: State, node: Node) -> list[CheckRow]:
         )
         for check in (known.checks if known else ())
     ]
-    failed = {(row.check, row.gpu) for row in rows if row.verdict == Verdict.FAIL}
+    failed = {(row.check, row.gpu) for row in rows if row.verdict == CheckVerdict.FAIL}
     indices = {gpu.uuid: gpu.index for gpu in node.gpus}
     for drain in node.gpu_drains:
         name, index = drain.check or "admin", indices.get(drain.uuid)
         if (name, index) not in failed:
-            rows.append(CheckRow(check=name, verdict=Verdict.FAIL, message=drain.reason, gpu=index))
+            rows.append(CheckRow(check=name, verdict=CheckVerdict.FAIL, message=drain.reason, gpu=index))
     return rows
 
 

@@ -13,13 +13,22 @@ import msgspec
 
 from warpdeck.config import Site
 from warpdeck.model import JobId
-from warpdeck.policy import FairshareRow, Limits, PendingJob, Ranking, Settings, View, Weights, fair_tree
+from warpdeck.policy import (
+    FairshareRow,
+    Limits,
+    PendingJob,
+    PlannerSettings,
+    PlannerView,
+    Ranking,
+    Weights,
+    fair_tree,
+)
 from warpdeck.policy.limits.inherited import inherited
 from warpdeck.protocol.site_rows import PriorityRow, ShareRow
 
 
 def priority_rows(
-    view: View, now: float, settings: Settings, *, wanted: Collection[JobId] | None
+    view: PlannerView, now: float, settings: PlannerSettings, *, wanted: Collection[JobId] | None
 ) -> list[PriorityRow]:
     """Return rows of the pending jobs, highest priority first. If `wanted` is None, return all."""
     ranking = Ranking(view, now, settings)

@@ -14,7 +14,7 @@ from warpdeck.config import Config
 from warpdeck.config.tables import LimitTable, Partition, Qos
 from warpdeck.controller.state.state import State
 from warpdeck.model import NodeName
-from warpdeck.notation.filters.reservation_flags import COPIED_FIELDS
+from warpdeck.model.reservation import COPIED_FIELDS
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.policy import ReservationView
 from warpdeck.protocol.site_rows import LicenseRow, PartitionRow, QosRow, ReservationRow
@@ -84,7 +84,6 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
     """Return the reservations, including those that are over, ordered by start time."""
     return [
         ReservationRow(
-            name=each.name,
             state="over" if each.end_unix <= now else "future" if each.start_unix > now else "active",
             node_list=collapse(sorted(each.nodes)),
             start=each.start_unix or None,
@@ -93,7 +92,6 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
             accounts=sorted(each.accounts),
             deny_users=sorted(each.deny_users),
             deny_accounts=sorted(each.deny_accounts),
-            parts=list(each.parts),
             **{name: getattr(each, name) for name in COPIED_FIELDS},
         )
         for each in sorted(reservations, key=lambda each: (each.start_unix, each.name))

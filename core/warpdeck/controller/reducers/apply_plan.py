@@ -10,7 +10,7 @@ from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.controller.state.view import eligible_unix, excludes_other_users, fits_now, unavailable_reason
 from warpdeck.model import Allocation, ExitStatus, Job, JobState, Share, ShareStatus, has_task
-from warpdeck.policy import End, Preempt, Resume, Start
+from warpdeck.policy import EndDecision, Preempt, Resume, Start
 
 from .hetjob_components import others, whole_starts
 from .job_commands import end_job
@@ -35,7 +35,7 @@ def apply_plan(txn: Transaction, event: Planned) -> Outcome:
     return Outcome(effects=tuple(effects), replan=bool(event.ends) or stopped)
 
 
-def _end_waiting(txn: Transaction, end: End) -> None:
+def _end_waiting(txn: Transaction, end: EndDecision) -> None:
     """End a job that can never start, and record the reason."""
     job = txn.state.jobs.get(end.job_id)
     if job is None or job.state is not JobState.PENDING:

@@ -21,7 +21,7 @@ from warpdeck.controller.events.events import Effect, HealthReported, Outcome, S
 from warpdeck.controller.state.node_conditions import differs_in_words
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
-from warpdeck.model import CLEARING, Check, GpuDrain, GpuUuid, Job, JobState, Node, NodeHealth, Verdict
+from warpdeck.model import CLEARING, Check, CheckVerdict, GpuDrain, GpuUuid, Job, JobState, Node, NodeHealth
 from warpdeck_agent.wire import messages as wire
 
 from .job_commands import end_job
@@ -29,7 +29,7 @@ from .job_commands import end_job
 log = logging.getLogger("warpdeck.health")
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class HealthProblem(msgspec.Struct, frozen=True, kw_only=True):
     """A new problem reported to the jobs on a GPU, or to all jobs on the node if `uuid` is ""."""
 
     check: str
@@ -88,9 +88,9 @@ def apply_health(txn: Transaction, event: HealthReported) -> Outcome:
 
 def evaluate(
     node: Node, checks: tuple[Check, ...], faults: Iterable[wire.Fault], *, rules: HealthRules, now: float
-) -> tuple[Node, list[Problem]]:
+) -> tuple[Node, list[HealthProblem]]:
     """Return the node in its new state, and the new problems. All decisions about health are made here."""
-    failing = [each for each in checks if each.verdict is Verdict.FAIL and each.name not in rules.ignore]
+    failing = [each for each in checks if each.verdict is CheckVerdict.FAIL and each.name not in rules.ignore]
     news = [fault for fault in faults if fault.number > node.faults_until]
     reported = [
         *(_fault(fault, rules) for fault in news if fault.at_unix >= node.added_at_unix),
@@ -108,18 +108,20 @@ def evaluate(
     return evaluated, [*begun, *of_node]
 
 
-def _fault(fault: wire.Fault, rules: HealthRules) -> Problem:
+def _fault(fault: wire.Fault, rules: HealthRules) -> HealthProblem:
     drains = fault.check not in rules.ignore and fault.xid not in rules.ignore_xids
-    return Problem(check=fault.check, message=fault.message, uuid=fault.uuid, gpu=fault.gpu, drains=drains)
+    return HealthProblem(
+        check=fault.check, message=fault.message, uuid=fault.uuid, gpu=fault.gpu, drains=drains
+    )
 
 
-def _failure(check: Check) -> Problem:
-    return Problem(check=check.name, message=check.message, uuid=check.uuid, gpu=check.gpu)
+def _failure(check: Check) -> HealthProblem:
+    return HealthProblem(check=check.name, message=check.message, uuid=check.uuid, gpu=check.gpu)
 
 
 def _drain_gpus(
-    node: Node, checks: tuple[Check, ...], problems: list[Problem], *, now: float
-) -> tuple[tuple[GpuDrain, ...], list[Problem]]:
+    node: Node, checks: tuple[Check, ...], problems: list[HealthProblem], *, now: float
+) -> tuple[tuple[GpuDrain, ...], list[HealthProblem]]:
     """Return the GPU drains from now on, and the new problems.
 
     A permanent cause replaces a cause that can recover.
@@ -145,7 +147,7 @@ def _drain_gpus(
 
 def _drain_node(
     node: Node, checks: tuple[Check, ...], failing: list[Check], *, now: float
-) -> tuple[Node, list[Problem]]:
+) -> tuple[Node, list[HealthProblem]]:
     """Return the node with its drain state, and the new problems.
 
     The node is drained as long as a check fails. A drain by an administrator is not changed.
@@ -165,7 +167,7 @@ def _drain_node(
     return replace(node, drained=True, drain_checks=found, reason=reason, reason_at_unix=now), news
 
 
-def _notify_jobs(txn: Transaction, node: Node, problem: Problem, rules: HealthRules) -> list[Effect]:
+def _notify_jobs(txn: Transaction, node: Node, problem: HealthProblem, rules: HealthRules) -> list[Effect]:
     """Notify every affected job in its history and its output, and requeue it if the site's rules require
     that.
     """
@@ -182,7 +184,7 @@ def _notify_jobs(txn: Transaction, node: Node, problem: Problem, rules: HealthRu
     return effects
 
 
-def _concerns(job: Job, node: Node, problem: Problem) -> bool:
+def _concerns(job: Job, node: Node, problem: HealthProblem) -> bool:
     shares = job.allocation.shares if job.allocation is not None else ()
     return any(
         share.node == node.name and (not problem.uuid or problem.uuid in share.gpu_uuids) for share in shares
@@ -203,7 +205,7 @@ def _check(reported: wire.Check) -> Check:
 
     An unknown state from an agent of another version becomes a warning and drains nothing.
     """
-    verdict = Verdict(reported.state) if reported.state in set(Verdict) else Verdict.WARN
+    verdict = CheckVerdict(reported.state) if reported.state in set(CheckVerdict) else CheckVerdict.WARN
     return Check(
         name=reported.name, verdict=verdict, message=reported.message, gpu=reported.gpu, uuid=reported.uuid
     )
@@ -228,10 +230,12 @@ def _clock(event: HealthReported, before: NodeHealth, off_s: float, *, most_s: f
     if not event.health.asked_at_unix:
         return tuple(check for check in before.checks if check.name == "clock")
     if not off_s:
-        return (Check(name="clock", verdict=Verdict.OK, message=f"within {most_s:g} s of the controller's"),)
+        return (
+            Check(name="clock", verdict=CheckVerdict.OK, message=f"within {most_s:g} s of the controller's"),
+        )
     side = "ahead of" if off_s > 0 else "behind"
     message = f"the clock is {abs(off_s):.0f} s {side} the controller's"
-    return (Check(name="clock", verdict=Verdict.FAIL, message=message),)
+    return (Check(name="clock", verdict=CheckVerdict.FAIL, message=message),)
 
 
 def _gpus(node: Node) -> tuple[Check, ...]:
@@ -244,4 +248,4 @@ def _gpus(node: Node) -> tuple[Check, ...]:
         return ()
     missing = ", ".join(uuid for uuid in node.known_gpus if uuid not in there)
     message = f"{len(there)} of {len(node.known_gpus)} GPUs found: {missing} is missing"
-    return (Check(name="gpus", verdict=Verdict.FAIL, message=message),)
+    return (Check(name="gpus", verdict=CheckVerdict.FAIL, message=message),)

@@ -29,7 +29,7 @@ from warpdeck.controller.state.state import State, replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ExitStatus, Job, JobCurve, JobId, JobState, Link, NodeName
 from warpdeck.model.step import Step, StepPart, StepShare, TaskEnd
-from warpdeck.policy.step_placement import Busy, Layout, lay_out
+from warpdeck.policy.step_placement import Busy, StepLayout, lay_out
 from warpdeck.ports.caller import may_control, owner_text
 from warpdeck_agent.wire import steps as wire
 
@@ -57,7 +57,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _ASKED = msgspec.msgpack.Decoder(StepRequested)
 
 
-def plan_step(state: State, event: StepRequested) -> Layout:
+def plan_step(state: State, event: StepRequested) -> StepLayout:
     """Return the layout that the step would get now.
 
     Raises UserError; its code is `BUSY` or `STARTING` if a later attempt may succeed.
@@ -156,7 +156,7 @@ def created_before(state: State, event: StepRequested) -> Step | None:
     return next((step for step in steps if step.nonce == event.nonce), None)
 
 
-def with_world(events: Sequence[StepRequested], layouts: Sequence[Layout]) -> list[StepRequested]:
+def with_world(events: Sequence[StepRequested], layouts: Sequence[StepLayout]) -> list[StepRequested]:
     """Return the requests for one step, each with the nodes and task counts of all components."""
     if len(events) == 1:
         return [*events]
@@ -174,7 +174,7 @@ def with_world(events: Sequence[StepRequested], layouts: Sequence[Layout]) -> li
 def _make(
     txn: Transaction,
     event: StepRequested,
-    layout: Layout,
+    layout: StepLayout,
     number: int,
     *,
     first_rank: int,

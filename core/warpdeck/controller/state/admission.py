@@ -11,7 +11,7 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import Job, count_tasks
-from warpdeck.policy import PendingJob, Refusal, View, admit, admit_hetjob
+from warpdeck.policy import AdmissionRefusal, PendingJob, PlannerView, admit, admit_hetjob
 
 from .accounting import key_of
 from .state import State
@@ -50,7 +50,7 @@ def check_hetjob(state: State, leader: Job, *, now: float) -> None:
         raise _refused(refusal)
 
 
-def _unplaceable_refusal(state: State, asked: PendingJob, view: View) -> Refusal | None:
+def _unplaceable_refusal(state: State, asked: PendingJob, view: PlannerView) -> AdmissionRefusal | None:
     nodes, settings = tuple(state.nodes.values()), state.site.settings
     if not nodes or not all(node.cpus for node in nodes):
         return None  # The request might fit on a node of unknown size.
@@ -61,7 +61,7 @@ def _unplaceable_refusal(state: State, asked: PendingJob, view: View) -> Refusal
     return kept[key]
 
 
-def _refused(refusal: Refusal) -> UserError:
+def _refused(refusal: AdmissionRefusal) -> UserError:
     return UserError(
         f"{NEVER_STARTS}{refusal.sentence}",
         refusal.hint,
@@ -70,7 +70,7 @@ def _refused(refusal: Refusal) -> UserError:
     )
 
 
-def _without(view: View, job: Job) -> View:
+def _without(view: PlannerView, job: Job) -> PlannerView:
     """Return the view without the job in the counts of submitted jobs."""
     key = key_of(job)
     rest = view.submitted.get(key, 0) - max(1, count_tasks(job.pending_tasks))

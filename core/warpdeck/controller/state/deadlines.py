@@ -14,7 +14,7 @@ from warpdeck.model import Job, Request
 
 from .dependencies import targets
 from .reservations import reservations
-from .tables import Tables
+from .tables import StateTables
 
 
 def has_deadline(request: Request) -> bool:
@@ -48,7 +48,7 @@ def waits_for_record(request: Request) -> bool:
     return due is not None and (begin is None or begin < due)
 
 
-def next_deadline(state: Tables, now: float) -> float | None:
+def next_deadline(state: StateTables, now: float) -> float | None:
     """Return the first time after `now` at which the clock changes a planner decision.
 
     Returns None if there is none.
@@ -56,7 +56,7 @@ def next_deadline(state: Tables, now: float) -> float | None:
     return min((at for at in _deadlines(state, now) if at > now), default=None)
 
 
-def _deadlines(state: Tables, now: float) -> Iterator[float]:
+def _deadlines(state: StateTables, now: float) -> Iterator[float]:
     for job_id in state.index.timed:
         yield from _of_waiting(state, state.jobs[job_id])
     if not state.has_to_plan:
@@ -67,7 +67,7 @@ def _deadlines(state: Tables, now: float) -> Iterator[float]:
     yield from _exempt_until(state)
 
 
-def _of_waiting(state: Tables, job: Job) -> Iterator[float]:
+def _of_waiting(state: StateTables, job: Job) -> Iterator[float]:
     request = job.request
     begins = begins_unix(request)
     if begins is not None:
@@ -91,7 +91,7 @@ delay.
 """
 
 
-def _exempt_until(state: Tables) -> Iterator[float]:
+def _exempt_until(state: StateTables) -> Iterator[float]:
     """Yield the times at which running jobs lose their exemption from preemption."""
     exempt = {qos.name: qos.preempt_exempt_s for qos in state.site.qos}
     least_s = state.site.settings.preempt_exempt_s

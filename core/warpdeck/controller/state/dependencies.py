@@ -38,7 +38,7 @@ For an array these are its tasks, and the record of the waiting tasks.
 """
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class DependencyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Result of evaluating dependencies.
 
     `waits_for` and `never` are sentences; if both are "", the job may start. `tasks` contains the tasks of a
@@ -57,12 +57,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.waits_for and not self.never
 
 
-HOLDS = Verdict()
+HOLDS = DependencyVerdict()
 
 
 def evaluate(
     job: Job, *, members: Members, first_namesake: Callable[[Job], Job | None], now: float
-) -> Verdict:
+) -> DependencyVerdict:
     """Return the result of evaluating all dependency clauses of the job.
 
     `first_namesake` returns the oldest earlier unfinished job of the same user and name.
@@ -93,7 +93,7 @@ def evaluate_clause(
     members: Members,
     first_namesake: Callable[[Job], Job | None],
     now: float,
-) -> Verdict:
+) -> DependencyVerdict:
     """Return the result of evaluating one dependency clause of the job."""
     if clause.kind == "singleton":
         return _singleton(first_namesake(job))
@@ -102,21 +102,21 @@ def evaluate_clause(
     return _clause(clause, targets(clause, members), now)
 
 
-def _soonest_for_all(verdict: Verdict) -> tuple[bool, float]:
+def _soonest_for_all(verdict: DependencyVerdict) -> tuple[bool, float]:
     return verdict.tasks is not None, verdict.since_unix
 
 
-def _common(parts: list[Ranges], since_unix: float) -> Verdict:
+def _common(parts: list[Ranges], since_unix: float) -> DependencyVerdict:
     """Return the verdict for the tasks for which all clauses are satisfied."""
     if not parts:
-        return Verdict(since_unix=since_unix)
+        return DependencyVerdict(since_unix=since_unix)
     tasks = parts[0]
     for other in parts[1:]:
         tasks, _ = split_ranges(tasks, other)
     return (
-        Verdict(tasks=tasks, since_unix=since_unix)
+        DependencyVerdict(tasks=tasks, since_unix=since_unix)
         if tasks
-        else Verdict(waits_for="waits for the array tasks that its tasks depend on")
+        else DependencyVerdict(waits_for="waits for the array tasks that its tasks depend on")
     )
 
 
@@ -174,36 +174,36 @@ def clause_name(clause: Dependency) -> str:
     return str(clause.job_id) if clause.task is None else f"{clause.job_id}_{clause.task}"
 
 
-def _singleton(other: Job | None) -> Verdict:
+def _singleton(other: Job | None) -> DependencyVerdict:
     if other is None:
         return HOLDS
-    return Verdict(waits_for=f"waits until job {other.label()} of the same name has ended")
+    return DependencyVerdict(waits_for=f"waits until job {other.label()} of the same name has ended")
 
 
-def _clause(clause: Dependency, jobs: list[Job], now: float) -> Verdict:
+def _clause(clause: Dependency, jobs: list[Job], now: float) -> DependencyVerdict:
     if clause.kind == "after" and jobs:
         return _after(clause, jobs, now)
     return _ended(clause, jobs)
 
 
-def _ended(clause: Dependency, jobs: list[Job]) -> Verdict:
+def _ended(clause: Dependency, jobs: list[Job]) -> DependencyVerdict:
     name = clause_name(clause)
     if not jobs:
-        return Verdict(never=f"depends on job {name}, which is not known")
+        return DependencyVerdict(never=f"depends on job {name}, which is not known")
     if not all(job.is_finished for job in jobs):
-        return Verdict(waits_for=f"waits for job {name} to end ({clause.kind})")
+        return DependencyVerdict(waits_for=f"waits for job {name} to end ({clause.kind})")
     succeeded = all(job.state is JobState.COMPLETED for job in jobs)
     if clause.kind in ("afterok", "aftercorr") and not succeeded:
         failed = next(job for job in jobs if job.state is not JobState.COMPLETED)
-        return Verdict(
+        return DependencyVerdict(
             never=f"depends on the success of job {name}, but {failed.label()} ended as {failed.state}"
         )
     if clause.kind == "afternotok" and succeeded:
-        return Verdict(never=f"depends on the failure of job {name}, but it ended as COMPLETED")
-    return Verdict(since_unix=max(job.end_at_unix or 0.0 for job in jobs))
+        return DependencyVerdict(never=f"depends on the failure of job {name}, but it ended as COMPLETED")
+    return DependencyVerdict(since_unix=max(job.end_at_unix or 0.0 for job in jobs))
 
 
-def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> Verdict:
+def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> DependencyVerdict:
     array = bool(jobs) and jobs[0].request.array is not None and clause.task is None
     if not array or (job.array_task_id is None and not job.is_folded_array):
         return _ended(clause, jobs)
@@ -214,7 +214,7 @@ def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> Verdict:
         return (
             _ended(clause, same)
             if same
-            else Verdict(never=f"depends on task {task} of job {name}, which does not exist")
+            else DependencyVerdict(never=f"depends on task {task} of job {name}, which does not exist")
         )
     done = ranges_of(
         other.array_task_id
@@ -223,20 +223,22 @@ def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> Verdict:
     )
     ready, _ = split_ranges(job.pending_tasks, done)
     if ready:
-        return Verdict(tasks=ready)
+        return DependencyVerdict(tasks=ready)
     if all(other.is_finished for other in jobs):
-        return Verdict(never=f"each task depends on the same task of job {name}, and none of them succeeded")
-    return Verdict(waits_for=f"each task waits for the same task of job {name} to succeed")
+        return DependencyVerdict(
+            never=f"each task depends on the same task of job {name}, and none of them succeeded"
+        )
+    return DependencyVerdict(waits_for=f"each task waits for the same task of job {name} to succeed")
 
 
-def _after(clause: Dependency, jobs: list[Job], now: float) -> Verdict:
+def _after(clause: Dependency, jobs: list[Job], now: float) -> DependencyVerdict:
     name = clause_name(clause)
     begun = [job.start_at_unix or job.end_at_unix for job in jobs]
     if any(at is None for at in begun):
-        return Verdict(waits_for=f"waits for job {name} to start")
+        return DependencyVerdict(waits_for=f"waits for job {name} to start")
     latest = max(at for at in begun if at is not None)
     if now < latest + clause.delay_s:
-        return Verdict(
+        return DependencyVerdict(
             waits_for=f"waits another {round(latest + clause.delay_s - now)} s after the start of job {name}"
         )
-    return Verdict(since_unix=latest + clause.delay_s)
+    return DependencyVerdict(since_unix=latest + clause.delay_s)

@@ -6,23 +6,23 @@ from collections.abc import Iterable
 
 from warpdeck.model import (
     CURVE_COLUMNS,
-    Curve,
     GpuLinks,
     GpuProcess,
     GpuReading,
     GpuUsage,
     JobId,
+    NodeReading,
     OwnUse,
-    Reading,
     Spread,
+    UsageCurve,
 )
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import watch
 
 
-def to_reading(sample: wire.Sample) -> Reading:
-    """Convert an agent's sample to a `Reading`."""
-    return Reading(
+def to_reading(sample: wire.Sample) -> NodeReading:
+    """Convert an agent's sample to a `NodeReading`."""
+    return NodeReading(
         at_unix=sample.at_unix,
         cpu_pct=sample.cpu_pct,
         mem_used_bytes=sample.mem_used_bytes,
@@ -90,10 +90,10 @@ def to_spreads(wire_value: Iterable[watch.Spread]) -> tuple[Spread, ...]:
     )
 
 
-def to_curve(wire_value: wire.Curve) -> Curve:
+def to_curve(wire_value: wire.Curve) -> UsageCurve:
     """Convert a curve. Columns that were not measured are left out."""
     measured = {name: tuple(getattr(wire_value, name)) for name in CURVE_COLUMNS}
-    return Curve(
+    return UsageCurve(
         begin_unix=wire_value.begin_unix,
         step_s=wire_value.step_s,
         columns={name: points for name, points in measured.items() if points},

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from warpdeck.policy import View
+from warpdeck.policy import PlannerView
 
 from .reservations import windows
 from .state import State
 
 
-def build_view(state: State, *, now: float) -> View:
+def build_view(state: State, *, now: float) -> PlannerView:
     """Return an immutable view of the state, with nodes ordered by name and jobs by id."""
     site, view_cache = state.site, state.view_cache
     running, pending = view_cache.running(state, now=now), view_cache.pending(state, now=now)
-    return View(
+    return PlannerView(
         nodes=view_cache.nodes(state),
         running=running,
         pending=pending,

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from warpdeck.model import Job, NodeName, Reservation
-from warpdeck.notation.filters.reservation_flags import COPIED_FIELDS
+from warpdeck.model.reservation import COPIED_FIELDS
 from warpdeck.policy import PendingJob, ReservationView, RunningJob
 
 from .recurrence import occurrences
-from .tables import Tables
+from .tables import StateTables
 
 EXTRA_OCCURRENCES = 7
 """Number of occurrences after the planning horizon that are considered: one week of a daily reservation.
@@ -30,11 +30,11 @@ MAX_OCCURRENCES = 64
 Each occurrence slows down every pass. The maximum covers over two days of an hourly reservation and two
 months of a daily one.
 """
-AS_MADE = (*COPIED_FIELDS, "idle_since_unix")
+AS_STORED = (*COPIED_FIELDS, "idle_since_unix")
 """Fields that the planner's view copies unchanged from a reservation."""
 
 
-def reservations(state: Tables, now: float) -> tuple[ReservationView, ...]:
+def reservations(state: StateTables, now: float) -> tuple[ReservationView, ...]:
     """Return all reservations, ordered by name.
 
     For a recurring reservation, this is its present or next occurrence.
@@ -66,7 +66,7 @@ def _below(names: frozenset[str], parents: Mapping[str, str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def ends_for(state: Tables, job: Job) -> float:
+def ends_for(state: StateTables, job: Job) -> float:
     """Return the time at which a job must end because its reservation ends; infinity if it may continue."""
     made, begun = state.reserved.get(job.reservation), job.start_at_unix
     each = (
@@ -82,7 +82,7 @@ def ends_for(state: Tables, job: Job) -> float:
 
 
 def windows(
-    state: Tables, now: float, *, running: Iterable[RunningJob], pending: Iterable[PendingJob]
+    state: StateTables, now: float, *, running: Iterable[RunningJob], pending: Iterable[PendingJob]
 ) -> tuple[ReservationView, ...]:
     """Return all reservations for the planner, including further occurrences of the recurring ones.
 
@@ -156,9 +156,8 @@ def _begins(each: ReservationView, after_unix: float) -> Iterator[float]:
     return occurrences(each.start_unix, each.repeat, after_unix=after_unix)
 
 
-def view_of(state: Tables, made: Reservation) -> ReservationView:
+def view_of(state: StateTables, made: Reservation) -> ReservationView:
     return ReservationView(
-        name=made.name,
         nodes=frozenset(state.nodes if made.nodes is None else made.nodes),
         start_unix=made.start_unix,
         end_unix=math.inf if made.end_unix is None else made.end_unix,
@@ -166,12 +165,11 @@ def view_of(state: Tables, made: Reservation) -> ReservationView:
         accounts=frozenset(made.accounts),
         deny_users=frozenset(made.deny_users),
         deny_accounts=frozenset(made.deny_accounts),
-        parts=made.parts,
-        **{name: getattr(made, name) for name in AS_MADE},
+        **{name: getattr(made, name) for name in AS_STORED},
     )
 
 
-def taken_nodes(state: Tables, each: ReservationView, now: float) -> frozenset[NodeName]:
+def taken_nodes(state: StateTables, each: ReservationView, now: float) -> frozenset[NodeName]:
     """Return the nodes that other reservations hold during the time of this one."""
     others = (other for other in reservations(state, now) if other.name != each.name)
     return frozenset().union(*(other.nodes for other in others if overlap_in_time(each, other, now)))

@@ -14,18 +14,18 @@ import msgspec
 from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reservation, count_tasks
 from warpdeck.model.created_by_nonce import upsert_created
 from warpdeck.model.step import Step
-from warpdeck.policy import Refusal, Settings
+from warpdeck.policy import AdmissionRefusal, PlannerSettings
 from warpdeck.ports.ports import Loaded
 
 from .accounting import Accounting, key_of
 from .deadlines import has_deadline, is_held
-from .tables import Tables
+from .tables import StateTables
 from .view_cache import ViewCache
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 MAX_KEPT = 10_000
 """Maximum number of cached answers. A site has a few hundred different requests."""
-Answers = dict[tuple[object, ...], Refusal | None]
+Answers = dict[tuple[object, ...], AdmissionRefusal | None]
 MAX_ENDED_STEPS = 64
 """Number of ended steps per job that stay in memory for requests that wait for a step's end.
 
@@ -42,10 +42,10 @@ class AdmissionCache:
 
     def __init__(self) -> None:
         self._nodes: tuple[Node, ...] = ()
-        self._settings: Settings | None = None
+        self._settings: PlannerSettings | None = None
         self._answers: Answers = {}
 
-    def answers(self, nodes: tuple[Node, ...], settings: Settings) -> Answers:
+    def answers(self, nodes: tuple[Node, ...], settings: PlannerSettings) -> Answers:
         """Return the answers kept for these nodes and settings. The table is empty if either has changed.
 
         The settings object stays the same when only usage is counted again.
@@ -55,7 +55,7 @@ class AdmissionCache:
         return self._answers
 
 
-class State(Tables):
+class State(StateTables):
     """Unfinished and recently ended jobs, and all nodes.
 
     Any code may read it; only a `Transaction` changes it.

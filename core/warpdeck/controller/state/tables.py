@@ -20,8 +20,8 @@ from warpdeck.model import (
     Node,
     NodeHealth,
     NodeName,
+    NodeReading,
     PendingReason,
-    Reading,
     Request,
     Reservation,
     Resources,
@@ -30,7 +30,7 @@ from warpdeck.model.created_by_nonce import CreatedTable
 from warpdeck.model.step import Step
 from warpdeck.policy import NO_ESTIMATES
 from warpdeck.policy.priority.predict import Predictor
-from warpdeck.ports.ports import UnreadableRow, UsageRow, Waits
+from warpdeck.ports.ports import UnreadableRow, UsageRecord, Waits
 
 from .suspect_nodes import SuspectNodes
 
@@ -44,7 +44,7 @@ class NodeStatus:
     def __init__(self) -> None:
         self.links: dict[NodeName, Link] = {}
         self.link_reasons: dict[NodeName, str] = {}
-        self.readings: dict[NodeName, Reading] = {}
+        self.readings: dict[NodeName, NodeReading] = {}
         self.health: dict[NodeName, NodeHealth] = {}
         self.conditions: dict[NodeName, Condition] = {}
         """The last recorded condition of each node."""
@@ -121,7 +121,7 @@ class RequestInterner:
         return self._resources.setdefault(asked, asked)
 
 
-class Tables:
+class StateTables:
     """Unfinished and recently ended jobs, all nodes, and queries about them. `State` adds the changes."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class Tables:
         self.next_job_id = 1
         self.unreadable: tuple[UnreadableRow, ...] = ()
         self.site = Site()
-        self.used: dict[tuple[str, str, str], UsageRow] = {}
+        self.used: dict[tuple[str, str, str], UsageRecord] = {}
         """Usage of ended jobs, by account, user and QoS."""
         self.submitted: dict[tuple[str, str, str], int] = {}
         """Number of unfinished jobs and array tasks, by account, user and QoS."""

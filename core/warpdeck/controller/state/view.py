@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from warpdeck.config import NodeFacts
+from warpdeck.config import NodeSettings
 from warpdeck.model import (
     Allocation,
     GpuUuid,
@@ -18,29 +18,29 @@ from warpdeck.model import (
     Link,
     Node,
     NodeName,
-    Reading,
+    NodeReading,
     Resources,
     Share,
 )
-from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
+from warpdeck.policy import GpuView, NodeView, PendingJob, PlannerView, RunningJob
 from warpdeck.policy.limits.access import partition_names, time_limit
 
 from .deadlines import begins_unix, waits_for_record
 from .dependencies import evaluate
-from .tables import Tables
+from .tables import StateTables
 
 GIB = 2**30
 FOREIGN_MIN_BYTES = 64 * 1024 * 1024
 """Memory below which a process outside the queue (a display server, a monitor) does not block a GPU."""
 
 
-def rules_view(state: Tables) -> View:
+def rules_view(state: StateTables) -> PlannerView:
     """Return the view against which a submission is checked.
 
     It contains the rules and the job counts, but no nodes.
     """
     site = state.site
-    return View(
+    return PlannerView(
         nodes=(),
         running=(),
         pending=(),
@@ -53,7 +53,7 @@ def rules_view(state: Tables) -> View:
     )
 
 
-def unavailable_reason(state: Tables, node: Node) -> str:
+def unavailable_reason(state: StateTables, node: Node) -> str:
     """Return the reason why the node accepts no new jobs; "" if it accepts them."""
     if node.drained:
         return f"drained: {node.reason}" if node.reason else "drained"
@@ -66,7 +66,7 @@ def unavailable_reason(state: Tables, node: Node) -> str:
     return f"does not answer ({reason})" if reason else "does not answer"
 
 
-def excludes_other_users(state: Tables, job: Job, partition: str) -> bool:
+def excludes_other_users(state: StateTables, job: Job, partition: str) -> bool:
     """Return whether the job allows no other user's job on its nodes (--exclusive=user).
 
     The job or the given partition may require this.
@@ -76,12 +76,12 @@ def excludes_other_users(state: Tables, job: Job, partition: str) -> bool:
     )
 
 
-def runs_jobs(state: Tables, name: NodeName) -> bool:
+def runs_jobs(state: StateTables, name: NodeName) -> bool:
     """Return whether jobs run on the node. As in Slurm, a node with only suspended jobs is idle."""
     return any(job.state is not JobState.SUSPENDED for job in state.jobs_on(name))
 
 
-def shares_on(state: Tables, name: NodeName) -> list[tuple[JobId, Share]]:
+def shares_on(state: StateTables, name: NodeName) -> list[tuple[JobId, Share]]:
     """Return the shares of the node that jobs hold now, as (job, share), ordered by job id."""
     return [
         (job.id, share)
@@ -91,12 +91,12 @@ def shares_on(state: Tables, name: NodeName) -> list[tuple[JobId, Share]]:
     ]
 
 
-def gpu_holders(state: Tables, name: NodeName) -> dict[int, JobId]:
+def gpu_holders(state: StateTables, name: NodeName) -> dict[int, JobId]:
     """Return the job that holds each GPU of the node, by GPU index."""
     return {index: job_id for job_id, share in shares_on(state, name) for index in share.gpus}
 
 
-def gpu_users(state: Tables, name: NodeName) -> dict[int, set[JobId]]:
+def gpu_users(state: StateTables, name: NodeName) -> dict[int, set[JobId]]:
     """Return the jobs that may keep memory on each GPU, by GPU index.
 
     These are the jobs to which the GPU is allocated, and the suspended jobs that were preempted from it.
@@ -109,7 +109,7 @@ def gpu_users(state: Tables, name: NodeName) -> dict[int, set[JobId]]:
     return users
 
 
-def fits_on(state: Tables, node: Node, share: Share, *, ignoring: JobId | None) -> bool:
+def fits_on(state: StateTables, node: Node, share: Share, *, ignoring: JobId | None) -> bool:
     """Return whether the share still fits on the node beside the shares of all jobs other than `ignoring`."""
     held = [other for job_id, other in shares_on(state, node.name) if job_id != ignoring]
     cpus = sum(other.cpus for other in held)
@@ -121,7 +121,7 @@ def fits_on(state: Tables, node: Node, share: Share, *, ignoring: JobId | None) 
     )
 
 
-def fits_now(state: Tables, allocation: Allocation, *, ignoring: JobId | None) -> bool:
+def fits_now(state: StateTables, allocation: Allocation, *, ignoring: JobId | None) -> bool:
     """Return whether the whole allocation fits beside the allocations of all jobs other than `ignoring`."""
     for share in allocation.shares:
         node = state.nodes.get(share.node)
@@ -136,7 +136,7 @@ def _part_left(held: Sequence[Share], index: int) -> int:
 
 
 def blocked_gpus(
-    node: Node, reading: Reading | None, users: dict[int, set[JobId]], *, foreign: bool = True
+    node: Node, reading: NodeReading | None, users: dict[int, set[JobId]], *, foreign: bool = True
 ) -> dict[int, str]:
     """Return the reason why no job may use a GPU, by GPU index.
 
@@ -165,7 +165,7 @@ def blocked_gpus(
     return blocked
 
 
-def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavailable: str) -> NodeView:
+def node_view(node: Node, facts: NodeSettings, blocked: dict[int, str], *, unavailable: str) -> NodeView:
     """Convert a node to the type that the planner uses."""
     return NodeView(
         name=node.name,
@@ -230,7 +230,7 @@ def running_job(job: Job, now: float, grace_s: float, *, closes_unix: float = ma
     )
 
 
-def waiting_limit_s(state: Tables, job: Job, namesakes: Namesakes, *, now: float) -> int | None:
+def waiting_limit_s(state: StateTables, job: Job, namesakes: Namesakes, *, now: float) -> int | None:
     """Return the time limit in seconds of a waiting job in the first partition that it requests.
 
     Returns None if there is none.
@@ -243,7 +243,7 @@ def waiting_limit_s(state: Tables, job: Job, namesakes: Namesakes, *, now: float
     return time_limit(pending_job(state, job, namesakes, now=now), found, site.settings, now)
 
 
-def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
+def pending_job(state: StateTables, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
     """Convert a waiting or newly submitted job to the type that the planner uses."""
     request = job.request
     verdict = evaluate(job, members=state.named, first_namesake=namesakes.first_before, now=now)
@@ -286,7 +286,9 @@ def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) ->
     )
 
 
-def with_components(state: Tables, leader: PendingJob, namesakes: Namesakes, *, now: float) -> PendingJob:
+def with_components(
+    state: StateTables, leader: PendingJob, namesakes: Namesakes, *, now: float
+) -> PendingJob:
     """Return the leader of a heterogeneous job with its other components.
 
     If one component must wait, all components wait.
@@ -330,7 +332,7 @@ def _on_any_switches(asked: Resources) -> Resources:
     return msgspec.structs.replace(asked, max_switches=None)
 
 
-def eligible_unix(state: Tables, job: Job, *, now: float) -> float:
+def eligible_unix(state: StateTables, job: Job, *, now: float) -> float:
     """Return the time since which the job waits only for resources and priority.
 
     This is the later of two times: its eligible time, and the time at which its dependencies were satisfied.
@@ -347,7 +349,7 @@ class Namesakes:
     They are sorted once per planner view, at the first query.
     """
 
-    def __init__(self, state: Tables) -> None:
+    def __init__(self, state: StateTables) -> None:
         self._state = state
         self._groups: dict[tuple[int, str], list[Job]] | None = None
 

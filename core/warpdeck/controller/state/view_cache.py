@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, cast
 
-from warpdeck.config import NodeFacts
-from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reading
+from warpdeck.config import NodeSettings
+from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, NodeReading
 from warpdeck.policy import NodeView, PendingJob, RunningJob
 
 from .dependencies import stable_targets
 from .reservations import ends_for
-from .tables import Tables
+from .tables import StateTables
 from .view import (
     Namesakes,
     blocked_gpus,
@@ -31,18 +31,18 @@ from .view import (
     with_components,
 )
 
-NO_FACTS = NodeFacts()
+NO_FACTS = NodeSettings()
 
 
 class _KeptNode(NamedTuple):
     """The cached view of a node, and the objects from which it was built."""
 
     node: Node
-    facts: NodeFacts
+    facts: NodeSettings
     blocked: dict[int, str]
     view: NodeView
 
-    def is_from(self, node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavailable: str) -> bool:
+    def is_from(self, node: Node, facts: NodeSettings, blocked: dict[int, str], *, unavailable: str) -> bool:
         return (
             self.node is node
             and self.facts is facts
@@ -52,13 +52,13 @@ class _KeptNode(NamedTuple):
 
 
 class ViewCache:
-    """The cached views. There is one cache per `Tables`."""
+    """The cached views. There is one cache per `StateTables`."""
 
     def __init__(self) -> None:
         self._pending: dict[JobId, PendingJob] = {}
         self._running: dict[JobId, RunningJob] = {}
         self._nodes: dict[NodeName, _KeptNode] = {}
-        self._blocked: dict[NodeName, tuple[Node, Reading | None, dict[int, str]]] = {}
+        self._blocked: dict[NodeName, tuple[Node, NodeReading | None, dict[int, str]]] = {}
         self._depends: dict[JobId, frozenset[JobId]] = {}
         """Cached waiting job -> the jobs on which it depends."""
         self._changed: set[JobId] = set()
@@ -87,7 +87,7 @@ class ViewCache:
         """Drop the cached blocked GPUs of a node because other jobs hold it now."""
         self._blocked.pop(name, None)
 
-    def pending(self, state: Tables, *, now: float) -> tuple[PendingJob, ...]:
+    def pending(self, state: StateTables, *, now: float) -> tuple[PendingJob, ...]:
         """Return the waiting jobs, ordered by id."""
         self._invalidate_dependents()
         kept, ids = self._pending, sorted(state.index.pending)
@@ -101,7 +101,7 @@ class ViewCache:
                     made[at] = self._pending_job(state, state.jobs[ids[at]], namesakes, now)
         return tuple(cast("list[PendingJob]", made))
 
-    def _pending_job(self, state: Tables, job: Job, namesakes: Namesakes, now: float) -> PendingJob:
+    def _pending_job(self, state: StateTables, job: Job, namesakes: Namesakes, now: float) -> PendingJob:
         made = pending_job(state, job, namesakes, now=now)
         if job.component is not None:
             return with_components(state, made, namesakes, now=now)
@@ -123,7 +123,7 @@ class ViewCache:
                 self.invalidate_job(job_id)
             self._changed.clear()
 
-    def running(self, state: Tables, *, now: float) -> tuple[RunningJob, ...]:
+    def running(self, state: StateTables, *, now: float) -> tuple[RunningJob, ...]:
         """Return the jobs that hold resources, ordered by id."""
         kept = self._running
         made = tuple(
@@ -134,14 +134,14 @@ class ViewCache:
             self._last_running = made
         return self._last_running
 
-    def _running_job(self, state: Tables, job: Job, now: float) -> RunningJob:
+    def _running_job(self, state: StateTables, job: Job, now: float) -> RunningJob:
         closes_unix = ends_for(state, job) if job.reservation else math.inf
         made = running_job(job, now, state.site.grace_s, closes_unix=closes_unix)
         if job.state is JobState.RUNNING and job.start_at_unix is not None:
             self._running[job.id] = made
         return made
 
-    def nodes(self, state: Tables) -> tuple[NodeView, ...]:
+    def nodes(self, state: StateTables) -> tuple[NodeView, ...]:
         """Return all nodes, ordered by name."""
         if len(self._nodes) > len(state.nodes):
             self._nodes = {name: made for name, made in self._nodes.items() if name in state.nodes}
@@ -150,7 +150,7 @@ class ViewCache:
             self._last_nodes = made
         return self._last_nodes
 
-    def _node(self, state: Tables, node: Node) -> NodeView:
+    def _node(self, state: StateTables, node: Node) -> NodeView:
         facts, blocked = state.site.nodes.get(node.name, NO_FACTS), self.blocked(state, node.name)
         up = not node.drained and state.node_status.links.get(node.name) is Link.UP
         unavailable = "" if up else unavailable_reason(state, node)
@@ -161,7 +161,7 @@ class ViewCache:
         self._nodes[node.name] = _KeptNode(node, facts, blocked, made)
         return made
 
-    def blocked(self, state: Tables, name: NodeName) -> dict[int, str]:
+    def blocked(self, state: StateTables, name: NodeName) -> dict[int, str]:
         """Return the reason why no job may use a GPU, by GPU index. An unchanged result is the same object."""
         node, reading, kept = state.nodes[name], state.node_status.readings.get(name), self._blocked.get(name)
         if kept is not None and kept[0] is node and kept[1] is reading:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from warpdeck.model import Resources, count_tasks
-from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import Tres
 from warpdeck.policy.input.view import PendingJob, owner_of
 from warpdeck.policy.limits.access import partition_names
@@ -74,7 +74,7 @@ class WaitingQueue:
     """
 
     def __init__(
-        self, settings: Settings, *, is_personal: bool, owners: frozenset[str] = frozenset()
+        self, settings: PlannerSettings, *, is_personal: bool, owners: frozenset[str] = frozenset()
     ) -> None:
         self.settings = settings
         self.owners = owners

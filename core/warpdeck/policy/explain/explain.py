@@ -211,7 +211,7 @@ class _Explainer:
         request_class = self._of(self._pass.context.pools[block_reason.reservation]).alike(
             block_reason.request_class
         )
-        return self._pass.context.pools[block_reason.reservation].cluster_table.unplaceable(
+        return self._pass.context.pools[block_reason.reservation].cluster_table.classes.unplaceable(
             request_class, block_reason.duration_s, block_reason.reservation
         )
 

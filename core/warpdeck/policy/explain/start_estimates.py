@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from warpdeck.model import JobId, NodeName, count_tasks
-from warpdeck.policy.input.settings import Settings
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.settings import PlannerSettings
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import partition_names, tier, time_limit
 from warpdeck.policy.resources.cluster import Cluster, Floats, Ints
 from warpdeck.policy.resources.demand import WHOLE_NODE, needs
@@ -84,9 +84,9 @@ NO_ESTIMATES = StartEstimates(np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
 def estimate_starts(
-    view: View,
+    view: PlannerView,
     now: float,
-    settings: Settings,
+    settings: PlannerSettings,
     *,
     priorities: Mapping[JobId, int],
     besides: Collection[JobId] = (),
@@ -112,7 +112,7 @@ def estimate_starts(
 
 
 def _order(
-    jobs: Sequence[PendingJob], view: View, settings: Settings, priorities: Mapping[JobId, int]
+    jobs: Sequence[PendingJob], view: PlannerView, settings: PlannerSettings, priorities: Mapping[JobId, int]
 ) -> Ints:
     by_name = {part.name: part.priority_tier for part in view.partitions}
     tiers = {named: tier(named, by_name, settings) for named in {job.partition for job in jobs}}
@@ -130,7 +130,9 @@ def _order(
 class _Groups:
     """Jobs grouped by the nodes that they may use."""
 
-    def __init__(self, cluster: Cluster, jobs: Sequence[PendingJob], view: View, settings: Settings) -> None:
+    def __init__(
+        self, cluster: Cluster, jobs: Sequence[PendingJob], view: PlannerView, settings: PlannerSettings
+    ) -> None:
         self._cluster = cluster
         partitions = {part.name: part.nodes for part in view.partitions}
         reserved = {each.name: None if each.is_everywhere else each.nodes for each in view.reservations}
@@ -163,7 +165,7 @@ class _Groups:
         job: PendingJob,
         partitions: Mapping[str, frozenset[NodeName] | None],
         reserved: Mapping[str, frozenset[NodeName] | None],
-        settings: Settings,
+        settings: PlannerSettings,
     ) -> Floats:
         allowed: frozenset[NodeName] | None = frozenset()
         for name in partition_names(job.partition, settings) if partitions else ("",):
@@ -178,7 +180,7 @@ class _Groups:
         usable: Floats = (found & self._cluster.takes_jobs).astype(np.float64)
         return usable
 
-    def amounts(self, jobs: Sequence[PendingJob], settings: Settings) -> Floats:
+    def amounts(self, jobs: Sequence[PendingJob], settings: PlannerSettings) -> Floats:
         """Return the amounts that all pending tasks of each job take together, as an array (dimension, job)."""
         per_node = self._cluster.capacity[:DIMENSIONS].max(axis=1, initial=0).astype(np.float64)
         sizes: dict[int, Floats] = {}
@@ -232,7 +234,7 @@ def _preceding(amounts: Floats) -> Floats:
     return before
 
 
-def _times(jobs: Sequence[PendingJob], view: View, settings: Settings, now: float) -> Floats:
+def _times(jobs: Sequence[PendingJob], view: PlannerView, settings: PlannerSettings, now: float) -> Floats:
     """Return the expected run time of each job in seconds; infinite if nothing limits it."""
     partitions = {part.name: part for part in view.partitions}
     found = []
@@ -254,7 +256,7 @@ class _Running(NamedTuple):
     endless: Floats
 
 
-def _running(cluster: Cluster, view: View, now: float) -> _Running:
+def _running(cluster: Cluster, view: PlannerView, now: float) -> _Running:
     work: Floats = np.zeros((DIMENSIONS, len(cluster)))
     endless: Floats = np.zeros((DIMENSIONS, len(cluster)))
     for job in view.running:

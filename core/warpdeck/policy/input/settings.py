@@ -25,7 +25,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     tres: dict[str, float] = {}
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the planner, named after slurm.conf parameters if possible."""
 
     weights: Weights = Weights()

@@ -177,7 +177,7 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
         return owner_of(self.user, self.uid)
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class PlannerView(msgspec.Struct, frozen=True, kw_only=True):
     """All input of a scheduling pass, besides settings and time.
 
     Nodes are sorted by name, jobs by id, and site tables by name. Another order gives the same plan, but more

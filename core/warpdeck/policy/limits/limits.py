@@ -17,9 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from warpdeck.model import Allocation
-from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import AccountView, Limits, QosView, Tres
-from warpdeck.policy.input.view import PendingJob, RunningJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView, RunningJob
 from warpdeck.policy.resources.tres import WALL, add, held_per_node, over, words
 
 from .inherited import effective
@@ -50,7 +50,11 @@ class LimitUsage:
     """
 
     def __init__(
-        self, view: View, now: float, settings: Settings, usage_by_scope: UsageByScope | None = None
+        self,
+        view: PlannerView,
+        now: float,
+        settings: PlannerSettings,
+        usage_by_scope: UsageByScope | None = None,
     ) -> None:
         self._settings = settings
         self._now = now

@@ -24,9 +24,9 @@ import numpy as np
 
 from warpdeck.model import JobId
 from warpdeck.policy.cache.waiting_queue import QueueTable, WaitingQueue
-from warpdeck.policy.input.settings import Settings, Weights
+from warpdeck.policy.input.settings import PlannerSettings, Weights
 from warpdeck.policy.input.site import Tres
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import partition_names, tier
 from warpdeck.policy.resources.cluster import Floats, Ints, Mask
 from warpdeck.policy.resources.tres import asked_tres
@@ -54,7 +54,7 @@ class Factors(msgspec.Struct, frozen=True, kw_only=True):
     set_by_hand: bool = False
 
 
-def priorities(view: View, now: float, settings: Settings) -> dict[JobId, int]:
+def priorities(view: PlannerView, now: float, settings: PlannerSettings) -> dict[JobId, int]:
     """Return the priorities of all pending jobs."""
     queue = WaitingQueue(settings, is_personal=False)
     queue.follow(view.pending)
@@ -65,7 +65,7 @@ def priorities(view: View, now: float, settings: Settings) -> dict[JobId, int]:
 class Ranking:
     """Computes the priorities of one pass. Values that jobs have in common are computed once."""
 
-    def __init__(self, view: View, now: float, settings: Settings) -> None:
+    def __init__(self, view: PlannerView, now: float, settings: PlannerSettings) -> None:
         self._now = now
         self._settings = settings
         self._nodes = view.nodes
@@ -170,7 +170,7 @@ class Ranking:
 def in_order(
     table: QueueTable,
     queue: WaitingQueue,
-    view: View,
+    view: PlannerView,
     *,
     has_claim: Mask,
     priorities: Ints,

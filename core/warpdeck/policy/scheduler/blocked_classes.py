@@ -96,7 +96,9 @@ class BlockedClasses:
         rule = eligibility.partition_rule(job, partitions[0], limit_s)
         if rule is not None:
             return rule
-        return pool.cluster_table.unplaceable(pool.request_class(job, partitions[0]), planned_s(limit_s), "")
+        return pool.cluster_table.classes.unplaceable(
+            pool.request_class(job, partitions[0]), planned_s(limit_s), ""
+        )
 
     def blocked_by(self, class_id: int) -> BlockReason | None:
         """Return the block reason for jobs of an equivalence class that were not tried one by one.

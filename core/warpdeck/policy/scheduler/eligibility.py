@@ -10,7 +10,7 @@ import msgspec
 
 from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.site import PartitionView, ReservationView, Tres
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import partition_names, partition_refusal, time_limit
 from warpdeck.policy.limits.limits import LimitUsage
 from warpdeck.policy.placement.block_reason import BlockReason
@@ -23,7 +23,13 @@ class Eligibility:
     """The conditions for starting jobs in one pass. `limit_usage` counts the resources that the pass takes."""
 
     def __init__(
-        self, cache: PassCache, view: View, now: float, *, limit_usage: LimitUsage, whole_nodes: WholeNodes
+        self,
+        cache: PassCache,
+        view: PlannerView,
+        now: float,
+        *,
+        limit_usage: LimitUsage,
+        whole_nodes: WholeNodes,
     ) -> None:
         self._now = now
         self._settings = cache.settings

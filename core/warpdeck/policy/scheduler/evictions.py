@@ -71,7 +71,9 @@ class Evictions:
 
     def claimant(self, job: PendingJob) -> Claimant:
         """Return the claimant key of the job. Jobs with the same key may preempt the same jobs."""
-        return claimant(job, exclusivity_key=self._context.pools[""].cluster_table.exclusivity_key(job))
+        return claimant(
+            job, exclusivity_key=self._context.pools[""].cluster_table.classes.exclusivity_key(job)
+        )
 
     def may_preempt(self, job: PendingJob) -> bool:
         """Return whether there might be a running job that this job could preempt."""

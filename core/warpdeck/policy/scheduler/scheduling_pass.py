@@ -12,7 +12,7 @@ import numpy as np
 from warpdeck.model import JobId, iter_tasks
 from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.decisions import Preempt, Resume
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import in_partition
 from warpdeck.policy.placement.block_reason import BUSY, BlockReason
 from warpdeck.policy.placement.pending_reason import throttled
@@ -31,7 +31,9 @@ from .search import PlacementSearch, ReservedStart
 class SchedulingPass:
     """A scheduling pass. It decides job by job; the caller offers jobs in the order of their precedence."""
 
-    def __init__(self, cache: PassCache, view: View, now: float, *, trial_job: JobId | None = None) -> None:
+    def __init__(
+        self, cache: PassCache, view: PlannerView, now: float, *, trial_job: JobId | None = None
+    ) -> None:
         """Create a pass over the view. `cache` must already have been updated to it."""
         context = self.context = open_context(cache, view, now)
         self._search = PlacementSearch(now, most_tests=context.settings.max_backfill_tests)

@@ -34,7 +34,7 @@ from warpdeck.model import (
     Link,
     Node,
     NodeName,
-    Reading,
+    NodeReading,
     Share,
 )
 from warpdeck.protocol import requests as ask
@@ -61,7 +61,7 @@ class PastAnswer(NamedTuple):
     They need a tenth as many objects, which matters with a thousand nodes.
     """
 
-    reading: Reading
+    reading: NodeReading
     """Readings. Processes that belong to no job are merged into one process for each user."""
     seen: frozenset[int] = frozenset()
     """The GPUs for which it is known whether processes of no job used them."""
@@ -72,7 +72,7 @@ class PastAnswer(NamedTuple):
     mem_used_bytes: int | None = None
 
 
-NOTHING = PastAnswer(Reading(at_unix=0.0, cpu_pct=0.0, mem_used_bytes=0))
+NOTHING = PastAnswer(NodeReading(at_unix=0.0, cpu_pct=0.0, mem_used_bytes=0))
 
 
 class Then(NamedTuple):
@@ -218,7 +218,7 @@ def _told(moment: wire.Moment) -> PastAnswer:
         for index in sorted({*strangers, *measured})
     )
     return PastAnswer(
-        reading=Reading(at_unix=moment.begin_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus),
+        reading=NodeReading(at_unix=moment.begin_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus),
         seen=frozenset(strangers),
         begin_unix=moment.begin_unix,
         step_s=moment.step_s,

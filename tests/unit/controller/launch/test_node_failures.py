@@ -17,7 +17,7 @@ from warpdeck.controller.launch.launching import build_launch
 from warpdeck.controller.presenters.reasons import reason_of
 from warpdeck.controller.presenters.row_context import RowContext
 from warpdeck.model import Container, JobState, NodeName, PtySize
-from warpdeck.model.request import Mount
+from warpdeck.model.request import ContainerMount
 from warpdeck_agent.wire import messages as wire
 
 A, B = NodeName("a"), NodeName("b")
@@ -143,7 +143,7 @@ def test_the_configuration_decides_how_jobs_name_their_gpus(how: Literal["index"
 def test_a_container_request_reaches_the_node_unchanged() -> None:
     core = Core("a")
     container = Container(
-        image="r#a/b:1", mounts=(Mount(source="/d", target="/in", flags=("ro",)),), mount_home=True
+        image="r#a/b:1", mounts=(ContainerMount(source="/d", target="/in", flags=("ro",)),), mount_home=True
     )
     made = build_launch(core.job(core.run(ask(container=container))), 0, submit_host="h", config=Config())
     mounts = [wire.Mount(source="/d", target="/in", flags=["ro"])]

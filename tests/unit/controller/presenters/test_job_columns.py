@@ -23,7 +23,7 @@ from warpdeck.model import (
     GpuReading,
     Job,
     NodeName,
-    Reading,
+    NodeReading,
     Resources,
 )
 from warpdeck.protocol.job_rows import JobFacts, JobRow
@@ -176,7 +176,7 @@ def test_measurements_from_before_a_jobs_start_are_not_shown(core: Core) -> None
     gpus = tuple(GpuReading(index=index, util_pct=0) for index in range(8))
     shown = []
     for at_unix in (job.start_at_unix - 1, job.start_at_unix + 1):
-        reading = Reading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
+        reading = NodeReading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
         core.state.node_status.readings[job.shares[0].node] = reading
         shown.append(job_row(core.state, job).gpu_util_pct)
     assert shown == [None, 0]

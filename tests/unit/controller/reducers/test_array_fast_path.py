@@ -13,7 +13,7 @@ from warpdeck.controller.events.events import Event, Held, MessagesRead, Planned
 from warpdeck.controller.reducers.array_fast_path import TRUST_S, ArrayFastPath
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, JobId, JobState, NodeName
-from warpdeck.policy import Plan, Settings, plan
+from warpdeck.policy import Plan, PlannerSettings, plan
 
 ARRAY = ArraySpec(ranges=((1, 9, 1),))
 
@@ -29,7 +29,7 @@ class RunningArray(Core):
 
     def run_pass(self) -> Plan:
         """Run a pass that the controller remembers. Started jobs run."""
-        made = plan(build_view(self.state, now=self.now), self.now, Settings())
+        made = plan(build_view(self.state, now=self.now), self.now, PlannerSettings())
         self.fast_path.learn(self.state, made, self.now)
         self.launch(self.apply(Planned(starts=made.starts)).effects)
         return made
@@ -52,11 +52,11 @@ def test_the_next_task_starts_after_each_end_as_a_pass_would_decide() -> None:
     core = RunningArray()
     for _ in range(6):
         decided = core.decide(core.end_one())
-        made = plan(build_view(core.state, now=core.now), core.now, Settings())
+        made = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
         assert decided is not None and decided.starts == made.starts
         core.launch(core.apply(decided).effects)
         assert len(core.running()) == 2
-        assert not plan(build_view(core.state, now=core.now), core.now, Settings()).starts
+        assert not plan(build_view(core.state, now=core.now), core.now, PlannerSettings()).starts
 
 
 def test_several_ends_at_once_start_as_many_tasks() -> None:
@@ -112,7 +112,9 @@ def test_the_end_of_another_submission_starts_no_task() -> None:
     fast_path = ArrayFastPath()
     other = core.run(ask(gpus=2))
     core.submit(ask(gpus=2, array=ARRAY))
-    fast_path.learn(core.state, plan(build_view(core.state, now=core.now), core.now, Settings()), core.now)
+    fast_path.learn(
+        core.state, plan(build_view(core.state, now=core.now), core.now, PlannerSettings()), core.now
+    )
     report = core.agents[NodeName("a")].end((other, 0))
     core.told("a", report)
     assert fast_path.decide(core.state, [Reported(name=NodeName("a"), report=report)], core.now) is None

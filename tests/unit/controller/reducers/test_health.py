@@ -232,9 +232,9 @@ def test_a_start_on_a_gpu_drained_meanwhile_is_dropped() -> None:
     core.submit(ask(gpus=4))
     from warpdeck.controller.events.events import Planned
     from warpdeck.controller.state.planner_view import build_view
-    from warpdeck.policy import Settings, plan
+    from warpdeck.policy import PlannerSettings, plan
 
-    made = plan(build_view(core.state, now=core.now), core.now, Settings())
+    made = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
     core.reports(*WELL, faults=(xid(7),))
     assert made.starts and core.apply(Planned(starts=made.starts)).effects == ()
 

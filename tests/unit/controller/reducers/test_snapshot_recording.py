@@ -11,7 +11,7 @@ from warpdeck.controller.reducers.submitting import MAX_RECORDING_S
 from warpdeck.controller.state.deadlines import next_deadline
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, Job, JobId, JobState, Snapshot
-from warpdeck.policy import Settings, plan
+from warpdeck.policy import PlannerSettings, plan
 from warpdeck.ports.caller import Principal
 
 SNAPSHOT = Snapshot(commit="c" * 40, tree="t" * 40, root="/work")
@@ -30,7 +30,10 @@ def record(core: Core, job: int, *, who: Principal = ANN, snapshot: Snapshot | N
 
 def starts(core: Core) -> list[int]:
     """Return the jobs that a pass would start now."""
-    return [start.job_id for start in plan(build_view(core.state, now=core.now), core.now, Settings()).starts]
+    return [
+        start.job_id
+        for start in plan(build_view(core.state, now=core.now), core.now, PlannerSettings()).starts
+    ]
 
 
 def kept(core: Core, job_id: int) -> Job:
@@ -40,7 +43,7 @@ def kept(core: Core, job_id: int) -> Job:
 def test_a_job_waits_until_its_code_is_recorded() -> None:
     core = Core("a")
     job = submit(core)
-    made = plan(build_view(core.state, now=core.now), core.now, Settings())
+    made = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
     assert not made.starts
     assert made.pending_reasons[JobId(job)].sentence == "its code snapshot is in progress"
     assert record(core, job).labels == (str(job),)
@@ -59,7 +62,7 @@ def test_a_job_starts_at_once_if_no_snapshot_can_be_recorded() -> None:
 def test_the_begin_time_is_the_reason_before_the_snapshot() -> None:
     core = Core("a")
     job = core.submit(ask(code_due_unix=core.now + DUE_S, begin_at_unix=core.now + 2 * DUE_S))
-    made = plan(build_view(core.state, now=core.now), core.now, Settings())
+    made = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
     assert made.pending_reasons[JobId(job)].code == "BeginTime"
     assert not record(core, job).errors
     assert not starts(core)

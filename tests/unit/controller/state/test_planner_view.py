@@ -10,11 +10,11 @@ from warpdeck.controller.events.events import Cancelled, NodeDrained
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import JobId, NodeName
-from warpdeck.policy import View
+from warpdeck.policy import PlannerView
 from warpdeck_agent.wire import messages as wire
 
 
-def view_of(core: Core) -> View:
+def view_of(core: Core) -> PlannerView:
     return build_view(core.state, now=core.now)
 
 
