@@ -9,6 +9,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.notation.filters.reservation_flags import AS_ASKED
 from warpdeck.notation.values.durations import parse_limit
 from warpdeck.notation.values.time_points import parse_moment
+from warpdeck.slurm.console.arguments import INVALID_TIME
 
 KEYS = {
     "accounts": 1,
@@ -125,8 +126,4 @@ def moment(text: str, what: str) -> float:
     try:
         return parse_moment(text, time.time())
     except UserError as error:
-        raise Misread(f"Invalid {what}.", before=f"Invalid time specification (pos=0): {text}\n") from error
-
-
-def listed(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
+        raise Misread(f"Invalid {what}.", before=f"{INVALID_TIME}{text}\n") from error

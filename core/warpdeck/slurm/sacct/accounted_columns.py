@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.slurm.fields.field import Field, Row, columns, constant, needs_of, shaped, table
-from warpdeck.slurm.fields.forms import plain_tres
 from warpdeck.slurm.fields.job_fields import ENDED_BY_ORDER, JOB, derived_exit
 from warpdeck.slurm.fields.job_states import told_exit
 from warpdeck.slurm.fields.step_fields import STEP, is_sruns, recorded_step_state, step_name, step_row
+from warpdeck.slurm.fields.text_forms import plain_tres
 from warpdeck.slurm.format.task_lists import told_tasks
 from warpdeck.slurm.format.units import UNKNOWN, clock, exact, moment, rounded, tres_text
 

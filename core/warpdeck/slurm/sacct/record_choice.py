@@ -9,7 +9,7 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import group_of, group_there, user_there
 from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.arguments import WordsError, listed
+from warpdeck.slurm.console.arguments import INVALID_TIME, WordsError, listed
 from warpdeck.slurm.console.console import CommandError
 from warpdeck.slurm.fields.job_states import CODES
 from warpdeck.slurm.format.named_columns import named_steps
@@ -49,7 +49,7 @@ def moment_of(text: str, now: float) -> float:
     try:
         return parse_moment(text, now, past=True) if text else now
     except UserError as error:
-        raise WordsError(f"Invalid time specification (pos=0): {text}") from error
+        raise WordsError(f"{INVALID_TIME}{text}") from error
 
 
 def in_range(count: int, text: str, what: str) -> bool:

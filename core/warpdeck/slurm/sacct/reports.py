@@ -6,20 +6,19 @@ it held. The times during which nodes were down or reserved are not recorded; th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.format.account_tree import ROOT
+from warpdeck.slurm.format.units import moment
 
-Row = dict[str, Any]
 Texts = dict[str, str]
 FIELDS = ("id", "user", "uid", "account", "tres", "start", "end", "cpus", "suspended_s")
 PER_WIDTH = 17
 """Width of an amount with its percentage."""
 UNITS_S = {"seconds": 1, "minutes": 60, "hours": 3600}
-ROOT = "root"
-"""The account above all others, which also stands for jobs without an account."""
 ALL_USERS = 10
 """Number of users that TopUsage lists by default."""
 
@@ -42,7 +41,7 @@ class ReportWindow(NamedTuple):
         return max(0.0, float(ran_s) - float(job["suspended_s"]))
 
     def text(self) -> str:
-        return f"{_stamp(self.since)} - {_stamp(self.until - 1)}"
+        return f"{moment(self.since)} - {moment(self.until - 1)}"
 
 
 class Form(NamedTuple):
@@ -210,7 +209,3 @@ def _person(key: tuple[str, str], tres: str, used: str) -> Texts:
     account, user = key
     named = {"Cluster": CLUSTER_NAME, "Account": account, "Login": user, "TresName": tres}
     return {**named, "Proper": full_name_of(user) if user else "", "Used": used}
-
-
-def _stamp(at: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))

@@ -13,8 +13,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.format.account_tree import ROOT
 
-from .reports import ROOT, UNITS_S, Form, Report, ReportWindow, Row
+from .reports import UNITS_S, Form, Report, ReportWindow
 
 GROUPS = (50, 250, 500, 1000)
 WIDTHS = {"": 13, "only": 13, "too": 20}

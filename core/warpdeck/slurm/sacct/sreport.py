@@ -11,17 +11,24 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
-from warpdeck.base.errors import UserError
 from warpdeck.base.slurm_version import VERSION
-from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.arguments import WordsError, listed, options, read_anywhere
+from warpdeck.slurm.console.arguments import (
+    WordsError,
+    is_informed,
+    listed,
+    options,
+    read_anywhere,
+    reported_time,
+)
 from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.console.repl import prompted
+from warpdeck.slurm.format.account_tree import ROOT
 from warpdeck.slurm.format.printing import (
     PrintedColumn,
-    Style,
     last_of_formats,
     print_header,
     print_row,
+    style_of,
     width_of,
 )
 from warpdeck.slurm.sacctmgr.abbreviations import Name, meant, names
@@ -166,46 +173,28 @@ TIMES = {
 }  # fmt: skip
 
 
-class Said(Exception):
-    """An error message without the command's name before it. The exit code is 1."""
-
-
 def main(words: list[str], console: Console) -> int:
     """Print one report, or those that are requested on standard input, and return the exit code."""
-    try:
-        found, rest = read_anywhere(words, OPTIONS)
-        given = last_of_formats(found)
-        if given.keys() & {"help", "usage", "version"}:
-            console.streams.out.write(VERSION if "version" in given else HELP)
-            return 0
-        if rest:
-            return _report(rest, given, console)
-        return _converse(given, console)
-    except WordsError as error:
-        console.streams.err.write(f"{error.message}\n")
-        return error.exit_code
-    except Said as error:
-        console.streams.err.write(f"{error}\n")
-        return 1
+    found, rest = read_anywhere(words, OPTIONS)
+    if is_informed(found, console, help_text=HELP):
+        return 0
+    given = last_of_formats(found)
+    return _report(rest, given, console) if rest else _converse(given, console)
 
 
 def _converse(given: dict[str, str], console: Console) -> int:
     code = 0
-    console.controller.linger()
-    while True:
-        console.streams.out.write(PROMPT)
-        console.streams.out.flush()
-        line = console.streams.stdin.readline(MAX_LINE)
-        if not line or line.strip() in ("exit", "quit"):
-            console.streams.out.write("" if line else "\n")
-            return code
+    for line in prompted(console, PROMPT):
         try:
             found, words = read_anywhere(shlex.split(line), OPTIONS)
+            if words[:1] in (["exit"], ["quit"]):
+                break
             if words:
                 code = max(code, _report(words, {**given, **dict(found)}, console))
-        except (Said, ValueError, WordsError) as error:
+        except (ValueError, WordsError) as error:
             console.streams.err.write(f"{error}\n")
             code = 1
+    return code
 
 
 def _report(words: list[str], given: dict[str, str], console: Console) -> int:
@@ -222,7 +211,7 @@ def _report(words: list[str], given: dict[str, str], console: Console) -> int:
     asked, wrong = _asked(words[2:], CONDITIONS[kind])
     window = _window(asked, console)
     if kind.endswith("sizes") and len(form.tres) > 1:
-        raise Said(
+        raise WordsError(
             " Job report only supports a single --tres type.\n Generate a separate report for each TRES type."
         )
     clusters = listed(given.get("cluster", "") or asked.get("clusters", ""))
@@ -240,17 +229,17 @@ def _report(words: list[str], given: dict[str, str], console: Console) -> int:
 
 
 def _kind(words: list[str]) -> str:
-    """Return our name for the requested report. Raises Said."""
+    """Return our name for the requested report. Raises WordsError."""
     word = words[0].lower()
     kind = next((each for each in TYPES if _begins(each, word)), "")
     if not kind:
-        raise Said(f"invalid keyword: {words[0]}")
+        raise WordsError(f"invalid keyword: {words[0]}")
     if len(words) < 2:
-        raise Said(f"too few arguments for keyword:{words[0]}")
+        raise WordsError(f"too few arguments for keyword:{words[0]}")
     asked = words[1].lower()
     name = next((each for each in TYPES[kind] if _begins(each, asked)), "")
     if not name:
-        raise Said(f"Not valid report {words[1]}\nValid {kind} reports are, {VALID[kind]}")
+        raise WordsError(f"Not valid report {words[1]}\nValid {kind} reports are, {VALID[kind]}")
     return TYPES[kind][name]
 
 
@@ -291,12 +280,12 @@ def _form(given: dict[str, str], console: Console) -> Form:
 
 
 def _tres(text: str) -> tuple[str, ...]:
-    """Return the requested TRES that exist, in Slurm's order. Raises Said if there is none."""
+    """Return the requested TRES that exist, in Slurm's order. Raises WordsError if there is none."""
     known = [f"{kind}/{name}" if name else kind for kind, name, _ in TRES]
     asked = listed(text.lower())
     found = tuple(name for name in known if name in asked or "all" in asked)
     if not found:
-        raise Said("sreport: fatal: No valid TRES given")
+        raise WordsError("sreport: fatal: No valid TRES given")
     return found
 
 
@@ -306,27 +295,15 @@ def _window(conditions: dict[str, str], console: Console) -> ReportWindow:
     It never ends after the current time. If its end is not after its start, it lasts an hour.
     """
     now = time.time()
-    today = _moment("00:00", now, console)
-    since = _moment(conditions.get("start", ""), now, console)
-    until = _moment(conditions.get("end", ""), now, console)
+    today = reported_time("00:00", now, console)
+    since = reported_time(conditions.get("start", ""), now, console)
+    until = reported_time(conditions.get("end", ""), now, console)
     if since is None:
         since = (today or now) - DAY_S
     if until is None:
         until = today if today is not None and since < today else now
     until = min(until, now)
     return ReportWindow(int(since), int(until if until > since else since + HOUR_S))
-
-
-def _moment(text: str, now: float, console: Console) -> float | None:
-    """Parse a time. Returns None if the text is empty or invalid.
-
-    As in Slurm, an invalid time is reported and ignored.
-    """
-    try:
-        return parse_moment(text, now, past=True) if text else None
-    except UserError:
-        console.streams.err.write(f"Invalid time specification (pos=0): {text}\n")
-        return None
 
 
 def _jobs(client: Any, window: ReportWindow, asked: dict[str, str], kind: str) -> list[dict[str, Any]]:
@@ -378,7 +355,7 @@ def _made(
         top = int(text) if text.isdecimal() else reports.ALL_USERS
         wrong += [] if text.isdecimal() else [f"sreport: error: Invalid value for TopCount ({text})\n"]
     if kind == "account":
-        jobs = [job for job in jobs if lines.has(job["account"] or reports.ROOT)]
+        jobs = [job for job in jobs if lines.has(job["account"] or ROOT)]
     else:
         jobs = [job for job in jobs if not lines.named or job["account"] in lines.named]
     if "group" in asked:
@@ -409,12 +386,7 @@ def _print(
     report: Report, kind: str, asked: dict[str, str], given: dict[str, str], console: Console
 ) -> list[str]:
     """Print the report and return the messages for unknown fields."""
-    parsable = given.keys() & {"parsable", "parsable2"}
-    style = Style(
-        "|" if parsable else "",
-        ends="parsable2" not in given,
-        header="noheader" not in given,
-    )
+    style = style_of(given)
     widths = {**report.widths, "Account": -20} if "tree" in asked else report.widths
     columns = [PrintedColumn(name, widths[name]) for name in report.shown]
     wrong: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from warpdeck.base.slurm_version import VERSION
-from warpdeck.slurm.console.arguments import options, read_anywhere
+from warpdeck.slurm.console.arguments import is_informed, options, read_anywhere
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.console.repl import prompted
 from warpdeck.slurm.format.printing import last_of_formats
@@ -51,10 +51,9 @@ PROMPT = "sacctmgr: "
 def main(words: list[str], console: Console) -> int:
     """Print a table, or make a change. Return the exit code."""
     found, rest = read_anywhere(words, OPTIONS)
-    given = set(last_of_formats(found))
-    if given & {"help", "usage", "version"}:
-        console.streams.out.write(VERSION if "version" in given else HELP)
+    if is_informed(found, console, help_text=HELP):
         return 0
+    given = set(last_of_formats(found))
     if rest:
         return _run(rest, given, console)
     return _converse(given, console)

@@ -15,7 +15,7 @@ from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import user_there
 from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.arguments import listed
+from warpdeck.slurm.console.arguments import INVALID_TIME, listed
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.format.units import moment
 
@@ -127,7 +127,7 @@ def _moment(text: str) -> float:
     try:
         return parse_moment(text, time.time())
     except UserError as error:
-        raise Refused(f"Invalid time specification (pos=0): {text}\n") from error
+        raise Refused(f"{INVALID_TIME}{text}\n") from error
 
 
 def _ids(text: str) -> list[str]:

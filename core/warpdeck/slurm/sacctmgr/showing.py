@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from math import inf
 
-from warpdeck.base.errors import UserError
-from warpdeck.notation.values.time_points import parse_moment
+from warpdeck.slurm.console.arguments import reported_time
 from warpdeck.slurm.console.console import Console
-from warpdeck.slurm.format.printing import PrintedColumn, Style, UnknownField, print_header, print_row
+from warpdeck.slurm.format.printing import PrintedColumn, print_header, print_row, style_of
 
 from .abbreviations import meant
 from .conditions import EVENTS, ConditionOptions, asked_of, bad_event, unknown_qos
 from .entities import ENTITIES, NO_ENTITY, Entity, name_of
-from .field_names import columns_of
+from .field_names import UnknownField, columns_of
 from .matching import chosen
 from .rows import Row
 
@@ -75,7 +74,9 @@ def _in_period(name: str, rows: list[Row], asked: ConditionOptions, console: Con
     Without conditions, only current reservations are returned.
     """
     now = time.time()
-    start, end = (_moment(asked.where.get(key, ()), now, console) for key in ("Start", "End"))
+    start, end = (
+        reported_time("".join(asked.where.get(key, [])[-1:]), now, console) for key in ("Start", "End")
+    )
     if name == "reservation" and end is None and (start or not (asked.where or asked.fields)):
         start, end = start or now, now
     until = inf if end is None else end
@@ -86,27 +87,11 @@ def _in_period(name: str, rows: list[Row], asked: ConditionOptions, console: Con
     ]
 
 
-def _moment(values: Sequence[str], now: float, console: Console) -> float | None:
-    """Return a point in time, or None if it is not given or invalid.
-
-    An invalid time is reported, and Slurm continues without it.
-    """
-    try:
-        return parse_moment(values[-1], now, past=True) if values else None
-    except UserError:
-        console.streams.err.write(f"Invalid time specification (pos=0): {values[-1]}\n")
-        return None
-
-
 def _print(
     rows: list[Row], columns: list[PrintedColumn], given: AbstractSet[str], console: Console, *, is_tree: bool
 ) -> None:
     """Print the table; the accounts of a tree are indented by their level."""
-    style = Style(
-        "" if given.isdisjoint(("parsable", "parsable2")) else "|",
-        ends="parsable2" not in given,
-        header="noheader" not in given,
-    )
+    style = style_of(given)
     if is_tree:
         columns = [each._replace(width=TREE_WIDTH) if each.name == "Account" else each for each in columns]
         rows = [row | {"Account": row.get("above", "") + row.get("Account", "")} for row in rows]

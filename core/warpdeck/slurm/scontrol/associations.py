@@ -7,16 +7,16 @@ limit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME, NORMAL_QOS
 from warpdeck.base.passwd import uid_of
+from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.format.account_tree import ROOT
 from warpdeck.slurm.viewers.account_use import NO_USE, TRES, used_tree
 
 from .session import Failed, Session
 
-Row = dict[str, Any]
 KINDS = {"users": "users", "assoc": "associations", "qos": "QOS"}
 """Sections in the order in which they are shown, with the name printed if a section is empty."""
 TITLES = {"users": "User", "assoc": "Association", "qos": "QOS"}

@@ -12,6 +12,7 @@ from warpdeck.base.passwd import name_of, uid_of
 from warpdeck.notation.values.durations import parse_limit
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.protocol.refusals import WORDS
+from warpdeck.slurm.console.arguments import INVALID_TIME
 
 from .job_keys import KEYS, Change, key_of
 from .node_text import fact_of, set_facts
@@ -163,7 +164,7 @@ def _wrong(name: str, value: str, error: UserError, *, job: str) -> str:
         more = f"\n{error.message}; {error.hint}" if "no limits" in error.message else ""
         return f"scontrol: error: Invalid {LIMITS[name]} value{more}"
     if name in MOMENTS:
-        return f"Invalid time specification (pos=0): {value}\nNo changes specified"
+        return f"{INVALID_TIME}{value}\nNo changes specified"
     if name == "mailtype":
         return error.message
     if error.code in WORDS:

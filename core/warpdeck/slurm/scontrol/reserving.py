@@ -18,6 +18,7 @@ from warpdeck.notation.filters.reservation_flags import (
 from warpdeck.notation.filters.reservations import floating, parts_asked, whose
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.licenses import parse_licenses
+from warpdeck.slurm.console.arguments import listed
 from warpdeck.slurm.format.reservation_extras import check_power, extras
 from warpdeck.slurm.format.reservation_keys import (
     AS_IT_IS,
@@ -34,7 +35,6 @@ from warpdeck.slurm.format.reservation_keys import (
     Refused,
     given_keys,
     length_s,
-    listed,
     moment,
     words_of,
 )

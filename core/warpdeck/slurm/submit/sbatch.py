@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 from warpdeck.base.cluster import ALL_NODES, CLUSTER_NAME, CLUSTER_OPTIONS
 from warpdeck.base.errors import UserError
-from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end
 from warpdeck.client.submission import (
@@ -30,7 +29,9 @@ from warpdeck.notation.options.options import COMMAND, SBATCH, OptionTable
 from warpdeck.notation.step import container_help
 from warpdeck.notation.values.refusal import exit_code
 from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
+from warpdeck.slurm.console.arguments import is_informed
 from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.format.units import moment
 
 from .validation import check
 
@@ -99,8 +100,7 @@ def _run(words: list[str], console: Console, known: OptionTable, *, is_last: boo
     own = {
         option: value for found in parts for option, value in found if known.options[option].here == COMMAND
     }
-    if own.keys() & {"help", "usage", "version"}:
-        console.streams.out.write(VERSION if "version" in own else USAGE)
+    if is_informed(list(own.items()), console, help_text=USAGE):
         return 0
     draft = _draft(words, parts, rest, own, console, known, is_last=is_last)
     asked = own.keys() | draft.own
@@ -275,8 +275,7 @@ def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) ->
     at_unix = max(at_unix, begin_unix)
     where = f" on {'' if draft.components else 'nodes '}{found['node_list']}" if found["node_list"] else ""
     part = "" if draft.components else f" in partition {found['partition'] or ALL_NODES}"
-    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
     console.streams.err.write(
-        f"sbatch: Job {found['id']} to start at {moment} using {found['cpus']} processors{where}{part}\n"
+        f"sbatch: Job {found['id']} to start at {moment(at_unix)} using {found['cpus']} processors{where}{part}\n"
     )
     return 0

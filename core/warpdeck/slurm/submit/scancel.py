@@ -13,13 +13,12 @@ from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import uid_of
-from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.options.getopt import parse_anywhere
 from warpdeck.notation.options.options import NONE, REQUIRED, table
 from warpdeck.notation.values.signals import parse_signal
 from warpdeck.protocol.refusals import WORDS
-from warpdeck.slurm.console.arguments import only_ours
+from warpdeck.slurm.console.arguments import is_informed, only_ours
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.job_states import CODES
 
@@ -104,8 +103,7 @@ def main(words: list[str], console: Console) -> int:
         console.streams.err.write(f'{error.message}\nTry "scancel --help" for more information\n')
         return 1
     _take(given, found, console)
-    if given.keys() & {"help", "usage", "version"}:
-        console.streams.out.write(VERSION if "version" in given else HELP)
+    if is_informed(found, console, help_text=HELP):
         return 0
     number = _signal(given["signal"]) if "signal" in given else 0
     ids = given_ids(rest)

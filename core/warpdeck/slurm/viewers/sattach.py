@@ -6,15 +6,14 @@ message names other commands to use.
 
 from __future__ import annotations
 
-from typing import Any
-
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.notation.values.job_ids import is_job_id
 from warpdeck.protocol.refusals import WORDS
 from warpdeck.slurm.console.arguments import is_informed, options, read
 from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.fields.step_fields import step_name
 
-Row = dict[str, Any]
 OPTIONS = options(
     "sattach",
     "error-filter= help,h input-filter= label,l layout output-filter= pty quiet,Q usage,u verbose,v version,V",
@@ -69,7 +68,7 @@ def _running(console: Console, job: str, step: str) -> Row:
         raise CommandError(f"{NO_STEP}: {WORDS['pending']}")
     for each in (step for record in jobs for step in record["steps"]):
         row: Row = each["row"]
-        if row["state"] == "RUNNING" and row["id"].rpartition(".")[2] == step:
+        if row["state"] == "RUNNING" and step_name(row) == step:
             found: Row = each
             return found
     raise CommandError(f"{NO_STEP}: {WORDS['not_found']}")

@@ -22,6 +22,7 @@ from warpdeck.slurm.console.arguments import (
     only_ours,
     options,
     read_anywhere,
+    refuse_format_and_long,
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
@@ -106,9 +107,7 @@ def main(words: list[str], console: Console) -> int:
 def _asked(found: Words, console: Console) -> SinfoOptions:
     """Return the parsed command line. Raises WordsError for options that exclude each other."""
     values = dict(found)
-    if values.keys() & {"format", "Format"} and "long" in values:
-        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-        raise WordsError(f"sinfo: fatal: {sentence}")
+    refuse_format_and_long({name.lower() for name in values}, "sinfo")
     if "all" in values and "partition" in values:
         raise WordsError(
             "sinfo: error: Conflicting options, -a and -p, specified. Please choose one or the other."

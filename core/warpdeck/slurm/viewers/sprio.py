@@ -18,6 +18,7 @@ from warpdeck.slurm.console.arguments import (
     only_ours,
     options,
     read_lists,
+    refuse_format_and_long,
     refuse_rest,
 )
 from warpdeck.slurm.console.console import Console
@@ -61,9 +62,7 @@ def main(words: list[str], console: Console) -> int:
 
 def _list(asked: dict[str, str], console: Console) -> int:
     only_ours("sprio", asked.get("clusters", console.env.get("SLURM_CLUSTERS")))
-    if "format" in asked and "long" in asked:
-        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-        raise WordsError(f"sprio: fatal: {sentence}")
+    refuse_format_and_long(asked, "sprio")
     numbers = _numbers(asked.get("jobs", ""))
     users = asked.get("user", asked.get("users"))
     known = None if users is None else _users(users, console)

@@ -19,6 +19,7 @@ from warpdeck.slurm.console.arguments import (
     only_ours,
     options,
     read_lists,
+    refuse_format_and_long,
     refuse_rest,
 )
 from warpdeck.slurm.console.console import Console
@@ -127,9 +128,7 @@ def _asked(found: Words, console: Console) -> JobFilterOptions:
     if len(set(forms)) > 1:
         later, earlier = ("-O (--Format)", "-o (--format)")[:: 1 if forms[-1] == "Format" else -1]
         raise WordsError(f"squeue: error: {later} is incompatible with {earlier}")
-    if "format" in values and "long" in values:
-        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-        raise WordsError(f"squeue: fatal: {sentence}")
+    refuse_format_and_long(values, "squeue")
     for variable, option in FROM_ENV.items():
         is_said = variable in env if option in LISTS else env.get(variable)
         if is_said and option not in values and not (option == "user" and "me" in values):
