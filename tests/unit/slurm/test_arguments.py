@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     EMPTY,
     WordsError,
     listed,

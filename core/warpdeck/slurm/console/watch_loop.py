@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from warpdeck.client.blocking_client import SyncClient
 
-from .arguments import WordsError
+from .command_options import WordsError
 from .console import Console
 
 

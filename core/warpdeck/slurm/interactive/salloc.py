@@ -22,7 +22,7 @@ from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.options.getopt import parse_leading
 from warpdeck.notation.options.options import SALLOC
 from warpdeck.notation.step import container_help
-from warpdeck.slurm.shims.shims import install
+from warpdeck.slurm.shims.shim_scripts import install
 from warpdeck_agent.client.process import with_process
 
 HELP = f"""usage: warpdeck salloc [OPTIONS] [COMMAND...]

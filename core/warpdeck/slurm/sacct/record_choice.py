@@ -9,7 +9,7 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import group_of, group_there, user_there
 from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.arguments import INVALID_TIME, WordsError, listed
+from warpdeck.slurm.console.command_options import INVALID_TIME, WordsError, listed
 from warpdeck.slurm.console.console import CommandError
 from warpdeck.slurm.fields.job_states import CODES
 from warpdeck.slurm.format.named_columns import named_steps

@@ -44,7 +44,7 @@ class ReportWindow(NamedTuple):
         return f"{moment(self.since)} - {moment(self.until - 1)}"
 
 
-class Form(NamedTuple):
+class AmountForm(NamedTuple):
     """Format of amounts: the time unit, whether a percentage is shown, and the TRES to report."""
 
     unit: str = "minutes"
@@ -73,7 +73,7 @@ class Form(NamedTuple):
         return PER_WIDTH if self.percent == "too" else 8
 
 
-class Report(NamedTuple):
+class UsageReport(NamedTuple):
     """A table.
 
     It has a heading, the widths and titles of its fields, the fields that are shown without format=, and its
@@ -87,7 +87,9 @@ class Report(NamedTuple):
     rows: list[Texts]
 
 
-def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: ReportWindow, form: Form) -> Report:
+def utilization(
+    jobs: Iterable[Row], have: Mapping[str, int], window: ReportWindow, form: AmountForm
+) -> UsageReport:
     """Return the report "cluster Utilization". `have` is the total capacity of all nodes for each TRES."""
     held = _held(jobs, window)
     rows = []
@@ -103,19 +105,19 @@ def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: ReportWind
     widths = {"Cluster": 9, "TresName": 14, **dict.fromkeys(amounts, form.width()), "TresCount": 10}
     shown = ["Cluster", *(["TresName"] if form.tres else []), *amounts]
     titles = {"TresName": "TRES Name", "PlannedDown": "PLND Down", "TresCount": "TRES Count"}
-    return Report([f"Cluster Utilization {window.text()}", form.line()], widths, titles, shown, rows)
+    return UsageReport([f"Cluster Utilization {window.text()}", form.line()], widths, titles, shown, rows)
 
 
 def by_people(
     jobs: Iterable[Row],
     have: Mapping[str, int],
     window: ReportWindow,
-    form: Form,
+    form: AmountForm,
     *,
     report: str,
     top: int | None = None,
     above: Callable[[str], list[str]] = lambda account: list(dict.fromkeys((account, ROOT))),
-) -> Report:
+) -> UsageReport:
     """Return a report by account and user.
 
     `report` is "account" (AccountUtilizationByUser), "user" (UserUtilizationByAccount) or "top" (TopUsage,
@@ -156,7 +158,7 @@ def by_people(
         "top": f"Top {top} Users",
     }
     heading = [f"{heads[report]} {window.text()} ({window.length_s} secs)", form.line()]
-    return Report(heading, widths, {"Proper": "Proper Name", "TresName": "TRES Name"}, shown, rows)
+    return UsageReport(heading, widths, {"Proper": "Proper Name", "TresName": "TRES Name"}, shown, rows)
 
 
 def as_one_account(jobs: Iterable[Row]) -> list[Row]:
@@ -177,7 +179,7 @@ EMPTY = {
 RESERVED_WIDTHS = {"": 20, "only": 20, "too": 29}
 
 
-def empty(kind: str, window: ReportWindow, form: Form) -> Report:
+def empty(kind: str, window: ReportWindow, form: AmountForm) -> UsageReport:
     """Return a report without rows, as on a site without wckeys or reservation usage."""
     length = f" ({window.length_s} secs)"
     told = form.line()
@@ -190,7 +192,7 @@ def empty(kind: str, window: ReportWindow, form: Form) -> Report:
         people = {"Login": 9, "Proper": 15}
         who = {**people, "WCKey": 15} if kind == "user_wckey" else {"WCKey": 15, **people}
         widths = {"Cluster": 9, **who, **({"TresName": 14} if form.tres else {}), "Used": form.width()}
-    return Report([f"{EMPTY[kind]} {window.text()}{length}", told], widths, titles, list(widths), [])
+    return UsageReport([f"{EMPTY[kind]} {window.text()}{length}", told], widths, titles, list(widths), [])
 
 
 def _held(jobs: Iterable[Row], window: ReportWindow) -> dict[str, float]:

@@ -13,7 +13,7 @@ from warpdeck.base.cluster import CLUSTER_NAME, NORMAL_QOS
 from warpdeck.base.passwd import name_of
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     WordsError,
     is_informed,
     listed,

@@ -11,7 +11,7 @@ import time
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.passwd import group_of
 from warpdeck.notation.values.job_ids import is_job_id
-from warpdeck.slurm.console.arguments import is_informed, options, read
+from warpdeck.slurm.console.command_options import is_informed, options, read
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.format.units import clock

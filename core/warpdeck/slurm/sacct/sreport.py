@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.slurm_version import VERSION
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     WordsError,
     is_informed,
     listed,
@@ -32,12 +32,12 @@ from warpdeck.slurm.format.printing import (
     width_of,
 )
 from warpdeck.slurm.sacctmgr.abbreviations import Name, meant, names
-from warpdeck.slurm.sacctmgr.rows import TRES
+from warpdeck.slurm.sacctmgr.entity_rows import TRES
 
 from . import reports, size_reports
 from .record_choice import in_group
-from .reports import FIELDS, Form, Report, ReportWindow
-from .size_reports import Lines
+from .reports import FIELDS, AmountForm, ReportWindow, UsageReport
+from .size_reports import AccountLines
 
 OPTIONS = options(
     "sreport",
@@ -268,7 +268,7 @@ def _asked(words: list[str], known: Words) -> tuple[dict[str, str], list[str]]:
     return found, wrong
 
 
-def _form(given: dict[str, str], console: Console) -> Form:
+def _form(given: dict[str, str], console: Console) -> AmountForm:
     """Return the format of amounts. As in Slurm, an unknown time unit is reported and minutes are used."""
     asked = given.get("time", "minutes").lower()
     names = [name for name in TIMES if asked and name.startswith(asked)]
@@ -276,7 +276,7 @@ def _form(given: dict[str, str], console: Console) -> Form:
         console.streams.err.write(f"unknown time format {given['time']}\n")
         names = ["minutes"]
     unit, percent = TIMES[names[0]]
-    return Form(unit, percent, _tres(given["tres"]) if "tres" in given else ())
+    return AmountForm(unit, percent, _tres(given["tres"]) if "tres" in given else ())
 
 
 def _tres(text: str) -> tuple[str, ...]:
@@ -326,15 +326,15 @@ def _made(
     jobs: list[dict[str, Any]],
     have: dict[str, int],
     window: ReportWindow,
-    form: Form,
+    form: AmountForm,
     asked: dict[str, str],
     *,
     parents: dict[str, str],
     wrong: list[str],
-) -> Report:
+) -> UsageReport:
     if kind == "utilization":
         return reports.utilization(jobs, have, window, form)
-    lines = Lines(
+    lines = AccountLines(
         parents,
         tuple(listed(asked.get("accounts", "").lower())),
         flat="flatview" in asked,
@@ -383,7 +383,7 @@ def _number(text: str, name: str) -> int:
 
 
 def _print(
-    report: Report, kind: str, asked: dict[str, str], given: dict[str, str], console: Console
+    report: UsageReport, kind: str, asked: dict[str, str], given: dict[str, str], console: Console
 ) -> list[str]:
     """Print the report and return the messages for unknown fields."""
     style = style_of(given)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.slurm.console.arguments import Words, is_informed, options, read
+from warpdeck.slurm.console.command_options import Words, is_informed, options, read
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.field import Field, Row
 from warpdeck.slurm.fields.step_fields import STEP, is_sruns, step_name
-from warpdeck.slurm.format.named_columns import Named, named_steps
+from warpdeck.slurm.format.named_columns import NamedStep, named_steps
 from warpdeck.slurm.format.printing import (
     PrintedColumn,
     columns_of,
@@ -101,7 +101,7 @@ def _said(found: Words, *names: str) -> list[str]:
     return [value for name, value in found if name in names]
 
 
-def _print(found: Words, jobs: list[Named], console: Console) -> int:
+def _print(found: Words, jobs: list[NamedStep], console: Console) -> int:
     given = last_of_formats(found)
     forms = [PIDS if name == "pidformat" else value for name, value in found if name in FORMS]
     form = ",".join(filter(None, forms)) or DEFAULT
@@ -117,7 +117,7 @@ def _print(found: Words, jobs: list[Named], console: Console) -> int:
     return 0
 
 
-def _steps(named: Named, console: Console, *, everything: bool) -> list[Row]:
+def _steps(named: NamedStep, console: Console, *, everything: bool) -> list[Row]:
     """Return the records of the running steps that a job or step ID names.
 
     If it names no step, they are those of the first numbered step, or with `everything` those of all steps.

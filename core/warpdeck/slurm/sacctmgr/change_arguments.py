@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from .abbreviations import meant, names
+from .change_messages import ChangeRefused, no_condition, no_option
 from .editable import EDITABLE
-from .messages import Refused, no_condition, no_option
-from .setting_values import Given, given
+from .setting_values import GivenSetting, given
 
 NOTHING = ("none", "")
 """Values of unsupported settings that are accepted, because they match the fixed behavior."""
@@ -25,14 +25,14 @@ class ChangeOptions(NamedTuple):
 
     names: list[str]
     where: dict[str, list[str]]
-    settings: list[Given]
+    settings: list[GivenSetting]
 
 
 def asked(verb: str, entity: str, words: Iterable[str]) -> ChangeOptions:
-    """Parse the arguments. Raises Refused."""
+    """Parse the arguments. Raises ChangeRefused."""
     named: list[str] = []
     where: dict[str, list[str]] = {}
-    settings: list[Given] = []
+    settings: list[GivenSetting] = []
     complaint = ""
     sets = verb == "add"
     for word in words:
@@ -58,7 +58,7 @@ def asked(verb: str, entity: str, words: Iterable[str]) -> ChangeOptions:
             )
     if complaint:
         is_all = verb == "delete" and not named and not where
-        raise Refused(complaint + (NO_CONDITION if is_all else ""))
+        raise ChangeRefused(complaint + (NO_CONDITION if is_all else ""))
     return ChangeOptions(list(dict.fromkeys(named)), where, settings)
 
 

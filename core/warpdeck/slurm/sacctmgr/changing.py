@@ -20,10 +20,10 @@ from warpdeck.slurm.fields.job_states import ENDED
 from . import record_comments
 from .adding import add
 from .change_arguments import ChangeOptions, asked
-from .decision import Change, Decision, Tables, put
+from .change_messages import NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_TO_SET, ChangeRefused
+from .decision import AccountTables, Change, Decision, put
 from .deleting import delete
 from .editable import EDITABLE, NOT_EDITABLE, editable_name
-from .messages import NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_TO_SET, Refused
 from .modifying import modify
 
 ENTITIES = {
@@ -64,10 +64,10 @@ def change(verb: str, words: Sequence[str], console: Console, *, given: set[str]
     try:
         wanted = asked(verb, entity, words[1:])
         if verb == "modify" and "set" not in (word.lower() for word in words[1:]):
-            raise Refused(NOTHING_TO_SET)
+            raise ChangeRefused(NOTHING_TO_SET)
         with console.controller.connect() as client:
             decided = _decide(verb, entity, wanted, client)
-    except Refused as error:
+    except ChangeRefused as error:
         of_qos = entity == "qos" and str(error).startswith(UNKNOWN)
         console.streams.out.write(error.told)
         (console.streams.out if of_qos else console.streams.err).write(str(error))
@@ -87,7 +87,7 @@ def _change_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> 
         with console.controller.connect() as client:
             jobs = record_comments.found_jobs(client, wanted.where)
         record_comments.annotate(console, jobs, wanted.values, only_asks=True)
-    except Refused as error:
+    except ChangeRefused as error:
         console.streams.out.write(error.told)
         console.streams.err.write(str(error))
         return 1
@@ -107,14 +107,16 @@ def _change_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> 
 
 
 def _decide(verb: str, entity: str, wanted: ChangeOptions, client: Any) -> Decision:
-    """Return the change to make. Raises Refused."""
+    """Return the change to make. Raises ChangeRefused."""
     try:
         text = client.call("config")["text"]
     except UserError as error:
         if error.code != "not_admin":
             raise
-        raise Refused(DENIED_TO_ADD.format(EDITABLE[entity].plural) if verb == "add" else DENIED) from error
-    tables = Tables(values_of(text, "accounts"), values_of(text, "qos"))
+        raise ChangeRefused(
+            DENIED_TO_ADD.format(EDITABLE[entity].plural) if verb == "add" else DENIED
+        ) from error
+    tables = AccountTables(values_of(text, "accounts"), values_of(text, "qos"))
     _check_clusters(verb, wanted.where.get("clusters", ()))
     if verb == "add":
         decided = add(entity, tables, wanted)
@@ -128,17 +130,17 @@ def _decide(verb: str, entity: str, wanted: ChangeOptions, client: Any) -> Decis
 def _check_clusters(verb: str, named: Sequence[str]) -> None:
     """Check the named clusters. There is only one, so a command about other clusters changes nothing.
 
-    Raises Refused.
+    Raises ChangeRefused.
     """
     others = [name for name in named if name != CLUSTER]
     if others and verb == "add":
         told = f" This cluster '{others[0]}' doesn't exist.\n        Contact your admin to add it to accounting.\n"
-        raise Refused(told)
+        raise ChangeRefused(told)
     if others and len(others) == len(named):
-        raise Refused(told=NOTHING_DELETED if verb == "delete" else NOTHING_MODIFIED)
+        raise ChangeRefused(told=NOTHING_DELETED if verb == "delete" else NOTHING_MODIFIED)
 
 
-def _with_normal(decided: Decision, tables: Tables) -> list[Change]:
+def _with_normal(decided: Decision, tables: AccountTables) -> list[Change]:
     """Return the changes, preceded by the creation of the default QoS if they name it.
 
     The default QoS exists without an entry in the file until another entry refers to it.

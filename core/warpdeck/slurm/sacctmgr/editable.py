@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .limits import LIMITS, OF_ASSOCIATION
+from .limit_names import LIMITS, OF_ASSOCIATION
 
 
 class EntityField(NamedTuple):

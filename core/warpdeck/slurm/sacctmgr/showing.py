@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from math import inf
 
-from warpdeck.slurm.console.arguments import reported_time
+from warpdeck.slurm.console.command_options import reported_time
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.format.printing import PrintedColumn, print_header, print_row, style_of
 
 from .abbreviations import meant
-from .conditions import EVENTS, ConditionOptions, asked_of, bad_event, unknown_qos
-from .entities import ENTITIES, NO_ENTITY, Entity, name_of
+from .entities import ENTITIES, NO_ENTITY, ListedEntity, name_of
+from .entity_rows import Row
 from .field_names import UnknownField, columns_of
 from .matching import chosen
-from .rows import Row
+from .show_conditions import EVENTS, ConditionOptions, asked_of, bad_event, unknown_qos
 
 TREE_WIDTH = -20
 OF_CLUSTER_EVENTS = "cluster,tres,start,end,clusternodes"
@@ -61,7 +61,7 @@ def show(words: Sequence[str], given: AbstractSet[str], console: Console) -> int
 
 def _usual_form(name: str, asked: ConditionOptions) -> str:
     """Return the fields that are shown without format=."""
-    entity: Entity = ENTITIES[name]
+    entity: ListedEntity = ENTITIES[name]
     if name == "event" and [meant(each, EVENTS) for each in asked.where.get("Events", ())] == ["Cluster"]:
         return OF_CLUSTER_EVENTS
     usual = (entity.without_limits if "WOLimits" in asked.flags else "") or entity.form

@@ -15,7 +15,7 @@ from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.format.account_tree import ROOT
 from warpdeck.slurm.viewers.account_use import NO_USE, TRES, used_tree
 
-from .session import Failed, Session
+from .session import Failed, ScontrolSession
 
 KINDS = {"users": "users", "assoc": "associations", "qos": "QOS"}
 """Sections in the order in which they are shown, with the name printed if a section is empty."""
@@ -57,7 +57,7 @@ def wanted(words: Iterable[str]) -> AssociationFilter:
     return AssociationFilter(kinds, *(found.get(name, ()) for name in ("accounts", "users", "qos")))
 
 
-def show_associations(session: Session, words: Sequence[str]) -> None:
+def show_associations(session: ScontrolSession, words: Sequence[str]) -> None:
     """Handle `scontrol show assoc_mgr`. Raises Failed."""
     try:
         asked = wanted(words)

@@ -29,7 +29,7 @@ from warpdeck.notation.options.options import COMMAND, SBATCH, OptionTable
 from warpdeck.notation.step import container_help
 from warpdeck.notation.values.refusal import exit_code
 from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
-from warpdeck.slurm.console.arguments import is_informed
+from warpdeck.slurm.console.command_options import is_informed
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.format.units import moment
 

@@ -18,11 +18,11 @@ from warpdeck.notation.options.getopt import parse_anywhere
 from warpdeck.notation.options.options import NONE, REQUIRED, table
 from warpdeck.notation.values.signals import parse_signal
 from warpdeck.protocol.refusals import WORDS
-from warpdeck.slurm.console.arguments import is_informed, only_ours
+from warpdeck.slurm.console.command_options import is_informed, only_ours
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.job_states import CODES
 
-from .cancel_choice import FILTERS, Choice, Options, Target, complaint, told_options, user_named
+from .cancel_choice import FILTERS, CancelChoice, CancelTarget, Options, complaint, told_options, user_named
 from .cancel_ids import given_ids
 
 OPTIONS = table(
@@ -116,8 +116,8 @@ def main(words: list[str], console: Console) -> int:
     with console.controller.connect() as client:
         canceller = Canceller(client, given, console, number)
         if not given.keys() & CHOOSING and all(each.step is None for each in ids):
-            return canceller.run([Target(each.sent, each.text) for each in ids])
-        choice = Choice(client, given, console)
+            return canceller.run([CancelTarget(each.sent, each.text) for each in ids])
+        choice = CancelChoice(client, given, console)
         targets = choice.targets(ids)
         return max(int(choice.missing), canceller.run(targets))
 
@@ -205,7 +205,7 @@ class Canceller:
         A job whose processes are to be killed is ended, too, because it cannot continue without them.
         """
 
-    def run(self, targets: list[Target]) -> int:
+    def run(self, targets: list[CancelTarget]) -> int:
         """Cancel all targets with one request and return the exit code."""
         for target in targets if self._verbosity > 0 else ():
             self._console.streams.err.write(f"scancel: {self._doing(target)}\n")
@@ -217,7 +217,7 @@ class Canceller:
             refused += self._asked(known)
         return max((self._refused(*each) for each in refused), default=0)
 
-    def _asked(self, known: dict[str, Target]) -> list[tuple[Target, str, str]]:
+    def _asked(self, known: dict[str, CancelTarget]) -> list[tuple[CancelTarget, str, str]]:
         """Send the request. Return each refused target with the error code and message.
 
         Targets of which some tasks were not found are included.
@@ -235,7 +235,7 @@ class Canceller:
         lacking = [name for name, parts in answer["parts"].items() if "not_found" in parts.values()]
         return [*refused, *((known[name], "not_found", "") for name in lacking)]
 
-    def _doing(self, target: Target) -> str:
+    def _doing(self, target: CancelTarget) -> str:
         if target.step is not None:
             ends = self._number in (0, KILL)
             return f"{'Terminating' if ends else f'Signal {self._number} to'} step {target.sent}"
@@ -246,7 +246,7 @@ class Canceller:
             else f"Terminating {kind} {target.told}"
         )
 
-    def _refused(self, target: Target, code: str, sentence: str) -> int:
+    def _refused(self, target: CancelTarget, code: str, sentence: str) -> int:
         """Print a refusal, unless it is no error, and return the exit code."""
         if target.step is not None:
             if code == "pending":
@@ -262,7 +262,7 @@ class Canceller:
             self._tell(target, WORDS.get(code, sentence), 1)
         return 0 if silent else EXITS.get(code, 1)
 
-    def _no_step(self, target: Target, words: str) -> int:
+    def _no_step(self, target: CancelTarget, words: str) -> int:
         """Report that a running job has no step with this number, and return the exit code.
 
         If a step is to be ended, Slurm tries twice and names only the job. If a signal finds no step, Slurm
@@ -275,7 +275,7 @@ class Canceller:
         self._console.streams.err.write(line + again + line)
         return STEP_EXITS["no_step"]
 
-    def _tell(self, target: Target, words: str, code: int) -> int:
+    def _tell(self, target: CancelTarget, words: str, code: int) -> int:
         """Print the error of one target, and return `code`."""
         self._console.streams.err.write(complaint(target.told, words, of_step=target.step is not None))
         return code

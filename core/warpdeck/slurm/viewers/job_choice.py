@@ -17,7 +17,7 @@ from warpdeck.notation.values.arrays import number_ranges, parse_array
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.job_ids import TaskRanges, is_job_id, parse_job_id
 from warpdeck.notation.values.lists import words_of
-from warpdeck.slurm.console.arguments import WordsError, listed
+from warpdeck.slurm.console.command_options import WordsError, listed
 from warpdeck.slurm.fields.job_states import CODES, ENDED, OURS, SPECIAL, STATE_FIELDS, told_state
 from warpdeck.slurm.format.format_strings import Row
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.notation.values.job_ids import is_job_id
 from warpdeck.protocol.refusals import WORDS
-from warpdeck.slurm.console.arguments import is_informed, options, read
+from warpdeck.slurm.console.command_options import is_informed, options, read
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.fields.step_fields import step_name

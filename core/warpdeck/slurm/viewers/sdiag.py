@@ -12,7 +12,7 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import uid_of
 from warpdeck.client.blocking_client import GONE
-from warpdeck.slurm.console.arguments import is_informed, only_ours, options, read_anywhere
+from warpdeck.slurm.console.command_options import is_informed, only_ours, options, read_anywhere
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.format.timestamps import ctime
 

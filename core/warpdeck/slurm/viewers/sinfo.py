@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from warpdeck.base.errors import UserError
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.hostlist import expand
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     Words,
     WordsError,
@@ -29,8 +29,8 @@ from warpdeck.slurm.console.watch_loop import iterate, pause_s
 from warpdeck.slurm.fields.node_states import WORDS, picks
 from warpdeck.slurm.fields.reservation_fields import RESERVATION
 from warpdeck.slurm.format.format_strings import (
-    Column,
-    Layout,
+    FormatColumn,
+    LineLayout,
     Row,
     TextField,
     letters_of,
@@ -146,7 +146,7 @@ def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict
     fields = [column.field for column in columns if column.field]
     rows = _rows(asked, site, [named[field] for field in fields], of_names=bool(NAMED_BY & {*fields}))
     _sort(rows, asked, named)
-    layout = Layout(columns, printable)
+    layout = LineLayout(columns, printable)
     lines = [] if asked.has("noheader") else [layout.titles()]
     if lines and asked.has("clusters"):
         lines.insert(0, CLUSTER_LINE)
@@ -160,7 +160,7 @@ def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict
 
 def _columns(
     asked: SinfoOptions, site: SinfoTables, fields: dict[str, TextField], complain: Callable[[str], None]
-) -> list[Column]:
+) -> list[FormatColumn]:
     def unknown_name(word: str) -> None:
         complain(f"sinfo: error: Invalid job format specification: {word}")
 
@@ -174,7 +174,7 @@ def _columns(
     form = "%all" if form is not None else asked.values.get("format", _default(asked, site))
     if form.lower() == "%all":
         last = list(letters)[-1]
-        return [Column(field, suffix=_gap(letter, last)) for letter, field in letters.items()]
+        return [FormatColumn(field, suffix=_gap(letter, last)) for letter, field in letters.items()]
     return short_columns(form, letters, unknown_letter)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from warpdeck.base.cluster import ALL_NODES
 from warpdeck.base.passwd import name_of, user_there
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     WordsError,
     is_informed,
     listed,
@@ -22,7 +22,7 @@ from warpdeck.slurm.console.arguments import (
     refuse_rest,
 )
 from warpdeck.slurm.console.console import Console
-from warpdeck.slurm.format.format_strings import Key, Layout, Row, TextField, short_columns
+from warpdeck.slurm.format.format_strings import LineLayout, Row, SortKey, TextField, short_columns
 
 from .job_order import SortError, parse, sort
 
@@ -81,12 +81,12 @@ def _list(asked: dict[str, str], console: Console) -> int:
         print("Unable to find jobs matching user/id(s) specified", file=console.streams.out)
         return 0
     if "noheader" not in asked:
-        print(Layout(columns, fields).titles(), file=console.streams.out)
+        print(LineLayout(columns, fields).titles(), file=console.streams.out)
     if "weights" in asked:
-        print(Layout(columns, _weight_fields(weights)).line({}), file=console.streams.out)
+        print(LineLayout(columns, _weight_fields(weights)).line({}), file=console.streams.out)
         return 0
     _sort(rows, asked.get("sort", "i"), fields)
-    layout = Layout(columns, fields)
+    layout = LineLayout(columns, fields)
     if rows:
         console.print_lines(map(layout.line, rows))
     return 0
@@ -218,7 +218,7 @@ def _sort(rows: list[Row], text: str, fields: Mapping[str, TextField]) -> None:
     }
     for letter, part in PARTS.items():
         numbers[letter] = numbers[letter.lower()] = _part(part)
-    keys = {letter: Key("", numbers.get(letter) or fields[letter].text) for letter in SORTED_BY}
+    keys = {letter: SortKey("", numbers.get(letter) or fields[letter].text) for letter in SORTED_BY}
     try:
         if rows:
             sort(rows, parse(text, keys), ties=lambda row: row["number"])

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     Words,
     WordsError,
@@ -25,10 +25,10 @@ from warpdeck.slurm.console.arguments import (
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
 from warpdeck.slurm.format.format_strings import (
-    Column,
-    Key,
-    Layout,
+    FormatColumn,
+    LineLayout,
     Row,
+    SortKey,
     TextField,
     letters_of,
     long_columns,
@@ -85,7 +85,7 @@ FLAGS_FROM_ENV = {
 }
 
 
-class View(NamedTuple):
+class ListingKind(NamedTuple):
     """One kind of listing: jobs or steps.
 
     It has a name for messages, letters for -o, fields and sort keys.
@@ -94,7 +94,7 @@ class View(NamedTuple):
     kind: str
     letters: Mapping[str, str]
     fields: dict[str, TextField]
-    keys: dict[str, Key]
+    keys: dict[str, SortKey]
 
 
 def main(words: list[str], console: Console) -> int:
@@ -162,9 +162,9 @@ def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
             rows = [each for row in rows for each in _by_partition(row)]
         job_order.sort(rows, keys, ties=job_order.by_id)
     if wrong is not None:  # squeue reports a wrong sort order only after it has printed the titles.
-        _print(Layout(columns, view.fields), [], asked, console, now=now)
+        _print(LineLayout(columns, view.fields), [], asked, console, now=now)
         raise wrong
-    _print(Layout(columns, view.fields), rows, asked, console, now=now)
+    _print(LineLayout(columns, view.fields), rows, asked, console, now=now)
 
 
 def _by_partition(row: Row) -> list[Row]:
@@ -174,7 +174,9 @@ def _by_partition(row: Row) -> list[Row]:
     return [{**row, "partition": name} for name in sorted(row["partition"].split(","))]
 
 
-def _print(layout: Layout, rows: list[Row], asked: JobFilterOptions, console: Console, *, now: float) -> None:
+def _print(
+    layout: LineLayout, rows: list[Row], asked: JobFilterOptions, console: Console, *, now: float
+) -> None:
     lines = [layout.line(row) for row in rows]
     if not asked.has("noheader"):
         lines.insert(0, layout.titles())
@@ -186,17 +188,17 @@ def _print(layout: Layout, rows: list[Row], asked: JobFilterOptions, console: Co
         console.print_lines(lines)
 
 
-def _jobs_view(asked: JobFilterOptions, now: float) -> View:
+def _jobs_view(asked: JobFilterOptions, now: float) -> ListingKind:
     fields = squeue_columns.job_columns(now=now, convert=not asked.has("noconvert"))
-    return View("job", letters_of(fields), fields, job_order.job_keys(fields))
+    return ListingKind("job", letters_of(fields), fields, job_order.job_keys(fields))
 
 
-def _steps_view(now: float) -> View:
+def _steps_view(now: float) -> ListingKind:
     fields = squeue_step_columns.step_columns(now=now)
-    return View("job step", letters_of(fields), fields, squeue_step_columns.step_keys(fields))
+    return ListingKind("job step", letters_of(fields), fields, squeue_step_columns.step_keys(fields))
 
 
-def _columns(asked: JobFilterOptions, view: View) -> list[Column]:
+def _columns(asked: JobFilterOptions, view: ListingKind) -> list[FormatColumn]:
     def unknown(word: str) -> None:
         asked.complain(f"Invalid {view.kind} format specification: {word}")
 
@@ -215,7 +217,7 @@ def _default(asked: JobFilterOptions) -> str:
     return LONG if asked.has("long") else DEFAULT
 
 
-def _keys(asked: JobFilterOptions, view: View) -> tuple[list[Key], WordsError | None]:
+def _keys(asked: JobFilterOptions, view: ListingKind) -> tuple[list[SortKey], WordsError | None]:
     """Return the sort keys, or no keys and the error of an invalid sort order."""
     usual = (
         "P,i" if asked.has("steps") else job_order.DEFAULT_START if asked.has("start") else job_order.DEFAULT
@@ -227,7 +229,7 @@ def _keys(asked: JobFilterOptions, view: View) -> tuple[list[Key], WordsError | 
         return [], WordsError(f"squeue: error: Invalid sort specification: {error}")
 
 
-def _needs(columns: list[Column], keys: list[Key], view: View) -> list[str]:
+def _needs(columns: list[FormatColumn], keys: list[SortKey], view: ListingKind) -> list[str]:
     of_keys = [word for key in keys for word in key.needs.split()]
     ties = ("array_job_id", "array_task_id", "tasks_text", "tasks_folded", "state", "partition")
     return list(dict.fromkeys([*needed(columns, view.fields), *of_keys, *ties]))

@@ -9,7 +9,7 @@ from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.slurm.fields.field import Field, Row, shaped
 from warpdeck.slurm.fields.job_fields import JOB
 from warpdeck.slurm.fields.job_states import CODES
-from warpdeck.slurm.format.format_strings import Key, TextField, cut, whole
+from warpdeck.slurm.format.format_strings import SortKey, TextField, cut, whole
 from warpdeck.slurm.format.task_lists import FOLDED_WIDTH, asked_length, told_tasks
 
 from .column_table import text_columns
@@ -144,10 +144,10 @@ OWN: dict[str, Field] = {
 }
 """Fields that only squeue shows."""
 SORT_KEYS = {
-    "nodelist": Key("batch_host", lambda row: (not row["batch_host"], row["batch_host"])),
-    "priority": Key("priority_told", JOB["priority"].value),
-    "statecompact": Key("state", lambda row: row["state"]),
-    "timeleft": Key("limit_s used_s", lambda row: (row["limit_s"] or NEVER) - row["used_s"]),
+    "nodelist": SortKey("batch_host", lambda row: (not row["batch_host"], row["batch_host"])),
+    "priority": SortKey("priority_told", JOB["priority"].value),
+    "statecompact": SortKey("state", lambda row: row["state"]),
+    "timeleft": SortKey("limit_s used_s", lambda row: (row["limit_s"] or NEVER) - row["used_s"]),
 }
 """Sort keys that are not the value of the column's field."""
 
@@ -184,7 +184,7 @@ SEVERAL = {
         "array_job_id tasks_text tasks_folded het_job_id label",
         job_id,
         letter="i",
-        sort=Key("array_job_id array_task_id", by_id),
+        sort=SortKey("array_job_id array_task_id", by_id),
     ),
     "reasonlist": TextField(
         "NODELIST(REASON)", "state reason node_list", _reason_list, _fit_reason, letter="R"

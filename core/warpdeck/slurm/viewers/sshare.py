@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.passwd import name_of, user_there
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     WordsError,
     is_informed,

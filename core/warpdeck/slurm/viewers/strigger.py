@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.slurm.console.arguments import is_informed, options, read
+from warpdeck.slurm.console.command_options import is_informed, options, read
 from warpdeck.slurm.console.console import CommandError, Console
 
 OPTIONS = options(

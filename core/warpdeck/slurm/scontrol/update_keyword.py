@@ -12,12 +12,12 @@ from warpdeck.base.passwd import name_of, uid_of
 from warpdeck.notation.values.durations import parse_limit
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.protocol.refusals import WORDS
-from warpdeck.slurm.console.arguments import INVALID_TIME
+from warpdeck.slurm.console.command_options import INVALID_TIME
 
+from .job_actions import NoSuchName, jobs_named, named_jobs, send_for_job
 from .job_keys import KEYS, Change, key_of
 from .node_text import fact_of, set_facts
-from .orders import Nameless, ask_of, named_jobs, of_name
-from .session import Failed, Session
+from .session import Failed, ScontrolSession
 
 NO_ENTITY = (
     "No valid entity in update command\n"
@@ -32,7 +32,7 @@ STATES_SAID = (
 )
 
 
-def update(session: Session, words: list[str]) -> None:
+def update(session: ScontrolSession, words: list[str]) -> None:
     """Handle `scontrol update`; the keys determine the kind of object to change. Raises Failed."""
     if not words:
         raise Failed("too few arguments for update keyword")
@@ -90,7 +90,7 @@ def _means(key: str, name: str, *, least: int = 1) -> bool:
     return len(lowered) >= min(least, 3) and name.startswith(lowered)
 
 
-def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
+def _jobs(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
     change: Change = {}
     jobs: list[str] = []
     user = _user_of(pairs)
@@ -100,8 +100,8 @@ def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
             jobs += named_jobs(session, [value])
         elif lowered == "jobname" and not _names_a_job(pairs):
             try:
-                jobs += of_name(session, value, user=user)
-            except Nameless as error:
+                jobs += jobs_named(session, value, user=user)
+            except NoSuchName as error:
                 raise Failed(f"scontrol: error: No jobs with name '{value}'") from error
         elif not _means_user(key):
             _one(change, key, value, job=next(iter(jobs), ""))
@@ -112,7 +112,7 @@ def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
             if "nodes_min" in change and _is_split(client, word):
                 session.complain("scontrol: error: Job resizing not supported for job arrays")
                 continue
-            ask_of(session, client, "job_update", word, update=True, change=change)
+            send_for_job(session, client, "job_update", word, update=True, change=change)
 
 
 def _is_split(client: Any, word: str) -> bool:
@@ -176,7 +176,7 @@ def _wrong(name: str, value: str, error: UserError, *, job: str) -> str:
     return f"scontrol: error: {error.message}"
 
 
-def _nodes(session: Session, pairs: list[tuple[str, str]]) -> None:
+def _nodes(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
     names, state, reason = "", "", ""
     facts: dict[str, Any] = {}
     for key, value in pairs:
@@ -201,7 +201,7 @@ def _nodes(session: Session, pairs: list[tuple[str, str]]) -> None:
     _set_nodes(session, names, state, reason, facts)
 
 
-def _set_nodes(session: Session, names: str, state: str, reason: str, facts: dict[str, Any]) -> None:
+def _set_nodes(session: ScontrolSession, names: str, state: str, reason: str, facts: dict[str, Any]) -> None:
     word = _node_state(state) if state or reason else ""
     if word in ("drain", "down") and not reason:
         raise Failed("You must specify a reason when DOWNING or DRAINING a node. Request denied")
@@ -255,13 +255,13 @@ def _node_state(state: str) -> str:
     raise Failed(f"Invalid input: state={state}\n{STATES_SAID}")
 
 
-def _partition(session: Session, pairs: list[tuple[str, str]]) -> None:
+def _partition(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
     from .partitions import change
 
     change(session, pairs)
 
 
-def _reservation(session: Session, pairs: list[tuple[str, str]]) -> None:
-    from .reserving import change
+def _reservation(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
+    from .reservation_changes import change
 
     change(session, pairs)

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from warpdeck.base.passwd import user_there
-from warpdeck.slurm.console.arguments import listed
+from warpdeck.slurm.console.command_options import listed
 
 from .abbreviations import meant, names
-from .entities import Entity
-from .messages import no_condition
+from .change_messages import no_condition
+from .entities import ListedEntity
 
 _LONGER = ("withassocs", "withassociation", "withassociations")
 EVENTS = names("Node:1 Cluster:1")
@@ -51,7 +51,7 @@ class ConditionOptions(NamedTuple):
     """The named QoS, each with the argument that names it."""
 
 
-def asked_of(entity: Entity, words: Iterable[str]) -> ConditionOptions:
+def asked_of(entity: ListedEntity, words: Iterable[str]) -> ConditionOptions:
     """Parse the arguments after the entity."""
     where: dict[str, list[str]] = {}
     qos: list[tuple[str, str]] = []
@@ -75,7 +75,7 @@ def asked_of(entity: Entity, words: Iterable[str]) -> ConditionOptions:
     return ConditionOptions(where, frozenset(flags), fields, wrong, qos)
 
 
-def unknown_qos(entity: Entity, asked: ConditionOptions, known: Iterable[str]) -> str:
+def unknown_qos(entity: ListedEntity, asked: ConditionOptions, known: Iterable[str]) -> str:
     """Return the errors for conditions that name a QoS that does not exist."""
     there = list(known)
     return "".join(
@@ -98,11 +98,11 @@ def bad_event(asked: ConditionOptions) -> str:
     return "".join([*told, *(f"Invalid state: {word}\n{EVENT_STATES}" for word in states[:1])])
 
 
-def _flag(word: str, entity: Entity) -> str:
+def _flag(word: str, entity: ListedEntity) -> str:
     return meant("withassoc" if word.lower() in _LONGER else word, names(entity.flags))
 
 
-def _bad(name: str, value: str, word: str, entity: Entity) -> str:
+def _bad(name: str, value: str, word: str, entity: ListedEntity) -> str:
     """Return the error for a value of a condition, or "" if it is valid."""
     if name == "IDs" and entity.number:
         bad = [each for each in listed(value) if not _NUMBER.fullmatch(each)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from warpdeck.base.slurm_version import VERSION
-from warpdeck.slurm.console.arguments import is_informed, options, read_anywhere
+from warpdeck.slurm.console.command_options import is_informed, options, read_anywhere
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.console.repl import prompted
 from warpdeck.slurm.format.printing import last_of_formats

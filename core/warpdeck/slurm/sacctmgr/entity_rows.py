@@ -16,7 +16,7 @@ from warpdeck.slurm.format.account_tree import ROOT, in_tree
 from warpdeck.slurm.format.units import UNKNOWN, clock, moment, tres_text
 from warpdeck_agent.wire.hostnames import collapse
 
-from .limits import OF_ASSOCIATION, limit_texts
+from .limit_names import OF_ASSOCIATION, limit_texts
 
 Row = dict[str, str]
 TRES = (
