@@ -98,14 +98,14 @@ def _is_empty(word: str, optional: Collection[str]) -> bool:
     )
 
 
-def refuse_rest(rest: list[str], known: OptionTable, usage: str, console: Console) -> None:
+def reject_positional(rest: list[str], known: OptionTable, usage: str, console: Console) -> None:
     """Reject positional arguments. Raises WordsError."""
     if rest:
         print(usage, file=console.streams.out)
         raise WordsError(f"{known.command}: error: Unrecognized option: {rest[0]}")
 
 
-def is_informed(found: Words, console: Console, *, help_text: str, usage: str = "") -> bool:
+def handle_help(found: Words, console: Console, *, help_text: str, usage: str = "") -> bool:
     """Handle --version, --usage and --help. Return true if one of them was given.
 
     Without `usage`, --usage prints the help, as in Slurm's accounting commands.
@@ -118,7 +118,7 @@ def is_informed(found: Words, console: Console, *, help_text: str, usage: str = 
     return False
 
 
-def refuse_format_and_long(given: Collection[str], command: str) -> None:
+def reject_format_and_long(given: Collection[str], command: str) -> None:
     """Check that -o and -l are not given together. Raises WordsError."""
     if "format" in given and "long" in given:
         sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
@@ -141,7 +141,7 @@ CLUSTER_LINE = f"CLUSTER: {CLUSTER_NAME}"
 """Line above a table whose clusters were named with an option."""
 
 
-def only_ours(command: str, clusters: str | None) -> None:
+def check_cluster(command: str, clusters: str | None) -> None:
     """Check that no cluster other than ours is named; None means that no cluster is named.
 
     Raises WordsError.
@@ -155,6 +155,6 @@ def only_ours(command: str, clusters: str | None) -> None:
         )
 
 
-def listed(text: str) -> list[str]:
+def split_list(text: str) -> list[str]:
     """Split a comma-separated list and drop empty words."""
     return [word for word in text.split(",") if word]

@@ -29,6 +29,6 @@ def iterate(console: Console, every_s: float | None, show: Callable[[SyncClient]
         show(client)
         while every_s is not None:
             console.streams.out.flush()
-            console.controller.linger()
+            console.controller.mark_idle()
             time.sleep(every_s)
             show(client)

@@ -29,7 +29,7 @@ class NamedStep(NamedTuple):
         return re.split("[_+]", self.job, maxsplit=1)[0]
 
 
-def named_steps(command: str, text: str) -> list[NamedStep]:
+def parse_step_ids(command: str, text: str) -> list[NamedStep]:
     """Parse a list of job and step IDs. Raises WordsError for the first invalid ID."""
     return [_named(command, word) for word in words_of(text)]
 

@@ -15,17 +15,17 @@ from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.time_points import parse_moment
 from warpdeck.slurm.console.command_options import (
     WordsError,
-    is_informed,
-    listed,
+    handle_help,
     options,
     read,
-    refuse_format_and_long,
+    reject_format_and_long,
+    split_list,
 )
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.fields.job_states import OURS
 from warpdeck.slurm.fields.step_fields import step_name
-from warpdeck.slurm.format.named_columns import named_steps
+from warpdeck.slurm.format.named_columns import parse_step_ids
 from warpdeck.slurm.format.printing import (
     Style,
     columns_of,
@@ -126,14 +126,14 @@ class SacctOptions:
         for option in GATHERED:
             if option in self.given:
                 self.given[option] = ",".join(value for name, value in words if name == option and value)
-        if not listed(self.given.get("state", "")):
+        if not split_list(self.given.get("state", "")):
             self.given.pop("state", None)
         self.given.setdefault("format", "")
         self.console = console
         self.now = time.time()
         for name, value in words:
             check(name, value, self.now)
-        named = named_steps("sacct", self.given.get("jobs", ""))
+        named = parse_step_ids("sacct", self.given.get("jobs", ""))
         self.jobs = list(dict.fromkeys(each.job for each in named))
         self._refuse()
         self.steps = "allocations" not in self.given
@@ -153,7 +153,7 @@ class SacctOptions:
             sentence = "When requesting job scripts you must also request specific jobs with the '-j' option."
             raise WordsError(f"sacct: fatal: {sentence}")
         if self.given["format"]:
-            refuse_format_and_long(self.given, "sacct")
+            reject_format_and_long(self.given, "sacct")
 
     def _times(self) -> tuple[float, float | None]:
         """Return the time window (sacct(1), DEFAULT TIME WINDOW).
@@ -188,15 +188,15 @@ class SacctOptions:
     @property
     def finds_nothing(self) -> bool:
         """Whether the filters cannot match any job, so that no request is needed."""
-        clusters = listed(self.given.get("clusters", "") or self.given.get("cluster", ""))
+        clusters = split_list(self.given.get("clusters", "") or self.given.get("cluster", ""))
         elsewhere = bool(clusters) and not {CLUSTER_NAME, "all", "-1"} & set(clusters)
-        nobody = any(self.has(name) and not listed(self.given[name]) for name in LISTS)
+        nobody = any(self.has(name) and not split_list(self.given[name]) for name in LISTS)
         return elsewhere or nobody or any(self.has(name) for name in EMPTY)
 
     @property
     def wants_requeued(self) -> bool:
         """Whether runs that ended in a requeue are requested. A job never stays in that state."""
-        wanted = {state_named(word) for word in listed(self.given.get("state", ""))}
+        wanted = {state_named(word) for word in split_list(self.given.get("state", ""))}
         return self.has("duplicates") and REQUEUED in wanted
 
     @property
@@ -225,11 +225,11 @@ class SacctOptions:
             ("name", "names"),
         ):
             if self.has(option):
-                asked[field] = listed(self.given[option])
+                asked[field] = split_list(self.given[option])
         if self.has("nodelist"):
             asked["nodes"] = nodes_of(self.given["nodelist"])
         if self.has("state"):
-            wanted = {state_named(word) for word in listed(self.given["state"])}
+            wanted = {state_named(word) for word in split_list(self.given["state"])}
             asked["states"] = [state for state in sorted(OURS) if recorded_state(state) in wanted] or [NEVER]
             asked["until"] = until if until is not None else self.now
         users = self._users()
@@ -244,7 +244,7 @@ class SacctOptions:
         if self.has("allusers") or given == "-1":
             return []
         if given:
-            return [name_of(int(name)) if name.isdecimal() else name for name in listed(given)]
+            return [name_of(int(name)) if name.isdecimal() else name for name in split_list(given)]
         if self.jobs or self.console.user == "root":
             return []
         return [self.console.user]
@@ -269,7 +269,7 @@ class SacctOptions:
 def main(words: list[str], console: Console) -> int:
     """Print the table and return the exit code."""
     found, rest = read(words, OPTIONS, advises=False)
-    if is_informed(found, console, help_text=HELP):
+    if handle_help(found, console, help_text=HELP):
         return 0
     if "helpformat" in dict(found):
         print_names(console, WIDTHS)
@@ -374,8 +374,8 @@ def _fits(job: Row, asked: SacctOptions) -> bool:
         ("timelimit-min", lambda text: in_limits(limit_s, text, asked.given.get("timelimit-max", text))),
         ("gid", lambda text: in_group(job["uid"], text)),
         ("group", lambda text: in_group(job["uid"], text)),
-        ("reason", lambda text: job["reason"].partition(",")[0] in listed(text)),
-        ("constraints", lambda text: all(word in job["features"] for word in listed(text))),
+        ("reason", lambda text: job["reason"].partition(",")[0] in split_list(text)),
+        ("constraints", lambda text: all(word in job["features"] for word in split_list(text))),
     ]
     return all(test(asked.given[name]) for name, test in tests if name in asked.given)
 

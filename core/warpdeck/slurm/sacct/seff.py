@@ -11,7 +11,7 @@ import time
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.passwd import group_of
 from warpdeck.notation.values.job_ids import is_job_id
-from warpdeck.slurm.console.command_options import is_informed, options, read
+from warpdeck.slurm.console.command_options import handle_help, options, read
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.format.units import clock
@@ -35,7 +35,7 @@ MIB_IN_KIB = 1024
 def main(words: list[str], console: Console) -> int:
     """Print the report and return the exit code."""
     found, rest = read(words, OPTIONS)
-    if is_informed(found, console, help_text=HELP):
+    if handle_help(found, console, help_text=HELP):
         return 0
     if len(rest) != 1:
         console.streams.out.write(HELP)

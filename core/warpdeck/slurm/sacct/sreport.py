@@ -14,11 +14,11 @@ from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.slurm.console.command_options import (
     WordsError,
-    is_informed,
-    listed,
+    handle_help,
     options,
     read_anywhere,
     reported_time,
+    split_list,
 )
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.console.repl import prompted
@@ -105,7 +105,7 @@ _ALWAYS = "Clusters:1=clusters End:1=end Format:1=format Start:1=start"
 _PEOPLE = f"Users:1=users Accounts:2=accounts Acct:4=accounts {_ALWAYS}"
 
 
-class Words(NamedTuple):
+class ReportArguments(NamedTuple):
     """Arguments that a report accepts.
 
     They are conditions (NAME=VALUE), flags, and the condition that a value without a name belongs to.
@@ -119,14 +119,14 @@ class Words(NamedTuple):
 
 
 _EVERYWHERE = "all_clusters:1"
-_BY_PEOPLE = Words(names(_PEOPLE), names(f"{_EVERYWHERE} Tree:4=tree"), "users")
-_BY_WCKEY = Words(
+_BY_PEOPLE = ReportArguments(names(_PEOPLE), names(f"{_EVERYWHERE} Tree:4=tree"), "users")
+_BY_WCKEY = ReportArguments(
     names("WCKeys:3=wckeys Clusters:3=clusters End:1=end Format:1=format Start:1=start Users:1=users"),
     names(f"{_EVERYWHERE} withdeleted:5"),
     "wckeys",
     advises=False,
 )
-_SIZES = Words(
+_SIZES = ReportArguments(
     names(
         "Clusters:1=clusters Accounts:2=accounts Acct:4=accounts Associations:2 End:1=end Format:2=format Gid:2=gid "
         "grouping:2 Jobs:1 Nodes:1=nodes Partitions:2=partitions Start:1=start Users:1=users Wckeys:2"
@@ -135,16 +135,16 @@ _SIZES = Words(
     "clusters",
 )
 CONDITIONS = {
-    "utilization": Words(names(_ALWAYS), names(_EVERYWHERE), "clusters"),
+    "utilization": ReportArguments(names(_ALWAYS), names(_EVERYWHERE), "clusters"),
     **dict.fromkeys(("account", "user"), _BY_PEOPLE),
     **dict.fromkeys(("user_wckey", "wckey_user"), _BY_WCKEY),
     **dict.fromkeys(("sizes", "account_wckey_sizes", "wckey_sizes"), _SIZES),
-    "reservation": Words(
+    "reservation": ReportArguments(
         names("Names:1 Clusters:1=clusters End:1=end Flags:2 Format:2=format Ids:1 Nodes:1 Start:1=start"),
         names(_EVERYWHERE),
         "Names",
     ),
-    "top": Words(names(f"{_PEOPLE} topcount:1"), names(f"{_EVERYWHERE} group:1"), "users"),
+    "top": ReportArguments(names(f"{_PEOPLE} topcount:1"), names(f"{_EVERYWHERE} group:1"), "users"),
 }
 """Report -> its arguments."""
 _OF_CLUSTER = names(
@@ -176,7 +176,7 @@ TIMES = {
 def main(words: list[str], console: Console) -> int:
     """Print one report, or those that are requested on standard input, and return the exit code."""
     found, rest = read_anywhere(words, OPTIONS)
-    if is_informed(found, console, help_text=HELP):
+    if handle_help(found, console, help_text=HELP):
         return 0
     given = last_of_formats(found)
     return _report(rest, given, console) if rest else _converse(given, console)
@@ -208,13 +208,13 @@ def _report(words: list[str], given: dict[str, str], console: Console) -> int:
         return 0
     form = _form(given, console)
     kind = _kind(words)
-    asked, wrong = _asked(words[2:], CONDITIONS[kind])
+    asked, wrong = _parse_conditions(words[2:], CONDITIONS[kind])
     window = _window(asked, console)
     if kind.endswith("sizes") and len(form.tres) > 1:
         raise WordsError(
             " Job report only supports a single --tres type.\n Generate a separate report for each TRES type."
         )
-    clusters = listed(given.get("cluster", "") or asked.get("clusters", ""))
+    clusters = split_list(given.get("cluster", "") or asked.get("clusters", ""))
     is_meant = not clusters or CLUSTER_NAME in clusters
     with console.controller.connect() as client:
         jobs = _jobs(client, window, asked, kind) if is_meant else []
@@ -247,7 +247,7 @@ def _begins(name: str, word: str) -> bool:
     return len(word) >= LEAST.get(name, 1) and name.startswith(word)
 
 
-def _asked(words: list[str], known: Words) -> tuple[dict[str, str], list[str]]:
+def _parse_conditions(words: list[str], known: ReportArguments) -> tuple[dict[str, str], list[str]]:
     """Parse the arguments of a report.
 
     Returns the conditions and flags, and the messages for unknown ones.
@@ -282,7 +282,7 @@ def _form(given: dict[str, str], console: Console) -> AmountForm:
 def _tres(text: str) -> tuple[str, ...]:
     """Return the requested TRES that exist, in Slurm's order. Raises WordsError if there is none."""
     known = [f"{kind}/{name}" if name else kind for kind, name, _ in TRES]
-    asked = listed(text.lower())
+    asked = split_list(text.lower())
     found = tuple(name for name in known if name in asked or "all" in asked)
     if not found:
         raise WordsError("sreport: fatal: No valid TRES given")
@@ -308,7 +308,7 @@ def _window(conditions: dict[str, str], console: Console) -> ReportWindow:
 
 def _jobs(client: Any, window: ReportWindow, asked: dict[str, str], kind: str) -> list[dict[str, Any]]:
     narrows = ("users", "partitions", "nodes") if kind == "sizes" else ("users",)
-    narrowed = {name: listed(asked[name]) for name in narrows if asked.get(name)}
+    narrowed = {name: split_list(asked[name]) for name in narrows if asked.get(name)}
     wanted = {"since": window.since, "until": window.until, "ended": True, "fields": list(FIELDS)}
     jobs: list[dict[str, Any]] = client.call("records", **wanted, **narrowed)["jobs"]
     return [job for job in jobs if in_group(job["uid"], asked["gid"])] if asked.get("gid") else jobs
@@ -336,7 +336,7 @@ def _made(
         return reports.utilization(jobs, have, window, form)
     lines = AccountLines(
         parents,
-        tuple(listed(asked.get("accounts", "").lower())),
+        tuple(split_list(asked.get("accounts", "").lower())),
         flat="flatview" in asked,
         as_parents="acctasparent" in asked,
     )
@@ -373,7 +373,7 @@ def _groups(asked: dict[str, str]) -> tuple[int, ...] | None:
     text = asked.get("grouping", "")
     if text and "individual".startswith(text.lower()):
         return None
-    return tuple(_number(word, "grouping") for word in listed(text)) or size_reports.GROUPS
+    return tuple(_number(word, "grouping") for word in split_list(text)) or size_reports.GROUPS
 
 
 def _number(text: str, name: str) -> int:
@@ -407,7 +407,7 @@ def _print(
 def _columns(form: str, widths: dict[str, int], kind: str) -> tuple[list[PrintedColumn], list[str]]:
     columns: list[PrintedColumn] = []
     wrong: list[str] = []
-    for word in listed(form.lower()):
+    for word in split_list(form.lower()):
         name, width = width_of(word)
         if field := meant(name, FIELDS_OF[kind]):
             columns.append(PrintedColumn(field, width or widths.get(field, USUAL_WIDTH)))

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.slurm.console.command_options import Words, is_informed, options, read
+from warpdeck.slurm.console.command_options import Words, handle_help, options, read
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.field import Field, Row
 from warpdeck.slurm.fields.step_fields import STEP, is_sruns, step_name
-from warpdeck.slurm.format.named_columns import NamedStep, named_steps
+from warpdeck.slurm.format.named_columns import NamedStep, parse_step_ids
 from warpdeck.slurm.format.printing import (
     PrintedColumn,
     columns_of,
@@ -88,12 +88,12 @@ HELP = """sstat [<OPTION>] -j JOB[.STEP],...
 def main(words: list[str], console: Console) -> int:
     """Print the table and return the exit code."""
     found, rest = read(words, OPTIONS, advises=False)
-    if is_informed(found, console, help_text=HELP):
+    if handle_help(found, console, help_text=HELP):
         return 0
     if "helpformat" in dict(found):
         print_names(console, WIDTHS)
         return 0
-    jobs = [each for text in (*_said(found, "jobs"), *rest) for each in named_steps("sstat", text)]
+    jobs = [each for text in (*_said(found, "jobs"), *rest) for each in parse_step_ids("sstat", text)]
     return _print(found, jobs, console)
 
 

@@ -28,7 +28,7 @@ class ChangeOptions(NamedTuple):
     settings: list[GivenSetting]
 
 
-def asked(verb: str, entity: str, words: Iterable[str]) -> ChangeOptions:
+def parse_arguments(verb: str, entity: str, words: Iterable[str]) -> ChangeOptions:
     """Parse the arguments. Raises ChangeRefused."""
     named: list[str] = []
     where: dict[str, list[str]] = {}
@@ -49,9 +49,9 @@ def asked(verb: str, entity: str, words: Iterable[str]) -> ChangeOptions:
         elif setting is not None and not (verb == "add" and condition == "names"):
             settings.append(setting)
         elif condition == "names":
-            named += _listed(text if equals else key)
+            named += _names_of(text if equals else key)
         elif condition and not (is_set and condition != "defaultaccounts"):
-            where.setdefault(condition, []).extend(_listed(text))
+            where.setdefault(condition, []).extend(_names_of(text))
         else:
             complaint += (
                 no_option(word, advises=(verb, entity) != ("add", "user")) if sets else no_condition(word)
@@ -67,5 +67,5 @@ def _refusal(entity: str, key: str) -> str:
     return next((why for each, why in refused if len(key) >= LEAST and each.startswith(key)), "")
 
 
-def _listed(text: str) -> list[str]:
+def _names_of(text: str) -> list[str]:
     return [name.lower() for name in text.strip("'\"").split(",") if name]

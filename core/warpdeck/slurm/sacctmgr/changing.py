@@ -19,7 +19,7 @@ from warpdeck.slurm.fields.job_states import ENDED
 
 from . import record_comments
 from .adding import add
-from .change_arguments import ChangeOptions, asked
+from .change_arguments import ChangeOptions, parse_arguments
 from .change_messages import NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_TO_SET, ChangeRefused
 from .decision import AccountTables, Change, Decision, put
 from .deleting import delete
@@ -62,7 +62,7 @@ def change(verb: str, words: Sequence[str], console: Console, *, given: set[str]
     if entity in NOT_EDITABLE:
         raise CommandError(f"{verb} {entity} is not supported: {NOT_EDITABLE[entity]}")
     try:
-        wanted = asked(verb, entity, words[1:])
+        wanted = parse_arguments(verb, entity, words[1:])
         if verb == "modify" and "set" not in (word.lower() for word in words[1:]):
             raise ChangeRefused(NOTHING_TO_SET)
         with console.controller.connect() as client:
@@ -81,7 +81,7 @@ def change(verb: str, words: Sequence[str], console: Console, *, given: set[str]
 def _change_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> int:
     """Change records of jobs, which are stored by the controller and not in config.toml."""
     try:
-        wanted = record_comments.asked(words)
+        wanted = record_comments.parse_arguments(words)
         console.streams.out.write(wanted.told)
         console.streams.err.write(wanted.complaint)
         with console.controller.connect() as client:
@@ -100,7 +100,7 @@ def _change_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> 
         console.streams.out.write(NOTHING_MODIFIED)
         console.streams.err.write(record_comments.NONE_FOUND)
         return 1
-    console.streams.out.write(record_comments.told_jobs(jobs))
+    console.streams.out.write(record_comments.jobs_text(jobs))
     if _agreed(console, given):
         record_comments.annotate(console, jobs, wanted.values, only_asks=False)
     return 0

@@ -15,7 +15,7 @@ from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import user_there
 from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.command_options import INVALID_TIME, listed
+from warpdeck.slurm.console.command_options import INVALID_TIME, split_list
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.format.units import moment
 
@@ -49,7 +49,7 @@ class CommentOptions(NamedTuple):
     complaint: str
 
 
-def asked(words: Sequence[str]) -> CommentOptions:
+def parse_arguments(words: Sequence[str]) -> CommentOptions:
     """Parse the arguments. Raises ChangeRefused."""
     where: dict[str, str] = {}
     values: dict[str, str | int] = {}
@@ -106,7 +106,7 @@ def found_jobs(client: Any, where: dict[str, str]) -> list[dict[str, Any]]:
         for key, name in (("starttime", "since"), ("endtime", "until"))
         if key in where
     }
-    users = listed(where.get("users", ""))
+    users = split_list(where.get("users", ""))
     unknown = next((user for user in users if user_there(user) is None), None)
     if unknown is not None:
         raise ChangeRefused(f"sacctmgr: error: Invalid user id: {unknown}\n")
@@ -115,7 +115,7 @@ def found_jobs(client: Any, where: dict[str, str]) -> list[dict[str, Any]]:
             "records",
             ids=_ids(where["jobid"]) if "jobid" in where else [],
             users=users,
-            accounts=listed(where.get("accounts", "")),
+            accounts=split_list(where.get("accounts", "")),
             ended=True,
             fields=["id", "submit", "user"],
             **times,
@@ -131,7 +131,7 @@ def _moment(text: str) -> float:
 
 
 def _ids(text: str) -> list[str]:
-    words = listed(text)
+    words = split_list(text)
     if not words:
         raise ChangeRefused("Invalid job id(s)  specified\n")
     for word in words:
@@ -142,7 +142,7 @@ def _ids(text: str) -> list[str]:
     return [found[1] for word in words if (found := _JOB.fullmatch(word))]
 
 
-def told_jobs(jobs: Sequence[dict[str, Any]]) -> str:
+def jobs_text(jobs: Sequence[dict[str, Any]]) -> str:
     """Return the list of the changed jobs for output."""
     return "".join(
         (" Modified jobs...\n", *(f"  {job['id']} submitted at {moment(job['submit'])}\n" for job in jobs))

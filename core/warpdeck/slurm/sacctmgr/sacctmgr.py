@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from warpdeck.base.slurm_version import VERSION
-from warpdeck.slurm.console.command_options import is_informed, options, read_anywhere
+from warpdeck.slurm.console.command_options import handle_help, options, read_anywhere
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.console.repl import prompted
 from warpdeck.slurm.format.printing import last_of_formats
@@ -51,7 +51,7 @@ PROMPT = "sacctmgr: "
 def main(words: list[str], console: Console) -> int:
     """Print a table, or make a change. Return the exit code."""
     found, rest = read_anywhere(words, OPTIONS)
-    if is_informed(found, console, help_text=HELP):
+    if handle_help(found, console, help_text=HELP):
         return 0
     given = set(last_of_formats(found))
     if rest:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from warpdeck.base.passwd import user_there
-from warpdeck.slurm.console.command_options import listed
+from warpdeck.slurm.console.command_options import split_list
 
 from .abbreviations import meant, names
 from .change_messages import no_condition
@@ -51,7 +51,7 @@ class ConditionOptions(NamedTuple):
     """The named QoS, each with the argument that names it."""
 
 
-def asked_of(entity: ListedEntity, words: Iterable[str]) -> ConditionOptions:
+def parse_conditions(entity: ListedEntity, words: Iterable[str]) -> ConditionOptions:
     """Parse the arguments after the entity."""
     where: dict[str, list[str]] = {}
     qos: list[tuple[str, str]] = []
@@ -70,8 +70,8 @@ def asked_of(entity: ListedEntity, words: Iterable[str]) -> ConditionOptions:
         elif bad := _bad(name, value, word, entity):
             wrong.append(bad)
         else:
-            where.setdefault(name, []).extend(listed(value))
-            qos += [(each, word) for each in listed(value) if name in ("QOSLevel", "DefaultQOS")]
+            where.setdefault(name, []).extend(split_list(value))
+            qos += [(each, word) for each in split_list(value) if name in ("QOSLevel", "DefaultQOS")]
     return ConditionOptions(where, frozenset(flags), fields, wrong, qos)
 
 
@@ -105,10 +105,10 @@ def _flag(word: str, entity: ListedEntity) -> str:
 def _bad(name: str, value: str, word: str, entity: ListedEntity) -> str:
     """Return the error for a value of a condition, or "" if it is valid."""
     if name == "IDs" and entity.number:
-        bad = [each for each in listed(value) if not _NUMBER.fullmatch(each)]
+        bad = [each for each in split_list(value) if not _NUMBER.fullmatch(each)]
         return "".join(f"sacctmgr: error: Invalid value for {entity.number} ({each})\n" for each in bad)
     if name == "Events":
-        bad = [each for each in listed(value) if not meant(each, EVENTS)]
+        bad = [each for each in split_list(value) if not meant(each, EVENTS)]
         return "".join(f" Unknown event type: '{each}'  Valid events are Cluster and Node.\n" for each in bad)
     if name == "Action":
         return f"sacctmgr: error: You gave a bad action '{value}'.\n" if value.lower() not in ACTIONS else ""

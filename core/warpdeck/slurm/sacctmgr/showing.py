@@ -16,7 +16,7 @@ from .entities import ENTITIES, NO_ENTITY, ListedEntity, name_of
 from .entity_rows import Row
 from .field_names import UnknownField, columns_of
 from .matching import chosen
-from .show_conditions import EVENTS, ConditionOptions, asked_of, bad_event, unknown_qos
+from .show_conditions import EVENTS, ConditionOptions, bad_event, parse_conditions, unknown_qos
 
 TREE_WIDTH = -20
 OF_CLUSTER_EVENTS = "cluster,tres,start,end,clusternodes"
@@ -34,7 +34,7 @@ def show(words: Sequence[str], given: AbstractSet[str], console: Console) -> int
         with console.controller.connect() as client:
             console.streams.out.write(entity.text(client))
         return 0
-    asked = asked_of(entity, words[1:])
+    asked = parse_conditions(entity, words[1:])
     if "associations" in given and "WithAssoc" in entity.more:
         asked = asked._replace(flags=asked.flags | {"WithAssoc"})
     if wrong := "".join(asked.wrong) or (bad_event(asked) if name == "event" else ""):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from warpdeck.base.slurm_version import VERSION
-from warpdeck.slurm.console.command_options import WordsError, only_ours
+from warpdeck.slurm.console.command_options import WordsError, check_cluster
 
 from . import absent, controller_actions, job_actions, reservation_changes, show, update_keyword
 from .session import Failed, ScontrolSession
@@ -71,7 +71,7 @@ def _verbose(session: ScontrolSession, words: list[str]) -> None:
 def _cluster(session: ScontrolSession, words: list[str]) -> None:
     """Accept the name of this cluster, which is the only one."""
     try:
-        only_ours("scontrol", words[0] if words else None)
+        check_cluster("scontrol", words[0] if words else None)
     except WordsError as error:
         raise Failed(error.message) from error
 

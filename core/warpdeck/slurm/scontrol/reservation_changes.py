@@ -18,7 +18,7 @@ from warpdeck.notation.filters.reservation_flags import (
 from warpdeck.notation.filters.reservations import floating, parts_asked, whose
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.licenses import parse_licenses
-from warpdeck.slurm.console.command_options import listed
+from warpdeck.slurm.console.command_options import split_list
 from warpdeck.slurm.format.reservation_extras import check_power, extras
 from warpdeck.slurm.format.reservation_keys import (
     AS_IT_IS,
@@ -333,7 +333,7 @@ def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
 
 def _of_groups(text: str) -> dict[str, Any]:
     """Return the fields for the current members of the groups, or {} if no group is named."""
-    names = listed(text)
+    names = split_list(text)
     members = {name: members_of(name) for name in names}
     empty = next((name for name in names if not members[name]), None)
     if empty is not None:
@@ -353,9 +353,11 @@ def _changed_users(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
         raise ReservationRefused(EITHER_WHO)
     if not (row["groups"] or of_groups):
         return _members(row, given, "users")
-    less = listed(given.get("groups-", ""))
+    less = split_list(given.get("groups-", ""))
     now = (
-        listed(given["groups"]) if "groups" in given else [*row["groups"], *listed(given.get("groups+", ""))]
+        split_list(given["groups"])
+        if "groups" in given
+        else [*row["groups"], *split_list(given.get("groups+", ""))]
     )
     left = [name for name in dict.fromkeys(now) if name not in less]
     return _of_groups(",".join(left)) or {"groups": [], "users": []}
@@ -379,8 +381,8 @@ def _members(row: dict[str, Any], given: dict[str, str], key: str) -> dict[str, 
     """Return the new allowed names and the new denied names of a row's users or accounts."""
     denied = bool(row[f"deny_{key}"])
     now = row[f"deny_{key}"] if denied else row[key]
-    words = listed(given.get(key, ""))
-    less = listed(given.get(f"{key}-", ""))
+    words = split_list(given.get(key, ""))
+    less = split_list(given.get(f"{key}-", ""))
     if now and words and all(word.startswith("-") for word in words):
         less, words = [*less, *(word[1:] for word in words)], []
     elif key in given:
@@ -447,5 +449,5 @@ def _free_name(client: Any, given: dict[str, str], user: str) -> str:
     The base is the first user, else the first account, else the caller.
     """
     there = {row["name"] for row in client.call("reservations")["reservations"]}
-    base = next(iter([*listed(given.get("users", "")), *listed(given.get("accounts", "")), user]))
+    base = next(iter([*split_list(given.get("users", "")), *split_list(given.get("accounts", "")), user]))
     return next(name for number in range(1, 10_000) if (name := f"{base}_{number}") not in there)

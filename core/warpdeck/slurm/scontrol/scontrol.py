@@ -12,7 +12,7 @@ from warpdeck.base.passwd import user_there
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.options.getopt import OptionReader
 from warpdeck.protocol.refusals import in_slurms_words
-from warpdeck.slurm.console.command_options import WordsError, only_ours, options
+from warpdeck.slurm.console.command_options import WordsError, check_cluster, options
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.repl import prompted
 
@@ -88,7 +88,7 @@ def _set(name: str, value: str, session: ScontrolSession) -> None:
             out.write(VERSION)
             session.over = True
         case "clusters":
-            only_ours("scontrol", value)
+            check_cluster("scontrol", value)
         case "uid":
             if (uid := user_there(value)) is None:
                 session.console.streams.err.write(f'scontrol: error: --uid="{value}" invalid\n')

@@ -15,7 +15,7 @@ from warpdeck.base.passwd import name_of, uid_of, user_there
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.protocol.refusals import WORDS
-from warpdeck.slurm.console.command_options import listed
+from warpdeck.slurm.console.command_options import split_list
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.console.repl import MAX_LINE
 from warpdeck.slurm.fields.job_states import OURS
@@ -85,7 +85,7 @@ def complaint(name: str, words: str, *, of_step: bool = False) -> str:
     return f"scancel: error: Kill job error on job {'step ' if of_step else ''}id {name}: {words}\n"
 
 
-def told_options(given: Options, number: int, ids: list[GivenId]) -> str:
+def options_text(given: Options, number: int, ids: list[GivenId]) -> str:
     """Return the settings of the command line as -vvv prints them."""
     unset = {"state": "?", "user_id": "0"}
     lines = []
@@ -187,7 +187,7 @@ class CancelChoice:
         if not all(filters.values()) or "wckey" in filters or filters.get("state", "PENDING") not in OURS:
             return []  # Jobs have no wckey here.
         try:
-            asked = _asked(filters, whose)
+            asked = _request_filters(filters, whose)
         except UserError:
             return []  # Slurm treats an invalid node list as a list that names no node.
         jobs = list(dict.fromkeys(str(each.job) for each in ids))
@@ -206,10 +206,10 @@ def _target(row: CancelRow, step: int | None) -> CancelTarget | None:
     return CancelTarget(name, row.told if name == row.label else name)
 
 
-def _asked(filters: Options, whose: str) -> dict[str, Any]:
+def _request_filters(filters: Options, whose: str) -> dict[str, Any]:
     """Return the filters of the request. Raises UserError for an invalid node list."""
     asked: dict[str, Any] = {field: [filters[name]] for name, field in ASKED.items() if name in filters}
-    asked["partitions"] = listed(filters.get("partition", ""))
+    asked["partitions"] = split_list(filters.get("partition", ""))
     if "nodelist" in filters:
         asked["nodes"] = expand(filters["nodelist"])
     if "state" in filters:

@@ -29,7 +29,7 @@ from warpdeck.notation.options.options import COMMAND, SBATCH, OptionTable
 from warpdeck.notation.step import container_help
 from warpdeck.notation.values.refusal import exit_code
 from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
-from warpdeck.slurm.console.command_options import is_informed
+from warpdeck.slurm.console.command_options import handle_help
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.format.units import moment
 
@@ -63,10 +63,10 @@ def main(words: list[str], console: Console) -> int:
 
     An option that sbatch does not have may be an option of one of the site's plug-ins.
     """
-    if console.controller.awaited:
-        console.controller.linger()
+    if console.controller.awaited_job:
+        console.controller.mark_idle()
         with console.controller.connect() as client:
-            return _wait(client, console.controller.awaited, console)
+            return _wait(client, console.controller.awaited_job, console)
     try:
         return _run(words, console, SBATCH)
     except UserError as error:
@@ -100,7 +100,7 @@ def _run(words: list[str], console: Console, known: OptionTable, *, is_last: boo
     own = {
         option: value for found in parts for option, value in found if known.options[option].here == COMMAND
     }
-    if is_informed(list(own.items()), console, help_text=USAGE):
+    if handle_help(list(own.items()), console, help_text=USAGE):
         return 0
     draft = _draft(words, parts, rest, own, console, known, is_last=is_last)
     asked = own.keys() | draft.own
@@ -198,13 +198,13 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
     if console.record is not None:
         draft.request["code_due_unix"] = time.time() + RECORDED_S
     if "wait" in asked:
-        console.controller.linger()
+        console.controller.mark_idle()
     try:
         done = submit(client, draft, snapshot="none", nonce=console.controller.nonce)
     except UserError as error:
         raise _failed(error, console) from error
     if "wait" in asked:
-        console.controller.awaits(done.job_id)
+        console.controller.wait_for_job(done.job_id)
     if console.record is not None:
         console.record(done.job_id, draft.request.get("chdir") or console.folder)
     if "quiet" not in asked:
@@ -222,12 +222,12 @@ def _wait(client: SyncClient, job_id: int, console: Console) -> int:
     """Wait for the job and return its exit code, or the highest one of an array.
 
     A job that ran out of memory or was killed by a signal counts as 1. The exit code of an out-of-memory job
-    is not known (see told_exit).
+    is not known (see shown_exit).
     """
     ends = wait_for_end(
         client,
         job_id,
-        again=console.controller.again,
+        again=console.controller.reconnect,
         note=lambda line: print(f"sbatch: {line}", file=console.streams.err),
     )
     return max(1 if end.signal or end.state == "OUT_OF_MEMORY" else end.code for end in ends)

@@ -18,11 +18,11 @@ from warpdeck.notation.options.getopt import parse_anywhere
 from warpdeck.notation.options.options import NONE, REQUIRED, table
 from warpdeck.notation.values.signals import parse_signal
 from warpdeck.protocol.refusals import WORDS
-from warpdeck.slurm.console.command_options import is_informed, only_ours
+from warpdeck.slurm.console.command_options import check_cluster, handle_help
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.job_states import CODES
 
-from .cancel_choice import FILTERS, CancelChoice, CancelTarget, Options, complaint, told_options, user_named
+from .cancel_choice import FILTERS, CancelChoice, CancelTarget, Options, complaint, options_text, user_named
 from .cancel_ids import given_ids
 
 OPTIONS = table(
@@ -96,21 +96,21 @@ HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
 def main(words: list[str], console: Console) -> int:
     """Cancel the jobs. Returns 0, or another exit code if something was refused."""
     given = _from_variables(console)
-    only_ours("scancel", given.get("clusters"))
+    check_cluster("scancel", given.get("clusters"))
     try:
         found, rest = parse_anywhere(words, "scancel", OPTIONS)
     except UserError as error:
         console.streams.err.write(f'{error.message}\nTry "scancel --help" for more information\n')
         return 1
     _take(given, found, console)
-    if is_informed(found, console, help_text=HELP):
+    if handle_help(found, console, help_text=HELP):
         return 0
     number = _signal(given["signal"]) if "signal" in given else 0
     ids = given_ids(rest)
     if "user" in given:
         user_named(given["user"])
     if int(given.get("verbose", "0")) > 2:
-        console.streams.err.write(told_options(given, number, ids))
+        console.streams.err.write(options_text(given, number, ids))
     if not ids and not given.keys() & FILTERS.keys():
         raise CommandError("No job identification provided")
     with console.controller.connect() as client:
@@ -164,7 +164,7 @@ def _take(given: Options, found: list[tuple[str, str]], console: Console) -> Non
 def _value(option: str, text: str) -> str:
     """Validate and normalize an option's value. Raises CommandError."""
     if option == "clusters":
-        only_ours("scancel", text)
+        check_cluster("scancel", text)
     elif option == "signal":
         _signal(text)
     elif option == "state":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.notation.values.job_ids import is_job_id
 from warpdeck.protocol.refusals import WORDS
-from warpdeck.slurm.console.command_options import is_informed, options, read
+from warpdeck.slurm.console.command_options import handle_help, options, read
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.fields.step_fields import step_name
@@ -38,7 +38,7 @@ UNREAD = "Failed to parse stepid from command line options"
 def main(words: list[str], console: Console) -> int:
     """Print the layout of the step's tasks and return the exit code."""
     found, rest = read(words, OPTIONS)
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)
     for name in FILTERS:

@@ -17,12 +17,12 @@ from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     Words,
     WordsError,
-    is_informed,
-    listed,
-    only_ours,
+    check_cluster,
+    handle_help,
     options,
     read_anywhere,
-    refuse_format_and_long,
+    reject_format_and_long,
+    split_list,
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
@@ -95,19 +95,19 @@ class SinfoOptions(NamedTuple):
 def main(words: list[str], console: Console) -> int:
     """Print the listing once, or repeatedly with --iterate."""
     found, _ = read_anywhere(words, OPTIONS)
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
-    asked = _asked(found, console)
+    asked = _parse_options(found, console)
     text = asked.values.get("iterate")
     every_s = pause_s(text, f"sinfo: error: Error: invalid entry for --iterate={text}")
     iterate(console, every_s, lambda client: _list(asked, console, client))
     return 0
 
 
-def _asked(found: Words, console: Console) -> SinfoOptions:
+def _parse_options(found: Words, console: Console) -> SinfoOptions:
     """Return the parsed command line. Raises WordsError for options that exclude each other."""
     values = dict(found)
-    refuse_format_and_long({name.lower() for name in values}, "sinfo")
+    reject_format_and_long({name.lower() for name in values}, "sinfo")
     if "all" in values and "partition" in values:
         raise WordsError(
             "sinfo: error: Conflicting options, -a and -p, specified. Please choose one or the other."
@@ -123,7 +123,7 @@ def _asked(found: Words, console: Console) -> SinfoOptions:
 
 def _list(asked: SinfoOptions, console: Console, client: SyncClient) -> None:
     """Print one listing. Raises WordsError."""
-    only_ours("sinfo", asked.values.get("clusters"))
+    check_cluster("sinfo", asked.values.get("clusters"))
     now = time.time()
     if asked.has("long", "iterate") and not asked.has("json", "yaml", "noheader"):
         print(ctime(now), file=console.streams.out)
@@ -235,7 +235,7 @@ def _rows(asked: SinfoOptions, site: SinfoTables, printed: list[Print], *, of_na
 
 def _partitions(asked: SinfoOptions, site: SinfoTables) -> list[Row]:
     wanted = asked.values.get("partition")
-    return [part for part in site.partitions if wanted is None or part["name"] in listed(wanted)]
+    return [part for part in site.partitions if wanted is None or part["name"] in split_list(wanted)]
 
 
 def _nodes_of(part: Row, site: SinfoTables) -> Iterable[Row]:
@@ -249,7 +249,7 @@ def _filter(asked: SinfoOptions) -> Callable[[Row], bool]:
     Raises WordsError for an invalid state or node list.
     """
     states = asked.values.get("states", REASONS if asked.has("list-reasons") else "all")
-    tests = None if states.lower() == "all" else [_state_test(word) for word in listed(states)]
+    tests = None if states.lower() == "all" else [_state_test(word) for word in split_list(states)]
     names = _names(asked.values.get("nodes"))
 
     def is_meant(node: Row) -> bool:
@@ -299,7 +299,7 @@ def _sort(rows: list[Row], asked: SinfoOptions, named: dict[str, Print]) -> None
     """
     by_letter = {each.letter: each for each in named.values() if each.letter}
     usual = ORDER_OF_NODES if asked.has("Node") else ORDER
-    for word in reversed(listed(asked.values.get("sort", usual))):
+    for word in reversed(split_list(asked.values.get("sort", usual))):
         letter = word.lstrip("+-#")[:1]
         each = by_letter.get(letter)
         if each is None:

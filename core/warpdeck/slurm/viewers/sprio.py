@@ -13,13 +13,13 @@ from warpdeck.base.cluster import ALL_NODES
 from warpdeck.base.passwd import name_of, user_there
 from warpdeck.slurm.console.command_options import (
     WordsError,
-    is_informed,
-    listed,
-    only_ours,
+    check_cluster,
+    handle_help,
     options,
     read_lists,
-    refuse_format_and_long,
-    refuse_rest,
+    reject_format_and_long,
+    reject_positional,
+    split_list,
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.format.format_strings import LineLayout, Row, SortKey, TextField, short_columns
@@ -54,15 +54,15 @@ PRIORITY_SCALE = 2**32 - 1
 def main(words: list[str], console: Console) -> int:
     """Print one listing."""
     found, rest = read_lists(words, OPTIONS, optional=("jobs",))
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
-    refuse_rest(rest, OPTIONS, USAGE, console)
+    reject_positional(rest, OPTIONS, USAGE, console)
     return _list(dict(found), console)
 
 
 def _list(asked: dict[str, str], console: Console) -> int:
-    only_ours("sprio", asked.get("clusters", console.env.get("SLURM_CLUSTERS")))
-    refuse_format_and_long(asked, "sprio")
+    check_cluster("sprio", asked.get("clusters", console.env.get("SLURM_CLUSTERS")))
+    reject_format_and_long(asked, "sprio")
     numbers = _numbers(asked.get("jobs", ""))
     users = asked.get("user", asked.get("users"))
     known = None if users is None else _users(users, console)
@@ -95,7 +95,7 @@ def _list(asked: dict[str, str], console: Console) -> int:
 def _numbers(text: str) -> list[int]:
     """Parse the numbers of `--jobs`. Raises WordsError."""
     numbers = []
-    for word in listed(text):
+    for word in split_list(text):
         found = re.fullmatch(r"\+?(\d{1,18})(?:\+(\d{1,3})|(_)\d{1,9})?", word)
         if found is None or not int(found[1]):
             raise WordsError(f"sprio: error: Invalid job id: {word}")
@@ -107,7 +107,7 @@ def _numbers(text: str) -> list[int]:
 def _users(text: str, console: Console) -> set[str]:
     """Return the names of the requested users. Unknown users are reported as errors."""
     found = set()
-    for name in listed(text):
+    for name in split_list(text):
         uid = user_there(name)
         if uid is not None:
             found.add(name_of(uid) if name.isdecimal() else name)
@@ -120,7 +120,7 @@ def _chosen(
     rows: list[Row], asked: Mapping[str, str], numbers: list[int], users: set[str] | None
 ) -> list[Row]:
     """Return the selected jobs. Only eligible jobs are listed, because other jobs have no priority."""
-    parts = listed(asked.get("partition", ""))
+    parts = split_list(asked.get("partition", ""))
     return [
         row
         for row in rows

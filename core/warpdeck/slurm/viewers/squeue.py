@@ -15,12 +15,12 @@ from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     Words,
     WordsError,
-    is_informed,
-    only_ours,
+    check_cluster,
+    handle_help,
     options,
     read_lists,
-    refuse_format_and_long,
-    refuse_rest,
+    reject_format_and_long,
+    reject_positional,
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
@@ -100,17 +100,17 @@ class ListingKind(NamedTuple):
 def main(words: list[str], console: Console) -> int:
     """Print the listing once, or repeatedly with --iterate."""
     found, rest = read_lists(words, OPTIONS, optional=("jobs", "steps"))
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
-    refuse_rest(rest, OPTIONS, USAGE, console)
-    asked = _asked(found, console)
+    reject_positional(rest, OPTIONS, USAGE, console)
+    asked = _parse_options(found, console)
     text = asked.values.get("iterate")
     every_s = pause_s(text, f"squeue: error: --iterate={text}\n")
     iterate(console, every_s, lambda client: _list(asked, console, client))
     return 0
 
 
-def _asked(found: Words, console: Console) -> JobFilterOptions:
+def _parse_options(found: Words, console: Console) -> JobFilterOptions:
     """Return the parsed command line. Raises WordsError for options that exclude each other."""
     values: dict[str, str] = {}
     env = console.env
@@ -128,7 +128,7 @@ def _asked(found: Words, console: Console) -> JobFilterOptions:
     if len(set(forms)) > 1:
         later, earlier = ("-O (--Format)", "-o (--format)")[:: 1 if forms[-1] == "Format" else -1]
         raise WordsError(f"squeue: error: {later} is incompatible with {earlier}")
-    refuse_format_and_long(values, "squeue")
+    reject_format_and_long(values, "squeue")
     for variable, option in FROM_ENV.items():
         is_said = variable in env if option in LISTS else env.get(variable)
         if is_said and option not in values and not (option == "user" and "me" in values):
@@ -145,7 +145,7 @@ def _asked(found: Words, console: Console) -> JobFilterOptions:
 
 def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None:
     """Print one listing. Raises WordsError."""
-    only_ours("squeue", asked.values.get("clusters"))
+    check_cluster("squeue", asked.values.get("clusters"))
     if asked.has("json", "yaml"):
         _dump(asked, console, client)
         return

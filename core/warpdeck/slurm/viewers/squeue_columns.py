@@ -10,7 +10,7 @@ from warpdeck.slurm.fields.field import Field, Row, shaped
 from warpdeck.slurm.fields.job_fields import JOB
 from warpdeck.slurm.fields.job_states import CODES
 from warpdeck.slurm.format.format_strings import SortKey, TextField, cut, whole
-from warpdeck.slurm.format.task_lists import FOLDED_WIDTH, asked_length, told_tasks
+from warpdeck.slurm.format.task_lists import FOLDED_WIDTH, given_length, shown_tasks
 
 from .column_table import text_columns
 from .job_order import NEVER, by_id
@@ -138,7 +138,7 @@ OF_REASON = frozenset({"PENDING", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "FAILE
 """Job states whose reason is printed instead of the node list."""
 PRIORITY_SCALE = 2**32 - 1
 OWN: dict[str, Field] = {
-    "array_tasks": shaped(JOB["tasks_text"], told_tasks),
+    "array_tasks": shaped(JOB["tasks_text"], shown_tasks),
     "priority_share": shaped(JOB["priority"], lambda number: f"{number / PRIORITY_SCALE:16.14f}"),
     "state_code": shaped(JOB["state"], CODES.__getitem__),
 }
@@ -174,8 +174,8 @@ def job_id(row: Row) -> str:
         return str(row["array_job_id"])
     if not row["tasks_folded"]:
         return f"{row['array_job_id']}_{tasks}"
-    text = f"{row['array_job_id']}_[{told_tasks(tasks)}]"
-    return text[:FOLDED_WIDTH] if asked_length() is None else text
+    text = f"{row['array_job_id']}_[{shown_tasks(tasks)}]"
+    return text[:FOLDED_WIDTH] if given_length() is None else text
 
 
 SEVERAL = {

@@ -13,11 +13,11 @@ from warpdeck.base.passwd import name_of, user_there
 from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     WordsError,
-    is_informed,
-    listed,
-    only_ours,
+    check_cluster,
+    handle_help,
     options,
     read,
+    split_list,
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.fields.field import Row
@@ -53,7 +53,7 @@ class ShareColumn(NamedTuple):
 def main(words: list[str], console: Console) -> int:
     """Print one listing."""
     found, _ = read(words, OPTIONS)
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)
     if "helpformat" in asked:
@@ -64,14 +64,14 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _list(asked: Mapping[str, str], console: Console) -> None:
-    only_ours("sshare", asked.get("clusters"))
+    check_cluster("sshare", asked.get("clusters"))
     columns = columns_of(_format(asked), WIDTHS)
     users = _users(asked, console)
     with console.controller.connect() as client:
         tree: list[Row] = client.call("shares")["shares"]
         uses: list[Row] = client.call("limit_use")["uses"]
     if "verbose" in asked:
-        _tell_asked(listed(asked.get("accounts", "")), users, console)
+        _tell_asked(split_list(asked.get("accounts", "")), users, console)
     rows = _placed(tree, uses, asked, users)
     if "clusters" in asked:
         print(CLUSTER_LINE, file=console.streams.out)
@@ -86,10 +86,10 @@ def _users(asked: Mapping[str, str], console: Console) -> list[str] | None:
     names = asked.get("users", asked.get("user"))
     if names is None:
         return None if "all" in asked else [console.user]
-    unknown = [name for name in listed(names) if name.isdecimal() and user_there(name) is None]
+    unknown = [name for name in split_list(names) if name.isdecimal() and user_there(name) is None]
     if unknown:
         raise WordsError(f"Invalid user id: {unknown[0]}")
-    return [name_of(int(name)) if name.isdecimal() else name for name in listed(names)]
+    return [name_of(int(name)) if name.isdecimal() else name for name in split_list(names)]
 
 
 def _tell_asked(accounts: list[str], users: list[str] | None, console: Console) -> None:
@@ -103,7 +103,7 @@ def _placed(tree: list[Row], uses: list[Row], asked: Mapping[str, str], users: l
 
     `depth` is the number of shown accounts above the line.
     """
-    accounts = listed(asked.get("accounts", "").lower())
+    accounts = split_list(asked.get("accounts", "").lower())
     found: list[Row] = []
     seen: set[str] = set()
     for row, above in used_tree(tree, uses) if tree else ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.slurm.console.command_options import is_informed, options, read
+from warpdeck.slurm.console.command_options import handle_help, options, read
 from warpdeck.slurm.console.console import CommandError, Console
 
 OPTIONS = options(
@@ -26,7 +26,7 @@ INSTEAD = "events start no programs here: take --mail-type or --dependency for j
 def main(words: list[str], console: Console) -> int:
     """Check the options. There are no triggers to list or clear, and setting one fails."""
     found, _ = read(words, OPTIONS)
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)
     if len(asked.keys() & {"set", "get", "clear"}) != 1:
