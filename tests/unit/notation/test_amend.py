@@ -56,6 +56,15 @@ def test_a_value_is_changed_where_it_stands_and_all_else_stays() -> None:
     assert '"a \\"quoted\\" \\\\ word"  # half of it' in back
 
 
+def test_an_account_stays_when_its_last_user_is_removed() -> None:
+    text = "[accounts.ml.users.ann]\ndefault = true\n[accounts.bio]\nusers.eve = {}\n"
+    alone = without(text, "accounts/ml/users/ann")
+    assert alone == "[accounts.bio]\nusers.eve = {}\n\n[accounts.ml]\n"
+    both = without("[accounts.ml.users.ann]\n[accounts.ml.users.bob]\n", "accounts/ml/users/ann")
+    assert both == "[accounts.ml.users.bob]\n"
+    assert values_of(without(both, "accounts/ml/users/bob"), "accounts") == {"ml": {}}
+
+
 def test_a_table_that_only_tables_below_it_name_gets_lines_of_its_own() -> None:
     text = "[accounts.ml.users.ann]\ndefault = true\n[accounts.bio]\nusers.eve = {}\n"
     after = changed(text, "accounts/ml", shares=2)
@@ -122,11 +131,6 @@ def test_what_is_no_table_no_name_or_no_file_is_told() -> None:
         changed("qos = 3", "qos/a", priority=1)
     with pytest.raises(UserError, match="is no table"):
         without("[[qos]]\na = 1\n", "qos")
-
-
-def test_an_account_that_stands_only_in_its_users_titles_does_not_go_with_the_last() -> None:
-    with pytest.raises(UserError, match="cannot be changed from here"):
-        without("[accounts.a.users.ann]\n", "accounts/a/users/ann")
 
 
 LINES = [
