@@ -125,7 +125,7 @@ def test_accounts_users_and_qos_are_made_changed_and_deleted_alike(pair: SitePai
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("add user kim account=first adminlevel=operator", "root and the controller's own user administer"),
+        ("add user kim account=first adminlevel=operator", "root and the controller's user are the administrators"),
         ("add user kim account=first partition=gpu", "holds in all partitions"),
         ("modify cluster warpdeck set fairshare=1", "there is one cluster"),
         ("add account kim fairshare=parent", "give a number of shares"),

@@ -78,4 +78,4 @@ def check_power(given: dict[str, str], fields: dict[str, Any]) -> None:
     if any(given.get(key) for key in other):
         raise ReservationSyntaxError("A power reservation must be empty and set the LICENSE_ONLY flag.")
     if fields.get("any_nodes") and not (parse_watts(given["watts"]) or given.get("burstbuffer")):
-        raise ReservationRefused("Requested reservation is invalid\nno watts are asked for")
+        raise ReservationRefused("Requested reservation is invalid\nno watts are requested")

@@ -90,11 +90,11 @@ LONG = (
     "tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot"
 )
 REFUSED = {
-    "completion": "the history is the controller's own",
-    "env-vars": "environments are not shown: they may hold secrets",
-    "file": "the history is the controller's own",
-    "flags": "take --state",
-    "yaml": "take --json",
+    "completion": "the controller keeps the history",
+    "env-vars": "environments may contain secrets",
+    "file": "the controller keeps the history",
+    "flags": "use --state",
+    "yaml": "use --json",
 }
 """Unsupported options that would change the output -> hint for the user."""
 GATHERED = ("accounts", "format", "jobs", "name", "partition", "state", "uid", "user")

@@ -18,11 +18,11 @@ from warpdeck.slurm.format.units import clock
 
 OPTIONS = options("seff", "debug,d help,h version,v")
 HELP = """Usage: seff [Options] <JobID>
-  -h  --help       this text
-  -v  --version    the version
+  -h  --help       show this help
+  -v  --version    show the version
 
-  seff 12          CPU time and memory that the job has used, of those that it held
-  seff 12_3        the same of a task of an array
+  seff 12          compare the CPU time and memory used by the job with its allocation
+  seff 12_3        the same for a task of an array
 """
 FIELDS = """
 id label array_job_id array_task_id user uid state start end exit_code cpus nodes tres used suspended_s

@@ -46,18 +46,18 @@ OPTIONS = options(
 )
 HELP = """sreport [<OPTION>] TYPE REPORT [NAME=VALUE ...]
 
-  cluster Utilization                 how much of the cluster was held and how much was idle
-  cluster AccountUtilizationByUser    by account, and by user in it
-  cluster UserUtilizationByAccount    by user, the most first
-  user TopUsage                       the users who held most (TopCount=10  Group: a user's accounts as one)
-  job SizesByAccount                  by number of CPUs (Grouping=50,250,500,1000 or individual  PrintJobCount): all together,
-                                      of named accounts, by account (FlatView), or of those below (AcctAsParent)
-  Those by wckey, and of reservations, are empty: there are no wckeys here, and what reservations held is not kept apart.
+  cluster Utilization                 allocated and idle resources of the cluster
+  cluster AccountUtilizationByUser    usage by account, and by user within each account
+  cluster UserUtilizationByAccount    usage by user, largest first
+  user TopUsage                       users with the largest usage (TopCount=10; Group merges a user's accounts)
+  job SizesByAccount                  usage by number of CPUs (Grouping=50,250,500,1000 or individual; PrintJobCount): one line in all,
+                                      one for each named account, for each account (FlatView), or for each child (AcctAsParent)
+  Reports by wckey and on reservations are empty: wckeys do not exist here, and the usage of reservations is not recorded.
 
-  Start=TIME  End=TIME   the window; without both yesterday
+  Start=TIME  End=TIME   the time window (default: yesterday)
   Accounts=NAMES  Users=NAMES  Partitions=NAMES  Format=FIELD[%WIDTH],...
   -t --time UNIT         seconds, minutes, hours, percent, secper, minper, hourper
-  -T --tres NAMES        cpu, mem, gres/gpu, billing ...: a line for each
+  -T --tres NAMES        cpu, mem, gres/gpu, billing ...: one line for each
   -n --noheader  -p --parsable  -P --parsable2
 
   sreport cluster utilization start=now-7days end=now -t hours -T cpu,gres/gpu

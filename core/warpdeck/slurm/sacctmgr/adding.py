@@ -41,7 +41,7 @@ def _accounts(tables: AccountTables, wanted: ChangeOptions) -> Decision:
         )
     names = _new(wanted.names, {*(name.lower() for name in tables.accounts), ROOT})
     if parent in names:
-        raise ChangeRefused(" An account is not below itself.\n No associations created.\n")
+        raise ChangeRefused(" An account cannot be its own parent.\n No associations created.\n")
     told = [" Adding Account(s)", *(f"  {name}" for name in names), " Settings"]
     told += [f"  Description     = {values.get('description') or 'Account Name'}"]
     told += [f"  Organization    = {values.get('organization') or 'Parent/Account Name'}", " Associations"]

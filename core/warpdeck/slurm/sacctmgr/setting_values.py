@@ -112,7 +112,7 @@ def _count(each: GivenSetting) -> int | None:
 
 def _share(each: GivenSetting) -> int | None:
     if each.text.lower() == "parent":
-        raise ChangeRefused("sacctmgr: error: Fairshare=parent is not supported: give a number of shares\n")
+        raise ChangeRefused("sacctmgr: error: Fairshare=parent is not supported: use a number of shares\n")
     return _count(each)
 
 

@@ -19,6 +19,7 @@ from .session import Failed, ScontrolSession
 Check = Callable[[ScontrolSession, Sequence[str]], None]
 LEVELS = ("quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5")
 REBOOT = "drain the node, reboot it, and resume it"
+LOG_HINT = "the controller's log always contains all levels"
 MAX_ERRNO = 133
 
 
@@ -94,9 +95,7 @@ def token(session: ScontrolSession, words: Sequence[str]) -> None:
     for word in words:
         if word.partition("=")[0].lower() not in ("lifespan", "username") or "=" not in word:
             raise Failed(f"Invalid option: `{word}`")
-    raise Failed(
-        "Error fetching token\nthere are no tokens here: the controller knows by its socket who asks"
-    )
+    raise Failed("Error fetching token\ntokens do not exist here, because the kernel identifies the caller")
 
 
 def reboot(session: ScontrolSession, words: Sequence[str]) -> None:
@@ -110,7 +109,7 @@ def reboot(session: ScontrolSession, words: Sequence[str]) -> None:
         raise Failed("Missing node list. Specify ALL|<NodeList>")
     raise Failed(
         "scontrol: error: RebootProgram isn't defined\n"
-        f"scontrol_reboot_nodes error: Unspecified error\nthere is none here: {REBOOT}"
+        f"scontrol_reboot_nodes error: Unspecified error\nnodes are not rebooted from here: {REBOOT}"
     )
 
 

@@ -23,7 +23,7 @@ DOWN = """Slurmctld(primary) at {host} is DOWN
 def write(session: ScontrolSession, words: list[str]) -> None:
     """Handle `write batch_script JOB [FILE]`; the file `-` is standard output."""
     if len(words[0]) > 1 and "config".startswith(words[0].lower()):
-        raise Failed("scontrol: error: write config is not supported: config.toml has it as it is written")
+        raise Failed("scontrol: error: write config is not supported: see config.toml")
     if not (len(words[0]) >= 1 and "batch_script".startswith(words[0].lower())):
         raise Failed(f"invalid write argument:{words[0]}")
     if len(words) < 2:
@@ -46,7 +46,7 @@ def write(session: ScontrolSession, words: list[str]) -> None:
         session.console.streams.out.write(script)
         return
     if session.console.paths is None:
-        raise Failed("no file can be written for a job's process: write it with `-` and redirect it")
+        raise Failed("a process of a job cannot write files here: use `-` and redirect the output")
     try:
         with open(os.path.join(session.console.folder, name), "w", encoding="utf-8") as file:
             file.write(script)

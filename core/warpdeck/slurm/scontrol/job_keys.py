@@ -67,13 +67,13 @@ def _nodes_asked(value: str) -> Change:
     if dash:
         change["nodes_max"] = _count(high, "NumNodes")
     if not 0 < change["nodes_min"] <= change.get("nodes_max", change["nodes_min"]):
-        raise UserError("no such number of nodes", "write LEAST or LEAST-MOST", code="PartitionNodeLimit")
+        raise UserError("no such number of nodes", "write MIN or MIN-MAX", code="PartitionNodeLimit")
     return change
 
 
 def _partition(value: str) -> Change:
     if not value:
-        raise UserError("no partition has an empty name", "name one", code="PartitionConfig")
+        raise UserError("the name of the partition is empty", "name a partition", code="PartitionConfig")
     return {"partition": value}
 
 
@@ -86,7 +86,9 @@ def _signed(field: str, name: str, default: str) -> Callable[[str], Change]:
         text = value or default
         number = strtol(text)[0]  # Text that is not a number counts as 0.
         if abs(number) > MAX_NICE:
-            raise UserError(f"{name} value out of range (+/- {MAX_NICE}). Value ignored", "write less")
+            raise UserError(
+                f"{name} value out of range (+/- {MAX_NICE}). Value ignored", "use a smaller number"
+            )
         return {field: number}
 
     return set_signed
@@ -160,7 +162,7 @@ def _limit(field: str) -> Callable[[str], Change]:
     def set_limit(value: str) -> Change:
         limit_s = parse_limit(value)
         if limit_s is None and value.strip().lower() not in ("infinite", "unlimited"):
-            raise UserError(f"{value} minutes are no limit", "write UNLIMITED to take a limit away")
+            raise UserError(f"{value} minutes is not a limit", "write UNLIMITED to remove the limit")
         return {field: limit_s}
 
     return set_limit

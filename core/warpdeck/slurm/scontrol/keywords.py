@@ -18,14 +18,14 @@ HELP = """scontrol [<OPTION>] [<COMMAND>]
  commands:
    show ENTITY [ID]          job, step, node, partition, reservation, licenses, config, hostnames, hostlist,
                              hostlistsorted, aliases, daemons, assoc_mgr
-   update KEY=VALUE...       jobid= | nodename= | reservationname= and what is to be other
+   update KEY=VALUE...       jobid= | nodename= | partitionname= | reservationname= and the new values
    create reservation ...    delete reservationname=NAME
    hold | uhold | release | requeue | requeuehold | suspend | resume | top JOB...
    notify JOB MESSAGE        wait_job JOB        write batch_script JOB [FILE|-]
    listpids [JOB[.STEP]]     pidinfo PID         completing
    ping   reconfigure   version   help   exit
 
- scontrol alone reads commands line by line.
+ Without a command, scontrol reads commands from standard input.
 
    scontrol show job 12
    scontrol update jobid=12 timelimit=+60
@@ -97,12 +97,13 @@ def _nothing(session: ScontrolSession, words: list[str]) -> None:
 
 HELD = frozenset({"not_pending"})
 """Codes that hold and release ignore: in Slurm, holding a running job is not an error and changes nothing."""
-LOG = "the log has all that there is"
-DOWN = "`warpdeck down` stops the controller"
+DOWN = "use `warpdeck down` to stop the controller"
 KEYWORDS = {
     "all": Keyword(1, 0, None, _nothing),
     "abort": Keyword(2, 0, None, absent.refused("abort", DOWN, check=absent.admins_only("slurm_shutdown"))),
-    "callerid": Keyword(3, 4, None, absent.refused("callerid", "steps know their job by its token")),
+    "callerid": Keyword(
+        3, 4, None, absent.refused("callerid", "processes are identified by the token of their job")
+    ),
     "cancel_reboot": Keyword(3, 0, None, absent.cancel_reboot),
     "cluster": Keyword(2, 0, 1, _cluster),
     "completing": Keyword(2, 0, 0, controller_actions.completing),
@@ -115,11 +116,11 @@ KEYWORDS = {
         3,
         1,
         1,
-        absent.refused("fsdampeningfactor", "shares stand in config.toml, [accounts]", check=absent.factor),
+        absent.refused(
+            "fsdampeningfactor", "set shares in config.toml under [accounts]", check=absent.factor
+        ),
     ),
-    "getent": Keyword(
-        4, 0, 1, absent.refused("getent", "nodes ask their own directory: `getent` there tells who is known")
-    ),
+    "getent": Keyword(4, 0, 1, absent.refused("getent", "run `getent` on the node")),
     "help": Keyword(2, 0, None, _help),
     "hide": Keyword(2, 0, None, _nothing),
     "hold": Keyword(3, 1, None, job_actions.on_jobs("hold", alike=HELD, after="slurm_suspend")),
@@ -143,13 +144,13 @@ KEYWORDS = {
     "requeuehold": Keyword(7, 1, None, job_actions.requeue(hold=True)),
     "resume": Keyword(3, 1, None, job_actions.on_jobs("resume")),
     "schedloglevel": Keyword(3, 1, 1, absent.schedlog),
-    "setdebug": Keyword(2, 1, 1, absent.refused("setdebug", LOG, check=absent.level)),
-    "setdebugflags": Keyword(9, 1, None, absent.refused("setdebugflags", LOG, check=absent.flag)),
+    "setdebug": Keyword(2, 1, 1, absent.refused("setdebug", absent.LOG_HINT, check=absent.level)),
+    "setdebugflags": Keyword(9, 1, None, absent.refused("setdebugflags", absent.LOG_HINT, check=absent.flag)),
     "show": Keyword(3, 0, None, show.show),
     "shutdown": Keyword(8, 0, 1, absent.refused("shutdown", DOWN, check=absent.shutdown)),
     "suspend": Keyword(2, 1, None, job_actions.on_jobs("suspend")),
     "takeover": Keyword(
-        4, 0, 1, absent.refused("takeover", "there is one controller", check=absent.takeover)
+        4, 0, 1, absent.refused("takeover", "there is no backup controller", check=absent.takeover)
     ),
     "token": Keyword(2, 0, None, absent.token),
     "top": Keyword(3, 1, None, job_actions.top),

@@ -222,20 +222,20 @@ def _checked_fields(wanted: _Wanted) -> dict[str, Any]:
     check_power(given, fields)
     if wanted.without_nodes and not fields["any_nodes"]:
         raise ReservationRefused(
-            "Invalid node name specified\nwhat has no nodes is reserved with the flag ANY_NODES"
+            "Invalid node name specified\na reservation without nodes needs the flag ANY_NODES"
         )
     if fields["replace"] and given.get("nodes"):
         raise ReservationRefused(
-            "Invalid node name specified\nREPLACE goes with NodeCnt: nodes that are named stay"
+            "Invalid node name specified\nREPLACE requires NodeCnt and cannot be used with named nodes"
         )
     if of_parts and (fields["replace"] or (fields["any_nodes"] and not given.get("nodes"))):
         raise ReservationRefused(
-            "CPU count specification invalid\nREPLACE and ANY_NODES go with whole nodes that are named"
+            "CPU count specification invalid\nREPLACE and ANY_NODES require whole nodes that are named"
         )
     if wanted.counts and not of_parts:
-        raise ReservationRefused("Requested nodes are busy\nCoreCnt is of at least one core")
+        raise ReservationRefused("Requested nodes are busy\nCoreCnt must be at least 1")
     if fields["any_nodes"] and counted:
-        raise ReservationRefused("Requested reservation is invalid\nANY_NODES goes with nodes that are named")
+        raise ReservationRefused("Requested reservation is invalid\nANY_NODES requires named nodes")
     return fields
 
 
@@ -269,13 +269,15 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
     counted = tres.nodes
     sized = [key for key in ("corecnt", "tres", "nodes", "nodecnt") if key in given]
     if tres.has_parts or cores(given) or (row["parts"] and sized):
-        raise ReservationRefused(f"{FIXED}\nmake another one of so much, and delete this one")
+        raise ReservationRefused(f"{FIXED}\ncreate another reservation and delete this one")
     if fields["replace"] and (given.get("nodes") or not fields["node_count"]):
-        raise ReservationRefused(f"{NOT_SUPPORTED}\nREPLACE goes with NodeCnt: nodes that are named stay")
+        raise ReservationRefused(
+            f"{NOT_SUPPORTED}\nREPLACE requires NodeCnt and cannot be used with named nodes"
+        )
     counted = _changed_nodes(client, fields, given, own=own, counted=counted)
     if given.get("features"):
         raise ReservationRefused(
-            f"{NOT_SUPPORTED}\nfeatures choose nodes when a reservation is made: make another"
+            f"{NOT_SUPPORTED}\nfeatures select nodes only when a reservation is created: create another one"
         )
     if "features" in given:
         fields["features"] = ""
@@ -283,7 +285,7 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
         fields["licenses"] = _licenses(client, given["licenses"])
         if not (fields["licenses"] or own or given.get("nodes")):
             raise ReservationRefused(
-                "Invalid license specification\nthe reservation would have nothing: delete it"
+                "Invalid license specification\nthe reservation would be empty: delete it"
             )
     end = _changed_end(row, given, start)
     nodes: list[str] | None = list(own)
@@ -312,7 +314,7 @@ def _changed_end(row: dict[str, Any], given: dict[str, str], start: float) -> fl
             more_s = length_s(given[key])
             if end is None or more_s is None:
                 raise ReservationRefused(
-                    "Invalid time specified\na reservation without an end has no duration to change"
+                    "Invalid time specified\na reservation without an end has no duration"
                 )
             end += sign * more_s
     return end
@@ -323,7 +325,7 @@ def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
     asked = [_flags(given.get(f"flags{sign}", ""), sign=sign) for sign in ("", "+", "-")]
     if any("TIME_FLOAT" in each.more for each in asked):
         raise ReservationRefused(
-            "Invalid time specified\na reservation floats from the first or never: make another"
+            "Invalid time specified\nTIME_FLOAT cannot be changed: create another reservation"
         )
     for each in asked:
         now |= each.more
@@ -337,7 +339,7 @@ def _of_groups(text: str) -> dict[str, Any]:
     members = {name: members_of(name) for name in names}
     empty = next((name for name in names if not members[name]), None)
     if empty is not None:
-        raise ReservationRefused(f"Invalid group id\nthere is no group {empty}, or nobody is in it")
+        raise ReservationRefused(f"Invalid group id\ngroup {empty} does not exist or has no members")
     users = sorted({user for group in members.values() for user in group})
     return {"groups": names, "users": users, "deny_users": []} if names else {}
 
@@ -366,12 +368,12 @@ def _changed_users(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
 def _licenses(client: Any, text: str) -> list[tuple[str, int]]:
     try:
         if "=" in text:
-            raise UserError(f"{text!r} are no licenses", "write NAME:COUNT, separated by commas")
+            raise UserError(f"{text!r} is not a list of licenses", "write NAME:COUNT, separated by commas")
         found = parse_licenses(text)
         owned = {row["name"]: row["total"] for row in client.call("licenses")["licenses"]} if found else {}
         short = next((name for name, count in found if count > owned.get(name, 0)), "")
         if short:
-            raise UserError(f"there are {owned.get(short, 0)} licenses of {short}", "ask for less")
+            raise UserError(f"there are {owned.get(short, 0)} licenses of {short}", "request fewer")
         return found
     except UserError as error:
         raise ReservationRefused(f"Invalid license specification\n{error.message}") from error
@@ -389,7 +391,7 @@ def _members(row: dict[str, Any], given: dict[str, str], key: str) -> dict[str, 
         return _whose(key, given[key])
     if denied and given.get(f"{key}+"):
         raise ReservationRefused(
-            f"Invalid {key} list specified\nsome {key} are shut out: write all anew, {key}=-NAME,..."
+            f"Invalid {key} list specified\nsome {key} are denied: give the whole list, {key}=-NAME,..."
         )
     more = _whose(key, given.get(f"{key}+", ""))[key]
     left = [name for name in dict.fromkeys([*now, *more]) if name not in less]

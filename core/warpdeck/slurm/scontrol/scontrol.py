@@ -77,7 +77,7 @@ def _set(name: str, value: str, session: ScontrolSession) -> None:
             session.oneliner = True
         case "json" | "yaml":
             if name == "yaml":
-                raise WordsError("scontrol: error: --yaml is not supported; take --json", exit_code=1)
+                raise WordsError("scontrol: error: --yaml is not supported: use --json", exit_code=1)
             session.json = True
         case "quiet":
             session.quiet = True
@@ -94,7 +94,7 @@ def _set(name: str, value: str, session: ScontrolSession) -> None:
                 session.console.streams.err.write(f'scontrol: error: --uid="{value}" invalid\n')
                 session.over = True
             elif uid != user_there(session.console.user):
-                raise WordsError("scontrol: error: --uid is not supported: you are you")
+                raise WordsError("scontrol: error: --uid is not supported: the kernel identifies the caller")
 
 
 def _converse(session: ScontrolSession) -> None:

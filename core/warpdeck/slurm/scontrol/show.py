@@ -302,7 +302,7 @@ def _front_ends(session: ScontrolSession, word: str) -> None:
 
 
 def _slurmd(session: ScontrolSession, word: str) -> None:
-    raise Failed("scontrol: error: there is no slurmd here: `warpdeck nodes` shows the agents")
+    raise Failed("scontrol: error: slurmd does not exist here: use `warpdeck nodes` to show the agents")
 
 
 ENTITIES = {

@@ -14,6 +14,7 @@ from warpdeck.notation.values.hostlist import expand
 from warpdeck.protocol.refusals import WORDS
 from warpdeck.slurm.console.command_options import INVALID_TIME
 
+from .absent import LOG_HINT
 from .job_actions import NoSuchName, jobs_named, named_jobs, send_for_job
 from .job_keys import KEYS, Change, key_of
 from .node_text import fact_of, set_facts
@@ -48,7 +49,7 @@ def update(session: ScontrolSession, words: list[str]) -> None:
                 run(session, pairs)
                 return
         if _means(key, "slurmctlddebug", least=2):
-            raise Failed("scontrol: error: SlurmctldDebug is not supported: the log has all that there is")
+            raise Failed(f"scontrol: error: SlurmctldDebug is not supported: {LOG_HINT}")
     raise Failed(NO_ENTITY)
 
 
@@ -194,7 +195,7 @@ def _nodes(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
         else:
             raise Failed(
                 f"Update of this parameter is not supported: {key}={value}\nRequest aborted\n"
-                "nodes have State, Reason, Weight, Features, Comment and Extra here; what else they are, they tell themselves"
+                "only State, Reason, Weight, Features, Comment and Extra can be set; nodes report all other properties"
             )
     if not state and not reason and not facts:
         raise Failed("No changes specified")
@@ -230,7 +231,7 @@ def _set_node(client: Any, row: dict[str, Any], word: str, reason: str) -> None:
         client.call("node_resume", name=name)
         client.call("node_drain", name=name, reason=reason)
     else:
-        raise UserError("a node that takes jobs has no reason", "say State=DRAIN too")
+        raise UserError("a node that accepts jobs has no reason", "add State=DRAIN")
     if word == "down":
         _send_away(client, row["jobs"])
 

@@ -46,9 +46,9 @@ USAGE = f"""Usage: sbatch [OPTIONS...] [script [args...]]
 
   -J NAME  -p PARTITION  -A ACCOUNT  -q QOS  -t TIME  -N NODES  -n TASKS  -c CPUS  --mem SIZE  -a ARRAY  -d DEPENDENCY
   --gpus N | --gpus-per-node N | --gres gpu:TYPE:N   -C FEATURES  -w NODES  -x NODES  -o FILE  -e FILE  -D FOLDER
-  -H (hold)  -W (wait for the end)  -Q (say nothing)  --parsable  --test-only  --wrap COMMAND  --export NAMES
+  -H (hold)  -W (wait for the end)  -Q (print errors only)  --parsable  --test-only  --wrap COMMAND  --export NAMES
 
-All options of sbatch(1) are read. A script without a name is read from standard input.
+All options of sbatch(1) are accepted. Without a file name, the script is read from standard input.
 {container_help.HELP}
 examples:
   sbatch --gpus 2 --time 4:00:00 train.sh --lr 0.1

@@ -74,19 +74,19 @@ NOT_FEDERATED = ("Not a valid federated job", 191)
 KILL = 9
 HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
   -A, --account=account           act only on jobs charging this account
-  -b, --batch                     signal the batch shell alone
-  -f, --full                      signal the batch shell and all that it runs
-  -i, --interactive               ask before each job
+  -b, --batch                     signal only the batch shell
+  -f, --full                      signal the batch shell and all of its processes
+  -i, --interactive               ask for confirmation before each job
   -n, --name=job_name             act only on jobs with this name
       --me                        act only on my jobs
   -p, --partition=partition       act only on jobs in this partition
-  -Q, --quiet                     report nothing of ended jobs
+  -Q, --quiet                     do not report jobs that have ended
   -q, --qos=qos                   act only on jobs with this quality of service
   -R, --reservation=reservation   act only on jobs with this reservation
-  -s, --signal=name | integer     send this signal; without it jobs end
+  -s, --signal=name | integer     send this signal (default: end the jobs)
   -t, --state=state               act only on jobs that are PENDING, RUNNING or SUSPENDED
   -u, --user=user_name            act only on jobs of this user
-  -v, --verbose                   say what is done
+  -v, --verbose                   print what is done
   -V, --version                   print the version
   -w, --nodelist=hosts            act only on jobs on these nodes
       --wckey=wckey               act only on jobs with this workload characterization key

@@ -21,11 +21,11 @@ OPTIONS = options(
 USAGE = "Usage: sattach [options] <jobid.stepid>"
 HELP = """\
 Usage: sattach --layout JOB.STEP
-  --layout   on which nodes the tasks of a running step are
+  --layout   show on which nodes the tasks of a running step are
   -h --help  -u --usage  -V --version
 
-The streams of a step are its srun's. In their place: `warpdeck logs -f JOB` follows what a job writes, and `warpdeck attach JOB`
-joins its terminal."""
+The streams of a step belong to the srun that started it. Use `warpdeck logs -f JOB` to follow the output of a job, and
+`warpdeck attach JOB` to join its terminal."""
 INSTEAD = (
     "follow the job's output with `warpdeck logs -f {job}`, or join its terminal with `warpdeck attach {job}`"
 )
@@ -55,7 +55,7 @@ def main(words: list[str], console: Console) -> int:
     record = _running(console, job, step)
     if "layout" not in asked:
         raise CommandError(
-            f"the streams of step {job}.{step} are those of the srun that began it: {INSTEAD.format(job=job)}"
+            f"the streams of step {job}.{step} belong to the srun that started it: {INSTEAD.format(job=job)}"
         )
     print(layout(record["parts"], cyclic=record["layout"] == CYCLIC), file=console.streams.out)
     return 0

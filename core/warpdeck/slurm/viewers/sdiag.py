@@ -22,10 +22,10 @@ OPTIONS = options(
 )
 USAGE = "Usage: sdiag [-aihrtTV] [--json | --yaml]"
 HELP = """\
-Tells what the controller has done since it began, or since --reset, and how long it took.
-  -r, --reset          sets all figures to 0 (for admins)
-  -i, --sort-by-id     requests by name;  -t, --sort-by-time  by time in all;  -T, --sort-by-time2  by mean time
-      --json, --yaml   the figures, for programs"""
+Shows statistics of the controller since its start or since the last --reset.
+  -r, --reset          set all figures to 0 (administrators only)
+  -i, --sort-by-id     sort requests by name;  -t, --sort-by-time  by total time;  -T, --sort-by-time2  by mean time
+      --json, --yaml   print the figures for programs"""
 RULE = "*" * 55
 MICROSECONDS = 1_000_000
 NAME_WIDTH, USER_WIDTH = 40, 16

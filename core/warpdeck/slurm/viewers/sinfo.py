@@ -52,18 +52,18 @@ USAGE = """\
 Usage: sinfo [-adehlNRrsTv] [-i seconds] [-n nodes] [-o format | -O format]
              [-p partitions] [-S fields] [-t states] [--json | --yaml]"""
 HELP = """\
-Lists partitions, and nodes by their state.
-  -N, --Node               a line for each node and partition
-  -s, --summarize          a line for each partition
-  -R, --list-reasons       nodes that are down or drained, and why
+Lists partitions and nodes by state.
+  -N, --Node               one line for each node and partition
+  -s, --summarize          one line for each partition
+  -R, --list-reasons       nodes that are down or drained, with the reason
   -T, --reservation        reservations
   -p, --partition=NAMES  -n, --nodes=NODES
-  -t, --states=STATES      idle,mix,alloc,drain,down ...; a&b: both
+  -t, --states=STATES      idle,mix,alloc,drain,down ...; a&b: both states
   -d, --dead  -r, --responding
   -o, --format="%P %.6D"   -O, --Format=Partition:10,Nodes:.6
-  -S, --sort=#P,-t         by these letters of -o; - before one turns it round
+  -S, --sort=#P,-t         sort by letters of -o; - reverses the order
   -e, --exact  -l, --long  -h, --noheader  -i, --iterate=SECONDS
-      --json, --yaml       all there is of nodes, for programs"""
+      --json, --yaml       all properties of the nodes, for programs"""
 NAME_WIDTH = 9
 """Least width of the partition and node list columns where a layout adapts to the longest name."""
 REASONS = "down,fail,drain"

@@ -35,11 +35,11 @@ USAGE = """\
 Usage: sprio [-j jobs] [-u users] [-p partitions] [-o format] [-S fields]
              [-hlnvVw]"""
 HELP = """\
-Lists the jobs that wait for their turn, with the parts of their priorities.
+Lists pending jobs with the factors of their priorities.
   -j, --jobs=IDS  -u, --user=NAMES  -p, --partition=NAMES
-  -l, --long         all parts           -n, --norm   each from 0 to 1
-  -w, --weights      the most that each part can be
-  -o, --format="%.15i %9r %.10Y"         -S, --sort=i by these letters; - before one turns it round
+  -l, --long         all factors         -n, --norm   factors from 0 to 1
+  -w, --weights      the weight of each factor
+  -o, --format="%.15i %9r %.10Y"         -S, --sort=i   letters of -o; - reverses the order
   -h, --noheader"""
 PARTS = {"A": "age", "B": "assoc", "F": "fairshare", "J": "job_size", "P": "partition", "Q": "qos"}
 """Letter of the weighted factor -> factor. The lowercase letter is the normalized factor, from 0 to 1."""

@@ -55,19 +55,19 @@ Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names]
               [--me] [--json | --yaml] [-ahlrv]"""
 HELP = """\
 Lists the jobs of the queue.
-  -u, --user=NAMES         of these users; --me: mine
-  -t, --states=STATES      in these states, or all
-  -p, --partition=NAMES    in these partitions
+  -u, --user=NAMES         jobs of these users; --me: your own
+  -t, --states=STATES      jobs in these states, or all
+  -p, --partition=NAMES    jobs in these partitions
   -j, --jobs=IDS           these jobs: 12,13_4
   -n, --name=NAMES  -A, --account=NAMES  -q, --qos=NAMES  -R, --reservation=NAME
   -L, --licenses=NAMES  -w, --nodelist=NODES
-  -s, --steps[=STEPS]      steps that run, in place of jobs
-  -r, --array              a line for each task of an array
-      --start              jobs that wait, by their expected start
+  -s, --steps[=STEPS]      running steps instead of jobs
+  -r, --array              one line for each task of an array
+      --start              pending jobs by expected start
   -o, --format="%.18i %j"  -O, --Format=JobID:18,Name
-  -S, --sort=P,t,-p        by these letters of -o; - before one turns it round
+  -S, --sort=P,t,-p        sort by letters of -o; - reverses the order
   -l, --long  -h, --noheader  -i, --iterate=SECONDS  --noconvert
-      --json, --yaml       all there is, for programs"""
+      --json, --yaml       all properties of the jobs, for programs"""
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"

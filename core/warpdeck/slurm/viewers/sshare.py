@@ -33,12 +33,12 @@ OPTIONS = options(
 )
 USAGE = "Usage: sshare [-A accounts] [-u users] [-o fields] [-aehlmnpPUvV]"
 HELP = """\
-Lists accounts and users with their shares and what they have used.
-  -A, --accounts=NAMES  -u, --users=NAMES  -a, --all   all users, not only you
-  -U, --Users           users alone
-  -o, --format=FIELDS   with widths: Account%-20,User,FairShare; --helpformat lists them
+Lists accounts and users with their shares and usage.
+  -A, --accounts=NAMES  -u, --users=NAMES  -a, --all   all users (default: only you)
+  -U, --Users           only users
+  -o, --format=FIELDS   fields with widths: Account%-20,User,FairShare; --helpformat lists all
   -l, --long  -m, --partition  -n, --noheader
-  -p, --parsable        with | between and behind fields;  -P, --parsable2: between"""
+  -p, --parsable        separate fields with |, also after the last;  -P, --parsable2: not after the last"""
 DEFAULT = "Account User RawShares NormShares RawUsage EffectvUsage FairShare"
 LONG = "Account User RawShares NormShares RawUsage NormUsage EffectvUsage FairShare LevelFS GrpTRESMins TRESRunMins"
 
