@@ -54,8 +54,6 @@ def slurm_commands_page() -> str:
         module = importlib.import_module(f"{SLURM_MODULES}.{where}")
         found: options.OptionTable | None = getattr(module, "OPTIONS", None)
         text: str = getattr(module, "HELP", "") or getattr(module, "USAGE", "")
-        if not text and name == "scontrol":
-            text = importlib.import_module(f"{SLURM_MODULES}.scontrol.command").HELP
         parts.append(f"## {name}\n")
         if text:
             parts.append(block(text))

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.waiting import eventually
 from warpdeck.base.paths import Paths
 from warpdeck.base.submitter_address import listens
-from warpdeck.slurm.shims.shims import install
+from warpdeck.slurm.shims.shim_scripts import install
 
 from .jobs import console_script
 from .rig import Rig

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.waiting import eventually
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.shims.shims import install
+from warpdeck.slurm.shims.shim_scripts import install
 from warpdeck_agent.wire.frames import json_frame
 
 from .rig import Rig, rss_mb

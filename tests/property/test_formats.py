@@ -16,7 +16,7 @@ from warpdeck.controller.presenters.node_facts import node_facts
 from warpdeck.model import ArraySpec
 from warpdeck.protocol.site_rows import PartitionRow
 from warpdeck.slurm.fields import job_json
-from warpdeck.slurm.format.format_strings import Layout, letters_of, long_columns, needed, short_columns
+from warpdeck.slurm.format.format_strings import LineLayout, letters_of, long_columns, needed, short_columns
 from warpdeck.slurm.viewers import sinfo_columns, squeue_columns, squeue_step_columns
 from warpdeck.slurm.viewers.job_order import SortError, job_keys, parse, sort
 
@@ -63,7 +63,7 @@ KINDS = {
 def test_any_short_format_prints_one_line_per_row(kind, form):
     letters, fields, rows = KINDS[kind]
     columns = short_columns(form, letters, lambda _: None)
-    layout = Layout(columns, fields)
+    layout = LineLayout(columns, fields)
     assert set(needed(columns, fields)) <= set(rows[0])
     for text in (layout.titles(), *(layout.line(row) for row in rows)):
         assert text.count("\n") == sum(column.suffix.count("\n") for column in columns)
@@ -75,7 +75,7 @@ def test_any_long_format_prints_one_line_per_row(kind, data, form):
     _, fields, rows = KINDS[kind]
     names = data.draw(st.lists(st.sampled_from(sorted(fields)), max_size=4))
     text = ",".join([f"{name}:{form}" for name in names] or [form])
-    layout = Layout(long_columns(text, {name: name for name in fields}, lambda _: None), fields)
+    layout = LineLayout(long_columns(text, {name: name for name in fields}, lambda _: None), fields)
     lines = [layout.titles(), *(layout.line(row) for row in rows)]
     assert all(isinstance(line, str) for line in lines)
 
@@ -90,7 +90,7 @@ NEVER_CUT = {"nodelist", "reasonlist", "resizetime", "schednodes", "timeleft", "
 @example(width=2, right=True, name="timeleft")
 def test_a_column_has_its_requested_width(width, right, name):
     fields, rows = PRINTED, KINDS["jobs"][2]
-    layout = Layout(
+    layout = LineLayout(
         long_columns(
             f"{name}:{'.' if right else ''}{width}|", {each: each for each in fields}, lambda _: None
         ),

@@ -32,7 +32,7 @@ from warpdeck.server.connection import Connection
 from warpdeck.server.handlers import Handlers
 from warpdeck.server.server import ApiServer
 from warpdeck.sim.demo import NoOutputs
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.runtime.commands import run
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
@@ -249,7 +249,7 @@ class CommandSite:
         """Run a command as a process of a job would."""
         out, err = io.StringIO(), io.StringIO()
         console = Console(
-            streams=Streams(io.StringIO(data), out, err),
+            streams=StandardStreams(io.StringIO(data), out, err),
             controller=ControllerAccess(lambda: self.connect(user)),
             env=env or {},
             folder="/home/ann",

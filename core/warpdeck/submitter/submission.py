@@ -16,7 +16,7 @@ from typing import Any
 from warpdeck.base.errors import UNCERTAIN, UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.runtime.commands import run
 from warpdeck.slurm.shims.sbatch_script import DONE, ERR, OUT, REFUSED, SENT
 
@@ -114,8 +114,8 @@ def submit(
 
     lines: list[str] = []
     console = Console(
-        streams=Streams(io.StringIO(), _PrefixedLines(lines, OUT), _PrefixedLines(lines, ERR)),
-        controller=ControllerAccess(connect, linger=_leave_to_client),
+        streams=StandardStreams(io.StringIO(), _PrefixedLines(lines, OUT), _PrefixedLines(lines, ERR)),
+        controller=ControllerAccess(connect, mark_idle=_leave_to_client),
         env=caller.env,
         folder=caller.folder,
         user=link.welcome["user"],

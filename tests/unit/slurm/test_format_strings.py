@@ -6,7 +6,7 @@ import pytest
 
 from warpdeck.slurm.format.format_strings import (
     NULL,
-    Layout,
+    LineLayout,
     TextField,
     cut,
     fixed,
@@ -30,14 +30,14 @@ ROW = {"id": 12, "name": "pretrain", "nodes": "gpu[01-04]"}
 def short(form: str) -> tuple[str, str, list[str]]:
     """Return the line of titles, the line of the row, and the unknown letters."""
     unknown: list[str] = []
-    layout = Layout(short_columns(form, LETTERS, unknown.append), FIELDS)
+    layout = LineLayout(short_columns(form, LETTERS, unknown.append), FIELDS)
     return layout.titles(), layout.line(ROW), unknown
 
 
 def long(form: str) -> tuple[str, str, list[str]]:
     """Like `short`, for a format of names."""
     unknown: list[str] = []
-    layout = Layout(long_columns(form, {name: name for name in FIELDS}, unknown.append), FIELDS)
+    layout = LineLayout(long_columns(form, {name: name for name in FIELDS}, unknown.append), FIELDS)
     return layout.titles(), layout.line(ROW), unknown
 
 

@@ -13,7 +13,7 @@ from tests.support.core import Core, ask
 
 from warpdeck.controller.presenters.job_columns import JOB_FIELDS, row_maker
 from warpdeck.model import ArraySpec
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.format.units import stamped
 from warpdeck.slurm.runtime.commands import run
 from warpdeck.slurm.viewers.squeue_columns import job_columns
@@ -59,7 +59,7 @@ def squeue(*words: str, answers: Answers | None = None, **env: str) -> tuple[int
     out, err = io.StringIO(), io.StringIO()
     connection: Any = answers or Answers()
     console = Console(
-        streams=Streams(io.StringIO(), out, err),
+        streams=StandardStreams(io.StringIO(), out, err),
         controller=ControllerAccess(lambda: connection),
         env=env,
         folder="/",

@@ -12,7 +12,7 @@ import subprocess
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.cli.verb import Argument, Group, Verb
-from warpdeck.slurm.shims.shims import SBATCH, install, install_beside_others, is_own, remove_from
+from warpdeck.slurm.shims.shim_scripts import SBATCH, install, install_beside_others, is_own, remove_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -50,6 +50,8 @@ def apply_changes(text: str, changes: Sequence[Amendment]) -> str:
             page.removal(change.path) if change.values is None else page.change(change.path, change.values)
         )
         text = _apply(text, edits)
+        if change.values is None:
+            text = _with_owner(text, expected, change.path[:-2])
     if not _parse_alike(text, expected, [change.path[:-1] for change in changes if change.values is None]):
         names = ", ".join(key_text(change.path) for change in changes)
         raise UserError(
@@ -106,6 +108,27 @@ def _drop_empty(data: dict[str, Any], path: Path) -> None:
         data = data.get(word, {})
     if data.get(name) == {}:
         del data[name]
+
+
+def _with_owner(text: str, expected: dict[str, Any], owner: Path) -> str:
+    """Return the text with a header for the owner of a removed table, if only the headers below it implied it.
+
+    For example, [accounts.ml.users.ann] alone defines the account ml, which stays when its last user is removed.
+    """
+    try:
+        is_lost = bool(owner) and _table_at(tomllib.loads(text), owner) is None
+    except tomllib.TOMLDecodeError:
+        return text  # The caller refuses the change.
+    if is_lost and _table_at(expected, owner) is not None:
+        return _apply(text, _Page(text, expected).change(owner, {}))
+    return text
+
+
+def _table_at(data: dict[str, Any], path: Path) -> dict[str, Any] | None:
+    found: Any = data
+    for word in path:
+        found = found.get(word) if isinstance(found, dict) else None
+    return found
 
 
 def _apply(text: str, edits: Sequence[_Edit]) -> str:

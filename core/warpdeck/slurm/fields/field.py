@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from .forms import FORMS
+from .text_forms import FORMS
 
 Row = dict[str, Any]
 

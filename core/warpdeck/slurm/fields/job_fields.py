@@ -12,7 +12,7 @@ from warpdeck.base.passwd import group_of
 from warpdeck.slurm.format.units import MIB, gpus_text
 
 from .field import Field, Row, columns
-from .job_states import ENDED, STATE_FIELDS, told_exit, told_state
+from .job_states import ENDED, STATE_FIELDS, shown_exit, shown_state
 
 ENDED_BY_ORDER = frozenset({"cancelled", "timeout", "requeued", "preempted"})
 """Exit causes of a job that was ended by an order, such as a cancellation or its time limit.
@@ -34,7 +34,7 @@ def start_of(row: Row) -> float | None:
 
 def _wait_status(row: Row) -> int:
     """Return the exit code as a wait(2) status: 256 times the code, plus the signal."""
-    code, _, signal = told_exit(row).partition(":")
+    code, _, signal = shown_exit(row).partition(":")
     return int(code) * 256 + int(signal)
 
 
@@ -46,7 +46,7 @@ def derived_exit(job: Row) -> str:
     """
     rows = [step["row"] for step in job.get("steps", ())]
     codes = [
-        told_exit(row).split(":")
+        shown_exit(row).split(":")
         for row in rows
         if row["exit_code"]
         and (job["exit_cause"] not in ENDED_BY_ORDER or row["exit_code"].endswith(":0"))
@@ -110,7 +110,7 @@ JOB: dict[str, Field] = {
     "cpus_per_tres": Field("cpus_per_gpu", lambda row: _per_gpu(row["cpus_per_gpu"])),
     "derived_exit": Field("exit_cause", derived_exit),
     "eligible_time": Field("eligible reason", _eligible),
-    "exit_code": Field("exit_code state", told_exit),
+    "exit_code": Field("exit_code state", shown_exit),
     "folded_tasks": Field(
         "tasks_text tasks_folded", lambda row: row["tasks_text"] if row["tasks_folded"] else ""
     ),
@@ -130,7 +130,7 @@ JOB: dict[str, Field] = {
     "node_range": Field("nodes_told nodes_max shares", _node_range),
     "priority": Field("priority_told", lambda row: row["priority_told"] or 0),
     "start_time": Field("start expected_start ends state", start_of),
-    "state": Field(STATE_FIELDS, told_state),
+    "state": Field(STATE_FIELDS, shown_state),
     "switches_wait_s": Field(
         "max_switches switches_wait_s", lambda row: row["switches_wait_s"] if row["max_switches"] else 0
     ),

@@ -28,7 +28,7 @@ Its signal number is SIG_OOM of slurm.h, which is no real signal.
 """
 
 
-def told_exit(row: Mapping[str, Any]) -> str:
+def shown_exit(row: Mapping[str, Any]) -> str:
     """Return the exit code of a job or step as code:signal.
 
     It is always 0:125 if the job or step ran out of memory.
@@ -36,7 +36,7 @@ def told_exit(row: Mapping[str, Any]) -> str:
     return _OUT_OF_MEMORY if row["state"] == "OUT_OF_MEMORY" else row["exit_code"] or "0:0"
 
 
-def told_state(row: Mapping[str, Any]) -> str:
+def shown_state(row: Mapping[str, Any]) -> str:
     """Return the state that listings show.
 
     It distinguishes pending jobs that are held because their reservation ended, or because they were requeued

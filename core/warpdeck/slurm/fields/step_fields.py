@@ -7,7 +7,7 @@ A row holds the columns of the controller's `StepRow`, and some of its job: thos
 from __future__ import annotations
 
 from .field import Field, Row, columns, sent
-from .job_states import told_exit
+from .job_states import shown_exit
 
 SIGNALLED = frozenset({"FAILED", "TIMEOUT", "PREEMPTED"})
 """States of our steps that were ended by a signal. sacct shows all of them as CANCELLED."""
@@ -45,7 +45,7 @@ STEP: dict[str, Field] = {
     **columns("array_task_id batch_host partition uid user"),
     **sent("cpus id job_id layout name node_list nodes start state tasks tres"),
     "array_job_id": Field("array_job_id array_task_id", _array),
-    "exit_code": Field("", told_exit),
+    "exit_code": Field("", shown_exit),
     "recorded_state": Field("", recorded_step_state),
 }
 """Field -> its entry. It needs columns of the step's job only, because the controller sends whole records of steps."""

@@ -64,8 +64,8 @@ _ASKED: ContextVar[int | None] = ContextVar("asked", default=None)
 
 
 @contextlib.contextmanager
-def cut_as_asked(env: Mapping[str, str]) -> Iterator[None]:
-    """Within this context, `told_tasks` cuts lists to the length in the caller's SLURM_BITSTR_LEN."""
+def task_list_length(env: Mapping[str, str]) -> Iterator[None]:
+    """Within this context, `shown_tasks` cuts lists to the length in the caller's SLURM_BITSTR_LEN."""
     token = _ASKED.set(length_of(env))
     try:
         yield
@@ -73,12 +73,12 @@ def cut_as_asked(env: Mapping[str, str]) -> Iterator[None]:
         _ASKED.reset(token)
 
 
-def asked_length() -> int | None:
-    """Return the length that `cut_as_asked` set, or None if the caller set none."""
+def given_length() -> int | None:
+    """Return the length that `task_list_length` set, or None if the caller set none."""
     return _ASKED.get()
 
 
-def told_tasks(tasks: str) -> str:
-    """Format a task list with the length that `cut_as_asked` set."""
+def shown_tasks(tasks: str) -> str:
+    """Format a task list with the length that `task_list_length` set."""
     asked = _ASKED.get()
     return task_list(tasks, DEFAULT_LENGTH if asked is None else asked)

@@ -22,18 +22,19 @@ from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.options.getopt import parse_leading
 from warpdeck.notation.options.option_table import SALLOC
 from warpdeck.notation.step import container_help
-from warpdeck.slurm.shims.shims import install
+from warpdeck.slurm.shims.shim_scripts import install
 from warpdeck_agent.client.process import with_process
 
 HELP = f"""usage: warpdeck salloc [OPTIONS] [COMMAND...]
 
-Waits for an allocation and runs a shell (or the command) here while it is held: `srun` in it starts tasks on the nodes. It is
-given back when the shell ends, with the shell's exit code. Takes sbatch's options (-N -n -c --gpus --mem -t ...).
+Waits for an allocation, then runs a shell or the command on this machine. `srun` starts tasks on the allocated nodes.
+The allocation ends with the shell, and salloc returns the shell's exit code. All options of sbatch that describe
+resources are accepted (-N -n -c --gpus --mem -t ...).
 
-  --no-shell          only make the allocation; it is held until it is cancelled or its time is over
-  -K, --kill-command[=SIGNAL]   end the command when the allocation is taken away (else it is left alone)
-  -I, --immediate[=SECONDS]     give up if it does not begin in so long
-  -Q, --quiet         only errors are told; --bell and --no-bell say when the terminal rings
+  --no-shell          only create the allocation; it lasts until it is cancelled or reaches its time limit
+  -K, --kill-command[=SIGNAL]   end the command when the allocation ends early (default: leave it running)
+  -I, --immediate[=SECONDS]     fail if the allocation does not start within this time
+  -Q, --quiet         print errors only; --bell and --no-bell control the terminal bell
 {container_help.HELP}
 examples:
   warpdeck salloc -N 2 --gpus-per-node 4

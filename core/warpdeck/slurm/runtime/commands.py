@@ -16,8 +16,8 @@ from warpdeck.base.paths import default_paths
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.snapshot_requests import order_or_tell
 from warpdeck.slurm.command_table import APP, COMMANDS, FRONTED
-from warpdeck.slurm.console.console import CommandError, Console, ControllerAccess, Streams
-from warpdeck.slurm.format.task_lists import cut_as_asked
+from warpdeck.slurm.console.console import CommandError, Console, ControllerAccess, StandardStreams
+from warpdeck.slurm.format.task_lists import task_list_length
 from warpdeck.slurm.format.units import stamped
 from warpdeck_agent.client.standard import prepare_standard_streams
 
@@ -52,7 +52,7 @@ def run(name: str, words: list[str], console: Console) -> int:
 
     try:
         module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
-        with stamped(console.env, complain), cut_as_asked(console.env):
+        with stamped(console.env, complain), task_list_length(console.env):
             return int(module.main(words, console))
     except CommandError as error:
         before = "" if error.bare else f"{name}: error: "
@@ -70,10 +70,10 @@ def own_console() -> Console:
     """Return a console with the streams, environment and current directory of this process."""
     columns = os.get_terminal_size().columns or 80 if sys.stdout.isatty() else 0
     return Console(
-        streams=Streams(sys.stdin, sys.stdout, sys.stderr, columns=columns),
+        streams=StandardStreams(sys.stdin, sys.stdout, sys.stderr, columns=columns),
         controller=ControllerAccess(
             lambda: SyncClient.connect(default_paths()),
-            again=lambda: SyncClient.connect(default_paths(), start=False),
+            reconnect=lambda: SyncClient.connect(default_paths(), start=False),
         ),
         env=os.environ,
         folder=_folder(),

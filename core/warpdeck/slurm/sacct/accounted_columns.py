@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.slurm.fields.field import Field, Row, columns, constant, needs_of, shaped, table
-from warpdeck.slurm.fields.forms import plain_tres
 from warpdeck.slurm.fields.job_fields import ENDED_BY_ORDER, JOB, derived_exit
-from warpdeck.slurm.fields.job_states import told_exit
+from warpdeck.slurm.fields.job_states import shown_exit
 from warpdeck.slurm.fields.step_fields import STEP, is_sruns, recorded_step_state, step_name, step_row
-from warpdeck.slurm.format.task_lists import told_tasks
+from warpdeck.slurm.fields.text_forms import plain_tres
+from warpdeck.slurm.format.task_lists import shown_tasks
 from warpdeck.slurm.format.units import UNKNOWN, clock, exact, moment, rounded, tres_text
 
 from .step_usage import USAGE, StepUsage, cpu_times, energy_j
@@ -157,7 +157,7 @@ def _step_state(row: Row) -> str:
 def label(job: Row) -> str:
     """Return the job ID in one of the forms 12, 12_3 or 12_[4-9%2]."""
     if job["tasks_folded"]:
-        return f"{job['array_job_id']}_[{told_tasks(job['tasks_text'])}]"
+        return f"{job['array_job_id']}_[{shown_tasks(job['tasks_text'])}]"
     return str(job["label"])
 
 
@@ -167,7 +167,7 @@ def exit_code(job: Row) -> str:
     It is 0:0 if an order such as scancel ended the job. The record of such a job is written when the order is
     given, before its processes exit.
     """
-    return "0:0" if job["exit_cause"] in ENDED_BY_ORDER else told_exit(job)
+    return "0:0" if job["exit_cause"] in ENDED_BY_ORDER else shown_exit(job)
 
 
 def waiting_reason(job: Row) -> str:

@@ -8,24 +8,32 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_NAME, NORMAL_QOS
 from warpdeck.base.passwd import name_of
-from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.arguments import WordsError, listed, options, read
+from warpdeck.slurm.console.command_options import (
+    WordsError,
+    handle_help,
+    options,
+    read,
+    reject_format_and_long,
+    split_list,
+)
 from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.fields.job_states import OURS
-from warpdeck.slurm.format.named_columns import named_steps
+from warpdeck.slurm.fields.step_fields import step_name
+from warpdeck.slurm.format.named_columns import parse_step_ids
 from warpdeck.slurm.format.printing import (
     Style,
-    UnknownField,
     columns_of,
+    last_of_formats,
     print_header,
     print_names,
     print_row,
+    style_of,
     with_one_width,
 )
 from warpdeck.slurm.format.units import moment
@@ -55,7 +63,6 @@ from .record_choice import (
     whole_hetjob,
 )
 
-Record = dict[str, Any]
 OPTIONS = options(
     "sacct",
     "accounts=,A allusers,a allocations,X array associations=,x batch-script,B brief,b cluster=,M clusters= completion,c "
@@ -83,11 +90,11 @@ LONG = (
     "tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot"
 )
 REFUSED = {
-    "completion": "the history is the controller's own",
-    "env-vars": "environments are not shown: they may hold secrets",
-    "file": "the history is the controller's own",
-    "flags": "take --state",
-    "yaml": "take --json",
+    "completion": "the controller keeps the history",
+    "env-vars": "environments may contain secrets",
+    "file": "the controller keeps the history",
+    "flags": "use --state",
+    "yaml": "use --json",
 }
 """Unsupported options that would change the output -> hint for the user."""
 GATHERED = ("accounts", "format", "jobs", "name", "partition", "state", "uid", "user")
@@ -115,19 +122,18 @@ class SacctOptions:
     """The parsed command line of sacct. Raises CommandError or WordsError."""
 
     def __init__(self, words: list[tuple[str, str]], console: Console) -> None:
-        self.given = dict(words)
-        self.parsable = [name for name, _ in words if name in ("parsable", "parsable2")]
+        self.given = last_of_formats(words)
         for option in GATHERED:
             if option in self.given:
                 self.given[option] = ",".join(value for name, value in words if name == option and value)
-        if not listed(self.given.get("state", "")):
+        if not split_list(self.given.get("state", "")):
             self.given.pop("state", None)
         self.given.setdefault("format", "")
         self.console = console
         self.now = time.time()
         for name, value in words:
             check(name, value, self.now)
-        named = named_steps("sacct", self.given.get("jobs", ""))
+        named = parse_step_ids("sacct", self.given.get("jobs", ""))
         self.jobs = list(dict.fromkeys(each.job for each in named))
         self._refuse()
         self.steps = "allocations" not in self.given
@@ -146,11 +152,8 @@ class SacctOptions:
         if self.has("batch-script") and not self.jobs:
             sentence = "When requesting job scripts you must also request specific jobs with the '-j' option."
             raise WordsError(f"sacct: fatal: {sentence}")
-        if self.has("long") and self.given["format"]:
-            sentence = (
-                "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-            )
-            raise WordsError(f"sacct: fatal: {sentence}")
+        if self.given["format"]:
+            reject_format_and_long(self.given, "sacct")
 
     def _times(self) -> tuple[float, float | None]:
         """Return the time window (sacct(1), DEFAULT TIME WINDOW).
@@ -185,15 +188,15 @@ class SacctOptions:
     @property
     def finds_nothing(self) -> bool:
         """Whether the filters cannot match any job, so that no request is needed."""
-        clusters = listed(self.given.get("clusters", "") or self.given.get("cluster", ""))
+        clusters = split_list(self.given.get("clusters", "") or self.given.get("cluster", ""))
         elsewhere = bool(clusters) and not {CLUSTER_NAME, "all", "-1"} & set(clusters)
-        nobody = any(self.has(name) and not listed(self.given[name]) for name in LISTS)
+        nobody = any(self.has(name) and not split_list(self.given[name]) for name in LISTS)
         return elsewhere or nobody or any(self.has(name) for name in EMPTY)
 
     @property
     def wants_requeued(self) -> bool:
         """Whether runs that ended in a requeue are requested. A job never stays in that state."""
-        wanted = {state_named(word) for word in listed(self.given.get("state", ""))}
+        wanted = {state_named(word) for word in split_list(self.given.get("state", ""))}
         return self.has("duplicates") and REQUEUED in wanted
 
     @property
@@ -201,9 +204,9 @@ class SacctOptions:
         """Value of --whole-hetjob: "yes", "no", or "" if it was not given."""
         return whole_hetjob(self.given.get("whole-hetjob", self.given.get("whetjob")))
 
-    def question(self, needs: Iterable[str]) -> Record:
+    def question(self, needs: Iterable[str]) -> Row:
         """Return the request for these columns. Raises WordsError for invalid users, states or jobs."""
-        asked: Record = {
+        asked: Row = {
             "fields": sorted({*needs, *OF_CHOICE.split()}),
             "steps": self.steps or bool(self.only),
             "ended": True,
@@ -222,11 +225,11 @@ class SacctOptions:
             ("name", "names"),
         ):
             if self.has(option):
-                asked[field] = listed(self.given[option])
+                asked[field] = split_list(self.given[option])
         if self.has("nodelist"):
             asked["nodes"] = nodes_of(self.given["nodelist"])
         if self.has("state"):
-            wanted = {state_named(word) for word in listed(self.given["state"])}
+            wanted = {state_named(word) for word in split_list(self.given["state"])}
             asked["states"] = [state for state in sorted(OURS) if recorded_state(state) in wanted] or [NEVER]
             asked["until"] = until if until is not None else self.now
         users = self._users()
@@ -241,7 +244,7 @@ class SacctOptions:
         if self.has("allusers") or given == "-1":
             return []
         if given:
-            return [name_of(int(name)) if name.isdecimal() else name for name in listed(given)]
+            return [name_of(int(name)) if name.isdecimal() else name for name in split_list(given)]
         if self.jobs or self.console.user == "root":
             return []
         return [self.console.user]
@@ -254,11 +257,7 @@ class SacctOptions:
 
     def style(self) -> Style:
         """Return the output style of the table."""
-        header = not self.has("noheader")
-        if not self.parsable:
-            return Style(header=header)
-        ends = self.parsable[-1] == "parsable"
-        return Style(self.given.get("delimiter", "") or "|", ends=ends, header=header)
+        return style_of(self.given, self.given.get("delimiter", ""))
 
     def window(self) -> AccountedWindow:
         """Return the time window that limits the printed times, which is unlimited without --truncate."""
@@ -269,42 +268,21 @@ class SacctOptions:
 
 def main(words: list[str], console: Console) -> int:
     """Print the table and return the exit code."""
-    try:
-        found, rest = read(words, OPTIONS)
-        _inform(dict(found), console)
-        asked = SacctOptions(found, console)
-        if rest:
-            lines = "".join(f"\nsacct: error:  {word}" for word in rest)
-            raise WordsError(f"sacct: error: Unknown arguments:{lines}")
-        return _run(asked)
-    except WordsError as error:
-        console.streams.err.write(
-            error.message.removesuffix('\nTry "sacct --help" for more information') + "\n"
-        )
-        return error.exit_code
-    except Done:
+    found, rest = read(words, OPTIONS, advises=False)
+    if handle_help(found, console, help_text=HELP):
         return 0
-
-
-class Done(Exception):
-    """Raised if the command line was answered without the controller, such as --help."""
-
-
-def _inform(given: dict[str, str], console: Console) -> None:
-    for name, text in (("version", VERSION), ("usage", HELP), ("help", HELP)):
-        if name in given:
-            console.streams.out.write(text)
-            raise Done
-    if "helpformat" in given:
+    if "helpformat" in dict(found):
         print_names(console, WIDTHS)
-        raise Done
+        return 0
+    asked = SacctOptions(found, console)
+    if rest:
+        lines = "".join(f"\nsacct: error:  {word}" for word in rest)
+        raise WordsError(f"sacct: error: Unknown arguments:{lines}")
+    return _run(asked)
 
 
 def _run(asked: SacctOptions) -> int:
-    try:
-        columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
-    except UnknownField as error:
-        raise CommandError(f'Invalid field requested: "{error}"') from error
+    columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
     names = [column.name for column in columns]
     if asked.has("json"):
         from .sacct_json import NEEDS, answer
@@ -326,7 +304,7 @@ def _run(asked: SacctOptions) -> int:
     return 0
 
 
-def _lines(jobs: list[Record], asked: SacctOptions) -> Iterator[Record]:
+def _lines(jobs: list[Row], asked: SacctOptions) -> Iterator[Row]:
     """Yield the row of each line."""
     window = asked.window()
     for job in jobs:
@@ -334,11 +312,11 @@ def _lines(jobs: list[Record], asked: SacctOptions) -> Iterator[Record]:
             yield job_line(job, window, unit=asked.unit)
         if asked.steps:
             for step in job["steps"]:
-                if not asked.only or _wants(asked, job, step["row"]["id"].rpartition(".")[2]):
+                if not asked.only or _wants(asked, job, step_name(step["row"])):
                     yield step_line(step, job, window, unit=asked.unit)
 
 
-def _jobs_of(asked: SacctOptions, question: Record) -> list[Record]:
+def _jobs_of(asked: SacctOptions, question: Row) -> list[Row]:
     with asked.console.controller.connect() as client:
         _check_qos(question.get("qos", ()), client)
         jobs = client.call("records", **question)["jobs"]
@@ -362,20 +340,20 @@ def _check_qos(names: Iterable[str], client: SyncClient) -> None:
             raise WordsError(f"{told}\nsacct: fatal: problem processing qos list")
 
 
-def _is_named(job: Record, asked: SacctOptions) -> bool:
+def _is_named(job: Row, asked: SacctOptions) -> bool:
     """Check if -j names the job. With --whole-hetjob=no, the leader's job ID names the leader alone."""
     if asked.whole_hetjob != "no" or not asked.jobs or not job["het_job_offset"]:
         return True
     return not {str(job["id"]), str(job["label"])}.isdisjoint(asked.jobs)
 
 
-def _place(job: Record) -> tuple[int, int]:
+def _place(job: Row) -> tuple[int, int]:
     """Return the sort key (array job ID, task number). The pending tasks of an array come first."""
     task = job["array_task_id"]
     return job["array_job_id"], -1 if task is None else task
 
 
-def _wants(asked: SacctOptions, job: Record, step: str) -> bool:
+def _wants(asked: SacctOptions, job: Row, step: str) -> bool:
     """Check if -j names this line: a whole job (`step` "") or one step of it."""
     names = {label(job), str(job["id"]), str(job["array_job_id"]), str(job["label"]), str(job["het_job_id"])}
     steps = [each.step for each in asked.only if each.job in names]
@@ -387,7 +365,7 @@ def _wants(asked: SacctOptions, job: Record, step: str) -> bool:
     return whole or step in steps
 
 
-def _fits(job: Record, asked: SacctOptions) -> bool:
+def _fits(job: Row, asked: SacctOptions) -> bool:
     """Check the rarely used filters, which the controller does not have."""
     limit_s, has_run = job["limit_s"], job["start"] is not None
     tests: list[tuple[str, Callable[[str], bool]]] = [
@@ -396,13 +374,13 @@ def _fits(job: Record, asked: SacctOptions) -> bool:
         ("timelimit-min", lambda text: in_limits(limit_s, text, asked.given.get("timelimit-max", text))),
         ("gid", lambda text: in_group(job["uid"], text)),
         ("group", lambda text: in_group(job["uid"], text)),
-        ("reason", lambda text: job["reason"].partition(",")[0] in listed(text)),
-        ("constraints", lambda text: all(word in job["features"] for word in listed(text))),
+        ("reason", lambda text: job["reason"].partition(",")[0] in split_list(text)),
+        ("constraints", lambda text: all(word in job["features"] for word in split_list(text))),
     ]
     return all(test(asked.given[name]) for name, test in tests if name in asked.given)
 
 
-def _scripts(asked: SacctOptions, question: Record) -> int:
+def _scripts(asked: SacctOptions, question: Row) -> int:
     """Print the batch script of each job (-B). A user only gets the scripts of the user's own jobs."""
     with asked.console.controller.connect() as client:
         jobs = client.call("records", **{**question, "steps": False, "scripts": True})["jobs"]

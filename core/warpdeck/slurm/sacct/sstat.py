@@ -9,20 +9,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.slurm_version import VERSION
-from warpdeck.slurm.console.arguments import Words, WordsError, options, read
+from warpdeck.slurm.console.command_options import Words, handle_help, options, read
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.fields.field import Field, Row
 from warpdeck.slurm.fields.step_fields import STEP, is_sruns, step_name
-from warpdeck.slurm.format.named_columns import Named, named_steps
+from warpdeck.slurm.format.named_columns import NamedStep, parse_step_ids
 from warpdeck.slurm.format.printing import (
     PrintedColumn,
-    Style,
-    UnknownField,
     columns_of,
+    last_of_formats,
     print_header,
     print_names,
     print_row,
+    style_of,
     with_one_width,
 )
 from warpdeck.slurm.scontrol.processes import processes_of
@@ -88,21 +87,13 @@ HELP = """sstat [<OPTION>] -j JOB[.STEP],...
 
 def main(words: list[str], console: Console) -> int:
     """Print the table and return the exit code."""
-    try:
-        found, rest = read(words, OPTIONS)
-    except WordsError as error:
-        console.streams.err.write(
-            error.message.removesuffix('\nTry "sstat --help" for more information') + "\n"
-        )
-        return error.exit_code
-    given = dict(found)
-    if given.keys() & {"help", "usage", "version"}:
-        console.streams.out.write(VERSION if "version" in given else HELP)
+    found, rest = read(words, OPTIONS, advises=False)
+    if handle_help(found, console, help_text=HELP):
         return 0
-    if "helpformat" in given:
+    if "helpformat" in dict(found):
         print_names(console, WIDTHS)
         return 0
-    jobs = [each for text in (*_said(found, "jobs"), *rest) for each in named_steps("sstat", text)]
+    jobs = [each for text in (*_said(found, "jobs"), *rest) for each in parse_step_ids("sstat", text)]
     return _print(found, jobs, console)
 
 
@@ -110,22 +101,14 @@ def _said(found: Words, *names: str) -> list[str]:
     return [value for name, value in found if name in names]
 
 
-def _print(found: Words, jobs: list[Named], console: Console) -> int:
-    given = {name for name, _ in found}
+def _print(found: Words, jobs: list[NamedStep], console: Console) -> int:
+    given = last_of_formats(found)
     forms = [PIDS if name == "pidformat" else value for name, value in found if name in FORMS]
     form = ",".join(filter(None, forms)) or DEFAULT
-    try:
-        columns = with_one_width(columns_of(form, WIDTHS), form, zero_counts=False)
-    except UnknownField as error:
-        raise CommandError(f'Invalid field requested: "{error}"') from error
+    columns = with_one_width(columns_of(form, WIDTHS), form, zero_counts=False)
     if not jobs:
         raise CommandError("You didn't give me any jobs to stat.")
-    parsable = [name for name, _ in found if name in ("parsable", "parsable2")]
-    style = Style(
-        "|" if parsable else "",
-        ends=parsable[-1:] != ["parsable2"],
-        header="noheader" not in given,
-    )
+    style = style_of(given)
     print_header(console, columns, style)
     for job in jobs:
         for step in _steps(job, console, everything="allsteps" in given):
@@ -134,7 +117,7 @@ def _print(found: Words, jobs: list[Named], console: Console) -> int:
     return 0
 
 
-def _steps(named: Named, console: Console, *, everything: bool) -> list[Row]:
+def _steps(named: NamedStep, console: Console, *, everything: bool) -> list[Row]:
     """Return the records of the running steps that a job or step ID names.
 
     If it names no step, they are those of the first numbered step, or with `everything` those of all steps.

@@ -13,7 +13,7 @@ from warpdeck.slurm.fields.field import Field, Row, shaped
 from warpdeck.slurm.fields.job_fields import JOB, share_gres
 from warpdeck.slurm.fields.key_lines import KeyLines
 from warpdeck.slurm.fields.step_fields import STEP, is_sruns, step_row
-from warpdeck.slurm.format.task_lists import told_tasks
+from warpdeck.slurm.format.task_lists import shown_tasks
 from warpdeck.slurm.format.units import MIB, clock, exact, gres_text, or_null, tres_text
 from warpdeck_agent.wire.hostnames import collapse
 
@@ -114,7 +114,7 @@ def _of_srun(field: Field, *, other: object) -> Field:
 
 JOB_FIELDS: dict[str, Field] = {
     **JOB,
-    "array_tasks": shaped(JOB["tasks_text"], lambda tasks: told_tasks(tasks) if tasks else ""),
+    "array_tasks": shaped(JOB["tasks_text"], lambda tasks: shown_tasks(tasks) if tasks else ""),
     "array_throttle": Field("throttle tasks_text", lambda row: (row["tasks_text"] and row["throttle"]) or ""),
     "batch_node": Field("batch batch_host", lambda row: row["batch_host"] if row["batch"] else ""),
     "gres": Field("shares", _gres),

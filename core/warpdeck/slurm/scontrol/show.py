@@ -19,7 +19,7 @@ from warpdeck_agent.wire import hostnames
 
 from . import job_text, site_json, site_text
 from .associations import show_associations
-from .session import Failed, Missing, Session
+from .session import Failed, Missing, ScontrolSession
 
 if TYPE_CHECKING:
     from warpdeck.client.blocking_client import SyncClient
@@ -31,7 +31,7 @@ OF_NAMES = ("array_task_id", "id", "state", "stderr", "stdout", "tasks_pending",
 NO_ID = "scontrol_print_job error: Invalid job id specified"
 
 
-class Entity(NamedTuple):
+class ShownEntity(NamedTuple):
     """A kind of object that can be shown.
 
     `least` is the minimum number of letters of its name. `nameless` handles an empty name, as in `show
@@ -39,11 +39,11 @@ class Entity(NamedTuple):
     """
 
     least: int
-    show: Callable[[Session, str], None]
-    nameless: Callable[[Session], None] | None = None
+    show: Callable[[ScontrolSession, str], None]
+    nameless: Callable[[ScontrolSession], None] | None = None
 
 
-def show(session: Session, words: list[str]) -> None:
+def show(session: ScontrolSession, words: list[str]) -> None:
     """Handle `scontrol show`; `words` are the arguments after `show`. Raises Failed."""
     if not words:
         raise Failed("too few arguments for keyword:show")
@@ -72,7 +72,7 @@ def show(session: Session, words: list[str]) -> None:
     raise Failed(f"invalid entity:{written} for keyword:show ")
 
 
-def print_lines(session: Session, blocks: Iterable[list[str]]) -> None:
+def print_lines(session: ScontrolSession, blocks: Iterable[list[str]]) -> None:
     """Print blocks of lines, each block on one line with --oneliner."""
     for lines in blocks:
         if session.oneliner:
@@ -113,14 +113,14 @@ def _numbers(ranges: TaskRanges) -> set[int]:
     return {number for first, last, step in ranges for number in range(first, last + 1, step)}
 
 
-def _not_found(what: str) -> Callable[[Session], None]:
-    def miss(session: Session) -> None:
+def _not_found(what: str) -> Callable[[ScontrolSession], None]:
+    def miss(session: ScontrolSession) -> None:
         raise Missing(f"{what}  not found")
 
     return miss
 
 
-def _jobs(session: Session, word: str) -> None:
+def _jobs(session: ScontrolSession, word: str) -> None:
     if "." in word:
         raise Failed(NO_ID)
     word = "" if word == "0" else word  # Slurm treats 0 like no id.
@@ -143,7 +143,7 @@ def _jobs(session: Session, word: str) -> None:
     )
 
 
-def _steps(session: Session, word: str) -> None:
+def _steps(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         number = word if word[:1].isdecimal() else ""
         found = records(client, number, needs=job_text.STEP_TEXT.needs, steps=True)
@@ -162,7 +162,7 @@ def _steps(session: Session, word: str) -> None:
     print_lines(session, blocks)
 
 
-def _nodes(session: Session, word: str) -> None:
+def _nodes(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         found = client.call("nodes", facts=True)["nodes"]
         nodes = in_configured_order(found, client.call("partitions")["partitions"])
@@ -175,7 +175,7 @@ def _nodes(session: Session, word: str) -> None:
     print_lines(session, (site_text.NODE_TEXT.lines(node, details=session.details) for node in chosen))
 
 
-def _named(session: Session, word: str, rows: list[Row], what: str) -> Iterable[Row]:
+def _named(session: ScontrolSession, word: str, rows: list[Row], what: str) -> Iterable[Row]:
     """Yield the rows that a host list or a list of names selects.
 
     A name without a row is reported and makes the exit code 1.
@@ -201,7 +201,7 @@ def _with_members(client: SyncClient, rows: list[Row]) -> list[Row]:
     return [with_members(row, nodes) for row in rows]
 
 
-def _partitions(session: Session, word: str) -> None:
+def _partitions(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         rows = sorted(client.call("partitions")["partitions"], key=lambda row: int(row["position"]))
         rows = _with_members(client, rows)
@@ -212,7 +212,7 @@ def _partitions(session: Session, word: str) -> None:
     print_lines(session, (site_text.PARTITION_TEXT.lines(row) for row in chosen))
 
 
-def _reservations(session: Session, word: str) -> None:
+def _reservations(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         rows = [row for row in client.call("reservations")["reservations"] if row["state"] != "over"]
         rows = _with_members(client, rows)
@@ -225,7 +225,7 @@ def _reservations(session: Session, word: str) -> None:
     print_lines(session, (site_text.RESERVATION_TEXT.lines(row) for row in chosen))
 
 
-def _licenses(session: Session, word: str) -> None:
+def _licenses(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         rows = client.call("licenses")["licenses"]
     if session.json:
@@ -239,7 +239,7 @@ def _licenses(session: Session, word: str) -> None:
             session.console.print_lines(lines, between="     " if session.oneliner else "\n    ")
 
 
-def _config(session: Session, word: str) -> None:
+def _config(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         status = client.call("status")
         made = {"SlurmctldHost[0]": status["host"], "SLURM_VERSION": RELEASE}
@@ -260,24 +260,24 @@ def alive(status: Row) -> str:
     return f"Slurmctld(primary) at {status['host']} is UP"
 
 
-def _daemons(session: Session, word: str) -> None:
+def _daemons(session: ScontrolSession, word: str) -> None:
     if word:
         _daemons_take_no_name(session)
     session.console.streams.out.write("slurmctld slurmd\n")
 
 
-def _daemons_take_no_name(session: Session) -> None:
+def _daemons_take_no_name(session: ScontrolSession) -> None:
     raise Failed("too many arguments for keyword:show")
 
 
-def _topology(session: Session, word: str) -> None:
+def _topology(session: ScontrolSession, word: str) -> None:
     told = f"Topology information contains no switch or node named {word}"
     session.console.streams.err.write(
         f"scontrol: error: {told if word else 'No topology information available'}\n"
     )
 
 
-def _aliases(session: Session, word: str) -> None:
+def _aliases(session: ScontrolSession, word: str) -> None:
     """Print the node names of the named hosts. Each node has the name of its host."""
     with session.connect() as client:
         names = [node["name"] for node in client.call("nodes")["nodes"]]
@@ -286,44 +286,44 @@ def _aliases(session: Session, word: str) -> None:
         session.console.print_lines([" ".join(found)])
 
 
-def _cache(session: Session, word: str) -> None:
+def _cache(session: ScontrolSession, word: str) -> None:
     """Handle `cache`, the older name of assoc_mgr, which takes at most one argument."""
     show_associations(session, [word] if word else [])
 
 
-def _none(session: Session, word: str = "") -> None:
+def _none(session: ScontrolSession, word: str = "") -> None:
     """Print nothing for kinds that never exist here, as Slurm does for kinds that a cluster does not have."""
 
 
-def _front_ends(session: Session, word: str) -> None:
+def _front_ends(session: ScontrolSession, word: str) -> None:
     if word:
         raise Missing(f"Node {word} not found")
     session.console.streams.out.write("No nodes in the system\n")
 
 
-def _slurmd(session: Session, word: str) -> None:
-    raise Failed("scontrol: error: there is no slurmd here: `warpdeck nodes` shows the agents")
+def _slurmd(session: ScontrolSession, word: str) -> None:
+    raise Failed("scontrol: error: slurmd does not exist here: use `warpdeck nodes` to show the agents")
 
 
 ENTITIES = {
-    "aliases": Entity(1, _aliases),
-    "bbstat": Entity(2, _none),
-    "burstbuffer": Entity(2, _none),
-    "cache": Entity(2, _cache),
-    "config": Entity(1, _config),
-    "daemons": Entity(1, _daemons, _daemons_take_no_name),
-    "dwstat": Entity(2, _none),
-    "federation": Entity(1, _none),
-    "frontend": Entity(1, _front_ends),
-    "jobs": Entity(1, _jobs),
-    "jobid": Entity(1, _jobs),
-    "licenses": Entity(2, _licenses),
-    "nodes": Entity(1, _nodes, _none),
-    "partitions": Entity(2, _partitions, _not_found("Partition")),
-    "partitionname": Entity(2, _partitions, _not_found("Partition")),
-    "reservations": Entity(1, _reservations, _not_found("Reservation")),
-    "reservationname": Entity(1, _reservations, _not_found("Reservation")),
-    "slurmd": Entity(2, _slurmd),
-    "steps": Entity(2, _steps),
-    "topology": Entity(1, _topology),
+    "aliases": ShownEntity(1, _aliases),
+    "bbstat": ShownEntity(2, _none),
+    "burstbuffer": ShownEntity(2, _none),
+    "cache": ShownEntity(2, _cache),
+    "config": ShownEntity(1, _config),
+    "daemons": ShownEntity(1, _daemons, _daemons_take_no_name),
+    "dwstat": ShownEntity(2, _none),
+    "federation": ShownEntity(1, _none),
+    "frontend": ShownEntity(1, _front_ends),
+    "jobs": ShownEntity(1, _jobs),
+    "jobid": ShownEntity(1, _jobs),
+    "licenses": ShownEntity(2, _licenses),
+    "nodes": ShownEntity(1, _nodes, _none),
+    "partitions": ShownEntity(2, _partitions, _not_found("Partition")),
+    "partitionname": ShownEntity(2, _partitions, _not_found("Partition")),
+    "reservations": ShownEntity(1, _reservations, _not_found("Reservation")),
+    "reservationname": ShownEntity(1, _reservations, _not_found("Reservation")),
+    "slurmd": ShownEntity(2, _slurmd),
+    "steps": ShownEntity(2, _steps),
+    "topology": ShownEntity(1, _topology),
 }

@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 from warpdeck.base.cluster import ALL_NODES, CLUSTER_NAME, CLUSTER_OPTIONS
 from warpdeck.base.errors import UserError
-from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end
 from warpdeck.client.submission import (
@@ -31,7 +30,9 @@ from warpdeck.notation.reading.script import read_components
 from warpdeck.notation.step import container_help
 from warpdeck.notation.values.slurm_error import exit_code
 from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
+from warpdeck.slurm.console.command_options import handle_help
 from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.format.units import moment
 
 from .validation import check, option_source, raise_if_unknown
 
@@ -46,9 +47,9 @@ USAGE = f"""Usage: sbatch [OPTIONS...] [script [args...]]
 
   -J NAME  -p PARTITION  -A ACCOUNT  -q QOS  -t TIME  -N NODES  -n TASKS  -c CPUS  --mem SIZE  -a ARRAY  -d DEPENDENCY
   --gpus N | --gpus-per-node N | --gres gpu:TYPE:N   -C FEATURES  -w NODES  -x NODES  -o FILE  -e FILE  -D FOLDER
-  -H (hold)  -W (wait for the end)  -Q (say nothing)  --parsable  --test-only  --wrap COMMAND  --export NAMES
+  -H (hold)  -W (wait for the end)  -Q (print errors only)  --parsable  --test-only  --wrap COMMAND  --export NAMES
 
-All options of sbatch(1) are read. A script without a name is read from standard input.
+All options of sbatch(1) are accepted. Without a file name, the script is read from standard input.
 {container_help.HELP}
 examples:
   sbatch --gpus 2 --time 4:00:00 train.sh --lr 0.1
@@ -63,10 +64,10 @@ def main(words: list[str], console: Console) -> int:
 
     An option that sbatch does not have may be an option of one of the site's plug-ins.
     """
-    if console.controller.awaited:
-        console.controller.linger()
+    if console.controller.awaited_job:
+        console.controller.mark_idle()
         with console.controller.connect() as client:
-            return _wait(client, console.controller.awaited, console)
+            return _wait(client, console.controller.awaited_job, console)
     try:
         return _run(words, console, SBATCH)
     except UserError as error:
@@ -100,8 +101,7 @@ def _run(words: list[str], console: Console, known: OptionTable, *, is_last: boo
     own = {
         option: value for found in parts for option, value in found if known.options[option].here == COMMAND
     }
-    if own.keys() & {"help", "usage", "version"}:
-        console.streams.out.write(VERSION if "version" in own else USAGE)
+    if handle_help(list(own.items()), console, help_text=USAGE):
         return 0
     draft = _draft(words, parts, rest, own, console, known, is_last=is_last)
     asked = own.keys() | draft.own
@@ -199,13 +199,13 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
     if console.record is not None:
         draft.request["code_due_unix"] = time.time() + RECORDED_S
     if "wait" in asked:
-        console.controller.linger()
+        console.controller.mark_idle()
     try:
         done = submit(client, draft, snapshot="none", nonce=console.controller.nonce)
     except UserError as error:
         raise _failed(error, console) from error
     if "wait" in asked:
-        console.controller.awaits(done.job_id)
+        console.controller.wait_for_job(done.job_id)
     if console.record is not None:
         console.record(done.job_id, draft.request.get("chdir") or console.folder)
     if "quiet" not in asked:
@@ -223,12 +223,12 @@ def _wait(client: SyncClient, job_id: int, console: Console) -> int:
     """Wait for the job and return its exit code, or the highest one of an array.
 
     A job that ran out of memory or was killed by a signal counts as 1. The exit code of an out-of-memory job
-    is not known (see told_exit).
+    is not known (see shown_exit).
     """
     ends = wait_for_end(
         client,
         job_id,
-        again=console.controller.again,
+        again=console.controller.reconnect,
         note=lambda line: print(f"sbatch: {line}", file=console.streams.err),
     )
     return max(1 if end.signal or end.state == "OUT_OF_MEMORY" else end.code for end in ends)
@@ -276,8 +276,7 @@ def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) ->
     at_unix = max(at_unix, begin_unix)
     where = f" on {'' if draft.components else 'nodes '}{found['node_list']}" if found["node_list"] else ""
     part = "" if draft.components else f" in partition {found['partition'] or ALL_NODES}"
-    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
     console.streams.err.write(
-        f"sbatch: Job {found['id']} to start at {moment} using {found['cpus']} processors{where}{part}\n"
+        f"sbatch: Job {found['id']} to start at {moment(at_unix)} using {found['cpus']} processors{where}{part}\n"
     )
     return 0

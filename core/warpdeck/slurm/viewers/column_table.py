@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from warpdeck.slurm.fields.field import Field, Row, entry
-from warpdeck.slurm.format.format_strings import Key, TextField, cut, whole
+from warpdeck.slurm.format.format_strings import SortKey, TextField, cut, whole
 
 from .job_order import NEVER
 
@@ -40,7 +40,7 @@ def _text_of(value: Callable[[Row], Any]) -> Callable[[Row], str]:
     return lambda row: "" if (found := value(row)) is None else str(found)
 
 
-def _key(field: Field, none: float) -> Key:
+def _key(field: Field, none: float) -> SortKey:
     """Return the sort key of a field. `none` stands for a missing value."""
     value = field.value
-    return Key(field.needs, lambda row: value(row) or none)
+    return SortKey(field.needs, lambda row: value(row) or none)

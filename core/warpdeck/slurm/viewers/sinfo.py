@@ -13,23 +13,24 @@ from typing import Any, NamedTuple
 from warpdeck.base.errors import UserError
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.hostlist import expand
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     Words,
     WordsError,
-    is_informed,
-    listed,
-    only_ours,
+    check_cluster,
+    handle_help,
     options,
     read_anywhere,
+    reject_format_and_long,
+    split_list,
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
 from warpdeck.slurm.fields.node_states import WORDS, picks
 from warpdeck.slurm.fields.reservation_fields import RESERVATION
 from warpdeck.slurm.format.format_strings import (
-    Column,
-    Layout,
+    FormatColumn,
+    LineLayout,
     Row,
     TextField,
     letters_of,
@@ -51,18 +52,18 @@ USAGE = """\
 Usage: sinfo [-adehlNRrsTv] [-i seconds] [-n nodes] [-o format | -O format]
              [-p partitions] [-S fields] [-t states] [--json | --yaml]"""
 HELP = """\
-Lists partitions, and nodes by their state.
-  -N, --Node               a line for each node and partition
-  -s, --summarize          a line for each partition
-  -R, --list-reasons       nodes that are down or drained, and why
+Lists partitions and nodes by state.
+  -N, --Node               one line for each node and partition
+  -s, --summarize          one line for each partition
+  -R, --list-reasons       nodes that are down or drained, with the reason
   -T, --reservation        reservations
   -p, --partition=NAMES  -n, --nodes=NODES
-  -t, --states=STATES      idle,mix,alloc,drain,down ...; a&b: both
+  -t, --states=STATES      idle,mix,alloc,drain,down ...; a&b: both states
   -d, --dead  -r, --responding
   -o, --format="%P %.6D"   -O, --Format=Partition:10,Nodes:.6
-  -S, --sort=#P,-t         by these letters of -o; - before one turns it round
+  -S, --sort=#P,-t         sort by letters of -o; - reverses the order
   -e, --exact  -l, --long  -h, --noheader  -i, --iterate=SECONDS
-      --json, --yaml       all there is of nodes, for programs"""
+      --json, --yaml       all properties of the nodes, for programs"""
 NAME_WIDTH = 9
 """Least width of the partition and node list columns where a layout adapts to the longest name."""
 REASONS = "down,fail,drain"
@@ -94,21 +95,19 @@ class SinfoOptions(NamedTuple):
 def main(words: list[str], console: Console) -> int:
     """Print the listing once, or repeatedly with --iterate."""
     found, _ = read_anywhere(words, OPTIONS)
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
-    asked = _asked(found, console)
+    asked = _parse_options(found, console)
     text = asked.values.get("iterate")
     every_s = pause_s(text, f"sinfo: error: Error: invalid entry for --iterate={text}")
     iterate(console, every_s, lambda client: _list(asked, console, client))
     return 0
 
 
-def _asked(found: Words, console: Console) -> SinfoOptions:
+def _parse_options(found: Words, console: Console) -> SinfoOptions:
     """Return the parsed command line. Raises WordsError for options that exclude each other."""
     values = dict(found)
-    if values.keys() & {"format", "Format"} and "long" in values:
-        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-        raise WordsError(f"sinfo: fatal: {sentence}")
+    reject_format_and_long({name.lower() for name in values}, "sinfo")
     if "all" in values and "partition" in values:
         raise WordsError(
             "sinfo: error: Conflicting options, -a and -p, specified. Please choose one or the other."
@@ -124,7 +123,7 @@ def _asked(found: Words, console: Console) -> SinfoOptions:
 
 def _list(asked: SinfoOptions, console: Console, client: SyncClient) -> None:
     """Print one listing. Raises WordsError."""
-    only_ours("sinfo", asked.values.get("clusters"))
+    check_cluster("sinfo", asked.values.get("clusters"))
     now = time.time()
     if asked.has("long", "iterate") and not asked.has("json", "yaml", "noheader"):
         print(ctime(now), file=console.streams.out)
@@ -147,7 +146,7 @@ def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict
     fields = [column.field for column in columns if column.field]
     rows = _rows(asked, site, [named[field] for field in fields], of_names=bool(NAMED_BY & {*fields}))
     _sort(rows, asked, named)
-    layout = Layout(columns, printable)
+    layout = LineLayout(columns, printable)
     lines = [] if asked.has("noheader") else [layout.titles()]
     if lines and asked.has("clusters"):
         lines.insert(0, CLUSTER_LINE)
@@ -161,7 +160,7 @@ def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict
 
 def _columns(
     asked: SinfoOptions, site: SinfoTables, fields: dict[str, TextField], complain: Callable[[str], None]
-) -> list[Column]:
+) -> list[FormatColumn]:
     def unknown_name(word: str) -> None:
         complain(f"sinfo: error: Invalid job format specification: {word}")
 
@@ -175,7 +174,7 @@ def _columns(
     form = "%all" if form is not None else asked.values.get("format", _default(asked, site))
     if form.lower() == "%all":
         last = list(letters)[-1]
-        return [Column(field, suffix=_gap(letter, last)) for letter, field in letters.items()]
+        return [FormatColumn(field, suffix=_gap(letter, last)) for letter, field in letters.items()]
     return short_columns(form, letters, unknown_letter)
 
 
@@ -236,7 +235,7 @@ def _rows(asked: SinfoOptions, site: SinfoTables, printed: list[Print], *, of_na
 
 def _partitions(asked: SinfoOptions, site: SinfoTables) -> list[Row]:
     wanted = asked.values.get("partition")
-    return [part for part in site.partitions if wanted is None or part["name"] in listed(wanted)]
+    return [part for part in site.partitions if wanted is None or part["name"] in split_list(wanted)]
 
 
 def _nodes_of(part: Row, site: SinfoTables) -> Iterable[Row]:
@@ -250,7 +249,7 @@ def _filter(asked: SinfoOptions) -> Callable[[Row], bool]:
     Raises WordsError for an invalid state or node list.
     """
     states = asked.values.get("states", REASONS if asked.has("list-reasons") else "all")
-    tests = None if states.lower() == "all" else [_state_test(word) for word in listed(states)]
+    tests = None if states.lower() == "all" else [_state_test(word) for word in split_list(states)]
     names = _names(asked.values.get("nodes"))
 
     def is_meant(node: Row) -> bool:
@@ -300,7 +299,7 @@ def _sort(rows: list[Row], asked: SinfoOptions, named: dict[str, Print]) -> None
     """
     by_letter = {each.letter: each for each in named.values() if each.letter}
     usual = ORDER_OF_NODES if asked.has("Node") else ORDER
-    for word in reversed(listed(asked.values.get("sort", usual))):
+    for word in reversed(split_list(asked.values.get("sort", usual))):
         letter = word.lstrip("+-#")[:1]
         each = by_letter.get(letter)
         if each is None:

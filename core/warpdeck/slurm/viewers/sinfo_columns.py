@@ -56,7 +56,7 @@ def prints() -> dict[str, Print]:
 
 
 def as_fields(named: dict[str, Print]) -> dict[str, TextField]:
-    """Convert the columns to the fields of a `Layout`."""
+    """Convert the columns to the fields of a `LineLayout`."""
     return {name: TextField(each.title, "", each.text, each.fit, each.letter) for name, each in named.items()}
 
 

@@ -11,23 +11,24 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     Words,
     WordsError,
-    is_informed,
-    only_ours,
+    check_cluster,
+    handle_help,
     options,
     read_lists,
-    refuse_rest,
+    reject_format_and_long,
+    reject_positional,
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
 from warpdeck.slurm.format.format_strings import (
-    Column,
-    Key,
-    Layout,
+    FormatColumn,
+    LineLayout,
     Row,
+    SortKey,
     TextField,
     letters_of,
     long_columns,
@@ -54,19 +55,19 @@ Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names]
               [--me] [--json | --yaml] [-ahlrv]"""
 HELP = """\
 Lists the jobs of the queue.
-  -u, --user=NAMES         of these users; --me: mine
-  -t, --states=STATES      in these states, or all
-  -p, --partition=NAMES    in these partitions
+  -u, --user=NAMES         jobs of these users; --me: your own
+  -t, --states=STATES      jobs in these states, or all
+  -p, --partition=NAMES    jobs in these partitions
   -j, --jobs=IDS           these jobs: 12,13_4
   -n, --name=NAMES  -A, --account=NAMES  -q, --qos=NAMES  -R, --reservation=NAME
   -L, --licenses=NAMES  -w, --nodelist=NODES
-  -s, --steps[=STEPS]      steps that run, in place of jobs
-  -r, --array              a line for each task of an array
-      --start              jobs that wait, by their expected start
+  -s, --steps[=STEPS]      running steps instead of jobs
+  -r, --array              one line for each task of an array
+      --start              pending jobs by expected start
   -o, --format="%.18i %j"  -O, --Format=JobID:18,Name
-  -S, --sort=P,t,-p        by these letters of -o; - before one turns it round
+  -S, --sort=P,t,-p        sort by letters of -o; - reverses the order
   -l, --long  -h, --noheader  -i, --iterate=SECONDS  --noconvert
-      --json, --yaml       all there is, for programs"""
+      --json, --yaml       all properties of the jobs, for programs"""
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
@@ -84,7 +85,7 @@ FLAGS_FROM_ENV = {
 }
 
 
-class View(NamedTuple):
+class ListingKind(NamedTuple):
     """One kind of listing: jobs or steps.
 
     It has a name for messages, letters for -o, fields and sort keys.
@@ -93,23 +94,23 @@ class View(NamedTuple):
     kind: str
     letters: Mapping[str, str]
     fields: dict[str, TextField]
-    keys: dict[str, Key]
+    keys: dict[str, SortKey]
 
 
 def main(words: list[str], console: Console) -> int:
     """Print the listing once, or repeatedly with --iterate."""
     found, rest = read_lists(words, OPTIONS, optional=("jobs", "steps"))
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
-    refuse_rest(rest, OPTIONS, USAGE, console)
-    asked = _asked(found, console)
+    reject_positional(rest, OPTIONS, USAGE, console)
+    asked = _parse_options(found, console)
     text = asked.values.get("iterate")
     every_s = pause_s(text, f"squeue: error: --iterate={text}\n")
     iterate(console, every_s, lambda client: _list(asked, console, client))
     return 0
 
 
-def _asked(found: Words, console: Console) -> JobFilterOptions:
+def _parse_options(found: Words, console: Console) -> JobFilterOptions:
     """Return the parsed command line. Raises WordsError for options that exclude each other."""
     values: dict[str, str] = {}
     env = console.env
@@ -127,9 +128,7 @@ def _asked(found: Words, console: Console) -> JobFilterOptions:
     if len(set(forms)) > 1:
         later, earlier = ("-O (--Format)", "-o (--format)")[:: 1 if forms[-1] == "Format" else -1]
         raise WordsError(f"squeue: error: {later} is incompatible with {earlier}")
-    if "format" in values and "long" in values:
-        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-        raise WordsError(f"squeue: fatal: {sentence}")
+    reject_format_and_long(values, "squeue")
     for variable, option in FROM_ENV.items():
         is_said = variable in env if option in LISTS else env.get(variable)
         if is_said and option not in values and not (option == "user" and "me" in values):
@@ -146,7 +145,7 @@ def _asked(found: Words, console: Console) -> JobFilterOptions:
 
 def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None:
     """Print one listing. Raises WordsError."""
-    only_ours("squeue", asked.values.get("clusters"))
+    check_cluster("squeue", asked.values.get("clusters"))
     if asked.has("json", "yaml"):
         _dump(asked, console, client)
         return
@@ -163,9 +162,9 @@ def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
             rows = [each for row in rows for each in _by_partition(row)]
         job_order.sort(rows, keys, ties=job_order.by_id)
     if wrong is not None:  # squeue reports a wrong sort order only after it has printed the titles.
-        _print(Layout(columns, view.fields), [], asked, console, now=now)
+        _print(LineLayout(columns, view.fields), [], asked, console, now=now)
         raise wrong
-    _print(Layout(columns, view.fields), rows, asked, console, now=now)
+    _print(LineLayout(columns, view.fields), rows, asked, console, now=now)
 
 
 def _by_partition(row: Row) -> list[Row]:
@@ -175,7 +174,9 @@ def _by_partition(row: Row) -> list[Row]:
     return [{**row, "partition": name} for name in sorted(row["partition"].split(","))]
 
 
-def _print(layout: Layout, rows: list[Row], asked: JobFilterOptions, console: Console, *, now: float) -> None:
+def _print(
+    layout: LineLayout, rows: list[Row], asked: JobFilterOptions, console: Console, *, now: float
+) -> None:
     lines = [layout.line(row) for row in rows]
     if not asked.has("noheader"):
         lines.insert(0, layout.titles())
@@ -187,17 +188,17 @@ def _print(layout: Layout, rows: list[Row], asked: JobFilterOptions, console: Co
         console.print_lines(lines)
 
 
-def _jobs_view(asked: JobFilterOptions, now: float) -> View:
+def _jobs_view(asked: JobFilterOptions, now: float) -> ListingKind:
     fields = squeue_columns.job_columns(now=now, convert=not asked.has("noconvert"))
-    return View("job", letters_of(fields), fields, job_order.job_keys(fields))
+    return ListingKind("job", letters_of(fields), fields, job_order.job_keys(fields))
 
 
-def _steps_view(now: float) -> View:
+def _steps_view(now: float) -> ListingKind:
     fields = squeue_step_columns.step_columns(now=now)
-    return View("job step", letters_of(fields), fields, squeue_step_columns.step_keys(fields))
+    return ListingKind("job step", letters_of(fields), fields, squeue_step_columns.step_keys(fields))
 
 
-def _columns(asked: JobFilterOptions, view: View) -> list[Column]:
+def _columns(asked: JobFilterOptions, view: ListingKind) -> list[FormatColumn]:
     def unknown(word: str) -> None:
         asked.complain(f"Invalid {view.kind} format specification: {word}")
 
@@ -216,7 +217,7 @@ def _default(asked: JobFilterOptions) -> str:
     return LONG if asked.has("long") else DEFAULT
 
 
-def _keys(asked: JobFilterOptions, view: View) -> tuple[list[Key], WordsError | None]:
+def _keys(asked: JobFilterOptions, view: ListingKind) -> tuple[list[SortKey], WordsError | None]:
     """Return the sort keys, or no keys and the error of an invalid sort order."""
     usual = (
         "P,i" if asked.has("steps") else job_order.DEFAULT_START if asked.has("start") else job_order.DEFAULT
@@ -228,7 +229,7 @@ def _keys(asked: JobFilterOptions, view: View) -> tuple[list[Key], WordsError | 
         return [], WordsError(f"squeue: error: Invalid sort specification: {error}")
 
 
-def _needs(columns: list[Column], keys: list[Key], view: View) -> list[str]:
+def _needs(columns: list[FormatColumn], keys: list[SortKey], view: ListingKind) -> list[str]:
     of_keys = [word for key in keys for word in key.needs.split()]
     ties = ("array_job_id", "array_task_id", "tasks_text", "tasks_folded", "state", "partition")
     return list(dict.fromkeys([*needed(columns, view.fields), *of_keys, *ties]))

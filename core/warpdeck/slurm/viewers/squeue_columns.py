@@ -9,8 +9,8 @@ from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.slurm.fields.field import Field, Row, shaped
 from warpdeck.slurm.fields.job_fields import JOB
 from warpdeck.slurm.fields.job_states import CODES
-from warpdeck.slurm.format.format_strings import Key, TextField, cut, whole
-from warpdeck.slurm.format.task_lists import FOLDED_WIDTH, asked_length, told_tasks
+from warpdeck.slurm.format.format_strings import SortKey, TextField, cut, whole
+from warpdeck.slurm.format.task_lists import FOLDED_WIDTH, given_length, shown_tasks
 
 from .column_table import text_columns
 from .job_order import NEVER, by_id
@@ -138,16 +138,16 @@ OF_REASON = frozenset({"PENDING", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "FAILE
 """Job states whose reason is printed instead of the node list."""
 PRIORITY_SCALE = 2**32 - 1
 OWN: dict[str, Field] = {
-    "array_tasks": shaped(JOB["tasks_text"], told_tasks),
+    "array_tasks": shaped(JOB["tasks_text"], shown_tasks),
     "priority_share": shaped(JOB["priority"], lambda number: f"{number / PRIORITY_SCALE:16.14f}"),
     "state_code": shaped(JOB["state"], CODES.__getitem__),
 }
 """Fields that only squeue shows."""
 SORT_KEYS = {
-    "nodelist": Key("batch_host", lambda row: (not row["batch_host"], row["batch_host"])),
-    "priority": Key("priority_told", JOB["priority"].value),
-    "statecompact": Key("state", lambda row: row["state"]),
-    "timeleft": Key("limit_s used_s", lambda row: (row["limit_s"] or NEVER) - row["used_s"]),
+    "nodelist": SortKey("batch_host", lambda row: (not row["batch_host"], row["batch_host"])),
+    "priority": SortKey("priority_told", JOB["priority"].value),
+    "statecompact": SortKey("state", lambda row: row["state"]),
+    "timeleft": SortKey("limit_s used_s", lambda row: (row["limit_s"] or NEVER) - row["used_s"]),
 }
 """Sort keys that are not the value of the column's field."""
 
@@ -174,8 +174,8 @@ def job_id(row: Row) -> str:
         return str(row["array_job_id"])
     if not row["tasks_folded"]:
         return f"{row['array_job_id']}_{tasks}"
-    text = f"{row['array_job_id']}_[{told_tasks(tasks)}]"
-    return text[:FOLDED_WIDTH] if asked_length() is None else text
+    text = f"{row['array_job_id']}_[{shown_tasks(tasks)}]"
+    return text[:FOLDED_WIDTH] if given_length() is None else text
 
 
 SEVERAL = {
@@ -184,7 +184,7 @@ SEVERAL = {
         "array_job_id tasks_text tasks_folded het_job_id label",
         job_id,
         letter="i",
-        sort=Key("array_job_id array_task_id", by_id),
+        sort=SortKey("array_job_id array_task_id", by_id),
     ),
     "reasonlist": TextField(
         "NODELIST(REASON)", "state reason node_list", _reason_list, _fit_reason, letter="R"

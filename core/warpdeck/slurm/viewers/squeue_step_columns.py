@@ -8,7 +8,7 @@ from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.fields.step_fields import STEP, step_name
-from warpdeck.slurm.format.format_strings import Key, TextField, letters_of, whole
+from warpdeck.slurm.format.format_strings import SortKey, TextField, letters_of, whole
 
 from .column_table import text_columns
 
@@ -49,19 +49,19 @@ username/u USER user
 def step_columns(*, now: float) -> dict[str, TextField]:
     """Return the columns of a step by name."""
     found = text_columns(COLUMNS, STEP)
-    found["stepid"] = found["stepid"]._replace(sort=Key("", by_id))
+    found["stepid"] = found["stepid"]._replace(sort=SortKey("", by_id))
     found["timeused"] = TextField(
         "TIME",
         "",
         lambda row: format_duration(now - row["start"]),
         whole,
         letter="M",
-        sort=Key("", lambda row: now - row["start"]),
+        sort=SortKey("", lambda row: now - row["start"]),
     )
     return found
 
 
-def step_keys(fields: Mapping[str, TextField]) -> dict[str, Key]:
+def step_keys(fields: Mapping[str, TextField]) -> dict[str, SortKey]:
     """Return the sort key of each letter of -o that applies to steps."""
     return {letter: fields[name].key() for letter, name in letters_of(fields).items()}
 

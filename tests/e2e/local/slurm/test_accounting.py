@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.runtime.commands import run as run_command
 from warpdeck.slurm.sacct.accounted_columns import WIDTHS
 
@@ -78,7 +78,7 @@ def run_in_process(
     out, err = io.StringIO(), io.StringIO()
     paths = Paths(str(home.path))
     console = Console(
-        streams=Streams(io.StringIO(), out, err),
+        streams=StandardStreams(io.StringIO(), out, err),
         controller=ControllerAccess(lambda: SyncClient.connect(paths)),
         env=env,
         folder=str(home.path),

@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.runtime.commands import run as run_command
 from warpdeck.slurm.scontrol.job_keys import KEYS
 from warpdeck.slurm.scontrol.keywords import KEYWORDS
@@ -54,7 +54,7 @@ def scontrol(home: Home, *argv: str, data: str = "") -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     paths = Paths(str(home.path))
     console = Console(
-        streams=Streams(io.StringIO(data), out, err),
+        streams=StandardStreams(io.StringIO(data), out, err),
         controller=ControllerAccess(lambda: SyncClient.connect(paths)),
         env={},
         folder=str(home.path),

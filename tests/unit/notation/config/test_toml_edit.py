@@ -56,6 +56,15 @@ def test_a_value_is_changed_in_place_and_everything_else_stays() -> None:
     assert '"a \\"quoted\\" \\\\ word"  # half of it' in back
 
 
+def test_an_account_stays_when_its_last_user_is_removed() -> None:
+    text = "[accounts.ml.users.ann]\ndefault = true\n[accounts.bio]\nusers.eve = {}\n"
+    alone = without(text, "accounts/ml/users/ann")
+    assert alone == "[accounts.bio]\nusers.eve = {}\n\n[accounts.ml]\n"
+    both = without("[accounts.ml.users.ann]\n[accounts.ml.users.bob]\n", "accounts/ml/users/ann")
+    assert both == "[accounts.ml.users.bob]\n"
+    assert values_of(without(both, "accounts/ml/users/bob"), "accounts") == {"ml": {}}
+
+
 def test_a_table_that_exists_only_through_its_subtables_gets_its_own_header() -> None:
     text = "[accounts.ml.users.ann]\ndefault = true\n[accounts.bio]\nusers.eve = {}\n"
     after = changed(text, "accounts/ml", shares=2)

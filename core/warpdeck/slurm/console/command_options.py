@@ -12,12 +12,14 @@ from warpdeck.base.errors import UserError
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.options.getopt import parse_leading
 from warpdeck.notation.options.option_table import NONE, OPTIONAL, REQUIRED, OptionTable, table
+from warpdeck.notation.values.time_points import parse_moment
 
 from .console import CommandError, Console
 
 TAKES = {"": NONE, "=": REQUIRED, "?": OPTIONAL}
 Words = list[tuple[str, str]]
 EMPTY = ","
+INVALID_TIME = "Invalid time specification (pos=0): "
 
 
 class WordsError(CommandError):
@@ -44,15 +46,16 @@ def options(command: str, text: str) -> OptionTable:
     return table(command, found)
 
 
-def read(words: list[str], known: OptionTable) -> tuple[Words, list[str]]:
+def read(words: list[str], known: OptionTable, *, advises: bool = True) -> tuple[Words, list[str]]:
     """Return the options as (long name, value) in order, and the remaining words. Raises WordsError.
 
-    Parsing stops at the first word that is no option.
+    Parsing stops at the first word that is no option. With `advises`, the error mentions --help.
     """
     try:
         return parse_leading(words, known.command, known)
     except UserError as error:
-        raise WordsError(f'{error.message}\nTry "{known.command} --help" for more information') from None
+        advice = f'\nTry "{known.command} --help" for more information' if advises else ""
+        raise WordsError(f"{error.message}{advice}") from None
 
 
 def read_anywhere(words: list[str], known: OptionTable) -> tuple[Words, list[str]]:
@@ -95,28 +98,50 @@ def _is_empty(word: str, optional: Collection[str]) -> bool:
     )
 
 
-def refuse_rest(rest: list[str], known: OptionTable, usage: str, console: Console) -> None:
+def reject_positional(rest: list[str], known: OptionTable, usage: str, console: Console) -> None:
     """Reject positional arguments. Raises WordsError."""
     if rest:
         print(usage, file=console.streams.out)
         raise WordsError(f"{known.command}: error: Unrecognized option: {rest[0]}")
 
 
-def is_informed(found: Words, console: Console, *, usage: str, help_text: str) -> bool:
-    """Handle --version, --usage and --help. Return true if one of them was given."""
+def handle_help(found: Words, console: Console, *, help_text: str, usage: str = "") -> bool:
+    """Handle --version, --usage and --help. Return true if one of them was given.
+
+    Without `usage`, --usage prints the help, as in Slurm's accounting commands.
+    """
     names = [name for name, _ in found]
-    for name, text in (("version", VERSION.strip()), ("usage", usage), ("help", help_text)):
+    for name, text in (("version", VERSION), ("usage", usage or help_text), ("help", help_text)):
         if name in names:
-            print(text, file=console.streams.out)
+            print(text.rstrip("\n"), file=console.streams.out)
             return True
     return False
+
+
+def reject_format_and_long(given: Collection[str], command: str) -> None:
+    """Check that -o and -l are not given together. Raises WordsError."""
+    if "format" in given and "long" in given:
+        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
+        raise WordsError(f"{command}: fatal: {sentence}")
+
+
+def reported_time(text: str, now: float, console: Console) -> float | None:
+    """Parse a time in the past. Return None if the text is empty or invalid.
+
+    As in Slurm, an invalid time is reported and ignored.
+    """
+    try:
+        return parse_moment(text, now, past=True) if text else None
+    except UserError:
+        console.streams.err.write(f"{INVALID_TIME}{text}\n")
+        return None
 
 
 CLUSTER_LINE = f"CLUSTER: {CLUSTER_NAME}"
 """Line above a table whose clusters were named with an option."""
 
 
-def only_ours(command: str, clusters: str | None) -> None:
+def check_cluster(command: str, clusters: str | None) -> None:
     """Check that no cluster other than ours is named; None means that no cluster is named.
 
     Raises WordsError.
@@ -130,6 +155,6 @@ def only_ours(command: str, clusters: str | None) -> None:
         )
 
 
-def listed(text: str) -> list[str]:
+def split_list(text: str) -> list[str]:
     """Split a comma-separated list and drop empty words."""
     return [word for word in text.split(",") if word]

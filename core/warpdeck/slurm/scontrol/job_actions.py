@@ -1,8 +1,7 @@
-"""scontrol commands that act on jobs or on the controller, such as hold, requeue, notify and ping."""
+"""scontrol commands that act on jobs, such as hold, requeue, top and notify."""
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -15,8 +14,7 @@ from warpdeck.notation.values.job_ids import is_job_id
 from warpdeck.notation.values.lists import words_of
 from warpdeck.protocol.refusals import WORDS, in_slurms_words
 
-from .session import Failed, Session
-from .show import alive, records
+from .session import Failed, ScontrolSession
 
 SAYS_ALL = frozenset(
     {
@@ -41,15 +39,9 @@ TASKS = re.compile(r"\d+_\d.*")
 NO_ERROR = "No error"
 POLL_S = 0.5
 SAMPLE_FIELDS = ("id", "label", "state", "user", "name", "priority")
-NO_SCRIPT = "job script retrieval failed: "
-DOWN = """Slurmctld(primary) at {host} is DOWN
-*****************************************
-** RESTORE SLURMCTLD DAEMON TO SERVICE **
-*****************************************
-"""
 
 
-class Nameless(Failed):
+class NoSuchName(Failed):
     """Error: no job has the given name."""
 
 
@@ -60,7 +52,7 @@ def words_for(error: UserError) -> str:
     return in_slurms_words(error)
 
 
-def complain_of(session: Session, error: UserError, word: str, *, of_tasks: bool = True) -> None:
+def complain_of(session: ScontrolSession, error: UserError, word: str, *, of_tasks: bool = True) -> None:
     """Print the refusal of one job: "SLURM'S MESSAGE for job 12".
 
     For tasks of an array it is "12_3: SLURM'S MESSAGE". Set `of_tasks` to False for commands that do not
@@ -72,8 +64,8 @@ def complain_of(session: Session, error: UserError, word: str, *, of_tasks: bool
     session.complain(told + (f"\n{rest}" if rest else ""))
 
 
-def ask_of(
-    session: Session,
+def send_for_job(
+    session: ScontrolSession,
     client: SyncClient,
     kind: str,
     word: str,
@@ -111,7 +103,9 @@ def _slurms(error: UserError) -> str:
     return words_for(error).partition("\n")[0]
 
 
-def _say_parts(session: Session, word: str, parts: Mapping[str, str], refused: UserError | None) -> None:
+def _say_parts(
+    session: ScontrolSession, word: str, parts: Mapping[str, str], refused: UserError | None
+) -> None:
     """Print one line for each group of tasks, then our explanation of the refusal, if any."""
     if not any(parts.values()):
         return
@@ -128,18 +122,18 @@ def _say_parts(session: Session, word: str, parts: Mapping[str, str], refused: U
 
 def on_jobs(
     kind: str, *, alike: frozenset[str] = frozenset(), after: str = "", **fields: Any
-) -> Callable[[Session, list[str]], None]:
+) -> Callable[[ScontrolSession, list[str]], None]:
     """Return a command handler that sends request `kind` for each job named in its arguments.
 
     Refusals with a code in `alike` are ignored. If the command is an update in Slurm, `after` is the prefix
     of the last error line, which follows the complaints.
     """
 
-    def order(session: Session, words: list[str]) -> None:
+    def order(session: ScontrolSession, words: list[str]) -> None:
         try:
             named = named_jobs(session, words)
         except (
-            Nameless
+            NoSuchName
             # In Slurm, hold and related commands end here; the other commands do not accept job names.
         ) as error:
             if after:
@@ -150,20 +144,23 @@ def on_jobs(
         with session.connect() as client:
             last = None
             for word in named:
-                last = ask_of(session, client, kind, word, alike=alike, update=bool(after), **fields) or last
+                last = (
+                    send_for_job(session, client, kind, word, alike=alike, update=bool(after), **fields)
+                    or last
+                )
             if after and last:
                 session.complain(f"{after} error: {_slurms(last)}")
 
     return order
 
 
-def requeue(*, hold: bool) -> Callable[[Session, list[str]], None]:
+def requeue(*, hold: bool) -> Callable[[ScontrolSession, list[str]], None]:
     """Return the handler that requeues running and finished jobs, held if `hold` is set.
 
     The first argument may be an option: Incomplete or State=SpecialExit.
     """
 
-    def order(session: Session, words: list[str]) -> None:
+    def order(session: ScontrolSession, words: list[str]) -> None:
         key, _, value = words[0].lower().partition("=")
         fields: dict[str, Any] = {}
         if key == "state" and value.startswith(("specialexit", "se")):
@@ -192,7 +189,7 @@ def as_id(error: UserError) -> UserError:
     return error
 
 
-def named_jobs(session: Session, words: list[str]) -> list[str]:
+def named_jobs(session: ScontrolSession, words: list[str]) -> list[str]:
     """Return the job ids named by ids (separated by commas or blanks), jobname=NAME or jobid=ID.
 
     Raises Failed.
@@ -203,13 +200,13 @@ def named_jobs(session: Session, words: list[str]) -> list[str]:
         if equals and key.lower() == "state":
             found.append(word)
         elif equals and (key.lower() == "name" or ("jobname".startswith(key.lower()) and len(key) > 3)):
-            found += of_name(session, value)
+            found += jobs_named(session, value)
         else:
             found += (name for part in (value if equals else word).split() for name in words_of(part))
     return found
 
 
-def of_name(session: Session, name: str, *, user: str | None = None) -> list[str]:
+def jobs_named(session: ScontrolSession, name: str, *, user: str | None = None) -> list[str]:
     """Return the ids of the jobs with this name that belong to `user`, by default to the caller.
 
     Raises Failed if there is none.
@@ -220,11 +217,11 @@ def of_name(session: Session, name: str, *, user: str | None = None) -> list[str
     if not own["jobs"]:
         if user:
             raise Failed(f"scontrol: error: No jobs with user ID {uid_of(user)} and name '{name}'")
-        raise Nameless(f"Job name {name} not found")
+        raise NoSuchName(f"Job name {name} not found")
     return sorted({str(job["label"]).partition("_[")[0] for job in own["jobs"]})
 
 
-def top(session: Session, words: list[str]) -> None:
+def top(session: ScontrolSession, words: list[str]) -> None:
     """Move jobs to the front of their user's pending jobs, in the order in which they are named."""
     with session.connect() as client:
         for word in reversed(named_jobs(session, words)):
@@ -245,7 +242,7 @@ def top(session: Session, words: list[str]) -> None:
                 complain_of(session, error, word, of_tasks=False)
 
 
-def notify(session: Session, words: list[str]) -> None:
+def notify(session: ScontrolSession, words: list[str]) -> None:
     """Send a message to a job's users."""
     with session.connect() as client:
         try:
@@ -256,7 +253,7 @@ def notify(session: Session, words: list[str]) -> None:
             raise Failed(f"job notify failure: {words_for(as_update(as_id(error)))}") from error
 
 
-def wait_job(session: Session, words: list[str]) -> None:
+def wait_job(session: ScontrolSession, words: list[str]) -> None:
     """Wait until the nodes of a job are ready, which means that the job runs."""
     if not words[0].isdecimal():
         session.complain(f"Invalid job_id {words[0]}")
@@ -275,108 +272,3 @@ def wait_job(session: Session, words: list[str]) -> None:
                 session.complain(f"scontrol: Problem running job {words[0]}")
                 return
             time.sleep(POLL_S)
-
-
-def write(session: Session, words: list[str]) -> None:
-    """Handle `write batch_script JOB [FILE]`; the file `-` is standard output."""
-    if len(words[0]) > 1 and "config".startswith(words[0].lower()):
-        raise Failed("scontrol: error: write config is not supported: config.toml has it as it is written")
-    if not (len(words[0]) >= 1 and "batch_script".startswith(words[0].lower())):
-        raise Failed(f"invalid write argument:{words[0]}")
-    if len(words) < 2:
-        raise Failed("missing job id")
-    with session.connect() as client:
-        try:
-            found = client.call("records", ids=[words[1]], fields=["user"], scripts=True, ended=True)["jobs"]
-        except UserError:
-            found = []
-    script = next((job["script"] for job in found if job["script"]), "")
-    if not script:
-        is_strangers = any(job["user"] != session.console.user for job in found)
-        # Slurm's exit code is 0 in this case, too.
-        session.console.streams.err.write(
-            f"{NO_SCRIPT}{WORDS['not_user' if is_strangers else 'not_found']}\n"
-        )
-        return
-    name = words[2] if len(words) > 2 else f"slurm-{words[1]}.sh"
-    if name == "-":
-        session.console.streams.out.write(script)
-        return
-    if session.console.paths is None:
-        raise Failed("no file can be written for a job's process: write it with `-` and redirect it")
-    try:
-        with open(os.path.join(session.console.folder, name), "w", encoding="utf-8") as file:
-            file.write(script)
-    except OSError as error:
-        raise Failed(f"failed to open file `{name}`: {error.strerror}") from error
-    session.console.streams.out.write(f"batch script for job {words[1]} written to {name}\n")
-
-
-def ping(session: Session, words: list[str]) -> None:
-    """Report whether the controller answers."""
-    try:
-        with session.connect() as client:
-            session.console.streams.out.write(alive(client.call("status")) + "\n")
-            session.code = 0
-    except UserError:
-        session.code = 1
-        session.console.streams.out.write(DOWN.format(host=session.console.host))
-
-
-def reconfigure(session: Session, words: list[str]) -> None:
-    """Make the controller reload config.toml."""
-    with session.connect() as client:
-        try:
-            client.call("reload")
-        except UserError as error:
-            problems = error.details.get("problems", "")
-            denied = error.code == "not_admin"
-            raise Failed(
-                f"slurm_reconfigure error: {WORDS['not_user'] if denied else error.message}"
-                + (f"\n{problems}" if problems else "")
-            ) from error
-
-
-def completing(session: Session, words: list[str]) -> None:
-    """Print the jobs that are completing, with their nodes."""
-    with session.connect() as client:
-        jobs = client.call("records", states=["COMPLETING"], fields=["id", "node_list"])["jobs"]
-    for job in jobs:  # The time at which the order to end was given is not recorded.
-        times = "EndTime=Unknown CompletingTime=Unknown"
-        session.console.print_lines([f"JobId={job['id']} {times} Nodes(COMPLETING)={job['node_list']} "])
-
-
-def pidinfo(session: Session, words: list[str]) -> None:
-    """Print the job of a process on this machine and the time when the job ends."""
-    from .processes import job_of
-
-    if not words:
-        raise Failed("missing argument for keyword:pidinfo")
-    number = job_of(words[0])
-    found = []
-    if number:
-        with session.connect() as client:
-            found = records(client, number, needs=["ends"])
-    if not found:
-        raise Failed("Failed to locate job for requested pid")
-    end, now = found[0]["ends"], time.time()
-    ends = time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(end)) if end else "Unknown"
-    session.console.streams.out.write(f"Slurm job id {number} ends at {ends}\n")
-    session.console.streams.out.write(f"slurm_get_rem_time is {int(max(0.0, end - now)) if end else -1}\n")
-
-
-def listpids(session: Session, words: list[str]) -> None:
-    """Print the processes of jobs on this machine."""
-    from .processes import processes_of
-
-    job, _, step = (words[0] if words else "").partition(".")
-    if job and not job.isdecimal():
-        raise Failed(f'"{words[0]}" does not look like a jobid')
-    found = processes_of(job, step)
-    if job and not found:
-        what = f"StepId={words[0]}" if step else f"JobId={job}"
-        session.complain(f"{what} does not exist on node {words[1] if len(words) > 1 else '(null)'}.")
-    session.console.streams.out.write(f"{'PID':<8} {'JOBID':<8} {'STEPID':<8} {'LOCALID':<7} {'GLOBALID'}\n")
-    for each in found:
-        pid, number, name, local, rank = each
-        session.console.streams.out.write(f"{pid:<8} {number:<8} {name:<8} {local:<7} {rank:<8}\n")

@@ -18,6 +18,7 @@ from warpdeck.notation.filters.reservation_flags import (
 from warpdeck.notation.filters.reservations import access_fields, float_fields, requested_parts
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.licenses import parse_licenses
+from warpdeck.slurm.console.command_options import split_list
 from warpdeck.slurm.format.reservation_extras import check_power, extras
 from warpdeck.slurm.format.reservation_keys import (
     AS_IT_IS,
@@ -30,17 +31,16 @@ from warpdeck.slurm.format.reservation_keys import (
     NO_WHO,
     NOT_SUPPORTED,
     WORDS,
-    Misread,
-    Refused,
+    ReservationRefused,
+    ReservationSyntaxError,
     given_keys,
     length_s,
-    listed,
     moment,
     words_of,
 )
 
 from .reservation_nodes import asked_tres, chosen_nodes, cores, partition_of, pool_of
-from .session import Failed, Session
+from .session import Failed, ScontrolSession
 
 NOTE = """\
 Note, unless nodes are directly requested a reservation must exist in a single partition.
@@ -51,7 +51,7 @@ NOT_THERE = ("Requested nodes are busy", "Requested node configuration is not av
 FIXED = "Core-based reservation can not be updated"
 
 
-def create(session: Session, words: list[str]) -> None:
+def create(session: ScontrolSession, words: list[str]) -> None:
     """Handle `scontrol create [reservation] KEY=VALUE...`. Raises Failed."""
     kind = words[0].partition("=")[0].lower() if words else ""
     if kind.startswith("par"):
@@ -70,16 +70,16 @@ def create(session: Session, words: list[str]) -> None:
         try:
             made = _made(client, given_keys([word.partition("=") for word in rest]), session.console.user)
             _make(client, made)
-        except Misread as error:
+        except ReservationSyntaxError as error:
             raise Failed(f"{error.before}scontrol: error: {error}{error.tail('created')}") from error
-        except Refused as error:
+        except ReservationRefused as error:
             if str(error).startswith(NOT_THERE):
                 session.console.streams.out.write(NOTE)
             raise Failed(f"Error creating the reservation: {error}") from error
     session.console.streams.out.write(f"Reservation created: {made['name']}\n")
 
 
-def change(session: Session, pairs: list[tuple[str, str]]) -> None:
+def change(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
     """Handle `scontrol update reservationname=NAME KEY=VALUE...`. Raises Failed.
 
     Keys with several values also accept += and -=.
@@ -90,20 +90,20 @@ def change(session: Session, pairs: list[tuple[str, str]]) -> None:
             name = given.pop("reservationname", "")
             rows = {row["name"]: row for row in client.call("reservations")["reservations"]}
             if name not in rows:
-                raise Refused("Requested reservation is invalid")
+                raise ReservationRefused("Requested reservation is invalid")
             _make(client, _changed(client, rows[name], given), instead=True)
-        except Misread as error:
+        except ReservationSyntaxError as error:
             said = (
                 f"{error.before}scontrol: error: {error}{error.tail('update')}\nslurm_update error: No error"
             )
             raise Failed(said) from error
-        except Refused as error:
+        except ReservationRefused as error:
             words = str(error).partition("\n")[0]
             raise Failed(f"Error updating the reservation: {error}\nslurm_update error: {words}") from error
     session.console.streams.out.write("Reservation updated.\n")
 
 
-def delete(session: Session, words: list[str]) -> None:
+def delete(session: ScontrolSession, words: list[str]) -> None:
     """Handle `scontrol delete reservationname=NAME` or `reservationname NAME`. Raises Failed."""
     if not words:
         raise Failed("too few arguments for delete keyword")
@@ -133,11 +133,11 @@ def delete(session: Session, words: list[str]) -> None:
 
 
 def _make(client: Any, made: dict[str, Any], **how: bool) -> None:
-    """Send the reservation to the controller. Raises Refused."""
+    """Send the reservation to the controller. Raises ReservationRefused."""
     try:
         client.create("reservation_make", reservation=made, **how)
     except UserError as error:
-        raise Refused(words_of(error)) from error
+        raise ReservationRefused(words_of(error)) from error
 
 
 class _Wanted(NamedTuple):
@@ -161,9 +161,9 @@ class _Wanted(NamedTuple):
 
 def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
     if "starttime" not in given:
-        raise Misread("A start time must be given.")
+        raise ReservationSyntaxError("A start time must be given.")
     if "endtime" not in given and "duration" not in given:
-        raise Misread("An end time or duration must be given.")
+        raise ReservationSyntaxError("An end time or duration must be given.")
     flags = _flags(given.get("flags", "")).added
     tres = asked_tres(given)
     counts, counted = cores(given), tres.nodes
@@ -205,33 +205,37 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
 def _checked_fields(wanted: _Wanted) -> dict[str, Any]:
     """Return the reservation fields that the flags set, after checking that all arguments are compatible.
 
-    Raises Misread or Refused.
+    Raises ReservationSyntaxError or ReservationRefused.
     """
     given, flags, counted, of_parts = wanted.given, wanted.flags, wanted.counted, wanted.of_parts
     if not (given.get("nodes") or counted or of_parts or wanted.counts) and not (
         wanted.of_none or "partitionname" in given
     ):
-        raise Misread(NO_NODES)
+        raise ReservationSyntaxError(NO_NODES)
     if "PART_NODES" in flags and ("partitionname" not in given or given.get("nodes", "").upper() != "ALL"):
-        raise Misread("PART_NODES flag requires specifying a Partition and ALL nodes.")
+        raise ReservationSyntaxError("PART_NODES flag requires specifying a Partition and ALL nodes.")
     fields = _fields(flags)
     if given.get("users") and given.get("groups"):
-        raise Misread(BOTH_WHO)
+        raise ReservationSyntaxError(BOTH_WHO)
     if not (given.get("users") or given.get("groups") or given.get("accounts") or fields["maintenance"]):
-        raise Misread(NO_WHO)
+        raise ReservationSyntaxError(NO_WHO)
     check_power(given, fields)
     if wanted.without_nodes and not fields["any_nodes"]:
-        raise Refused("Invalid node name specified\nwhat has no nodes is reserved with the flag ANY_NODES")
+        raise ReservationRefused(
+            "Invalid node name specified\na reservation without nodes needs the flag ANY_NODES"
+        )
     if fields["replace"] and given.get("nodes"):
-        raise Refused("Invalid node name specified\nREPLACE goes with NodeCnt: nodes that are named stay")
+        raise ReservationRefused(
+            "Invalid node name specified\nREPLACE requires NodeCnt and cannot be used with named nodes"
+        )
     if of_parts and (fields["replace"] or (fields["any_nodes"] and not given.get("nodes"))):
-        raise Refused(
-            "CPU count specification invalid\nREPLACE and ANY_NODES go with whole nodes that are named"
+        raise ReservationRefused(
+            "CPU count specification invalid\nREPLACE and ANY_NODES require whole nodes that are named"
         )
     if wanted.counts and not of_parts:
-        raise Refused("Requested nodes are busy\nCoreCnt is of at least one core")
+        raise ReservationRefused("Requested nodes are busy\nCoreCnt must be at least 1")
     if fields["any_nodes"] and counted:
-        raise Refused("Requested reservation is invalid\nANY_NODES goes with nodes that are named")
+        raise ReservationRefused("Requested reservation is invalid\nANY_NODES requires named nodes")
     return fields
 
 
@@ -257,7 +261,7 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
     if "starttime" in given:
         start = moment(given["starttime"], f"start time starttime={given['starttime']}")
         if row["state"] == "active" or row["float_s"] is not None:
-            raise Refused("Reservation already started")
+            raise ReservationRefused("Reservation already started")
     own = expand(row["node_list"])
     flags = _changed_flags(row, given)
     fields = {**{name: row[name] for name in AS_IT_IS}, **flags, **extras(given)}
@@ -265,18 +269,24 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
     counted = tres.nodes
     sized = [key for key in ("corecnt", "tres", "nodes", "nodecnt") if key in given]
     if tres.has_parts or cores(given) or (row["parts"] and sized):
-        raise Refused(f"{FIXED}\nmake another one of so much, and delete this one")
+        raise ReservationRefused(f"{FIXED}\ncreate another reservation and delete this one")
     if fields["replace"] and (given.get("nodes") or not fields["node_count"]):
-        raise Refused(f"{NOT_SUPPORTED}\nREPLACE goes with NodeCnt: nodes that are named stay")
+        raise ReservationRefused(
+            f"{NOT_SUPPORTED}\nREPLACE requires NodeCnt and cannot be used with named nodes"
+        )
     counted = _changed_nodes(client, fields, given, own=own, counted=counted)
     if given.get("features"):
-        raise Refused(f"{NOT_SUPPORTED}\nfeatures choose nodes when a reservation is made: make another")
+        raise ReservationRefused(
+            f"{NOT_SUPPORTED}\nfeatures select nodes only when a reservation is created: create another one"
+        )
     if "features" in given:
         fields["features"] = ""
     if "licenses" in given:
         fields["licenses"] = _licenses(client, given["licenses"])
         if not (fields["licenses"] or own or given.get("nodes")):
-            raise Refused("Invalid license specification\nthe reservation would have nothing: delete it")
+            raise ReservationRefused(
+                "Invalid license specification\nthe reservation would be empty: delete it"
+            )
     end = _changed_end(row, given, start)
     nodes: list[str] | None = list(own)
     if "nodes" in given or counted:
@@ -303,8 +313,8 @@ def _changed_end(row: dict[str, Any], given: dict[str, str], start: float) -> fl
         if key in given:
             more_s = length_s(given[key])
             if end is None or more_s is None:
-                raise Refused(
-                    "Invalid time specified\na reservation without an end has no duration to change"
+                raise ReservationRefused(
+                    "Invalid time specified\na reservation without an end has no duration"
                 )
             end += sign * more_s
     return end
@@ -314,7 +324,9 @@ def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
     now = dict(flag.partition("=")[::2] for flag in format_flags(row))
     asked = [_flags(given.get(f"flags{sign}", ""), sign=sign) for sign in ("", "+", "-")]
     if any("TIME_FLOAT" in each.added for each in asked):
-        raise Refused("Invalid time specified\na reservation floats from the first or never: make another")
+        raise ReservationRefused(
+            "Invalid time specified\nTIME_FLOAT cannot be changed: create another reservation"
+        )
     for each in asked:
         now |= each.added
     less = frozenset().union(*(each.removed for each in asked))
@@ -323,11 +335,11 @@ def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
 
 def _of_groups(text: str) -> dict[str, Any]:
     """Return the fields for the current members of the groups, or {} if no group is named."""
-    names = listed(text)
+    names = split_list(text)
     members = {name: members_of(name) for name in names}
     empty = next((name for name in names if not members[name]), None)
     if empty is not None:
-        raise Refused(f"Invalid group id\nthere is no group {empty}, or nobody is in it")
+        raise ReservationRefused(f"Invalid group id\ngroup {empty} does not exist or has no members")
     users = sorted({user for group in members.values() for user in group})
     return {"groups": names, "users": users, "deny_users": []} if names else {}
 
@@ -340,12 +352,14 @@ def _changed_users(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
         of_users and row["groups"]
     ):
         _of_groups(given.get("groups", ""))
-        raise Refused(EITHER_WHO)
+        raise ReservationRefused(EITHER_WHO)
     if not (row["groups"] or of_groups):
         return _members(row, given, "users")
-    less = listed(given.get("groups-", ""))
+    less = split_list(given.get("groups-", ""))
     now = (
-        listed(given["groups"]) if "groups" in given else [*row["groups"], *listed(given.get("groups+", ""))]
+        split_list(given["groups"])
+        if "groups" in given
+        else [*row["groups"], *split_list(given.get("groups+", ""))]
     )
     left = [name for name in dict.fromkeys(now) if name not in less]
     return _of_groups(",".join(left)) or {"groups": [], "users": []}
@@ -354,30 +368,30 @@ def _changed_users(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
 def _licenses(client: Any, text: str) -> list[tuple[str, int]]:
     try:
         if "=" in text:
-            raise UserError(f"{text!r} are no licenses", "write NAME:COUNT, separated by commas")
+            raise UserError(f"{text!r} is not a list of licenses", "write NAME:COUNT, separated by commas")
         found = parse_licenses(text)
         owned = {row["name"]: row["total"] for row in client.call("licenses")["licenses"]} if found else {}
         short = next((name for name, count in found if count > owned.get(name, 0)), "")
         if short:
-            raise UserError(f"there are {owned.get(short, 0)} licenses of {short}", "ask for less")
+            raise UserError(f"there are {owned.get(short, 0)} licenses of {short}", "request fewer")
         return found
     except UserError as error:
-        raise Refused(f"Invalid license specification\n{error.message}") from error
+        raise ReservationRefused(f"Invalid license specification\n{error.message}") from error
 
 
 def _members(row: dict[str, Any], given: dict[str, str], key: str) -> dict[str, list[str]]:
     """Return the new allowed names and the new denied names of a row's users or accounts."""
     denied = bool(row[f"deny_{key}"])
     now = row[f"deny_{key}"] if denied else row[key]
-    words = listed(given.get(key, ""))
-    less = listed(given.get(f"{key}-", ""))
+    words = split_list(given.get(key, ""))
+    less = split_list(given.get(f"{key}-", ""))
     if now and words and all(word.startswith("-") for word in words):
         less, words = [*less, *(word[1:] for word in words)], []
     elif key in given:
         return _whose(key, given[key])
     if denied and given.get(f"{key}+"):
-        raise Refused(
-            f"Invalid {key} list specified\nsome {key} are shut out: write all anew, {key}=-NAME,..."
+        raise ReservationRefused(
+            f"Invalid {key} list specified\nsome {key} are denied: give the whole list, {key}=-NAME,..."
         )
     more = _whose(key, given.get(f"{key}+", ""))[key]
     left = [name for name in dict.fromkeys([*now, *more]) if name not in less]
@@ -389,10 +403,10 @@ def _whose(key: str, text: str) -> dict[str, list[str]]:
         found = access_fields(key, text)
     except UserError as error:
         first = "Invalid user id" if key == "users" else NO_ACCOUNT
-        raise Refused(f"{first}\n{error.message}") from error
+        raise ReservationRefused(f"{first}\n{error.message}") from error
     for name in [*found["users"], *found["deny_users"]] if key == "users" else ():
         if uid_of(name) is None:
-            raise Refused("Invalid user id")
+            raise ReservationRefused("Invalid user id")
     return found
 
 
@@ -400,7 +414,7 @@ def _end(given: dict[str, str], start: float) -> float | None:
     if "endtime" in given:
         end = moment(given["endtime"], f"end time endtime={given['endtime']}")
         if end <= start:
-            raise Misread("Start time cannot be after end time.")
+            raise ReservationSyntaxError("Start time cannot be after end time.")
         return end
     lasts_s = length_s(given["duration"])
     return None if lasts_s is None else start + lasts_s
@@ -411,7 +425,7 @@ def _flags(text: str, *, sign: str = "") -> ReservationFlags:
         return parse_flags(text, sign=sign)
     except BadFlags as error:
         told = ",".join(f"{sign}{word}" for word in text.split(","))
-        raise Misread(f"Error parsing flags {told}.") from error
+        raise ReservationSyntaxError(f"Error parsing flags {told}.") from error
 
 
 def _fields(flags: dict[str, str]) -> dict[str, Any]:
@@ -420,15 +434,15 @@ def _fields(flags: dict[str, str]) -> dict[str, Any]:
     except UserError as error:
         said = WORDS.get(error.code, "")
         if said:
-            raise Refused(f"{said}\n{error.message}") from error
-        raise Misread(f"{error.message[0].upper()}{error.message[1:]}.") from error
+            raise ReservationRefused(f"{said}\n{error.message}") from error
+        raise ReservationSyntaxError(f"{error.message[0].upper()}{error.message[1:]}.") from error
 
 
 def _floating(flags: dict[str, str], start: float, now: float, end: float | None) -> dict[str, int | None]:
     try:
         return float_fields(flags, start, now, None if end is None else end - start)
     except UserError as error:
-        raise Refused(f"Invalid time specified\n{error.message}") from error
+        raise ReservationRefused(f"Invalid time specified\n{error.message}") from error
 
 
 def _free_name(client: Any, given: dict[str, str], user: str) -> str:
@@ -437,5 +451,5 @@ def _free_name(client: Any, given: dict[str, str], user: str) -> str:
     The base is the first user, else the first account, else the caller.
     """
     there = {row["name"] for row in client.call("reservations")["reservations"]}
-    base = next(iter([*listed(given.get("users", "")), *listed(given.get("accounts", "")), user]))
+    base = next(iter([*split_list(given.get("users", "")), *split_list(given.get("accounts", "")), user]))
     return next(name for number in range(1, 10_000) if (name := f"{base}_{number}") not in there)

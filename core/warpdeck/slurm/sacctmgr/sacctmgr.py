@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from warpdeck.base.slurm_version import VERSION
-from warpdeck.slurm.console.arguments import options, read_anywhere
+from warpdeck.slurm.console.command_options import handle_help, options, read_anywhere
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.console.repl import prompted
 from warpdeck.slurm.format.printing import last_of_formats
@@ -24,12 +24,12 @@ HELP = """sacctmgr [<OPTION>] [show|list] ENTITY [WHERE...] [format=FIELD[%WIDTH
   options:  -n --noheader   -p --parsable   -P --parsable2   -i --immediate
 
   add ENTITY NAME[,...] [KEY=VALUE...]          account  user (account=...)  qos
-  modify ENTITY [where] NAME... set KEY=VALUE   KEY+=VALUE, KEY-=VALUE for lists; -1 takes a limit away
+  modify ENTITY [where] NAME... set KEY=VALUE   KEY+=VALUE, KEY-=VALUE for lists; -1 removes a limit
   delete ENTITY NAME... [account=...]
-  modify job where jobid=N set KEY=VALUE        comment, derivedexitcode ... of its record
+  modify job where jobid=N set KEY=VALUE        comment, derivedexitcode ... of the job's record
 
-  All but the last change config.toml, where accounts, users and QoS stand, and are in force at once: for root and the
-  controller's user.
+  The first three change config.toml, which defines accounts, users and QoS. The changes take effect at once. Only root and
+  the controller's user may make them.
 
   sacctmgr show assoc format=account,user%20,share,maxjobs -P
   sacctmgr add user ann account=lab fairshare=2
@@ -51,10 +51,9 @@ PROMPT = "sacctmgr: "
 def main(words: list[str], console: Console) -> int:
     """Print a table, or make a change. Return the exit code."""
     found, rest = read_anywhere(words, OPTIONS)
-    given = set(last_of_formats(found))
-    if given & {"help", "usage", "version"}:
-        console.streams.out.write(VERSION if "version" in given else HELP)
+    if handle_help(found, console, help_text=HELP):
         return 0
+    given = set(last_of_formats(found))
     if rest:
         return _run(rest, given, console)
     return _converse(given, console)
@@ -85,7 +84,7 @@ def _run(words: list[str], given: set[str], console: Console) -> int:
         case "show":
             return show(words[1:], given, console)
         case "archive" | "dump" | "load" | "reconfigure" | "shutdown" as command:
-            hint = "accounts, users and QoS stand in config.toml; `scontrol reconfigure` reads it again"
+            hint = "accounts, users and QoS are defined in config.toml; `scontrol reconfigure` reloads it"
             raise CommandError(f"{command} is not supported: {hint}")
         case "clear":
             return _clear(words[1:], console)

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from warpdeck.base.passwd import existing_uid
-from warpdeck.slurm.console.arguments import listed
+from warpdeck.slurm.console.command_options import split_list
 
 from .abbreviations import meant, names
-from .entities import Entity
-from .messages import no_condition
+from .change_messages import no_condition
+from .entities import ListedEntity
 
 _LONGER = ("withassocs", "withassociation", "withassociations")
 EVENTS = names("Node:1 Cluster:1")
@@ -51,7 +51,7 @@ class ConditionOptions(NamedTuple):
     """The named QoS, each with the argument that names it."""
 
 
-def asked_of(entity: Entity, words: Iterable[str]) -> ConditionOptions:
+def parse_conditions(entity: ListedEntity, words: Iterable[str]) -> ConditionOptions:
     """Parse the arguments after the entity."""
     where: dict[str, list[str]] = {}
     qos: list[tuple[str, str]] = []
@@ -70,12 +70,12 @@ def asked_of(entity: Entity, words: Iterable[str]) -> ConditionOptions:
         elif bad := _bad(name, value, word, entity):
             wrong.append(bad)
         else:
-            where.setdefault(name, []).extend(listed(value))
-            qos += [(each, word) for each in listed(value) if name in ("QOSLevel", "DefaultQOS")]
+            where.setdefault(name, []).extend(split_list(value))
+            qos += [(each, word) for each in split_list(value) if name in ("QOSLevel", "DefaultQOS")]
     return ConditionOptions(where, frozenset(flags), fields, wrong, qos)
 
 
-def unknown_qos(entity: Entity, asked: ConditionOptions, known: Iterable[str]) -> str:
+def unknown_qos(entity: ListedEntity, asked: ConditionOptions, known: Iterable[str]) -> str:
     """Return the errors for conditions that name a QoS that does not exist."""
     there = list(known)
     return "".join(
@@ -98,17 +98,17 @@ def bad_event(asked: ConditionOptions) -> str:
     return "".join([*told, *(f"Invalid state: {word}\n{EVENT_STATES}" for word in states[:1])])
 
 
-def _flag(word: str, entity: Entity) -> str:
+def _flag(word: str, entity: ListedEntity) -> str:
     return meant("withassoc" if word.lower() in _LONGER else word, names(entity.flags))
 
 
-def _bad(name: str, value: str, word: str, entity: Entity) -> str:
+def _bad(name: str, value: str, word: str, entity: ListedEntity) -> str:
     """Return the error for a value of a condition, or "" if it is valid."""
     if name == "IDs" and entity.number:
-        bad = [each for each in listed(value) if not _NUMBER.fullmatch(each)]
+        bad = [each for each in split_list(value) if not _NUMBER.fullmatch(each)]
         return "".join(f"sacctmgr: error: Invalid value for {entity.number} ({each})\n" for each in bad)
     if name == "Events":
-        bad = [each for each in listed(value) if not meant(each, EVENTS)]
+        bad = [each for each in split_list(value) if not meant(each, EVENTS)]
         return "".join(f" Unknown event type: '{each}'  Valid events are Cluster and Node.\n" for each in bad)
     if name == "Action":
         return f"sacctmgr: error: You gave a bad action '{value}'.\n" if value.lower() not in ACTIONS else ""

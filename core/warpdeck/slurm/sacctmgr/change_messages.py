@@ -8,7 +8,7 @@ NOTHING_MODIFIED = " Nothing modified\n"
 NOTHING_DELETED = " Nothing deleted\n"
 
 
-class Refused(Exception):
+class ChangeRefused(Exception):
     """A command that changes nothing. The text is sacctmgr's complete message on standard error."""
 
     def __init__(self, text: str = "", *, told: str = "") -> None:

@@ -12,12 +12,12 @@ from warpdeck.base.passwd import existing_uid
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.options.getopt import OptionReader
 from warpdeck.protocol.refusals import in_slurms_words
-from warpdeck.slurm.console.arguments import WordsError, only_ours, options
+from warpdeck.slurm.console.command_options import WordsError, check_cluster, options
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.repl import prompted
 
 from .keywords import HELP, KEYWORDS, Keyword
-from .session import Failed, Misread, Missing, Session
+from .session import Failed, Missing, ScontrolSession, UnknownKeyword
 
 OPTIONS = options(
     "scontrol",
@@ -32,7 +32,7 @@ def main(words: list[str], console: Console) -> int:
 
     Return the exit code.
     """
-    session = Session(console)
+    session = ScontrolSession(console)
     try:
         rest = _options(words, session)
         if session.over:
@@ -46,7 +46,7 @@ def main(words: list[str], console: Console) -> int:
     return session.code
 
 
-def _options(words: list[str], session: Session) -> list[str]:
+def _options(words: list[str], session: ScontrolSession) -> list[str]:
     """Apply the options, at any position, up to one that ends the command. Return the other arguments.
 
     Raises WordsError.
@@ -68,7 +68,7 @@ def _options(words: list[str], session: Session) -> list[str]:
     return rest
 
 
-def _set(name: str, value: str, session: Session) -> None:
+def _set(name: str, value: str, session: ScontrolSession) -> None:
     out = session.console.streams.out
     match name:
         case "details":
@@ -77,7 +77,7 @@ def _set(name: str, value: str, session: Session) -> None:
             session.oneliner = True
         case "json" | "yaml":
             if name == "yaml":
-                raise WordsError("scontrol: error: --yaml is not supported; take --json", exit_code=1)
+                raise WordsError("scontrol: error: --yaml is not supported: use --json", exit_code=1)
             session.json = True
         case "quiet":
             session.quiet = True
@@ -88,16 +88,16 @@ def _set(name: str, value: str, session: Session) -> None:
             out.write(VERSION)
             session.over = True
         case "clusters":
-            only_ours("scontrol", value)
+            check_cluster("scontrol", value)
         case "uid":
             if (uid := existing_uid(value)) is None:
                 session.console.streams.err.write(f'scontrol: error: --uid="{value}" invalid\n')
                 session.over = True
             elif uid != existing_uid(session.console.user):
-                raise WordsError("scontrol: error: --uid is not supported: you are you")
+                raise WordsError("scontrol: error: --uid is not supported: the kernel identifies the caller")
 
 
-def _converse(session: Session) -> None:
+def _converse(session: ScontrolSession) -> None:
     """Run commands from standard input until its end, `exit` or `quit`."""
     for line in prompted(session.console, PROMPT):
         try:
@@ -120,12 +120,12 @@ def _words(line: str) -> list[str]:
         return line.split()
 
 
-def _run(words: list[str], session: Session) -> None:
+def _run(words: list[str], session: ScontrolSession) -> None:
     try:
         _find(words[0], len(words) - 1).run(session, words[1:])
     except Missing as error:
         session.miss(str(error))
-    except Misread as error:
+    except UnknownKeyword as error:
         session.misread(str(error))
     except Failed as error:
         session.complain(str(error))
@@ -148,4 +148,4 @@ def _find(word: str, count: int) -> Keyword:
         if keyword.high is not None and count > keyword.high:
             raise Failed(f"too many arguments for keyword:{word}")
         return keyword
-    raise Misread(f"invalid keyword: {word}")
+    raise UnknownKeyword(f"invalid keyword: {word}")

@@ -16,7 +16,7 @@ from warpdeck.slurm.format.account_tree import ROOT, in_tree
 from warpdeck.slurm.format.units import UNKNOWN, clock, moment, tres_text
 from warpdeck_agent.wire.hostnames import collapse
 
-from .limits import OF_ASSOCIATION, limit_texts
+from .limit_names import OF_ASSOCIATION, limit_texts
 
 Row = dict[str, str]
 TRES = (
@@ -188,17 +188,17 @@ def config_text(client: Any) -> str:
 
 def stats_text(client: Any) -> str:
     """Return the statistics of the controller, which stores the history itself, in sdiag's format."""
-    from warpdeck.slurm.viewers.sdiag import moment_told, requests_told
+    from warpdeck.slurm.viewers.sdiag import moment_text, request_lines
 
     figures = client.call("diagnosis")
     head = [
         STATS_RULE,
-        f"sacctmgr show stats output at {moment_told(figures['now'])}",
-        f"Data since                    {moment_told(figures['since'])}",
+        f"sacctmgr show stats output at {moment_text(figures['now'])}",
+        f"Data since                    {moment_text(figures['since'])}",
         "All statistics are in microseconds",
         STATS_RULE,
     ]
-    return "\n".join([*head, "", *requests_told(figures, {}), ""])
+    return "\n".join([*head, "", *request_lines(figures, {}), ""])
 
 
 def no_runaway_text(client: Any) -> str:

@@ -12,11 +12,13 @@ from warpdeck.base.passwd import name_of, uid_of
 from warpdeck.notation.values.durations import parse_limit
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.protocol.refusals import WORDS
+from warpdeck.slurm.console.command_options import INVALID_TIME
 
+from .absent import LOG_HINT
+from .job_actions import NoSuchName, jobs_named, named_jobs, send_for_job
 from .job_keys import KEYS, Change, key_of
 from .node_text import fact_of, set_facts
-from .orders import Nameless, ask_of, named_jobs, of_name
-from .session import Failed, Session
+from .session import Failed, ScontrolSession
 
 NO_ENTITY = (
     "No valid entity in update command\n"
@@ -31,7 +33,7 @@ STATES_SAID = (
 )
 
 
-def update(session: Session, words: list[str]) -> None:
+def update(session: ScontrolSession, words: list[str]) -> None:
     """Handle `scontrol update`; the keys determine the kind of object to change. Raises Failed."""
     if not words:
         raise Failed("too few arguments for update keyword")
@@ -47,7 +49,7 @@ def update(session: Session, words: list[str]) -> None:
                 run(session, pairs)
                 return
         if _means(key, "slurmctlddebug", least=2):
-            raise Failed("scontrol: error: SlurmctldDebug is not supported: the log has all that there is")
+            raise Failed(f"scontrol: error: SlurmctldDebug is not supported: {LOG_HINT}")
     raise Failed(NO_ENTITY)
 
 
@@ -89,7 +91,7 @@ def _means(key: str, name: str, *, least: int = 1) -> bool:
     return len(lowered) >= min(least, 3) and name.startswith(lowered)
 
 
-def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
+def _jobs(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
     change: Change = {}
     jobs: list[str] = []
     user = _user_of(pairs)
@@ -99,8 +101,8 @@ def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
             jobs += named_jobs(session, [value])
         elif lowered == "jobname" and not _names_a_job(pairs):
             try:
-                jobs += of_name(session, value, user=user)
-            except Nameless as error:
+                jobs += jobs_named(session, value, user=user)
+            except NoSuchName as error:
                 raise Failed(f"scontrol: error: No jobs with name '{value}'") from error
         elif not _means_user(key):
             _one(change, key, value, job=next(iter(jobs), ""))
@@ -111,7 +113,7 @@ def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
             if "nodes_min" in change and _is_split(client, word):
                 session.complain("scontrol: error: Job resizing not supported for job arrays")
                 continue
-            ask_of(session, client, "job_update", word, update=True, change=change)
+            send_for_job(session, client, "job_update", word, update=True, change=change)
 
 
 def _is_split(client: Any, word: str) -> bool:
@@ -163,7 +165,7 @@ def _wrong(name: str, value: str, error: UserError, *, job: str) -> str:
         more = f"\n{error.message}; {error.hint}" if "no limits" in error.message else ""
         return f"scontrol: error: Invalid {LIMITS[name]} value{more}"
     if name in MOMENTS:
-        return f"Invalid time specification (pos=0): {value}\nNo changes specified"
+        return f"{INVALID_TIME}{value}\nNo changes specified"
     if name == "mailtype":
         return error.message
     if error.code in WORDS:
@@ -175,7 +177,7 @@ def _wrong(name: str, value: str, error: UserError, *, job: str) -> str:
     return f"scontrol: error: {error.message}"
 
 
-def _nodes(session: Session, pairs: list[tuple[str, str]]) -> None:
+def _nodes(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
     names, state, reason = "", "", ""
     facts: dict[str, Any] = {}
     for key, value in pairs:
@@ -193,14 +195,14 @@ def _nodes(session: Session, pairs: list[tuple[str, str]]) -> None:
         else:
             raise Failed(
                 f"Update of this parameter is not supported: {key}={value}\nRequest aborted\n"
-                "nodes have State, Reason, Weight, Features, Comment and Extra here; what else they are, they tell themselves"
+                "only State, Reason, Weight, Features, Comment and Extra can be set; nodes report all other properties"
             )
     if not state and not reason and not facts:
         raise Failed("No changes specified")
     _set_nodes(session, names, state, reason, facts)
 
 
-def _set_nodes(session: Session, names: str, state: str, reason: str, facts: dict[str, Any]) -> None:
+def _set_nodes(session: ScontrolSession, names: str, state: str, reason: str, facts: dict[str, Any]) -> None:
     word = _node_state(state) if state or reason else ""
     if word in ("drain", "down") and not reason:
         raise Failed("You must specify a reason when DOWNING or DRAINING a node. Request denied")
@@ -229,7 +231,7 @@ def _set_node(client: Any, row: dict[str, Any], word: str, reason: str) -> None:
         client.call("node_resume", name=name)
         client.call("node_drain", name=name, reason=reason)
     else:
-        raise UserError("a node that takes jobs has no reason", "say State=DRAIN too")
+        raise UserError("a node that accepts jobs has no reason", "add State=DRAIN")
     if word == "down":
         _send_away(client, row["jobs"])
 
@@ -254,13 +256,13 @@ def _node_state(state: str) -> str:
     raise Failed(f"Invalid input: state={state}\n{STATES_SAID}")
 
 
-def _partition(session: Session, pairs: list[tuple[str, str]]) -> None:
+def _partition(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
     from .partitions import change
 
     change(session, pairs)
 
 
-def _reservation(session: Session, pairs: list[tuple[str, str]]) -> None:
-    from .reserving import change
+def _reservation(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
+    from .reservation_changes import change
 
     change(session, pairs)
