@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from warpdeck.base.current_folder import current_folder
@@ -44,16 +43,16 @@ def _lint(args: Namespace) -> int:
     with progress("checking the script ..."), client or contextlib.nullcontext():
         plugins = {} if client is None else dict(client.call("plugin_options")["options"])
         source = _source(cwd)
-        components = read_components(text, name, source, known=with_plugins(SBATCH, controller.plugins))
-        result = _validate(text, name, components, source, controller)
+        components = read_components(text, name, source, known=with_plugins(SBATCH, plugins))
+        result = _validate(text, name, components, source, plugins)
         _check_size(result, name)
         warnings = remarks(text, result, is_folder=os.path.isdir)
         if result.rejection is not None and result.rejection.hint:
             warnings.insert(0, Remark(result.rejection.line, result.rejection.hint))
         if result.accepted:
             warnings += _submission_remarks(
-            data, components, name=name, cwd=cwd, client=client, plugins=plugins
-        )
+                data, components, name=name, cwd=cwd, client=client, plugins=plugins
+            )
     if args.json:
         print_json(
             {
@@ -122,24 +121,17 @@ def _client() -> SyncClient | None:
     try:
         return SyncClient.connect(default_paths(), start=False)
     except (UserError, OSError):
-        return None:
-        if self.client is not None:
-            self.client.close()
-
-    @cached_property
-    def plugins(self) -> dict[str, str]:
-        """The options of the site's plug-ins."""
-        return {} if self.client is None else dict(self.client.call("plugin_options")["options"])
+        return None
 
 
 def _validate(
-    text: str, name: str, components: Sequence[Component], source: OptionSource, controller: _Controller
+    text: str, name: str, components: Sequence[Component], source: OptionSource, plugins: dict[str, str]
 ) -> ValidationResult:
     """Validate the script as Slurm 22.05 does, with the options of the site's plug-ins."""
     error = script_error(text, name)
     if error is not None:
         return ValidationResult([], [], rejection(error, source))
-    return validate_components(components, source, known=with_plugins(SBATCH_22_05, controller.plugins))
+    return validate_components(components, source, known=with_plugins(SBATCH_22_05, plugins))
 
 
 def _submission_remarks(

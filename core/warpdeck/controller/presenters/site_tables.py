@@ -14,7 +14,7 @@ from warpdeck.config import Config
 from warpdeck.config.tables import LimitTable, Partition, Qos
 from warpdeck.controller.state.state import State
 from warpdeck.model import NodeName
-from warpdeck.model.reservation import COPIED_FIELDS
+from warpdeck.model.reservation import ReservationSpec
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.policy import ReservationView
 from warpdeck.protocol.site_rows import LicenseRow, PartitionRow, QosRow, ReservationRow
@@ -92,7 +92,7 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
             accounts=sorted(each.accounts),
             deny_users=sorted(each.deny_users),
             deny_accounts=sorted(each.deny_accounts),
-            **{name: getattr(each, name) for name in COPIED_FIELDS},
+            **{name: getattr(each, name) for name in ReservationSpec.__struct_fields__},
         )
         for each in sorted(reservations, key=lambda each: (each.start_unix, each.name))
     ]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from warpdeck.model import Job, NodeName, Reservation
-from warpdeck.model.reservation import COPIED_FIELDS
+from warpdeck.model.reservation import ReservationSpec
 from warpdeck.policy import PendingJob, ReservationView, RunningJob
 
 from .recurrence import occurrences
@@ -30,7 +30,7 @@ MAX_OCCURRENCES = 64
 Each occurrence slows down every pass. The maximum covers over two days of an hourly reservation and two
 months of a daily one.
 """
-AS_STORED = (*COPIED_FIELDS, "idle_since_unix")
+AS_STORED = (*ReservationSpec.__struct_fields__, "idle_since_unix")
 """Fields that the planner's view copies unchanged from a reservation."""
 
 

@@ -120,7 +120,7 @@ def _with_owner(text: str, expected: dict[str, Any], owner: Path) -> str:
     except tomllib.TOMLDecodeError:
         return text  # The caller refuses the change.
     if is_lost and _table_at(expected, owner) is not None:
-        return _apply(text, _Page(text, expected).change(owner, {}))
+        return _apply(text, _Document(text, expected).change(owner, {}))
     return text
 
 
@@ -128,7 +128,7 @@ def _table_at(data: dict[str, Any], path: Path) -> dict[str, Any] | None:
     found: Any = data
     for word in path:
         found = found.get(word) if isinstance(found, dict) else None
-    return found
+    return found if isinstance(found, dict) else None
 
 
 def _apply(text: str, edits: Sequence[_Edit]) -> str:

@@ -14,7 +14,7 @@ from warpdeck.controller.presenters.step_rows import BATCH
 from warpdeck.controller.state.measurements import summed, to_curve, to_usage
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.jobs.job_lookup import JobLookup
-from warpdeck.model import Curve, Job, NodeName
+from warpdeck.model import Job, NodeName, UsageCurve
 from warpdeck.ports.ports import Fleet, Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import CurveRow, Curves, NodeUsage, UsageRow
@@ -142,7 +142,7 @@ def _used(told: Sequence[wire.Curves]) -> UsageRow:
     )
 
 
-def _row(node: str, curve: Curve, *, uuid: str = "", gpu: int | None = None) -> CurveRow:
+def _row(node: str, curve: UsageCurve, *, uuid: str = "", gpu: int | None = None) -> CurveRow:
     return CurveRow(
         node=node, begin=curve.begin_unix, step_s=curve.step_s, columns=curve.columns, gpu=gpu, uuid=uuid
     )
