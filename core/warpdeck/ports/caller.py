@@ -11,6 +11,7 @@ import asyncio
 
 import msgspec
 
+from warpdeck.base.errors import UserError
 from warpdeck.model import Job, JobId, NodeName
 
 
@@ -52,6 +53,14 @@ def owns(who: Principal, job: Job) -> bool:
 def may_touch(who: Principal, job: Job) -> bool:
     """Return whether the caller may control the job, which owners and administrators may."""
     return who.admin or owns(who, job)
+
+
+def require_admin(who: Principal) -> None:
+    """Raise UserError unless the caller is an administrator."""
+    if not who.admin:
+        raise UserError(
+            "only root and the controller's user may do this", "ask an administrator", code="not_admin"
+        )
 
 
 def is_namesake(who: Principal, job: Job) -> bool:

@@ -22,18 +22,24 @@ forwarded ports.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from warpdeck.base.chunking import Rows
+from warpdeck.model import JobId, NodeName
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow, JobVariables, LiveStep, PastJobs
+from warpdeck.protocol.node_rows import NodeFacts, NodeRow, PastNodeRow
 from warpdeck.protocol.site_rows import ForecastRow
 
-from .caller import ClientIdentity
+from .caller import ClientIdentity, Principal
+from .engine_streams import ByteSource, CommandText, EndedStep, HeldAllocation, RunningStep
+
+Progress = Callable[[str], Awaitable[None]]
+"""Reports a line of progress to the client."""
 
 
 class Action(StrEnum):
@@ -103,6 +109,10 @@ class EngineAccounting(Protocol):
 class EngineJobs(Protocol):
     """The jobs in the queue."""
 
+    def owner(self, job_id: JobId, *, restarts: int, node: NodeName) -> Principal | None:
+        """Return the user of a start of a job, or None if it does not run on the node."""
+        ...
+
     async def rows(self, client: ClientIdentity, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
         """Return the newest jobs that match, oldest first. Selected fields are rows of their own."""
         ...
@@ -115,6 +125,39 @@ class EngineJobs(Protocol):
 
     async def forecast(self, client: ClientIdentity, message: ask.Forecast) -> ForecastRow:
         """Return why a job waits, its expected start, and the changes that would start it now."""
+        ...
+
+    def changes(self, client: ClientIdentity, message: ask.Subscribe) -> AsyncGenerator[DeltaPage, None]:
+        """Yield all rows, then changes as they happen.
+
+        Changes that the reader has not taken yet are merged, so that a slow reader costs little memory.
+        """
+        ...
+
+    def ends(self, client: ClientIdentity, message: ask.AwaitEnds) -> EndsOfJobs: ...
+
+
+DeltaPage = Callable[[], Awaitable[results.Delta]]
+"""Builds a page of changes. A page that was not built yet has the changes until then."""
+
+
+class EndsOfJobs(Protocol):
+    """A client's wait for the starts and ends of submissions."""
+
+    def __len__(self) -> int:
+        """Return the number of submissions that are still waited for."""
+        ...
+
+    def add(self, numbers: Iterable[int]) -> None:
+        """Wait for these submissions, too."""
+        ...
+
+    def messages(self) -> AsyncGenerator[results.Ends, None]:
+        """Yield each start and end once, and forever: first the ends that have happened already."""
+        ...
+
+    def close(self) -> None:
+        """Stop waiting."""
         ...
 
 
@@ -175,6 +218,94 @@ class EngineOrders(Protocol):
         ...
 
 
+class EngineNodes(Protocol):
+    """Nodes and their reservations."""
+
+    async def rows(self, client: ClientIdentity, message: ask.Nodes) -> Rows[NodeRow | NodeFacts]: ...
+    async def past(self, client: ClientIdentity, message: ask.NodesAt) -> Rows[PastNodeRow]:
+        """Return the nodes at a past time. Facts that are not known are named, and never invented."""
+        ...
+
+    async def health(self, client: ClientIdentity, message: ask.NodeCheck) -> results.NodeHealth:
+        """Return the health of nodes. For an admin all nodes check again."""
+        ...
+
+    async def add(self, client: ClientIdentity, message: ask.NodeAdd, progress: Progress) -> NodeRow: ...
+    async def drain(self, client: ClientIdentity, message: ask.NodeDrain) -> NodeRow: ...
+    async def resume(self, client: ClientIdentity, message: ask.NodeResume) -> NodeRow: ...
+    async def remove(self, client: ClientIdentity, message: ask.NodeRemove) -> results.Result: ...
+    async def reserve(self, client: ClientIdentity, message: ask.ReservationMake) -> results.Result: ...
+    async def unreserve(self, client: ClientIdentity, message: ask.ReservationRemove) -> results.Result: ...
+
+
+class ForwardedJob(NamedTuple):
+    """A running job to which a port is forwarded."""
+
+    label: str
+    user: str
+    node: str
+    ended: Callable[[], Coroutine[Any, Any, None]]
+    """Returns when this start of the job has ended."""
+
+
+class EngineOutput(Protocol):
+    """The bytes of jobs. The methods wait for the start of the job, and report its pending reasons meanwhile."""
+
+    async def log(self, client: ClientIdentity, message: ask.Log, progress: Progress) -> ByteSource: ...
+    async def terminal(
+        self, client: ClientIdentity, message: ask.Attach, progress: Progress
+    ) -> ByteSource: ...
+    async def tunnel(self, client: ClientIdentity, message: ask.Tunnel, progress: Progress) -> ByteSource: ...
+    async def forward(
+        self, client: ClientIdentity, message: ask.Forward, progress: Progress
+    ) -> ForwardedJob: ...
+    async def settle(self, client: ClientIdentity, message: ask.Settle) -> results.Result:
+        """Wait a moment until all output of an ended job has arrived on the submit host."""
+        ...
+
+
+class StartedRun(Protocol):
+    """The job of a command. `opened` is the answer to its client."""
+
+    @property
+    def opened(self) -> results.OpenedJob: ...
+    async def outputs(self, progress: Progress) -> tuple[ByteSource, ByteSource]:
+        """Wait for the start and return the sources of standard output and of standard error."""
+        ...
+
+
+class EngineProcesses(Protocol):
+    """Commands that clients run. Their arguments are parsed by the engine."""
+
+    async def run(self, client: ClientIdentity, message: ask.Run) -> StartedRun: ...
+    async def session(self, client: ClientIdentity, message: ask.Session) -> results.OpenedJob:
+        """Make a job with a terminal. The error code "steps" means that a step is needed."""
+        ...
+
+    async def srun(
+        self, client: ClientIdentity, message: ask.Srun, progress: Progress
+    ) -> RunningStep | CommandText | EndedStep:
+        """Start a step, in a new allocation if the client has none. It waits for resources."""
+        ...
+
+    async def srun_attach(self, client: ClientIdentity, message: ask.SrunAttach) -> RunningStep: ...
+    async def salloc(self, client: ClientIdentity, message: ask.Salloc, progress: Progress) -> HeldAllocation:
+        """Make an allocation and wait until it runs."""
+        ...
+
+    async def salloc_attach(self, client: ClientIdentity, message: ask.SallocAttach) -> HeldAllocation: ...
+    def start(self) -> None:
+        """Note that clients can connect from now on.
+
+        Steps and allocations whose client does not come back are ended.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Note that the server is about to close its connections. Nothing ends because its client leaves."""
+        ...
+
+
 class RecordPage(NamedTuple):
     """Rows of records. `is_last` is set if it is certain that no page follows."""
 
@@ -204,4 +335,7 @@ class Engine:
     jobs: EngineJobs
     submissions: EngineSubmissions
     orders: EngineOrders
+    nodes: EngineNodes
     history: EngineHistory
+    output: EngineOutput
+    processes: EngineProcesses

@@ -15,8 +15,8 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
@@ -29,10 +29,6 @@ from .connection import Connection
 from .handlers import Handlers
 from .services import Services
 
-if TYPE_CHECKING:
-    from warpdeck.controller.launch.code_trees import TreeFiles
-    from warpdeck.controller.loop.controller import Controller
-
 log = logging.getLogger("warpdeck.api")
 
 NOBODY = ClientIdentity(Principal(user="", uid=-1))
@@ -43,9 +39,9 @@ class ApiServer(Services):
     """Listens on the socket and makes a Connection for each client."""
 
     def __init__(
-        self, engine: Engine, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
+        self, engine: Engine, paths: Paths, *, stop: asyncio.Event, clock: Callable[[], float]
     ) -> None:
-        super().__init__(engine, controller, trees, paths, stop=stop)
+        super().__init__(engine, paths, stop=stop, clock=clock)
         self._handle = Handlers(engine).handle
         self._server: asyncio.Server | None = None
         self._is_closed = False
@@ -75,12 +71,12 @@ class ApiServer(Services):
         listener.setblocking(False)
         os.close(folder)
         self._server = await asyncio.start_unix_server(self._serve, sock=listener)
-        self.steps.start()
+        self.engine.processes.start()
 
     async def close(self) -> None:
         """End all connections, including those just being accepted. Work that they started continues."""
         self._is_closed = True
-        self.steps.stop()
+        self.engine.processes.stop()
         self.commands.close()
         if self._server is not None:
             self._server.close()
@@ -120,13 +116,13 @@ class ApiServer(Services):
 
         An agent can forward only processes of jobs that run on its node.
         """
-        job = self.controller.state.jobs.get(job_id)
-        if job is None or job.restarts != restarts or node not in [share.node for share in job.shares]:
+        owner = self.engine.jobs.owner(job_id, restarts=restarts, node=node)
+        if owner is None:
             stranger = self._connection(reader, writer, NOBODY)
             stranger.refuse(UserError(f"job {job_id} does not run on {node}", "", code="no_job"))
             return
         process = JobProcess(job_id=job_id, node=node, lost=lost)
-        client = ClientIdentity(Principal(user=job.user, uid=job.uid), process)
+        client = ClientIdentity(owner, process)
         await self._serve_client(self._connection(reader, writer, client))
 
     async def serve_beside(

@@ -12,10 +12,11 @@ from tests.support.core import ANN, Agent, ask
 from tests.support.served import Raw, Served, served
 
 from warpdeck.controller.events.events import NodeUp, StepAsked, StepReported, Submitted
+from warpdeck.engines.native.processes import step_leases
+from warpdeck.engines.native.processes.processes import NativeProcesses
+from warpdeck.engines.native.processes.step_leases import COME_BACK_S
 from warpdeck.model import Job, JobState, NodeName
 from warpdeck.model.step import Step, StepAsk
-from warpdeck.server import step_leases
-from warpdeck.server.step_leases import COME_BACK_S
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.messages import Welcome
 from warpdeck_agent.wire.steps import StepReport
@@ -65,7 +66,9 @@ def back(job: Job) -> Welcome:
 
 async def look(site: Served, clock: Clock, *, after_s: float) -> None:
     clock.now += after_s
-    await site.server.steps.look()
+    processes = site.server.engine.processes
+    assert isinstance(processes, NativeProcesses)
+    await processes.leases.look()
 
 
 async def test_a_step_whose_srun_is_gone_ends_however_often_the_controller_is_killed(short_tmp: Path) -> None:

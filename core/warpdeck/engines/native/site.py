@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from warpdeck.base.errors import UserError
 from warpdeck.config import Decoded, rewrite, write
 from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
 from warpdeck.controller.loop.site_rules import SiteRules
 from warpdeck.controller.presenters import site_tables, slurm_settings
 from warpdeck.controller.state.reservations import reservations
 from warpdeck.controller.state.state import State
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import ClientIdentity, require_admin
 from warpdeck.ports.engine import Action, SiteSummary
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -71,12 +70,7 @@ class NativeSite:
     async def diagnosis(self, client: ClientIdentity, message: ask.Diagnosis) -> results.Diagnosis:
         now, index = self._clock(), self._state.index
         if message.reset:
-            if not client.who.admin:
-                raise UserError(
-                    "only root and the controller's user may do this",
-                    "ask an administrator",
-                    code="not_admin",
-                )
+            require_admin(client.who)
             self._statistics.reset(now)
         queue = {"now": now, "waiting": len(index.pending), "running": len(index.active)}
         return msgspec.convert(self._statistics.figures() | queue, results.Diagnosis)

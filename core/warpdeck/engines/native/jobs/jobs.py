@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
 
 from warpdeck.base.chunking import TESTS_A_TURN, LazyRows, Rows, in_slices
+from warpdeck.controller.loop.end_waiters import EndWaiters
 from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.presenters.job_columns import shower
 from warpdeck.controller.presenters.job_detail import job_detail
 from warpdeck.controller.presenters.step_rows import live_steps, step_rows
 from warpdeck.controller.state.state import State
-from warpdeck.model import Job, JobId
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.model import Job, JobId, NodeName
+from warpdeck.ports.caller import ClientIdentity, Principal
+from warpdeck.ports.engine import DeltaPage
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobDetail, JobRow, JobVariables, LiveStep
@@ -23,6 +25,7 @@ from warpdeck.protocol.site_rows import ForecastRow
 from .job_lookup import JobLookup
 from .resubmit import variables_of
 from .selection import Selection
+from .subscriptions import Changes, RowsOfEnds
 
 MAX_ROWS = 100_000
 """Maximum number of jobs in one answer."""
@@ -40,13 +43,23 @@ class NativeJobs:
         *,
         lookup: JobLookup,
         forecaster: Forecaster,
+        changes: Changes,
+        ends: EndWaiters,
         clock: Callable[[], float],
     ) -> None:
         self._state = state
         self._store = store
         self._lookup = lookup
         self._forecaster = forecaster
+        self._changes = changes
+        self._ends = ends
         self._clock = clock
+
+    def owner(self, job_id: JobId, *, restarts: int, node: NodeName) -> Principal | None:
+        job = self._state.jobs.get(job_id)
+        if job is None or job.restarts != restarts or node not in [share.node for share in job.shares]:
+            return None
+        return Principal(user=job.user, uid=job.uid)
 
     async def rows(self, client: ClientIdentity, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
         show = shower(self._state, message.fields, now=self._clock())
@@ -68,6 +81,12 @@ class NativeJobs:
 
     async def steps(self, client: ClientIdentity, message: ask.Steps) -> Rows[LiveStep]:
         return live_steps(self._state, Selection(message))
+
+    def changes(self, client: ClientIdentity, message: ask.Subscribe) -> AsyncGenerator[DeltaPage, None]:
+        return self._changes.pages(message)
+
+    def ends(self, client: ClientIdentity, message: ask.AwaitEnds) -> RowsOfEnds:
+        return RowsOfEnds(self._ends, message, shower(self._state, message.fields, now=self._clock()))
 
     async def _selected(self, message: ask.Jobs) -> list[Job]:
         """Return the newest jobs that match the request, oldest first."""

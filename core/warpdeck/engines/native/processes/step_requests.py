@@ -1,0 +1,372 @@
+"""srun in the controller: creates a job step whose streams the client then reads.
+
+The client sends its command line, which is parsed here (notation.srun), so that every srun has the same
+grammar. If other steps hold the resources, the client is told. The step is requested again whenever something
+of the job has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from warpdeck.base.errors import SAID, UserError
+from warpdeck.config import Config
+from warpdeck.controller.events.events import StepAsked
+from warpdeck.controller.loop.initial_steps import FirstStep, InitialSteps
+from warpdeck.controller.reducers.step_commands import BUSY, STARTING, made_before, plan_step, whole_step
+from warpdeck.model import Job, JobId, NodeName
+from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk
+from warpdeck.notation.options.options import SRUN_22_05
+from warpdeck.notation.step.srun import parse_srun, programs_of
+from warpdeck.notation.step.step_options import Srun, Streams
+from warpdeck.notation.values.job_ids import parse_job_id
+from warpdeck.notation.values.master_address import has_own_master
+from warpdeck.ports.caller import ClientIdentity, may_touch
+from warpdeck.ports.engine import Progress
+from warpdeck.ports.engine_streams import CommandText, EndedStep, StreamEnd
+from warpdeck.protocol import requests as ask
+from warpdeck_agent.wire.steps import EVERY_TASK
+
+from .allocations import FILE, Allocations, Wish, wish_of
+from .step_plan import Part, stream_plan, task_number, written_paths
+from .step_streams import StepContext, StepStreams
+
+RETRY_S = 10.0
+"""Seconds after which a waiting step is requested again even if nothing of its job has changed."""
+NO_TASK = -1
+_COUNT = re.compile(r"[0-9]{1,6}")
+
+
+class StepRequests:
+    """Creates steps for srun. `config` returns the configuration in force."""
+
+    def __init__(
+        self,
+        context: StepContext,
+        *,
+        allocations: Allocations,
+        first_steps: InitialSteps,
+        config: Callable[[], Config],
+        clock: Callable[[], float],
+    ) -> None:
+        self._context = context
+        self._state = context.state
+        self._allocations = allocations
+        self._first_steps = first_steps
+        self._config = config
+        self._clock = clock
+
+    async def srun(
+        self, client: ClientIdentity, message: ask.Srun, progress: Progress
+    ) -> StepStreams | CommandText | EndedStep:
+        """Parse srun's command line and start its step. Raises UserError."""
+        with self._allocations.judged(client, message, SRUN_22_05) as judge:
+            words, *further = programs_of(message.words)
+            asked = self._parse(message, words)
+            if asked.told:
+                return CommandText(asked.told, asked.told_code)
+            wanted = _convert(asked, has_input=message.has_input)
+            job = self._find_job(client, asked)
+            parts = self._components(message, job, asked, wanted, further)
+            if len(parts) == 1:
+                parts = [await _no_more_nodes_than_tasks(message, parts[0], progress)]
+            _have_tried([part.streams for part in parts] or [asked.streams], message)
+            if asked.passed_over or (job is None and wanted.relative is not None):
+                judge(None)
+            wish = self._wish(message, asked) if job is None else None
+        first: FirstStep | None = None
+        if wish is not None:
+            made = await self._allocations.make(client, message, progress, wish=wish, known=SRUN_22_05)
+            asked_for = self._event(client, message, made, wanted)
+            if made_before(self._state, asked_for) is None:
+                if made.steps_made and made.exit is not None:
+                    return self._ended(made)
+                with self._first_steps.waiting(asked_for) as first:
+                    made = await self._allocations.begun(
+                        message, made, progress, immediate_s=wish.immediate_s
+                    )
+            parts = [Part(made, wanted, asked.streams)]
+        steps = await self._placed(client, message, parts, first, progress)
+        plan = stream_plan(parts, steps, cwd=message.cwd)
+        return StepStreams(self._context, client, steps, wait_s=parts[0].wanted.wait_s, answer=plan)
+
+    def attach(self, client: ClientIdentity, message: ask.SrunAttach) -> StepStreams:
+        """Return a step that is running, or that has ended meanwhile and still has unsent output."""
+        job_word, _, number = message.step.partition(".")
+        if not job_word.isdecimal() or not number.isdecimal():
+            raise UserError(f"{message.step!r} is not a step", "use JOB.STEP, such as 12.0")
+        job_id = JobId(int(job_word))
+        job, step = self._state.jobs.get(job_id), self._state.steps.get(job_id, {}).get(int(number))
+        if job is None or step is None or not may_touch(client.who, job):
+            raise UserError(f"step {message.step} no longer exists", "see `warpdeck show`")
+        answer = {"job_id": step.job_id, "step": step.number}
+        steps = whole_step(self._state, step)
+        return StepStreams(self._context, client, steps, wait_s=0, answer=answer, have=message.have)
+
+    async def _placed(
+        self,
+        client: ClientIdentity,
+        message: ask.Srun,
+        parts: Sequence[Part],
+        first: FirstStep | None,
+        progress: Progress,
+    ) -> Sequence[Step]:
+        """Return the committed steps of all parts. Raises UserError in srun's wording."""
+        job = parts[0].job
+        event, *others = [self._event(client, message, part.job, part.wanted) for part in parts]
+        if others:  # Ranks of different jobs cannot meet in PMI barriers, so PMI is disabled.
+            alone = tuple(msgspec.structs.replace(each, mpi="none") for each in others)
+            event = msgspec.structs.replace(event, mpi="none", others=alone)
+        try:
+            step = await first.made() if first is not None else None
+            step = step or await self._place(event, progress)
+        except BaseException as error:
+            if job.request.holder == "srun":
+                self._allocations.leases.lets_go(job.id)
+            if isinstance(error, UserError):
+                from .launch_errors import of_step  # Imported here because it is seldom needed.
+
+                raise of_step(error, job.id, message.env) from None
+            raise
+        self._allocations.leases.released(job.id)  # From here on the step itself keeps the job's allocation.
+        return whole_step(self._state, step)
+
+    def _ended(self, job: Job) -> EndedStep:
+        """Return the end of the job for an srun that reconnects after its job has run and ended.
+
+        The job was made for this srun's step, so the job's exit status is the step's.
+        """
+        assert job.exit is not None
+        self._allocations.leases.released(job.id)
+        line = f"error: job {job.id} ended while the connection was lost: what its tasks wrote is not here"
+        return EndedStep(line, StreamEnd(job.exit.message, exit=job.exit))
+
+    def _components(
+        self,
+        message: ask.Srun,
+        job: Job | None,
+        asked: Srun,
+        wanted: StepAsk,
+        further: Sequence[list[str]],
+    ) -> list[Part]:
+        """Return the components of the job with their programs, in the order of their ranks. Raises UserError.
+
+        The list is empty if the job has yet to be made.
+        """
+        if job is None or (not further and asked.groups in ((), (0,))):
+            if further or any(asked.groups):
+                raise UserError(
+                    "srun with several components needs a heterogeneous job",
+                    "submit one with `sbatch A : B`, and use `srun A : B` in its script",
+                )
+            if job is None:
+                return []
+            return [Part(job, _as_variables_say(wanted, job, message.env), asked.streams)]
+        programs = [(asked, wanted)]
+        for words in further:
+            one = self._parse(message, words)
+            one.streams = one.streams.after(asked.streams)
+            programs.append((one, _convert(one, has_input=message.has_input)))
+        chosen = _chosen(programs, highest=job.component.size - 1 if job.component is not None else 0)
+        family = self._state.array_members(job.array_job_id)
+        members = {each.component.offset: each for each in family if each.component}
+        return [Part(members[offset], *chosen[offset]) for offset in sorted(chosen)]
+
+    def _event(self, client: ClientIdentity, message: ask.Srun, job: Job, wanted: StepAsk) -> StepAsked:
+        return StepAsked(
+            who=client.who,
+            job_id=job.id,
+            ask=wanted,
+            cwd=message.cwd,
+            caller=client.process.node if client.process is not None else None,
+            mpi=wanted.mpi or self._config().steps.mpi,
+            first=job.shares[0].node if job.shares else NodeName(""),
+            own_master=has_own_master(message.env),
+            nonce=message.nonce,
+        )
+
+    def _parse(self, message: ask.Srun, words: list[str]) -> Srun:
+        """Parse the arguments of one program. Raises UserError, also to request the text of a file."""
+        plugins = self._config().submission.plugin_options
+        asked = parse_srun(words, message.env, files=message.files, plugins=plugins)
+        if asked.needs:
+            raise UserError(f"the text of {asked.needs} is needed", code=FILE, details={"file": asked.needs})
+        return asked
+
+    def _wish(self, message: ask.Srun, asked: Srun) -> Wish:
+        """Return the request for the job that is made for the step.
+
+        Exported variables belong to the step instead.
+        """
+        return wish_of(
+            [*asked.job_options, ("export", "NONE", "srun")],
+            {},
+            holder="srun",
+            name=asked.ask["name"],
+            cwd=message.cwd,
+            now=self._clock(),
+        )._replace(immediate_s=asked.immediate_s)
+
+    def _find_job(self, client: ClientIdentity, asked: Srun) -> Job | None:
+        """Return the named job, else the caller's own job. None means that a new job must be made."""
+        state = self._state
+        if asked.job:
+            number, tasks = parse_job_id(asked.job)
+            named = state.named(JobId(number))
+            found = [job for job in named if not job.is_finished] or named
+            if tasks is not None:
+                found = [job for job in found if job.array_task_id == tasks[0][0]]
+            if number in state.jobs and tasks is None:
+                found = [state.jobs[JobId(number)]]
+            if not found:
+                raise UserError(
+                    f"srun: error: Unable to confirm allocation for job {asked.job}: Invalid job id specified\n"
+                    f"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {asked.job}",
+                    "see `warpdeck queue`",
+                    code=SAID,
+                )
+            return found[0]
+        return state.jobs[client.process.job_id] if client.process is not None else None
+
+    async def _place(self, event: StepAsked, progress: Progress) -> Step:
+        """Return the committed step. Raises UserError.
+
+        If resources are not free, it waits for them and reports the reason.
+        """
+        listener = self._context.hub.listen()
+        told = ""
+        begun = time.monotonic()
+        try:
+            while True:
+                try:
+                    step = await self._ask_once(event)
+                except UserError as error:
+                    if error.code not in (BUSY, STARTING) or event.ask.immediate:
+                        raise
+                    if error.code == BUSY and error.message != told:
+                        told = error.message
+                        await progress(told)
+                else:
+                    if told:
+                        waited = time.monotonic() - begun
+                        await progress(f"Step created for job {event.job_id} after {waited:.0f} s")
+                    return step
+                try:
+                    async with asyncio.timeout(RETRY_S):
+                        await listener.changed.wait()
+                except TimeoutError:
+                    continue
+                finally:
+                    listener.take()
+        finally:
+            self._context.hub.leave(listener)
+
+    async def _ask_once(self, event: StepAsked) -> Step:
+        state, made = self._state, made_before(self._state, event)
+        if made is not None:
+            return made
+        layouts = [plan_step(state, each) for each in (event, *event.others)]
+        first = layouts[0].shares[0].node
+        port = 0
+        if sum(len(layout.shares) for layout in layouts) > 1 and not event.own_master:
+            job = state.jobs[event.job_id]
+            port = await self._context.fleet.reserve_port(first, job_id=job.id, restarts=job.restarts)
+        outcome = await self._context.apply(msgspec.structs.replace(event, first=first, port=port))
+        assert outcome.step is not None
+        return outcome.step
+
+
+def _chosen(programs: Sequence[tuple[Srun, StepAsk]], *, highest: int) -> dict[int, tuple[StepAsk, Streams]]:
+    """Return the program of each component by its offset. Raises UserError.
+
+    `highest` is the highest offset of the job.
+    """
+    chosen: dict[int, tuple[StepAsk, Streams]] = {}
+    for number, (one, step) in enumerate(programs):
+        for offset in one.groups or (number,):
+            if offset in chosen:
+                raise UserError(
+                    f"component {offset} is given twice", "give each program different components"
+                )
+            chosen[offset] = step, one.streams
+    asks = max(chosen)
+    if asks > highest:
+        raise UserError(
+            f"Requested het-group offset exceeds highest hetjob index ({asks} > {highest})", exit_code=1
+        )
+    if len(chosen) > 1 and any(step.mpi == "pmi2" for step, _ in chosen.values()):
+        raise UserError(
+            "--mpi=pmi2 over several components is not supported",
+            "start the program with mpirun, or use one component",
+        )
+    return chosen
+
+
+def _have_tried(streams: Sequence[Streams], message: ask.Srun) -> None:
+    """Make the client check that it can write its output files before any task starts. Raises UserError.
+
+    Otherwise the output of the tasks would be lost.
+    """
+    if message.writes is None:
+        return
+    for path in (path for each in streams for path in written_paths(each, cwd=message.cwd)):
+        if path not in message.writes:
+            raise UserError(f"cannot write {path}", code=FILE, details={"writes": path})
+
+
+def _as_variables_say(wanted: StepAsk, job: Job, environ: Mapping[str, str]) -> StepAsk:
+    """Apply SLURM_NTASKS and SLURM_JOB_NUM_NODES as options of srun.
+
+    They are ignored if they have the job's own values.
+    """
+    shares = job.allocation.shares if job.allocation is not None else ()
+    tasks = _count_of(environ, "SLURM_NTASKS", own=sum(share.tasks for share in shares))
+    nodes = _count_of(environ, "SLURM_JOB_NUM_NODES", own=len(shares))
+    if tasks and wanted.tasks is None:
+        wanted = msgspec.structs.replace(wanted, tasks=tasks)
+    if nodes and wanted.nodes_min is None and not wanted.nodelist:
+        wanted = msgspec.structs.replace(wanted, nodes_min=nodes, nodes_max=nodes)
+    return wanted
+
+
+async def _no_more_nodes_than_tasks(message: ask.Srun, part: Part, progress: Progress) -> Part:
+    """Lower the number of nodes to the number of tasks if tasks are counted, also by the job's own variable.
+
+    Nodes that are named, or that must be filled with tasks, stay.
+    """
+    wanted = part.wanted
+    tasks = wanted.tasks or _count_of(message.env, "SLURM_NTASKS", own=0)
+    low = wanted.nodes_min or 0
+    if not 0 < tasks < low or wanted.nodelist or wanted.hosts or wanted.tasks_per_node:
+        return part
+    await progress(f"Warning: can't run {tasks} processes on {low} nodes, setting nnodes to {tasks}")
+    return part._replace(wanted=msgspec.structs.replace(wanted, nodes_min=tasks, nodes_max=tasks))
+
+
+def _count_of(environ: Mapping[str, str], variable: str, *, own: int) -> int:
+    """Return the variable's number, or 0 if it has none or if it is the job's own number."""
+    text = environ.get(variable, "")
+    found = int(text) if _COUNT.fullmatch(text) else 0
+    return 0 if found == own or found > MAX_STEP_TASKS else found
+
+
+def _convert(asked: Srun, *, has_input: bool) -> StepAsk:
+    """Return the step request as a model object. Raises UserError if a value is out of range."""
+    mode = asked.streams.input
+    rank = NO_TASK
+    if asked.ask.get("pty"):
+        rank, mode = 0, "all"
+        asked.streams = Streams(output="0", error="0", quiet=asked.streams.quiet)
+    elif task_number(mode) >= 0:
+        rank = task_number(mode)
+    elif mode != "none" and (has_input or mode not in ("", "all")):
+        rank = EVERY_TASK
+    try:
+        return msgspec.convert({**asked.ask, "input_rank": rank}, StepAsk)
+    except msgspec.ValidationError as error:
+        raise UserError(f"invalid step: {error}", "see `srun --help`") from error
