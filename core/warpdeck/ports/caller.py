@@ -35,7 +35,7 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
     lost: asyncio.Event
 
 
-class ClientIdentity(msgspec.Struct, frozen=True):
+class Caller(msgspec.Struct, frozen=True):
     """The identity of a client: its user, and its process if it is a process of a job."""
 
     who: Principal

@@ -119,24 +119,15 @@ class RunningStep(Protocol):
         ...
 
 
-class HeldAllocation(Protocol):
+class HeldAllocation(NamedTuple):
     """An allocation whose salloc is connected."""
 
-    @property
-    def answer(self) -> dict[str, Any]: ...
-    @property
-    def is_held(self) -> bool:
-        """Whether salloc holds the allocation from now on. Otherwise it continues without a client."""
-        ...
-
-    async def revoked(self) -> str:
-        """Wait until the allocation has ended, and return the message for salloc."""
-        ...
-
-    async def release(self, code: int) -> None:
-        """Release the allocation because salloc's command has ended with this exit code."""
-        ...
-
-    def left(self) -> None:
-        """Note that salloc has disconnected. It is not called after the end of the allocation."""
-        ...
+    answer: dict[str, Any]
+    revoked: Callable[[], Awaitable[str]]
+    """Returns the message for salloc when the allocation has ended."""
+    release: Callable[[int], Awaitable[None]]
+    """Releases the allocation because salloc's command has ended with this exit code."""
+    left: Callable[[], None]
+    """Notes that salloc has disconnected. It is not called after the end of the allocation."""
+    is_held: bool = True
+    """Whether salloc holds the allocation from now on. Otherwise it continues without a client."""

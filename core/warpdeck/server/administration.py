@@ -26,13 +26,13 @@ def admin_handlers(engine: Engine) -> dict[type, Handler]:
     """Return the handlers. Each raises UserError if the user is not an admin."""
 
     async def add_node(connection: Connection, message: ask.NodeAdd) -> NodeRow:
-        return await engine.nodes.add(connection.client, message, connection.progress_of(message.id))
+        return await engine.nodes.add(connection.caller, message, connection.progress_of(message.id))
 
     async def reload(connection: Connection, message: ask.Reload) -> results.Reloaded:
-        return await _to_its_end(connection.server, engine.site.reload(connection.client, message))
+        return await _to_its_end(connection.server, engine.site.reload(connection.caller, message))
 
     async def amend(connection: Connection, message: ask.Amend) -> results.Reloaded:
-        return await _to_its_end(connection.server, engine.site.amend(connection.client, message))
+        return await _to_its_end(connection.server, engine.site.amend(connection.caller, message))
 
     handlers: dict[type, Handler] = {
         ask.NodeAdd: add_node,

@@ -16,7 +16,7 @@ import msgspec
 
 from warpdeck._version import __version__
 from warpdeck.base.errors import RESTART, UNCERTAIN, RemoteError, StoreError, UserError
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import Progress
 from warpdeck.protocol import requests
 from warpdeck_agent.wire import JSON, WireError, data_frame, split_data
@@ -102,14 +102,14 @@ class Connection:
         server: Services,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        client: ClientIdentity,
+        caller: Caller,
         handle: Handler,
         *,
         beside: bool = False,
     ) -> None:
         self.server = server
-        self.client = client
-        self.who = client.who
+        self.caller = caller
+        self.who = caller.who
         self.beside = beside
         """Whether this is a second connection of a connected client, which needs no greeting."""
         self._reader = reader
@@ -394,7 +394,7 @@ def _other_version(version: int) -> UserError:
 
 Handler = Callable[[Connection, Any], Awaitable[Any]]
 """Returns the result of a request, or None if the request has opened a stream. Raises UserError."""
-Method = Callable[[ClientIdentity, Any], Awaitable[Any]]
+Method = Callable[[Caller, Any], Awaitable[Any]]
 """A method of the engine that answers a request."""
 
 
@@ -402,7 +402,7 @@ def direct(method: Method) -> Handler:
     """Return a handler that answers with the result of a method of the engine."""
 
     async def answer(connection: Connection, message: Any) -> Any:
-        return await method(connection.client, message)
+        return await method(connection.caller, message)
 
     return answer
 

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from warpdeck._version import __version__
 from warpdeck.base.chunking import Rows
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import Engine, JobOrder
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
@@ -76,7 +76,7 @@ def _answered_by(engine: Engine) -> dict[type, Method]:
         ask.NodeCheck: engine.nodes.health,
         # Output and processes
         ask.Settle: engine.output.settle,
-        ask.Session: engine.processes.session,
+        ask.Session: engine.sessions.open,
         # History
         ask.Past: engine.history.past,
         ask.PastCosts: engine.history.costs,
@@ -89,13 +89,13 @@ def _answered_in_pages(engine: Engine) -> dict[type, Handler]:
     """Return the handlers of the requests whose answers are long lists."""
 
     async def priorities(connection: Connection, message: ask.Priorities) -> dict[str, Any]:
-        found = await engine.accounting.priorities(connection.client, message)
+        found = await engine.accounting.priorities(connection.caller, message)
         page = await paged(connection, message.id, "jobs", found.jobs, page_rows=JOB_PAGE_ROWS)
         return {"weights": found.weights, "queue_order": found.queue_order, **page}
 
     async def records(connection: Connection, message: ask.Records) -> dict[str, Any]:
         """Send each page as soon as it is built. Neither a long history nor a page of it is kept."""
-        async with contextlib.aclosing(engine.history.records(connection.client, message)) as pages:
+        async with contextlib.aclosing(engine.history.records(connection.caller, message)) as pages:
             while True:
                 async with connection.page():
                     page = await anext(pages, None)
@@ -105,7 +105,7 @@ def _answered_in_pages(engine: Engine) -> dict[type, Handler]:
 
     async def nodes_at(connection: Connection, message: ask.NodesAt) -> dict[str, Any]:
         async with connection.server.looks_back.turn(connection.who.uid):
-            rows = await engine.nodes.past(connection.client, message)
+            rows = await engine.nodes.past(connection.caller, message)
         return await paged(connection, message.id, "nodes", rows, page_rows=ask.NODE_PAGE_ROWS)
 
     return {
@@ -118,11 +118,11 @@ def _answered_in_pages(engine: Engine) -> dict[type, Handler]:
     }
 
 
-def _rows(method: Callable[[ClientIdentity, Any], Awaitable[Rows[Any]]], key: str, page_rows: int) -> Handler:
+def _rows(method: Callable[[Caller, Any], Awaitable[Rows[Any]]], key: str, page_rows: int) -> Handler:
     """Return a handler that sends the rows that a method of the engine returns, in pages."""
 
     async def answer(connection: Connection, message: Any) -> dict[str, Any]:
-        rows = await method(connection.client, message)
+        rows = await method(connection.caller, message)
         return await paged(connection, message.id, key, rows, page_rows=page_rows)
 
     return answer

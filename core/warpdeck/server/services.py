@@ -9,7 +9,7 @@ from typing import Any
 
 from warpdeck.base.fair_semaphore import FairSemaphore
 from warpdeck.base.paths import Paths
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import Engine
 
 from .command_host import CommandHost
@@ -61,6 +61,6 @@ class Services(ABC):
 
     @abstractmethod
     async def serve_beside(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: ClientIdentity
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, caller: Caller
     ) -> None:
         """Serve a second connection with the identity of a client that is already connected."""

@@ -54,7 +54,7 @@ class StepStream(ClientStream):
 async def srun(connection: Connection, message: ask.Srun) -> None:
     """Start a step and pass its streams on."""
     progress = connection.progress_of(message.id)
-    found = await connection.server.engine.processes.srun(connection.client, message, progress)
+    found = await connection.server.engine.steps.srun(connection.caller, message, progress)
     match found:
         case CommandText():
             connection.send({"t": "told", "id": message.id, "text": found.text, "code": found.code})
@@ -67,7 +67,7 @@ async def srun(connection: Connection, message: ask.Srun) -> None:
 
 async def srun_attach(connection: Connection, message: ask.SrunAttach) -> None:
     """Reconnect an srun to its step."""
-    step = await connection.server.engine.processes.srun_attach(connection.client, message)
+    step = await connection.server.engine.steps.srun_attach(connection.caller, message)
     await _pass_on(connection, message.id, step)
 
 
@@ -106,13 +106,13 @@ class HeldStream(ClientStream):
 async def salloc(connection: Connection, message: ask.Salloc) -> None:
     """Make an allocation for salloc and hold it until the client ends."""
     progress = connection.progress_of(message.id)
-    allocation = await connection.server.engine.processes.salloc(connection.client, message, progress)
+    allocation = await connection.server.engine.steps.salloc(connection.caller, message, progress)
     await _hold(connection, message.id, allocation)
 
 
 async def salloc_attach(connection: Connection, message: ask.SallocAttach) -> None:
     """Reconnect salloc to its allocation."""
-    allocation = await connection.server.engine.processes.salloc_attach(connection.client, message)
+    allocation = await connection.server.engine.steps.salloc_attach(connection.caller, message)
     await _hold(connection, message.id, allocation)
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.model import ExitStatus
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import Progress, TreeUpload
 from warpdeck.ports.engine_streams import ByteSource, ByteStream, StreamEnd
 from warpdeck.protocol import requests as ask
@@ -56,7 +56,7 @@ class TreeStream(ClientStream):
 
 async def receive_tree(connection: Connection, message: ask.PutTree) -> None:
     """Receive an upload and answer when the tree is stored."""
-    receiving = await connection.server.engine.submissions.receive_tree(connection.client, message)
+    receiving = await connection.server.engine.submissions.receive_tree(connection.caller, message)
     stream = TreeStream(connection, message.id, receiving)
     connection.send({"t": "ack", "stream": message.id, "size": STREAM_WINDOW_BYTES})
     await stream.done
@@ -105,12 +105,12 @@ def exit_fields(status: ExitStatus | None) -> dict[str, int] | None:
 
 
 def from_source(
-    find: Callable[[ClientIdentity, _Asked, Progress], Awaitable[ByteSource]],
+    find: Callable[[Caller, _Asked, Progress], Awaitable[ByteSource]],
 ) -> Handler:
     """Return a handler that streams the source that a method of the engine finds."""
 
     async def answer(connection: Connection, message: _Asked) -> None:
-        source = await find(connection.client, message, connection.progress_of(message.id))
+        source = await find(connection.caller, message, connection.progress_of(message.id))
         stream = JobBytes(connection, message.id)
         try:
             await stream.start(source)
@@ -128,7 +128,7 @@ async def run(connection: Connection, message: ask.Run) -> None:
     """
     if message.errors == message.id or message.errors in connection.streams:
         raise UserError(f"the stream {message.errors} is in use", "name another for standard error")
-    started = await connection.server.engine.processes.run(connection.client, message)
+    started = await connection.server.engine.sessions.run(connection.caller, message)
     connection.send({"t": "ok", "id": message.id, "result": started.opened})
     streams = [JobBytes(connection, number) for number in (message.id, message.errors)]
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import msgspec
+
 from warpdeck.base.errors import UserError
 from warpdeck.ports.engine import EndsOfJobs
 from warpdeck.protocol import requests as ask
@@ -30,24 +32,14 @@ class SubscriptionStream(ClientStream):
 
 async def subscribe(connection: Connection, message: ask.Subscribe) -> None:
     """Send all rows, then changes, for as long as the client stays connected."""
-    changes = connection.server.engine.jobs.changes(connection.client, message)
+    changes = connection.server.engine.jobs.changes(connection.caller, message)
     SubscriptionStream(connection, message.id)
     connection.send({"t": "ok", "id": message.id, "result": {}})
     async with contextlib.aclosing(changes):
         async for build in changes:
             async with connection.page():
                 delta = await build()
-            connection.send(
-                {
-                    "t": "delta",
-                    "id": message.id,
-                    "jobs": delta.jobs,
-                    "gone_jobs": delta.gone_jobs,
-                    "nodes": delta.nodes,
-                    "gone_nodes": delta.gone_nodes,
-                    "ready": delta.ready,
-                }
-            )
+            connection.send({"t": "delta", "id": message.id, **msgspec.structs.asdict(delta)})
             await asyncio.sleep(0)
 
 
@@ -80,22 +72,13 @@ async def tell_ends(connection: Connection, message: ask.AwaitEnds) -> None:
 
     Raises UserError for an unknown field.
     """
-    ends = connection.server.engine.jobs.ends(connection.client, message)
+    ends = connection.server.engine.jobs.ends(connection.caller, message)
     EndsStream(connection, message.id, ends)
     connection.send({"t": "ok", "id": message.id, "result": {}})
     try:
         async with contextlib.aclosing(ends.messages()) as messages:
             async for each in messages:
-                connection.send(
-                    {
-                        "t": "ends",
-                        "id": message.id,
-                        "begun": each.begun,
-                        "ended": each.ended,
-                        "done": each.done,
-                        "unknown": each.unknown,
-                    }
-                )
+                connection.send({"t": "ends", "id": message.id, **msgspec.structs.asdict(each)})
                 await connection.drain()
     finally:
         ends.close()

@@ -92,7 +92,7 @@ class TunnelBytes(ClientStream):
 async def open_tunnel(connection: Connection, message: ask.Tunnel) -> None:
     """Open a tunnel to a node on which the job runs. It waits for the job's start."""
     server, progress = connection.server, connection.progress_of(message.id)
-    source = await server.engine.output.tunnel(connection.client, message, progress)
+    source = await server.engine.output.tunnel(connection.caller, message, progress)
     forward = server.forwards.own(connection.who, message.forward)
     stream = TunnelBytes(connection, message.id, forward=forward)
     try:
@@ -123,7 +123,7 @@ class ForwardStream(ClientStream):
 async def keep_forward(connection: Connection, message: ask.Forward) -> None:
     """List the forward until its client disconnects, its job ends, or somebody ends the forward."""
     server, progress = connection.server, connection.progress_of(message.id)
-    job = await server.engine.output.forward(connection.client, message, progress)
+    job = await server.engine.output.forward(connection.caller, message, progress)
     stream = ForwardStream(connection, message.id)
     row = ForwardRow(
         number=0,

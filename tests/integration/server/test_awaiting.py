@@ -76,7 +76,11 @@ async def test_a_request_follows_a_task_that_is_taken_back(short_tmp: Path) -> N
 
         controller = site.controller
         waits = JobWaits(
-            state, controller.ends, controller.hub, outputs=controller.outputs, clock=controller.clock
+            state=state,
+            ends=controller.ends,
+            hub=controller.hub,
+            collector=controller.outputs,
+            clock=controller.clock,
         )
         waiting = asyncio.create_task(waits.until(handed, has_ended))
         await asyncio.sleep(0)

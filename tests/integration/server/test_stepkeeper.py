@@ -13,8 +13,8 @@ from tests.support.served import Raw, Served, served
 
 from warpdeck.controller.events.events import NodeUp, StepAsked, StepReported, Submitted
 from warpdeck.engines.native.processes import step_leases
-from warpdeck.engines.native.processes.processes import NativeProcesses
 from warpdeck.engines.native.processes.step_leases import COME_BACK_S
+from warpdeck.engines.native.processes.step_requests import NativeSteps
 from warpdeck.model import Job, JobState, NodeName
 from warpdeck.model.step import Step, StepAsk
 from warpdeck.store import MemoryStore
@@ -66,9 +66,9 @@ def back(job: Job) -> Welcome:
 
 async def look(site: Served, clock: Clock, *, after_s: float) -> None:
     clock.now += after_s
-    processes = site.server.engine.processes
-    assert isinstance(processes, NativeProcesses)
-    await processes.leases.look()
+    steps = site.server.engine.steps
+    assert isinstance(steps, NativeSteps)
+    await steps.context.leases.look()
 
 
 async def test_a_step_whose_srun_is_gone_ends_however_often_the_controller_is_killed(short_tmp: Path) -> None:

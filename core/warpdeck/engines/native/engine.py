@@ -23,11 +23,9 @@ from .nodes.past_nodes import PastNodes
 from .output.node_streams import NodeStreams
 from .output.output import NativeOutput
 from .processes.allocations import Allocations
-from .processes.processes import NativeProcesses
-from .processes.runs import Runs
-from .processes.sessions import Sessions
+from .processes.sessions import NativeSessions
 from .processes.step_leases import StepLeases
-from .processes.step_requests import StepRequests
+from .processes.step_requests import NativeSteps
 from .processes.step_streams import StepContext
 from .site import NativeSite
 
@@ -37,80 +35,88 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
 
     `trees` are the code snapshots that users uploaded, `config_path` is the path of config.toml.
     """
-    state, rules, clock = controller.state, controller.rules, controller.clock
-    store, fleet, forecaster = controller.store, controller.fleet, controller.forecaster
-    apply, records = controller.apply, RecordSearch(state, store)
-    lookup = JobLookup(state, store, lambda: rules.config)
-    waits = JobWaits(state, controller.ends, controller.hub, outputs=controller.outputs, clock=clock)
-    streams = NodeStreams(state, fleet, waits)
+    state, store, rules, apply = controller.state, controller.store, controller.rules, controller.apply
+    forecaster, clock = controller.forecaster, controller.clock
+    records = RecordSearch(state, store)
+    lookup = JobLookup(state=state, store=store, config=lambda: rules.config)
+    waits = JobWaits(
+        state=state, ends=controller.ends, hub=controller.hub, collector=controller.outputs, clock=clock
+    )
+    streams = NodeStreams(state=state, fleet=controller.fleet, waits=waits)
     submissions = NativeSubmissions(
-        state, rules, apply=apply, lookup=lookup, trees=trees, forecaster=forecaster
+        state=state, rules=rules, apply=apply, lookup=lookup, trees=trees, forecaster=forecaster
     )
     return Engine(
         site=NativeSite(
-            state,
-            rules,
-            controller.statistics,
+            state=state,
+            rules=rules,
+            statistics=controller.statistics,
             clock=clock,
-            reload=controller.reload,
+            put_in_force=controller.reload,
             config_path=config_path,
         ),
-        accounting=NativeAccounting(state, rules, forecaster=forecaster, lookup=lookup, clock=clock),
+        accounting=NativeAccounting(
+            state=state, rules=rules, forecaster=forecaster, lookup=lookup, clock=clock
+        ),
         jobs=NativeJobs(
-            state,
-            store,
+            state=state,
+            store=store,
             lookup=lookup,
             forecaster=forecaster,
-            changes=Changes(state, controller.hub, watched=controller.nodes.watched, clock=clock),
-            ends=controller.ends,
+            change_feed=Changes(
+                state=state, hub=controller.hub, watched=controller.nodes.watched, clock=clock
+            ),
+            end_waiters=controller.ends,
             clock=clock,
         ),
         submissions=submissions,
-        orders=NativeOrders(state, store, apply=apply, lookup=lookup, submissions=submissions),
+        orders=NativeOrders(state=state, store=store, apply=apply, lookup=lookup, submissions=submissions),
         nodes=_nodes(controller, records),
         history=NativeHistory(
-            state, store, records=records, curves=CurveReader(state, store, fleet, lookup), clock=clock
+            state=state,
+            store=store,
+            search=records,
+            curve_reader=CurveReader(state=state, store=store, fleet=controller.fleet, lookup=lookup),
+            clock=clock,
         ),
         output=NativeOutput(
-            state,
+            state=state,
             lookup=lookup,
             waits=waits,
             streams=streams,
-            outputs=controller.outputs,
+            collector=controller.outputs,
             submit_host=controller.submit_host,
         ),
-        processes=_processes(controller, submissions, waits, streams),
+        sessions=NativeSessions(
+            store=store,
+            apply=apply,
+            submissions=submissions,
+            waits=waits,
+            streams=streams,
+            config=lambda: rules.config,
+            clock=clock,
+        ),
+        steps=_steps(controller, submissions, waits),
     )
 
 
 def _nodes(controller: Controller, records: RecordSearch) -> NativeNodes:
     state, fleet, clock, apply = controller.state, controller.fleet, controller.clock, controller.apply
     return NativeNodes(
-        state,
+        state=state,
         apply=apply,
         clock=clock,
-        past=PastNodes(controller.store, fleet, records=records, clock=clock),
-        health=HealthCheck(state, fleet, apply=apply, config=lambda: controller.config, clock=clock),
-        joining=NodeJoining(state, fleet, apply=apply),
+        past_nodes=PastNodes(store=controller.store, fleet=fleet, records=records, clock=clock),
+        health_check=HealthCheck(
+            state=state, fleet=fleet, apply=apply, config=lambda: controller.config, clock=clock
+        ),
+        joining=NodeJoining(state=state, fleet=fleet, apply=apply),
     )
 
 
-def _processes(
-    controller: Controller, submissions: NativeSubmissions, waits: JobWaits, streams: NodeStreams
-) -> NativeProcesses:
-    state, store = controller.state, controller.store
-    apply, clock = controller.apply, controller.clock
+def _steps(controller: Controller, submissions: NativeSubmissions, waits: JobWaits) -> NativeSteps:
+    state, clock, apply = controller.state, controller.clock, controller.apply
     leases = StepLeases(state, apply, clock)
-    allocations = Allocations(
-        state,
-        store,
-        apply=apply,
-        submissions=submissions,
-        waits=waits,
-        leases=leases,
-        config=lambda: controller.config,
-        clock=clock,
-    )
     context = StepContext(
         state=state,
         fleet=controller.fleet,
@@ -120,15 +126,20 @@ def _processes(
         leases=leases,
         flushed=controller.effects.flushed,
     )
-    return NativeProcesses(
-        Runs(store, apply=apply, submissions=submissions, waits=waits, streams=streams, clock=clock),
-        Sessions(apply=apply, submissions=submissions, config=lambda: controller.config, clock=clock),
-        StepRequests(
-            context,
-            allocations=allocations,
-            first_steps=controller.events.first_steps,
-            config=lambda: controller.config,
-            clock=clock,
-        ),
-        allocations,
+    allocations = Allocations(
+        state=state,
+        store=controller.store,
+        apply=apply,
+        submissions=submissions,
+        waits=waits,
+        leases=leases,
+        config=lambda: controller.config,
+        clock=clock,
+    )
+    return NativeSteps(
+        context=context,
+        allocations=allocations,
+        first_steps=controller.events.first_steps,
+        config=lambda: controller.config,
+        clock=clock,
     )

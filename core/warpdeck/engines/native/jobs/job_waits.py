@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.loop.change_listeners import ChangeListeners
@@ -20,23 +21,15 @@ LINK_S = 15.0
 """Seconds that a request waits for a link that is being made, or for the rest of an output."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class JobWaits:
     """Waits of requests, woken by changes of the state."""
 
-    def __init__(
-        self,
-        state: State,
-        ends: EndWaiters,
-        hub: ChangeListeners,
-        *,
-        outputs: OutputCollector,
-        clock: Callable[[], float],
-    ) -> None:
-        self._state = state
-        self._ends = ends
-        self._hub = hub
-        self._outputs = outputs
-        self._clock = clock
+    state: State
+    ends: EndWaiters
+    hub: ChangeListeners
+    collector: OutputCollector
+    clock: Callable[[], float]
 
     async def until(self, job: Job, reached: Callable[[Job], bool], progress: Progress | None = None) -> Job:
         """Wait until the job satisfies `reached` and return the job in that state.
@@ -44,15 +37,15 @@ class JobWaits:
         While it waits, pending reasons are reported to `progress`. A task that is merged back into the pending
         tasks of its array is followed there. Raises UserError if the job is no longer known.
         """
-        state, told = self._state, ""
-        with self._ends.waiter(job) as waiter:
+        state, told = self.state, ""
+        with self.ends.waiter(job) as waiter:
             while True:
                 waiter.take()
-                now = await self._ends.record_of(job)
+                now = await self.ends.record_of(job)
                 if now is None:
                     raise UserError(f"job {job.label()} no longer exists", "see `sacct` or `warpdeck queue`")
                 if reached(now):
-                    await self._ends.commits.settled()
+                    await self.ends.commits.settled()
                     if now.id not in state.jobs or state.jobs[now.id] is now:
                         return now
                     continue
@@ -60,7 +53,7 @@ class JobWaits:
                 if progress is not None and why is not None and why.sentence != told:
                     told = why.sentence
                     at_unix = why.expected_start_unix
-                    soon = f"; expected {about(at_unix, self._clock())}" if at_unix is not None else ""
+                    soon = f"; expected {about(at_unix, self.clock())}" if at_unix is not None else ""
                     await progress(f"waiting: {told}{soon}")
                 try:
                     async with asyncio.timeout(WAIT_TICK_S):
@@ -77,16 +70,16 @@ class JobWaits:
 
         A controller that has just started is still connecting to its nodes.
         """
-        listener = self._hub.listen()
+        listener = self.hub.listen()
         try:
             async with asyncio.timeout(LINK_S):
-                while self._state.node_status.links.get(name) is Link.CONNECTING:
+                while self.state.node_status.links.get(name) is Link.CONNECTING:
                     await listener.changed.wait()
                     listener.take()
         except TimeoutError:
             return
         finally:
-            self._hub.leave(listener)
+            self.hub.leave(listener)
 
     async def outputs(self, written: Iterable[tuple[Job, NodeName]]) -> None:
         """Wait a moment for the rest of the jobs' output.
@@ -96,7 +89,7 @@ class JobWaits:
         try:
             async with asyncio.timeout(LINK_S):
                 for job, node in written:
-                    await self._outputs.finished(job.id, job.restarts, node)
+                    await self.collector.finished(job.id, job.restarts, node)
         except TimeoutError:
             return
 

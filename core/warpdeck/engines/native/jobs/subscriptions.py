@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -31,32 +32,25 @@ END_ROWS = 500
 """Number of rows in one message about ends, well below the frame limit."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Changes:
     """The changes of jobs and nodes, for subscribers.
 
     `watched` returns a context in which nodes are measured often, because somebody looks at them.
     """
 
-    def __init__(
-        self,
-        state: State,
-        hub: ChangeListeners,
-        *,
-        watched: Callable[[], AbstractContextManager[None]],
-        clock: Callable[[], float],
-    ) -> None:
-        self._state = state
-        self._hub = hub
-        self._watched = watched
-        self._clock = clock
+    state: State
+    hub: ChangeListeners
+    watched: Callable[[], AbstractContextManager[None]]
+    clock: Callable[[], float]
 
     async def pages(self, message: ask.Subscribe) -> AsyncGenerator[DeltaPage, None]:
         """Yield all rows, then changes forever. A page is a function that builds it."""
-        listener, ready = self._hub.listen(), False
-        listener.jobs.update(dict.fromkeys(sorted(self._state.jobs)))
-        listener.nodes.update(dict.fromkeys(sorted(self._state.nodes)))
+        listener, ready = self.hub.listen(), False
+        listener.jobs.update(dict.fromkeys(sorted(self.state.jobs)))
+        listener.nodes.update(dict.fromkeys(sorted(self.state.nodes)))
         try:
-            with self._watched():
+            with self.watched():
                 while True:
                     jobs, nodes = listener.take()
                     while jobs or nodes or not ready:
@@ -68,7 +62,7 @@ class Changes:
                     await listener.changed.wait()
                     await asyncio.sleep(DELTA_INTERVAL_S)
         finally:
-            self._hub.leave(listener)
+            self.hub.leave(listener)
 
     async def _delta(
         self, message: ask.Subscribe, jobs: Sequence[JobId], nodes: Sequence[NodeName], *, ready: bool
@@ -77,8 +71,8 @@ class Changes:
 
         A row that changes while the page is built is sent again with the next one.
         """
-        state = self._state
-        since = self._clock() - message.finished_s
+        state = self.state
+        since = self.clock() - message.finished_s
         gone_jobs: list[int] = []
         gone_nodes: list[str] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from warpdeck.base.chunking import in_slices
 from warpdeck.base.errors import RemoteError
@@ -21,27 +22,19 @@ MAX_AT_ONCE = 64
 """Maximum number of nodes that check at the same time, because their answers arrive together."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class HealthCheck:
     """Runs the health checks of nodes. `config` returns the configuration in force."""
 
-    def __init__(
-        self,
-        state: State,
-        fleet: Fleet,
-        *,
-        apply: Apply,
-        config: Callable[[], Config],
-        clock: Callable[[], float],
-    ) -> None:
-        self._state = state
-        self._fleet = fleet
-        self._apply = apply
-        self._config = config
-        self._clock = clock
+    state: State
+    fleet: Fleet
+    apply: Apply
+    config: Callable[[], Config]
+    clock: Callable[[], float]
 
     async def rows(self, names: Sequence[NodeName], *, anew: bool) -> list[NodeHealthRow]:
         """Return the health rows of these nodes. With `anew` every node checks again."""
-        state = self._state
+        state = self.state
         errors: dict[NodeName, str] = {}
         limit = asyncio.Semaphore(MAX_AT_ONCE)
 
@@ -58,7 +51,7 @@ class HealthCheck:
         return await in_slices(names, show)
 
     def _absence(self, name: NodeName) -> str:
-        status = self._state.node_status
+        status = self.state.node_status
         if status.links.get(name) is Link.UP:
             return ""
         reason = status.link_reasons.get(name, "")
@@ -67,8 +60,8 @@ class HealthCheck:
     async def _check(self, name: NodeName) -> str:
         """Run the node's health checks. Return why that failed, or "" if it succeeded."""
         try:
-            told = await self._fleet.check_health(name, question(self._config(), now=self._clock()))
+            told = await self.fleet.check_health(name, question(self.config(), now=self.clock()))
         except RemoteError as error:
             return self._absence(name) or f"the node does not answer: {error.cause}"
-        await self._apply(HealthTold(name=name, health=told, received_unix=self._clock()))
+        await self.apply(HealthTold(name=name, health=told, received_unix=self.clock()))
         return ""

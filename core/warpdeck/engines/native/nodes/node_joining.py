@@ -6,6 +6,7 @@ The node is added only after the machine was reached and its agent has started.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import NodeAdded, NodeUp
@@ -22,34 +23,34 @@ from warpdeck.protocol.nonces import mark_of
 _NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
+@dataclass(frozen=True, kw_only=True)
 class NodeJoining:
     """Adds machines as nodes."""
 
-    def __init__(self, state: State, fleet: Fleet, *, apply: Apply) -> None:
-        self._state = state
-        self._fleet = fleet
-        self._apply = apply
+    state: State
+    fleet: Fleet
+    apply: Apply
 
     async def add(self, who: Principal, message: ask.NodeAdd, progress: Progress) -> NodeName:
         """Add a node, report the progress meanwhile, and return its name. Raises UserError."""
-        nodes = self._state.nodes
+        nodes = self.state.nodes
         target = "" if message.target == "local" else message.target
         name = checked_name(message.name or node_name(message.target))
         mark = mark_of(message)
-        if find_made(self._state.made, who.uid, mark) is not None and name in nodes:
+        if find_made(self.state.made, who.uid, mark) is not None and name in nodes:
             return name
         if name in nodes:
             raise UserError(
                 f"node {name} already exists", "choose another --name, or remove the old node first"
             )
-        node, welcome = await self._fleet.add(
+        node, welcome = await self.fleet.add(
             Node(name=name, target=target), accept_host_key=message.accept_host_key, progress=progress
         )
         try:
-            await self._apply(NodeAdded(node=node, uid=who.uid, mark=mark))
-            await self._apply(NodeUp(name=name, welcome=welcome))
+            await self.apply(NodeAdded(node=node, uid=who.uid, mark=mark))
+            await self.apply(NodeUp(name=name, welcome=welcome))
         except UserError:
-            await self._fleet.remove(name)
+            await self.fleet.remove(name)
             raise
         return name
 

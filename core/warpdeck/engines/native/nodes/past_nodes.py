@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from warpdeck.base.chunking import LazyRows, Rows, in_slices
@@ -86,25 +87,23 @@ class Then(NamedTuple):
     """Reason why there are no measurements, or "" if there are some."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class PastNodes:
     """Finds the state of nodes at past times."""
 
-    def __init__(
-        self, store: Store, fleet: Fleet, *, records: RecordSearch, clock: Callable[[], float]
-    ) -> None:
-        self._store = store
-        self._fleet = fleet
-        self._records = records
-        self._clock = clock
+    store: Store
+    fleet: Fleet
+    records: RecordSearch
+    clock: Callable[[], float]
 
     async def rows(self, nodes: Sequence[Node], at_unix: float) -> Rows[PastNodeRow]:
         """Return the rows of these nodes at a past time, in the same order. Raises UserError."""
-        if at_unix > self._clock():
+        if at_unix > self.clock():
             raise UserError(
                 "this time is in the future", "use a time in the past, such as 03:12 or now-2hours"
             )
         held = await self._held(at_unix)
-        conditions = {each.node: each for each in await self._store.conditions(at_unix)}
+        conditions = {each.node: each for each in await self.store.conditions(at_unix)}
         told = await self._all_asked(nodes, at_unix)
         found = [
             _then(node, at_unix, conditions.get(node.name), held.get(node.name, []), said)
@@ -128,7 +127,7 @@ class PastNodes:
         """Return the jobs that ran on each node, including earlier starts of requeued jobs."""
         ran = ask.Records(states=("RUNNING",), since=at_unix, until=at_unix, ended=True, runs=True)
         found: dict[NodeName, Held] = {}
-        async for jobs, _ in self._records.jobs(ran):
+        async for jobs, _ in self.records.jobs(ran):
             for job in jobs:
                 for share in job.allocation.shares if job.allocation else ():
                     found.setdefault(share.node, []).append((job, share))
@@ -136,7 +135,7 @@ class PastNodes:
 
     async def _asked(self, name: NodeName, at_unix: float) -> PastAnswer | RemoteError:
         try:
-            return _told(await self._fleet.moment(name, at_unix=at_unix))
+            return _told(await self.fleet.moment(name, at_unix=at_unix))
         except RemoteError as error:
             return error
 

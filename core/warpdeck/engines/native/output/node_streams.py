@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.jobs.job_waits import JobWaits
@@ -15,13 +16,13 @@ from warpdeck.protocol.results import LogOpened
 from warpdeck_agent.wire.opening import FELL_BEHIND
 
 
+@dataclass(frozen=True, kw_only=True)
 class NodeStreams:
     """Opens streams of jobs on their nodes."""
 
-    def __init__(self, state: State, fleet: Fleet, waits: JobWaits) -> None:
-        self._state = state
-        self._fleet = fleet
-        self._waits = waits
+    state: State
+    fleet: Fleet
+    waits: JobWaits
 
     async def open(
         self, job: Job, node: NodeName, message: NodeAsk, sink: ByteSink, *, follow: bool = False
@@ -31,7 +32,7 @@ class NodeStreams:
         With `follow` its end is reported with the end of the job, which comes a moment later.
         """
         relay = NodeRelay(self, job, sink, node=node, follow=follow)
-        relay.join(await self._fleet.open_stream(node, message, relay))
+        relay.join(await self.fleet.open_stream(node, message, relay))
         return relay
 
     async def open_all(
@@ -41,10 +42,10 @@ class NodeStreams:
         relay = OutputRelay(self, job, sink, nodes=len(messages))
         try:
             for node, message in messages:
-                await self._waits.link(node)
+                await self.waits.link(node)
                 if not sink.is_open:
                     break
-                relay.join(await self._fleet.open_stream(node, message, relay))
+                relay.join(await self.fleet.open_stream(node, message, relay))
         except BaseException:
             await relay.close()
             raise
@@ -52,11 +53,11 @@ class NodeStreams:
 
     def exit_of(self, job: Job) -> ExitStatus | None:
         """Return the job's current exit status, or None if it has none."""
-        return self._state.jobs.get(job.id, job).exit
+        return self.state.jobs.get(job.id, job).exit
 
     async def end_of(self, job: Job) -> StreamEnd:
         """Wait for the end of the job and return the end of its stream."""
-        now = await self._waits.until(job, lambda each: each.is_finished or each.state is JobState.PENDING)
+        now = await self.waits.until(job, lambda each: each.is_finished or each.state is JobState.PENDING)
         return StreamEnd(exit=self.exit_of(now))
 
 

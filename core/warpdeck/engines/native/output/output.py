@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import dataclass
 from functools import partial
 
 from warpdeck.base.errors import RemoteError, UserError
@@ -13,7 +14,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.engines.native.jobs.job_lookup import JobLookup
 from warpdeck.engines.native.jobs.job_waits import JobWaits, has_begun
 from warpdeck.model import Job, JobId, ShareStatus
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import ForwardedJob, Progress
 from warpdeck.ports.engine_streams import ByteSink, ByteSource, ByteStream, StreamEnd
 from warpdeck.ports.ports import OutputCollector
@@ -24,35 +25,26 @@ from warpdeck_agent.wire import messages as wire
 from .node_streams import NodeStreams, OutputRelay
 
 
+@dataclass(frozen=True, kw_only=True)
 class NativeOutput:
     """The `EngineOutput` of the controller. `submit_host` is the host name of its machine."""
 
-    def __init__(
-        self,
-        state: State,
-        *,
-        lookup: JobLookup,
-        waits: JobWaits,
-        streams: NodeStreams,
-        outputs: OutputCollector,
-        submit_host: str,
-    ) -> None:
-        self._state = state
-        self._lookup = lookup
-        self._waits = waits
-        self._streams = streams
-        self._outputs = outputs
-        self._submit_host = submit_host
+    state: State
+    lookup: JobLookup
+    waits: JobWaits
+    streams: NodeStreams
+    collector: OutputCollector
+    submit_host: str
 
-    async def log(self, client: ClientIdentity, message: ask.Log, progress: Progress) -> ByteSource:
-        job = await self._lookup.visible(client.who, message.job)
+    async def log(self, caller: Caller, message: ask.Log, progress: Progress) -> ByteSource:
+        job = await self.lookup.visible(caller.who, message.job)
         if job.is_folded_array:
             raise UserError(
                 f"job {job.label()} is an array",
                 f"name a task: {job.array_job_id}_{job.pending_tasks[0][0]}",
             )
         if message.follow:
-            job = await self._waits.until(job, has_begun, progress)
+            job = await self.waits.until(job, has_begun, progress)
         if not job.shares and job.is_finished:
             raise UserError(
                 f"job {job.label()} has no log: it never started ({job.state})",
@@ -64,21 +56,21 @@ class NativeOutput:
                 f"to wait for it, run `warpdeck logs -f {job.label()}`",
             )
         share = share_on(job, message.node)
-        await self._waits.link(share.node)
+        await self.waits.link(share.node)
         return partial(self._open_log, message, job, share)
 
-    async def terminal(self, client: ClientIdentity, message: ask.Attach, progress: Progress) -> ByteSource:
-        who, find = client.who, self._lookup.watched if message.watch else self._lookup.visible
+    async def terminal(self, caller: Caller, message: ask.Attach, progress: Progress) -> ByteSource:
+        who, find = caller.who, self.lookup.watched if message.watch else self.lookup.visible
         job = await find(who, message.job)
         if job.request.pty is None:
             raise UserError(
                 f"job {job.label()} has no terminal", f"see its log: warpdeck logs -f {job.label()}"
             )
-        job = await self._waits.until(job, has_begun, progress)
+        job = await self.waits.until(job, has_begun, progress)
         if job.is_finished:
             raise _ended(job, code=ask.ENDED)
         share = job.shares[0]
-        await self._waits.link(share.node)
+        await self.waits.link(share.node)
         asked = wire.OpenPty(
             stream=0,
             job_id=job.id,
@@ -91,8 +83,8 @@ class NativeOutput:
         )
         return partial(self._open_terminal, job, share, asked)
 
-    async def tunnel(self, client: ClientIdentity, message: ask.Tunnel, progress: Progress) -> ByteSource:
-        job = await self._lookup.visible(client.who, message.job)
+    async def tunnel(self, caller: Caller, message: ask.Tunnel, progress: Progress) -> ByteSource:
+        job = await self.lookup.visible(caller.who, message.job)
         if (message.port is None) == (not message.argv):
             raise UserError("a tunnel needs either a port or a command", "give one of them")
         job, share = await self._running(job, message.node, progress)
@@ -104,21 +96,21 @@ class NativeOutput:
             argv=list(message.argv),
             env=self._environment(job, share) if message.argv else {},
         )
-        return partial(self._streams.open, job, share.node, asked)
+        return partial(self.streams.open, job, share.node, asked)
 
-    async def forward(self, client: ClientIdentity, message: ask.Forward, progress: Progress) -> ForwardedJob:
-        job = await self._lookup.visible(client.who, message.job)
+    async def forward(self, caller: Caller, message: ask.Forward, progress: Progress) -> ForwardedJob:
+        job = await self.lookup.visible(caller.who, message.job)
         job, share = await self._running(job, message.node, progress)
         return ForwardedJob(
             label=job.label(),
             user=job.user,
             node=share.node,
-            ended=partial(self._waits.end_of_start, job),
+            ended=partial(self.waits.end_of_start, job),
         )
 
-    async def settle(self, client: ClientIdentity, message: ask.Settle) -> results.Result:
-        jobs = self._state.named(JobId(message.job))
-        await self._waits.outputs((job, share.node) for job in jobs for share in job.shares)
+    async def settle(self, caller: Caller, message: ask.Settle) -> results.Result:
+        jobs = self.state.named(JobId(message.job))
+        await self.waits.outputs((job, share.node) for job in jobs for share in job.shares)
         return results.Result()
 
     async def _running(self, job: Job, node: str, progress: Progress) -> tuple[Job, ShareStatus]:
@@ -126,27 +118,27 @@ class NativeOutput:
         if job.is_folded_array:
             first = f"{job.array_job_id}_{job.pending_tasks[0][0]}"
             raise UserError(f"job {job.label()} is an array", f"name a task: {first}")
-        job = await self._waits.until(job, has_begun, progress)
+        job = await self.waits.until(job, has_begun, progress)
         if job.is_finished:
             raise _ended(job)
         share = share_on(job, node)
-        await self._waits.link(share.node)
+        await self.waits.link(share.node)
         return job, share
 
     def _environment(self, job: Job, share: ShareStatus) -> dict[str, str]:
         assert job.allocation is not None
         names = job.allocation.node_names()
-        made = job_environment(job, names.index(share.node), submit_host=self._submit_host)
-        return made | address_variables(names, self._state.nodes)
+        made = job_environment(job, names.index(share.node), submit_host=self.submit_host)
+        return made | address_variables(names, self.state.nodes)
 
     async def _open_log(self, message: ask.Log, job: Job, share: ShareStatus, sink: ByteSink) -> ByteStream:
         """Open the log on its node, or the file on this machine if it is here or the node cannot be reached."""
         try:
             if job.is_finished and not share.visible and job.request.script:
-                await self._waits.outputs([(job, share.node)])
+                await self.waits.outputs([(job, share.node)])
                 raise RemoteError(share.node, "its output is on this machine")
             asked = log_of(job, share, message.channel, offset=message.offset, follow=message.follow)
-            return await self._streams.open(job, share.node, asked, sink, follow=message.follow)
+            return await self.streams.open(job, share.node, asked, sink, follow=message.follow)
         except RemoteError as error:
             return await self._send_local(message, job, share, sink, error)
 
@@ -154,10 +146,10 @@ class NativeOutput:
         self, message: ask.Log, job: Job, share: ShareStatus, sink: ByteSink, cause: RemoteError
     ) -> ByteStream:
         """Send the log file of the submit host."""
-        row = job_detail(self._state, job, [])
+        row = job_detail(self.state, job, [])
         path = row.stdout if message.channel == "out" else row.stderr or row.stdout
         try:
-            file = await self._outputs.read(path, uid=job.uid)
+            file = await self.collector.read(path, uid=job.uid)
         except OSError as error:
             reason = f"{path}: {error.strerror}" if error.errno != errno.ENOENT else str(cause)
             raise UserError(
@@ -176,14 +168,14 @@ class NativeOutput:
             said = f"{path} can no longer be read: {error.strerror}"
         finally:
             await file.close()
-        sink.ended(StreamEnd(said, exit=self._streams.exit_of(job)))
-        return OutputRelay(self._streams, job, sink, nodes=0)
+        sink.ended(StreamEnd(said, exit=self.streams.exit_of(job)))
+        return OutputRelay(self.streams, job, sink, nodes=0)
 
     async def _open_terminal(
         self, job: Job, share: ShareStatus, asked: wire.OpenPty, sink: ByteSink
     ) -> ByteStream:
         try:
-            return await self._streams.open(job, share.node, asked, sink, follow=True)
+            return await self.streams.open(job, share.node, asked, sink, follow=True)
         except RemoteError as error:
             raise UserError(str(error), "try again when the node is back", code=ask.LOST) from error
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,8 +28,9 @@ from warpdeck.model import Job, JobId, JobState, Request
 from warpdeck.notation.options.options import SALLOC_22_05, OptionTable, with_plugins
 from warpdeck.notation.request.request import Options, build_request
 from warpdeck.notation.step.salloc import Salloc, parse_salloc
-from warpdeck.ports.caller import ClientIdentity, Principal, may_touch
+from warpdeck.ports.caller import Caller, may_touch
 from warpdeck.ports.engine import Progress
+from warpdeck.ports.engine_streams import HeldAllocation
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.nonces import mark_of
@@ -76,65 +79,22 @@ def wish_of(
         raise UserError(f"invalid allocation: {error}", "check the options") from error
 
 
-class HeldAllocation:
-    """An allocation whose client is connected. `answer` is the answer to the client."""
-
-    def __init__(
-        self,
-        allocations: Allocations,
-        job: Job,
-        *,
-        who: Principal,
-        answer: dict[str, Any],
-        is_held: bool = True,
-    ) -> None:
-        self._allocations = allocations
-        self._job = job
-        self._who = who
-        self.answer = answer
-        self.is_held = is_held
-        """Whether the client holds the allocation from now on. Otherwise it continues without a client."""
-
-    async def revoked(self) -> str:
-        """Wait until the allocation has ended, and return the message for salloc."""
-        return await self._allocations.revoked(self._job)
-
-    async def release(self, code: int) -> None:
-        """Release the allocation because the command that ran in it has ended with this exit code."""
-        await self._allocations.release(self._job, who=self._who, code=code)
-
-    def left(self) -> None:
-        """Release the allocation because its client has disconnected."""
-        self._allocations.leases.lets_go(self._job.id)
-
-
+@dataclass(frozen=True, kw_only=True)
 class Allocations:
     """Makes and releases allocations. `config` returns the configuration in force."""
 
-    def __init__(
-        self,
-        state: State,
-        store: Store,
-        *,
-        apply: Apply,
-        submissions: NativeSubmissions,
-        waits: JobWaits,
-        leases: StepLeases,
-        config: Callable[[], Config],
-        clock: Callable[[], float],
-    ) -> None:
-        self._state = state
-        self._store = store
-        self._apply = apply
-        self._submissions = submissions
-        self._waits = waits
-        self.leases = leases
-        self._config = config
-        self._clock = clock
+    state: State
+    store: Store
+    apply: Apply
+    submissions: NativeSubmissions
+    waits: JobWaits
+    leases: StepLeases
+    config: Callable[[], Config]
+    clock: Callable[[], float]
 
     async def make(
         self,
-        client: ClientIdentity,
+        caller: Caller,
         message: ask.Srun | ask.Salloc,
         progress: Progress,
         *,
@@ -150,13 +110,13 @@ class Allocations:
             await progress(note)
         try:
             requests = [wish.request, *wish.components]
-            outcome = await self._apply(await self._submissions.event(client.who, requests, mark_of(message)))
+            outcome = await self.apply(await self.submissions.event(caller.who, requests, mark_of(message)))
         except UserError as error:
             from .launch_errors import in_its_words  # Imported here because it is seldom needed.
 
             raise in_its_words(error, known, message.env) from None
         if outcome.job is None and outcome.made is not None and isinstance(message, ask.Srun):
-            ended = await self._store.job(JobId(outcome.made.job_id))
+            ended = await self.store.job(JobId(outcome.made.job_id))
             if ended is not None:
                 return ended
         job = known_job(outcome)
@@ -178,7 +138,7 @@ class Allocations:
         If the client stops waiting, or --immediate runs out, the allocation is released.
         """
         try:
-            if not _runs(self._state, job):
+            if not _runs(self.state, job):
                 async with asyncio.timeout(immediate_s):
                     job = await self._wait(message, job, progress)
         except TimeoutError:
@@ -189,17 +149,17 @@ class Allocations:
         except BaseException:
             self.leases.lets_go(job.id)
             raise
-        return self._state.jobs[job.id]
+        return self.state.jobs[job.id]
 
     async def _wait(self, message: ask.Srun | ask.Salloc, job: Job, progress: Progress) -> Job:
-        state, waited = self._state, False
+        state, waited = self.state, False
         is_pending = state.jobs[job.id].state is JobState.PENDING
         if is_pending and state.planned.pending_reasons.get(job.id):
             waited = True
             if isinstance(message, ask.Salloc):
                 await progress(f"Pending job allocation {job.id}")
             await progress(f"job {job.id} queued and waiting for resources")
-        job = await self._waits.until(job, lambda now: now.is_finished or _runs(state, now), progress)
+        job = await self.waits.until(job, lambda now: now.is_finished or _runs(state, now), progress)
         if job.is_finished:
             why = f": {job.exit.message}" if job.exit is not None and job.exit.message else ""
             raise UserError(f"job {job.id} ended before it could be used ({job.state}){why}", "")
@@ -209,7 +169,7 @@ class Allocations:
 
     @contextlib.contextmanager
     def judged(
-        self, client: ClientIdentity, message: ask.Srun | ask.Salloc, known: OptionTable
+        self, caller: Caller, message: ask.Srun | ask.Salloc, known: OptionTable
     ) -> Iterator[Callable[[UserError | None], None]]:
         """Context in which a request that we refuse fails with the real command's error.
 
@@ -220,8 +180,8 @@ class Allocations:
         def judge(ours: UserError | None) -> None:
             from . import launch_errors  # Imported here because it is seldom needed.
 
-            plugins = self._config().submission.plugin_options
-            launch_errors.check(message, with_plugins(known, plugins), who=client.who, ours=ours)
+            plugins = self.config().submission.plugin_options
+            launch_errors.check(message, with_plugins(known, plugins), who=caller.who, ours=ours)
 
         try:
             yield judge
@@ -234,43 +194,43 @@ class Allocations:
                 raise in_its_words(error, known, message.env) from None
             raise
 
-    async def allocate(
-        self, client: ClientIdentity, message: ask.Salloc, progress: Progress
-    ) -> HeldAllocation:
+    async def allocate(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:
         """Make an allocation for salloc. Raises UserError."""
-        with self.judged(client, message, SALLOC_22_05) as judge:
-            plugins = self._config().submission.plugin_options
+        with self.judged(caller, message, SALLOC_22_05) as judge:
+            plugins = self.config().submission.plugin_options
             asked = parse_salloc(list(message.words), message.env, plugins=plugins)
             wish = self._wish(asked, message)
             if wish.notes:
                 judge(None)
-        made = await self.make(client, message, progress, wish=wish, known=SALLOC_22_05)
+        made = await self.make(caller, message, progress, wish=wish, known=SALLOC_22_05)
         job = await self.begun(message, made, progress, immediate_s=wish.immediate_s)
-        answer = self._answer(asked, job)
         if not asked.has_shell:
             self.leases.released(job.id)
-        return HeldAllocation(self, job, who=client.who, answer=answer, is_held=asked.has_shell)
+        return self._held(caller, job, self._answer(asked, job), is_held=asked.has_shell)
 
-    def attach(self, client: ClientIdentity, message: ask.SallocAttach) -> HeldAllocation:
+    def attach(self, caller: Caller, message: ask.SallocAttach) -> HeldAllocation:
         """Return the allocation to which salloc reconnects. Raises UserError."""
-        job = self._state.jobs.get(JobId(message.job))
-        if job is None or not may_touch(client.who, job) or job.request.holder != "salloc":
+        job = self.state.jobs.get(JobId(message.job))
+        if job is None or not may_touch(caller.who, job) or job.request.holder != "salloc":
             raise UserError(f"allocation {message.job} no longer exists", "see `warpdeck queue`")
         self.leases.holds(job.id)
-        return HeldAllocation(self, job, who=client.who, answer={})
+        return self._held(caller, job, {})
 
-    async def revoked(self, job: Job) -> str:
-        """Wait until the allocation has ended, and return the message for salloc."""
-        job = await self._waits.until(job, lambda now: now.is_finished)
-        self.leases.released(job.id)
-        return _revoked(job)
+    def _held(
+        self, caller: Caller, job: Job, answer: dict[str, Any], *, is_held: bool = True
+    ) -> HeldAllocation:
+        async def revoked() -> str:
+            ended = await self.waits.until(job, lambda now: now.is_finished)
+            self.leases.released(ended.id)
+            return _revoked(ended)
 
-    async def release(self, job: Job, *, who: Principal, code: int) -> None:
-        """Release the allocation because the command that ran in it has ended."""
-        await self._apply(HolderLeft(who=who, job_id=job.id, code=code))
+        async def release(code: int) -> None:
+            await self.apply(HolderLeft(who=caller.who, job_id=job.id, code=code))
+
+        return HeldAllocation(answer, revoked, release, partial(self.leases.lets_go, job.id), is_held)
 
     def _wish(self, asked: Salloc, message: ask.Salloc) -> Wish:
-        now = self._clock()
+        now = self.clock()
         wish = wish_of(
             asked.options,
             message.env,
@@ -287,9 +247,9 @@ class Allocations:
         return wish._replace(immediate_s=asked.immediate_s, components=components)
 
     def _answer(self, asked: Salloc, job: Job) -> dict[str, Any]:
-        members = self._state.array_members(job.id)
+        members = self.state.array_members(job.id)
         names = [name for each in members if each.allocation for name in each.allocation.node_names()]
-        variables = made_environment(job, 0, submit_host="") | address_variables(names, self._state.nodes)
+        variables = made_environment(job, 0, submit_host="") | address_variables(names, self.state.nodes)
         if job.component is not None:
             variables |= component_variables(members)
         return {

@@ -11,6 +11,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -26,9 +27,9 @@ from warpdeck.notation.step.srun import parse_srun, programs_of
 from warpdeck.notation.step.step_options import Srun, Streams
 from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.notation.values.master_address import has_own_master
-from warpdeck.ports.caller import ClientIdentity, may_touch
+from warpdeck.ports.caller import Caller, may_touch
 from warpdeck.ports.engine import Progress
-from warpdeck.ports.engine_streams import CommandText, EndedStep, StreamEnd
+from warpdeck.ports.engine_streams import CommandText, EndedStep, HeldAllocation, StreamEnd
 from warpdeck.protocol import requests as ask
 from warpdeck_agent.wire.steps import EVERY_TASK
 
@@ -42,36 +43,38 @@ NO_TASK = -1
 _COUNT = re.compile(r"[0-9]{1,6}")
 
 
-class StepRequests:
-    """Creates steps for srun. `config` returns the configuration in force."""
+@dataclass(frozen=True, kw_only=True)
+class NativeSteps:
+    """The `EngineSteps` of the controller. `config` returns the configuration in force."""
 
-    def __init__(
-        self,
-        context: StepContext,
-        *,
-        allocations: Allocations,
-        first_steps: InitialSteps,
-        config: Callable[[], Config],
-        clock: Callable[[], float],
-    ) -> None:
-        self._context = context
-        self._state = context.state
-        self._allocations = allocations
-        self._first_steps = first_steps
-        self._config = config
-        self._clock = clock
+    context: StepContext
+    allocations: Allocations
+    first_steps: InitialSteps
+    config: Callable[[], Config]
+    clock: Callable[[], float]
+
+    def start(self) -> None:
+        self.context.leases.start()
+
+    def stop(self) -> None:
+        self.context.leases.stop()
+
+    async def salloc(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:
+        return await self.allocations.allocate(caller, message, progress)
+
+    async def salloc_attach(self, caller: Caller, message: ask.SallocAttach) -> HeldAllocation:
+        return self.allocations.attach(caller, message)
 
     async def srun(
-        self, client: ClientIdentity, message: ask.Srun, progress: Progress
+        self, caller: Caller, message: ask.Srun, progress: Progress
     ) -> StepStreams | CommandText | EndedStep:
-        """Parse srun's command line and start its step. Raises UserError."""
-        with self._allocations.judged(client, message, SRUN_22_05) as judge:
+        with self.allocations.judged(caller, message, SRUN_22_05) as judge:
             words, *further = programs_of(message.words)
             asked = self._parse(message, words)
             if asked.told:
                 return CommandText(asked.told, asked.told_code)
             wanted = _convert(asked, has_input=message.has_input)
-            job = self._find_job(client, asked)
+            job = self._find_job(caller, asked)
             parts = self._components(message, job, asked, wanted, further)
             if len(parts) == 1:
                 parts = [await _no_more_nodes_than_tasks(message, parts[0], progress)]
@@ -81,36 +84,37 @@ class StepRequests:
             wish = self._wish(message, asked) if job is None else None
         first: FirstStep | None = None
         if wish is not None:
-            made = await self._allocations.make(client, message, progress, wish=wish, known=SRUN_22_05)
-            asked_for = self._event(client, message, made, wanted)
-            if made_before(self._state, asked_for) is None:
+            made = await self.allocations.make(caller, message, progress, wish=wish, known=SRUN_22_05)
+            asked_for = self._event(caller, message, made, wanted)
+            if made_before(self.context.state, asked_for) is None:
                 if made.steps_made and made.exit is not None:
                     return self._ended(made)
-                with self._first_steps.waiting(asked_for) as first:
-                    made = await self._allocations.begun(
-                        message, made, progress, immediate_s=wish.immediate_s
-                    )
+                with self.first_steps.waiting(asked_for) as first:
+                    made = await self.allocations.begun(message, made, progress, immediate_s=wish.immediate_s)
             parts = [Part(made, wanted, asked.streams)]
-        steps = await self._placed(client, message, parts, first, progress)
+        steps = await self._placed(caller, message, parts, first, progress)
         plan = stream_plan(parts, steps, cwd=message.cwd)
-        return StepStreams(self._context, client, steps, wait_s=parts[0].wanted.wait_s, answer=plan)
+        return StepStreams(self.context, caller, steps, wait_s=parts[0].wanted.wait_s, answer=plan)
 
-    def attach(self, client: ClientIdentity, message: ask.SrunAttach) -> StepStreams:
+    async def srun_attach(self, caller: Caller, message: ask.SrunAttach) -> StepStreams:
         """Return a step that is running, or that has ended meanwhile and still has unsent output."""
         job_word, _, number = message.step.partition(".")
         if not job_word.isdecimal() or not number.isdecimal():
             raise UserError(f"{message.step!r} is not a step", "use JOB.STEP, such as 12.0")
         job_id = JobId(int(job_word))
-        job, step = self._state.jobs.get(job_id), self._state.steps.get(job_id, {}).get(int(number))
-        if job is None or step is None or not may_touch(client.who, job):
+        job, step = (
+            self.context.state.jobs.get(job_id),
+            self.context.state.steps.get(job_id, {}).get(int(number)),
+        )
+        if job is None or step is None or not may_touch(caller.who, job):
             raise UserError(f"step {message.step} no longer exists", "see `warpdeck show`")
         answer = {"job_id": step.job_id, "step": step.number}
-        steps = whole_step(self._state, step)
-        return StepStreams(self._context, client, steps, wait_s=0, answer=answer, have=message.have)
+        steps = whole_step(self.context.state, step)
+        return StepStreams(self.context, caller, steps, wait_s=0, answer=answer, have=message.have)
 
     async def _placed(
         self,
-        client: ClientIdentity,
+        caller: Caller,
         message: ask.Srun,
         parts: Sequence[Part],
         first: FirstStep | None,
@@ -118,7 +122,7 @@ class StepRequests:
     ) -> Sequence[Step]:
         """Return the committed steps of all parts. Raises UserError in srun's wording."""
         job = parts[0].job
-        event, *others = [self._event(client, message, part.job, part.wanted) for part in parts]
+        event, *others = [self._event(caller, message, part.job, part.wanted) for part in parts]
         if others:  # Ranks of different jobs cannot meet in PMI barriers, so PMI is disabled.
             alone = tuple(msgspec.structs.replace(each, mpi="none") for each in others)
             event = msgspec.structs.replace(event, mpi="none", others=alone)
@@ -127,14 +131,14 @@ class StepRequests:
             step = step or await self._place(event, progress)
         except BaseException as error:
             if job.request.holder == "srun":
-                self._allocations.leases.lets_go(job.id)
+                self.context.leases.lets_go(job.id)
             if isinstance(error, UserError):
                 from .launch_errors import of_step  # Imported here because it is seldom needed.
 
                 raise of_step(error, job.id, message.env) from None
             raise
-        self._allocations.leases.released(job.id)  # From here on the step itself keeps the job's allocation.
-        return whole_step(self._state, step)
+        self.context.leases.released(job.id)  # From here on the step itself keeps the job's allocation.
+        return whole_step(self.context.state, step)
 
     def _ended(self, job: Job) -> EndedStep:
         """Return the end of the job for an srun that reconnects after its job has run and ended.
@@ -142,7 +146,7 @@ class StepRequests:
         The job was made for this srun's step, so the job's exit status is the step's.
         """
         assert job.exit is not None
-        self._allocations.leases.released(job.id)
+        self.context.leases.released(job.id)
         line = f"error: job {job.id} ended while the connection was lost: what its tasks wrote is not here"
         return EndedStep(line, StreamEnd(job.exit.message, exit=job.exit))
 
@@ -173,18 +177,18 @@ class StepRequests:
             one.streams = one.streams.after(asked.streams)
             programs.append((one, _convert(one, has_input=message.has_input)))
         chosen = _chosen(programs, highest=job.component.size - 1 if job.component is not None else 0)
-        family = self._state.array_members(job.array_job_id)
+        family = self.context.state.array_members(job.array_job_id)
         members = {each.component.offset: each for each in family if each.component}
         return [Part(members[offset], *chosen[offset]) for offset in sorted(chosen)]
 
-    def _event(self, client: ClientIdentity, message: ask.Srun, job: Job, wanted: StepAsk) -> StepAsked:
+    def _event(self, caller: Caller, message: ask.Srun, job: Job, wanted: StepAsk) -> StepAsked:
         return StepAsked(
-            who=client.who,
+            who=caller.who,
             job_id=job.id,
             ask=wanted,
             cwd=message.cwd,
-            caller=client.process.node if client.process is not None else None,
-            mpi=wanted.mpi or self._config().steps.mpi,
+            caller=caller.process.node if caller.process is not None else None,
+            mpi=wanted.mpi or self.config().steps.mpi,
             first=job.shares[0].node if job.shares else NodeName(""),
             own_master=has_own_master(message.env),
             nonce=message.nonce,
@@ -192,7 +196,7 @@ class StepRequests:
 
     def _parse(self, message: ask.Srun, words: list[str]) -> Srun:
         """Parse the arguments of one program. Raises UserError, also to request the text of a file."""
-        plugins = self._config().submission.plugin_options
+        plugins = self.config().submission.plugin_options
         asked = parse_srun(words, message.env, files=message.files, plugins=plugins)
         if asked.needs:
             raise UserError(f"the text of {asked.needs} is needed", code=FILE, details={"file": asked.needs})
@@ -209,12 +213,12 @@ class StepRequests:
             holder="srun",
             name=asked.ask["name"],
             cwd=message.cwd,
-            now=self._clock(),
+            now=self.clock(),
         )._replace(immediate_s=asked.immediate_s)
 
-    def _find_job(self, client: ClientIdentity, asked: Srun) -> Job | None:
+    def _find_job(self, caller: Caller, asked: Srun) -> Job | None:
         """Return the named job, else the caller's own job. None means that a new job must be made."""
-        state = self._state
+        state = self.context.state
         if asked.job:
             number, tasks = parse_job_id(asked.job)
             named = state.named(JobId(number))
@@ -231,14 +235,14 @@ class StepRequests:
                     code=SAID,
                 )
             return found[0]
-        return state.jobs[client.process.job_id] if client.process is not None else None
+        return state.jobs[caller.process.job_id] if caller.process is not None else None
 
     async def _place(self, event: StepAsked, progress: Progress) -> Step:
         """Return the committed step. Raises UserError.
 
         If resources are not free, it waits for them and reports the reason.
         """
-        listener = self._context.hub.listen()
+        listener = self.context.hub.listen()
         told = ""
         begun = time.monotonic()
         try:
@@ -264,10 +268,10 @@ class StepRequests:
                 finally:
                     listener.take()
         finally:
-            self._context.hub.leave(listener)
+            self.context.hub.leave(listener)
 
     async def _ask_once(self, event: StepAsked) -> Step:
-        state, made = self._state, made_before(self._state, event)
+        state, made = self.context.state, made_before(self.context.state, event)
         if made is not None:
             return made
         layouts = [plan_step(state, each) for each in (event, *event.others)]
@@ -275,8 +279,8 @@ class StepRequests:
         port = 0
         if sum(len(layout.shares) for layout in layouts) > 1 and not event.own_master:
             job = state.jobs[event.job_id]
-            port = await self._context.fleet.reserve_port(first, job_id=job.id, restarts=job.restarts)
-        outcome = await self._context.apply(msgspec.structs.replace(event, first=first, port=port))
+            port = await self.context.fleet.reserve_port(first, job_id=job.id, restarts=job.restarts)
+        outcome = await self.context.apply(msgspec.structs.replace(event, first=first, port=port))
         assert outcome.step is not None
         return outcome.step
 

@@ -21,7 +21,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.engines.native.outcomes import Apply
 from warpdeck.model import ExitStatus, Link, NodeName, format_ranges, ranges_of
 from warpdeck.model.step import Step, StepShare, TaskEnd
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine_streams import StepSink, StreamEnd
 from warpdeck.ports.ports import Fleet, StepPipe
 from warpdeck.protocol.requests import StepOrder
@@ -127,7 +127,7 @@ class StepStreams:
     def __init__(
         self,
         context: StepContext,
-        client: ClientIdentity,
+        caller: Caller,
         steps: Sequence[Step],
         *,
         wait_s: int,
@@ -138,7 +138,7 @@ class StepStreams:
         self.have = dict(have)
         self.changed = asyncio.Event()
         self._context = context
-        self._client = client
+        self._caller = caller
         self._steps = {(step.job_id, step.number): step for step in steps}
         self._wait_s = wait_s
         self._parts = [
@@ -368,7 +368,7 @@ class StepStreams:
         if not running:
             return
         event = StepEndAsked(
-            who=self._client.who,
+            who=self._caller.who,
             job_id=running[0].job_id,
             number=running[0].number,
             cause=cause or "cancelled",
@@ -384,7 +384,7 @@ class StepStreams:
 
         It ends the step unless only the link of the client's node was lost.
         """
-        process = self._client.process
+        process = self._caller.process
         for key in self._steps:
             self._context.leases.left(key, cut_off=process is not None and process.lost.is_set())
         for part in self._parts:
