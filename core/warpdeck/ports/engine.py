@@ -45,8 +45,51 @@ Progress = Callable[[str], Awaitable[None]]
 class Action(StrEnum):
     """The actions that a scheduler may be unable to perform. Each value is the tag of a request."""
 
+    SUBMIT = "submit"
+    RERUN = "rerun"
+    DRY_RUN = "dry_run"
+    CANCEL = "cancel"
+    HOLD = "hold"
+    RELEASE = "release"
+    REQUEUE = "requeue"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    UPDATE = "job_update"
+    TELL = "tell"
+    ANNOTATE = "job_annotate"
+    RECORD_CODE = "code_recorded"
+    FORECAST = "forecast"
+    PRIORITIES = "priorities"
+    SHARES = "shares"
+    LIMIT_USE = "limit_use"
+    RECORDS = "records"
+    PAST = "past"
+    PAST_COSTS = "past_costs"
+    EVENTS = "events"
+    CURVES = "curves"
+    NODES_AT = "nodes_at"
+    NODE_CHECK = "node_check"
+    NODE_ADD = "node_add"
+    NODE_DRAIN = "node_drain"
+    NODE_RESUME = "node_resume"
+    NODE_REMOVE = "node_rm"
+    RESERVE = "reservation_make"
+    UNRESERVE = "reservation_rm"
+    LOG = "log"
+    ATTACH = "attach"
+    TUNNEL = "tunnel"
+    FORWARD = "forward"
+    RUN = "run"
+    SESSION = "session"
+    STEP = "srun"
+    ALLOCATE = "salloc"
+    CONFIG = "config"
     RELOAD = "reload"
     AMEND = "amend"
+
+
+UNSUPPORTED = "unsupported"
+"""Code of the error for an action that the scheduler cannot perform."""
 
 
 class SiteSummary(NamedTuple):
@@ -66,7 +109,10 @@ class EngineSite(Protocol):
         ...
 
     def capabilities(self) -> Mapping[Action, str]:
-        """Return each action with the reason why it is impossible, or with "" if it is possible."""
+        """Return each action with the reason why it is impossible, or with "" if it is possible.
+
+        The server refuses impossible actions with this reason.
+        """
         ...
 
     def summary(self) -> SiteSummary: ...

@@ -14,8 +14,9 @@ from typing import Any, get_args
 
 from warpdeck._version import __version__
 from warpdeck.base.chunking import Rows
+from warpdeck.base.errors import UserError
 from warpdeck.ports.caller import Caller
-from warpdeck.ports.engine import Engine, JobOrder
+from warpdeck.ports.engine import UNSUPPORTED, Engine, JobOrder
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 
@@ -29,8 +30,8 @@ class Handlers:
     """The handler of each kind of request, for one engine."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._handlers: dict[type, Handler] = {
+        self._site = engine.site
+        self.table: dict[type, Handler] = {
             **{kind: direct(method) for kind, method in _answered_by(engine).items()},
             **_answered_in_pages(engine),
             **admin_handlers(engine),
@@ -41,7 +42,9 @@ class Handlers:
 
     async def handle(self, connection: Connection, message: Any) -> Any:
         """Return the answer to a request. Raises UserError."""
-        return await self._handlers[type(message)](connection, message)
+        if reason := self._site.capabilities().get(message.__struct_config__.tag):
+            raise UserError(reason, code=UNSUPPORTED)
+        return await self.table[type(message)](connection, message)
 
 
 def _answered_by(engine: Engine) -> dict[type, Method]:

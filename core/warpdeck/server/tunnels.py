@@ -37,6 +37,9 @@ class TunnelBytes(ClientStream):
     def join(self, stream: ByteStream) -> None:
         """Start passing on the client's bytes, including those already received."""
         self._stream = stream
+        if not self.is_open:  # The client has ended it meanwhile.
+            self._close()
+            return
         self._pump = asyncio.get_running_loop().create_task(self._pass_on(stream))
 
     async def opened(self, log: LogOpened) -> None:

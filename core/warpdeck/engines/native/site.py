@@ -24,6 +24,7 @@ log = logging.getLogger("warpdeck.api")
 
 MOST_UNREADABLE = 20
 """Maximum number of unreadable database rows that a summary lists."""
+EVERYTHING: Mapping[Action, str] = dict.fromkeys(Action, "")
 Reload = Callable[[str], Awaitable[tuple[list[str], Decoded]]]
 """Puts the configuration of a file into force and returns the changes. Raises UserError."""
 
@@ -46,7 +47,7 @@ class NativeSite:
         return self.state.controller_id
 
     def capabilities(self) -> Mapping[Action, str]:
-        return dict.fromkeys(Action, "")
+        return EVERYTHING
 
     def summary(self) -> SiteSummary:
         state = self.state
