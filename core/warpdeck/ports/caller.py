@@ -16,7 +16,7 @@ from warpdeck.model import Job, JobId, NodeName
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """A caller. `admin` is set for root and for the controller's own user."""
+    """The user of a caller. `admin` is set for root and for the controller's own user."""
 
     user: str
     uid: int

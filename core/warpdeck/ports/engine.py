@@ -148,6 +148,30 @@ class EngineAccounting(Protocol):
     async def qos(self, caller: Caller, message: ask.QosList) -> results.QosList: ...
 
 
+DeltaPage = Callable[[], Awaitable[results.Delta]]
+"""Builds a page of changes. A page that was not built yet has the changes until then."""
+
+
+class EndsOfJobs(Protocol):
+    """A client's wait for the starts and ends of submissions."""
+
+    def __len__(self) -> int:
+        """Return the number of submissions that are still waited for."""
+        ...
+
+    def add(self, numbers: Iterable[int]) -> None:
+        """Wait for these submissions, too."""
+        ...
+
+    def messages(self) -> AsyncGenerator[results.Ends, None]:
+        """Yield each start and end once, and forever: first the ends that have happened already."""
+        ...
+
+    def close(self) -> None:
+        """Stop waiting."""
+        ...
+
+
 class EngineJobs(Protocol):
     """The jobs in the queue."""
 
@@ -177,30 +201,6 @@ class EngineJobs(Protocol):
         ...
 
     def ends(self, caller: Caller, message: ask.AwaitEnds) -> EndsOfJobs: ...
-
-
-DeltaPage = Callable[[], Awaitable[results.Delta]]
-"""Builds a page of changes. A page that was not built yet has the changes until then."""
-
-
-class EndsOfJobs(Protocol):
-    """A client's wait for the starts and ends of submissions."""
-
-    def __len__(self) -> int:
-        """Return the number of submissions that are still waited for."""
-        ...
-
-    def add(self, numbers: Iterable[int]) -> None:
-        """Wait for these submissions, too."""
-        ...
-
-    def messages(self) -> AsyncGenerator[results.Ends, None]:
-        """Yield each start and end once, and forever: first the ends that have happened already."""
-        ...
-
-    def close(self) -> None:
-        """Stop waiting."""
-        ...
 
 
 class TreeUpload(Protocol):
