@@ -27,7 +27,7 @@ from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.engines.native.engine import native_engine
 from warpdeck.model import Job, JobId, Node
-from warpdeck.ports.caller import ClientIdentity, Principal
+from warpdeck.ports.caller import Caller, Principal
 from warpdeck.server.connection import Connection
 from warpdeck.server.handlers import Handlers
 from warpdeck.server.server import ApiServer
@@ -93,7 +93,7 @@ class _Link:
         protocol = asyncio.StreamReaderProtocol(self._reader, loop=self._loop)
         writer = asyncio.StreamWriter(self._pipe, protocol, self._reader, self._loop)
         connection = Connection(
-            site.served.server, self._reader, writer, ClientIdentity(who), Handlers(site.engine).handle
+            site.served.server, self._reader, writer, Caller(who), Handlers(site.engine).handle
         )
         self._task = self._loop.create_task(connection.run())
 
@@ -145,7 +145,7 @@ class CommandSite:
         )
         controller = Controller(adapters, config=decode(config, "config.toml").config)
         self.engine = native_engine(controller, trees, config_path=paths.config)
-        server = ApiServer(self.engine, controller, trees, paths, stop=asyncio.Event())
+        server = ApiServer(self.engine, paths, stop=asyncio.Event(), clock=lambda: self.now)
         self.served = Served(controller, server, paths, fleet)
         self.do(controller.load())
         self._running = self.loop.create_task(controller.run())

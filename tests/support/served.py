@@ -182,7 +182,7 @@ async def served(
     )
     await controller.load()
     engine = native_engine(controller, trees, config_path=paths.config)
-    server = ApiServer(engine, controller, trees, paths, stop=asyncio.Event())
+    server = ApiServer(engine, paths, stop=asyncio.Event(), clock=clock)
     task = asyncio.get_running_loop().create_task(controller.run())
     await server.start()
     try:

@@ -73,7 +73,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         with collector.loading():
             await controller.load()
         engine = native_engine(controller, trees, config_path=paths.config)
-        server = ApiServer(engine, controller, trees, paths, stop=stop)
+        server = ApiServer(engine, paths, stop=stop, clock=time.time)
         fleet.answer_calls(server.serve_call)
         async with asyncio.TaskGroup() as group:
             loop_task = group.create_task(controller.run())

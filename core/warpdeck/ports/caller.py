@@ -11,11 +11,12 @@ import asyncio
 
 import msgspec
 
+from warpdeck.base.errors import UserError
 from warpdeck.model import Job, JobId, NodeName
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """A caller. `admin` is set for root and for the controller's own user."""
+    """The user of a caller. `admin` is set for root and for the controller's own user."""
 
     user: str
     uid: int
@@ -34,7 +35,7 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
     lost: asyncio.Event
 
 
-class ClientIdentity(msgspec.Struct, frozen=True):
+class Caller(msgspec.Struct, frozen=True):
     """The identity of a client: its user, and its process if it is a process of a job."""
 
     who: Principal
@@ -52,6 +53,14 @@ def owns(principal: Principal, job: Job) -> bool:
 def may_control(principal: Principal, job: Job) -> bool:
     """Return whether the caller may control the job. Its owner and administrators may."""
     return principal.admin or owns(principal, job)
+
+
+def require_admin(who: Principal) -> None:
+    """Raise UserError unless the caller is an administrator."""
+    if not who.admin:
+        raise UserError(
+            "only root and the controller's user may do this", "ask an administrator", code="not_admin"
+        )
 
 
 def is_namesake(principal: Principal, job: Job) -> bool:

@@ -79,14 +79,14 @@ def _request(connection: Connection, message: ask.Command) -> dict[str, Any]:
         "awaited": message.awaited,
         "nonce": message.nonce,
         "welcome": connection.welcome(),
-        "in_job": connection.client.process is not None,
+        "in_job": connection.caller.process is not None,
     }
 
 
 async def _serve(connection: Connection, access: socket.socket) -> None:
     """Serve the command's own API connection, which has its caller's identity."""
     reader, writer = await asyncio.open_connection(sock=access)
-    await connection.server.serve_beside(reader, writer, connection.client)
+    await connection.server.serve_beside(reader, writer, connection.caller)
 
 
 async def _pass_on(

@@ -121,7 +121,7 @@ async def simulated(
     controller = Controller(adapters, config=_config(paths, config))
     await controller.load()
     engine = native_engine(controller, trees, config_path=paths.config)
-    server = ApiServer(engine, controller, trees, paths, stop=stop)
+    server = ApiServer(engine, paths, stop=stop, clock=clock.now)
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(controller.run())
         for node in nodes:

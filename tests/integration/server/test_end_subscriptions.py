@@ -11,9 +11,9 @@ from tests.support.core import ANN, ask
 from tests.support.served import Raw, Served, served
 
 from warpdeck.controller.events.events import Cancelled, LaunchRevoked, Planned, Prefetch, Submitted
+from warpdeck.engines.native.jobs import subscriptions
+from warpdeck.engines.native.jobs.job_waits import JobWaits
 from warpdeck.model import ArraySpec, Job, JobId, NodeName
-from warpdeck.server import end_subscriptions
-from warpdeck.server.end_subscriptions import wait_for
 
 
 async def array_of(site: Served, tasks: int) -> JobId:
@@ -37,7 +37,7 @@ async def message_for(raw: Raw, number: int) -> dict[str, Any]:
 async def test_ends_are_paged_and_further_jobs_can_be_awaited(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(end_subscriptions, "PAGE_ROWS", 2)
+    monkeypatch.setattr(subscriptions, "END_ROWS", 2)
     async with served(short_tmp / "home") as site:
         agent = await site.add_node("a")
         array = await array_of(site, 5)
@@ -59,16 +59,6 @@ async def test_ends_are_paged_and_further_jobs_can_be_awaited(
             each.writer.close()
 
 
-class Quiet:
-    """The connection of a waiting request."""
-
-    def __init__(self, site: Served) -> None:
-        self.server = site.server
-
-    async def progress(self, number: int, line: str) -> None:
-        return None
-
-
 async def test_a_request_waits_for_a_task_whose_launch_was_revoked(short_tmp: Path) -> None:
     async with served(short_tmp / "home") as site:
         agent = await site.add_node("a")
@@ -86,10 +76,18 @@ async def test_a_request_waits_for_a_task_whose_launch_was_revoked(short_tmp: Pa
         def has_ended(job: Job) -> bool:
             return job.is_finished
 
-        waits = asyncio.create_task(wait_for(Quiet(site), handed, has_ended))  # type: ignore[arg-type]
+        controller = site.controller
+        waits = JobWaits(
+            state=state,
+            ends=controller.ends,
+            hub=controller.hub,
+            collector=controller.outputs,
+            clock=controller.clock,
+        )
+        waiting = asyncio.create_task(waits.until(handed, has_ended))
         await asyncio.sleep(0)
         await site.controller.apply(LaunchRevoked(name=NodeName("a"), launches=((handed.id, 0),)))
-        assert handed.id not in state.jobs and not waits.done()
+        assert handed.id not in state.jobs and not waiting.done()
         await site.controller.apply(Cancelled(principal=ANN, jobs=(f"{array}_{task}",)))
         async with asyncio.timeout(30):
-            assert (await waits).label() == f"{array}_{task}"
+            assert (await waiting).label() == f"{array}_{task}"

@@ -15,10 +15,10 @@ from tests.support.served import Raw, Served, served
 
 from warpdeck.base.errors import RemoteError
 from warpdeck.controller.events.events import NodeDrained, NodeLost, NodeResumed, NodeUp, Requeued, Submitted
+from warpdeck.engines.native.nodes import past_nodes
 from warpdeck.model import GpuRequest, Node, NodeName, Resources
 from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import Changes
-from warpdeck.server.queries import past_nodes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 

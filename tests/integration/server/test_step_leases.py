@@ -12,10 +12,11 @@ from tests.support.core import ANN, Agent, ask
 from tests.support.served import Raw, Served, served
 
 from warpdeck.controller.events.events import NodeUp, StepReported, StepRequested, Submitted
+from warpdeck.engines.native.processes import step_leases
+from warpdeck.engines.native.processes.step_leases import COME_BACK_S
+from warpdeck.engines.native.processes.step_requests import NativeSteps
 from warpdeck.model import Job, JobState, NodeName
 from warpdeck.model.step import Step, StepOptions
-from warpdeck.server import step_leases
-from warpdeck.server.step_leases import COME_BACK_S
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.messages import Welcome
 from warpdeck_agent.wire.steps import StepReport
@@ -67,7 +68,9 @@ def back(job: Job) -> Welcome:
 
 async def look(site: Served, clock: Clock, *, after_s: float) -> None:
     clock.now += after_s
-    await site.server.steps.look()
+    steps = site.server.engine.steps
+    assert isinstance(steps, NativeSteps)
+    await steps.context.leases.look()
 
 
 async def test_a_step_without_srun_ends_despite_controller_restarts(short_tmp: Path) -> None:

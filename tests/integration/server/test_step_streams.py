@@ -12,9 +12,9 @@ from tests.support.core import ANN
 from tests.support.served import Raw, served
 
 from warpdeck.controller.events.events import StepRequested
+from warpdeck.engines.native.processes.step_streams import MAX_INPUT_BYTES
 from warpdeck.model import NodeName
 from warpdeck.model.step import StepOptions
-from warpdeck.server.steps.step_stream import MAX_INPUT_BYTES
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, data_frame
 from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, StepLaunch

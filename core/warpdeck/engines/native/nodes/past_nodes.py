@@ -13,12 +13,12 @@ controller runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from warpdeck.base.chunking import in_slices
+from warpdeck.base.chunking import LazyRows, Rows, in_slices
 from warpdeck.base.errors import RemoteError, UserError
-from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.presenters.node_now import state_name
 from warpdeck.controller.state.measurements import to_gpu_reading
 from warpdeck.controller.state.state import replace
@@ -37,12 +37,10 @@ from warpdeck.model import (
     NodeReading,
     Share,
 )
+from warpdeck.ports.ports import Fleet, Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.node_rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
-from warpdeck.server.services import Services
 from warpdeck_agent.wire import messages as wire
-
-from . import node_list as nodes
 
 ABSENT = "absent"
 ASKED_A_TURN = 25
@@ -89,64 +87,57 @@ class Then(NamedTuple):
     """Reason why there are no measurements, or "" if there are some."""
 
 
-async def look(server: Services, message: ask.NodesAt, *, uid: int) -> list[Then]:
-    """Return the state of the nodes at a past time, sorted by name. Raises UserError.
+@dataclass(frozen=True, kw_only=True)
+class PastNodes:
+    """Finds the state of nodes at past times."""
 
-    Concurrent requests are limited overall and per user, so a request may wait for its turn.
-    """
-    controller = server.controller
-    found = nodes.named(controller, message.name)
-    if message.at > controller.clock():
-        raise UserError("this time is in the future", "use a time in the past, such as 03:12 or now-2hours")
-    turn = await server.looks_back.acquire(uid)
-    try:
-        held = await _held(controller, message.at)
-        conditions = {each.node: each for each in await controller.store.conditions(message.at)}
-        told = await _all_asked(controller, found, message.at)
-    finally:
-        turn.release()
-    return [
-        _then(node, message.at, conditions.get(node.name), held.get(node.name, []), said)
-        for node, said in zip(found, told, strict=True)
-    ]
+    store: Store
+    fleet: Fleet
+    records: RecordSearch
+    clock: Callable[[], float]
 
+    async def rows(self, nodes: Sequence[Node], at_unix: float) -> Rows[PastNodeRow]:
+        """Return the rows of these nodes at a past time, in the same order. Raises UserError."""
+        if at_unix > self.clock():
+            raise UserError(
+                "this time is in the future", "use a time in the past, such as 03:12 or now-2hours"
+            )
+        held = await self._held(at_unix)
+        conditions = {each.node: each for each in await self.store.conditions(at_unix)}
+        told = await self._all_asked(nodes, at_unix)
+        found = [
+            _then(node, at_unix, conditions.get(node.name), held.get(node.name, []), said)
+            for node, said in zip(nodes, told, strict=True)
+        ]
+        return LazyRows(found, lambda some: [_row(then) for then in some])
 
-def rows(nodes: Sequence[Then]) -> list[PastNodeRow]:
-    """Return the rows that clients get."""
-    return [_row(then) for then in nodes]
+    async def _all_asked(self, nodes: Sequence[Node], at_unix: float) -> list[PastAnswer | RemoteError]:
+        """Ask all nodes at the same time.
 
+        They are asked in small batches, so that not all answers arrive at once.
+        """
+        loop = asyncio.get_running_loop()
 
-async def _all_asked(
-    controller: Controller, nodes: Sequence[Node], at_unix: float
-) -> list[PastAnswer | RemoteError]:
-    """Ask all nodes at the same time.
+        def begin(some: Sequence[Node]) -> list[asyncio.Task[PastAnswer | RemoteError]]:
+            return [loop.create_task(self._asked(node.name, at_unix)) for node in some]
 
-    They are asked in small batches, so that not all answers arrive at once.
-    """
-    loop = asyncio.get_running_loop()
+        return list(await asyncio.gather(*await in_slices(nodes, begin, rows=ASKED_A_TURN)))
 
-    def begin(some: Sequence[Node]) -> list[asyncio.Task[PastAnswer | RemoteError]]:
-        return [loop.create_task(_asked(controller, node.name, at_unix)) for node in some]
+    async def _held(self, at_unix: float) -> dict[NodeName, Held]:
+        """Return the jobs that ran on each node, including earlier starts of requeued jobs."""
+        ran = ask.Records(states=("RUNNING",), since=at_unix, until=at_unix, ended=True, runs=True)
+        found: dict[NodeName, Held] = {}
+        async for jobs, _ in self.records.jobs(ran):
+            for job in jobs:
+                for share in job.allocation.shares if job.allocation else ():
+                    found.setdefault(share.node, []).append((job, share))
+        return found
 
-    return list(await asyncio.gather(*await in_slices(nodes, begin, rows=ASKED_A_TURN)))
-
-
-async def _held(controller: Controller, at_unix: float) -> dict[NodeName, Held]:
-    """Return the jobs that ran on each node, including earlier starts of requeued jobs."""
-    ran = ask.Records(states=("RUNNING",), since=at_unix, until=at_unix, ended=True, runs=True)
-    found: dict[NodeName, Held] = {}
-    async for jobs, _ in RecordSearch(controller.state, controller.store).jobs(ran):
-        for job in jobs:
-            for share in job.allocation.shares if job.allocation else ():
-                found.setdefault(share.node, []).append((job, share))
-    return found
-
-
-async def _asked(controller: Controller, name: NodeName, at_unix: float) -> PastAnswer | RemoteError:
-    try:
-        return _told(await controller.fleet.past_state(name, at_unix=at_unix))
-    except RemoteError as error:
-        return error
+    async def _asked(self, name: NodeName, at_unix: float) -> PastAnswer | RemoteError:
+        try:
+            return _told(await self.fleet.past_state(name, at_unix=at_unix))
+        except RemoteError as error:
+            return error
 
 
 def _then(

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from warpdeck.base.errors import StoreError, UserError
 from warpdeck.controller.events.events import HolderLeft, HolderSeen, StepEndRequested
+from warpdeck.controller.state.state import State
+from warpdeck.engines.native.outcomes import Apply
 from warpdeck.model import JobId, Link
 from warpdeck.model.step import Step
 from warpdeck.ports.caller import Principal
-
-if TYPE_CHECKING:
-    from warpdeck.controller.loop.controller import Controller
 
 log = logging.getLogger("warpdeck.steps")
 
@@ -38,8 +37,10 @@ class StepLeases:
     `attached` counts the clients of each step.
     """
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, state: State, apply: Apply, clock: Callable[[], float]) -> None:
+        self._state = state
+        self._apply = apply
+        self._clock = clock
         self._attached: dict[StepKey, int] = {}
         self._held: set[JobId] = set()
         """Allocations whose client is connected."""
@@ -93,7 +94,7 @@ class StepLeases:
 
     async def _give_back(self, job_id: JobId) -> None:
         try:
-            await self._controller.apply(HolderLeft(principal=ROOT, job_id=job_id, code=1))
+            await self._apply(HolderLeft(principal=ROOT, job_id=job_id, code=1))
             log.info("job %s: whoever held it is gone; it is given back", job_id)
         except (UserError, StoreError) as error:
             log.debug("job %s: %s", job_id, error)
@@ -112,7 +113,7 @@ class StepLeases:
                 await self._note(job_id, number, there=there)
         if self._has_just_begun():
             return
-        late = self._controller.clock() - COME_BACK_S
+        late = self._clock() - COME_BACK_S
         for job_id, number in self._known():
             since = self._away_since(job_id, number)
             if since is not None and since < late:
@@ -120,7 +121,7 @@ class StepLeases:
 
     def _known(self) -> list[tuple[JobId, int | None]]:
         """Return the held allocations, which have no step number, and the running steps."""
-        state = self._controller.state
+        state = self._state
         held: list[tuple[JobId, int | None]] = [
             (job_id, None)
             for job_id in (*state.index.pending, *state.index.active)
@@ -139,16 +140,16 @@ class StepLeases:
         step = self._step(job_id, number)
         if step is None or step.is_finished or (job_id, number) in self._attached:
             return True
-        if step.caller is None or self._controller.state.node_status.links.get(step.caller) is Link.UP:
+        if step.caller is None or self._state.node_status.links.get(step.caller) is Link.UP:
             return False
         return None if self._has_just_begun() else True
 
     def _away_since(self, job_id: JobId, number: int | None) -> float | None:
-        known = self._controller.state.jobs.get(job_id) if number is None else self._step(job_id, number)
+        known = self._state.jobs.get(job_id) if number is None else self._step(job_id, number)
         return None if known is None or known.is_finished else known.client_gone_since_unix
 
     def _step(self, job_id: JobId, number: int) -> Step | None:
-        return self._controller.state.steps.get(job_id, {}).get(number)
+        return self._state.steps.get(job_id, {}).get(number)
 
     def _has_just_begun(self) -> bool:
         """Return whether the controller has just started.
@@ -159,13 +160,13 @@ class StepLeases:
 
     async def _note(self, job_id: JobId, number: int | None, *, there: bool) -> None:
         try:
-            await self._controller.apply(HolderSeen(job_id=job_id, step=number, there=there))
+            await self._apply(HolderSeen(job_id=job_id, step=number, there=there))
         except (UserError, StoreError) as error:
             log.debug("job %s: %s", job_id, error)
 
     async def _end(self, key: StepKey) -> None:
         try:
-            await self._controller.apply(StepEndRequested(principal=ROOT, job_id=key[0], number=key[1]))
+            await self._apply(StepEndRequested(principal=ROOT, job_id=key[0], number=key[1]))
             log.info("step %s.%s: its srun is gone; it is ended", *key)
         except (UserError, StoreError) as error:
             log.debug("step %s.%s: %s", *key, error)

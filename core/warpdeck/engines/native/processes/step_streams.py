@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from signal import strsignal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.events.events import StepEndRequested
+from warpdeck.controller.loop.change_listeners import ChangeListeners
+from warpdeck.controller.loop.commit_barrier import CommitBarrier
+from warpdeck.controller.state.state import State
+from warpdeck.engines.native.outcomes import Apply
 from warpdeck.model import ExitStatus, Link, NodeName, format_ranges, ranges_of
 from warpdeck.model.step import Step, StepShare, TaskEnd
-from warpdeck.ports.ports import StepPipe
-from warpdeck.server.connection import ClientStream, Connection
-from warpdeck.server.step_leases import StepKey
+from warpdeck.ports.caller import Caller
+from warpdeck.ports.engine_streams import StepSink, StreamEnd
+from warpdeck.ports.ports import Fleet, StepPipe
+from warpdeck.protocol.requests import StepOrder
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, ForgetStep, OpenStep
 
 from .mpi_launchers import advice
-
-if TYPE_CHECKING:
-    from warpdeck.protocol import requests
+from .step_leases import StepKey, StepLeases
 
 LOOK_S = 5.0
 """Seconds after which the step is checked again even if no change was reported."""
@@ -41,7 +45,7 @@ class NodePart:
     It is opened again when the link comes back.
     """
 
-    def __init__(self, stream: StepStream, key: StepKey, share: StepShare) -> None:
+    def __init__(self, stream: StepStreams, key: StepKey, share: StepShare) -> None:
         self._stream = stream
         self.key = key
         self.share = share
@@ -57,7 +61,7 @@ class NodePart:
     async def data(self, chunk: bytes) -> None:
         rank, channel, offset = TASK_HEADER.unpack_from(chunk)
         self._stream.have[f"{rank}.{channel}"] = str(offset + len(chunk) - TASK_HEADER.size)
-        await self._stream.send(chunk)
+        await self._stream.sink.data(chunk)
 
     async def ended(self, error: str, code: str = "") -> None:
         self.pipe = None
@@ -98,16 +102,43 @@ class NodePart:
         self._stream.tell_taken()
 
 
-class StepStream(ClientStream):
-    """srun's stream to its step, or to the steps of several components.
+@dataclass(frozen=True, kw_only=True)
+class StepContext:
+    """The parts of the controller that steps use."""
 
-    It stays open until all steps have ended and all output was sent.
+    state: State
+    fleet: Fleet
+    hub: ChangeListeners
+    apply: Apply
+    commits: CommitBarrier
+    leases: StepLeases
+    flushed: Callable[[NodeName], Awaitable[None]]
+    """Returns when all orders made until now were sent to the node."""
+
+
+class StepStreams:
+    """The streams of an srun's step, or of the steps of several components.
+
+    `answer` is the answer to the srun, `have` the number of bytes that it has of each stream.
     """
 
-    def __init__(self, connection: Connection, number: int, steps: Sequence[Step], *, wait_s: int) -> None:
-        super().__init__(connection, number)
-        self._controller = connection.server.controller
-        self._keeper = connection.server.steps
+    sink: StepSink
+
+    def __init__(
+        self,
+        context: StepContext,
+        caller: Caller,
+        steps: Sequence[Step],
+        *,
+        wait_s: int,
+        answer: dict[str, Any],
+        have: Mapping[str, str] = {},
+    ) -> None:
+        self.answer = answer
+        self.have = dict(have)
+        self.changed = asyncio.Event()
+        self._context = context
+        self._caller = caller
         self._steps = {(step.job_id, step.number): step for step in steps}
         self._wait_s = wait_s
         self._parts = [
@@ -115,20 +146,17 @@ class StepStream(ClientStream):
         ]
         self._told: set[int] = set()
         self._acknowledged = 0
-        self._task = asyncio.current_task()
         self._first_end: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ordered: set[NodeName] = set()
         """Nodes to which the start order of their part of the step was sent."""
-        self.have: dict[str, str] = {}
-        self.changed = asyncio.Event()
         for key in self._steps:
-            self._keeper.joined(key)
+            context.leases.joined(key)
 
-    async def join(self, have: dict[str, str]) -> None:
-        """Pass data on until the steps end, then send the exit status to the client."""
-        self.have = dict(have)
-        listener = self._controller.hub.listen()
+    async def run(self, sink: StepSink) -> None:
+        """Pass data on until the steps end and all output was sent, then report the exit status."""
+        self.sink = sink
+        listener = self._context.hub.listen()
         listener.changed = self.changed
         for node in dict.fromkeys(part.share.node for part in self._parts):
             self._spawn(self._note_order(node))
@@ -147,7 +175,7 @@ class StepStream(ClientStream):
                 await self._pause()
                 listener.take()
         finally:
-            self._controller.hub.leave(listener)
+            self._context.hub.leave(listener)
         await self._finish(steps)
 
     def _now(self) -> list[Step]:
@@ -156,7 +184,7 @@ class StepStream(ClientStream):
         Steps that are no longer in memory have their last known state. A step leaves the memory when many
         later steps of its job have run.
         """
-        known = self._controller.state.steps
+        known = self._context.state.steps
         for (job_id, number), step in self._steps.items():
             self._steps[job_id, number] = known.get(job_id, {}).get(number, step)
         return list(self._steps.values())
@@ -167,7 +195,7 @@ class StepStream(ClientStream):
         Ends are reported only after the commit, because a node may then forget the step.
         """
         if any(part.ends for step in steps for part in step.parts):
-            await self._controller.ends.commits.wait()
+            await self._context.commits.wait()
         return all(now is step for now, step in zip(self._now(), steps, strict=True))
 
     async def _note_order(self, node: NodeName) -> None:
@@ -175,7 +203,7 @@ class StepStream(ClientStream):
 
         This avoids waiting for the node's message that the step has started.
         """
-        await self._controller.effects.flushed(node)
+        await self._context.flushed(node)
         self._ordered.add(node)
         self.changed.set()
 
@@ -213,7 +241,7 @@ class StepStream(ClientStream):
                 },
             )
             try:
-                pipe = await self._controller.fleet.open_step(node, asked, part, on_taken=part.on_taken)
+                pipe = await self._context.fleet.open_step(node, asked, part, on_taken=part.on_taken)
             except RemoteError:
                 continue  # It is tried again after the node's next Welcome.
             part.joined(pipe)
@@ -228,7 +256,7 @@ class StepStream(ClientStream):
         )
 
     def _is_linked(self, node: NodeName) -> bool:
-        return self._controller.state.node_status.links.get(node) is Link.UP
+        return self._context.state.node_status.links.get(node) is Link.UP
 
     def _tell_ends(self, step: Step) -> None:
         """Send notes about failed tasks in srun's wording.
@@ -276,19 +304,22 @@ class StepStream(ClientStream):
         if line := advice(steps[0]):
             self.note(line)
         for key in self._steps:
-            self._keeper.left(key, cut_off=True)
-        self.say_end(message, {"code": worst.code, "signal": worst.signal})
+            self._context.leases.left(key, cut_off=True)
+        self.sink.ended(StreamEnd(message, exit=worst))
         for part in self._parts:
             step = self._steps[part.key]
             forget = ForgetStep(job_id=step.job_id, restarts=step.restarts, step=step.number)
-            await self._controller.fleet.send(part.share.node, forget)
+            await self._context.fleet.send(part.share.node, forget)
 
     def note(self, line: str) -> None:
         """Send a line that srun itself prints."""
-        self.connection.send({"t": "note", "stream": self.number, "line": line})
+        self.sink.note(line)
 
-    async def incoming(self, data: bytes) -> None:
-        """Send input, which has a task header, to the node of that task or to all nodes."""
+    def incoming(self, data: bytes) -> None:
+        """Send input, which has a task header, to the node of that task or to all nodes.
+
+        Raises UserError if the client sends more than its window.
+        """
         if len(data) < TASK_HEADER.size or len(data) > DATA_CHUNK_BYTES:
             return
         rank = TASK_HEADER.unpack_from(data)[0]
@@ -298,21 +329,21 @@ class StepStream(ClientStream):
             else:
                 part.taken += len(data)
         if any(part.pending_bytes > MAX_INPUT_BYTES for part in self._parts):
-            self.connection.refuse(UserError("a step was sent more input than its window", "", code="window"))
+            raise UserError("a step was sent more input than its window", "", code="window")
         self.tell_taken()
 
     def is_up(self, node: str) -> bool:
         """Return whether there is a link to the node."""
-        return self._controller.fleet.is_up(NodeName(node))
+        return self._context.fleet.is_up(NodeName(node))
 
     def tell_taken(self) -> None:
         """Acknowledge the input that all nodes have taken, so that the client need not keep it."""
         taken = min(part.taken for part in self._parts)
         if taken > self._acknowledged:
-            self.connection.send({"t": "ack", "stream": self.number, "size": taken - self._acknowledged})
+            self.sink.taken(taken - self._acknowledged)
             self._acknowledged = taken
 
-    async def order(self, order: requests.StepOrder) -> None:
+    async def order(self, order: StepOrder) -> None:
         """Handle srun's order: signal all tasks, end the step, or report the status of its tasks."""
         if order.what == "status":
             self._tell_status()
@@ -337,30 +368,25 @@ class StepStream(ClientStream):
         if not running:
             return
         event = StepEndRequested(
-            principal=self.connection.who,
+            principal=self._caller.who,
             job_id=running[0].job_id,
             number=running[0].number,
             cause=cause or "cancelled",
             signal=signal,
         )
         try:
-            await self._controller.apply(event)
+            await self._context.apply(event)
         except UserError:
             return  # The step has ended meanwhile.
 
-    def end(self, *, finished: bool = False) -> None:
+    def left(self) -> None:
         """Handle the client's disconnect.
 
         It ends the step unless only the link of the client's node was lost.
         """
-        if not self.is_open:
-            return
-        super().end()
-        caller = self.connection.client.process
+        process = self._caller.process
         for key in self._steps:
-            self._keeper.left(key, cut_off=caller is not None and caller.lost.is_set())
-        if self._task is not None:
-            self._task.cancel()
+            self._context.leases.left(key, cut_off=process is not None and process.lost.is_set())
         for part in self._parts:
             if part.pipe is not None:
                 self._spawn(part.pipe.close())
