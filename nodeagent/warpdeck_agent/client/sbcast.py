@@ -44,7 +44,7 @@ NAMES = (
     *("treewidth=", "usage", "verbose", "version"),
 )
 BARE = {"--compress": "--compress=lz4", "--send-libs": "--send-libs=yes"}
-"""Options that may be given without a value, with what they mean then."""
+"""Options that may be given without a value, each with the option that it then stands for."""
 COPY = """
 if [ -d "$1" ]; then set -- "$1/$5" "$2" "$3" "$4"; fi
 if [ -e "$1" ] && [ -z "$3" ]; then echo "sbcast: error: $1: File exists" >&2; exit 1; fi

@@ -164,7 +164,7 @@ def _of_user(folder: str, uid: int) -> Iterator[SharedMemoryFile]:
 
 
 def _other_activity(uid: int) -> str:
-    """Return what else the user runs here besides the ended launches.
+    """Return the user's other activity on this node, besides the ended launches.
 
     "job" is a job of any agent, "terminal" a login on a terminal, and "" anything else or nothing.
     """
