@@ -108,19 +108,19 @@ class TunnelRelay:
     async def _relay(self, link: socket.socket, *, until_both: bool) -> None:
         """Relay data until the job's side has ended, or with `until_both` until both sides have ended."""
         reader, writer = await asyncio.open_connection(sock=link)
-        inward = asyncio.get_running_loop().create_task(self._inward(writer))
+        to_job = asyncio.get_running_loop().create_task(self._relay_to_job(writer))
         try:
-            await self._outward(reader)
+            await self._relay_to_controller(reader)
             if until_both:
-                await inward
+                await to_job
         except (ConnectionError, asyncio.IncompleteReadError):
             return
         finally:
-            inward.cancel()
-            await asyncio.gather(inward, return_exceptions=True)
+            to_job.cancel()
+            await asyncio.gather(to_job, return_exceptions=True)
             writer.transport.abort()
 
-    async def _outward(self, reader: asyncio.StreamReader) -> None:
+    async def _relay_to_controller(self, reader: asyncio.StreamReader) -> None:
         while True:
             data = await reader.read(READ_BYTES)
             if not data:
@@ -128,7 +128,7 @@ class TunnelRelay:
                 return
             await self._out.send(data)
 
-    async def _inward(self, writer: asyncio.StreamWriter) -> None:
+    async def _relay_to_job(self, writer: asyncio.StreamWriter) -> None:
         while True:
             data = await self._incoming.get()
             if not data:

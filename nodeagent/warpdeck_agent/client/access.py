@@ -20,10 +20,10 @@ VERSION = 1
 """The version of the controller's own protocol."""
 ANSWER_S = 60.0
 RETRY_S = 1.0
-"""Interval in seconds between attempts while the controller, or the agent, is away."""
+"""Interval in seconds between attempts while the controller or the agent cannot be reached."""
 
 
-class Away(Exception):
+class Unreachable(Exception):
     """The controller or the agent does not answer now. It is worth trying again later."""
 
 
@@ -65,19 +65,19 @@ class ControllerLink:
         self._frames: Any = []
 
     def expect(self) -> Dict[str, Any]:
-        """Return the next message. Raises Away or CommandRefused."""
+        """Return the next message. Raises Unreachable or CommandRefused."""
         while not self._frames:
             try:
                 data = self.socket.recv(1 << 16)
             except OSError as error:
-                raise Away(str(error)) from error
+                raise Unreachable(str(error)) from error
             if not data:
-                raise Away("the connection was closed")
+                raise Unreachable("the connection was closed")
             self._frames = list(self.decoder.feed(data))
         message = parse_json(self._frames.pop(0)[1])
         if message["t"] == "error":
             if message.get("code") == "away":
-                raise Away(str(message["message"]))
+                raise Unreachable(str(message["message"]))
             raise CommandRefused(
                 str(message["message"]), str(message.get("hint", "")), int(message.get("exit_code", 1))
             )
@@ -85,12 +85,12 @@ class ControllerLink:
 
 
 def connect(environ: Mapping[str, str]) -> ControllerLink:
-    """Connect to the controller and do the handshake. Raises Away or CommandRefused."""
+    """Connect to the controller and do the handshake. Raises Unreachable or CommandRefused."""
     path = environ.get("WARPDECK_ACCESS", "")
     try:
         sock = connect_path(path)
     except OSError as error:
-        raise Away(f"the agent does not answer: {error.strerror}") from error
+        raise Unreachable(f"the agent does not answer: {error.strerror}") from error
     sock.settimeout(ANSWER_S)
     link = ControllerLink(sock)
     proof = {
@@ -103,19 +103,19 @@ def connect(environ: Mapping[str, str]) -> ControllerLink:
         link.expect()
         link.expect()
     except OSError as error:
-        raise Away(str(error)) from error
+        raise Unreachable(str(error)) from error
     return link
 
 
 def wait_for_link(connect: Callable[[], ControllerLink], name: str) -> ControllerLink:
-    """Return a link. While the controller or the agent is away, wait, and print the reason once."""
+    """Return a link. While the controller or the agent cannot be reached, wait, and print the reason once."""
     is_reported = False
     while True:
         try:
             return connect()
-        except Away as away:
+        except Unreachable as error:
             if not is_reported:
-                sys.stderr.write(f"{name}: waiting: {away}\n")
+                sys.stderr.write(f"{name}: waiting: {error}\n")
                 is_reported = True
             time.sleep(RETRY_S)
 
@@ -123,18 +123,18 @@ def wait_for_link(connect: Callable[[], ControllerLink], name: str) -> Controlle
 def send_hello(sock: socket.socket) -> ControllerLink:
     """Send the hello on a connection to the controller's own socket, and return the link.
 
-    The first message on the link is the answer to the hello. Raises Away.
+    The first message on the link is the answer to the hello. Raises Unreachable.
     """
     sock.settimeout(ANSWER_S)
     try:
         sock.sendall(json_frame({"t": "hello", "version": VERSION, "client": "cli"}))
     except OSError as error:
-        raise Away(str(error)) from error
+        raise Unreachable(str(error)) from error
     return ControllerLink(sock)
 
 
 def handshake(sock: socket.socket) -> ControllerLink:
-    """Do the whole handshake on a connection to the controller's own socket. Raises Away or CommandRefused."""
+    """Do the whole handshake on a connection to the controller's own socket. Raises Unreachable or CommandRefused."""
     link = send_hello(sock)
     link.expect()
     return link

@@ -12,7 +12,7 @@ import time
 
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
-from .access import Away, CommandRefused, ControllerLink
+from .access import CommandRefused, ControllerLink, Unreachable
 from .lines import write_all
 from .process import by_name, check_arguments, folder, with_process
 from .visible import Visible
@@ -48,7 +48,7 @@ def run(
 ) -> int:
     """Run the command and return its exit code.
 
-    Raises CommandRefused or Away.
+    Raises CommandRefused or Unreachable.
 
     `record` records the code in a folder for a job, and returns the reason if that fails. A command that
     creates an object is sent again if its answer was lost; the nonce prevents a second creation. If the
@@ -74,7 +74,7 @@ def run(
     while True:
         try:
             return _follow(link, request, record, shown)
-        except Away:
+        except Unreachable:
             until = until or time.monotonic() + RETRY_S
             if not request.get("awaited") and (name not in CREATING or time.monotonic() > until):
                 raise
@@ -105,7 +105,7 @@ def _follow(
                 if message["t"] == "awaits":
                     request["awaited"] = int(message["job"])
                 if message["t"] == "again":
-                    raise Away("the controller was stopped")
+                    raise Unreachable("the controller was stopped")
                 _answer(link, message, record)
         except WireError as error:
             raise CommandRefused(f"the controller sent invalid data: {error}") from error
@@ -116,16 +116,16 @@ def _send(link: ControllerLink, message: Dict[str, Any]) -> None:
         link.socket.sendall(json_frame(message))
     # Includes a broken pipe, which in other places means that the reader of the output has ended.
     except OSError as error:
-        raise Away(str(error)) from error
+        raise Unreachable(str(error)) from error
 
 
 def _receive(link: ControllerLink) -> bytes:
     try:
         data = link.socket.recv(RECEIVE_BYTES)
     except OSError as error:
-        raise Away(str(error)) from error
+        raise Unreachable(str(error)) from error
     if not data:
-        raise Away("the connection was lost")
+        raise Unreachable("the connection was lost")
     return data
 
 

@@ -43,8 +43,8 @@ NAMES = (
     ),
     *("treewidth=", "usage", "verbose", "version"),
 )
-BARE = {"--compress": "--compress=lz4", "--send-libs": "--send-libs=yes"}
-"""Options that may be given without a value, with what they mean then."""
+WITHOUT_VALUE = {"--compress": "--compress=lz4", "--send-libs": "--send-libs=yes"}
+"""Options that may be given without a value, each with the option that it then stands for."""
 COPY = """
 if [ -d "$1" ]; then set -- "$1/$5" "$2" "$3" "$4"; fi
 if [ -e "$1" ] && [ -z "$3" ]; then echo "sbcast: error: $1: File exists" >&2; exit 1; fi
@@ -91,7 +91,7 @@ def read(argv: List[str]) -> Tuple[Dict[str, str], List[str]]:
     long_of.update(t="timeout", v="verbose", V="version", h="help")
     try:
         found, rest = getopt.gnu_getopt(
-            [BARE.get(argument, argument) for argument in argv], LETTERS, list(NAMES)
+            [WITHOUT_VALUE.get(argument, argument) for argument in argv], LETTERS, list(NAMES)
         )
     except getopt.GetoptError as error:
         raise CommandRefused(str(error), USAGE) from None

@@ -15,7 +15,7 @@ import time
 
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
-from .access import SAID, Away, CommandRefused, ControllerLink
+from .access import SAID, CommandRefused, ControllerLink, Unreachable
 from .lines import LabeledOutput, write_all
 from .process import check_arguments
 from .stepfiles import ERR, OUT, StepFiles, try_to_write
@@ -105,7 +105,7 @@ class StepClient:
                 if not refused.file or refused.file in texts:
                     raise
                 texts[refused.file] = _text(refused.file, cwd)
-            except Away:
+            except Unreachable:
                 continue
         assert self._files is not None
         return self._relay_keys(self._files) if self._files.pty else self._relay_until_end()
@@ -119,7 +119,7 @@ class StepClient:
         try:
             self._send_raw(files.size_frames())
             return self._relay_until_end()
-        except Away:
+        except Unreachable:
             return self._relay_until_end()  # the size is sent again with the unacknowledged input
         finally:
             keyboard.stop()
@@ -132,7 +132,7 @@ class StepClient:
     def _wait_for_start(self) -> Optional[int]:
         """Wait until the step runs, and print why it waits.
 
-        Returns the exit code if no step is to run. Raises CommandRefused or Away.
+        Returns the exit code if no step is to run. Raises CommandRefused or Unreachable.
         """
         while not self._step:
             assert self._link is not None
@@ -151,7 +151,7 @@ class StepClient:
         while True:
             try:
                 return self._relay()
-            except Away:
+            except Unreachable:
                 self._say("the connection was lost; reconnecting to the step")
                 self._rejoin()
 
@@ -163,7 +163,7 @@ class StepClient:
         self._send_raw(self._files.resend())
 
     def _relay(self) -> int:
-        """Relay the streams until the end. Returns the exit code. Raises Away when the link breaks."""
+        """Relay the streams until the end. Returns the exit code. Raises Unreachable when the link breaks."""
         assert self._files is not None and self._link is not None
         while True:
             files = self._files
@@ -185,15 +185,15 @@ class StepClient:
     def _receive(self) -> Optional[int]:
         """Process data from the controller.
 
-        Returns the exit code at the end, else None. Raises Away or CommandRefused.
+        Returns the exit code at the end, else None. Raises Unreachable or CommandRefused.
         """
         assert self._link is not None
         try:
             data = self._link.socket.recv(1 << 18)
         except OSError as error:
-            raise Away(str(error)) from error
+            raise Unreachable(str(error)) from error
         if not data:
-            raise Away("the connection was closed")
+            raise Unreachable("the connection was closed")
         try:
             for kind, payload in self._link.decoder.feed(data):
                 if kind != JSON:
@@ -309,7 +309,7 @@ class StepClient:
         try:
             self._link.socket.sendall(frames)
         except OSError as error:
-            raise Away(str(error)) from error
+            raise Unreachable(str(error)) from error
 
     def _say(self, line: str) -> None:
         errors = self._name == "srun" and line.startswith("error: ")  # sbcast prints its own errors
@@ -339,7 +339,7 @@ class StepClient:
         self._writing = False  # the next signal must not interrupt a frame that is being sent here
         try:
             self._signal(number)
-        except Away:
+        except Unreachable:
             self._signals.add(number)  # it is sent over the next link
         finally:
             self._writing = True

@@ -39,7 +39,7 @@ controller waits twice as long for the answer.
 """
 RETRY_S = 1.0
 """Delay in seconds before a background task is restarted after a bug."""
-FAREWELL_S = 1.0
+CLOSE_S = 1.0
 """How long connections may take to close when the agent ends, in seconds."""
 
 
@@ -96,7 +96,7 @@ class Agent:
         for session in self._connections.values():
             session.close()
         if self._connections:
-            await asyncio.wait(self._connections, timeout=FAREWELL_S)
+            await asyncio.wait(self._connections, timeout=CLOSE_S)
 
     def quit(self) -> None:
         self._stop.set()

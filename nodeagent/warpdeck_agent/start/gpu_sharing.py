@@ -41,7 +41,7 @@ class _LastSharer:
 
 
 class StartGate:
-    """Orders the starts of launches on shared GPUs. `say` reports to a waiting launch what it waits for."""
+    """Orders the starts of launches on shared GPUs. `say` gives a waiting launch the reason for its wait."""
 
     def __init__(
         self, say: Callable[[Launch, str], None], *, clock: Callable[[], float] = time.monotonic

@@ -106,15 +106,15 @@ class IpcCleanup:
         files = list(self._files(uid))
         in_use = _paths_in_use() if files else frozenset()
         idle = [each for each in files if not _is_in_use(each.path, in_use)]
-        mine = [each for each in idle if each.by_library or not other]
-        gone = [_named(each) for each in mine if self._is_gone(uid) and _remove(each, uid)]
+        removable = [each for each in idle if each.by_library or not other]
+        gone = [_named(each) for each in removable if self._is_gone(uid) and _remove(each, uid)]
         for each in self._objects(uid):
             if not each.is_held(unknown=other == "terminal") and self._is_gone(uid) and remove(each):
                 gone.append(str(each))
         with self._lock:
             if not self._launches.get(uid):
                 self._drop(uid)
-        return _sentence(gone, [_named(each) for each in idle if each not in mine])
+        return _sentence(gone, [_named(each) for each in idle if each not in removable])
 
     def _drop(self, uid: int) -> None:
         self._launches.pop(uid, None)
@@ -164,7 +164,7 @@ def _of_user(folder: str, uid: int) -> Iterator[SharedMemoryFile]:
 
 
 def _other_activity(uid: int) -> str:
-    """Return what else the user runs here besides the ended launches.
+    """Return the user's other activity on this node, besides the ended launches.
 
     "job" is a job of any agent, "terminal" a login on a terminal, and "" anything else or nothing.
     """

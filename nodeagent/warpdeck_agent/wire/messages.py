@@ -198,7 +198,7 @@ class PathProbed:
     t: Literal["path_probed"] = "path_probed"
 
 
-_AboutSteps = Union[
+_StepRequests = Union[
     steps.StepLaunch,
     steps.StepKill,
     steps.ForgetStep,
@@ -227,9 +227,9 @@ ControllerMessage = Union[
     Quit,
     StreamAck,
     StreamEnd,
-    _AboutSteps,
+    _StepRequests,
 ]
-_OfSteps = Union[steps.StepReport, steps.StepFence, steps.PortReserved, steps.CallOpened]
+_StepReports = Union[steps.StepReport, steps.StepFence, steps.PortReserved, steps.CallOpened]
 AgentMessage = Union[
     Welcome,
     JobReport,
@@ -245,7 +245,7 @@ AgentMessage = Union[
     Moment,
     StreamAck,
     StreamEnd,
-    _OfSteps,
+    _StepReports,
 ]
 
 _BY_TAG: Dict[str, Any] = {

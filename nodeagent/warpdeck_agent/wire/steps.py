@@ -31,7 +31,7 @@ FIRST_GANG_PORT, GANG_PORTS = 29_000, 1_000
 Commands that begin on several nodes at once without asking the controller use these ports. No other ports
 come from this range.
 """
-MADE = "WARPDECK_MASTER"
+MASTER_VARIABLE = "WARPDECK_MASTER"
 """Environment variable which says that warpdeck has set MASTER_ADDR; its value ends with MASTER_PORT."""
 FENCE_PIECE_BYTES = 256 * 1024
 """The most bytes of PMI values from the ranks that one message carries."""

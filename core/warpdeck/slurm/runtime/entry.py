@@ -20,9 +20,9 @@ from warpdeck.base.errors import VERBATIM, UserError
 from warpdeck.base.paths import declare_slurm_command, default_paths
 from warpdeck.slurm.command_table import COMMANDS
 from warpdeck_agent.client.access import (
-    Away,
     CommandRefused,
     ControllerLink,
+    Unreachable,
     connect_path,
     handshake,
     send_hello,
@@ -113,7 +113,7 @@ def _ensure_submitter() -> None:
 
 
 def _srun(words: list[str]) -> int:
-    """Run srun in this process. Raises CommandRefused or Away."""
+    """Run srun in this process. Raises CommandRefused or Unreachable."""
     from warpdeck.slurm.interactive.srun import main as run_step
 
     try:
@@ -140,10 +140,10 @@ def _controller() -> socket.socket | None:
 
 
 def _again() -> ControllerLink:
-    """Connect to the controller again. Raises Away or CommandRefused."""
+    """Connect to the controller again. Raises Unreachable or CommandRefused."""
     link = _controller()
     if link is None:
-        raise Away("the controller went away")
+        raise Unreachable("the controller went away")
     return handshake(link)
 
 
