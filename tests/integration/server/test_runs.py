@@ -26,7 +26,7 @@ async def node(folder: Path) -> AsyncIterator[tuple[Served, Raw]]:
 async def run_answer(raw: Raw, *argv: str, **fields: Any) -> dict[str, Any]:
     """Return the answer to a command."""
     given = {"env": {"HOME": "/home/ann", "PATH": "/bin"}, "cwd": "/work", "errors": 2, **fields}
-    return await raw.ask("run", argv=argv, **given)
+    return await raw.ask("run", words=argv, **given)
 
 
 async def test_a_command_line_becomes_a_job_with_its_folder_and_environment(short_tmp: Path) -> None:

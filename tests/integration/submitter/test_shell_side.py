@@ -116,8 +116,8 @@ def test_non_ascii_characters_are_printed_unchanged(desk: Desk) -> None:
 
 @pytest.mark.parametrize("lines", [[], ["?", "-"]], ids=["turned away", "refused"])
 def test_without_an_answer_the_python_client_gets_all_arguments(desk: Desk, lines: list[str]) -> None:
-    text = ("-J", "a b", "", "new\nline", "*", "'\"$HOME\\")
-    assert desk.answer(*lines, argv=text) == (OTHER, "".join(f"<{word}>" for word in text), "")
+    argv = ("-J", "a b", "", "new\nline", "*", "'\"$HOME\\")
+    assert desk.answer(*lines, argv=argv) == (OTHER, "".join(f"<{word}>" for word in argv), "")
 
 
 def test_a_lost_answer_is_reported(desk: Desk) -> None:
