@@ -19,13 +19,13 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.waiting import WAIT_S
-from warpdeck.model.amendment import Amendment
-from warpdeck.model.past import PastQuery
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import JobId, NodeName, PtySize, Request, Reservation, Resources
 from warpdeck.model.annotations import AnnotationsChange
 from warpdeck.model.change import JobChange
+from warpdeck.model.config_edit import Amendment
+from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import Action, Engine
 from warpdeck.ports.engine_streams import ByteSource, CommandText, EndedStep, RunningStep, StreamEnd
@@ -527,7 +527,7 @@ class EngineContract:
 
     async def test_ended_jobs_are_found_with_their_costs_and_events(self, rig: Rig) -> None:
         job, history = await rig.ran("true"), rig.engine.history
-        query = PastQuery(user=rig.user.who.user)
+        query = FinishedQuery(user=rig.user.who.user)
         page = await history.past(rig.user, ask.Past(query=query, counted=True))
         assert job in labels(page.jobs) and page.total is not None and page.total >= 1
         assert (await history.costs(rig.user, ask.PastCosts(query=query))).groups

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tests.support.core import ask
 from tests.support.served import served
-from warpdeck.client.client import Client
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
+from warpdeck.client.asyncio_client import AsyncioClient
 from warpdeck.engines.native.site import EVERYTHING, NativeSite
 from warpdeck.ports.engine import UNSUPPORTED, Action
 from warpdeck.protocol import requests
@@ -51,7 +51,7 @@ async def test_an_impossible_action_is_refused_with_the_engines_reason(short_tmp
             replace(engine, site=limited), paths, stop=asyncio.Event(), clock=site.controller.clock
         )
         await server.start()
-        async with await Client.connect(paths, start=False) as client:
+        async with await AsyncioClient.connect(paths, start=False) as client:
             made = await client.ask(requests.Submit(request=ask(hold=True)))
             with pytest.raises(UserError) as refused:
                 await client.ask(requests.Hold(jobs=(made.label,)))
