@@ -139,7 +139,7 @@ class NativeOrders:
         for at in range(0, len(named), ORDERED_AT_ONCE):
             some = named[at : at + ORDERED_AT_ONCE]
             numbers = [JobId(parse_job_id(word)[0]) for word in some if is_job_id(word)]
-            event = order(who=who, jobs=some, ended=await self.lookup.finished(numbers))
+            event = order(principal=who, jobs=some, ended=await self.lookup.finished(numbers))
             done.append(await self.apply(event))
         return Outcome(
             labels=tuple(chain.from_iterable(each.labels for each in done)),
