@@ -139,12 +139,12 @@ def _changes(current: SchedulingPass, job: PendingJob) -> Iterator[str]:
             yield f"starts now with --time={shorter}"
         for smaller in _smaller(job.resources):
             tried += (smaller_requests := list(smaller))
-            words = (
-                words
-                for asked, words in smaller_requests
-                if _fits(current, msgspec.structs.replace(job, resources=asked), partition)
+            texts = (
+                text
+                for requested, text in smaller_requests
+                if _fits(current, msgspec.structs.replace(job, resources=requested), partition)
             )
-            if found := next(words, ""):
+            if found := next(texts, ""):
                 yield f"starts now with {found}"
         if job.reservation:
             continue
@@ -189,18 +189,18 @@ Smaller = Iterator[tuple[Resources, str]]
 """Smaller requests and the options that request them, smallest change first."""
 
 
-def _smaller(asked: Resources) -> Iterator[Smaller]:
+def _smaller(requested: Resources) -> Iterator[Smaller]:
     """Iterate over the kinds of changes, each as an iterator over smaller requests."""
-    yield _fewer_gpus(asked)
-    yield _other_gpus(asked)
-    yield _fewer_nodes(asked)
-    yield _fewer_cpus(asked)
-    yield _less_memory(asked)
-    yield _shared_nodes(asked)
+    yield _fewer_gpus(requested)
+    yield _other_gpus(requested)
+    yield _fewer_nodes(requested)
+    yield _fewer_cpus(requested)
+    yield _less_memory(requested)
+    yield _shared_nodes(requested)
 
 
-def _fewer_gpus(asked: Resources) -> Smaller:
-    gpus = asked.gpus
+def _fewer_gpus(requested: Resources) -> Smaller:
+    gpus = requested.gpus
     kind = f"{gpus.type}:" if gpus.type else ""
     for name, option in (
         ("per_node", "--gpus-per-node"),
@@ -209,36 +209,39 @@ def _fewer_gpus(asked: Resources) -> Smaller:
     ):
         for fewer in _below(getattr(gpus, name) or 0):
             less = msgspec.structs.replace(gpus, **{name: fewer})
-            yield msgspec.structs.replace(asked, gpus=less), f"{option}={kind}{fewer}"
+            yield msgspec.structs.replace(requested, gpus=less), f"{option}={kind}{fewer}"
 
 
-def _other_gpus(asked: Resources) -> Smaller:
-    if asked.gpus.type:
-        any_type = msgspec.structs.replace(asked.gpus, type="")
-        yield msgspec.structs.replace(asked, gpus=any_type), "GPUs of any type"
+def _other_gpus(requested: Resources) -> Smaller:
+    if requested.gpus.type:
+        any_type = msgspec.structs.replace(requested.gpus, type="")
+        yield msgspec.structs.replace(requested, gpus=any_type), "GPUs of any type"
 
 
-def _fewer_nodes(asked: Resources) -> Smaller:
-    for fewer in _below(asked.nodes_min):
-        yield msgspec.structs.replace(asked, nodes_min=fewer, nodes_max=fewer), f"--nodes={fewer}"
+def _fewer_nodes(requested: Resources) -> Smaller:
+    for fewer in _below(requested.nodes_min):
+        yield msgspec.structs.replace(requested, nodes_min=fewer, nodes_max=fewer), f"--nodes={fewer}"
 
 
-def _fewer_cpus(asked: Resources) -> Smaller:
-    for fewer in _below(asked.cpus_per_task):
-        yield msgspec.structs.replace(asked, cpus_per_task=fewer), f"--cpus-per-task={fewer}"
+def _fewer_cpus(requested: Resources) -> Smaller:
+    for fewer in _below(requested.cpus_per_task):
+        yield msgspec.structs.replace(requested, cpus_per_task=fewer), f"--cpus-per-task={fewer}"
 
 
-def _less_memory(asked: Resources) -> Smaller:
-    for fewer in _below((asked.mem_per_node_bytes or 0) >> 30):
-        yield msgspec.structs.replace(asked, mem_per_node_bytes=fewer << 30), f"--mem={fewer}G"
+def _less_memory(requested: Resources) -> Smaller:
+    for fewer in _below((requested.mem_per_node_bytes or 0) >> 30):
+        yield msgspec.structs.replace(requested, mem_per_node_bytes=fewer << 30), f"--mem={fewer}G"
 
 
-def _shared_nodes(asked: Resources) -> Smaller:
-    if asked.exclusive:
-        yield msgspec.structs.replace(asked, exclusive=False), "other jobs on its nodes (without --exclusive)"
-    if asked.share_with == "user":
+def _shared_nodes(requested: Resources) -> Smaller:
+    if requested.exclusive:
+        yield (
+            msgspec.structs.replace(requested, exclusive=False),
+            "other jobs on its nodes (without --exclusive)",
+        )
+    if requested.share_with == "user":
         option = "other users' jobs on its nodes (without --exclusive=user)"
-        yield msgspec.structs.replace(asked, share_with=""), option
+        yield msgspec.structs.replace(requested, share_with=""), option
 
 
 def _below(count: int) -> Iterator[int]:

@@ -77,8 +77,8 @@ def lay_out(
         wanted = {candidate.share.node for candidate in empty} & {*ask.nodelist} or {
             candidate.share.node for candidate in empty
         }
-        there = {step.number for step in holding if wanted & {*step.node_names()}}
-        return Busy(steps=tuple(sorted(there or {step.number for step in holding})))
+        available = {step.number for step in holding if wanted & {*step.node_names()}}
+        return Busy(steps=tuple(sorted(available or {step.number for step in holding})))
     return found
 
 
@@ -299,17 +299,17 @@ def _shares(
         _memory(ask, candidate, len(ranks) * each, gpus=len(got))
         for candidate, ranks, got in zip(candidates, placed, gpus, strict=True)
     ]
-    if any(asked > candidate.mem_bytes for asked, candidate in zip(memory, candidates, strict=True)):
+    if any(requested > candidate.mem_bytes for requested, candidate in zip(memory, candidates, strict=True)):
         return _too_much_memory(ask, candidates)
     shares = []
-    for candidate, ranks, got, asked in zip(candidates, placed, gpus, memory, strict=True):
+    for candidate, ranks, got, requested in zip(candidates, placed, gpus, memory, strict=True):
         share, count = candidate.share, len(ranks)
         shares.append(
             StepShare(
                 node=share.node,
                 ranks=ranks,
                 cpus=min(candidate.cpus, count * each) if ask.exact else candidate.cpus,
-                mem_bytes=asked,
+                mem_bytes=requested,
                 gpus=tuple(share.gpus[at] for at in got),
                 gpu_uuids=tuple(GpuUuid(share.gpu_uuids[at]) for at in got),
                 task_gpus=_task_gpus(ask, count, len(got)),
@@ -339,9 +339,9 @@ def _too_much_memory(ask: StepOptions, candidates: list[_Candidate]) -> UserErro
         " per GPU": ask.mem_per_gpu_bytes,
         "": ask.mem_per_node_bytes,
     }
-    each, asked = next((words, format_memory(amount)) for words, amount in amounts.items() if amount)
+    each, requested = next((words, format_memory(amount)) for words, amount in amounts.items() if amount)
     return _never(
-        f"the step requests {asked} of memory{each}; available on its nodes: "
+        f"the step requests {requested} of memory{each}; available on its nodes: "
         + " + ".join(format_memory(candidate.mem_bytes) for candidate in candidates),
         "request more for the job (sbatch --mem), or less in srun",
         code="step_mem",

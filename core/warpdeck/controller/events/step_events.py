@@ -69,7 +69,7 @@ class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     job_id: JobId
     step: int | None = None
-    there: bool
+    is_connected: bool
 
 
 class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):

@@ -179,23 +179,23 @@ def _absolute(base: str, path: str) -> str:
     return path if path.startswith("/") else f"{base.rstrip('/')}/{path}"
 
 
-def build_container(asked: Container | None) -> wire.Container | None:
+def build_container(requested: Container | None) -> wire.Container | None:
     """Convert a container request to the agent's type."""
-    if asked is None:
+    if requested is None:
         return None
     return wire.Container(
-        image=asked.image,
-        name=asked.name,
+        image=requested.image,
+        name=requested.name,
         mounts=[
             wire.Mount(source=each.source, target=each.target, flags=list(each.flags))
-            for each in asked.mounts
+            for each in requested.mounts
         ],
-        workdir=asked.workdir,
-        env=list(asked.env),
-        mount_home=asked.mount_home,
-        remap_root=asked.remap_root,
-        entrypoint=asked.entrypoint,
-        writable=asked.writable,
+        workdir=requested.workdir,
+        env=list(requested.env),
+        mount_home=requested.mount_home,
+        remap_root=requested.remap_root,
+        entrypoint=requested.entrypoint,
+        writable=requested.writable,
     )
 
 

@@ -76,8 +76,8 @@ class Forecaster:
             now = self._clock()
             view = build_view(state, now=now)
             # A component of a heterogeneous job starts together with its leader.
-            asked = job.array_job_id if job.has_leader else job.id
-            return await self._ask(view, now, state.site.settings, asked, label=job.label())
+            requested = job.array_job_id if job.has_leader else job.id
+            return await self._ask(view, now, state.site.settings, requested, label=job.label())
 
     async def of_request(self, state: State, event: Submitted) -> ForecastRow:
         """Return the forecast for a request, as if it were submitted now.
@@ -226,7 +226,7 @@ def _of_started(job: Job) -> ForecastRow:
 
 
 def _row(view: PlannerView, estimate: Estimate, job_id: JobId, *, label: str) -> ForecastRow:
-    asked = next(job for job in view.pending if job.id == job_id)
+    requested = next(job for job in view.pending if job.id == job_id)
     if estimate.starts_now:
         return ForecastRow(
             verdict="now",
@@ -245,9 +245,10 @@ def _row(view: PlannerView, estimate: Estimate, job_id: JobId, *, label: str) ->
         verdict="never" if code in NEVER_STARTED.values() else "later",
         job=label,
         id=job_id,
-        partition=asked.partition,
+        partition=requested.partition,
         cpus=sum(
-            each.resources.task_count() * each.resources.cpus_per_task for each in (asked, *asked.components)
+            each.resources.task_count() * each.resources.cpus_per_task
+            for each in (requested, *requested.components)
         ),
         expected_start=reason.expected_start_unix if reason else None,
         code=code,

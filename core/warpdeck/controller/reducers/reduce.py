@@ -94,7 +94,7 @@ REDUCERS: dict[type, Callable[[Transaction, Any], Outcome]] = {
     NodeWarning: progress.warn,
     JournalNote: _note,
     MessagesRead: _nothing,
-    HolderLeft: allocations.leave,
+    HolderLeft: allocations.release_by_client,
     HolderSeen: allocations.see,
     StepRequested: step_commands.ask,
     StepEndRequested: step_commands.end,

@@ -99,8 +99,8 @@ def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> N
     if wanted.nodes == () and not (of_none and wanted.any_nodes):
         raise UserError("the reservation has no nodes", "name nodes, or use ALL")
     _check_times(wanted, now=now)
-    whose = (wanted.users, wanted.accounts, wanted.deny_users, wanted.deny_accounts)
-    if not (wanted.maintenance or any(whose)):
+    admitted = (wanted.users, wanted.accounts, wanted.deny_users, wanted.deny_accounts)
+    if not (wanted.maintenance or any(admitted)):
         raise UserError(
             "the reservation has no users or accounts",
             "add users or accounts, or the flag MAINT (--maintenance)",
@@ -200,11 +200,11 @@ def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
 
     Raises UserError if a node is unknown, if the flags do not fit, or if the parts are not available.
     """
-    asked = wanted.asked
-    assert asked is not None
+    requested = wanted.asked
+    assert requested is not None
     if wanted.replace:
         raise UserError(WHOLE, "leave out REPLACE and REPLACE_DOWN")
-    if wanted.any_nodes and asked.chosen:
+    if wanted.any_nodes and requested.chosen:
         raise UserError("ANY_NODES requires a list of nodes", "name the nodes, or remove ANY_NODES")
     each = view_of(state, wanted)
     others = [
@@ -217,16 +217,16 @@ def with_parts(state: State, wanted: Reservation, now: float) -> Reservation:
     if unknown:
         raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`", code="InvalidNode")
     nodes = [state.nodes[name] for name in names]
-    if asked.chosen:
+    if requested.chosen:
         whole = {name for other in others if not other.parts for name in other.nodes}
         nodes = [node for node in nodes if node.name not in whole and not unavailable_reason(state, node)]
-    parts = parts_of(asked, [_free_capacity(state, node, others) for node in nodes])
+    parts = parts_of(requested, [_free_capacity(state, node, others) for node in nodes])
     return msgspec.structs.replace(
         wanted,
         nodes=tuple(part.node for part in parts),
         parts=parts,
         asked=None,
-        node_count=len(parts) if asked.chosen else 0,
+        node_count=len(parts) if requested.chosen else 0,
     )
 
 

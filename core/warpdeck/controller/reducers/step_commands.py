@@ -180,7 +180,7 @@ def _make(
     first_rank: int,
     component_jobs: tuple[JobId, ...],
 ) -> Step:
-    job, asked = txn.state.jobs[event.job_id], event.ask
+    job, requested = txn.state.jobs[event.job_id], event.ask
     txn.put_job(replace(job, steps_made=number + 1))
     shares = layout.shares
     if first_rank:
@@ -191,11 +191,11 @@ def _make(
         job_id=job.id,
         restarts=job.restarts,
         number=number,
-        name=asked.name,
+        name=requested.name,
         cpus_per_task=layout.cpus_per_task,
-        holds=not asked.overlap,
-        whole=not asked.exact,
-        kill_on_bad_exit=asked.kill_on_bad_exit,
+        holds=not requested.overlap,
+        whole=not requested.exact,
+        kill_on_bad_exit=requested.kill_on_bad_exit,
         caller=event.caller,
         nonce=event.nonce,
         encoded_request=_ENCODER.encode(event),
@@ -432,8 +432,8 @@ def _handle_unreported(txn: Transaction, step: Step, name: NodeName) -> list[Eff
     if part is None or part.phase == "exited":
         return []
     if part.phase == "launching" and step.encoded_request and not step.ending_cause:
-        asked = _ASKED.decode(step.encoded_request)
-        return [LaunchStep(node=name, job_id=step.job_id, number=step.number, request=asked)]
+        requested = _ASKED.decode(step.encoded_request)
+        return [LaunchStep(node=name, job_id=step.job_id, number=step.number, request=requested)]
     gone = wire.StepReport(
         job_id=step.job_id,
         restarts=step.restarts,

@@ -117,8 +117,8 @@ def _check_rights(job: Job, change: JobChange, principal: Principal, txn: Transa
     if change.contiguous is True:
         raise _denied("only admins can request contiguous nodes after the submission")
     if change.changed_fields() & LIMIT and job.state is not JobState.PENDING:
-        asked_s = _asked_limit(job, change, now_s=job.time_limit_s)
-        if job.time_limit_s is not None and (asked_s is None or asked_s > job.time_limit_s):
+        requested_s = _requested_limit(job, change, now_s=job.time_limit_s)
+        if job.time_limit_s is not None and (requested_s is None or requested_s > job.time_limit_s):
             raise _denied("only admins can extend the time limit of a running job")
 
 
@@ -133,7 +133,7 @@ def _changed_request(txn: Transaction, job: Job, change: JobChange, principal: P
     wanted, state = change.changed_fields(), txn.state
     request = with_core_threads(state, state.site.complete(_replaced(job.request, change), job.user))
     if wanted & LIMIT:
-        limit_s = _asked_limit(job, change, now_s=_limit_s(txn, job))
+        limit_s = _requested_limit(job, change, now_s=_limit_s(txn, job))
         request = replace(request, time_limit_s=limit_s, unlimited=limit_s is None)
     if wanted & (LIMIT | {"time_min_s"}):
         _check_limit(txn, job, request)
@@ -148,13 +148,13 @@ def _changed_request(txn: Transaction, job: Job, change: JobChange, principal: P
     return request
 
 
-def _known_dependencies(txn: Transaction, job: Job, asked: Dependencies) -> Dependencies | None:
+def _known_dependencies(txn: Transaction, job: Job, requested: Dependencies) -> Dependencies | None:
     """Return the dependencies without unknown jobs. Raises UserError if the job would depend on itself."""
-    for clause in asked.clauses:
+    for clause in requested.clauses:
         found = targets(clause, txn.state.named) if clause.kind != "singleton" else ()
         if any(each.array_job_id == job.array_job_id for each in found):
             raise UserError(f"job {clause_name(clause)} cannot depend on itself", code="dependency")
-    left, unknown = without_unknown(asked, txn.state.named)
+    left, unknown = without_unknown(requested, txn.state.named)
     if unknown:
         txn.log(job.id, ignored_text(unknown))
     return left
@@ -196,19 +196,19 @@ def _check_limit(txn: Transaction, job: Job, request: Request) -> None:
         raise UserError("TimeMin is longer than the time limit", "use a shorter TimeMin", code="time_min")
 
 
-def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | None:
+def _requested_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | None:
     """Return the new time limit of the job in seconds; `now_s` is the present time limit.
 
     Raises UserError if it is longer than a submission may request, because the store cannot hold it.
     """
-    limit_s = _moved_limit(job, change, now_s)
+    limit_s = _changed_limit(job, change, now_s)
     if limit_s is not None and limit_s > MAX_LIMIT_S:
         message = f"job {job.label()} would have a time limit of over {MAX_LIMIT_S} seconds"
         raise UserError(message, "use TimeLimit=UNLIMITED to remove the limit", code="limit")
     return limit_s
 
 
-def _moved_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
+def _changed_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
     if isinstance(change.end_at_unix, float):
         assert job.start_at_unix is not None, "changes of jobs that do not run were refused before"
         return max(1, round(change.end_at_unix - job.start_at_unix - job.suspended_s))
@@ -227,7 +227,7 @@ def _moved_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
 
 def _limited(job: Job, change: JobChange) -> tuple[Job, list[Effect]]:
     """Return the running job with its new time limit, and the effects that send the limit to its nodes."""
-    limited = replace(job, time_limit_s=_asked_limit(job, change, now_s=job.time_limit_s))
+    limited = replace(job, time_limit_s=_requested_limit(job, change, now_s=job.time_limit_s))
     return limited, [
         LimitShare(node=share.node, job_id=job.id, restarts=job.restarts)
         for share in job.shares

@@ -145,7 +145,7 @@ class ClusterTable:
         kept[0] = after[kept[0]]
         self.parts = np.concatenate((kept, np.array(parts, dtype=np.int64).reshape(-1, 4).T), axis=1)
         ends = self.ends_unix[before] if len(self.ends_unix) else np.zeros(len(running))
-        ends[new] = [_likely_end(running[at]) for at in new]
+        ends[new] = [_expected_end(running[at]) for at in new]
         self.running, self.ends_unix = running, ends
         return changed
 
@@ -175,10 +175,10 @@ class ClusterTable:
         """Enter the resources held on these rows into the base timeline."""
         ordered = sorted(rows)
         for row in ordered:
-            there = self._held.get(row, [])
-            if len(there) > 1:
-                there.sort(key=_BY_JOB)
-            if are_unsteady(there):
+            held_here = self._held.get(row, [])
+            if len(held_here) > 1:
+                held_here.sort(key=_BY_JOB)
+            if are_unsteady(held_here):
                 self._unsteady.add(row)
             else:
                 self._unsteady.discard(row)
@@ -197,6 +197,6 @@ def _id(job: RunningJob) -> int:
     return job.id
 
 
-def _likely_end(job: RunningJob) -> float:
+def _expected_end(job: RunningJob) -> float:
     ends = job.ends_by_unix if job.expects_end_unix is None else job.expects_end_unix
     return np.inf if ends is None else ends

@@ -113,8 +113,8 @@ class _Explainer:
 
     def _shared_reason(self, group: int) -> BlockReason:
         """Return the block reason that the jobs of the group share."""
-        asked = len(self._pass.context.queue.representatives)
-        return FIFO_BLOCKED if group >= asked else self._pass.classes.blocked_by(int(group)) or BUSY
+        class_count = len(self._pass.context.queue.representatives)
+        return FIFO_BLOCKED if group >= class_count else self._pass.classes.blocked_by(int(group)) or BUSY
 
     def _block_reason(self, position: int) -> BlockReason:
         return self._own.get(position) or self._shared_reason(self._group[position])
@@ -319,8 +319,8 @@ class _Explainer:
         missing = (
             f"waits for {request_class.wants}: {shortages.of(request_class)}{self._set_aside(pool, takes)}"
         )
-        are_there = np.count_nonzero(takes) >= min(gang.nodes for gang in request_class.gangs)
-        return ("Resources" if are_there else "ReqNodeNotAvail"), missing
+        is_complete = np.count_nonzero(takes) >= min(gang.nodes for gang in request_class.gangs)
+        return ("Resources" if is_complete else "ReqNodeNotAvail"), missing
 
     def _holder(self, pool: ResourcePool, takes: Mask) -> str:
         """Return a clause that names the reservation that holds the usable nodes now; "" if some usable node

@@ -132,12 +132,12 @@ class Shortages:
         first = next((row for row in request_class.gangs[0].named if row in rows), rows[0])
         name = self._pool.cluster.nodes[first].name
         if owner.alone:
-            who, asked = "this job", "--exclusive=user"
+            requester, requested = "this job", "--exclusive=user"
             if request_class.partition is not None and request_class.partition.exclusive_user:
-                who, asked = f"partition {request_class.partition.name}", "exclusive_user"
+                requester, requested = f"partition {request_class.partition.name}", "exclusive_user"
             return (
                 f"{name} has free resources, but other users' jobs run there,"
-                f" and {who} requires nodes without other users ({asked})"
+                f" and {requester} requires nodes without other users ({requested})"
             )
         return (
             f"{name} has free resources, but another user's job there excludes other users"

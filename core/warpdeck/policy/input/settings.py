@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
-MOST_PROTECTED = 1000
+MAX_PROTECTED = 1000
 """Maximum number of reservations for pending jobs in one pass, over all pools. It bounds the duration of the
 pass.
 """
@@ -99,5 +99,5 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def most_protected(self) -> int:
         """Return how many blocked jobs of a pool get a reservation."""
         if self.backfill == "conservative":
-            return MOST_PROTECTED
+            return MAX_PROTECTED
         return 1 if self.backfill == "none" else self.reservations

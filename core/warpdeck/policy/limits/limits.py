@@ -20,7 +20,7 @@ from warpdeck.model import Allocation
 from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import AccountView, Limits, QosView, Tres
 from warpdeck.policy.input.view import PendingJob, PlannerView, RunningJob
-from warpdeck.policy.resources.tres import WALL, add, held_per_node, over, words
+from warpdeck.policy.resources.tres import WALL, add, held_per_node, over, tres_text
 
 from .inherited import effective
 from .usage_by_scope import Scope, Scopes, ScopeUsage, UsageByScope
@@ -222,23 +222,23 @@ class LimitUsage:
 
     def _check_qos(self, qos: QosView, job: PendingJob, wants: _Wants) -> Blocked | None:
         limits, subject = qos.limits, f"QoS {qos.name}"
-        whose = {
+        own_scopes = {
             "user": ("qos", qos.name, "user", job.user),
             "account": ("qos", qos.name, "account", job.account),
         }
         return (
             _per_job(limits, wants, prefix="QOS", subject=subject)
             or self._group(limits, ("qos", qos.name), wants, qos.usage, prefix="QOS", subject=subject)
-            or self._each(limits, whose, wants, prefix="QOS", subject=subject)
+            or self._each(limits, own_scopes, wants, prefix="QOS", subject=subject)
         )
 
     def _check_association(self, job: PendingJob, wants: _Wants) -> Blocked | None:
-        whose = {"user": ("user", job.account, job.user)}
+        own_scopes = {"user": ("user", job.account, job.user)}
         for limits, scope, used, subject in self._levels_of(job.account, job.user):
             blocked = (
                 _per_job(limits, wants, prefix="Assoc", subject=subject)
                 or self._group(limits, scope, wants, used, prefix="Assoc", subject=subject)
-                or self._each(limits, whose, wants, prefix="Assoc", subject=subject)
+                or self._each(limits, own_scopes, wants, prefix="Assoc", subject=subject)
             )
             if blocked is not None:
                 return blocked
@@ -270,16 +270,16 @@ class LimitUsage:
         return found
 
     def _each(
-        self, limits: Limits, whose: Mapping[str, Scope], wants: _Wants, *, prefix: str, subject: str
+        self, limits: Limits, own_scopes: Mapping[str, Scope], wants: _Wants, *, prefix: str, subject: str
     ) -> Blocked | None:
-        """Check the limits on each user and each account. `whose` maps "user" and "account" to the scope in
+        """Check the limits on each user and each account. `own_scopes` maps "user" and "account" to the scope in
         which the job is counted.
         """
         tables = {
             "user": (limits.max_tres_per_user, limits.max_jobs_per_user),
             "account": (limits.max_tres_per_account, limits.max_jobs_per_account),
         }
-        for kind, scope in whose.items():
+        for kind, scope in own_scopes.items():
             (most, jobs), use, name = tables[kind], self._at(scope), f"{kind} {scope[-1]}"
             limited = subject if subject.startswith(name) else f"{subject} for {name}"
             over_limit = over(most, use.tres, wants.tres)
@@ -341,7 +341,7 @@ def _group_minutes(
             used = recorded.get(name, 0.0) / 60 + minutes.get(name, 0.0)
             more = wants.tres_minutes(name, wants.minutes)
             if more and used + more > table[name]:
-                budget = _Budget(table[name], f"minutes of {words(name)}", used, more)
+                budget = _Budget(table[name], f"minutes of {tres_text(name)}", used, more)
                 return Blocked(reason_code(prefix, what, name), budget.sentence(subject))
     return None
 
@@ -394,20 +394,21 @@ def _per_job(limits: Limits, wants: _Wants, *, prefix: str, subject: str) -> Blo
     if kind:
         return Blocked(
             reason_code(prefix, "PerJob", kind),
-            f"limit of {subject}: {limits.max_tres_per_job[kind]} {words(kind)} per job; this job requests {tres[kind]}",
+            f"limit of {subject}: {limits.max_tres_per_job[kind]} {tres_text(kind)} per job; this job requests {tres[kind]}",
         )
     kind = over(limits.max_tres_per_node, {}, wants.per_node)
     if kind:
-        most, asked = limits.max_tres_per_node[kind], wants.per_node[kind]
+        most, requested = limits.max_tres_per_node[kind], wants.per_node[kind]
         return Blocked(
             reason_code(prefix, "PerNode", kind),
-            f"limit of {subject}: {most} {words(kind)} per node; this job requests {asked}",
+            f"limit of {subject}: {most} {tres_text(kind)} per node; this job requests {requested}",
         )
     for name in sorted(limits.min_tres_per_job):
         least = limits.min_tres_per_job[name]
         if tres.get(name, 0) < least:
             return Blocked(
-                reason_code(prefix, "Min", name), f"{subject} requires at least {least} {words(name)} per job"
+                reason_code(prefix, "Min", name),
+                f"{subject} requires at least {least} {tres_text(name)} per job",
             )
     if limits.max_wall_s is not None and (limit_s is None or limit_s > limits.max_wall_s):
         code = "QOSMaxWallDurationPerJobLimit" if prefix == "QOS" else "AssocMaxWallDurationPerJobLimit"
@@ -425,7 +426,7 @@ def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, subject: str
         if more > most:
             return Blocked(
                 reason_code(prefix, "MinutesPerJob", name),
-                f"limit of {subject}: {most:,} minutes of {words(name)} per job; this job may need {_count(more)}",
+                f"limit of {subject}: {most:,} minutes of {tres_text(name)} per job; this job may need {_count(more)}",
             )
     return None
 
@@ -500,4 +501,4 @@ def _jobs_text(subject: str, most: int, running: int) -> str:
 
 
 def _limit_text(subject: str, limit: int, kind: str, used: Tres, more: Tres) -> str:
-    return f"limit of {subject}: {limit} {words(kind)}; {used.get(kind, 0)} are in use and this job needs {more[kind]}"
+    return f"limit of {subject}: {limit} {tres_text(kind)}; {used.get(kind, 0)} are in use and this job needs {more[kind]}"

@@ -80,8 +80,10 @@ class FreeUntil:
         wanted = whole_amounts(self._timeline.cluster, self._row, need)
         if need.gpu_share_pct < 100:
             return self._meets_part(need, wanted)
-        asked = wanted > 0
-        return bool((self._free[asked] >= wanted[asked][:, None]).all()) and self._has_steady_types(need)
+        requested = wanted > 0
+        return bool((self._free[requested] >= wanted[requested][:, None]).all()) and self._has_steady_types(
+            need
+        )
 
     def _conflicts_with_user(self, need: NodeRequirement) -> bool:
         """Return whether another user's job on the node conflicts with the owner of this requirement."""

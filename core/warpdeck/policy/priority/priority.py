@@ -29,7 +29,7 @@ from warpdeck.policy.input.site import Tres
 from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import partition_names, tier
 from warpdeck.policy.resources.cluster import Floats, Ints, Mask
-from warpdeck.policy.resources.tres import asked_tres
+from warpdeck.policy.resources.tres import requested_tres
 
 from .fairshare import fairshare_by_user
 
@@ -93,7 +93,7 @@ class Ranking:
     def explain(self, job: PendingJob) -> Factors:
         """Return the priority of a job and the weighted factors that add up to it."""
         default = self._settings.default_mem_per_cpu_bytes
-        counts = asked_tres(job.resources, self._settings.billing_weights, default_mem_per_cpu=default)
+        counts = requested_tres(job.resources, self._settings.billing_weights, default_mem_per_cpu=default)
         job_size, tres = self._parts(counts)
         found = Factors(
             job_id=job.id,

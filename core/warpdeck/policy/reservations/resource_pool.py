@@ -312,13 +312,13 @@ def open_pools(view: PlannerView, now: float, cache: PassCache) -> Pools:
     """
     general = ResourcePool(cache.cluster_table, now)
     pools: Pools = {"": general}
-    asked = {job.reservation for job in view.running if job.suspended}
-    asked.update(cache.queue.reservations.keys)
+    requested = {job.reservation for job in view.running if job.suspended}
+    requested.update(cache.queue.reservations.keys)
     current = [reservation for reservation in view.reservations if reservation.end_unix > now]
     users = users_of(current, view.running)
     for reservation in current:
         general.set_aside(reservation, users.get(reservation.name, ()))
-        if reservation.name in asked or reservation.magnetic:
+        if reservation.name in requested or reservation.magnetic:
             pools[reservation.name] = _reservation_pool(view, now, cache.cluster_table, reservation, users)
     opened = [each for each in current if each.name in pools]
     _join(general, [(each, pools[each.name]) for each in opened])

@@ -71,10 +71,10 @@ class PlacementSearch:
         """Return `ResourcePool.excluded_variants` for this request class. The result is cached until
         resources are taken or variants are added.
         """
-        moment = self._found, len(pool.cluster_table.classes.per_user(base))
+        version = self._found, len(pool.cluster_table.classes.per_user(base))
         known = self._excluded_variants.get(id(base))
-        if known is None or known[0] != moment:
-            known = self._excluded_variants[id(base)] = moment, frozenset(pool.excluded_variants(base))
+        if known is None or known[0] != version:
+            known = self._excluded_variants[id(base)] = version, frozenset(pool.excluded_variants(base))
         return known[1]
 
     def place_now(
