@@ -108,7 +108,7 @@ def dry_run(view: PlannerView, now: float, settings: PlannerSettings, job_id: Jo
 
 
 def _ahead(current: SchedulingPass, before: Ints, job: PendingJob) -> Ints:
-    """Return the rows before this job whose jobs also wait and may use the same nodes."""
+    """Return the rows of earlier jobs that also wait and may use the same nodes."""
     wanted = _nodes(current, job.partition)
     meets = []
     for name in current.context.queue.partitions.keys:

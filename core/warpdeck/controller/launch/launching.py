@@ -36,9 +36,9 @@ def build_launch(
 ) -> wire.Launch:
     """Return the launch of the job's share on the node of that rank.
 
-    `gpu_mem_bytes` is the memory of the GPU if the job has a part of one GPU. `after` is the job at whose end
-    a prefetched task starts, in the same allocation. `components` are all components of a heterogeneous job,
-    by offset.
+    `gpu_mem_bytes` is the memory of the GPU if the job has a part of one GPU. For a prefetched task, `after`
+    is its predecessor in the same allocation. `components` are all components of a heterogeneous job, by
+    offset.
     """
     assert job.allocation is not None
     request, share, names = job.request, job.allocation.shares[rank], job.allocation.node_names()

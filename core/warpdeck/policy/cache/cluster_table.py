@@ -90,7 +90,7 @@ class ClusterTable:
         return made
 
     def running_users(self) -> RunningUsers:
-        """Return the users whose jobs run on each node."""
+        """Return the users with running jobs on each node."""
         kept = self._running_users
         if kept is None or kept[0] is not self.running or kept[1] is not self._tables:
             made = RunningUsers(self.running, self.parts, {part.name: part for part in self._tables})

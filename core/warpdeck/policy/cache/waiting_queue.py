@@ -128,7 +128,7 @@ class WaitingQueue:
 
     @property
     def is_overgrown(self) -> bool:
-        """True if so many equivalence classes belong to departed jobs that the queue should be rebuilt."""
+        """True if the queue should be rebuilt, because many equivalence classes belong to departed jobs."""
         return len(self.representatives) > 2 * len(self.jobs) + SPARE_CLASSES
 
     @property

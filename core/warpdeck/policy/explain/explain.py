@@ -41,7 +41,7 @@ def explain(
     order of the pass.
 
     `fifo_blocked` are the rows of jobs that were not tried, because jobs start in strict order. `forecasts`
-    is the number of jobs whose expected start is computed; None means as many as a pass can afford.
+    is the number of jobs for which an expected start is computed; None means as many as a pass can afford.
     `explained` restricts the result to these rows; None means all.
     """
     if not len(rows) or (explained is not None and not explained.any()):
@@ -344,8 +344,8 @@ class _Explainer:
         return f"{what} {first.name} holds {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
 
     def _set_aside(self, pool: ResourcePool, takes: Mask) -> str:
-        """Return a clause about partial reservations on these nodes: the one that the job is bound to, or one
-        that the job cannot use; else "".
+        """Return a clause about a partial reservation on these nodes: the job's own reservation, or a
+        reservation that the job cannot use; else "".
         """
         now = self._pass.context.now
         of_parts = [

@@ -77,7 +77,7 @@ class Shortages:
         return found
 
     def of(self, request_class: RequestClass) -> str:
-        """Return a text that says what is missing for the request now."""
+        """Return a text about the resources that the request lacks now."""
         cluster = self._pool.cluster
         usable = self.usable(request_class)
         if not usable.any():

@@ -61,8 +61,8 @@ class StartEstimates:
         return at_unix if np.isfinite(at_unix) else None
 
     def changed_since(self, before: StartEstimates, now: float) -> list[JobId]:
-        """Return the jobs whose estimate is new or has changed by a significant part of the wait, soonest
-        start first.
+        """Return the jobs with a new estimate, or with an estimate that has changed by a significant part of
+        the wait, soonest start first.
         """
         if not len(self._ids):
             return []

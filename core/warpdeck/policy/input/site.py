@@ -70,7 +70,7 @@ class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
     allow_qos: frozenset[str] | None = None
     deny_qos: frozenset[str] = frozenset()
     qos: str = ""
-    """A QoS whose limits apply to the partition as a whole."""
+    """A QoS with limits that apply to the partition as a whole."""
     preempt_mode: str = ""
     """How jobs of this partition are preempted: off, requeue, suspend or cancel. "" uses the site's
     setting.

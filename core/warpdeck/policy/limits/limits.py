@@ -388,7 +388,7 @@ class _Budget(NamedTuple):
 
 
 def _per_job(limits: Limits, wants: _Wants, *, prefix: str, subject: str) -> Blocked | None:
-    """Check limits on single jobs. A job that alone exceeds such a limit can never start unchanged."""
+    """Check limits on single jobs. A job that exceeds one of these limits can never start unchanged."""
     tres, limit_s = wants.tres, wants.limit_s
     kind = over(limits.max_tres_per_job, {}, tres)
     if kind:

@@ -20,7 +20,9 @@ import msgspec
 REMEMBERED = 2
 """Number of run times kept for each user."""
 MAX_USERS = 100_000
-"""Maximum number of users remembered. The user whose last job ended longest ago is forgotten first."""
+"""Maximum number of users that are remembered. The user without an ended job for the longest time is
+forgotten first.
+"""
 KEPT = 0.9
 """Factor applied to the accumulated errors with every job that ends. About the last ten jobs count."""
 SHORTEST_S = 10.0
@@ -68,7 +70,7 @@ class UserHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mean_s(self) -> float:
-        """Mean of the last run times, of which there must be at least one."""
+        """Mean of the last run times. There must be at least one."""
         return sum(self.ran_s) / len(self.ran_s)
 
 

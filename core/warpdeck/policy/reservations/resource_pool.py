@@ -159,7 +159,7 @@ class ResourcePool:
     def rows_with_capacity(self, base: RequestClass) -> Ints:
         """Return the rows on which the lower bound of the request class is free now.
 
-        The users whose jobs run there are not considered.
+        The users with running jobs on these nodes are not considered.
         """
         cpus, mem_bytes, gpus, _ = base.lower_bound()
         free = self.timeline.free_now

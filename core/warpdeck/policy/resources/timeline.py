@@ -271,7 +271,7 @@ class Timeline:
             self.users_on_nodes.remove(Occupancy(row, owner, start, end))
 
     def at(self, rows: Ints, at_unix: float) -> Ints:
-        """Return the free amounts of these rows at one moment, by column and row."""
+        """Return the free amounts of these rows at one point in time, by column and row."""
         step = (self.times[rows] <= at_unix).sum(axis=1) - 1
         return self.free[:, rows, step]
 
@@ -293,7 +293,7 @@ class Timeline:
             self.free_now[column, row] -= more[0]
 
     def _breakpoint(self, row: int, at_unix: float) -> int:
-        """Return the index of the step that begins at that moment, inserting one if needed."""
+        """Return the index of the step that begins at that time, inserting one if needed."""
         if at_unix <= self.now:
             return 0
         if at_unix == np.inf:

@@ -102,7 +102,7 @@ def add(into: Tres, more: Mapping[str, int], *, times: int = 1) -> None:
 
 
 def over(limit: Mapping[str, int], used: Mapping[str, int], more: Mapping[str, int]) -> str:
-    """Return the first TRES whose limit would be exceeded by `used` plus `more`, or ""."""
+    """Return the first TRES for which `used` plus `more` would exceed the limit, or ""."""
     for name in sorted(limit):
         if more.get(name, 0) and used.get(name, 0) + more[name] > limit[name]:
             return name

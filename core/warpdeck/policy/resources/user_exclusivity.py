@@ -30,7 +30,7 @@ from .row_diff import Numbering
 NOBODY, SEVERAL = -1, -2
 """Used instead of a user's number: no user has a job on the node, or more than one user has."""
 MAX_OWNERS = 1_000
-"""Maximum number of owners whose earliest conflict-free time per node is cached. Beyond it the cache is
+"""Maximum number of owners in the cache of the earliest conflict-free times per node. Beyond it the cache is
 cleared.
 """
 

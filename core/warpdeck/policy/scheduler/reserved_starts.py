@@ -47,7 +47,7 @@ class ReservedStarts:
         return self._protected[group] >= self._most_protected
 
     def is_trial(self, job: PendingJob) -> bool:
-        """Return whether this is the job whose changes are being tried. Nothing is reserved for it."""
+        """Return whether this is the job of a dry run with trial changes. Nothing is reserved for it."""
         return job.id == self._trial_job
 
     def may_protect(self, group: int) -> bool:

@@ -54,7 +54,7 @@ class SchedulingPass:
         return self.starter.stopped and self.starter.is_full
 
     def waiting_mask(self, rows: Ints) -> Mask:
-        """Return a mask of the rows whose jobs did not start completely, except arrays that only wait for
+        """Return a mask of the rows of jobs that did not start completely, except arrays that only wait for
         their own task limit.
         """
         done = {*self.partly, *(start.job_id for start in self.starter.starts)} - self.blocked.keys()

@@ -116,8 +116,8 @@ class PlacementSearch:
         return later
 
     def reserve_start(self, due: ReservedStart) -> bool:
-        """Reserve a start time on arbitrary nodes. Return False if the resource pool has such a reservation
-        already, because two of them cannot both be guaranteed.
+        """Reserve a start time on arbitrary nodes. Return False if the resource pool already has a
+        reservation of this kind, because two of them cannot both be guaranteed.
         """
         if any(each.pool is due.pool for each in self._due):
             return False
