@@ -1,8 +1,7 @@
 """Limits of QoS and associations: current usage, and whether one more job would exceed a limit.
 
 Source: slurm.schedmd.com/resource_limits.html. The QoS of the partition is checked first, then the QoS of the
-job, unless the latter has OverPartQOS. The user's association and its accounts up to the root follow. Reason
-codes are Slurm's.
+job, unless the latter has OverPartQOS. The user's association and its accounts up to the root follow.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -23,15 +22,10 @@ from warpdeck.policy.input.view import PendingJob, PlannerView, RunningJob
 from warpdeck.policy.resources.tres import WALL, add, held_per_node, over, tres_text
 
 from .inherited import effective
+from .reason_codes import JOBS_CODES, reason_code
 from .usage_by_scope import Scope, Scopes, ScopeUsage, UsageByScope
 
 NO_LIMITS = Limits()
-JOBS_CODES = {
-    ("QOS", "user"): "QOSMaxJobsPerUserLimit",
-    ("QOS", "account"): "QOSMaxJobsPerAccountLimit",
-    ("Assoc", "user"): "AssocMaxJobsLimit",
-}
-"""Reason codes for a user or account that already runs the maximum number of jobs."""
 Savepoint = tuple[dict[Scope, ScopeUsage], dict[str, int], dict[str, dict[str, int]]]
 """Saved state of a `LimitUsage`: its usage, free licenses, and unused licenses of reservations."""
 
@@ -462,38 +456,6 @@ def _minutes(limit_s: float | None) -> float:
 
 def _count(minutes: float) -> str:
     return f"{minutes:,.0f}" if minutes < float("inf") else "any number, as it has no --time"
-
-
-def reason_code(prefix: str, what: str, name: str) -> str:
-    """Return Slurm's reason code for a limit on a TRES (job_reason_codes.html).
-
-    `what` is Grp, GrpMinutes, GrpRunMinutes, PerJob, PerNode, PerUser, PerAccount, MinutesPerJob or Min.
-    """
-    kind = _kind(name)
-    counted = kind in ("Cpu", "Node")
-    if what == "Grp":
-        return f"{prefix}Grp{kind}" + ("Limit" if counted or kind == "Mem" else "")
-    if what == "GrpMinutes":
-        return f"{prefix}GrpCPUMinutesLimit" if kind == "Cpu" else f"{prefix}Grp{kind}Minutes"
-    if what == "GrpRunMinutes":
-        return f"{prefix}GrpCPURunMinutesLimit" if kind == "Cpu" else f"{prefix}Grp{kind}RunMinutes"
-    if what == "PerAccount":
-        return f"Max{kind}PerAccount"
-    if what == "Min":
-        return f"{prefix}MinCpuNotSatisfied" if kind == "Cpu" else f"{prefix}Min{kind}"
-    if what == "MinutesPerJob":
-        return f"{prefix}Max{kind}MinutesPerJob" + ("Limit" if counted else "")
-    if kind == "Mem" and prefix == "QOS":
-        return f"QOSMaxMemory{what}"
-    return f"{prefix}Max{kind}{what}" + ("Limit" if counted else "")
-
-
-def _kind(name: str) -> str:
-    if name.startswith("gres/"):
-        return "GRES"
-    if name.startswith("license/"):
-        return "License"
-    return name.capitalize()
 
 
 def _jobs_text(subject: str, most: int, running: int) -> str:
