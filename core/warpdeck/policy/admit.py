@@ -25,7 +25,7 @@ from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster, meets_mi
 from warpdeck.policy.resources.features import parse_constraint
 from warpdeck.policy.resources.gpus import GpuTable
 from warpdeck.policy.resources.timeline import Timeline
-from warpdeck.policy.resources.tres import asked_per_node, requested_tres
+from warpdeck.policy.resources.tres import requested_per_node, requested_tres
 
 from .plan import plan
 
@@ -122,7 +122,7 @@ def _refusal_when_alone(
     if allocation is None:
         default = settings.default_mem_per_cpu_bytes
         tres = requested_tres(job.resources, settings.billing_weights, default_mem_per_cpu=default)
-        per_node = asked_per_node(job.resources, default_mem_per_cpu=default)
+        per_node = requested_per_node(job.resources, default_mem_per_cpu=default)
     else:
         tres, per_node = limit_usage.tres_of(job, allocation), limit_usage.per_node_of(allocation)
     over = limit_usage.check(job, tres, time_limit(job, part, settings, 0.0), per_node=per_node)

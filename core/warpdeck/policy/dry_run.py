@@ -109,11 +109,11 @@ def dry_run(view: PlannerView, now: float, settings: PlannerSettings, job_id: Jo
 
 def _ahead(current: SchedulingPass, before: Ints, job: PendingJob) -> Ints:
     """Return the rows of earlier jobs that also wait and may use the same nodes."""
-    wanted = _nodes(current, job.partition)
+    own_nodes = _nodes(current, job.partition)
     meets = []
     for name in current.context.queue.partitions.keys:
         theirs = _nodes(current, name)
-        meets.append(wanted is None or theirs is None or not wanted.isdisjoint(theirs))
+        meets.append(own_nodes is None or theirs is None or not own_nodes.isdisjoint(theirs))
     of = current.context.queue.by_class["partition"][current.context.queue.table["class"][before]]
     found: Ints = before[current.waiting_mask(before) & np.array(meets, dtype=np.bool_)[of]]
     return found
@@ -168,7 +168,7 @@ def _shorter(
     longest = 0.0
     for gang in request_class.gangs:
         for mask in request_class.masks:
-            longest = max(longest, pool.timeline.longest_now(gang.wanted, mask))
+            longest = max(longest, pool.timeline.longest_now(gang.requirements, mask))
     if longest < LEAST_LIMIT_S or (limit_s is not None and longest >= limit_s):
         return ""
     if not is_predictable(current.context.now + longest, current.context.now):

@@ -31,7 +31,7 @@ async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_t
 
         site.fleet.send = send  # type: ignore[method-assign]
         asked = StepRequested(
-            principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
+            principal=ANN, job_id=job.id, options=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
         )
         await site.controller.apply(asked)
         raw = await Raw.connect(site.paths)
@@ -48,7 +48,7 @@ async def test_a_client_that_sends_more_input_than_its_window_is_cut(short_tmp: 
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         job, _ = await site.begun()
         asked = StepRequested(
-            principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
+            principal=ANN, job_id=job.id, options=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
         )
         await site.controller.apply(asked)
         raw = await Raw.connect(site.paths)

@@ -98,12 +98,12 @@ class Forecaster:
                 )
             return await self._ask(view, now, state.site.settings, job_id, label="")
 
-    async def priorities(self, state: State, *, wanted: Collection[JobId] | None) -> list[PriorityRow]:
-        """Return the priority rows of the pending jobs, highest first. If `wanted` is None, return all."""
+    async def priorities(self, state: State, *, job_ids: Collection[JobId] | None) -> list[PriorityRow]:
+        """Return the priority rows of the pending jobs, highest first. If `job_ids` is None, return all."""
         async with self._lock:
             now = self._clock()
             view, settings = build_view(state, now=now), state.site.settings
-            return await self._in_thread(partial(priority_rows, view, now, settings, wanted=wanted))
+            return await self._in_thread(partial(priority_rows, view, now, settings, job_ids=job_ids))
 
     async def _ask(
         self, view: PlannerView, now: float, settings: PlannerSettings, job_id: JobId, *, label: str

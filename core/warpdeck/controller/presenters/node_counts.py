@@ -67,8 +67,8 @@ def estimated_nodes(job: Job, most: Largest) -> int:
         return max(1, named, needed_for_tasks, _up(cpus, most.cpus))
     total = requested.gpus.total or 0
     if requested.nodes_max > requested.nodes_min and not requested.nodes_open and not total:
-        wanted = min(requested.nodes_max, tasks if requested.tasks is not None else requested.nodes_max)
-        return max(requested.nodes_min, min(wanted, most.nodes or wanted))
+        preferred = min(requested.nodes_max, tasks if requested.tasks is not None else requested.nodes_max)
+        return max(requested.nodes_min, min(preferred, most.nodes or preferred))
     return max(requested.nodes_min, _up(tasks, _tasks_on_one(requested, most)), _up(total, most.gpus))
 
 

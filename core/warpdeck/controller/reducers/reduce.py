@@ -96,7 +96,7 @@ REDUCERS: dict[type, Callable[[Transaction, Any], Outcome]] = {
     MessagesRead: _nothing,
     HolderLeft: allocations.release_by_client,
     HolderSeen: allocations.see,
-    StepRequested: step_commands.ask,
+    StepRequested: step_commands.request_step,
     StepEndRequested: step_commands.end,
     StepReported: step_commands.report,
     NodeUp: node_changes.up,

@@ -137,7 +137,7 @@ class ClusterTable:
         gone[before[before != NEW]] = False
         new = np.flatnonzero(before == NEW).tolist()
         changed = {row for at in np.flatnonzero(gone).tolist() for row in self._forget(self.running[at])}
-        parts = self._note(new, running)
+        parts = self._record_holdings(new, running)
         changed.update(part[1] for part in parts)
         after: Ints = np.full(len(self.running), NEW, dtype=np.int64)
         after[before[before != NEW]] = np.flatnonzero(before != NEW)
@@ -157,11 +157,13 @@ class ClusterTable:
                 self._held[row] = [held for held in self._held[row] if held.job is not job]
                 yield row
 
-    def _note(self, places: Iterable[int], running: Sequence[RunningJob]) -> list[tuple[int, int, int, int]]:
+    def _record_holdings(
+        self, positions: Iterable[int], running: Sequence[RunningJob]
+    ) -> list[tuple[int, int, int, int]]:
         """Record the resources that the jobs at these positions hold, and return the rows to add to `parts`."""
         parts = []
         row_of, held_by = self.cluster.row.get, self._held
-        for at in places:
+        for at in positions:
             job = running[at]
             self._excluding_jobs += job.excludes_users
             for share in job.allocation.shares:

@@ -119,11 +119,9 @@ class _Explainer:
     def _block_reason(self, position: int) -> BlockReason:
         return self._own.get(position) or self._shared_reason(self._group[position])
 
-    def _first_places(self, wanted: Mask) -> Ints:
-        """Return the first of the wanted positions for each group, or the number of positions if there is
-        none.
-        """
-        positions = np.flatnonzero(wanted)[::-1]
+    def _first_positions(self, mask: Mask) -> Ints:
+        """Return, for each group, the first position in the mask, or the number of positions if there is none."""
+        positions = np.flatnonzero(mask)[::-1]
         found: Ints = np.full(self._groups, len(self._rows), dtype=np.int64)
         found[self._group[positions]] = positions
         return found
@@ -138,16 +136,16 @@ class _Explainer:
         """Return the position of the first job that waits for resources, for each partition and contention
         group of the explained jobs.
         """
-        first = self._first_places(self._waits)
+        first = self._first_positions(self._waits)
         explained = np.unique(self._group[self._explained]).tolist()
-        wanted = {key for group in explained for key in self._among(group)}
+        unresolved = {key for group in explained for key in self._among(group)}
         found: dict[str | int, int] = {}
         for group in self._in_order(first):
-            among = wanted.intersection(self._among(group))
+            among = unresolved.intersection(self._among(group))
             if among and self._shared_reason(group).request_class is not None:
                 found.update(dict.fromkeys(among, int(first[group])))
-                wanted -= among
-                if not wanted:
+                unresolved -= among
+                if not unresolved:
                     break
         return found
 
@@ -167,15 +165,15 @@ class _Explainer:
         """
         reserved = np.isin(self._ids, list(self._pass.reserved.start_unix)) & self._waits
         own = (*self._own, *np.flatnonzero(reserved).tolist(), *self._first.values())
-        wanted = {position for position in own if self._explained[position]}
+        individual = {position for position in own if self._explained[position]}
         ahead: list[int] = []
         if forecasts:
             mask = self._waits & ~reserved
             mask[list(self._own)] = False
-            mask &= self._is_among_first(self._first_places(mask), forecasts)[self._group]
+            mask &= self._is_among_first(self._first_positions(mask), forecasts)[self._group]
             ahead = np.flatnonzero(mask)[:forecasts].tolist()
         self._forecast_at = set(ahead)
-        return sorted(wanted.union(ahead))
+        return sorted(individual.union(ahead))
 
     def _is_among_first(self, first: Ints, count: int) -> Mask:
         """Return, by group, whether it is among the first `count` groups that wait for resources."""
@@ -192,7 +190,7 @@ class _Explainer:
         """Return the shared reason of each group, for the jobs without a sentence of their own."""
         others = self._waits & self._explained
         others[individual] = False
-        first = self._first_places(others)
+        first = self._first_positions(others)
         found: list[PendingReason | None] = [None] * self._groups
         same: dict[tuple[BlockReason, str, int], PendingReason] = {}
         for group in self._in_order(first):

@@ -85,7 +85,7 @@ class Shortages:
             named = "; ".join(f"{node.name} {node.unavailable}" for node in out)
             return "no node it may use accepts jobs now" + (f" ({named})" if named else "")
         gang = request_class.gangs[0]
-        need = gang.wanted[0][0]
+        need = gang.requirements[0][0]
         named = self._nodelist_text(gang, usable)
         if named:
             return named
@@ -107,7 +107,9 @@ class Shortages:
         """
         if not gang.named:
             return ""
-        need = min((each for each, _ in gang.wanted), key=lambda each: (each.gpus, each.cpus, each.mem_bytes))
+        need = min(
+            (each for each, _ in gang.requirements), key=lambda each: (each.gpus, each.cpus, each.mem_bytes)
+        )
         able = self._pool.timeline.enough(need, self._pool.timeline.free_now) & usable
         for row in gang.named:
             if row == NO_ROW or able[row]:

@@ -43,7 +43,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nodes: int
-    wanted: tuple[tuple[NodeRequirement, int], ...]
+    requirements: tuple[tuple[NodeRequirement, int], ...]
     max_switches: int | None = None
     named: tuple[int, ...] = ()
     contiguous: bool = False
@@ -55,8 +55,10 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, owner: Owner | None) -> Gang:
         """Return a copy of the layout for the job of this user."""
-        wanted = tuple((msgspec.structs.replace(need, owner=owner), count) for need, count in self.wanted)
-        return msgspec.structs.replace(self, wanted=wanted)
+        requirements = tuple(
+            (msgspec.structs.replace(need, owner=owner), count) for need, count in self.requirements
+        )
+        return msgspec.structs.replace(self, requirements=requirements)
 
 
 def named_rows(cluster: Cluster, requested: Resources) -> tuple[int, ...]:
@@ -122,8 +124,8 @@ def runs(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> Iterator[list[In
 
     Each element lists, for each demand, the rows inside the run.
     """
-    places = [np.sort(cluster.line[fitting]) for fitting in rows]
-    line = np.unique(np.concatenate(places))
+    positions = [np.sort(cluster.line[fitting]) for fitting in rows]
+    line = np.unique(np.concatenate(positions))
     firsts = np.flatnonzero(line[gang.nodes - 1 :] - line[: len(line) - gang.nodes + 1] == gang.nodes - 1)
     run = np.concatenate(([0], np.cumsum(np.diff(line) != 1)))
     length = np.bincount(run)[run]

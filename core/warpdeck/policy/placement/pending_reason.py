@@ -61,12 +61,12 @@ def throttled(job: PendingJob) -> PendingReason:
 
 def describe_need(requested: Resources) -> str:
     """Return the request as text, such as "4 GPUs of type h100 and 16 CPUs on each of 2 nodes"."""
-    wanted = needs(requested, requested.nodes_min, default_mem_per_cpu_bytes=0)
+    requirements = needs(requested, requested.nodes_min, default_mem_per_cpu_bytes=0)
     if requested.nodes_open and (requested.tasks or 1) > 1:
         return _describe_tasks(requested)
-    if not wanted:
+    if not requirements:
         return f"{requested.gpus.total} GPUs over {requested.nodes_min} nodes"
-    need, _ = wanted[0]
+    need, _ = requirements[0]
     parts = []
     if need.gpus:
         kind = f" of type {need.gpu_type}" if need.gpu_type else ""

@@ -68,7 +68,7 @@ class RequestClass:
             if found:
                 gang = Gang(
                     nodes=nodes,
-                    wanted=_largest_first(found),
+                    requirements=_largest_first(found),
                     max_switches=requested.max_switches,
                     named=named,
                     contiguous=requested.contiguous and nodes > 1,
@@ -114,7 +114,7 @@ class RequestClass:
         """Return (CPUs, bytes, whole GPUs, nodes): a placement needs at least these amounts free on at least
         this many nodes.
         """
-        needs = [need for gang in self.gangs for need, _ in gang.wanted]
+        needs = [need for gang in self.gangs for need, _ in gang.requirements]
         needs += [minimum_requirement(self)] if self.fills else []
         if not needs:
             return NOWHERE
@@ -141,7 +141,9 @@ class RequestClass:
         key = tuple(sorted(most_per_node.items()))
         if key not in self._spread:
             within = [
-                gang for gang in self.gangs if all(_is_within(need, most_per_node) for need, _ in gang.wanted)
+                gang
+                for gang in self.gangs
+                if all(_is_within(need, most_per_node) for need, _ in gang.requirements)
             ]
             made = copy(self)
             made.gangs, made.is_spread = within or self.gangs, 0 < len(within) < len(self.gangs)
@@ -202,7 +204,7 @@ def may_distribute_unevenly(requested: Resources, gang: Gang) -> bool:
     gpus = requested.gpus
     if gpus.total or gpus.per_node or gpus.share_pct is not None:
         return False
-    return not any(need.exclusive for need, _ in gang.wanted)
+    return not any(need.exclusive for need, _ in gang.requirements)
 
 
 def minimum_requirement(request_class: RequestClass) -> NodeRequirement:

@@ -164,7 +164,7 @@ class ResourcePool:
         cpus, mem_bytes, gpus, _ = base.lower_bound()
         free = self.timeline.free_now
         enough: Mask = (free[CPUS] >= cpus) & (free[MEM] >= mem_bytes) & (free[GPUS] >= gpus)
-        if base.gangs and base.gangs[0].wanted[0][0].exclusive:
+        if base.gangs and base.gangs[0].requirements[0][0].exclusive:
             enough &= free[CPUS] >= self.cluster.capacity[CPUS]
         return np.flatnonzero(enough & base.usable())
 

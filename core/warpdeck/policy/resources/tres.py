@@ -34,11 +34,12 @@ def requested_tres(
     requested: Resources, billing_weights: Mapping[str, float], *, default_mem_per_cpu: int
 ) -> Tres:
     """Return the TRES that a request counts against limits, with its smallest number of nodes."""
-    wanted = needs(requested, requested.nodes_min, default_mem_per_cpu_bytes=default_mem_per_cpu)
-    gpus = sum(need.gpus * count for need, count in wanted)
+    requirements = needs(requested, requested.nodes_min, default_mem_per_cpu_bytes=default_mem_per_cpu)
+    gpus = sum(need.gpus * count for need, count in requirements)
     found = {
-        "cpu": sum(need.cpus * count for need, count in wanted),
-        "mem": sum(need.mem_bytes * count for need, count in wanted if need.mem_bytes != WHOLE_NODE) // MIB,
+        "cpu": sum(need.cpus * count for need, count in requirements),
+        "mem": sum(need.mem_bytes * count for need, count in requirements if need.mem_bytes != WHOLE_NODE)
+        // MIB,
         "node": requested.nodes_min,
         "gres/gpu": gpus,
     }
@@ -48,16 +49,17 @@ def requested_tres(
     return found
 
 
-def asked_per_node(requested: Resources, *, default_mem_per_cpu: int) -> Tres:
+def requested_per_node(requested: Resources, *, default_mem_per_cpu: int) -> Tres:
     """Return the largest amount of each TRES that one node must provide, with as many nodes as the request
     allows.
     """
     nodes = max(requested.nodes_min, min(requested.nodes_max, MAX_LAID_OUT))
-    wanted = needs(requested, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu)
-    gpus = max((need.gpus for need, _ in wanted), default=0)
+    requirements = needs(requested, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu)
+    gpus = max((need.gpus for need, _ in requirements), default=0)
     found = {
-        "cpu": max((need.cpus for need, _ in wanted), default=0),
-        "mem": max((need.mem_bytes for need, _ in wanted if need.mem_bytes != WHOLE_NODE), default=0) // MIB,
+        "cpu": max((need.cpus for need, _ in requirements), default=0),
+        "mem": max((need.mem_bytes for need, _ in requirements if need.mem_bytes != WHOLE_NODE), default=0)
+        // MIB,
         "gres/gpu": gpus,
     }
     if requested.gpus.type:

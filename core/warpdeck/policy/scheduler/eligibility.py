@@ -14,7 +14,7 @@ from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import partition_names, partition_refusal, time_limit
 from warpdeck.policy.limits.limits import LimitUsage
 from warpdeck.policy.placement.block_reason import BlockReason
-from warpdeck.policy.resources.tres import asked_per_node
+from warpdeck.policy.resources.tres import requested_per_node
 
 from .exclusive_nodes import WholeNodes
 
@@ -38,7 +38,7 @@ class Eligibility:
         self._partitions = {part.name: part for part in view.partitions}
         self._reservations = {each.name: each for each in view.reservations}
         self._magnets = [each for each in view.reservations if each.magnetic and now < each.end_unix]
-        self._asked_per_node: dict[int, Tres] = {}
+        self._requested_per_node: dict[int, Tres] = {}
         self._whole_nodes = whole_nodes
 
     def tres(self, job: PendingJob) -> Tres:
@@ -52,11 +52,11 @@ class Eligibility:
         """Return the most that the job requests of one node; {} if there is no limit per node."""
         if not self._limit_usage.limits_nodes:
             return {}
-        found = self._asked_per_node.get(id(job.resources))
+        found = self._requested_per_node.get(id(job.resources))
         if found is None:
             default = self._settings.default_mem_per_cpu_bytes
-            found = asked_per_node(job.resources, default_mem_per_cpu=default)
-            self._asked_per_node[id(job.resources)] = found
+            found = requested_per_node(job.resources, default_mem_per_cpu=default)
+            self._requested_per_node[id(job.resources)] = found
         return found
 
     def partitions(self, job: PendingJob) -> list[PartitionView | None]:

@@ -54,7 +54,7 @@ def _minimum_tres(
     if not request_class.gangs:
         return requested
     gang = request_class.gangs[0]
-    largest, smallest = gang.wanted[0][0], gang.wanted[-1][0]
+    largest, smallest = gang.requirements[0][0], gang.requirements[-1][0]
     if not largest.exclusive:
         return requested
     whole = cluster.capacity[:, request_class.usable() & cluster.takes_jobs]

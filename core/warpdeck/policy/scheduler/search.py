@@ -147,7 +147,7 @@ def shortened(
     longest = 0.0
     for gang in request_class.gangs:
         for mask in request_class.masks:
-            longest = max(longest, pool.timeline.longest_now(gang.wanted, mask))
+            longest = max(longest, pool.timeline.longest_now(gang.requirements, mask))
     granted_s = float(int(min(longest, limit_s)))
     if granted_s < least_s or granted_s <= 0:
         return None, None

@@ -139,7 +139,7 @@ async def _priorities(controller: Controller, wanted: Collection[JobId] | None) 
                 f"job {job.label() if job else job_id} is not waiting: {what}",
                 "only waiting jobs have a priority",
             )
-    rows = await controller.forecaster.priorities(state, wanted=wanted)
+    rows = await controller.forecaster.priorities(state, job_ids=wanted)
     settings = state.site.settings
     ties = "promised" if settings.backfill == "conservative" else settings.queue_order
     return {"jobs": rows, "weights": priority_rows.weights_by_part(settings.weights), "queue_order": ties}

@@ -166,7 +166,7 @@ def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepOpti
     return StepRequested(
         principal=connection.who,
         job_id=job.id,
-        ask=wanted,
+        options=wanted,
         cwd=message.cwd,
         caller=connection.caller.node if connection.caller is not None else None,
         mpi=wanted.mpi or connection.server.controller.config.steps.mpi,
@@ -322,7 +322,7 @@ async def _place(connection: Connection, number: int, event: StepRequested) -> S
             try:
                 step = await _ask_once(connection, event)
             except UserError as error:
-                if error.code not in (BUSY, STARTING) or event.ask.immediate:
+                if error.code not in (BUSY, STARTING) or event.options.immediate:
                     raise
                 if error.code == BUSY and error.message != told:
                     told = error.message

@@ -22,7 +22,7 @@ def asked_for() -> tuple[Core, JobId]:
     job_id = core.run(ask())
     core.apply(
         StepRequested(
-            principal=ANN, job_id=job_id, ask=StepOptions(name="s", argv=("true",)), cwd="/", first=A
+            principal=ANN, job_id=job_id, options=StepOptions(name="s", argv=("true",)), cwd="/", first=A
         )
     )
     return core, job_id
@@ -41,7 +41,7 @@ def test_a_step_that_was_never_ordered_is_ordered_after_a_restart() -> None:
     core, job_id = asked_for()
     core.state = core.reload()
     [order] = come_back(core)
-    assert (order.node, order.job_id, order.number, order.request.ask.argv) == (A, job_id, 0, ("true",))
+    assert (order.node, order.job_id, order.number, order.request.options.argv) == (A, job_id, 0, ("true",))
 
 
 def test_a_step_that_its_node_knows_is_not_ordered_again() -> None:
@@ -68,7 +68,7 @@ def test_the_tasks_on_other_nodes_end_with_a_share_that_its_node_cannot_start() 
     core = Core("a", "b")
     job_id = core.run(ask(nodes=2))
     asked = StepOptions(name="s", argv=("true",), nodes_min=2, tasks=2)
-    core.apply(StepRequested(principal=ANN, job_id=job_id, ask=asked, cwd="/", first=A))
+    core.apply(StepRequested(principal=ANN, job_id=job_id, options=asked, cwd="/", first=A))
     said = stepwire.StepReport(job_id, 0, 0, phase="exited", message="its folder is gone", check="agent")
     [kill] = core.apply(StepReported(name=A, report=said)).effects
     assert isinstance(kill, KillStep) and kill.node == B
