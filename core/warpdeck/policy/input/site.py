@@ -98,7 +98,7 @@ class QosView(msgspec.Struct, frozen=True, kw_only=True):
     """A running job cannot be preempted before it has run this many seconds."""
     usage_factor: float = 1.0
     overrides_partition: bool = False
-    """True if its limits override the limits of the partition (Slurm's flags OverPartQOS and
+    """True if the limits of the QoS override the limits of the partition (Slurm's flags OverPartQOS and
     PartitionTimeLimit).
     """
     deny_on_limit: bool = False
