@@ -83,11 +83,11 @@ class QuietFleet:
     async def send(self, name: NodeName, message: Any) -> None:
         self.sent.append(message)
 
-    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
-        return wire.Health(at_unix=asked.at_unix, asked_at_unix=asked.at_unix, checks=self.checks)
+    async def check_health(self, name: NodeName, request: wire.AskHealth) -> wire.Health:
+        return wire.Health(at_unix=request.at_unix, asked_at_unix=request.at_unix, checks=self.checks)
 
-    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
-        return self.measured or wire.Curves(ask=asked.ask)
+    async def curves(self, name: NodeName, request: wire.AskCurves) -> wire.Curves:
+        return self.measured or wire.Curves(ask=request.ask)
 
     async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         told = self.moments.get(name, wire.Moment(ask=0))

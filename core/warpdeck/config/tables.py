@@ -159,7 +159,7 @@ class Hooks(Table, frozen=True, kw_only=True):
     task_epilog: str = ""
     """Program run as the user after each task of a step (TaskEpilog)."""
     timeout_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
-    """Seconds after which such a hook is killed and counts as failed (PrologEpilogTimeout)."""
+    """Seconds after which a hook is killed and counts as failed (PrologEpilogTimeout)."""
 
 
 class Health(Table, frozen=True, kw_only=True):

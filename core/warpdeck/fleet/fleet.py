@@ -235,17 +235,17 @@ class AgentFleet:
                 link.token_bucket.earn()
             link.channel.send(message)
 
-    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
+    async def check_health(self, name: NodeName, request: wire.AskHealth) -> wire.Health:
         link = self._links.get(name)
         if link is None or link.channel is None:
             raise RemoteError(name, "the node is not connected")
-        return await link.channel.check_health(asked)
+        return await link.channel.check_health(request)
 
-    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
+    async def curves(self, name: NodeName, request: wire.AskCurves) -> wire.Curves:
         link = self._links.get(name)
         if link is None or link.channel is None:
             raise RemoteError(name, "the node is not connected")
-        return await link.channel.curves(asked)
+        return await link.channel.curves(request)
 
     async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         link = self._links.get(name)

@@ -128,8 +128,8 @@ def end_text(*, state: str, exit_code: str, cause: str) -> str:
     `exit_code` is "code:signal", or "" if the job never ran.
     """
     code, _, signal = exit_code.partition(":")
-    words = f"signal {signal}" if signal not in ("", "0") else f"exit {code}" if code else state.lower()
-    return f"{words} ({cause})" if cause else words
+    text = f"signal {signal}" if signal not in ("", "0") else f"exit {code}" if code else state.lower()
+    return f"{text} ({cause})" if cause else text
 
 
 NOT_FAILED = ("COMPLETED", "CANCELLED")

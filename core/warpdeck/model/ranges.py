@@ -94,15 +94,15 @@ def _gap(before: Range, after: Range) -> int:
     return gap if steps == {gap} else 0
 
 
-def split_ranges(ranges: Ranges, wanted: Ranges) -> tuple[Ranges, Ranges]:
-    """Return two sets of ranges: the numbers of `ranges` that are in `wanted`, and the other numbers.
+def split_ranges(ranges: Ranges, selected: Ranges) -> tuple[Ranges, Ranges]:
+    """Return two sets of ranges: the numbers of `ranges` that are in `selected`, and the other numbers.
 
-    Ranges that contain no wanted number are copied as a whole, without looking at their numbers.
+    Ranges that contain no selected number are copied as a whole, without looking at their numbers.
     """
     taken: list[Range] = []
     rest: list[Range] = []
     at, head = 0, None  # If `head` is not None, it is the part of ranges[at] that remains.
-    for want in wanted:
+    for want in selected:
         if head is not None and head[1] < want[0]:
             rest.append(head)
             at, head = at + 1, None

@@ -78,11 +78,11 @@ class ReservationSpec(msgspec.Struct, frozen=True, kw_only=True):
     magnetic: bool = False
     """True if jobs that may use the reservation and name no reservation are placed in it first (MAGNETIC)."""
     flex: bool = False
-    """True if its jobs may also use other nodes and other times. The reservation then only keeps other jobs
-    off its nodes (FLEX).
+    """True if jobs of the reservation may also use other nodes and other times. The reservation then only keeps
+    other jobs off its nodes (FLEX).
     """
     any_nodes: bool = False
-    """True if its jobs are bound to its time but not to its nodes (ANY_NODES)."""
+    """True if jobs of the reservation are bound to the time, but not to the nodes (ANY_NODES)."""
     hold_jobs_after: bool = True
     """True if jobs that still wait for the reservation when it ends are held. Otherwise they become ordinary
     jobs (NO_HOLD_JOBS_AFTER_END).

@@ -162,7 +162,7 @@ class StepPart(msgspec.Struct, frozen=True, kw_only=True):
     """GPU usage of the tasks on that node, set once they have ended."""
     message: str = ""
     abort: TaskEnd | None = None
-    """The rank whose end terminates the whole step, with its exit code."""
+    """The rank that ended the whole step, with its exit code."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from warpdeck.policy.resources.cluster import CPUS, GPUS, MEM, Cluster, meets_mi
 from warpdeck.policy.resources.features import parse_constraint
 from warpdeck.policy.resources.gpus import GpuTable
 from warpdeck.policy.resources.timeline import Timeline
-from warpdeck.policy.resources.tres import asked_per_node, asked_tres
+from warpdeck.policy.resources.tres import requested_per_node, requested_tres
 
 from .plan import plan
 
@@ -112,17 +112,19 @@ def _refusal_when_alone(
     """Return a refusal if the job could not start here even if it were the only job that ever existed."""
     limit_usage = LimitUsage(_unused(view), 0.0, settings)
     most = limit_usage.most_per_node(job)
-    given = _on_empty_cluster(job.resources, part, view, settings, most_per_node=most) if must_fit else None
-    if isinstance(given, AdmissionRefusal):
-        return given
+    allocation = (
+        _on_empty_cluster(job.resources, part, view, settings, most_per_node=most) if must_fit else None
+    )
+    if isinstance(allocation, AdmissionRefusal):
+        return allocation
     if not (settings.enforce_limits and (view.qos or view.accounts or view.users)):
         return None
-    if given is None:
+    if allocation is None:
         default = settings.default_mem_per_cpu_bytes
-        tres = asked_tres(job.resources, settings.billing_weights, default_mem_per_cpu=default)
-        per_node = asked_per_node(job.resources, default_mem_per_cpu=default)
+        tres = requested_tres(job.resources, settings.billing_weights, default_mem_per_cpu=default)
+        per_node = requested_per_node(job.resources, default_mem_per_cpu=default)
     else:
-        tres, per_node = limit_usage.tres_of(job, given), limit_usage.per_node_of(given)
+        tres, per_node = limit_usage.tres_of(job, allocation), limit_usage.per_node_of(allocation)
     over = limit_usage.check(job, tres, time_limit(job, part, settings, 0.0), per_node=per_node)
     return None if over is None else AdmissionRefusal(over.code, over.sentence, "request less")
 
@@ -186,32 +188,32 @@ def _lifts(job: PendingJob, view: PlannerView) -> bool:
 
 
 def never_fits(
-    asked: Resources, part: PartitionView | None, view: PlannerView, settings: PlannerSettings
+    requested: Resources, part: PartitionView | None, view: PlannerView, settings: PlannerSettings
 ) -> AdmissionRefusal | None:
     """Return a refusal if even the empty and healthy cluster cannot satisfy the request."""
-    unknown = _unknown(asked, view)
-    given = unknown or _on_empty_cluster(asked, part, view, settings, most_per_node={})
-    return given if isinstance(given, AdmissionRefusal) else None
+    unknown = _unknown(requested, view)
+    allocation = unknown or _on_empty_cluster(requested, part, view, settings, most_per_node={})
+    return allocation if isinstance(allocation, AdmissionRefusal) else None
 
 
-def _unknown(asked: Resources, view: PlannerView) -> AdmissionRefusal | None:
+def _unknown(requested: Resources, view: PlannerView) -> AdmissionRefusal | None:
     """Return a refusal for unknown nodes or features, which no partition can satisfy."""
-    if asked.nodelist or asked.exclude:
+    if requested.nodelist or requested.exclude:
         known = {node.name for node in view.nodes}
-        unknown = [name for name in (*asked.nodelist, *asked.exclude) if name not in known]
+        unknown = [name for name in (*requested.nodelist, *requested.exclude) if name not in known]
         if unknown:
             return AdmissionRefusal("InvalidNode", f"there is no node {', '.join(unknown[:8])}")
-        both = [name for name in asked.nodelist if name in asked.exclude]
+        both = [name for name in requested.nodelist if name in requested.exclude]
         if both:
             return AdmissionRefusal(
                 "InvalidNode",
                 f"{', '.join(both[:8])} is both required (--nodelist) and excluded (--exclude)",
                 "remove it from one of the two lists",
             )
-    if asked.prefer and not _is_met(asked.prefer, view):
+    if requested.prefer and not _is_met(requested.prefer, view):
         return AdmissionRefusal(
             "InvalidPrefer",
-            f"no node has {asked.prefer}",
+            f"no node has {requested.prefer}",
             "remove --prefer, or use a feature that a node has",
         )
     return None
@@ -225,9 +227,9 @@ def _too_small(least: NodeMinimum, view: PlannerView) -> AdmissionRefusal | None
         return AdmissionRefusal("InvalidTmpDisk", sentence)
     layout = msgspec.structs.replace(least, tmp_disk_bytes=None)
     if not any(meets_minimum(node, layout) for node in view.nodes):
-        asked = ":".join(str(count or "*") for count in (least.sockets, least.cores, least.threads))
+        requested = ":".join(str(count or "*") for count in (least.sockets, least.cores, least.threads))
         return AdmissionRefusal(
-            "InvalidTopology", f"no node has {asked} (sockets:cores per socket:threads per core)"
+            "InvalidTopology", f"no node has {requested} (sockets:cores per socket:threads per core)"
         )
     return None
 
@@ -239,7 +241,7 @@ def _is_met(constraint: str, view: PlannerView) -> bool:
 
 
 def _on_empty_cluster(
-    asked: Resources,
+    requested: Resources,
     part: PartitionView | None,
     view: PlannerView,
     settings: PlannerSettings,
@@ -250,7 +252,7 @@ def _on_empty_cluster(
     cluster = Cluster(view.nodes, as_if_healthy=True)
     request_class = RequestClass(
         cluster,
-        asked,
+        requested,
         part,
         default_mem_per_cpu_bytes=settings.default_mem_per_cpu_bytes,
     ).spread(most_per_node)
@@ -259,33 +261,33 @@ def _on_empty_cluster(
     if placement is not None:
         return allocate(timeline, GpuTable(cluster, {}, 0.0), placement, 1.0)
     where = f" in partition {part.name}" if part is not None else ""
-    small = _too_small(asked.node_minimum, view)
+    small = _too_small(requested.node_minimum, view)
     if small is not None:
         return small
-    if asked.constraint and not _is_met(asked.constraint, view):
-        return AdmissionRefusal("InvalidFeature", f"no node has {asked.constraint}")
+    if requested.constraint and not _is_met(requested.constraint, view):
+        return AdmissionRefusal("InvalidFeature", f"no node has {requested.constraint}")
     usable = max(
         int(mask.sum()) for mask in request_class.masks
     )  # All nodes of a job satisfy the same alternative.
-    if 0 < usable < asked.nodes_min:
-        with_it = f" with {asked.constraint}" if asked.constraint else ""
-        sentence = f"the job requests {asked.nodes_min} nodes; there are {usable}{with_it}{where}"
+    if 0 < usable < requested.nodes_min:
+        with_it = f" with {requested.constraint}" if requested.constraint else ""
+        sentence = f"the job requests {requested.nodes_min} nodes; there are {usable}{with_it}{where}"
         return AdmissionRefusal("BadConstraints", sentence)
     return AdmissionRefusal(
-        _scarce(asked, view),
-        f"the job requests {describe_need(asked)}; {_largest(cluster, request_class)}{where}",
+        _scarce(requested, view),
+        f"the job requests {describe_need(requested)}; {_largest(cluster, request_class)}{where}",
     )
 
 
-def _scarce(asked: Resources, view: PlannerView) -> str:
+def _scarce(requested: Resources, view: PlannerView) -> str:
     """Return the reason code for a request that is too large for every node of the site.
 
     Slurm reports CPUs first, then memory. Only the amounts that a node must have in any layout count.
     """
-    cpus = max(asked.cpus_per_task * (asked.tasks_per_node or 1), asked.cpus_per_node_min or 0)
+    cpus = max(requested.cpus_per_task * (requested.tasks_per_node or 1), requested.cpus_per_node_min or 0)
     if cpus > max((node.cpus for node in view.nodes), default=0):
         return "InvalidCPUs"
-    mem_bytes = max(asked.mem_per_node_bytes or 0, asked.mem_per_cpu_bytes or 0)
+    mem_bytes = max(requested.mem_per_node_bytes or 0, requested.mem_per_cpu_bytes or 0)
     return (
         "InvalidMemory"
         if mem_bytes > max((node.mem_bytes for node in view.nodes), default=0)
@@ -295,7 +297,7 @@ def _scarce(asked: Resources, view: PlannerView) -> str:
 
 def _largest(cluster: Cluster, request_class: RequestClass) -> str:
     usable = request_class.usable()
-    kind = request_class.asked.gpus.type.lower()
+    kind = request_class.requested.gpus.type.lower()
     column = cluster.type_columns.get(kind, GPUS)
     if not usable.any():
         return f"no node has {'GPUs of type ' + kind if kind else 'what the job requests'}"
@@ -308,12 +310,12 @@ def _largest(cluster: Cluster, request_class: RequestClass) -> str:
 
 
 def _licenses(job: PendingJob, view: PlannerView) -> AdmissionRefusal | None:
-    owned = dict(view.licenses)
+    licenses = dict(view.licenses)
     for name, count in job.licenses:
-        if count > owned.get(name, 0):
+        if count > licenses.get(name, 0):
             return AdmissionRefusal(
                 "Licenses",
-                f"the job requests {count} licenses of {name}; there are {owned.get(name, 0)}",
+                f"the job requests {count} licenses of {name}; there are {licenses.get(name, 0)}",
                 "request fewer",
             )
     return None
@@ -428,7 +430,7 @@ def _too_many(job: PendingJob, view: PlannerView, scope: _Scope) -> AdmissionRef
     limits, prefix = scope.limits, scope.prefix
     of_user = "QOSMaxSubmitJobPerUserLimit" if prefix == "QOS" else "AssocMaxSubmitJobLimit"
     is_own = scope.has if prefix == "QOS" else functools.partial(_is_in, {job.account})
-    for most, whose, code, counts in (
+    for most, counted_for, code, counts in (
         (limits.grp_submit, "in total", f"{prefix}GrpSubmitJobsLimit", scope.has),
         (
             limits.max_submit_per_user,
@@ -447,6 +449,6 @@ def _too_many(job: PendingJob, view: PlannerView, scope: _Scope) -> AdmissionRef
             continue
         known = sum(count for key, count in view.submitted.items() if counts(key))
         if known + max(1, count_tasks(job.tasks)) > most:
-            sentence = f"limit of {scope.subject}: {most} jobs in the queue {whose}; there are {known}"
+            sentence = f"limit of {scope.subject}: {most} jobs in the queue {counted_for}; there are {known}"
             return AdmissionRefusal(code, sentence, "cancel some jobs, or submit later")
     return None

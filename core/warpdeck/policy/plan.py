@@ -53,8 +53,8 @@ def plan(
     current, table = decided.current, decided.current.context.queue.table
     explained = None if explain_only is None else np.isin(table["id"], list(explain_only))
     early = {
-        job_id: why
-        for job_id, why in decided.pending_reasons.items()
+        job_id: reason
+        for job_id, reason in decided.pending_reasons.items()
         if explain_only is None or job_id in explain_only
     }
     pending_reasons = explain(

@@ -361,14 +361,14 @@ class Fleet(Protocol):
         """Return a free port on the node, reserved for the launch. Raises RemoteError."""
         ...
 
-    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
+    async def check_health(self, name: NodeName, request: wire.AskHealth) -> wire.Health:
         """Make the node run all health checks again, and return the result.
 
         Raises RemoteError if there is no link or no answer in time.
         """
         ...
 
-    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
+    async def curves(self, name: NodeName, request: wire.AskCurves) -> wire.Curves:
         """Return the measurements of the node over time. Raises RemoteError."""
         ...
 

@@ -35,7 +35,7 @@ GIB = 2**30
 START_S = 0.02
 SAMPLE_S = 1.0
 MAX_ENDED = 500
-"""Number of ended launches per node whose output can still be read."""
+"""Number of ended launches per node for which the output can still be read."""
 Key = tuple[int, int]
 CURVE_POINTS = 60
 """Points of a simulated node's curves. Real curves have more."""

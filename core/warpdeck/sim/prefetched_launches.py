@@ -19,7 +19,7 @@ class PrefetchedLaunches:
         self._by_predecessor[job_id, restarts] = launch
 
     def holds(self, key: Key) -> bool:
-        """Return whether that launch waits."""
+        """Return whether the launch with this key waits for its predecessor."""
         return any((each.job_id, each.restarts) == key for each in self._by_predecessor.values())
 
     def next(self, ended: Key) -> wire.Launch | None:

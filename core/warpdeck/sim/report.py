@@ -33,7 +33,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     unstarted: int
     preempted: int
     predicted: int
-    """Number of jobs whose run time could be predicted at submission."""
+    """Number of jobs with a predicted run time at submission."""
     prediction_error_s: float
     """Mean of |predicted - true| run time over these jobs. `limit_error_s` is the same for their time limits.
     """

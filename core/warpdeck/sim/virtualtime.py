@@ -54,7 +54,7 @@ class _Selector(selectors.BaseSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time starts at 0 s."""
+    """An event loop with a time that starts at 0 s."""
 
     def __init__(self) -> None:
         self._now_s = 0.0

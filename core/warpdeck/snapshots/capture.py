@@ -147,7 +147,7 @@ def _is_kept(mode: int) -> bool:
 def is_output(path: bytes) -> bool:
     """Return whether the path has a default name of sbatch's output.
 
-    It is not code, and changes while jobs run.
+    Such files are not code, and they change while jobs run.
     """
     return bool(_OUTPUT.fullmatch(path.rpartition(b"/")[2]))
 

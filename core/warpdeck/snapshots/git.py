@@ -32,8 +32,8 @@ _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def git_environment() -> dict[str, str]:
     """Return the environment for git, without the caller's repository settings, prompts and paging.
 
-    SUDO_UID is removed. With it, git would let root use a repository of the user who called sudo, whose
-    configuration may name programs. The same applies to the configuration in that user's home, which sudo and
+    SUDO_UID is removed. With it, git would let root use a repository of the user who called sudo, and the
+    configuration of that repository may name programs. The same applies to the configuration in that user's home, which sudo and
     su may leave in HOME.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith(_UNTRUSTED)}

@@ -203,8 +203,10 @@ def _condition(clause: Clause) -> tuple[str, Sequence[Any]]:
     if field != WORD:
         raise UserError(f"jobs cannot be searched by {field!r}", "see the help text of the filter")
     states, found = _of_states(clause)
-    words = " OR ".join(f"instr({column}, ?) > 0" for column in ("label", "name", "lower(user)", "node_list"))
-    return f"({words} OR instr(sweep, ?) > 0 OR {states})", (
+    text_matches = " OR ".join(
+        f"instr({column}, ?) > 0" for column in ("label", "name", "lower(user)", "node_list")
+    )
+    return f"({text_matches} OR instr(sweep, ?) > 0 OR {states})", (
         *(value, value, value, value),
         sweep_pattern(value),
         *found,

@@ -48,8 +48,8 @@ def each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...], salvag
             requests[key] = made
             # Equal resource requests share one object. A queue has few different ones, and the planner
             # compares them by identity.
-            asked = resources.setdefault(made.resources, made.resources)
-            msgspec.structs.force_setattr(made, "resources", asked)
+            shared = resources.setdefault(made.resources, made.resources)
+            msgspec.structs.force_setattr(made, "resources", shared)
             _share(made, last_from.get(made.submit_dir, NO_REQUEST))
             last_from[made.submit_dir] = made
         job = salvage.decode(JOB, data, "runs" if len(job_key) > 1 else "jobs", tuple(job_key))

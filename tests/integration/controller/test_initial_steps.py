@@ -44,7 +44,7 @@ async def allocation(site: Served, *, nodes: int = 1) -> Job:
 
 def step_of(job: Job) -> StepRequested:
     wanted = StepOptions(argv=("true",))
-    return StepRequested(principal=ANN, job_id=job.id, ask=wanted, cwd="/", first=NodeName(""))
+    return StepRequested(principal=ANN, job_id=job.id, options=wanted, cwd="/", first=NodeName(""))
 
 
 async def test_the_initial_step_is_created_in_the_transaction_of_its_jobs_start(short_tmp: Path) -> None:

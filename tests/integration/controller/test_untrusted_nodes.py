@@ -100,7 +100,7 @@ def test_a_node_can_report_only_ends_of_its_own_tasks() -> None:
     core = Core("a", "liar")
     job_id = core.run(ask(nodes=2, gpus=4))
     core.apply(
-        StepRequested(principal=ANN, job_id=job_id, ask=StepOptions(name="s", tasks=2), cwd="/", first=A)
+        StepRequested(principal=ANN, job_id=job_id, options=StepOptions(name="s", tasks=2), cwd="/", first=A)
     )
     ends = [stepwire.TaskEnded(rank=rank, code=7) for rank in (0, 1, 1, 99)]
     report = stepwire.StepReport(job_id, 0, 0, phase="running", ends=ends)

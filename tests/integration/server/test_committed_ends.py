@@ -37,7 +37,7 @@ async def joined(site: Served) -> tuple[Job, Raw]:
     """Return a job whose step 0 runs on its node, and a client that has joined the step."""
     job, _ = await site.begun()
     requested = StepRequested(
-        principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
+        principal=ANN, job_id=job.id, options=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
     )
     await site.controller.apply(requested)
     running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")

@@ -46,7 +46,7 @@ async def stepping(site: Served, *, caller: NodeName | None = None) -> Job:
     """Return a job whose step 0 runs without its srun."""
     job, _ = await site.begun()
     requested = StepRequested(
-        principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=A, caller=caller
+        principal=ANN, job_id=job.id, options=StepOptions(argv=("true",)), cwd="/", first=A, caller=caller
     )
     await site.controller.apply(requested)
     running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")

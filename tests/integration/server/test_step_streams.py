@@ -31,7 +31,7 @@ async def test_streams_are_requested_after_the_step_was_sent_and_before_its_repo
 
         site.fleet.send = send  # type: ignore[method-assign]
         requested = StepRequested(
-            principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
+            principal=ANN, job_id=job.id, options=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
         )
         await site.controller.apply(requested)
         raw = await Raw.connect(site.paths)
@@ -48,7 +48,7 @@ async def test_a_client_that_exceeds_its_input_window_is_disconnected(short_tmp:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         job, _ = await site.begun()
         requested = StepRequested(
-            principal=ANN, job_id=job.id, ask=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
+            principal=ANN, job_id=job.id, options=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
         )
         await site.controller.apply(requested)
         raw = await Raw.connect(site.paths)

@@ -212,11 +212,11 @@ class AssociationReader:
 
     def _own_qos(self, account: str, listed: str) -> tuple[str, ...] | None:
         """Return a user's QoS: a complete list, or changes (+ and -) to the account's list."""
-        words = values.names(listed) or ()
-        plain = [word for word in words if word[0] not in "+-"]
-        names = plain or (self._qos_of(account) or ()) if words else ()
-        more = [word[1:] for word in words if word.startswith("+")]
-        less = {word[1:] for word in words if word.startswith("-")}
+        items = values.names(listed) or ()
+        plain = [word for word in items if word[0] not in "+-"]
+        names = plain or (self._qos_of(account) or ()) if items else ()
+        more = [word[1:] for word in items if word.startswith("+")]
+        less = {word[1:] for word in items if word.startswith("-")}
         return tuple(name for name in dict.fromkeys([*names, *more]) if name not in less) or None
 
     def _qos_of(self, account: str) -> tuple[str, ...] | None:

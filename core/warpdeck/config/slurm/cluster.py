@@ -162,11 +162,11 @@ class ClusterReader:
     def _take_gres(self, hosts: str, gres: str, line: ConfLine) -> None:
         counts: dict[str, int] = {}
         for item in gres.split(","):
-            words = item.partition("(")[0].split(":")
-            name = words[0].lower()
+            parts = item.partition("(")[0].split(":")
+            name = parts[0].lower()
             if not name:
                 continue
-            number = words[-1] if words[-1].isdigit() else "1"
+            number = parts[-1] if parts[-1].isdigit() else "1"
             counts[name] = counts.get(name, 0) + int(number)
             if name not in ("gpu", "shard"):
                 self._notes.add(f"Gres={item} of {hosts}", "only GPUs and their shards are supported as GRES")
@@ -251,8 +251,8 @@ class ClusterReader:
 
 
 def _preempt_mode(text: str) -> str:
-    words = [word for word in text.lower().split(",") if word not in ("gang", "within")]
-    mode = words[0] if words else ""
+    parts = [word for word in text.lower().split(",") if word not in ("gang", "within")]
+    mode = parts[0] if parts else ""
     return mode if mode in ("off", "requeue", "suspend", "cancel") else ""
 
 

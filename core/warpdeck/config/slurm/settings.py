@@ -253,15 +253,15 @@ class SiteReader:
 
     def _preemption(self) -> dict[str, Any]:
         kind = self._get("preempttype").lower().rpartition("/")[2]
-        words = [word for word in self._get("preemptmode").lower().split(",") if word]
-        if "gang" in words:
+        items = [word for word in self._get("preemptmode").lower().split(",") if word]
+        if "gang" in items:
             self._notes.add(
                 "PreemptMode=GANG",
                 "time slicing is not supported; a suspended job resumes when resources are free",
             )
-        if "within" in words:
+        if "within" in items:
             self._notes.add("PreemptMode=WITHIN", "preemption within one QoS is not supported")
-        modes = [word for word in words if word in ("requeue", "suspend", "cancel")]
+        modes = [word for word in items if word in ("requeue", "suspend", "cancel")]
         by = {"qos": "qos", "partition_prio": "partition"}.get(kind, "off")
         if by == "off" or not modes:
             if by != "off":
@@ -270,8 +270,8 @@ class SiteReader:
         return {"preempt_by": by, "preempt_mode": modes[0], "reclaim": False}
 
     def _enforces_limits(self) -> bool:
-        words = self._get("accountingstorageenforce").lower().split(",")
-        return any(word in ("limits", "safe", "all", "1") for word in words)
+        items = self._get("accountingstorageenforce").lower().split(",")
+        return any(word in ("limits", "safe", "all", "1") for word in items)
 
     def _licenses(self) -> dict[str, int]:
         made: dict[str, int] = {}

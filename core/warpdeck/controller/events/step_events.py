@@ -31,7 +31,7 @@ class StepRequested(msgspec.Struct, frozen=True, kw_only=True):
 
     principal: Principal = msgspec.field(name="who")
     job_id: JobId
-    ask: StepOptions
+    options: StepOptions = msgspec.field(name="ask")
     cwd: str
     mpi: str = "none"
     """Method by which the ranks find each other: none or pmi2."""
@@ -69,7 +69,7 @@ class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     job_id: JobId
     step: int | None = None
-    there: bool
+    is_connected: bool
 
 
 class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,9 +36,9 @@ def build_launch(
 ) -> wire.Launch:
     """Return the launch of the job's share on the node of that rank.
 
-    `gpu_mem_bytes` is the memory of the GPU if the job has a part of one GPU. `after` is the job at whose end
-    a prefetched task starts, in the same allocation. `components` are all components of a heterogeneous job,
-    by offset.
+    `gpu_mem_bytes` is the memory of the GPU if the job has a part of one GPU. For a prefetched task, `after`
+    is its predecessor in the same allocation. `components` are all components of a heterogeneous job, by
+    offset.
     """
     assert job.allocation is not None
     request, share, names = job.request, job.allocation.shares[rank], job.allocation.node_names()
@@ -179,23 +179,23 @@ def _absolute(base: str, path: str) -> str:
     return path if path.startswith("/") else f"{base.rstrip('/')}/{path}"
 
 
-def build_container(asked: Container | None) -> wire.Container | None:
+def build_container(requested: Container | None) -> wire.Container | None:
     """Convert a container request to the agent's type."""
-    if asked is None:
+    if requested is None:
         return None
     return wire.Container(
-        image=asked.image,
-        name=asked.name,
+        image=requested.image,
+        name=requested.name,
         mounts=[
             wire.Mount(source=each.source, target=each.target, flags=list(each.flags))
-            for each in asked.mounts
+            for each in requested.mounts
         ],
-        workdir=asked.workdir,
-        env=list(asked.env),
-        mount_home=asked.mount_home,
-        remap_root=asked.remap_root,
-        entrypoint=asked.entrypoint,
-        writable=asked.writable,
+        workdir=requested.workdir,
+        env=list(requested.env),
+        mount_home=requested.mount_home,
+        remap_root=requested.remap_root,
+        entrypoint=requested.entrypoint,
+        writable=requested.writable,
     )
 
 

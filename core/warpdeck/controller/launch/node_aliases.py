@@ -59,7 +59,7 @@ def address_variables(names: Sequence[NodeName], nodes: Mapping[NodeName, Node])
 
 
 def our_names(
-    asked: Sequence[str], names: Sequence[NodeName], nodes: Mapping[NodeName, Node]
+    requested: Sequence[str], names: Sequence[NodeName], nodes: Mapping[NodeName, Node]
 ) -> tuple[str, ...]:
     """Return the requested nodes by their names in the cluster.
 
@@ -70,7 +70,7 @@ def our_names(
         node = nodes.get(name)
         if node is not None:
             ours |= {way: name for way in (node.address, node.hostname) if way}
-    return tuple(word if word in names else ours.get(word, word) for word in asked)
+    return tuple(word if word in names else ours.get(word, word) for word in requested)
 
 
 def _short(name: str) -> str:

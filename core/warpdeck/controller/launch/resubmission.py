@@ -31,10 +31,10 @@ def nested_submission(request: Request, job: Job, node: NodeName) -> Request:
         snapshot = msgspec.structs.replace(snapshot, subdir="" if inside == "." else inside)
     return msgspec.structs.replace(
         request,
-        submit_dir=_moved(request.submit_dir, top, root),
-        chdir=_moved(request.chdir, top, root),
-        output=_moved(request.output, top, root),
-        error=_moved(request.error, top, root),
+        submit_dir=_on_submit_host(request.submit_dir, top, root),
+        chdir=_on_submit_host(request.chdir, top, root),
+        output=_on_submit_host(request.output, top, root),
+        error=_on_submit_host(request.error, top, root),
         snapshot=snapshot if inside is not None else None,
         in_place=job.request.in_place,
     )
@@ -57,6 +57,6 @@ def _below(path: str, top: str) -> str | None:
     return None
 
 
-def _moved(path: str, top: str, root: str) -> str:
+def _on_submit_host(path: str, top: str, root: str) -> str:
     inside = _below(path, top) if path else None
     return path if inside is None else os.path.normpath(os.path.join(root, inside))

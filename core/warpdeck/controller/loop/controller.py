@@ -144,7 +144,7 @@ class Controller:
         the nodes.
         """
         found, decoded = await self.rules.reload(path)
-        self.nodes.ask_all()
+        self.nodes.request_health_of_all()
         await self.rules.on_reload(decoded.config)
         return found, decoded
 

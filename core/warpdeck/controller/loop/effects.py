@@ -271,7 +271,7 @@ class EffectRunner:
         )
 
     async def _ran_on_node(self, effect: CollectOutput) -> bool:
-        """Return whether that earlier start of the job ran on the node.
+        """Return whether the start of the job that `effect` names ran on the node of `effect`.
 
         If the store cannot be read, the result is true, so that no output is lost.
         """

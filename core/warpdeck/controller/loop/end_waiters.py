@@ -145,7 +145,7 @@ class _Received:
         self.begun: set[JobStart] = set()
         self.ended: set[JobStart] = set()
         self.open: JobId | None = None
-        """A job that had not ended, or the end of which had not been reported, at the last check."""
+        """A job that had not ended, or had an unreported end, at the last check."""
 
 
 class EndRequest:

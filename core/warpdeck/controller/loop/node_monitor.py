@@ -50,10 +50,10 @@ class HealthPolling:
         """
         names = sorted(up)
         first = bisect_right(names, self._last)
-        asked = (names[first:] + names[:first])[:MAX_AT_ONCE]
-        if asked:
-            self._last = asked[-1]
-        return asked
+        chosen = (names[first:] + names[:first])[:MAX_AT_ONCE]
+        if chosen:
+            self._last = chosen[-1]
+        return chosen
 
 
 class NodeMonitor:
@@ -98,7 +98,7 @@ class NodeMonitor:
             case _:
                 self._queue.put(decode_node_message(name, message, received_unix=self._clock()))
 
-    def ask_all(self) -> None:
+    def request_health_of_all(self) -> None:
         """Request a health report of all nodes that are up, with the site's present settings."""
         self._effects.add([RequestHealth(node=name) for name in self._nodes_up()])
 

@@ -110,8 +110,8 @@ class Planner:
         if decided is None:
             return None
         outcome = guarded_reduce(txn, decided)
-        wanted = sum(len(start.allocation.shares) for start in decided.starts)
-        if outcome is None or len(outcome.effects) < wanted:
+        launches = sum(len(start.allocation.shares) for start in decided.starts)
+        if outcome is None or len(outcome.effects) < launches:
             return Outcome(effects=() if outcome is None else outcome.effects)  # A pass finds out the reason.
         return replace(
             outcome, effects=(*outcome.effects, *self._prefetch(txn, outcome.effects)), replan=False

@@ -62,7 +62,7 @@ class SampleRate:
         return self._changes(up, nodes)
 
     def _changes(self, names: Iterable[NodeName], nodes: int) -> list[SetSampling]:
-        wanted = interval_s(nodes, watched=self._watchers > 0)
-        outdated = [name for name in names if self._sent.get(name, SAMPLE_S) != wanted]
-        self._sent.update(dict.fromkeys(outdated, wanted))
-        return [SetSampling(node=name, interval_s=wanted) for name in outdated]
+        target_s = interval_s(nodes, watched=self._watchers > 0)
+        outdated = [name for name in names if self._sent.get(name, SAMPLE_S) != target_s]
+        self._sent.update(dict.fromkeys(outdated, target_s))
+        return [SetSampling(node=name, interval_s=target_s) for name in outdated]

@@ -76,8 +76,8 @@ class Forecaster:
             now = self._clock()
             view = build_view(state, now=now)
             # A component of a heterogeneous job starts together with its leader.
-            asked = job.array_job_id if job.has_leader else job.id
-            return await self._ask(view, now, state.site.settings, asked, label=job.label())
+            requested = job.array_job_id if job.has_leader else job.id
+            return await self._ask(view, now, state.site.settings, requested, label=job.label())
 
     async def of_request(self, state: State, event: Submitted) -> ForecastRow:
         """Return the forecast for a request, as if it were submitted now.
@@ -98,12 +98,12 @@ class Forecaster:
                 )
             return await self._ask(view, now, state.site.settings, job_id, label="")
 
-    async def priorities(self, state: State, *, wanted: Collection[JobId] | None) -> list[PriorityRow]:
-        """Return the priority rows of the pending jobs, highest first. If `wanted` is None, return all."""
+    async def priorities(self, state: State, *, job_ids: Collection[JobId] | None) -> list[PriorityRow]:
+        """Return the priority rows of the pending jobs, highest first. If `job_ids` is None, return all."""
         async with self._lock:
             now = self._clock()
             view, settings = build_view(state, now=now), state.site.settings
-            return await self._in_thread(partial(priority_rows, view, now, settings, wanted=wanted))
+            return await self._in_thread(partial(priority_rows, view, now, settings, job_ids=job_ids))
 
     async def _ask(
         self, view: PlannerView, now: float, settings: PlannerSettings, job_id: JobId, *, label: str
@@ -226,7 +226,7 @@ def _of_started(job: Job) -> ForecastRow:
 
 
 def _row(view: PlannerView, estimate: Estimate, job_id: JobId, *, label: str) -> ForecastRow:
-    asked = next(job for job in view.pending if job.id == job_id)
+    requested = next(job for job in view.pending if job.id == job_id)
     if estimate.starts_now:
         return ForecastRow(
             verdict="now",
@@ -245,9 +245,10 @@ def _row(view: PlannerView, estimate: Estimate, job_id: JobId, *, label: str) ->
         verdict="never" if code in NEVER_STARTED.values() else "later",
         job=label,
         id=job_id,
-        partition=asked.partition,
+        partition=requested.partition,
         cpus=sum(
-            each.resources.task_count() * each.resources.cpus_per_task for each in (asked, *asked.components)
+            each.resources.task_count() * each.resources.cpus_per_task
+            for each in (requested, *requested.components)
         ),
         expected_start=reason.expected_start_unix if reason else None,
         code=code,

@@ -164,7 +164,7 @@ class Passes:
     def keep(self, state: State, made: Plan) -> list[JobId]:
         """Store the pending reasons of the jobs that are still pending.
 
-        Returns the jobs whose reason changed.
+        Returns the jobs with a changed reason.
         """
         changed: list[JobId] = []
         for job_id, reason in made.pending_reasons.items():

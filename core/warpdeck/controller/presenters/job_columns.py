@@ -23,7 +23,7 @@ from warpdeck.model import COMPACT, FINISHED, Job, JobState, count_tasks
 from warpdeck.notation.values.dependencies import format_dependencies
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.policy.limits.access import partition_names
-from warpdeck.policy.resources.tres import asked_tres, held_tres
+from warpdeck.policy.resources.tres import held_tres, requested_tres
 from warpdeck.ports.ports import JournalEntry
 from warpdeck.protocol.job_rows import JobDetail, JobEvent, JobFacts, JobRow
 
@@ -157,32 +157,32 @@ def _tres(context: RowContext, job: Job) -> dict[str, int]:
     if job.allocation is not None:
         return held_tres(job.allocation, gpu_types(context.state, job), prices)
     default = settings.default_mem_per_cpu_bytes
-    return asked_tres(job.request.resources, prices, default_mem_per_cpu=default)
+    return requested_tres(job.request.resources, prices, default_mem_per_cpu=default)
 
 
 def _tres_asked(context: RowContext, job: Job) -> dict[str, int]:
     settings = context.state.site.settings
     default = settings.default_mem_per_cpu_bytes
-    return asked_tres(job.request.resources, settings.billing_weights, default_mem_per_cpu=default)
+    return requested_tres(job.request.resources, settings.billing_weights, default_mem_per_cpu=default)
 
 
 def _mem_per_cpu(context: RowContext, job: Job) -> int | None:
-    asked = job.request.resources
-    if asked.mem_per_cpu_bytes is not None:
-        return asked.mem_per_cpu_bytes
-    if asked.mem_per_node_bytes is not None or asked.mem_per_gpu_bytes is not None:
+    requested = job.request.resources
+    if requested.mem_per_cpu_bytes is not None:
+        return requested.mem_per_cpu_bytes
+    if requested.mem_per_node_bytes is not None or requested.mem_per_gpu_bytes is not None:
         return None
     return context.state.site.settings.default_mem_per_cpu_bytes or None
 
 
 def _oversubscribe(context: RowContext, job: Job) -> str:
-    asked = job.request.resources
+    requested = job.request.resources
     by_partition = context.whole_partitions.get(job.partition or job.request.partition, "")
-    if asked.exclusive or by_partition == "NO":
+    if requested.exclusive or by_partition == "NO":
         return "NO"
-    if asked.share_with in ("", "anybody"):
-        return by_partition or ("YES" if asked.share_with else "OK")
-    return asked.share_with.upper()
+    if requested.share_with in ("", "anybody"):
+        return by_partition or ("YES" if requested.share_with else "OK")
+    return requested.share_with.upper()
 
 
 def _shares(context: RowContext, job: Job) -> list[dict[str, object]]:

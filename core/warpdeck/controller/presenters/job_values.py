@@ -50,9 +50,9 @@ def node_list(job: Job) -> str:
 
 def cpus(job: Job) -> int:
     """Return the number of allocated CPUs, or of requested CPUs if none are allocated."""
-    asked = job.request.resources
+    requested = job.request.resources
     held = sum(share.cpus for share in job.allocation.shares) if job.allocation else 0
-    return held or asked.task_count() * asked.cpus_per_task
+    return held or requested.task_count() * requested.cpus_per_task
 
 
 def gpus(job: Job) -> int:
@@ -68,8 +68,8 @@ def mem_bytes(job: Job) -> int:
 
 def nodes_max(job: Job) -> int:
     """Return the maximum number of nodes, or 0 if the request names none."""
-    asked = job.request.resources
-    return 0 if asked.nodes_open else asked.nodes_max
+    requested = job.request.resources
+    return 0 if requested.nodes_open else requested.nodes_max
 
 
 def tasks(job: Job) -> int:
@@ -77,10 +77,10 @@ def tasks(job: Job) -> int:
 
     If the number depends on the number of nodes, the nodes that the job holds are counted.
     """
-    asked = job.request.resources
-    if asked.tasks is not None or job.allocation is None:
-        return asked.task_count()
-    return len(job.allocation.shares) * (asked.tasks_per_node or 1)
+    requested = job.request.resources
+    if requested.tasks is not None or job.allocation is None:
+        return requested.task_count()
+    return len(job.allocation.shares) * (requested.tasks_per_node or 1)
 
 
 def requested_gpus(per: str) -> Callable[[Job], str]:
@@ -90,9 +90,9 @@ def requested_gpus(per: str) -> Callable[[Job], str]:
     """
 
     def text(job: Job) -> str:
-        asked = job.request.resources.gpus
-        count = getattr(asked, per)
-        return ":".join(word for word in ("gres:gpu", asked.type, str(count)) if word) if count else ""
+        requested = job.request.resources.gpus
+        count = getattr(requested, per)
+        return ":".join(word for word in ("gres:gpu", requested.type, str(count)) if word) if count else ""
 
     return text
 

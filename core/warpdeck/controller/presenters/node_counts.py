@@ -48,8 +48,8 @@ def is_for_one(job: Job) -> bool:
 
     A job is for one node if it could not use more nodes, or may not have more.
     """
-    asked = job.request.resources
-    return asked.nodes_max == 1 and (asked.nodes_open or not job.held)
+    requested = job.request.resources
+    return requested.nodes_max == 1 and (requested.nodes_open or not job.held)
 
 
 def estimated_nodes(job: Job, most: Largest) -> int:
@@ -57,30 +57,30 @@ def estimated_nodes(job: Job, most: Largest) -> int:
 
     The result is at least the number that the job requests.
     """
-    asked = job.request.resources
-    tasks = asked.task_count()
+    requested = job.request.resources
+    tasks = requested.task_count()
     if job.held:
-        cpus = asked.cpus_of_task() * tasks
-        needed_for_tasks = tasks // asked.tasks_per_node if asked.tasks_per_node else 1
-        is_range = asked.nodes_open and asked.nodes_max > asked.nodes_min
-        named = len(asked.nodelist) if is_range else asked.nodes_min
+        cpus = requested.cpus_of_task() * tasks
+        needed_for_tasks = tasks // requested.tasks_per_node if requested.tasks_per_node else 1
+        is_range = requested.nodes_open and requested.nodes_max > requested.nodes_min
+        named = len(requested.nodelist) if is_range else requested.nodes_min
         return max(1, named, needed_for_tasks, _up(cpus, most.cpus))
-    total = asked.gpus.total or 0
-    if asked.nodes_max > asked.nodes_min and not asked.nodes_open and not total:
-        wanted = min(asked.nodes_max, tasks if asked.tasks is not None else asked.nodes_max)
-        return max(asked.nodes_min, min(wanted, most.nodes or wanted))
-    return max(asked.nodes_min, _up(tasks, _tasks_on_one(asked, most)), _up(total, most.gpus))
+    total = requested.gpus.total or 0
+    if requested.nodes_max > requested.nodes_min and not requested.nodes_open and not total:
+        preferred = min(requested.nodes_max, tasks if requested.tasks is not None else requested.nodes_max)
+        return max(requested.nodes_min, min(preferred, most.nodes or preferred))
+    return max(requested.nodes_min, _up(tasks, _tasks_on_one(requested, most)), _up(total, most.gpus))
 
 
-def _tasks_on_one(asked: Resources, most: Largest) -> int:
+def _tasks_on_one(requested: Resources, most: Largest) -> int:
     """Return the number of tasks that fit on the largest node, at least one."""
-    fits = [most.cpus // max(1, asked.cpus_of_task())]
-    if asked.tasks_per_node:
-        fits.append(asked.tasks_per_node)
-    if asked.mem_per_cpu_bytes:
-        fits.append(most.mem_bytes // (asked.mem_per_cpu_bytes * asked.cpus_used_by_task()))
-    if asked.gpus.per_task:
-        fits.append(most.gpus // asked.gpus.per_task)
+    fits = [most.cpus // max(1, requested.cpus_of_task())]
+    if requested.tasks_per_node:
+        fits.append(requested.tasks_per_node)
+    if requested.mem_per_cpu_bytes:
+        fits.append(most.mem_bytes // (requested.mem_per_cpu_bytes * requested.cpus_used_by_task()))
+    if requested.gpus.per_task:
+        fits.append(most.gpus // requested.gpus.per_task)
     return max(1, min(fits))
 
 

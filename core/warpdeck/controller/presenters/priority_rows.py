@@ -28,15 +28,15 @@ from warpdeck.protocol.site_rows import PriorityRow, ShareRow
 
 
 def priority_rows(
-    view: PlannerView, now: float, settings: PlannerSettings, *, wanted: Collection[JobId] | None
+    view: PlannerView, now: float, settings: PlannerSettings, *, job_ids: Collection[JobId] | None
 ) -> list[PriorityRow]:
-    """Return rows of the pending jobs, highest priority first. If `wanted` is None, return all."""
+    """Return rows of the pending jobs, highest priority first. If `job_ids` is None, return all."""
     ranking = Ranking(view, now, settings)
     running = Counter(job.array_job_id for job in view.running)
     rows = [
         (_priority_row(ranking, job, _is_eligible(job, now, running[job.array_job_id])), job.id)
         for job in view.pending
-        if wanted is None or job.id in wanted
+        if job_ids is None or job.id in job_ids
     ]
     return [row for row, _ in sorted(rows, key=lambda entry: (-entry[0].priority, entry[1]))]
 

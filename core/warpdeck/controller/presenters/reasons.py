@@ -101,11 +101,11 @@ def _hold_reason(job: Job) -> str:
 
 
 def dependency_text(context: RowContext, job: Job) -> str:
-    asked = job.request.dependencies
-    if asked is None or job.state is not JobState.PENDING:
+    requested = job.request.dependencies
+    if requested is None or job.state is not JobState.PENDING:
         return ""
     texts = []
-    for clause in asked.clauses:
+    for clause in requested.clauses:
         verdict = evaluate_clause(
             clause,
             job,
@@ -117,7 +117,7 @@ def dependency_text(context: RowContext, job: Job) -> str:
             texts.append(
                 f"{_clause_text(context.state, clause)}({'failed' if verdict.never else 'unfulfilled'})"
             )
-    return ("?" if asked.any_of else ",").join(texts)
+    return ("?" if requested.any_of else ",").join(texts)
 
 
 def _clause_text(state: State, clause: Dependency) -> str:

@@ -21,7 +21,7 @@ The client reports the exit status of the job.
 """
 
 
-def leave(txn: Transaction, event: HolderLeft) -> Outcome:
+def release_by_client(txn: Transaction, event: HolderLeft) -> Outcome:
     """End an allocation because its client releases it or has disappeared.
 
     Raises UserError if the caller may not end it.
@@ -44,18 +44,22 @@ def see(txn: Transaction, event: HolderSeen) -> Outcome:
     The time of the disconnection is stored, so that the time limit for a reconnection also holds across
     restarts of the controller.
     """
-    since = None if event.there else txn.now
+    since = None if event.is_connected else txn.now
     if event.step is not None:
         step = txn.state.steps.get(event.job_id, {}).get(event.step)
         if (
             step is not None
             and not step.is_finished
-            and event.there == (step.client_gone_since_unix is not None)
+            and event.is_connected == (step.client_gone_since_unix is not None)
         ):
             txn.put_step(replace(step, client_gone_since_unix=since))
         return Outcome(replan=False)
     job = txn.state.jobs.get(event.job_id)
-    if job is not None and not job.is_finished and event.there == (job.client_gone_since_unix is not None):
+    if (
+        job is not None
+        and not job.is_finished
+        and event.is_connected == (job.client_gone_since_unix is not None)
+    ):
         txn.put_job(replace(job, client_gone_since_unix=since))
     return Outcome(replan=False)
 

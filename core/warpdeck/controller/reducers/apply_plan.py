@@ -69,10 +69,10 @@ def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
 
 def _record_claims(txn: Transaction, preempt: Preempt) -> None:
     """Record the resources that the preemption frees in the jobs that caused it."""
-    for job_id, room in ((preempt.for_job_id, preempt.preempted_claim), *preempt.component_claims):
+    for job_id, claim in ((preempt.for_job_id, preempt.preempted_claim), *preempt.component_claims):
         job = txn.state.jobs.get(job_id)
-        if job is not None and job.state is JobState.PENDING and job.preempted_claim != room:
-            txn.put_job(replace(job, preempted_claim=room))
+        if job is not None and job.state is JobState.PENDING and job.preempted_claim != claim:
+            txn.put_job(replace(job, preempted_claim=claim))
 
 
 def _resume(txn: Transaction, resume: Resume) -> list[Effect]:

@@ -24,19 +24,19 @@ NONE = Annotations()
 def annotate(txn: Transaction, event: CommentUpdated) -> Outcome:
     """Change the annotations of the jobs. Raises UserError if a job is unknown or must not be changed."""
     reload_ended(txn, event.ended)
-    wanted = event.changes.changed_fields()
+    changed = event.changes.changed_fields()
     for number in event.ids:
         job = txn.state.jobs.get(number)
         if job is None:
             raise UserError(f"there is no job {number}", code="not_found")
-        check_rights(event.principal, job, wanted)
-        now = {"derived_at_unix": txn.now} if "derived_exit" in wanted else {}
-        txn.put_job(replace(job, annotations=replace(job.annotations or NONE, **wanted, **now)))
-        txn.log(job.id, f"record changed by {event.principal.user}: {', '.join(sorted(wanted))}")
+        check_rights(event.principal, job, changed)
+        now = {"derived_at_unix": txn.now} if "derived_exit" in changed else {}
+        txn.put_job(replace(job, annotations=replace(job.annotations or NONE, **changed, **now)))
+        txn.log(job.id, f"record changed by {event.principal.user}: {', '.join(sorted(changed))}")
     return Outcome(replan=False)
 
 
-def check_rights(principal: Principal, job: Job, wanted: dict[str, str | int]) -> None:
+def check_rights(principal: Principal, job: Job, changed: dict[str, str | int]) -> None:
     """Raise UserError if the caller may not change these fields of the job."""
     if principal.admin:
         return
@@ -45,7 +45,7 @@ def check_rights(principal: Principal, job: Job, wanted: dict[str, str | int]) -
             f"job {job.label()} belongs to {owner_text(principal, job)}, not to {principal.user}",
             code="not_owner",
         )
-    if wanted.keys() & OF_ADMINS:
+    if changed.keys() & OF_ADMINS:
         raise UserError(
             "only admins can change the admin comment and the system comment",
             "change `comment` instead",

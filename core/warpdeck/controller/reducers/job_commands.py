@@ -250,8 +250,8 @@ def notify(txn: Transaction, event: NotifyJob) -> Outcome:
 def _notify_one(job: Job, event: NotifyJob) -> list[Effect]:
     if job.state is not JobState.RUNNING:
         raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
-    words = f"{event.principal.user}: {event.text}"
-    return [ShowNotice(node=job.shares[0].node, job_id=job.id, restarts=job.restarts, text=words)]
+    text = f"{event.principal.user}: {event.text}"
+    return [ShowNotice(node=job.shares[0].node, job_id=job.id, restarts=job.restarts, text=text)]
 
 
 def requeue_job(txn: Transaction, job: Job) -> Job:

@@ -69,8 +69,8 @@ def resume(txn: Transaction, event: NodeResumed) -> Outcome:
     """
     node = known(txn, event.name)
     if event.gpus:
-        again = _gpus_named(node, event.gpus)
-        left = tuple(each for each in node.gpu_drains if each.uuid not in again)
+        resumed_gpus = _gpus_named(node, event.gpus)
+        left = tuple(each for each in node.gpu_drains if each.uuid not in resumed_gpus)
         txn.put_node(replace(node, gpu_drains=left))
     else:
         known_gpus = tuple(gpu.uuid for gpu in node.gpus)

@@ -91,9 +91,9 @@ def evaluate(
 ) -> tuple[Node, list[HealthProblem]]:
     """Return the node in its new state, and the new problems. All decisions about health are made here."""
     failing = [each for each in checks if each.verdict is CheckVerdict.FAIL and each.name not in rules.ignore]
-    news = [fault for fault in faults if fault.number > node.faults_until]
+    new_faults = [fault for fault in faults if fault.number > node.faults_until]
     reported = [
-        *(_fault(fault, rules) for fault in news if fault.at_unix >= node.added_at_unix),
+        *(_fault(fault, rules) for fault in new_faults if fault.at_unix >= node.added_at_unix),
         *(_failure(check) for check in failing if check.uuid),
     ]
     node_gpus = {*node.known_gpus, *(gpu.uuid for gpu in node.gpus)}
@@ -102,7 +102,7 @@ def evaluate(
     node = replace(
         node,
         gpu_drains=drains,
-        faults_until=max([node.faults_until, *(fault.number for fault in news)]),
+        faults_until=max([node.faults_until, *(fault.number for fault in new_faults)]),
     )
     evaluated, of_node = _drain_node(node, checks, [check for check in failing if not check.uuid], now=now)
     return evaluated, [*begun, *of_node]
@@ -133,16 +133,16 @@ def _drain_gpus(
         for drain in node.gpu_drains
         if not (checked and drain.check in CLEARING and (drain.uuid, drain.check) not in failing)
     }
-    news = []
+    new_problems = []
     for problem in problems:
         uuid = GpuUuid(problem.uuid)
         known = drains.get(uuid)
         if not problem.drains:
-            news.append(problem)
+            new_problems.append(problem)
         elif known is None or (known.check in CLEARING and problem.check not in CLEARING):
             drains[uuid] = GpuDrain(uuid=uuid, reason=problem.message, check=problem.check, at_unix=now)
-            news.append(problem)
-    return tuple(drains.values()), news
+            new_problems.append(problem)
+    return tuple(drains.values()), new_problems
 
 
 def _drain_node(
@@ -163,8 +163,8 @@ def _drain_node(
         return (replace(node, reason=reason) if differs_in_words(reason, node.reason) else node), []
     if not found:
         return replace(node, drained=False, drain_checks=(), reason="", reason_at_unix=now), []
-    news = [_failure(check) for check in failing if check.name not in node.drain_checks]
-    return replace(node, drained=True, drain_checks=found, reason=reason, reason_at_unix=now), news
+    new_problems = [_failure(check) for check in failing if check.name not in node.drain_checks]
+    return replace(node, drained=True, drain_checks=found, reason=reason, reason_at_unix=now), new_problems
 
 
 def _notify_jobs(txn: Transaction, node: Node, problem: HealthProblem, rules: HealthRules) -> list[Effect]:

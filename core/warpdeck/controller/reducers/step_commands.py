@@ -72,11 +72,11 @@ def plan_step(state: State, event: StepRequested) -> StepLayout:
         )
     _check_runs(job)
     assert job.allocation is not None
-    nodelist = our_names(event.ask.nodelist, job.allocation.node_names(), state.nodes)
+    nodelist = our_names(event.options.nodelist, job.allocation.node_names(), state.nodes)
     found = lay_out(
-        msgspec.structs.replace(event.ask, nodelist=nodelist)
-        if nodelist != event.ask.nodelist
-        else event.ask,
+        msgspec.structs.replace(event.options, nodelist=nodelist)
+        if nodelist != event.options.nodelist
+        else event.options,
         job.allocation,
         job=job.request.resources,
         running=list(state.steps.get(job.id, {}).values()),
@@ -108,7 +108,7 @@ def _check_runs(job: Job) -> None:
         raise UserError(f"job {job.label()} is not running yet ({job.state})", "it is retried", code=code)
 
 
-def ask(txn: Transaction, event: StepRequested) -> Outcome:
+def request_step(txn: Transaction, event: StepRequested) -> Outcome:
     """Create a step if its resources are free.
 
     For several components, create one step in each component, all with the same number. Step numbers of a
@@ -180,7 +180,7 @@ def _make(
     first_rank: int,
     component_jobs: tuple[JobId, ...],
 ) -> Step:
-    job, asked = txn.state.jobs[event.job_id], event.ask
+    job, requested = txn.state.jobs[event.job_id], event.options
     txn.put_job(replace(job, steps_made=number + 1))
     shares = layout.shares
     if first_rank:
@@ -191,11 +191,11 @@ def _make(
         job_id=job.id,
         restarts=job.restarts,
         number=number,
-        name=asked.name,
+        name=requested.name,
         cpus_per_task=layout.cpus_per_task,
-        holds=not asked.overlap,
-        whole=not asked.exact,
-        kill_on_bad_exit=asked.kill_on_bad_exit,
+        holds=not requested.overlap,
+        whole=not requested.exact,
+        kill_on_bad_exit=requested.kill_on_bad_exit,
         caller=event.caller,
         nonce=event.nonce,
         encoded_request=_ENCODER.encode(event),
@@ -219,10 +219,10 @@ def _with_input(event: StepRequested, tasks: int) -> StepRequested:
 
     As in Slurm, the number is then the name of a file that all tasks read.
     """
-    if not tasks <= event.ask.input_rank < wire.EVERY_TASK:
+    if not tasks <= event.options.input_rank < wire.EVERY_TASK:
         return event
-    ask = msgspec.structs.replace(event.ask, input_rank=wire.EVERY_TASK)
-    return msgspec.structs.replace(event, ask=ask)
+    options = msgspec.structs.replace(event.options, input_rank=wire.EVERY_TASK)
+    return msgspec.structs.replace(event, options=options)
 
 
 def end(txn: Transaction, event: StepEndRequested) -> Outcome:
@@ -432,8 +432,8 @@ def _handle_unreported(txn: Transaction, step: Step, name: NodeName) -> list[Eff
     if part is None or part.phase == "exited":
         return []
     if part.phase == "launching" and step.encoded_request and not step.ending_cause:
-        asked = _ASKED.decode(step.encoded_request)
-        return [LaunchStep(node=name, job_id=step.job_id, number=step.number, request=asked)]
+        requested = _ASKED.decode(step.encoded_request)
+        return [LaunchStep(node=name, job_id=step.job_id, number=step.number, request=requested)]
     gone = wire.StepReport(
         job_id=step.job_id,
         restarts=step.restarts,

@@ -104,13 +104,13 @@ def _checked(txn: Transaction, request: Request, principal: Principal) -> Reques
 def _make(txn: Transaction, request: Request, principal: Principal, component: Component | None) -> Job:
     """Create the job of a checked request. Raises UserError if the queue does not admit it."""
     state, job_id = txn.state, txn.new_job_id()
-    is_led = component is not None and component.offset > 0
+    has_leader = component is not None and component.offset > 0
     base = Job(
         id=job_id,
         array_job_id=component.leader if component is not None else job_id,
         component=component,
         request=request,
-        request_key=job_id if is_led else 0,
+        request_key=job_id if has_leader else 0,
         user=principal.user,
         uid=principal.uid,
         submit_at_unix=txn.now,

@@ -131,8 +131,8 @@ def correct_suspension(job: Job, node: NodeName, *, stopped_there: bool) -> list
 
     An earlier signal may have been lost with the link.
     """
-    wanted = job.state is JobState.SUSPENDED
-    if job.state not in (JobState.SUSPENDED, JobState.RUNNING) or stopped_there == wanted:
+    suspends = job.state is JobState.SUSPENDED
+    if job.state not in (JobState.SUSPENDED, JobState.RUNNING) or stopped_there == suspends:
         return []
-    number, cause = (SIGSTOP, SUSPENDED) if wanted else (SIGCONT, RESUMED)
+    number, cause = (SIGSTOP, SUSPENDED) if suspends else (SIGCONT, RESUMED)
     return [KillShare(node=node, job_id=job.id, restarts=job.restarts, cause=cause, signal=number)]

@@ -26,11 +26,11 @@ def check(state: State, job: Job, *, now: float, is_queued: bool = False) -> Non
 
     With `is_queued`, the job is already in the queue and does not count against the limits on submitted jobs.
     """
-    asked = pending_job(state, job, Namesakes(state), now=now)
+    requested = pending_job(state, job, Namesakes(state), now=now)
     view, settings = rules_view(state), state.site.settings
     if is_queued:
         view = _without(view, job)
-    refusal = admit(asked, view, settings, must_fit=False) or _unplaceable_refusal(state, asked, view)
+    refusal = admit(requested, view, settings, must_fit=False) or _unplaceable_refusal(state, requested, view)
     if refusal is not None:
         raise _refused(refusal)
 
@@ -43,21 +43,21 @@ def check_hetjob(state: State, leader: Job, *, now: float) -> None:
     if not state.nodes or not all(node.cpus for node in state.nodes.values()):
         return
     names = Namesakes(state)
-    asked = with_components(state, pending_job(state, leader, names, now=now), names, now=now)
+    requested = with_components(state, pending_job(state, leader, names, now=now), names, now=now)
     view = msgspec.structs.replace(rules_view(state), nodes=state.view_cache.nodes(state))
-    refusal = admit_hetjob(asked, view, state.site.settings)
+    refusal = admit_hetjob(requested, view, state.site.settings)
     if refusal is not None:
         raise _refused(refusal)
 
 
-def _unplaceable_refusal(state: State, asked: PendingJob, view: PlannerView) -> AdmissionRefusal | None:
+def _unplaceable_refusal(state: State, requested: PendingJob, view: PlannerView) -> AdmissionRefusal | None:
     nodes, settings = tuple(state.nodes.values()), state.site.settings
     if not nodes or not all(node.cpus for node in nodes):
         return None  # The request might fit on a node of unknown size.
-    kept, key = state.admitted.answers(nodes, settings), _cache_key(asked)
+    kept, key = state.admitted.answers(nodes, settings), _cache_key(requested)
     if key not in kept:
         whole = msgspec.structs.replace(view, nodes=state.view_cache.nodes(state))
-        kept[key] = admit(asked, whole, settings)
+        kept[key] = admit(requested, whole, settings)
     return kept[key]
 
 
@@ -77,20 +77,20 @@ def _without(view: PlannerView, job: Job) -> PlannerView:
     return msgspec.structs.replace(view, submitted={**view.submitted, key: max(0, rest)})
 
 
-def _cache_key(asked: PendingJob) -> tuple[object, ...]:
+def _cache_key(requested: PendingJob) -> tuple[object, ...]:
     """Return the fields of a request that determine whether the empty cluster can hold it.
 
     They include the fields that select the limits for the request.
     """
     return (
-        asked.resources,
-        asked.partition,
-        asked.user,
-        asked.account,
-        asked.qos,
-        asked.time_limit_s,
-        asked.unlimited,
-        asked.time_min_s,
-        asked.deadline_unix,
-        asked.licenses,
+        requested.resources,
+        requested.partition,
+        requested.user,
+        requested.account,
+        requested.qos,
+        requested.time_limit_s,
+        requested.unlimited,
+        requested.time_min_s,
+        requested.deadline_unix,
+        requested.licenses,
     )

@@ -67,17 +67,17 @@ def evaluate(
 
     `first_namesake` returns the oldest earlier unfinished job of the same user and name.
     """
-    asked = job.request.dependencies
-    if asked is None:
+    requested = job.request.dependencies
+    if requested is None:
         return HOLDS
     members = functools.cache(members)  # Many clauses may name tasks of one array.
     verdicts = [
         evaluate_clause(clause, job, members=members, first_namesake=first_namesake, now=now)
-        for clause in asked.clauses
+        for clause in requested.clauses
     ]
     waiting = [verdict for verdict in verdicts if verdict.waits_for]
     never = [verdict for verdict in verdicts if verdict.never]
-    if asked.any_of:
+    if requested.any_of:
         holding = sorted((verdict for verdict in verdicts if verdict.holds), key=_soonest_for_all)
         return (holding or waiting or never)[0]
     if never or waiting:
@@ -121,15 +121,15 @@ def _common(parts: list[Ranges], since_unix: float) -> DependencyVerdict:
 
 
 @functools.lru_cache(maxsize=1024)  # Jobs with the same dependencies share one object.
-def stable_targets(asked: Dependencies) -> frozenset[JobId] | None:
+def stable_targets(requested: Dependencies) -> frozenset[JobId] | None:
     """Return the jobs and submissions that can change the verdict.
 
     The verdict stays the same until one of these changes. Returns None if the clock or other jobs can also
     change it.
     """
-    if any(clause.kind in ("after", "singleton") for clause in asked.clauses):
+    if any(clause.kind in ("after", "singleton") for clause in requested.clauses):
         return None
-    return frozenset(clause.job_id for clause in asked.clauses)
+    return frozenset(clause.job_id for clause in requested.clauses)
 
 
 def targets(clause: Dependency, members: Members) -> list[Job]:
@@ -145,20 +145,20 @@ def targets(clause: Dependency, members: Members) -> list[Job]:
     ]
 
 
-def without_unknown(asked: Dependencies, members: Members) -> tuple[Dependencies | None, tuple[str, ...]]:
+def without_unknown(requested: Dependencies, members: Members) -> tuple[Dependencies | None, tuple[str, ...]]:
     """Return the dependencies without clauses about unknown jobs, and the names of the unknown jobs.
 
     As in Slurm, which forgets jobs minutes after they end, clauses about unknown jobs count as satisfied. The
     dependencies are None if nothing is left to wait for.
     """
     unknown = [
-        clause for clause in asked.clauses if clause.kind != "singleton" and not targets(clause, members)
+        clause for clause in requested.clauses if clause.kind != "singleton" and not targets(clause, members)
     ]
-    kept_clauses = tuple(clause for clause in asked.clauses if clause not in unknown)
+    kept_clauses = tuple(clause for clause in requested.clauses if clause not in unknown)
     left = (
         None
-        if not kept_clauses or (unknown and asked.any_of)
-        else msgspec.structs.replace(asked, clauses=kept_clauses)
+        if not kept_clauses or (unknown and requested.any_of)
+        else msgspec.structs.replace(requested, clauses=kept_clauses)
     )
     return left, tuple(dict.fromkeys(map(clause_name, unknown)))
 

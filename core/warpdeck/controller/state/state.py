@@ -105,15 +105,15 @@ class State(StateTables):
         _count(self.submitted, job, times=1)
         if job.request.array is not None or job.component is not None:
             self.index.members.setdefault(job.array_job_id, {})[job.id] = None
-        _keep(self.index.pending, job.id, wanted=job.state is JobState.PENDING)
-        _keep(self.index.timed, job.id, wanted=job.id in self.index.pending and has_deadline(job.request))
-        _keep(self.index.held, job.id, wanted=job.id in self.index.pending and is_held(job))
-        _keep(self.planned.unexplained, job.id, wanted=job.state is JobState.PENDING)
+        _keep(self.index.pending, job.id, belongs=job.state is JobState.PENDING)
+        _keep(self.index.timed, job.id, belongs=job.id in self.index.pending and has_deadline(job.request))
+        _keep(self.index.held, job.id, belongs=job.id in self.index.pending and is_held(job))
+        _keep(self.planned.unexplained, job.id, belongs=job.state is JobState.PENDING)
         if job.component is not None:
             kept = self.index.hetjob_components if job.has_leader else self.index.hetjob_leaders
-            _keep(kept, job.id, wanted=job.state is JobState.PENDING)
-        _keep(self.index.active, job.id, wanted=job.holds_resources)
-        _keep(self.index.in_reservations, job.id, wanted=bool(job.reservation) and not job.is_finished)
+            _keep(kept, job.id, belongs=job.state is JobState.PENDING)
+        _keep(self.index.active, job.id, belongs=job.holds_resources)
+        _keep(self.index.in_reservations, job.id, belongs=bool(job.reservation) and not job.is_finished)
         if job.prefetched_after is not None:
             self.index.successor[job.prefetched_after] = job.id
         for name in _held_nodes(job):
@@ -206,8 +206,8 @@ def _count(submitted: dict[tuple[str, str, str], int], job: Job, *, times: int) 
         del submitted[key]
 
 
-def _keep(index: dict[JobId, None], job_id: JobId, *, wanted: bool) -> None:
-    if wanted:
+def _keep(index: dict[JobId, None], job_id: JobId, *, belongs: bool) -> None:
+    if belongs:
         index[job_id] = None
     else:
         index.pop(job_id, None)

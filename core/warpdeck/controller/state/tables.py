@@ -114,11 +114,11 @@ class RequestInterner:
     def __init__(self) -> None:
         self._resources: dict[Resources, Resources] = {}
 
-    def intern(self, asked: Resources) -> Resources:
-        """Return the first object seen that is equal to `asked`."""
+    def intern(self, requested: Resources) -> Resources:
+        """Return the first object seen that is equal to `requested`."""
         if len(self._resources) >= MAX_INTERNED:
             self._resources.clear()
-        return self._resources.setdefault(asked, asked)
+        return self._resources.setdefault(requested, requested)
 
 
 class StateTables:

@@ -235,9 +235,9 @@ def waiting_limit_s(state: StateTables, job: Job, namesakes: Namesakes, *, now: 
 
     Returns None if there is none.
     """
-    asked, site = job.request.time_limit_s, state.site
-    if asked is not None:
-        return asked
+    requested, site = job.request.time_limit_s, state.site
+    if requested is not None:
+        return requested
     names = partition_names(job.request.partition, site.settings)[:1]
     found = next((each for each in site.partitions if each.name in names), None)
     return time_limit(pending_job(state, job, namesakes, now=now), found, site.settings, now)
@@ -296,13 +296,15 @@ def with_components(
     members = [job for job in state.array_members(leader.id) if job.id != leader.id]
     made = [pending_job(state, job, namesakes, now=now) for job in members if job.state is JobState.PENDING]
     parts = (leader, *made)
-    stays = [f"component {job.label()}, which has not ended yet" for job in members if not _may_wait(job)]
+    unfinished = [
+        f"component {job.label()}, which has not ended yet" for job in members if not _may_wait(job)
+    ]
     held = [f"component {job.name}, which is held" for job in made if job.held]
     return msgspec.structs.replace(
         leader,
         components=tuple(made),
         waits_for=next((job.waits_for for job in parts if job.waits_for), "")
-        or next(iter((*stays, *held)), ""),
+        or next(iter((*unfinished, *held)), ""),
         never=next((job.never for job in parts if job.never), ""),
         begin_at_unix=max((job.begin_at_unix for job in parts if job.begin_at_unix), default=None),
         eligible_at_unix=max(job.eligible_at_unix for job in parts),
@@ -313,23 +315,27 @@ def _may_wait(job: Job) -> bool:
     return job.state is JobState.PENDING or job.is_finished
 
 
-def _asked_by_now(asked: Resources, *, waited_s: float) -> Resources:
+def _asked_by_now(requested: Resources, *, waited_s: float) -> Resources:
     """Return the request after this waiting time.
 
     Its switch limit is dropped once the job has waited long enough (--switches=COUNT@TIME).
     """
-    if asked.max_switches is None or asked.switches_wait_s is None or waited_s < asked.switches_wait_s:
-        return asked
-    return _on_any_switches(asked)
+    if (
+        requested.max_switches is None
+        or requested.switches_wait_s is None
+        or waited_s < requested.switches_wait_s
+    ):
+        return requested
+    return _on_any_switches(requested)
 
 
 @functools.lru_cache(maxsize=1000)
-def _on_any_switches(asked: Resources) -> Resources:
+def _on_any_switches(requested: Resources) -> Resources:
     """Return the request without its switch limit.
 
     Equal requests share one object, because the planner compares requests by identity.
     """
-    return msgspec.structs.replace(asked, max_switches=None)
+    return msgspec.structs.replace(requested, max_switches=None)
 
 
 def eligible_unix(state: StateTables, job: Job, *, now: float) -> float:

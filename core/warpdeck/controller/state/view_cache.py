@@ -105,9 +105,9 @@ class ViewCache:
         made = pending_job(state, job, namesakes, now=now)
         if job.component is not None:
             return with_components(state, made, namesakes, now=now)
-        asked = job.request.dependencies
-        targets = None if asked is None else stable_targets(asked)
-        if job.request.resources.max_switches is None and (asked is None or targets is not None):
+        requested = job.request.dependencies
+        targets = None if requested is None else stable_targets(requested)
+        if job.request.resources.max_switches is None and (requested is None or targets is not None):
             self._pending[job.id] = made
             if targets is not None:
                 self._depends[job.id] = targets

@@ -90,7 +90,7 @@ class ClusterTable:
         return made
 
     def running_users(self) -> RunningUsers:
-        """Return the users whose jobs run on each node."""
+        """Return the users with running jobs on each node."""
         kept = self._running_users
         if kept is None or kept[0] is not self.running or kept[1] is not self._tables:
             made = RunningUsers(self.running, self.parts, {part.name: part for part in self._tables})
@@ -137,7 +137,7 @@ class ClusterTable:
         gone[before[before != NEW]] = False
         new = np.flatnonzero(before == NEW).tolist()
         changed = {row for at in np.flatnonzero(gone).tolist() for row in self._forget(self.running[at])}
-        parts = self._note(new, running)
+        parts = self._record_holdings(new, running)
         changed.update(part[1] for part in parts)
         after: Ints = np.full(len(self.running), NEW, dtype=np.int64)
         after[before[before != NEW]] = np.flatnonzero(before != NEW)
@@ -145,7 +145,7 @@ class ClusterTable:
         kept[0] = after[kept[0]]
         self.parts = np.concatenate((kept, np.array(parts, dtype=np.int64).reshape(-1, 4).T), axis=1)
         ends = self.ends_unix[before] if len(self.ends_unix) else np.zeros(len(running))
-        ends[new] = [_likely_end(running[at]) for at in new]
+        ends[new] = [_expected_end(running[at]) for at in new]
         self.running, self.ends_unix = running, ends
         return changed
 
@@ -157,11 +157,13 @@ class ClusterTable:
                 self._held[row] = [held for held in self._held[row] if held.job is not job]
                 yield row
 
-    def _note(self, places: Iterable[int], running: Sequence[RunningJob]) -> list[tuple[int, int, int, int]]:
+    def _record_holdings(
+        self, positions: Iterable[int], running: Sequence[RunningJob]
+    ) -> list[tuple[int, int, int, int]]:
         """Record the resources that the jobs at these positions hold, and return the rows to add to `parts`."""
         parts = []
         row_of, held_by = self.cluster.row.get, self._held
-        for at in places:
+        for at in positions:
             job = running[at]
             self._excluding_jobs += job.excludes_users
             for share in job.allocation.shares:
@@ -175,10 +177,10 @@ class ClusterTable:
         """Enter the resources held on these rows into the base timeline."""
         ordered = sorted(rows)
         for row in ordered:
-            there = self._held.get(row, [])
-            if len(there) > 1:
-                there.sort(key=_BY_JOB)
-            if are_unsteady(there):
+            held_here = self._held.get(row, [])
+            if len(held_here) > 1:
+                held_here.sort(key=_BY_JOB)
+            if are_unsteady(held_here):
                 self._unsteady.add(row)
             else:
                 self._unsteady.discard(row)
@@ -197,6 +199,6 @@ def _id(job: RunningJob) -> int:
     return job.id
 
 
-def _likely_end(job: RunningJob) -> float:
+def _expected_end(job: RunningJob) -> float:
     ends = job.ends_by_unix if job.expects_end_unix is None else job.expects_end_unix
     return np.inf if ends is None else ends

@@ -34,7 +34,7 @@ class PassCache:
         self._owners: frozenset[str] | None = None
         """Users with exclusive requests or jobs (--exclusive=user); None if no job or partition is exclusive.
         """
-        self._misfits_of: tuple[object, ...] = ()
+        self._unplaceable_key: tuple[object, ...] = ()
         """The values on which the contents of `unplaceable_classes` depend."""
 
     def follow(self, view: PlannerView, settings: PlannerSettings) -> PlannerView:
@@ -58,9 +58,15 @@ class PassCache:
         self.cluster_table.classes.set_owners(self._owners)
         self._follow_queue(view, limits_people)
         lifting = [qos.name for qos in view.qos if qos.overrides_partition]
-        misfits_of = (self.queue, self.cluster_table, self.cluster_table.classes.generation, lifting, draws)
-        if misfits_of != self._misfits_of:
-            self.unplaceable_classes, self._misfits_of = UnplaceableClasses(), misfits_of
+        unplaceable_key = (
+            self.queue,
+            self.cluster_table,
+            self.cluster_table.classes.generation,
+            lifting,
+            draws,
+        )
+        if unplaceable_key != self._unplaceable_key:
+            self.unplaceable_classes, self._unplaceable_key = UnplaceableClasses(), unplaceable_key
         return view
 
     def _follow_queue(self, view: PlannerView, limits_people: bool) -> None:

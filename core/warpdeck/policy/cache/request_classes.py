@@ -40,7 +40,7 @@ class RequestClassTable:
         self._lower_bound_rows: Ints = np.zeros((0, 4), dtype=np.int64)
         self._owners: frozenset[str] | None = None
         self.generation = 0
-        """How often all request classes were discarded and numbered anew."""
+        """Number of times that all request classes were discarded and numbered again."""
 
     @property
     def owners(self) -> frozenset[str] | None:

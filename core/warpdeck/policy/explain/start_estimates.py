@@ -56,13 +56,13 @@ class StartEstimates:
         if not len(self._ids):
             return None
         position = int(np.searchsorted(self._ids, job_id))
-        there = position < len(self._ids) and self._ids[position] == job_id
-        at_unix = float(self._at_unix[position]) if there else self._end_unix
+        is_found = position < len(self._ids) and self._ids[position] == job_id
+        at_unix = float(self._at_unix[position]) if is_found else self._end_unix
         return at_unix if np.isfinite(at_unix) else None
 
     def changed_since(self, before: StartEstimates, now: float) -> list[JobId]:
-        """Return the jobs whose estimate is new or has changed by a significant part of the wait, soonest
-        start first.
+        """Return the jobs with a new estimate, or with an estimate that has changed by a significant part of
+        the wait, soonest start first.
         """
         if not len(self._ids):
             return []
@@ -140,15 +140,15 @@ class _Groups:
         masks = [cluster.takes_jobs.astype(np.float64)]  # Group 0 contains all nodes.
         of = []
         for job in jobs:
-            asked = job.resources
+            requested = job.resources
             key = (
                 job.partition,
                 job.reservation,
-                asked.gpus.type,
-                asked.constraint,
-                asked.nodelist,
-                asked.exclude,
-                asked.node_minimum,
+                requested.gpus.type,
+                requested.constraint,
+                requested.nodelist,
+                requested.exclude,
+                requested.node_minimum,
             )
             number = numbers.get(key)
             if number is None:
@@ -186,15 +186,15 @@ class _Groups:
         sizes: dict[int, Floats] = {}
         for job in jobs:
             if id(job.resources) not in sizes:
-                asked = job.resources
+                requested = job.resources
                 default = settings.default_mem_per_cpu_bytes
                 size = np.zeros(DIMENSIONS)
-                for need, count in needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=default):
+                for need, count in needs(requested, requested.nodes_min, default_mem_per_cpu_bytes=default):
                     mem = per_node[1] if need.mem_bytes == WHOLE_NODE else need.mem_bytes
                     gpus = need.gpus * need.gpu_share_pct / 100
                     each = per_node if need.exclusive else np.array((need.cpus, mem, gpus))
                     size += each * count
-                sizes[id(asked)] = size
+                sizes[id(requested)] = size
         tasks = np.array([count_tasks(job.tasks) if job.tasks else 1 for job in jobs])
         amounts: Floats = np.array([sizes[id(job.resources)] for job in jobs]).T * tasks
         return amounts
@@ -222,9 +222,9 @@ class _Groups:
                 mine, part = self.of == group, spread[self.of, group]
                 before = _preceding(work[dimension] * part)[mine] + busy[group]
                 left_over = left[group] - _preceding(gone[dimension] * part)[mine]
-                asked = amounts[dimension][mine] > 0
+                requested = amounts[dimension][mine] > 0
                 wait = np.divide(before, left_over, out=np.full(len(left_over), np.inf), where=left_over > 0)
-                waits_s[mine] = np.maximum(waits_s[mine], np.where(asked, wait, 0.0))
+                waits_s[mine] = np.maximum(waits_s[mine], np.where(requested, wait, 0.0))
         return waits_s
 
 

@@ -70,7 +70,7 @@ class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
     allow_qos: frozenset[str] | None = None
     deny_qos: frozenset[str] = frozenset()
     qos: str = ""
-    """A QoS whose limits apply to the partition as a whole."""
+    """A QoS with limits that apply to the partition as a whole."""
     preempt_mode: str = ""
     """How jobs of this partition are preempted: off, requeue, suspend or cancel. "" uses the site's
     setting.
@@ -98,7 +98,7 @@ class QosView(msgspec.Struct, frozen=True, kw_only=True):
     """A running job cannot be preempted before it has run this many seconds."""
     usage_factor: float = 1.0
     overrides_partition: bool = False
-    """True if its limits override the limits of the partition (Slurm's flags OverPartQOS and
+    """True if the limits of the QoS override the limits of the partition (Slurm's flags OverPartQOS and
     PartitionTimeLimit).
     """
     deny_on_limit: bool = False

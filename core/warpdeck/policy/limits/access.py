@@ -95,10 +95,10 @@ def partition_refusal(
     if refusal is not None:
         return refusal
     if not any_time and part.max_time_s is not None and (limit_s is None or limit_s > part.max_time_s):
-        asked = "no time limit" if limit_s is None else roughly(limit_s)
+        requested = "no time limit" if limit_s is None else roughly(limit_s)
         return (
             "PartitionTimeLimit",
-            f"requests {asked}; partition {part.name} allows {roughly(part.max_time_s)}",
+            f"requests {requested}; partition {part.name} allows {roughly(part.max_time_s)}",
         )
     nodes = job.resources.nodes_min
     if (part.max_nodes is not None and nodes > part.max_nodes) or max(

@@ -60,7 +60,7 @@ class Scopes:
             account = self.accounts[account].parent
 
     def qos_of(self, qos: str, partition: str) -> Iterable[QosView]:
-        """Return the QoS whose limits apply to a job of this QoS in this partition, the partition's QoS
+        """Return the QoS with limits for a job of this QoS in this partition. The partition's QoS comes
         first.
         """
         own = self.qos.get(qos)

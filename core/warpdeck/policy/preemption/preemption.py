@@ -136,7 +136,7 @@ class PreemptionRules:
         return self._is_within([each for each in accounts if any(map(tres.get, each.quota))], tres)
 
     def _borrows(self, borrower: AccountView, victim: RunningJob) -> bool:
-        """Return whether the victim holds some of the resources of which the borrower uses too much."""
+        """Return whether the victim holds resources that the borrower uses beyond its share."""
         use, held = (
             self._limit_usage.account_use(borrower.name),
             self._limit_usage.tres_of(victim, victim.allocation),

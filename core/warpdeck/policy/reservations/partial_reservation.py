@@ -44,7 +44,7 @@ def users_of(reservations: Iterable[ReservationView], running: Iterable[RunningJ
 
 
 def outside_of_parts(view: PlannerView) -> Sequence[RunningJob]:
-    """Return the running jobs whose resources become available to all jobs when they end.
+    """Return the running jobs that leave their resources to all jobs when they end.
 
     Jobs in partial reservations are left out, because their resources go back to the reservation.
     """
@@ -82,7 +82,7 @@ def _named(part: ReservedPart) -> NamedResources:
 
 
 MAX_LISTED = 3
-"""Maximum number of nodes whose reserved amounts are listed in a text."""
+"""Maximum number of nodes in a text that lists reserved amounts."""
 
 
 def parts_text(reservation: ReservationView) -> str:

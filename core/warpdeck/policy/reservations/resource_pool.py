@@ -159,12 +159,12 @@ class ResourcePool:
     def rows_with_capacity(self, base: RequestClass) -> Ints:
         """Return the rows on which the lower bound of the request class is free now.
 
-        The users whose jobs run there are not considered.
+        The users with running jobs on these nodes are not considered.
         """
         cpus, mem_bytes, gpus, _ = base.lower_bound()
         free = self.timeline.free_now
         enough: Mask = (free[CPUS] >= cpus) & (free[MEM] >= mem_bytes) & (free[GPUS] >= gpus)
-        if base.gangs and base.gangs[0].wanted[0][0].exclusive:
+        if base.gangs and base.gangs[0].requirements[0][0].exclusive:
             enough &= free[CPUS] >= self.cluster.capacity[CPUS]
         return np.flatnonzero(enough & base.usable())
 
@@ -312,13 +312,13 @@ def open_pools(view: PlannerView, now: float, cache: PassCache) -> Pools:
     """
     general = ResourcePool(cache.cluster_table, now)
     pools: Pools = {"": general}
-    asked = {job.reservation for job in view.running if job.suspended}
-    asked.update(cache.queue.reservations.keys)
+    requested = {job.reservation for job in view.running if job.suspended}
+    requested.update(cache.queue.reservations.keys)
     current = [reservation for reservation in view.reservations if reservation.end_unix > now]
     users = users_of(current, view.running)
     for reservation in current:
         general.set_aside(reservation, users.get(reservation.name, ()))
-        if reservation.name in asked or reservation.magnetic:
+        if reservation.name in requested or reservation.magnetic:
             pools[reservation.name] = _reservation_pool(view, now, cache.cluster_table, reservation, users)
     opened = [each for each in current if each.name in pools]
     _join(general, [(each, pools[each.name]) for each in opened])

@@ -115,8 +115,8 @@ class Evictions:
         return True
 
     def _keep(self, part: ComponentRequest, made: _Trial) -> bool:
-        """Reserve a placement for this component besides those of earlier components. Return whether there
-        was one.
+        """Reserve a placement for this component in addition to the placements of earlier components. Return
+        whether there was one.
         """
         job = in_partition(part.job, part.request_class.partition)
         placement = part.pool.find_now(part.request_class, part.duration_s)

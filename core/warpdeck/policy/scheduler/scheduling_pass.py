@@ -54,7 +54,7 @@ class SchedulingPass:
         return self.starter.stopped and self.starter.is_full
 
     def waiting_mask(self, rows: Ints) -> Mask:
-        """Return a mask of the rows whose jobs did not start completely, except arrays that only wait for
+        """Return a mask of the rows of jobs that did not start completely, except arrays that only wait for
         their own task limit.
         """
         done = {*self.partly, *(start.job_id for start in self.starter.starts)} - self.blocked.keys()
@@ -127,9 +127,9 @@ class SchedulingPass:
         Returns whether the job now has resources reserved.
         """
         later = self._search.place_later(pool, request_class, block_reason.duration_s)
-        room, patience = self.context.freed_for(job, pool, request_class), self.context.now + self.patience_s
-        if room is not None and (there := pool.find_later(room, block_reason.duration_s)) is not None:
-            later = there if there[0] <= patience else later
+        freed, patience = self.context.freed_for(job, pool, request_class), self.context.now + self.patience_s
+        if freed is not None and (start := pool.find_later(freed, block_reason.duration_s)) is not None:
+            later = start if start[0] <= patience else later
         soon = later is not None and later[0] <= patience
         if preempts_others and (soon or self.evictions.preempt_for(job, block_reason, pool, request_class)):
             # The job starts soon. Its resources are counted now, so that no other job is preempted in vain.

@@ -22,7 +22,7 @@ def job_with_new_step() -> tuple[Core, JobId]:
     job_id = core.run(ask())
     core.apply(
         StepRequested(
-            principal=ANN, job_id=job_id, ask=StepOptions(name="s", argv=("true",)), cwd="/", first=A
+            principal=ANN, job_id=job_id, options=StepOptions(name="s", argv=("true",)), cwd="/", first=A
         )
     )
     return core, job_id
@@ -41,7 +41,7 @@ def test_a_step_that_was_never_launched_is_launched_after_a_restart() -> None:
     core, job_id = job_with_new_step()
     core.state = core.reload()
     [order] = reconnect(core)
-    assert (order.node, order.job_id, order.number, order.request.ask.argv) == (A, job_id, 0, ("true",))
+    assert (order.node, order.job_id, order.number, order.request.options.argv) == (A, job_id, 0, ("true",))
 
 
 def test_a_step_that_its_node_knows_is_not_launched_again() -> None:
@@ -68,7 +68,7 @@ def test_a_share_that_cannot_start_ends_the_step_on_other_nodes() -> None:
     core = Core("a", "b")
     job_id = core.run(ask(nodes=2))
     step_request = StepOptions(name="s", argv=("true",), nodes_min=2, tasks=2)
-    core.apply(StepRequested(principal=ANN, job_id=job_id, ask=step_request, cwd="/", first=A))
+    core.apply(StepRequested(principal=ANN, job_id=job_id, options=step_request, cwd="/", first=A))
     report = stepwire.StepReport(job_id, 0, 0, phase="exited", message="its folder is gone", check="agent")
     [kill] = core.apply(StepReported(name=A, report=report)).effects
     assert isinstance(kill, KillStep) and kill.node == B

@@ -160,7 +160,7 @@ class StepLeases:
 
     async def _note(self, job_id: JobId, number: int | None, *, there: bool) -> None:
         try:
-            await self._apply(HolderSeen(job_id=job_id, step=number, there=there))
+            await self._apply(HolderSeen(job_id=job_id, step=number, is_connected=there))
         except (UserError, StoreError) as error:
             log.debug("job %s: %s", job_id, error)
 

@@ -192,7 +192,7 @@ class NativeSteps:
         return StepRequested(
             principal=caller.who,
             job_id=job.id,
-            ask=wanted,
+            options=wanted,
             cwd=message.cwd,
             caller=caller.process.node if caller.process is not None else None,
             mpi=wanted.mpi or self.config().steps.mpi,
@@ -253,7 +253,7 @@ class NativeSteps:
                 try:
                     step = await self._ask_once(event)
                 except UserError as error:
-                    if error.code not in (BUSY, STARTING) or event.ask.immediate:
+                    if error.code not in (BUSY, STARTING) or event.options.immediate:
                         raise
                     if error.code == BUSY and error.message != told:
                         told = error.message
