@@ -127,9 +127,11 @@ class CommandSite:
     The controller's clock stands still at `now`, which is the time at which the site was made until a test changes it.
     """
 
-    def __init__(self, folder: Path, *, config: str = "", nodes: Sequence[str] = ("n1", "n2")) -> None:
+    def __init__(
+        self, folder: Path, *, config: str = "", nodes: Sequence[str] = ("n1", "n2"), now: float | None = None
+    ) -> None:
         self.folder = folder
-        self.now = float(int(time.time()))
+        self.now = float(int(time.time())) if now is None else now
         self.loop = asyncio.new_event_loop()
         paths = Paths(str(folder))
         Path(paths.config).write_text(config)

@@ -448,8 +448,10 @@ def _floating(flags: dict[str, str], start: float, now: float, end: float | None
 def _free_name(client: Any, given: dict[str, str], user: str) -> str:
     """Return the first free name USER_1, USER_2, ..., as Slurm does.
 
-    The base is the first user, else the first account, else the caller.
+    The base is the first user, else the first account, else the caller. A minus sign, which denies a user or an
+    account, is not part of the name.
     """
     there = {row["name"] for row in client.call("reservations")["reservations"]}
-    base = next(iter([*split_list(given.get("users", "")), *split_list(given.get("accounts", "")), user]))
+    named = [*split_list(given.get("users", "")), *split_list(given.get("accounts", "")), user]
+    base = named[0].lstrip("-")
     return next(name for number in range(1, 10_000) if (name := f"{base}_{number}") not in there)
