@@ -112,7 +112,7 @@ async def _fill(database: Path) -> int:
 
 
 def _job(job_id: JobId, number: int, now: float) -> Job:
-    """Return a job; the oldest comes first, and the users alternate."""
+    """Return a job. The oldest is the first one, and the users alternate."""
     ended = now - 7200 - DAYS * 86_400 * (1 - number / ENDED)
     node = NodeName(f"node{number % 64:03d}")
     request = Request(name=f"train-{number % 50}", script="#!/bin/sh\ntrue\n", env={"PATH": "/usr/bin:/bin"})

@@ -93,7 +93,7 @@ def array_rates(rig: Rig) -> Measured:
 
 
 def array_rate(rig: Rig, folder: str) -> float:
-    """Return the rate of one array whose tasks each write an output file."""
+    """Return the rate of one array. Each of its tasks writes an output file."""
     ranges = [[1, TASKS, 1]]
     job = rig.submit("#!/bin/sh\ntrue\n", array={"ranges": ranges}, output=f"{folder}/%a.out")
     rig.wait_until_idle()

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 from tests.tui.widgets.test_cell_grid import grid, lines
 from tests.tui.widgets.test_log_view import TWO_GB, RemoteLog
 from tests.tui.widgets.test_virtual_table import GeneratedRows, table
@@ -99,7 +99,7 @@ async def measure_grid() -> AsyncIterator[str]:
             ticked += 1
 
         ticking = ui.app.set_interval(TICK_S, tick)
-        await comes(lambda: ticked >= IDLE_S / TICK_S, what="the last tick")
+        await eventually_async(lambda: ticked >= IDLE_S / TICK_S, what="the last tick")
         ticking.stop()
         idle = len(ui.take_written().encode()) / IDLE_S
         yield line(

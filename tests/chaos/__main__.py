@@ -62,7 +62,7 @@ class Chaos:
     def run(self, seconds: float) -> None:
         """Run all clients and kills for this time, and wait until the queue is empty."""
         self.home.ok("up")
-        self.home.until_its_node_is_idle()
+        self.home.wait_for_idle_node()
         work: list[Callable[[random.Random], None]] = [
             *(
                 self._submit,

@@ -162,7 +162,7 @@ class OurSlurm:
             for launch in launches:
                 said = wire.JobReport(launch.job_id, launch.restarts, phase="running", started_at=time.time())
                 for node in _nodes_of(site, launch.job_id):
-                    await site.told(node, said)
+                    await site.report(node, said)
 
         self.do(say)
 
@@ -173,7 +173,7 @@ class OurSlurm:
             held = site.controller.state.jobs[job]  # type: ignore[index]
             said = wire.JobReport(held.id, held.restarts, **{"phase": "exited", **facts})
             for node in _nodes_of(site, held.id):
-                await site.told(node, said)
+                await site.report(node, said)
 
         self.do(say)
 

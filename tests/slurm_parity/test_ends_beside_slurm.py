@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.slurm_parity.peer import RealSlurm
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -29,7 +29,7 @@ ENDS = {
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """This machine alone."""
-    with passing_home() as made:
+    with temporary_home() as made:
         made.ok("up")
         yield made
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.support.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, eventually_async
 
 FLAGS = (
     "--headless=new",
@@ -56,7 +56,7 @@ class Tab:
 
     async def receives(self, words: bytes) -> None:
         """Wait until the server has sent these bytes."""
-        await comes(lambda: words in self.received, what=f"{words!r} in the browser")
+        await eventually_async(lambda: words in self.received, what=f"{words!r} in the browser")
 
 
 @asynccontextmanager
@@ -67,7 +67,9 @@ async def chromium(folder: Path) -> AsyncIterator[Tab]:
     process = await asyncio.create_subprocess_exec(*argv, env=environ, stdout=DEVNULL, stderr=DEVNULL)
     try:
         port_file = folder / "profile" / "DevToolsActivePort"
-        await comes(lambda: port_file.exists() and "\n" in port_file.read_text(), what="the browser")
+        await eventually_async(
+            lambda: port_file.exists() and "\n" in port_file.read_text(), what="the browser"
+        )
         origin = f"http://127.0.0.1:{port_file.read_text().split()[0]}"
         async with aiohttp.ClientSession() as session:
             async with session.get(f"{origin}/json") as answer:

@@ -24,7 +24,7 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 from tests.tui.static_cluster import static_app
 from tests.tui.static_site import NOW
 from warpdeck_tui.app import DeckApp
@@ -75,7 +75,7 @@ def freeze(set_attribute: Callable[[object, str, object], None], environ: Callab
 
 
 async def take(name: str, *, svg: Path | None = None) -> Taken:
-    """Return the pictures of one scene in all themes, by size such as "80x24"."""
+    """Return the pictures of one scene in all themes, by size ("80x24")."""
     scene, found = SCENES[name], Taken()
     app = static_app()
     async with app.run_test(size=SIZES[0]) as pilot:
@@ -126,7 +126,9 @@ async def shows(pilot: Pilot[None], app: DeckApp, words: Iterable[str]) -> None:
     def text() -> str:
         return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
-    await comes(lambda: all(word in text() for word in words), what=lambda: f"{words} in\n{text()}")
+    await eventually_async(
+        lambda: all(word in text() for word in words), what=lambda: f"{words} in\n{text()}"
+    )
     await pilot.pause()
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.tui.pictures import freeze, shows, wait_until_unchanged
+from tests.tui.pictures import shows, wait_until_unchanged
 from tests.tui.static_cluster import StaticCore
 from warpdeck.base.paths import Paths
 from warpdeck.client.peek_terminal import Glance
@@ -107,18 +105,7 @@ class HostileCore(Hostile):
             yield at, data + WORDS.encode()
 
 
-@pytest.fixture(autouse=True)
-def static_environment(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(short_tmp))
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.chdir(short_tmp)
-    freeze(monkeypatch.setattr, monkeypatch.setenv)
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
+pytestmark = pytest.mark.usefixtures("static_environment")
 TITLES = [tab.title for tab in TABS.values()]
 WALKS: dict[str, Sequence[tuple[tuple[str, ...], str]]] = {
     "queue": (((), "llama-70b"), (("L",), "Time limit")),

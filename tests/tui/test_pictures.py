@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.tui.pictures import SCENES, SIZES, freeze, path_of, take
+from tests.tui.pictures import SCENES, SIZES, path_of, take
 
+pytestmark = pytest.mark.usefixtures("static_environment")
 HOW = "if this is intended: python -m tests.tui.pictures (and with a folder to look at them as SVG)"
-
-
-@pytest.fixture(autouse=True)
-def static_environment(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(short_tmp))
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.chdir(short_tmp)
-    freeze(monkeypatch.setattr, monkeypatch.setenv)
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.parametrize("name", SCENES)

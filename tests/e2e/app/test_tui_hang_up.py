@@ -27,7 +27,7 @@ def site() -> Iterator[Home]:
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder:
         made = Home(Path(folder) / "home")
         made.ok("up")
-        made.until_its_node_is_idle()
+        made.wait_for_idle_node()
         yield made
         made.close()
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
@@ -45,13 +45,13 @@ SCRIPT = "#!/bin/bash\nsrun -J inner true\nexit 3\n"
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all: job 1 has failed with a step, job 2 runs, job 3 was cancelled while it waited."""
-    with passing_home() as made:
+    with temporary_home() as made:
         made.path.mkdir(mode=0o700)
         (made.path / "config.toml").write_text(SITE)
         folder = made.path.parent
         (folder / "job.sh").write_text(SCRIPT)
         made.ok("up")
-        made.until_its_node_is_idle()
+        made.wait_for_idle_node()
         for words in (
             ("-J", "short", "--comment=why", "job.sh"),
             ("-J", "long", "-A", "thesis", "--wrap", "exec sleep 600"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, running
 from tests.support.waiting import eventually
 
@@ -54,7 +54,7 @@ class Shell:
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
     """One home for all tests of the module; its queue holds job 1 (and for a moment what a test has just run)."""
-    with passing_home() as home:
+    with temporary_home() as home:
         work = home.path.parent / "work"
         work.mkdir()
         home.ok("up")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, read
 from tests.support.waiting import eventually
 
@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all tests of the module."""
-    with passing_home() as made:
+    with temporary_home() as made:
         yield made
 
 

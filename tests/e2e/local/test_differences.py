@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import has_ended
 from tests.support.waiting import eventually
 
@@ -13,9 +13,9 @@ from tests.support.waiting import eventually
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One site for all tests here."""
-    with passing_home() as made:
+    with temporary_home() as made:
         made.ok("up")
-        made.until_its_node_is_idle()
+        made.wait_for_idle_node()
         yield made
 
 
@@ -106,7 +106,7 @@ def test_srun_counts_its_own_tasks_per_node_and_passes_on_the_cpus_of_a_task(sit
 
 
 def test_a_suspended_job_is_not_resumed_while_others_hold_its_cpus(site: Home) -> None:
-    cpus = str(site.asked("nodes")["nodes"][0]["cpus"])
+    cpus = str(site.request("nodes")["nodes"][0]["cpus"])
     first = submit(site, "-n", cpus, "--wrap", "sleep 60")
     eventually(lambda: site.state(first) == "RUNNING", what="the first runs")
     assert site.slurm("scontrol", "suspend", first).returncode == 0

@@ -96,7 +96,7 @@ def run_here(page: Page, gpus: dict[str, str]) -> None:
     try:
         if any(not lacks(command, has) and command.text != "warpdeck demo" for command in page.commands):
             home.ok("up")
-            home.until_its_node_is_idle()
+            home.wait_for_idle_node()
         run_page(page, session, has=has, log=home.path / "controller.log")
     finally:
         session.close()
@@ -126,7 +126,7 @@ def test_commands_of_a_page_run_on_hosts(page: Page, lab: Lab, short_tmp: Path) 
         run_page(page, session, has=frozenset({"ssh", "root", "gpu"}), log=home.path / "controller.log")
     finally:
         session.close()
-        for node in home.asked("nodes")["nodes"]:
+        for node in home.request("nodes")["nodes"]:
             home.run("node", "rm", "--force", str(node["name"]))
         home.close()
         if shared:
@@ -181,7 +181,7 @@ def test_a_wrong_option_of_a_command_that_is_only_parsed_is_found() -> None:
 
 def test_documents_have_the_fields_that_the_reference_names(home: Home) -> None:
     home.ok("up")
-    home.until_its_node_is_idle()
+    home.wait_for_idle_node()
     home.ok("submit", "--wait", "--no-snapshot", "--wrap", "true")
     structs = {command: struct for command, _, struct in JSON_OF}
     node = home.json("node", "ls")[0]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.terminal import Terminal
 from tests.support.waiting import eventually
 
@@ -57,9 +57,9 @@ OWN_LINES = (
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """Job 1 runs a step, job 2 is held, job 3 has a snapshot: all are called by the words, and the node is drained with them."""
-    with passing_home() as made:
+    with temporary_home() as made:
         made.ok("up")
-        made.until_its_node_is_idle()
+        made.wait_for_idle_node()
         folder = made.path / WORDS
         folder.mkdir()
         words = ("--job-name", WORDS, "--comment", WORDS)

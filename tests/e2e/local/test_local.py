@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.agent import lock_holder
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, running
 from tests.support.waiting import eventually
 
@@ -25,9 +25,9 @@ from tests.support.waiting import eventually
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One for the tests that leave nothing in it; its node is there."""
-    with passing_home() as made:
+    with temporary_home() as made:
         made.ok("up")
-        made.until_its_node_is_idle()
+        made.wait_for_idle_node()
         yield made
 
 
@@ -175,7 +175,7 @@ def test_the_first_sinfo_after_up_shows_this_machine_as_it_is(home: Home) -> Non
 
 def test_run_brings_output_and_exit_code(home: Home) -> None:
     home.ok("up")
-    home.until_its_node_is_idle()  # nobody has to wait, and is told so
+    home.wait_for_idle_node()  # nobody has to wait, and is told so
     done = home.run("run", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert (done.returncode, done.stdout, done.stderr) == (7, "out\n", "err\n")
     done = home.run("run", "-n", "2", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.lab.lostanswers import GREETINGS, LostAnswers
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
@@ -95,21 +95,21 @@ def program(home: Home, argv: list[str]) -> Done:
 
 def numbers(home: Home) -> set[int]:
     """The jobs there are."""
-    return {row["id"] for row in home.asked("jobs", finished=True)["jobs"]}
+    return {row["id"] for row in home.request("jobs", finished=True)["jobs"]}
 
 
 def ended(home: Home, before: set[int]) -> set[int]:
     """The jobs that came since and have ended."""
-    rows = home.asked("jobs", finished=True)["jobs"]
+    rows = home.request("jobs", finished=True)["jobs"]
     return {row["id"] for row in rows if row["state"] in ("COMPLETED", "FAILED")} - before
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One controller and one node for all tests here."""
-    with passing_home() as home:
+    with temporary_home() as home:
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         yield home
 
 

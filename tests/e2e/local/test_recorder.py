@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, parent, running
 from tests.support.waiting import eventually
 
@@ -21,7 +21,7 @@ from warpdeck.slurm.submit.sbatch import RECORDED_S
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all tests of the module."""
-    with passing_home() as made:
+    with temporary_home() as made:
         yield made
 
 
@@ -67,9 +67,7 @@ def test_a_folder_without_code_is_said_in_the_jobs_history_and_keeps_nothing_wai
     job = submit(home, Path("/"), "--wait", "-o", "/dev/null", "--wrap", "true")
     detail = home.json("show", str(job))
     assert (detail["row"]["state"], detail["snapshot"]) == ("COMPLETED", None)
-    assert any(
-        event["text"].startswith("no snapshot of /: not a code folder") for event in detail["events"]
-    )
+    assert any(event["text"].startswith("no snapshot of /: not a code folder") for event in detail["events"])
 
 
 def test_where_no_recorder_can_be_the_history_says_so_and_the_job_starts(home: Home, work: Path) -> None:

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all tests of the module. Its node is there: what a site has not heard of yet it cannot refuse."""
-    with passing_home() as made:
+    with temporary_home() as made:
         made.ok("up")
-        made.until_its_node_is_idle()
+        made.wait_for_idle_node()
         yield made
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
@@ -36,11 +36,11 @@ max_time = "30"
 def home() -> Iterator[Home]:
     """One for all tests of the module: job 1 waits for its begin, job 2 is a held array."""
     begin = ("-J", "begin", "--begin=now+1hour", "-t", "10", "--nice=5", "--comment=why", "--wrap", "true")
-    with passing_home() as made:
+    with temporary_home() as made:
         made.path.mkdir(mode=0o700)
         (made.path / "config.toml").write_text(SITE)
         made.ok("up")
-        made.until_its_node_is_idle()
+        made.wait_for_idle_node()
         for words in (begin, ("-J", "arr", "-H", "--array=1-5%2", "-t", "1-0", "--wrap", "true")):
             assert made.slurm("sbatch", *words).returncode == 0
         eventually(lambda: "BeginTime" in made.slurm("squeue", "-o%r").stdout, what="why it waits is said")

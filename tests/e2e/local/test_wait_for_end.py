@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import WAIT_S, eventually
 
 SBATCH, SUBMIT = "warpdeck.slurm.runtime.entry", "warpdeck.cli.main"
@@ -18,7 +18,7 @@ HELD = "while [ ! -e go ]; do sleep 0.05; done; exit"
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all tests of the module."""
-    with passing_home() as made:
+    with temporary_home() as made:
         made.ok("up")
         yield made
 

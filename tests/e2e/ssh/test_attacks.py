@@ -56,7 +56,7 @@ def site(lab: Lab, accounts: None) -> Iterator[Home]:
     folder.chmod(0o711)
     made = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
     made.ok("up", "--shared")
-    made.until_its_node_is_idle()
+    made.wait_for_idle_node()
     yield made
     log = (made.path / "controller.log").read_text()
     made.close()
@@ -342,4 +342,4 @@ def test_what_is_no_message_ends_its_own_connection_at_most(site: Home, carol: U
                     link.shutdown(socket.SHUT_WR)
                     while link.recv(65536):
                         pass
-    assert site.asked("status")
+    assert site.request("status")

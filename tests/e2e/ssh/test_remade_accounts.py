@@ -149,7 +149,7 @@ def site(lab: Lab, accounts: Path) -> Iterator[Home]:
     folder.chmod(0o711)
     made = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
     made.ok("up", "--shared")
-    made.until_its_node_is_idle()
+    made.wait_for_idle_node()
     yield made
     made.close()
     shutil.rmtree(folder, ignore_errors=True)
@@ -263,11 +263,11 @@ def shown(old: Remade) -> dict[str, Any]:
     site = old.site
     jobs = {}
     for job in (old.running, old.held, old.ended, old.salloc):
-        detail = site.asked("job", job=job)
+        detail = site.request("job", job=job)
         row = {name: detail["row"][name] for name in ROW}
         steps = [(step["id"], step["state"]) for step in detail["steps"]]
         jobs[job] = row, steps, detail["events"], detail["script"], detail["dependency"]
-    return {"jobs": jobs, "forwards": site.asked("forwards")}
+    return {"jobs": jobs, "forwards": site.request("forwards")}
 
 
 def test_no_request_of_the_new_user_shows_or_changes_an_old_job(remade: Remade) -> None:
@@ -315,7 +315,7 @@ def test_a_job_of_the_new_user_does_not_wait_for_an_old_one_of_the_same_name(rem
 def test_what_waited_when_the_account_was_made_anew_fails_and_says_both_uids(remade: Remade) -> None:
     remade.site.ok("release", remade.held)
     eventually(lambda: remade.site.job(remade.held)["end"], what="it has ended")
-    detail = remade.site.asked("job", job=remade.held)
+    detail = remade.site.request("job", job=remade.held)
     assert detail["row"]["state"] == "FAILED"
     said = json.dumps(detail)
     assert f"carol has uid {NEW} on this node, and the job is of carol with uid {OLD}: " in said

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.core import GIB, ask
+from tests.support.core import GIB, make_request
 from tests.support.served import Served, served
 
 from warpdeck.config import Config
@@ -90,7 +90,7 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
     fault = wire.Fault(number=1, at_unix=9e9, check="xid", gpu=1, uuid="a-1", message="Xid 79", xid=79)
     told = wire.Health(at_unix=1.0, faults=[fault])
     await site.controller.apply(HealthTold(name=agent.name, health=told, received_unix=1.0))
-    outcome = await site.controller.apply(Submitted(who=ANN, request=ask(gpus=3)))
+    outcome = await site.controller.apply(Submitted(who=ANN, request=make_request(gpus=3)))
     assert outcome.job is not None
     await site.until(lambda: bool(site.fleet.launches))
     found = await scrape(exporter)
@@ -126,7 +126,7 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
 async def test_the_queue_and_the_loop_are_told(site: Served, exporter: Exporter) -> None:
     await site.add_node("a")
     for _ in range(3):
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
+        await site.controller.apply(Submitted(who=ANN, request=make_request(gpus=4)))
     await site.until(lambda: bool(site.fleet.launches))
     found = await scrape(exporter)
     assert labelled(found["warpdeck_jobs"], state="PENDING", partition="main") == 2

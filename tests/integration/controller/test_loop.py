@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.support.core import ANN, GIB, ask
+from tests.support.core import ANN, GIB, make_request
 from tests.support.served import served
 from tests.support.waiting import WAIT_S
 
@@ -45,7 +45,7 @@ async def test_requests_that_come_together_share_a_transaction(short_tmp: Path) 
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         disk.gate.clear()
-        events = [Submitted(who=ANN, request=ask(hold=True)) for _ in range(50)]
+        events = [Submitted(who=ANN, request=make_request(hold=True)) for _ in range(50)]
         asked = [asyncio.ensure_future(site.controller.apply(event)) for event in events]
         disk.gate.set()
         ids = [outcome.job.id for outcome in await asyncio.gather(*asked) if outcome.job is not None]
@@ -58,7 +58,7 @@ async def test_nothing_is_answered_or_launched_before_it_is_on_disk(short_tmp: P
     async with served(short_tmp / "h", store=disk) as site:
         await site.add_node("a")
         disk.gate.clear()
-        asked = asyncio.ensure_future(site.controller.apply(Submitted(who=ANN, request=ask())))
+        asked = asyncio.ensure_future(site.controller.apply(Submitted(who=ANN, request=make_request())))
         await asyncio.wait([asked], timeout=0.05)
         assert not asked.done() and not site.fleet.launches
         disk.gate.set()
@@ -73,11 +73,11 @@ async def test_a_full_disk_refuses_what_is_asked_and_loses_nothing_that_agents_s
     async with served(short_tmp / "h", store=disk) as site:
         control = site.controller
         agent = await site.add_node("a")
-        await control.apply(Submitted(who=ANN, request=ask()))
+        await control.apply(Submitted(who=ANN, request=make_request()))
         await site.until(lambda: bool(site.fleet.launches))
         disk.full = True
         with pytest.raises(UserError, match="disk is full"):
-            await control.apply(Submitted(who=ANN, request=ask()))
+            await control.apply(Submitted(who=ANN, request=make_request()))
         assert control.state.next_job_id == 2 and len(control.state.jobs) == 1
         seen = control.hub.listen()
         control.nodes.post((agent.name, agent.begin((1, 0))))
@@ -99,7 +99,7 @@ async def test_a_node_is_not_read_on_before_what_it_said_is_on_disk(short_tmp: P
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
-        await site.controller.apply(Submitted(who=ANN, request=ask()))
+        await site.controller.apply(Submitted(who=ANN, request=make_request()))
         disk.full = True
         site.controller.nodes.post((agent.name, agent.end((1, 0), exit_code=3)))
         heard = asyncio.ensure_future(site.controller.events.heard())
@@ -117,9 +117,9 @@ async def test_a_start_shares_the_commit_of_the_end_that_makes_room(short_tmp: P
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
         for _ in range(2):
-            await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
-        await site.told("a", agent.begin((1, 0)))
-        await site.told("a", agent.end((1, 0)))
+            await site.controller.apply(Submitted(who=ANN, request=make_request(gpus=4)))
+        await site.report("a", agent.begin((1, 0)))
+        await site.report("a", agent.end((1, 0)))
         states = {job.id: job.state for job in disk.commits[-1].jobs}
         assert states == {1: JobState.COMPLETED, 2: JobState.CONFIGURING}
         await site.until(lambda: len(site.fleet.launches) == 2)
@@ -130,12 +130,12 @@ async def test_tasks_of_an_array_follow_each_other_to_the_last_and_each_runs_onc
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
         array = ArraySpec(ranges=((1, 40, 1),))
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=2, array=array)))
+        await site.controller.apply(Submitted(who=ANN, request=make_request(gpus=2, array=array)))
         for number in range(40):
             await site.until(lambda so_far=number: len(site.fleet.launches) > so_far)
             launch = site.fleet.launches[number]
-            await site.told("a", agent.begin((launch.job_id, 0)))
-            await site.told("a", agent.end((launch.job_id, 0)))
+            await site.report("a", agent.begin((launch.job_id, 0)))
+            await site.report("a", agent.end((launch.job_id, 0)))
         jobs = site.controller.state.jobs.values()
         await site.until(lambda: all(job.state is JobState.COMPLETED for job in jobs))
         assert sorted(job.array_task_id or 0 for job in jobs) == list(range(1, 41))
@@ -148,7 +148,7 @@ async def test_the_planner_outlives_a_full_disk(short_tmp: Path) -> None:
         agent = await site.add_node("a")
         stranger = [wire.GpuProcess(pid=1, mem_bytes=GIB)]
         site.controller.nodes.post((agent.name, sample(stranger)))
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
+        await site.controller.apply(Submitted(who=ANN, request=make_request(gpus=4)))
         await site.until(lambda: JobId(1) in site.controller.state.planned.pending_reasons)
         disk.full = True
         seen = site.controller.hub.listen()
@@ -178,7 +178,7 @@ async def test_who_leaves_or_joins_a_group_is_noticed_while_their_job_waits(shor
         await site.add_node("a")
         await control.rules.learn_groups([ANN.user])
         for _ in range(2):
-            await control.apply(Submitted(who=ANN, request=ask(gpus=4)))
+            await control.apply(Submitted(who=ANN, request=make_request(gpus=4)))
 
         def waits_for(code: str) -> bool:
             why = control.state.planned.pending_reasons.get(JobId(2))
@@ -194,7 +194,7 @@ async def test_who_leaves_or_joins_a_group_is_noticed_while_their_job_waits(shor
 async def test_no_pass_is_made_for_those_who_are_held(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")  # the first pass of the controller is over
-        held = await site.controller.apply(Submitted(who=ANN, request=ask(hold=True)))
+        held = await site.controller.apply(Submitted(who=ANN, request=make_request(hold=True)))
         assert held.job is not None
         await site.until(lambda: bool(site.controller.state.planned.pending_reasons))
         passes = site.controller.statistics.counters.passes

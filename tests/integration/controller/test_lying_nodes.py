@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.core import ANN, Core, ask
+from tests.support.core import ANN, Core, make_request
 from tests.support.served import served
 
 from warpdeck.controller.events.events import (
@@ -46,7 +46,7 @@ SAID = "I was there"
 )
 def test_of_a_job_elsewhere_a_nodes_word_changes_nothing(event: Event) -> None:
     core = Core("a", "liar")
-    job_id = core.submit(ask(gpus=4))
+    job_id = core.submit(make_request(gpus=4))
     core.plan()
     before = core.job(job_id)
     assert before.state is JobState.CONFIGURING and before.shares[0].node == A
@@ -57,10 +57,10 @@ def test_of_a_job_elsewhere_a_nodes_word_changes_nothing(event: Event) -> None:
 
 def test_output_of_a_job_is_not_taken_from_a_node_on_which_it_is_not() -> None:
     core = Core("a", "liar")
-    job_id = core.run(ask(gpus=4))
+    job_id = core.run(make_request(gpus=4))
     for restarts in (0, 1):
         gone = wire.JobReport(job_id, restarts, phase="exited", stdout_path="spool:out")
-        outcome = core.told("liar", gone)
+        outcome = core.report("liar", gone)
         assert not [effect for effect in outcome.effects if isinstance(effect, CollectOutput)]
 
 
@@ -78,11 +78,11 @@ async def test_output_of_an_earlier_start_is_taken_from_the_node_that_had_it_alo
     collected = Collected()
     async with served(short_tmp / "h", outputs=collected) as site:
         a = await site.add_node(A)
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
-        await site.told(A, a.begin((1, 0), at=1.0))
+        await site.controller.apply(Submitted(who=ANN, request=make_request(gpus=4)))
+        await site.report(A, a.begin((1, 0), at=1.0))
         b = await site.add_node(LIAR)
         await site.controller.apply(Requeued(who=ANN, jobs=("1",)))
-        await site.told(A, a.end((1, 0), cause="requeued"))
+        await site.report(A, a.end((1, 0), cause="requeued"))
         stray = wire.JobReport(1, 0, phase="exited", stdout_path="spool:out")
         assert site.controller.state.jobs[JobId(1)].restarts == 1
         for node in (b, a):
@@ -96,7 +96,7 @@ async def test_output_of_an_earlier_start_is_taken_from_the_node_that_had_it_alo
 
 def test_a_node_tells_the_ends_of_its_own_tasks_alone() -> None:
     core = Core("a", "liar")
-    job_id = core.run(ask(nodes=2, gpus=4))
+    job_id = core.run(make_request(nodes=2, gpus=4))
     core.apply(StepAsked(who=ANN, job_id=job_id, ask=StepAsk(name="s", tasks=2), cwd="/", first=A))
     ends = [stepwire.TaskEnded(rank=rank, code=7) for rank in (0, 1, 1, 99)]
     said = stepwire.StepReport(job_id, 0, 0, phase="running", ends=ends)
@@ -122,5 +122,5 @@ def test_a_job_has_not_begun_before_it_could() -> None:
     core.now = 1e9
     job_id = core.submit()
     core.plan()
-    core.told("a", wire.JobReport(job_id, 0, phase="running", started_at=1.0))
+    core.report("a", wire.JobReport(job_id, 0, phase="running", started_at=1.0))
     assert core.job(job_id).start_at_unix == core.now

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 
 from warpdeck.base.paths import Paths
 from warpdeck.fleet.fleet import MAX_FIRST_ATTEMPTS, AgentFleet
@@ -53,14 +53,16 @@ async def test_the_next_come_when_those_before_them_are_through(
     for number in range(MAX_FIRST_ATTEMPTS + MORE):
         fleet.connect(Node(name=NodeName(f"n{number}"), target=f"root@127.0.0.1:{port}"))
     try:
-        await comes(lambda: len(silent.came) == MAX_FIRST_ATTEMPTS, what="the first are there")
+        await eventually_async(lambda: len(silent.came) == MAX_FIRST_ATTEMPTS, what="the first are there")
         _, probe = await asyncio.open_connection("127.0.0.1", port)
-        await comes(lambda: len(silent.came) > MAX_FIRST_ATTEMPTS, what="whoever comes now is taken at once")
+        await eventually_async(
+            lambda: len(silent.came) > MAX_FIRST_ATTEMPTS, what="whoever comes now is taken at once"
+        )
         assert len(silent.came) == MAX_FIRST_ATTEMPTS + 1, "the others wait"
         probe.close()
         for writer in silent.came[:MORE]:
             writer.close()
-        await comes(lambda: len(lost) >= MORE, what="those are lost")
-        await comes(lambda: len(silent.came) > MAX_FIRST_ATTEMPTS + MORE, what="and others come")
+        await eventually_async(lambda: len(lost) >= MORE, what="those are lost")
+        await eventually_async(lambda: len(silent.came) > MAX_FIRST_ATTEMPTS + MORE, what="and others come")
     finally:
         await fleet.close()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.lab.hangs import hanging_mount
-from tests.support.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck.fleet.userfiles import MOST_HUNG, PIECE_BYTES, UserFiles
 
@@ -117,11 +117,11 @@ async def test_no_probe_stays_of_a_request_that_is_cancelled(files: UserFiles, s
             await asyncio.Event().wait()
 
     tasks = [asyncio.create_task(ask()) for _ in range(20)]
-    await comes(lambda: any(short_tmp.iterdir()), what="one is there")
+    await eventually_async(lambda: any(short_tmp.iterdir()), what="one is there")
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    await comes(lambda: not any(short_tmp.iterdir()), what="all are gone")
+    await eventually_async(lambda: not any(short_tmp.iterdir()), what="all are gone")
     with contextlib.suppress(asyncio.CancelledError):
         await tasks[0]
 

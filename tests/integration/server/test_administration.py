@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.served import Raw, served
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 
 from warpdeck.config import Config
 
@@ -30,10 +30,10 @@ async def test_a_configuration_comes_into_force_whole_though_its_author_hangs_up
         Path(site.paths.config).write_text("" if asked == "amend" else "[partitions.gpu]\n")
         site.controller.rules.on_reload = slowly
         raw = await Raw.connect(site.paths)
-        raw.say(asked, id=1, **fields)
+        raw.send(asked, id=1, **fields)
         await begun.wait()
         await raw.close()
-        await comes(lambda: not site.server.connections, what="the controller has noticed it")
+        await eventually_async(lambda: not site.server.connections, what="the controller has noticed it")
         go.set()
-        await comes(lambda: bool(told), what="the rest is done too")
+        await eventually_async(lambda: bool(told), what="the rest is done too")
         assert list(told[0].partitions) == ["gpu"]

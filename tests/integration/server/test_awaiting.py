@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.core import ANN, ask
+from tests.support.core import ANN, make_request
 from tests.support.served import Raw, Served, served
 
 from warpdeck.controller.events.events import Ahead, Cancelled, LaunchRevoked, Planned, Submitted
@@ -17,7 +17,7 @@ from warpdeck.server.end_subscriptions import wait_for
 
 
 async def array_of(site: Served, tasks: int) -> JobId:
-    request = ask(array=ArraySpec(ranges=((0, tasks - 1, 1),)))
+    request = make_request(array=ArraySpec(ranges=((0, tasks - 1, 1),)))
     outcome = await site.controller.apply(Submitted(who=ANN, request=request))
     assert outcome.job is not None
     return outcome.job.id
@@ -43,17 +43,17 @@ async def test_ends_come_in_pages_and_more_may_be_waited_for(
         array = await array_of(site, 5)
         await site.until(lambda: len(site.fleet.launches) == 5)
         raw = await Raw.connect(site.paths)
-        assert (await raw.ask("await_ends", jobs=[], fields=["label"], begun=True))["t"] == "ok"
-        raw.say("await_more", stream=1, jobs=[array, 4711])
+        assert (await raw.request("await_ends", jobs=[], fields=["label"], begun=True))["t"] == "ok"
+        raw.send("await_more", stream=1, jobs=[array, 4711])
         assert (await told(raw, 4711))["unknown"] == [4711]
         for launch in list(site.fleet.launches):
-            await site.told("a", agent.begin((launch.job_id, 0)))
-            await site.told("a", agent.end((launch.job_id, 0)))
+            await site.report("a", agent.begin((launch.job_id, 0)))
+            await site.report("a", agent.end((launch.job_id, 0)))
         every = await told(raw, array)
         assert sorted(row["label"] for row in every["ended"]) == [f"{array}_{task}" for task in range(5)]
         assert every["unknown"] == []
         again = await Raw.connect(site.paths)
-        again.say("await_ends", id=1, jobs=[array], fields=["label"])
+        again.send("await_ends", id=1, jobs=[array], fields=["label"])
         assert len((await told(again, array))["ended"]) == 5
         for each in (raw, again):
             each.writer.close()
@@ -76,7 +76,7 @@ async def test_a_request_follows_a_task_that_is_taken_back(short_tmp: Path) -> N
         state = site.controller.state
         await site.until(lambda: bool(site.fleet.launches))
         runs = next(job for job in state.jobs.values() if job.shares)
-        await site.told("a", agent.begin((runs.id, 0)))
+        await site.report("a", agent.begin((runs.id, 0)))
         task = state.jobs[array].pending_tasks[0][0]
         await site.controller.apply(Planned(aheads=(Ahead(job_id=array, behind=runs.id, tasks=(task,)),)))
         handed = state.jobs[state.index.follower[runs.id]]

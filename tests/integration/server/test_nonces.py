@@ -110,17 +110,17 @@ async def test_a_reservation_is_made_once_and_its_request_gets_the_same_answer(s
     async with served(short_tmp / "1", store=store) as site:
         await site.add_node("a")
         raw = await Raw.connect(site.paths)
-        first = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"))
-        again = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"), number=2)
-        other = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("n"), number=3)
-        anew = await raw.ask("reservation_make", nonce="6" * 32, reservation=maintenance("m"), number=4)
+        first = await raw.request("reservation_make", nonce=NONCE, reservation=maintenance("m"))
+        again = await raw.request("reservation_make", nonce=NONCE, reservation=maintenance("m"), number=2)
+        other = await raw.request("reservation_make", nonce=NONCE, reservation=maintenance("n"), number=3)
+        anew = await raw.request("reservation_make", nonce="6" * 32, reservation=maintenance("m"), number=4)
         await raw.close()
     assert (first["t"], again["t"], list(site.controller.state.reserved)) == ("ok", "ok", ["m"])
     assert other["code"] == "nonce" and "which created m" in other["message"]
     assert anew["code"] == "reservation_exists"
     async with served(short_tmp / "2", store=store) as site:
         raw = await Raw.connect(site.paths)
-        after = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"))
+        after = await raw.request("reservation_make", nonce=NONCE, reservation=maintenance("m"))
         await raw.close()
     assert after["t"] == "ok"
 
@@ -132,8 +132,8 @@ async def test_a_node_is_added_once_and_its_request_gets_the_same_answer(short_t
             NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), mark=mark_of(asked))
         )
         raw = await Raw.connect(site.paths)
-        again = await raw.ask("node_add", nonce=NONCE, target="root@b", name="b", number=2)
-        anew = await raw.ask("node_add", nonce="6" * 32, target="root@b", name="b", number=3)
+        again = await raw.request("node_add", nonce=NONCE, target="root@b", name="b", number=2)
+        anew = await raw.request("node_add", nonce="6" * 32, target="root@b", name="b", number=3)
         await raw.close()
     assert (again["t"], again["result"]["name"]) == ("ok", "b")
     assert "node b already exists" in anew["message"]

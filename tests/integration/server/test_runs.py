@@ -28,7 +28,7 @@ async def node(folder: Path) -> AsyncIterator[tuple[Served, Raw]]:
 async def said(raw: Raw, *words: str, **fields: Any) -> dict[str, Any]:
     """Return the answer to a command."""
     given = {"env": {"HOME": "/home/ann", "PATH": "/bin"}, "cwd": "/work", "errors": 2, **fields}
-    return await raw.ask("run", words=words, **given)
+    return await raw.request("run", words=words, **given)
 
 
 async def test_the_words_become_a_job_of_that_folder_and_environment(short_tmp: Path) -> None:
@@ -70,9 +70,9 @@ async def test_a_stream_that_is_in_use_is_not_taken_for_standard_error(short_tmp
 
 async def test_a_command_that_is_cancelled_before_it_starts_says_so(short_tmp: Path) -> None:
     async with node(short_tmp) as (_, raw):
-        answer = await raw.ask("run", words=["-H", "true"], errors=2)
+        answer = await raw.request("run", words=["-H", "true"], errors=2)
         assert answer["result"]["job_id"] == 1
-        raw.say("cancel", id=3, jobs=["1"])
+        raw.send("cancel", id=3, jobs=["1"])
         while (error := await raw.next())["t"] != "error":
             continue
         assert error["id"] == 1 and "ended before it started (CANCELLED)" in error["message"]

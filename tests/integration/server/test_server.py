@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 import uvloop
-from tests.support.core import ask
+from tests.support.core import make_request
 from tests.support.served import Raw, Served, as_uid, frame, served
 
 from warpdeck import __version__
@@ -73,7 +73,7 @@ async def test_a_client_of_another_version_is_told_what_to_do(short_tmp: Path) -
     """It sends a request that this controller does not know."""
     async with served(short_tmp / "h") as site:
         newer = await Raw.connect(site.paths)
-        newer.say("from_the_future", id=1)
+        newer.send("from_the_future", id=1)
         [said] = await newer.rest()
         assert f"warpdeck {__version__}" in said["message"] and "from_the_future" in said["message"]
         assert RESTART in said["hint"]
@@ -90,7 +90,7 @@ async def test_half_a_frame_holds_up_nobody(short_tmp: Path) -> None:
 
 
 def broken(**fields: Any) -> dict[str, Any]:
-    request: dict[str, Any] = msgspec.to_builtins(ask())
+    request: dict[str, Any] = msgspec.to_builtins(make_request())
     resources = {**request["resources"], **fields.pop("resources", {})}
     return {**request, "resources": resources, **fields}
 
@@ -119,7 +119,7 @@ def broken(**fields: Any) -> dict[str, Any]:
 async def test_a_request_out_of_its_bounds_is_refused(short_tmp: Path, request_: dict[str, Any]) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
-        raw.say("submit", id=1, request=request_)
+        raw.send("submit", id=1, request=request_)
         [error] = await raw.rest()
         assert "not understood" in error["message"]
         await raw.close()
@@ -132,7 +132,7 @@ async def test_who_comes_back_to_a_step_counts_in_numbers(short_tmp: Path, have:
     """The node that is asked for the rest parses them."""
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
-        raw.say("srun_attach", id=1, step="1.0", have=have)
+        raw.send("srun_attach", id=1, step="1.0", have=have)
         [error] = await raw.rest()
         assert "not understood" in error["message"]
         await raw.close()
@@ -159,9 +159,9 @@ async def test_a_request_that_cannot_be_met_is_refused_in_words(
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         raw = await Raw.connect(site.paths)
-        answer = await raw.ask("submit", request=request_)
+        answer = await raw.request("submit", request=request_)
         assert answer["t"] == "error" and words in answer["message"] and answer["hint"], answer
-        assert (await raw.ask("status", number=2))["result"]["jobs"] == {}
+        assert (await raw.request("status", number=2))["result"]["jobs"] == {}
         await raw.close()
 
 
@@ -169,13 +169,13 @@ async def test_streams_of_a_client_are_counted(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
         for number in range(1, MAX_STREAMS + 2):
-            raw.say("subscribe", id=number)
+            raw.send("subscribe", id=number)
         error: dict[str, Any] = {}
         while error.get("t") != "error":
             error = await raw.next()
         assert error["id"] == MAX_STREAMS + 1 and "streams are already open" in error["message"]
-        raw.say("close", stream=1)
-        assert (await raw.ask("status", number=1000))["t"] == "ok"
+        raw.send("close", stream=1)
+        assert (await raw.request("status", number=1000))["t"] == "ok"
         await raw.close()
 
 
@@ -206,7 +206,7 @@ def test_who_comes_while_the_controller_leaves_is_not_served(short_tmp: Path, tu
                 await asyncio.sleep(0)
             await up.server.close()
             client = Raw(*await asyncio.open_unix_connection(sock=link))
-            client.say("queue", id=1)
+            client.send("queue", id=1)
             told = [message["t"] for message in await client.rest()]
             await client.close()
             return told
@@ -223,7 +223,7 @@ async def test_a_client_that_asks_and_never_reads_waits_alone(short_tmp: Path) -
         deaf = await Raw.connect(site.paths)
         wanted = 40
         for number in range(1, wanted + 1):
-            deaf.say("jobs", id=number, limit=1000)
+            deaf.send("jobs", id=number, limit=1000)
         async with await site.client() as good:
             for _ in range(20):
                 await good.ask(requests.Status())
@@ -240,7 +240,7 @@ def submitted(name: str, **fields: Any) -> Any:
 
     from warpdeck.controller.events.events import Submitted
 
-    return Submitted(who=WHO, request=ask(name, hold=True, **fields))
+    return Submitted(who=WHO, request=make_request(name, hold=True, **fields))
 
 
 async def test_long_lists_come_in_pages_and_arrive_as_one(short_tmp: Path) -> None:
@@ -255,7 +255,7 @@ async def test_long_lists_come_in_pages_and_arrive_as_one(short_tmp: Path) -> No
                 range(count - 4, count + 1)
             )
         raw = await Raw.connect(site.paths)
-        raw.say("jobs", id=1, limit=count)
+        raw.send("jobs", id=1, limit=count)
         assert [(await raw.next())["t"] for _ in range(3)] == ["rows", "rows", "ok"]
         await raw.close()
 
@@ -264,8 +264,8 @@ async def test_jobs_are_found_by_user_state_and_id(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         async with await site.client() as client:
-            await client.ask(requests.Submit(request=ask("one", hold=True)))
-            two = msgspec.structs.replace(ask("two", hold=True), array=None)
+            await client.ask(requests.Submit(request=make_request("one", hold=True)))
+            two = msgspec.structs.replace(make_request("two", hold=True), array=None)
             await client.ask(requests.Submit(request=two))
             await client.ask(requests.Cancel(jobs=("2",)))
             assert [row.id for row in (await client.ask(requests.Jobs())).jobs] == [1]
@@ -286,10 +286,10 @@ async def test_rows_hold_the_fields_that_were_asked_for(short_tmp: Path) -> None
     async with served(short_tmp / "h") as site:
         await site.controller.apply(submitted("one"))
         raw = await Raw.connect(site.paths)
-        raw.say("jobs", id=1, fields=["name", "why", "label"])
+        raw.send("jobs", id=1, fields=["name", "why", "label"])
         [row] = (await raw.next())["result"]["jobs"]
         assert list(row) == ["name", "why", "label"] and row["name"] == "one" and row["why"]["code"]
-        raw.say("jobs", id=2, fields=["name", "colour"])
+        raw.send("jobs", id=2, fields=["name", "colour"])
         assert "unknown job field colour" in (await raw.next())["message"]
         await raw.close()
 
@@ -303,7 +303,7 @@ async def test_a_personal_controller_serves_its_user_and_root_only(short_tmp: Pa
         peers = {uid: await Raw.connect(site.paths, uid=uid, hello=False) for uid in (0, ANN, BOB)}
         with as_uid(ANN):
             for raw in peers.values():
-                raw.say("hello", version=1)
+                raw.send("hello", version=1)
             said = {uid: await raw.next() for uid, raw in peers.items()}
         assert (said[0]["t"], said[ANN]["t"]) == ("welcome", "welcome")
         assert "serves only its own user" in said[BOB]["message"]
@@ -318,8 +318,8 @@ async def test_users_of_a_shared_controller_have_only_what_is_theirs(short_tmp: 
         ann = await Raw.connect(site.paths, uid=ANN)
         bob = await Raw.connect(site.paths, uid=BOB)
         root = await Raw.connect(site.paths)
-        request = msgspec.to_builtins(ask("secret", hold=True, env={"TOKEN": "x"}))
-        job = str((await ann.ask("submit", request=request))["result"]["job_id"])
+        request = msgspec.to_builtins(make_request("secret", hold=True, env={"TOKEN": "x"}))
+        job = str((await ann.request("submit", request=request))["result"]["job_id"])
         assert site.controller.state.jobs[int(job)].uid == ANN
         for kind, fields in (
             ("cancel", {"jobs": [job]}),
@@ -330,7 +330,7 @@ async def test_users_of_a_shared_controller_have_only_what_is_theirs(short_tmp: 
             ("log", {"job": job}),
             ("attach", {"job": job}),
         ):
-            denied = await bob.ask(kind, number=7, **fields)
+            denied = await bob.request(kind, number=7, **fields)
             assert denied["t"] == "error" and f"belongs to {ANN}" in denied["message"], kind
         for kind, fields in (
             ("node_drain", {"name": "a", "reason": "x"}),
@@ -339,12 +339,13 @@ async def test_users_of_a_shared_controller_have_only_what_is_theirs(short_tmp: 
             ("shutdown", {}),
         ):
             assert (
-                "only root and the controller's user" in (await bob.ask(kind, number=7, **fields))["message"]
+                "only root and the controller's user"
+                in (await bob.request(kind, number=7, **fields))["message"]
             )
-        rows = (await bob.ask("jobs", number=8))["result"]["jobs"]
+        rows = (await bob.request("jobs", number=8))["result"]["jobs"]
         assert [row["name"] for row in rows] == ["secret"] and "TOKEN" not in json.dumps(rows)
-        assert (await ann.ask("job", number=9, job=job))["result"]["row"]["user"] == str(ANN)
-        assert (await root.ask("cancel", number=9, jobs=[job]))["t"] == "ok"
+        assert (await ann.request("job", number=9, job=job))["result"]["row"]["user"] == str(ANN)
+        assert (await root.request("cancel", number=9, jobs=[job]))["t"] == "ok"
         for raw in (ann, bob, root):
             await raw.close()
 
@@ -354,12 +355,12 @@ async def test_users_of_a_shared_controller_have_only_what_is_theirs(short_tmp: 
 
 async def upload(raw: Raw, data: bytes, *, number: int = 1, **lies: Any) -> dict[str, Any]:
     facts = {"tree": "a" * 40, "sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
-    raw.say("put_tree", id=number, **{**facts, **lies})
+    raw.send("put_tree", id=number, **{**facts, **lies})
     first = await raw.next()
     if first["t"] == "error":
         return first
     raw.write(data_frame(number, data))
-    raw.say("end", stream=number)
+    raw.send("end", stream=number)
     while (message := await raw.next())["t"] == "ack":
         continue
     return message
@@ -381,9 +382,9 @@ async def test_a_tree_is_kept_if_it_is_what_was_announced(short_tmp: Path) -> No
         ):
             answer = await upload(raw, b"packed tree", number=number, **lies)
             assert words in answer["message"] + answer["hint"], lies
-            assert not (await raw.ask("have_tree", number=50 + number, tree="a" * 40))["result"]["have"]
+            assert not (await raw.request("have_tree", number=50 + number, tree="a" * 40))["result"]["have"]
         assert (await upload(raw, b"packed tree", number=40))["t"] == "ok"
-        assert (await raw.ask("have_tree", number=41, tree="a" * 40))["result"]["have"]
+        assert (await raw.request("have_tree", number=41, tree="a" * 40))["result"]["have"]
         await raw.close()
         files = [path.name for path in (short_tmp / "h" / "trees" / "0").iterdir()]
         assert sorted(files) == ["a" * 40 + ".tar.gz", "a" * 40 + ".tar.gz.sha256"]
@@ -405,15 +406,15 @@ async def test_a_digest_of_another_users_code_leads_to_ones_own(short_tmp: Path)
             if uid == ANN:
                 await raw.close()
         snapshot = {"commit": "c", "tree": "a" * 40, "root": "/", "sha256": digests[ANN], "size_bytes": 6}
-        request = msgspec.to_builtins(ask(script="#!/bin/sh\n")) | {"snapshot": snapshot}
-        raw.say("submit", id=7, request=request, components=[request])
+        request = msgspec.to_builtins(make_request(script="#!/bin/sh\n")) | {"snapshot": snapshot}
+        raw.send("submit", id=7, request=request, components=[request])
         assert (await raw.next())["t"] == "ok"
         jobs = list(site.controller.state.jobs.values())
         assert len(jobs) == 2
         for job in jobs:
             assert job.uid == BOB
             assert job.request.snapshot is not None and job.request.snapshot.sha256 == digests[BOB]
-        raw.say("submit", id=8, request=request | {"snapshot": snapshot | {"tree": digests[ANN]}})
+        raw.send("submit", id=8, request=request | {"snapshot": snapshot | {"tree": digests[ANN]}})
         assert "was not uploaded" in (await raw.next())["message"]
         await raw.close()
 
@@ -421,7 +422,7 @@ async def test_a_digest_of_another_users_code_leads_to_ones_own(short_tmp: Path)
 async def test_an_upload_that_breaks_off_leaves_nothing(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
-        raw.say("put_tree", id=1, tree="a" * 40, sha256="0" * 64, size_bytes=10)
+        raw.send("put_tree", id=1, tree="a" * 40, sha256="0" * 64, size_bytes=10)
         assert (await raw.next())["t"] == "ack"
         raw.write(data_frame(1, b"12345"))
         assert (await raw.next())["t"] == "ack"
@@ -433,12 +434,12 @@ async def test_an_upload_that_breaks_off_leaves_nothing(short_tmp: Path) -> None
 
 
 def test_the_request_model_is_what_submit_takes() -> None:
-    assert msgspec.convert(msgspec.to_builtins(ask()), Request) == ask()
+    assert msgspec.convert(msgspec.to_builtins(make_request()), Request) == make_request()
 
 
 async def test_a_submission_is_answered_with_its_id(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         assert isinstance(site, Served)
         async with await site.client() as client:
-            done = await client.ask(requests.Submit(request=ask()))
+            done = await client.ask(requests.Submit(request=make_request()))
             assert (done.job_id, done.label, done.tasks) == (1, "1", 1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.core import ANN, ask
+from tests.support.core import ANN, make_request
 from tests.support.served import Raw, served
 
 from warpdeck.controller.events.events import Submitted
@@ -33,7 +33,7 @@ async def test_all_are_shown_in_order_and_others_have_their_turns() -> None:
 async def test_a_subscription_begins_with_few_rows_in_a_turn_and_tells_all(short_tmp: Path) -> None:
     async with served(short_tmp / "home") as site:
         for number in range(8 * ROWS_A_TURN):
-            await site.controller.apply(Submitted(who=ANN, request=ask(f"j{number}", hold=True)))
+            await site.controller.apply(Submitted(who=ANN, request=make_request(f"j{number}", hold=True)))
         turn, over, looked = 0, False, Counter[int]()
 
         class Jobs(dict[Any, Any]):
@@ -50,7 +50,7 @@ async def test_a_subscription_begins_with_few_rows_in_a_turn_and_tells_all(short
         site.controller.state.jobs = Jobs(site.controller.state.jobs)
         next_turn()
         raw = await Raw.connect(site.paths)
-        raw.say("subscribe", id=1, topics=["jobs"])
+        raw.send("subscribe", id=1, topics=["jobs"])
         rows, ready = 0, False
         while not ready:
             message = await raw.next()

@@ -22,7 +22,7 @@ from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, StepLaunch
 
 async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
-        (job, _), gate = await site.begun(), asyncio.Event()
+        (job, _), gate = await site.start_job(), asyncio.Event()
 
         async def send(name: NodeName, message: Any) -> None:
             if isinstance(message, StepLaunch):
@@ -33,7 +33,7 @@ async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_t
         asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
         await site.controller.apply(asked)
         raw = await Raw.connect(site.paths)
-        assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
+        assert (await raw.request("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
         assert not site.fleet.joined, "the step has not left yet"
         gate.set()
         await site.until(lambda: bool(site.fleet.joined))
@@ -44,15 +44,15 @@ async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_t
 
 async def test_a_client_that_sends_more_input_than_its_window_is_cut(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
-        job, _ = await site.begun()
+        job, _ = await site.start_job()
         asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
         await site.controller.apply(asked)
         raw = await Raw.connect(site.paths)
-        assert (await raw.ask("srun_attach", step=f"{job.id}.0", number=1))["t"] == "ok"
+        assert (await raw.request("srun_attach", step=f"{job.id}.0", number=1))["t"] == "ok"
         piece = TASK_HEADER.pack(EVERY_TASK, 0, 0) + bytes(DATA_CHUNK_BYTES - TASK_HEADER.size)
         for _ in range(MAX_INPUT_BYTES // DATA_CHUNK_BYTES):
             raw.write(data_frame(1, piece))
-        assert (await raw.ask("status", number=2))["t"] == "ok", "so much may wait"
+        assert (await raw.request("status", number=2))["t"] == "ok", "so much may wait"
         raw.write(data_frame(1, piece))
         assert "more input than its window" in (await raw.rest())[-1]["message"]
         await raw.close()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.core import ANN, Agent, ask
+from tests.support.core import ANN, Agent, make_request
 from tests.support.served import Raw, Served, served
 
 from warpdeck.controller.events.events import NodeUp, StepAsked, StepReported, Submitted
@@ -43,7 +43,7 @@ def clients_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def stepping(site: Served, *, caller: NodeName | None = None) -> Job:
     """Return a job whose step 0 runs without its srun."""
-    job, _ = await site.begun()
+    job, _ = await site.start_job()
     asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=A, caller=caller)
     await site.controller.apply(asked)
     running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")
@@ -90,7 +90,7 @@ async def test_an_srun_that_came_back_has_all_its_time_again(short_tmp: Path) ->
     async with served(short_tmp / "2", store=store, clock=clock) as site:
         await site.controller.apply(NodeUp(name=A, welcome=back(job)))
         raw = await Raw.connect(site.paths)
-        assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
+        assert (await raw.request("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
         await site.until(lambda: bool(site.fleet.joined))
         await look(site, clock, after_s=2 * COME_BACK_S)
         assert step_of(site, job).unheld_since_unix is None
@@ -125,7 +125,9 @@ async def test_an_allocation_that_waits_for_a_client_that_is_gone_is_given_back(
 ) -> None:
     store, clock = MemoryStore(), Clock()
     async with served(short_tmp / "1", store=store, clock=clock) as site:
-        outcome = await site.controller.apply(Submitted(who=ANN, request=ask(holder=holder, script="")))
+        outcome = await site.controller.apply(
+            Submitted(who=ANN, request=make_request(holder=holder, script=""))
+        )
         assert outcome.job is not None
         number = outcome.job.id
         await look(site, clock, after_s=0)

@@ -115,7 +115,7 @@ class AppPilot:
         self.cluster = cluster
 
     async def press(self, *keys: str) -> None:
-        """Press keys by Textual's names. Each key waits for the immediate effect of the previous one, such as a dialog."""
+        """Press keys by Textual's names. Each key waits for the immediate effect of the previous one (a dialog)."""
         await self.settle()
         for key in keys:
             await self.pilot.press(key)

@@ -26,7 +26,7 @@ async def test_a_click_on_a_panes_name_opens_the_pane(folder: Path) -> None:
         await ui.shows("[QoS]")
 
 
-async def test_a_click_on_a_dialogs_key_does_what_the_key_does(folder: Path) -> None:
+async def test_a_click_on_a_key_in_a_dialog_has_the_keys_effect(folder: Path) -> None:
     async with run_app(folder) as ui:
         await ui.cluster.submit("llama")
         await ui.shows("● R")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.tui.app.filled_form import filled
 from tests.tui.app.test_viewmodels import row
 
 from warpdeck.protocol.job_rows import JobDetail
@@ -18,14 +19,6 @@ from warpdeck_tui.viewmodels.jobs.form import (
 
 NOW = 1_700_000_000.0
 FILE = "#!/bin/sh\n#SBATCH --gpus=2\n#SBATCH --array=0-9\npython train.py\n"
-
-
-def filled(**fields: str) -> Sheet:
-    """Return a form with these fields, typed one after the other."""
-    sheet = Sheet()
-    for field, value in fields.items():
-        sheet = typed(sheet, field, value)
-    return sheet
 
 
 def from_file(**fields: str) -> Sheet:
@@ -80,7 +73,7 @@ def test_a_script_file_fills_the_fields_but_typed_values_override_it() -> None:
     assert command_line(before) == "warpdeck submit --gpus=1 train.sh"
 
 
-def test_the_command_line_contains_what_the_script_file_lacks() -> None:
+def test_the_command_line_contains_options_missing_in_the_script_file() -> None:
     sheet = from_file(time="30", more="--array=0-4")
     assert options_of(sheet) == ["--time=30", "--array=0-4"]
     assert command_line(sheet) == "warpdeck submit --time=30 --array=0-4 train.sh"

@@ -7,27 +7,21 @@ from pathlib import Path
 
 import pytest
 from tests.tui.app.app_pilot import AppPilot, run_app
+from tests.tui.app.filled_form import filled
 from tests.tui.app.test_submit import SCRIPT, commit_all, fill
 from tests.tui.app.test_viewmodels import row
 
 from warpdeck.base.errors import UserError
 from warpdeck_tui.user_files.presets import read_presets, remove_preset, save_preset
-from warpdeck_tui.viewmodels.jobs.form import Sheet, command_line, typed
+from warpdeck_tui.viewmodels.jobs.form import Sheet, command_line
 from warpdeck_tui.viewmodels.jobs.form_sources import choices, latest, preset_of, with_preset
 from warpdeck_tui.viewmodels.jobs.preset import Preset, Presets
 
 NOW = 1_700_000_000.0
 
 
-def sheet(**fields: str) -> Sheet:
-    found = Sheet()
-    for field, value in fields.items():
-        found = typed(found, field, value)
-    return found
-
-
 def test_a_preset_replaces_all_options_and_the_script_only_if_it_has_one() -> None:
-    form = sheet(wrap="python a.py", gpus="8", time="600")
+    form = filled(wrap="python a.py", gpus="8", time="600")
     debug = with_preset(form, Preset(options="--gpus=1 --partition=dev"))
     assert command_line(debug) == "warpdeck submit --gpus=1 --partition=dev --wrap 'python a.py'"
     assert (debug.value("gpus"), debug.value("time"), debug.value("more")) == ("1", "", "--partition=dev")
@@ -41,11 +35,11 @@ def test_a_preset_replaces_all_options_and_the_script_only_if_it_has_one() -> No
 
 
 def test_a_form_saved_as_preset_is_restored_unchanged() -> None:
-    form = sheet(wrap="python a.py", gpus="8", name="a b", more="--hold")
+    form = filled(wrap="python a.py", gpus="8", name="a b", more="--hold")
     again = with_preset(Sheet(), preset_of(form))
     assert again.text == form.text
     assert {k: v for k, v in again.values.items() if v} == {k: v for k, v in form.values.items() if v}
-    several = sheet(wrap="true")._replace(text="#!/bin/sh\n#SBATCH --gpus=1\ncd /tmp\npython a.py\n")
+    several = filled(wrap="true")._replace(text="#!/bin/sh\n#SBATCH --gpus=1\ncd /tmp\npython a.py\n")
     assert with_preset(Sheet(), preset_of(several)).text == several.text
 
 

@@ -232,7 +232,7 @@ def test_four_overlaid_runs_are_drawn_in_ten_milliseconds(by_step: bool) -> None
     assert min(costs) < DRAWN_CPU_S
     known = reach.cache_info().misses
     cost_s()
-    assert reach.cache_info().misses == known, "what has not changed is kept"
+    assert reach.cache_info().misses == known, "unchanged curves stay in the cache"
 
 
 def test_nodes_contribute_mean_utilization_and_total_power() -> None:

@@ -28,7 +28,7 @@ HEAVY = (
     *("warpdeck.policy", "warpdeck.controller", "warpdeck.config", "warpdeck.notation.request.request"),
     *LATER,
 )
-"""Modules that the first frame does not need, and whose import would delay it."""
+"""Modules that the first frame does not need. Their import would delay it."""
 MOST_MODULES = 500
 """There were 490 when this was written, which take 0.2 s; 80 are our own. If there are more, use -X importtime."""
 NOT_PRELOADED = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.tui.app.app_pilot import run_app
+from tests.tui.app.filled_form import filled
 from tests.tui.app.test_submit import fill, open_form
 
 from warpdeck.notation.request.sweep import with_sweep
@@ -14,15 +15,8 @@ from warpdeck_tui.viewmodels.jobs.sweep import preview
 NOW = 1_700_000_000.0
 
 
-def sheet(**fields: str) -> Sheet:
-    found = Sheet()
-    for field, value in fields.items():
-        found = typed(found, field, value)
-    return found
-
-
 def form() -> Sheet:
-    return sheet(wrap="python train.py --lr $lr", gpus="2", time="4:00:00")
+    return filled(wrap="python train.py --lr $lr", gpus="2", time="4:00:00")
 
 
 def test_the_preview_shows_tasks_gpu_hours_and_commands() -> None:

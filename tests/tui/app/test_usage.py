@@ -86,7 +86,7 @@ def test_each_grouping_has_a_table_and_long_tables_are_cut() -> None:
     assert all(len(line.removeprefix(BOLD).removesuffix(PLAIN)) <= 71 for line in lines)
 
 
-def test_usage_without_jobs_says_so() -> None:
+def test_usage_without_jobs_shows_a_message() -> None:
     assert "No finished jobs" in usage_text([])
 
 

@@ -1,4 +1,4 @@
-"""The shipped themes are readable everywhere, and a broken theme file gives one clear message."""
+"""The shipped themes are readable everywhere, and a broken theme file causes one clear message."""
 
 from __future__ import annotations
 

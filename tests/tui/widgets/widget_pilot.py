@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 from warpdeck_tui.user_files.themes import load_theme, shipped_folder, text_styles, to_textual
 
 THEME = load_theme(shipped_folder() / "deck-dark.toml")
@@ -46,7 +46,7 @@ class Recorder(HeadlessDriver):
 
 
 class WidgetApp(App[None], Generic[W]):
-    """An app whose screen is filled by the widget."""
+    """An app with a screen that the widget fills."""
 
     CSS = "Screen > * { height: 1fr; } LogView, VirtualTable, CellGrid { overflow-x: hidden; scrollbar-size: 0 1; }"
 
@@ -97,11 +97,13 @@ class WidgetPilot(Generic[W]):
 
     async def painted(self) -> str:
         """Return the next output to the terminal."""
-        return await comes(self.take_written, what="output to the terminal")
+        return await eventually_async(self.take_written, what="output to the terminal")
 
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
         """Wait for the condition. A failure shows the text of the widget."""
-        await comes(condition, what=lambda: f"{what or condition} never came:\n" + "\n".join(self.rows()))
+        await eventually_async(
+            condition, what=lambda: f"{what or condition} never came:\n" + "\n".join(self.rows())
+        )
         await self.pilot.pause()
 
     async def shows(self, words: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.agent.conftest import Gpus, MakeAgent
-from tests.support.waiting import comes, eventually
+from tests.support.waiting import eventually, eventually_async
 
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.start.gpu_sharing import STEP_BYTES, STILL_S, StartGate
@@ -57,7 +57,7 @@ async def test_a_sharer_waits_until_the_one_before_has_its_memory() -> None:
     alive = {(1, 0), (2, 0)}
     await turns.wait(launch(1))
     second = asyncio.ensure_future(turns.wait(launch(2)))
-    await comes(lambda: said)
+    await eventually_async(lambda: said)
     assert said == ["waits until job 1, which began on the same GPU, has its memory"]
     mem = 0
     for _ in range(4):  # its memory grows
@@ -99,7 +99,7 @@ async def test_one_that_is_given_up_while_it_waits_never_begins() -> None:
     turns = StartGate(lambda asked, words: None, clock=Clock())
     await turns.wait(launch(1))
     second, third = (asyncio.ensure_future(turns.wait(launch(job))) for job in (2, 3))
-    await comes(lambda: turns._waiting == {(2, 0), (3, 0)})
+    await eventually_async(lambda: turns._waiting == {(2, 0), (3, 0)})
     turns.give_up((2, 0))
     turns.give_up((77, 0))
     with pytest.raises(LaunchError, match="before its turn"):
@@ -154,7 +154,7 @@ def test_of_four_sharers_the_one_that_takes_more_is_ended_alone(
     shown: dict[int, str] = {}
 
     def show(job: int, gib: int) -> None:
-        shown[job] = f"proc 0 pid={outside if job == 0 else agent.begun(job)} mem={gib * GIB} type=C"
+        shown[job] = f"proc 0 pid={outside if job == 0 else agent.first_process(job)} mem={gib * GIB} type=C"
         gpus.show(card, *shown.values())
 
     for job in range(1, 5):

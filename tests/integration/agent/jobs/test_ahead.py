@@ -174,7 +174,7 @@ def test_an_agent_that_is_killed_loses_what_waits_and_runs_nothing_twice(place: 
     place.open()
     place.agent.link.report(place.first, "exited")
     place.agent.link.report(first, "exited")
-    place.agent.begun(second)
+    place.agent.first_process(second)
     place.agent.kill()
     told = {said.job_id: said.phase for said in place.agent.start().jobs}
     assert third not in told and told[second] == "running"

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.launch.notices import Notices
@@ -77,7 +77,7 @@ async def test_ends_that_come_closely_are_told_together_and_their_places_looked_
             ending.ended(job)
             assert clearing.looked_at[-1] == count, "its place is free before anything is waited for"
             await asyncio.sleep(0)
-        await comes(lambda: len(told) == TASKS, what="all ends are told")
+        await eventually_async(lambda: len(told) == TASKS, what="all ends are told")
     assert sum(clearing.settled) == TASKS
     assert clearing.settled[0] < 10, "the first end after a pause is told at once"
     assert len(clearing.settled) < TASKS / 4
@@ -88,12 +88,14 @@ async def test_who_keeps_a_place_until_the_end_is_settled_waits_for_no_company(t
     with ThreadPoolExecutor(1) as pool:
         ending = ending_of(pool, clearing, told, gather_s=1e6)
         ending.ended(launch(spool, 1))
-        await comes(lambda: len(told) == 1, what="the first end after a pause is told")
+        await eventually_async(lambda: len(told) == 1, what="the first end after a pause is told")
         ending.ended(launch(spool, 2))
         await asyncio.sleep(0)
         assert len(told) == 1, "the second waits for more"
         ending.ended(launch(spool, 3))
-        await comes(lambda: len(told) == 3, what="the third makes haste, and takes the second along")
+        await eventually_async(
+            lambda: len(told) == 3, what="the third makes haste, and takes the second along"
+        )
     assert clearing.settled == [1, 2]
 
 
@@ -108,5 +110,5 @@ async def test_ends_whose_places_others_have_are_told_later_unless_another_waits
             await asyncio.sleep(0)
         assert not clearing.settled, "nobody waits for these places"
         ending.ended(launch(spool, 3))
-        await comes(lambda: len(told) == 3, what="somebody may wait for the third")
+        await eventually_async(lambda: len(told) == 3, what="somebody may wait for the third")
     assert clearing.settled == [3]

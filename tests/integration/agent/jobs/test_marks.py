@@ -20,7 +20,7 @@ DAEMON = "setsid sleep 1000 &\nsleep 1001\n"
 
 def own_mark(agent: AgentProcess, job: int) -> Mark:
     """Return the job tag that the job's processes carry."""
-    agent.begun(job)
+    agent.first_process(job)
     meta = json.loads(agent.meta(job))
     return Mark(launch_name(job, 0, agent=agent.identity), meta["token"], meta["uid"])
 
@@ -69,7 +69,7 @@ def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: Agent
 
 def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000")
-    agent.begun(1)
+    agent.first_process(1)
     record = agent.record(1)
     assert record is not None
     groups = [Path(path) for path in json.loads(record.meta())["hold"]["groups"]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.agent.conftest import ADA, MakeAgent
 from tests.lab.hangs import hanging_mount
-from tests.support.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck_agent.linux.file_reading import READ_BYTES, LogError, Look
 from warpdeck_agent.users.user_files import UserFile
@@ -50,7 +50,7 @@ async def test_a_child_reads_what_the_agent_would(short_tmp: Path) -> None:
     path.write_bytes(b"new")
     assert await file.look(READ_BYTES + 4) == Look(3, b"new")
     file.close()
-    await comes(lambda: file.is_over, what="the child has ended")
+    await eventually_async(lambda: file.is_over, what="the child has ended")
 
 
 async def test_a_child_reads_no_more_than_the_agent_would(short_tmp: Path) -> None:
@@ -58,7 +58,7 @@ async def test_a_child_reads_no_more_than_the_agent_would(short_tmp: Path) -> No
     with pytest.raises(LogError, match="is not a plain file"):
         await asyncio.wait_for(file.look(0), WAIT_S)
     file.close()
-    await comes(lambda: file.is_over, what="the child has ended")
+    await eventually_async(lambda: file.is_over, what="the child has ended")
 
 
 async def test_no_user_reads_for_ever_many_at_once(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,11 +69,11 @@ async def test_no_user_reads_for_ever_many_at_once(short_tmp: Path, monkeypatch:
     with pytest.raises(LogError, match="2 output files of this user are being read"):
         await files[2].look(None)
     files[0].close()
-    await comes(lambda: files[0].is_over, what="the first child has ended")
+    await eventually_async(lambda: files[0].is_over, what="the first child has ended")
     assert await files[2].look(None) is None
     for file in files[1:]:
         file.close()
-    await comes(lambda: all(file.is_over for file in files), what="all children have ended")
+    await eventually_async(lambda: all(file.is_over for file in files), what="all children have ended")
 
 
 @pytest.mark.root

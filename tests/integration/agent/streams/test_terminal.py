@@ -90,7 +90,9 @@ def test_what_a_short_command_said_is_kept_for_the_viewer_on_the_way(agent: Agen
     command = f"echo short-$((1+1)); touch {done}; exit 5"
     agent.launch(1, role="tasks", argv=["sh", "-c", command], pty=True)
     agent.link.report(1, "running")
-    eventually(lambda: done.exists() and agent.processes(1) == [agent.begun(1)], what="only its host is left")
+    eventually(
+        lambda: done.exists() and agent.processes(1) == [agent.first_process(1)], what="only its host is left"
+    )
     open_terminal(agent)
     agent.link.output(1, b"short-2")
     assert agent.link.report(1, "exited").exit_code == 5
@@ -368,7 +370,7 @@ def test_who_comes_late_is_told_of_modes_that_were_set_before_the_scrollback(age
 
 def test_a_terminal_ends_though_its_user_has_stopped_what_holds_it(agent: AgentProcess) -> None:
     shell(agent)
-    os.kill(agent.begun(1), signal.SIGSTOP)
+    os.kill(agent.first_process(1), signal.SIGSTOP)
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0, cause="cancel"))
     assert agent.link.report(1, "exited").cause == "cancel"
 

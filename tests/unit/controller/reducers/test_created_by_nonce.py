@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.core import ANN, BOB, Core, ask
+from tests.support.core import ANN, BOB, Core, make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Submitted
@@ -23,7 +23,7 @@ MARK = Mark("ab" * 16, "content")
 
 def test_a_repeated_request_gets_the_same_answer() -> None:
     core = Core("a")
-    request = ask(array=ArraySpec(ranges=((0, 9, 1),)))
+    request = make_request(array=ArraySpec(ranges=((0, 9, 1),)))
     first = core.apply(Submitted(who=ANN, request=request, mark=MARK))
     again = core.apply(Submitted(who=ANN, request=request, mark=MARK))
     assert first.made == again.made and first.made is not None and first.made.tasks == 10
@@ -32,16 +32,16 @@ def test_a_repeated_request_gets_the_same_answer() -> None:
 
 def test_another_request_with_the_same_nonce_is_refused() -> None:
     core = Core("a")
-    core.apply(Submitted(who=ANN, request=ask(), mark=MARK))
+    core.apply(Submitted(who=ANN, request=make_request(), mark=MARK))
     with pytest.raises(UserError, match="was used by another request"):
-        core.apply(Submitted(who=ANN, request=ask(), mark=Mark(MARK.nonce, "other")))
+        core.apply(Submitted(who=ANN, request=make_request(), mark=Mark(MARK.nonce, "other")))
     assert len(core.state.jobs) == 1
 
 
 def test_nonces_are_separate_for_each_user() -> None:
     core = Core("a")
-    core.apply(Submitted(who=ANN, request=ask(), mark=MARK))
-    core.apply(Submitted(who=BOB, request=ask(), mark=MARK))
+    core.apply(Submitted(who=ANN, request=make_request(), mark=MARK))
+    core.apply(Submitted(who=BOB, request=make_request(), mark=MARK))
     assert len(core.state.jobs) == 2
 
 
