@@ -1,8 +1,7 @@
-"""Full clusters with long queues, and events on them one after the other, for the planning benchmarks.
+"""Full clusters with long queues, and sequences of events on them, for the planning benchmarks.
 
-The events keep the site full: a job is submitted; a job ends and the job started in its place runs; a node
-fails
-or comes back. As in the controller, the next pass uses the pass cache and explains only the new job.
+The events keep the site full: a job is submitted; a job ends, and the job started in its place runs; a node
+fails or returns. As in the controller, the next pass uses the pass cache and explains only the new job.
 """
 
 from __future__ import annotations
@@ -38,12 +37,13 @@ SHAPES = 200
 USERS, ACCOUNTS = 50, 10
 WEIGHTED = PlannerSettings(weights=Weights(age=1000, fairshare=10_000, job_size=100, partition=100, qos=1000))
 FREE_ONE_IN = 50
-"""One node in this number is free."""
+"""One of this number of nodes is free."""
 
 
 def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool = True) -> PlannerView:
-    """Return a site on which jobs of many sizes hold nearly all nodes. The waiting jobs have 200 kinds of
-    requests, including gangs.
+    """Return a site on which jobs of many sizes hold nearly all nodes.
+
+    The waiting jobs have 200 kinds of requests, including multi-node requests.
     """
     rng = Random(nodes * 1_000_003 + pending)
     machines = [
@@ -57,7 +57,7 @@ def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool 
             held += _jobs_on(rng, machine, len(held) + 1)
     kinds = [_kind(rng) for _ in range(SHAPES)]
     jobs = [_waiting(rng, len(held) + 1 + number, kinds) for number in range(pending)]
-    set_aside = tuple(
+    reserved = tuple(
         ReservationView(
             name=f"r{number:02}",
             nodes=frozenset(machine.name for machine in rng.sample(machines, 4)),
@@ -66,7 +66,7 @@ def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool 
         )
         for number in range(reservations)
     )
-    return msgspec.structs.replace(builders.view(machines, jobs, held), reservations=set_aside)
+    return msgspec.structs.replace(builders.view(machines, jobs, held), reservations=reserved)
 
 
 def _jobs_on(rng: Random, machine: NodeView, first_id: int) -> list[RunningJob]:
@@ -114,7 +114,7 @@ def _waiting(rng: Random, number: int, kinds: list[tuple[Resources, int]]) -> Pe
 
 
 class Site:
-    """A full cluster on which events happen one after the other."""
+    """A full cluster that changes by one event at a time."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Site:
         self._next_id = max(job.id for job in self.view.pending) + 1
 
     def submitted(self) -> Callable[[], Plan]:
-        """Add a waiting job of an existing kind. Return the pass that follows."""
+        """Add a waiting job of an existing kind. Return the next pass."""
         like = self._rng.choice(self.view.pending)
         number = JobId(self._next_id)
         self._next_id += 1
@@ -145,7 +145,7 @@ class Site:
         return self._happened([number], pending=(*self.view.pending, new))
 
     def ended(self) -> Callable[[], Plan]:
-        """End a running job. Return the pass that follows."""
+        """End a running job. Return the next pass."""
         gone = self._rng.randrange(len(self.view.running))
         return self._happened([], running=self.view.running[:gone] + self.view.running[gone + 1 :])
 

@@ -1,12 +1,9 @@
-"""`python -m tests.bench.quality [FOLDER]`: the planner on real workload logs, compared with an independent
-simulator.
+"""Judge the planner by workload logs: `python -m tests.bench.quality [FOLDER]`.
 
-Without a folder, it compares the default policy with plain EASY on synthetic workloads of many kinds, in four
-minutes.
-The logs are not part of the repository: CEA Curie (Parallel Workloads Archive), a Lublin model log
-(deep-batch-scheduler)
-and one virtual cluster of Microsoft Philly, as CSV under the names below. Ratios below 1 are better than
-plain EASY.
+With FOLDER, it replays real logs and compares the results with those of an independent simulator. Without it, it
+compares the default policy with plain EASY on synthetic workloads of many kinds, in four minutes. The logs are not
+part of the repository: CEA Curie (Parallel Workloads Archive), a Lublin model log (deep-batch-scheduler) and one
+virtual cluster of Microsoft Philly, as CSV under the names below. Ratios below 1 are better than plain EASY.
 """
 
 from __future__ import annotations
@@ -27,22 +24,21 @@ from warpdeck.sim.trace import read_trace
 
 from .workloads import CHOSEN_ON, HELD_OUT, LOADS, Kind, machine_of, make_trace
 
-MADE_JOBS, SEEDS = 1500, 1
+JOBS, SEEDS = 1500, 1
 NO_WAIT_S = 10.0
-"""If EASY's mean wait is less, the workload is skipped. The same time is added to all waits before they are
-divided.
-"""
+"""A workload with a shorter mean wait under EASY is skipped. Both waits of a ratio are increased by this time."""
 
 
 class Case(NamedTuple):
-    """A log, its machine and limits, and the reference values: policy -> (mean wait in s, mean bounded
-    slowdown).
+    """A log, its machine and its time limits.
+
+    `reference` contains the values of the independent simulator: policy -> (mean wait in s, mean bounded slowdown).
     """
 
     file: str
     limits: str
     machine: Callable[[], Machine]
-    yardstick: dict[str, tuple[float, float]]
+    reference: dict[str, tuple[float, float]]
 
 
 CASES = (
@@ -70,10 +66,12 @@ CASES = (
 def measure(folder: Path, case: Case, policy: str) -> ReplayReport:
     """Run one replay."""
     machine = case.machine()
-    work = make_workload(read_trace(str(folder / case.file)), machine, limits=case.limits)
+    workload = make_workload(read_trace(str(folder / case.file)), machine, limits=case.limits)
     site = PlannerView(nodes=machine.nodes, running=(), pending=())
-    played = replay(work.jobs, site, settings_of(policy, PlannerSettings()))
-    return make_report(played, machine_units=machine.units, refused=work.refused, skipped=work.skipped)
+    played = replay(workload.jobs, site, settings_of(policy, PlannerSettings()))
+    return make_report(
+        played, machine_units=machine.units, refused=workload.refused, skipped=workload.skipped
+    )
 
 
 def figures(report: ReplayReport) -> tuple[float, float, float, float]:
@@ -84,12 +82,12 @@ def figures(report: ReplayReport) -> tuple[float, float, float, float]:
 def show(case: Case, policy: str, report: ReplayReport, easy: ReplayReport | None) -> None:
     """Print a row: the figures, and their ratio to the reference values or to plain EASY."""
     text = f"{case.file[:22]:<23}{policy:<13}" + "".join(f"{value:>13,.1f}" for value in figures(report))
-    if policy in case.yardstick:
-        mean, slowdown = case.yardstick[policy]
+    if policy in case.reference:
+        mean, slowdown = case.reference[policy]
         off = max(abs(report.mean_wait_s / mean - 1), abs(report.mean_bounded_slowdown / slowdown - 1))
-        text += f"   {off:.2%} off the yardstick"
+        text += f"   {off:.2%} off the reference"
     elif easy is not None:
-        ratios = [one / other for one, other in zip(figures(report), figures(easy), strict=True)]
+        ratios = [mine / other for mine, other in zip(figures(report), figures(easy), strict=True)]
         text += "   x " + " / ".join(f"{ratio:.2f}" for ratio in ratios) + " of EASY's"
     print(f"{text}   {report.cpu_s:.0f} s", flush=True)
 
@@ -138,7 +136,7 @@ def judge(title: str, kinds: Sequence[Kind]) -> None:
     every: list[Ratios] = []
     for kind in kinds:
         made = [
-            compare(kind, limits=limits, load=load, seed=seed, jobs=MADE_JOBS, own=PlannerSettings())
+            compare(kind, limits=limits, load=load, seed=seed, jobs=JOBS, own=PlannerSettings())
             for seed in range(SEEDS)
             for limits, load in LOADS
         ]
@@ -175,10 +173,10 @@ def main() -> int:
     if len(sys.argv) == 2:
         replay_logs(Path(sys.argv[1]))
         return 0
-    print("the default policy beside plain EASY on made workloads: ratios, below 1 is better\n")
-    judge("kinds it was chosen on", CHOSEN_ON)
+    print("the default policy compared with plain EASY on synthetic workloads: ratios below 1 are better\n")
+    judge("kinds used for tuning", CHOSEN_ON)
     print()
-    judge("kinds held out", HELD_OUT)
+    judge("kinds used only for judging", HELD_OUT)
     return 0
 
 

@@ -46,8 +46,9 @@ class Use:
 
 
 def no_limit_is_broken(view: PlannerView, plan: Plan, now: float) -> None:
-    """Check the limits after each start in the order of the plan. Running jobs alone may already exceed
-    them.
+    """Check the limits after each start in the order of the plan.
+
+    Running jobs alone may already exceed them.
     """
     types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
     uses = [
@@ -93,8 +94,9 @@ def _scopes(view: PlannerView, one: Use, uses: list[Use]) -> Iterator[tuple[str,
 
 
 def nearest(tables: list[Limits], at: int) -> Limits:
-    """Return the limits in force at one table, nearest first. Limits per job, user and account apply only if
-    no nearer table sets them.
+    """Return the limits in force at one table, nearest first.
+
+    Limits per job, user and account apply only if no nearer table sets them.
     """
     changed: dict[str, Any] = {}
     for field in Limits.__struct_fields__:

@@ -1,6 +1,4 @@
-"""Invariants of plans in which reservations hold parts of nodes, computed independently of the planner's
-modules.
-"""
+"""Independent invariants of plans with reservations of parts of nodes. Violations raise AssertionError."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ class Span(NamedTuple):
 
 
 def parts_are_kept(view: PlannerView, plan: Plan, now: float) -> None:
-    """Started jobs take nothing reserved for others, and no more than their own reservation's part.
-    Violations raise AssertionError.
-    """
+    """Check that started jobs use nothing reserved for others, and at most their own reservation's part."""
     spans = list(_spans(view, plan, now))
     for each in view.reservations:
         for part in each.parts:

@@ -98,9 +98,7 @@ def _whole_nodes_are_allocated(view: PlannerView, requested: Resources, shares: 
 
 
 def gangs_are_whole(view: PlannerView, plan: Plan) -> None:
-    """Check that the job gets all nodes, tasks, CPUs, memory and GPUs that it requested, of the requested
-    type.
-    """
+    """Check that each job gets the requested nodes, tasks, CPUs, memory and GPUs, of the requested type."""
     jobs = {job.id: job for job in view.pending}
     for start in plan.starts:
         _resources_equal_the_request(view, jobs[start.job_id], start)
@@ -247,8 +245,7 @@ def every_job_has_an_answer(view: PlannerView, plan: Plan) -> None:
 def the_future_fits(view: PlannerView, plan: Plan, now: float, limits_s: dict[JobId, float]) -> None:
     """Check that running and reserved jobs never exceed a node's capacity until their time limits.
 
-    `limits_s` is the run time of each reserved job. Preempted jobs have ended when the reserved start of their
-    preemptor comes.
+    `limits_s` is the run time of each reserved job. Preempted jobs end before the reserved start of their preemptor.
     """
     leaves = {}
     promised = {each.job_id: each.at_unix for each in plan.reserves}

@@ -1,6 +1,6 @@
-"""Random sites on which QoS, tiers and quotas favor different jobs, and no job ends by itself.
+"""Random sites on which QoS, tiers and quotas favor different jobs, and no job ends normally.
 
-Preemption is the only event, and it must come to rest.
+Preemption is the only event, and it must stop.
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ def _job(rng: Random, number: int) -> PendingJob:
 
 
 def preemptions_to_rest(rng: Random) -> Iterator[list[tuple[JobId, JobId]]]:
-    """Yield the preemptions (preemptor, victim) after each arrival until the site is at rest. Too many passes
-    raise AssertionError.
+    """Yield the preemptions (preemptor, victim) after each arrival until there are no more.
+
+    Too many passes raise AssertionError.
     """
     view, chosen, coming = preemption_site(rng)
     player = PassPlayer(view, chosen, NOW)

@@ -1,6 +1,4 @@
-"""Random sites for the planner: clusters, running jobs, queues, tables and settings, with unusual
-combinations.
-"""
+"""Random sites for the planner with unusual combinations of nodes, jobs, tables and settings."""
 
 from __future__ import annotations
 
@@ -86,9 +84,7 @@ def nodes_of(rng: Random) -> tuple[NodeView, ...]:
 
 
 def running_on(rng: Random, nodes: tuple[NodeView, ...]) -> tuple[RunningJob, ...]:
-    """Return running jobs that fit on the nodes: with whole GPUs or parts, with and without limits, and
-    suspended.
-    """
+    """Return running and suspended jobs that fit on the nodes, with whole or shared GPUs and optional limits."""
     found: list[RunningJob] = []
     left = {node.name: [node.cpus, node.mem_bytes] for node in nodes}
     parts = {(node.name, gpu.index): 100 for node in nodes for gpu in node.gpus}
@@ -329,7 +325,7 @@ def _perhaps_reserved(
     reservations: Sequence[ReservationView],
     left: dict[tuple[str, str], list[int]],
 ) -> RunningJob:
-    """Return the job, perhaps placed in a reservation whose reserved parts are large enough for it."""
+    """Return the job, possibly placed in a reservation with large enough reserved parts."""
     held = (job.resumes_to or job.allocation).shares
     for each in reservations:
         remaining = [left.get((each.name, share.node), [0, 0]) for share in held]
@@ -351,8 +347,9 @@ ENDLESS = float("inf")
 
 
 def plain_site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
-    """Return nodes and jobs without tables, where a reserved job's resources follow from its request
-    alone.
+    """Return nodes and jobs without tables.
+
+    The resources of a reserved job then follow from its request alone.
     """
     nodes = nodes_of(rng)
     queue = tuple(

@@ -1,6 +1,4 @@
-"""Random sequences of events on the reducer: in any order, the invariants hold and the store contains the
-whole state.
-"""
+"""The reducer keeps its invariants and stores the whole state under random sequences of events."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.support.core import ANN, BOB, ROOT, Core, ask
+from tests.support.core import ANN, BOB, ROOT, Core, make_request
 
 from warpdeck.controller.events.events import (
     Cancelled,
@@ -54,8 +52,9 @@ references = st.one_of(
 
 
 class Storm(RuleBasedStateMachine):
-    """Random actions of users, nodes, agents and the network. Effects may be late, duplicated or lost with
-    the connection.
+    """Random actions of users, nodes, agents and the network.
+
+    Effects may be late, duplicated or lost with the connection.
     """
 
     @initialize()
@@ -66,7 +65,7 @@ class Storm(RuleBasedStateMachine):
         self.reports: list[tuple[str, wire.JobReport]] = []
         self.planned: Planned | None = None
         for gpus in (0, 2, 4):
-            self.core.submit(ask(gpus=gpus))
+            self.core.submit(make_request(gpus=gpus))
 
     def send(self, effects: tuple[Effect, ...]) -> None:
         self.late += [effect for effect in effects if self.up[effect.node]]
@@ -74,7 +73,7 @@ class Storm(RuleBasedStateMachine):
     def report(self, name: str, report: wire.JobReport) -> None:
         self.reports.append((name, report))
         if self.up[name]:
-            self.send(self.core.told(name, report).effects)
+            self.send(self.core.report(name, report).effects)
 
     # ---- Users
 
@@ -106,7 +105,7 @@ class Storm(RuleBasedStateMachine):
             fields["dependencies"] = Dependencies(
                 clauses=(Dependency(kind=after[0], job_id=JobId(after[1])),)
             )
-        request = ask(gpus=gpus, nodes=count, **fields)
+        request = make_request(gpus=gpus, nodes=count, **fields)
         if exclusive_user:
             resources = msgspec.structs.replace(request.resources, share_with="user")
             request = msgspec.structs.replace(request, resources=resources)
@@ -147,7 +146,7 @@ class Storm(RuleBasedStateMachine):
 
     @rule()
     def plan_ahead(self) -> None:
-        """Run a pass whose starts are committed later, after other events."""
+        """Run a pass. Its starts are committed later, after other events."""
         state, now = self.core.state, self.core.now
         made = plan(build_view(state, now=now), now, PlannerSettings())
         self.planned = Planned(starts=made.starts, resumes=made.resumes, ends=made.ends)
@@ -204,7 +203,7 @@ class Storm(RuleBasedStateMachine):
         if self.reports:
             name, report = self.reports[pick % len(self.reports)]
             if self.up[name]:
-                self.send(self.core.told(name, report).effects)
+                self.send(self.core.report(name, report).effects)
 
     @rule(pick=st.integers(0, 50))
     def launch_is_refused(self, pick: int) -> None:

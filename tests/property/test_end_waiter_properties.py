@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from tests.property.test_prefetch_properties import PrefetchMachine, pick
-from tests.support.core import ANN, done
+from tests.support.core import ANN, result_of
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Event, Outcome, Requeued
@@ -35,7 +35,7 @@ class Waiting:
 
     def read(self) -> None:
         """Read the messages that are available now."""
-        for page in done(self.request.poll()):
+        for page in result_of(self.request.poll()):
             assert all(job.is_finished for job in page.ended), "a job is reported that has not ended"
             assert not page.unknown
             self.received += [(job.id, job.restarts) for job in page.ended]
@@ -116,7 +116,7 @@ class EndWaiterMachine(PrefetchMachine):
                 each.read()
             assert each.done == each.numbers, "a client waits forever"
             for number in each.numbers:
-                ended = done(self.core.store.named(number))  # type: ignore[arg-type]
+                ended = result_of(self.core.store.named(number))  # type: ignore[arg-type]
                 missed = {(job.id, job.restarts) for job in ended} - each.reported
                 assert not missed, f"ends that were never reported: {missed}"
             assert not len(each.request)

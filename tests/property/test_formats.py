@@ -1,4 +1,4 @@
-"""Random format strings of Slurm's viewers never cause a traceback, and always give one line per row."""
+"""Random format strings of Slurm's viewers never cause a traceback, and always print one line per row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.support.core import Core, ask
+from tests.support.core import Core, make_request
 
 from warpdeck.controller.presenters.job_columns import JOB_FIELDS, job_row, row_maker
 from warpdeck.controller.presenters.node_facts import node_facts
@@ -27,9 +27,9 @@ FORM = st.text(LETTER, max_size=30) | st.text(max_size=10)
 
 def _jobs() -> list[dict[str, Any]]:
     core = Core("n1", "n2")
-    core.end(core.run(ask("ended")), exit_code=3)
-    core.run(ask("runs", gpus=2))
-    core.submit(ask("array", array=ArraySpec(ranges=((1, 99, 2),), throttle=3), hold=True))
+    core.end(core.run(make_request("ended")), exit_code=3)
+    core.run(make_request("runs", gpus=2))
+    core.submit(make_request("array", array=ArraySpec(ranges=((1, 99, 2),), throttle=3), hold=True))
     jobs = list(core.state.jobs.values())
     whole = [msgspec.to_builtins(job_row(core.state, job)) for job in jobs]
     facts = msgspec.to_builtins(row_maker(core.state, JOB_FIELDS, now=NOW)(jobs))

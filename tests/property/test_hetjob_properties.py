@@ -116,7 +116,7 @@ def test_a_hetjob_that_cannot_start_takes_nothing_from_others(seed: int) -> None
 
 
 def contested(seed: int) -> PassPlayer:
-    """Return a site whose waiting jobs may preempt running ones, without other obstacles."""
+    """Return a site with waiting jobs that may preempt running ones, without other obstacles."""
     rng = Random(seed)
     view, chosen, jobs = preemption_site(rng)
     first = len(jobs) // 2

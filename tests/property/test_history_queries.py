@@ -1,6 +1,4 @@
-"""Queries of the history give the same results in SQL and in memory, and filters mean the same in lists and
-in queries.
-"""
+"""Queries and filters of the history have the same results in SQL and in memory."""
 
 from __future__ import annotations
 

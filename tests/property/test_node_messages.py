@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property import type_values
-from tests.support.core import Core, ask
+from tests.support.core import Core, make_request
 
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import NodeUp
@@ -87,14 +87,15 @@ MESSAGES = st.one_of(*(message_fields(kind, **ABOUT) for kind in [*MESSAGE_TYPES
 
 
 def cluster() -> Core:
-    """Return a cluster with jobs on each node and on both, waiting jobs, and a step on both. The other node
-    sends nothing more.
+    """Return a cluster with jobs on each node and on both, waiting jobs, and a step on both.
+
+    The other node sends nothing more.
     """
     core = Core(HONEST, LIAR)
     for _ in range(2):
-        core.run(ask(gpus=4))
-    core.submit(ask(gpus=4, nodes=2))
-    core.submit(ask(name="waits", gpus=1))
+        core.run(make_request(gpus=4))
+    core.submit(make_request(gpus=4, nodes=2))
+    core.submit(make_request(name="waits", gpus=1))
     return core
 
 

@@ -1,6 +1,4 @@
-"""A plan with a pass cache equals one without it, whatever happens in between; the same holds for a pass that
-explains few jobs.
-"""
+"""A plan with a pass cache equals one without it, after any events and with few explained jobs."""
 
 from __future__ import annotations
 
@@ -149,8 +147,9 @@ def decisions(made: Plan) -> tuple[object, ...]:
 def check_partial_explanations(
     rng: Random, view: PlannerView, made: Plan, now: float, chosen: PlannerSettings
 ) -> None:
-    """Check that decisions and explanations are the same, except for expected starts that no reservation
-    backs.
+    """Check that decisions and explanations are the same.
+
+    Expected starts without a reservation may differ.
     """
     few = [job.id for job in view.pending if rng.random() < 0.4]
     brief = plan(view, now, chosen, explain_only=few)

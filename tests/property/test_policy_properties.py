@@ -1,6 +1,4 @@
-"""The planner over random sites: decisions are allowed, complete, within limits, explained, and
-deterministic.
-"""
+"""On random sites, the planner's decisions are allowed, complete, within limits, explained and deterministic."""
 
 from __future__ import annotations
 

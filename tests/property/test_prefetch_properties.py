@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.support.core import ANN, BOB, Core, Launch, ask
+from tests.support.core import ANN, BOB, Core, Launch, make_request
 
 from warpdeck.controller.events.events import (
     Cancelled,
@@ -99,7 +99,7 @@ class PrefetchMachine(RuleBasedStateMachine):
     def begin(self, tasks: int) -> None:
         self.core = Core(*NODES)
         self.hosts = {NodeName(name): Host() for name in NODES}
-        self.array = self.core.submit(ask(gpus=TAKES, array=ArraySpec(ranges=((0, tasks, 1),))))
+        self.array = self.core.submit(make_request(gpus=TAKES, array=ArraySpec(ranges=((0, tasks, 1),))))
         self.run_pass()
 
     def send(self, effects: tuple[Effect, ...]) -> None:
@@ -121,8 +121,9 @@ class PrefetchMachine(RuleBasedStateMachine):
 
     @rule()
     def run_pass(self) -> None:
-        """Run a pass as the controller does: if there is anything to decide, prefetched launches that may not
-        have started are revoked.
+        """Run a pass like the controller.
+
+        If there is anything to decide, prefetched launches that may not have started are revoked.
         """
         state, now = self.core.state, self.core.now
         made = plan(build_view(state, now=now), now, PlannerSettings(kill_invalid_dependency=False))
@@ -166,7 +167,7 @@ class PrefetchMachine(RuleBasedStateMachine):
     @rule(gpus=st.sampled_from((2, 2, 4)))
     def another_user_submits(self, gpus: int) -> None:
         if gpus == TAKES:  # running tasks are counted in slots
-            self.core.submit(ask(gpus=TAKES), BOB)
+            self.core.submit(make_request(gpus=TAKES), BOB)
         self.run_pass()
 
     @rule(name=nodes, drained=st.booleans())

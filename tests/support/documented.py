@@ -1,18 +1,20 @@
-"""Read the command lines of README.md and the documentation, and run them as a reader would.
+"""Read the command lines of README.md and the documentation, and run them like a reader.
 
 Conventions of a page:
 
-- A fenced block ```console holds command lines that begin with "$ ". A command that ends with a backslash goes on in the next line,
-  and so does one with an open here-document (<<). All other lines are output for the reader, and nothing compares them.
+- A fenced block ```console contains command lines that begin with "$ ". A command with a trailing backslash or an open
+  here-document (<<) continues in the next line. All other lines are output for the reader, and nothing compares them.
 - `<!-- exit: 1 -->` right before a block gives the exit code of its last command. Every other command must end with 0.
-- `<!-- needs: WORD, ... -->` right before a block says what it needs besides this machine: gpu, ssh, root, slurm, or a program.
-- `<!-- types: TEXT -->` gives the line that is typed at an interactive command. Without it a shell gets "exit" and the app gets "q".
-- A fenced block with a title, such as ```bash title="train.sh", is a file. It is written before the commands of the page run.
+- `<!-- needs: WORD, ... -->` right before a block lists its needs besides this machine: gpu, ssh, root, slurm, or a
+  program.
+- `<!-- types: TEXT -->` gives the input of an interactive command. The default is "exit" for a shell and "q" for the
+  app.
+- A fenced block with a title, for example ```bash title="train.sh", is a file. It is written before the commands run.
 
-All commands of a page run in one bash, in an empty home folder, with one site whose node is this machine. The stand-in NVML library
-gives that machine four GPUs, so blocks that need `gpu` run here where a C compiler is. Pages with blocks that need `ssh` or `root` run
-on the hosts of the lab. What is left (`slurm`, and programs that are not installed) is parsed: the command's own parser has to
-accept the words, and connects to nothing.
+All commands of a page run in one bash, in an empty home folder, with one site that has this machine as its node. The
+fake NVML library gives this machine four GPUs, so blocks that need `gpu` run here if there is a C compiler. Pages with
+blocks that need `ssh` or `root` run on the hosts of the lab. Other commands (`slurm`, programs that are not installed)
+are only parsed: the command's own parser must accept the arguments, and nothing connects.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ class Page:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Return everything that any block of the page needs."""
+        """Return the needs of all blocks of the page."""
         return frozenset().union(*(command.needs for command in self.commands))
 
 
@@ -102,21 +104,21 @@ def read_pages() -> list[Page]:
 
 def read_page(path: Path) -> Page:
     page = Page(path)
-    said: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     lines = list(enumerate(path.read_text(encoding="utf-8").splitlines(), start=1))
     while lines:
         _, line = lines.pop(0)
         if comments := COMMENT.findall(line):
-            said |= dict(comments)
+            annotations |= dict(comments)
         elif fence := FENCE.fullmatch(line):
             block = list(_block(lines, fence))
             if fence["language"] == "console":
-                page.commands += _commands(block, said)
+                page.commands += _commands(block, annotations)
             elif title := TITLE.search(fence["rest"]):
                 page.files.append((title[1], "".join(text + "\n" for _, text in block)))
-            said = {}
+            annotations = {}
         elif line.strip():
-            said = {}
+            annotations = {}
     return page
 
 
@@ -129,8 +131,8 @@ def _block(lines: list[tuple[int, str]], fence: re.Match[str]) -> Iterator[tuple
         yield number, line.removeprefix(fence["indent"])
 
 
-def _commands(block: list[tuple[int, str]], said: Mapping[str, str]) -> list[Command]:
-    needs = frozenset(re.split(r"[,\s]+", said["needs"])) if "needs" in said else frozenset()
+def _commands(block: list[tuple[int, str]], annotations: Mapping[str, str]) -> list[Command]:
+    needs = frozenset(re.split(r"[,\s]+", annotations["needs"])) if "needs" in annotations else frozenset()
     found: list[Command] = []
     rest = list(block)
     while rest:
@@ -138,18 +140,20 @@ def _commands(block: list[tuple[int, str]], said: Mapping[str, str]) -> list[Com
         if not line.startswith("$ "):
             continue
         text = line[2:]
-        here = re.search(r"<<-?\s*['\"]?(\w+)", text)
-        while rest and (text.endswith("\\") or (here and not text.endswith("\n" + here[1]))):
+        here_document = re.search(r"<<-?\s*['\"]?(\w+)", text)
+        while rest and (
+            text.endswith("\\") or (here_document and not text.endswith("\n" + here_document[1]))
+        ):
             text += "\n" + rest.pop(0)[1].removeprefix("> ")
-        found.append(Command(number, text, needs=needs, types=said.get("types")))
-    if found and "exit" in said:
+        found.append(Command(number, text, needs=needs, types=annotations.get("types")))
+    if found and "exit" in annotations:
         last = found[-1]
-        found[-1] = Command(last.line, last.text, int(said["exit"]), last.needs, last.types)
+        found[-1] = Command(last.line, last.text, int(annotations["exit"]), last.needs, last.types)
     return found
 
 
 class Session:
-    """One bash on a terminal of its own, which runs the commands of a page one after the other."""
+    """A bash with its own terminal. It runs the commands of a page one after the other."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self.folder = folder
@@ -174,10 +178,9 @@ class Session:
         self.shown = b""
 
     def run(self, command: Command) -> int:
-        """Run one command and return its exit code. What it printed is in `shown`."""
+        """Run one command and return its exit code. Its output is in `shown`."""
         script = self.folder.parent / "command.sh"
-        # Commands that are not interactive get no standard input, as in a script. Their output is read from
-        # the terminal.
+        # Other than interactive commands get no standard input, as in a script.
         body = command.text if command.typed is not None else f"{{ {command.text}\n}} </dev/null"
         script.write_text(body + "\n")
         self.shown = b""
@@ -206,7 +209,7 @@ class Session:
         return self.shown.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def close(self) -> None:
-        """End bash and all that still runs on its terminal."""
+        """End bash and all processes of its terminal."""
         os.close(self._order)
         os.close(self._terminal)
         os.close(self._answer)
@@ -250,8 +253,9 @@ def prepare(folder: Path, environ: dict[str, str]) -> Path:
 
 
 def parses(command: Command) -> str:
-    """Return the parser's objection to the command's arguments; "" if it accepts them or the command is not
-    warpdeck's.
+    """Return the parser's error for the command's arguments, or "".
+
+    Commands of other programs are not parsed.
     """
     try:
         words = shlex.split(command.text, comments=True)
@@ -273,7 +277,7 @@ def parses(command: Command) -> str:
 
 
 def _parse(words: list[str]) -> None:
-    """Parse the arguments of a command. Raises UserError."""
+    """Parse the arguments of a command. Raise UserError for wrong arguments."""
     verb, rest = (
         (words[1] if len(words) > 1 else "", words[2:]) if words[0] == "warpdeck" else (words[0], words[1:])
     )

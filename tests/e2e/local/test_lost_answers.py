@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.lab.answer_proxy import GREETINGS, AnswerDroppingProxy
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
@@ -97,21 +97,21 @@ def program(home: Home, argv: list[str]) -> Result:
 
 def job_ids(home: Home) -> set[int]:
     """Return the ids of all jobs."""
-    return {row["id"] for row in home.asked("jobs", finished=True)["jobs"]}
+    return {row["id"] for row in home.request("jobs", finished=True)["jobs"]}
 
 
 def ended_ids(home: Home, before: set[int]) -> set[int]:
     """Return the ids of new jobs that have ended."""
-    rows = home.asked("jobs", finished=True)["jobs"]
+    rows = home.request("jobs", finished=True)["jobs"]
     return {row["id"] for row in rows if row["state"] in ("COMPLETED", "FAILED")} - before
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One controller and one node for all tests here."""
-    with passing_home() as home:
+    with temporary_home() as home:
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         yield home
 
 

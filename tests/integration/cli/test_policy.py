@@ -54,7 +54,7 @@ def home_of(folder: str, text: str) -> Home:
     home.path.mkdir(mode=0o700)
     (home.path / "config.toml").write_text(text)
     home.ok("up")
-    home.until_its_node_is_idle()
+    home.wait_for_idle_node()
     return home
 
 

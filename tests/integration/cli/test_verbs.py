@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.errors import UserError
@@ -26,9 +26,9 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One controller for all tests here. Each test uses its own job names."""
-    with passing_home() as home:
+    with temporary_home() as home:
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         yield home
 
 

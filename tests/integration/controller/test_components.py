@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.core import ANN, ROOT, Core, ask
+from tests.support.core import ANN, ROOT, Core, make_request
 from tests.support.served import served
 
 from warpdeck.base.errors import UserError
@@ -36,7 +36,7 @@ COMPLETING, CANCELLED = JobState.COMPLETING, JobState.CANCELLED
 
 
 def part(cpus: int, **fields: Any) -> Request:
-    return ask(resources=Resources(tasks=1, cpus_per_task=cpus), **fields)
+    return make_request(resources=Resources(tasks=1, cpus_per_task=cpus), **fields)
 
 
 def submit(core: Core, *requests: Request) -> int:
@@ -69,7 +69,7 @@ def end_all(core: Core, outcome: Outcome, **facts: Any) -> None:
     for effect in outcome.effects:
         if isinstance(effect, KillShare):
             launch = (effect.job_id, effect.restarts)
-            core.told(effect.node, core.agents[effect.node].end(launch, cause=effect.cause, **facts))
+            core.report(effect.node, core.agents[effect.node].end(launch, cause=effect.cause, **facts))
 
 
 def test_all_components_have_consecutive_ids() -> None:
@@ -89,7 +89,7 @@ def test_all_components_have_consecutive_ids() -> None:
     [
         ([part(64)], "can never start"),
         ([part(10), part(10)], "can never start: its 3 components must start together"),
-        ([ask(array=ArraySpec(ranges=((0, 3, 1),)))], "cannot be an array"),
+        ([make_request(array=ArraySpec(ranges=((0, 3, 1),)))], "cannot be an array"),
         ([part(1)] * MAX_COMPONENTS, "the maximum is 128"),
     ],
 )
@@ -201,11 +201,11 @@ def test_a_requeue_restarts_all_components_together() -> None:
     outcome = core.apply(Requeued(principal=ROOT, jobs=("1",)))
     kills = [effect for effect in outcome.effects if isinstance(effect, KillShare)]
     first, second = kills
-    core.told(first.node, core.agents[first.node].end((first.job_id, first.restarts)))
+    core.report(first.node, core.agents[first.node].end((first.job_id, first.restarts)))
     assert states(core) == {"1+0": PENDING, "1+1": COMPLETING}
     core.plan()
     assert states(core)["1+0"] is PENDING, "it does not start before the other can"
-    core.told(second.node, core.agents[second.node].end((second.job_id, second.restarts)))
+    core.report(second.node, core.agents[second.node].end((second.job_id, second.restarts)))
     core.launch(core.plan().effects)
     assert states(core) == {"1+0": RUNNING, "1+1": RUNNING}
     assert [core.job(number).restarts for number in (1, 2)] == [1, 1]
@@ -281,7 +281,7 @@ def test_a_cancel_during_a_requeue_ends_all_components() -> None:
         for effect in core.apply(Requeued(principal=ROOT, jobs=("1",))).effects
         if isinstance(effect, KillShare)
     ]
-    core.told(first.node, core.agents[first.node].end((first.job_id, first.restarts)))
+    core.report(first.node, core.agents[first.node].end((first.job_id, first.restarts)))
     core.apply(Cancelled(principal=ANN, jobs=("1",)))
-    core.told(second.node, core.agents[second.node].end((second.job_id, second.restarts)))
+    core.report(second.node, core.agents[second.node].end((second.job_id, second.restarts)))
     assert states(core) == {"1+0": CANCELLED, "1+1": CANCELLED}

@@ -166,7 +166,7 @@ def test_the_controller_raises_its_limit_of_open_files(quiet: Home) -> None:
     subprocess.run(["sh", "-c", command], env=quiet.environ, check=True, capture_output=True, timeout=60)
     soft, hard = resource.prlimit(quiet.controller_pid(), resource.RLIMIT_NOFILE)
     assert soft == hard > 256
-    quiet.until_its_node_is_idle()
+    quiet.wait_for_idle_node()
     agent = lock_holder(quiet.path / "agent" / "agent.lock")
     assert resource.prlimit(agent, resource.RLIMIT_NOFILE)[0] == 256
 

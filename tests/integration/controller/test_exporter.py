@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.core import GIB, ask
+from tests.support.core import GIB, make_request
 from tests.support.served import Served, served
 
 from warpdeck.config import Config
@@ -92,7 +92,7 @@ async def test_gpu_metrics_have_the_names_of_dcgm(site: Served, exporter: Export
     fault = wire.Fault(number=1, at_unix=9e9, check="xid", gpu=1, uuid="a-1", message="Xid 79", xid=79)
     reported = wire.Health(at_unix=1.0, faults=[fault])
     await site.controller.apply(HealthReported(name=agent.name, health=reported, received_unix=1.0))
-    outcome = await site.controller.apply(Submitted(principal=ANN, request=ask(gpus=3)))
+    outcome = await site.controller.apply(Submitted(principal=ANN, request=make_request(gpus=3)))
     assert outcome.job is not None
     await site.until(lambda: bool(site.fleet.launches))
     found = await scrape(exporter)
@@ -132,7 +132,7 @@ async def test_gpu_metrics_have_the_names_of_dcgm(site: Served, exporter: Export
 async def test_metrics_of_the_queue_and_the_loop_are_exported(site: Served, exporter: Exporter) -> None:
     await site.add_node("a")
     for _ in range(3):
-        await site.controller.apply(Submitted(principal=ANN, request=ask(gpus=4)))
+        await site.controller.apply(Submitted(principal=ANN, request=make_request(gpus=4)))
     await site.until(lambda: bool(site.fleet.launches))
     found = await scrape(exporter)
     assert labelled(found["warpdeck_jobs"], state="PENDING", partition="main") == 2

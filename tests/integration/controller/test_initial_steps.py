@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.core import ANN, Agent, ask
+from tests.support.core import ANN, Agent, make_request
 from tests.support.served import Served, served
 
 from warpdeck.base.errors import StoreError
@@ -35,7 +35,7 @@ class Disk(MemoryStore):
 
 async def allocation(site: Served, *, nodes: int = 1) -> Job:
     """Return an allocation held by an srun of ann; its launch is in progress."""
-    request = msgspec.structs.replace(ask(nodes=nodes), script="", holder="srun")
+    request = msgspec.structs.replace(make_request(nodes=nodes), script="", holder="srun")
     outcome = await site.controller.apply(Submitted(principal=ANN, request=request))
     assert outcome.job is not None
     await site.until(lambda: len(site.fleet.launches) == nodes)
@@ -53,12 +53,12 @@ async def test_the_initial_step_is_created_in_the_transaction_of_its_jobs_start(
         agent = await site.add_node("a")
         job = await allocation(site)
         with site.controller.events.initial_steps.waiting(step_of(job)) as first:
-            await site.told("a", agent.begin((job.id, 0)))
+            await site.report("a", agent.begin((job.id, 0)))
             step = await first.created()
         assert step is not None and (step.job_id, step.number) == (job.id, 0)
         assert [each.state for each in disk.commits[-1].jobs] == [JobState.RUNNING]
         assert disk.commits[-1].steps == (step,)
-        await site.told("a", agent.begin((job.id, 0)))  # a repeated report starts nothing again
+        await site.report("a", agent.begin((job.id, 0)))  # a repeated report starts nothing again
         assert list(site.controller.state.steps[job.id]) == [0]
 
 
@@ -79,7 +79,7 @@ async def test_a_disconnected_client_gets_no_step(short_tmp: Path) -> None:
         job = await allocation(site)
         with pytest.raises(TimeoutError), site.controller.events.initial_steps.waiting(step_of(job)):
             raise TimeoutError  # --immediate, for one
-        await site.told("a", agent.begin((job.id, 0)))
+        await site.report("a", agent.begin((job.id, 0)))
         assert not site.controller.state.steps.get(job.id)
 
 
@@ -100,5 +100,5 @@ async def test_a_step_that_could_not_be_committed_is_requested_again(short_tmp: 
 
 async def _begin_all(site: Served, agents: dict[str, Agent], job: Job) -> None:
     for name, agent in agents.items():
-        await site.told(name, agent.begin((JobId(job.id), 0)))
+        await site.report(name, agent.begin((JobId(job.id), 0)))
     assert site.controller.state.jobs[job.id].state is JobState.RUNNING

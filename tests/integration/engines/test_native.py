@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from tests.integration.engines.contract import EngineContract, Rig
 from tests.support.home import Home, passing_home
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config
@@ -57,7 +57,9 @@ async def native_rig(home: Home) -> AsyncIterator[Rig]:
 
     try:
         added = await engine.nodes.add(admin, ask.NodeAdd(target="local", name=NODE), ignore)
-        await comes(lambda: fleet.is_up(controller.state.nodes[next(iter(controller.state.nodes))].name))
+        await eventually_async(
+            lambda: fleet.is_up(controller.state.nodes[next(iter(controller.state.nodes))].name)
+        )
         folder = home.path.parent / "work"
         folder.mkdir()
         yield Rig(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.lab.hangs import hanging_mount
-from tests.support.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck.fleet.userfiles import MAX_HUNG, PIECE_BYTES, UserFiles
 
@@ -119,11 +119,11 @@ async def test_a_cancelled_request_leaves_no_probe_file(files: UserFiles, short_
             await asyncio.Event().wait()
 
     tasks = [asyncio.create_task(ask()) for _ in range(20)]
-    await comes(lambda: any(short_tmp.iterdir()), what="a process exists")
+    await eventually_async(lambda: any(short_tmp.iterdir()), what="a process exists")
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    await comes(lambda: not any(short_tmp.iterdir()), what="all processes have ended")
+    await eventually_async(lambda: not any(short_tmp.iterdir()), what="all processes have ended")
     with contextlib.suppress(asyncio.CancelledError):
         await tasks[0]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.core import ANN, ask
+from tests.support.core import ANN, make_request
 from tests.support.served import Raw, Served, served
 
 from warpdeck.controller.events.events import Cancelled, LaunchRevoked, Planned, Prefetch, Submitted
@@ -17,7 +17,7 @@ from warpdeck.model import ArraySpec, Job, JobId, NodeName
 
 
 async def array_of(site: Served, tasks: int) -> JobId:
-    request = ask(array=ArraySpec(ranges=((0, tasks - 1, 1),)))
+    request = make_request(array=ArraySpec(ranges=((0, tasks - 1, 1),)))
     outcome = await site.controller.apply(Submitted(principal=ANN, request=request))
     assert outcome.job is not None
     return outcome.job.id
@@ -43,17 +43,17 @@ async def test_ends_are_paged_and_further_jobs_can_be_awaited(
         array = await array_of(site, 5)
         await site.until(lambda: len(site.fleet.launches) == 5)
         raw = await Raw.connect(site.paths)
-        assert (await raw.ask("await_ends", jobs=[], fields=["label"], begun=True))["t"] == "ok"
-        raw.say("await_more", stream=1, jobs=[array, 4711])
+        assert (await raw.request("await_ends", jobs=[], fields=["label"], begun=True))["t"] == "ok"
+        raw.send("await_more", stream=1, jobs=[array, 4711])
         assert (await message_for(raw, 4711))["unknown"] == [4711]
         for launch in list(site.fleet.launches):
-            await site.told("a", agent.begin((launch.job_id, 0)))
-            await site.told("a", agent.end((launch.job_id, 0)))
+            await site.report("a", agent.begin((launch.job_id, 0)))
+            await site.report("a", agent.end((launch.job_id, 0)))
         every = await message_for(raw, array)
         assert sorted(row["label"] for row in every["ended"]) == [f"{array}_{task}" for task in range(5)]
         assert every["unknown"] == []
         later = await Raw.connect(site.paths)
-        later.say("await_ends", id=1, jobs=[array], fields=["label"])
+        later.send("await_ends", id=1, jobs=[array], fields=["label"])
         assert len((await message_for(later, array))["ended"]) == 5
         for each in (raw, later):
             each.writer.close()
@@ -66,7 +66,7 @@ async def test_a_request_waits_for_a_task_whose_launch_was_revoked(short_tmp: Pa
         state = site.controller.state
         await site.until(lambda: bool(site.fleet.launches))
         runs = next(job for job in state.jobs.values() if job.shares)
-        await site.told("a", agent.begin((runs.id, 0)))
+        await site.report("a", agent.begin((runs.id, 0)))
         task = state.jobs[array].pending_tasks[0][0]
         await site.controller.apply(
             Planned(prefetches=(Prefetch(job_id=array, after=runs.id, tasks=(task,)),))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.core import ANN, Agent, ask
+from tests.support.core import ANN, Agent, make_request
 from tests.support.served import Raw, Served, served
 
 from warpdeck.controller.events.events import NodeUp, StepReported, StepRequested, Submitted
@@ -44,7 +44,7 @@ def clients_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def stepping(site: Served, *, caller: NodeName | None = None) -> Job:
     """Return a job whose step 0 runs without its srun."""
-    job, _ = await site.begun()
+    job, _ = await site.start_job()
     requested = StepRequested(
         principal=ANN, job_id=job.id, options=StepOptions(argv=("true",)), cwd="/", first=A, caller=caller
     )
@@ -95,7 +95,7 @@ async def test_a_reconnected_srun_gets_a_full_lease(short_tmp: Path) -> None:
     async with served(short_tmp / "2", store=store, clock=clock) as site:
         await site.controller.apply(NodeUp(name=A, welcome=back(job)))
         raw = await Raw.connect(site.paths)
-        assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
+        assert (await raw.request("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
         await site.until(lambda: bool(site.fleet.joined))
         await look(site, clock, after_s=2 * COME_BACK_S)
         assert step_of(site, job).client_gone_since_unix is None
@@ -128,7 +128,9 @@ async def test_the_lease_of_an_unreachable_srun_starts_when_its_node_returns(sho
 async def test_an_allocation_without_a_client_is_released(short_tmp: Path, holder: str) -> None:
     store, clock = MemoryStore(), Clock()
     async with served(short_tmp / "1", store=store, clock=clock) as site:
-        outcome = await site.controller.apply(Submitted(principal=ANN, request=ask(holder=holder, script="")))
+        outcome = await site.controller.apply(
+            Submitted(principal=ANN, request=make_request(holder=holder, script=""))
+        )
         assert outcome.job is not None
         number = outcome.job.id
         await look(site, clock, after_s=0)

@@ -165,7 +165,7 @@ class WarpdeckCluster:
                     launch.job_id, launch.restarts, phase="running", started_at=time.time()
                 )
                 for node in _nodes_of(site, launch.job_id):
-                    await site.told(node, report)
+                    await site.report(node, report)
 
         self.run_in_loop(send_reports)
 
@@ -176,7 +176,7 @@ class WarpdeckCluster:
             running = site.controller.state.jobs[job]  # type: ignore[index]
             report = wire.JobReport(running.id, running.restarts, **{"phase": "exited", **facts})
             for node in _nodes_of(site, running.id):
-                await site.told(node, report)
+                await site.report(node, report)
 
         self.run_in_loop(send_reports)
 

@@ -1,6 +1,4 @@
-"""Completion candidates: a pure function of the words, the command's own description, and the existing
-names.
-"""
+"""Completion candidates depend only on the words, the command's description, and the existing names."""
 
 from __future__ import annotations
 

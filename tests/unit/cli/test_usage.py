@@ -17,7 +17,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, short_tmp: Path) -> Run:
-    """Run `warpdeck ARGV` in this process and a folder of its own. Return (exit code, stdout, stderr)."""
+    """Run `warpdeck ARGV` in this process and an empty folder. Return (exit code, stdout, stderr)."""
     monkeypatch.setenv("WARPDECK_HOME", str(short_tmp / "home"))
     monkeypatch.chdir(short_tmp)
 

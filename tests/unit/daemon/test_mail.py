@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from tests.support.core import Core, ask
+from tests.support.core import Core, make_request
 
 from warpdeck.daemon.mail import MailedEvents, mail_state, mails, reported_once
 from warpdeck.daemon.mailer import addresses, message
@@ -209,7 +209,7 @@ def test_the_end_of_a_task_examines_as_few_other_tasks_as_possible() -> None:
 
 def test_member_ids_start_with_the_record_of_waiting_tasks() -> None:
     core = Core("a")
-    array = core.submit(ask(array=ArraySpec(ranges=((0, 99, 1),))))
+    array = core.submit(make_request(array=ArraySpec(ranges=((0, 99, 1),))))
     core.plan()
     first, *others = core.state.member_ids(array)
     assert core.job(first).state is JobState.PENDING and len(others) == 16

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.support.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck.base.errors import RemoteError
 from warpdeck.fleet.channel import MAX_UNPROCESSED_BYTES, Channel
@@ -107,7 +107,7 @@ async def test_a_full_window_may_consist_of_pieces_of_any_size(ends: Ends, piece
             ends.agent.write(data_frame(3, bytes(piece)))
         await ends.agent.drain()
         sink.may_take.set()
-        await comes(lambda so_far=sent: sink.taken == so_far * window, what="all of it is taken")
+        await eventually_async(lambda so_far=sent: sink.taken == so_far * window, what="all of it is taken")
     ends.agent.write(json_frame(wire.encode(wire.StreamEnd(stream=3))))
     assert await asyncio.wait_for(sink.end, WAIT_S) == ""
 
@@ -145,7 +145,7 @@ async def test_data_on_unopened_streams_ends_the_connection(ends: Ends) -> None:
     for _ in range(STREAM_WINDOW_BYTES // 30):
         ends.agent.write(data_frame(3, bytes(30)))
     ends.agent.write(json_frame(wire.encode(REPORT)))
-    await comes(lambda: ends.received, what="the link goes on")
+    await eventually_async(lambda: ends.received, what="the link goes on")
     for _ in range(MAX_BUFFERED_BYTES // DATA_CHUNK_BYTES):
         ends.agent.write(data_frame(3, bytes(DATA_CHUNK_BYTES)))
     assert "stream 3, which nobody has opened" in await ends.lost()
@@ -155,14 +155,14 @@ async def test_reading_pauses_until_received_messages_are_processed(ends: Ends) 
     report = json_frame(wire.encode(REPORT))
     most = MAX_UNPROCESSED_BYTES // len(report)
     ends.agent.write(report * (2 * most))
-    await comes(lambda: ends.is_waiting, what="the channel waits")
+    await eventually_async(lambda: ends.is_waiting, what="the channel waits")
     read = len(ends.received)
     assert 0 < read < most
     for _ in range(100):  # iterations of the event loop, in which a reader that does not wait would continue
         await asyncio.sleep(0)
     assert len(ends.received) == read
     ends.may_process.set()
-    await comes(lambda: len(ends.received) == 2 * most, what="then all of it is read")
+    await eventually_async(lambda: len(ends.received) == 2 * most, what="then all of it is read")
 
 
 async def test_an_agent_that_never_reads_is_disconnected_and_its_buffer_is_freed() -> None:
@@ -189,7 +189,9 @@ async def test_typed_input_waits_for_a_slow_agent_and_keeps_the_connection() -> 
     typed = ends.channel.open_stream(wire.OpenPty(stream=0, job_id=7, restarts=0, rows=1, cols=1), sink)
     typing = asyncio.get_running_loop().create_task(typed.write(bytes(2 * MAX_UNSENT_BYTES)))
     transport = writer.transport
-    await comes(lambda: transport.get_write_buffer_size() > MAX_TYPED_BYTES, what="the link is full")
+    await eventually_async(
+        lambda: transport.get_write_buffer_size() > MAX_TYPED_BYTES, what="the link is full"
+    )
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(asyncio.shield(typing), 0.3)
     assert transport.get_write_buffer_size() <= MAX_TYPED_BYTES + 2 * DATA_CHUNK_BYTES

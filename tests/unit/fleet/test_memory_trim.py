@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 
 from warpdeck.fleet import memory_trim
 from warpdeck.fleet.memory_trim import MANY, BurstCounter, MemoryTrimmer, trim
@@ -43,12 +43,12 @@ async def test_many_ended_links_cause_one_collection_and_a_few_wait_for_the_next
     tidying = MemoryTrimmer(lambda: collected.append(1))
     for _ in range(2 * MANY):
         tidying.count_ended_link()
-    await comes(lambda: collected, what="the dead links are collected")
+    await eventually_async(lambda: collected, what="the dead links are collected")
     for _ in range(MANY - 1):
         tidying.count_ended_link()
     assert collected == [1]
     tidying.schedule()
-    await comes(lambda: len(collected) == 2, what="the few links are collected after a burst")
+    await eventually_async(lambda: len(collected) == 2, what="the few links are collected after a burst")
 
 
 def resident_bytes() -> int:

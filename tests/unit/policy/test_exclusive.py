@@ -1,6 +1,4 @@
-"""--exclusive and partitions of whole nodes: a job gets all CPUs and GPUs and the requested memory, and
-shares no node.
-"""
+"""--exclusive and exclusive partitions: a job gets all CPUs and GPUs of its nodes, and shares no node."""
 
 from __future__ import annotations
 

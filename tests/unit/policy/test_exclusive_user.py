@@ -1,6 +1,4 @@
-"""--exclusive=user, and partitions that share nodes only within a user: which jobs may share a node, now and
-later.
-"""
+"""--exclusive=user and partitions with ExclusiveUser: users never share a node, now and later."""
 
 from __future__ import annotations
 

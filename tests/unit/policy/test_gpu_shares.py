@@ -1,6 +1,4 @@
-"""Parts of GPUs: preemption for them and of them, the accounting of shared GPUs, and the resumption of
-suspended parts.
-"""
+"""Parts of GPUs: preemption, accounting of shared GPUs, and resumption of suspended parts."""
 
 from __future__ import annotations
 
@@ -105,7 +103,7 @@ def test_a_suspended_sharer_resumes_when_its_share_is_free() -> None:
     held, jobs = [waits, sharer(2, 0, 40, qos="high")], [pending(5, gpus=1), part(6, 40)]
     made = planned(1, jobs, held, queue_order="submission")
     assert [each.job_id for each in made.resumes] == [1]
-    assert not made.starts, "what the resumed job holds again is not free"
+    assert not made.starts, "the resources of the resumed job are not free"
 
 
 def test_backfill_does_not_use_a_reserved_gpu_share() -> None:

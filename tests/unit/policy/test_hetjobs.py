@@ -52,7 +52,7 @@ def test_all_components_start_in_one_pass_and_may_share_nodes() -> None:
     )
     made = plan(cluster, NOW, PlannerSettings())
     assert started(made).keys() == {1, 2, 3}
-    invariants.nothing_is_held_twice(cluster, made)
+    invariants.no_resource_is_allocated_twice(cluster, made)
     assert not made.pending_reasons
 
 
@@ -115,9 +115,7 @@ def test_shared_gpus_of_a_failed_attempt_are_free_again() -> None:
 
 
 def test_the_leader_reserves_the_time_at_which_all_components_fit() -> None:
-    """Both nodes are free at different times. A later job that would hold either node beyond the common time
-    waits.
-    """
+    """Both nodes are free at different times. Later jobs must not hold either node beyond the common time."""
     held = [running(90, "n1", (), ends=NOW + 600, cpus=8), running(91, "n2", (), ends=NOW + 300, cpus=8)]
     nodes = [node("n1", cpus=8), node("n2", cpus=8)]
     job = together(component(1, 8), component(2, 8))

@@ -1,6 +1,4 @@
-"""Nodes with several GPU types: a job that accepts any type gets, or has reserved, the same GPUs for its
-whole time.
-"""
+"""Nodes with several GPU types: a job that accepts any type keeps the same GPUs for its whole time."""
 
 from __future__ import annotations
 

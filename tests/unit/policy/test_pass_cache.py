@@ -53,7 +53,7 @@ def test_rows_of_replaced_objects_are_new(now: list[Thing], new: list[int]) -> N
 
 
 def full_site(limit: int) -> PlannerView:
-    """Return a site with a node half used by jobs without a QoS, and a partition whose QoS limits GPUs."""
+    """Return a site with a node half used by jobs without a QoS, and a partition with a QoS that limits GPUs."""
     held = msgspec.structs.replace(running(1, "a", (0, 1, 2, 3), ends=NOW + 9000), partition="p")
     waiting = pending(2, gpus=1, partition="p")
     return msgspec.structs.replace(

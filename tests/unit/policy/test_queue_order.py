@@ -52,9 +52,7 @@ def test_a_job_is_overtaken_no_more_when_its_wait_nears_the_longest() -> None:
 
 
 def test_work_ahead_of_a_job_counts_as_waiting_time() -> None:
-    """Job 2 has waited only briefly, but running jobs will delay it for an hour, longer than any recent
-    wait.
-    """
+    """Job 2 has waited only briefly, but running jobs will delay it for an hour, longer than recent waits."""
     jobs = [waiting(2, waited_s=10, limit_s=36_000), waiting(3, waited_s=5, limit_s=60)]
     assert first_reserved(planned(jobs, longest_wait_s=4000, held=full(NOW + 3600))) == 2
     assert first_reserved(planned(jobs, longest_wait_s=40_000, held=full(NOW + 3600))) == 3
@@ -70,9 +68,7 @@ def test_overdue_jobs_get_two_reservations_unless_reservations_are_off() -> None
 
 
 def beside(jobs: list[PendingJob], *, busy_gpus: int, longest_wait_s: float = 4000, **how: Any) -> Plan:
-    """Return the plan of a cluster with two nodes of 8 GPUs, of which `busy_gpus` are held for a long
-    time.
-    """
+    """Return the plan of a cluster with two nodes of 8 GPUs. `busy_gpus` of them are held for a long time."""
     on_b = min(8, busy_gpus)
     held = [running(1, "b", tuple(range(on_b)), ends=NOW + 9000)] if on_b else []
     if busy_gpus > 8:
@@ -133,8 +129,9 @@ def test_conservative_backfill_keeps_reserved_starts_in_order() -> None:
 
 
 def test_a_reservation_of_the_start_only_leaves_the_nodes_open() -> None:
-    """The head job can have all of node b in 50 s. A small job may take half of it if it ends by then, or if
-    other nodes have room.
+    """The head job can have all of node b in 50 s.
+
+    A small job may take half of it if it ends by then, or if other nodes have room.
     """
     held = [running(1, "a", tuple(range(8)), ends=NOW + 100), running(5, "b", (0, 1, 2, 3), ends=NOW + 50)]
     head = waiting(2, waited_s=50, limit_s=600)

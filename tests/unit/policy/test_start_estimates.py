@@ -1,6 +1,4 @@
-"""Estimated starts far back in the queue: the work ahead of a job divided by the rate of the nodes that it
-may use.
-"""
+"""Starts far back in the queue are estimated by the work ahead divided by the rate of the job's nodes."""
 
 from __future__ import annotations
 
@@ -104,7 +102,7 @@ def test_only_estimates_that_moved_by_much_of_the_wait_are_reported_as_moved() -
     assert before.changed_since(before, NOW) == []
     later = estimated(view([node("a")], jobs, [busy(ends=NOW + 1.9 * HOUR_S)]))
     assert later.changed_since(before, NOW) == [1, 2, 3], (
-        "0.9 hours are much for those who wait less than 4.5"
+        "0.9 hours are a large change for jobs that wait less than 4.5"
     )
 
 

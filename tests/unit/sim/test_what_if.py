@@ -1,4 +1,4 @@
-"""What-if simulations: more GPUs and other weights for the replayed history."""
+"""What-if simulations replay the history with more GPUs and other weights."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import msgspec
 import pytest
-from tests.support.core import Core, ask
+from tests.support.core import Core, make_request
 
 from warpdeck.controller.presenters.job_columns import JOB_FIELDS, row_maker
 from warpdeck.model import ArraySpec
@@ -21,9 +21,9 @@ from warpdeck.slurm.viewers.squeue_columns import job_columns
 
 def cluster() -> Core:
     core = Core("n1", "n2")
-    core.end(core.run(ask("ended", comment="sweep")), exit_code=3)
-    core.run(ask("runs", gpus=2, time_limit_s=3600))
-    core.submit(ask("array", array=ArraySpec(ranges=((1, 99, 2),), throttle=3), hold=True))
+    core.end(core.run(make_request("ended", comment="sweep")), exit_code=3)
+    core.run(make_request("runs", gpus=2, time_limit_s=3600))
+    core.submit(make_request("array", array=ArraySpec(ranges=((1, 99, 2),), throttle=3), hold=True))
     return core
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
@@ -49,13 +49,13 @@ def home() -> Iterator[Home]:
     """One home for all tests: job 1 has failed with a step, job 2 runs, and one task of job 3 was cancelled
     while it waited.
     """
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         new_home.path.mkdir(mode=0o700)
         (new_home.path / "config.toml").write_text(SITE)
         folder = new_home.path.parent
         (folder / "job.sh").write_text(BATCH_SCRIPT)
         new_home.ok("up")
-        new_home.until_its_node_is_idle()
+        new_home.wait_for_idle_node()
         for argv in (
             ("-J", "short", "--comment=why", "job.sh"),
             ("-J", "long", "-A", "thesis", "--wrap", "exec sleep 600"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
@@ -36,11 +36,11 @@ max_time = "30"
 def home() -> Iterator[Home]:
     """One home for all tests of the module: job 1 waits for its begin time, and job 2 is a held array."""
     begin = ("-J", "begin", "--begin=now+1hour", "-t", "10", "--nice=5", "--comment=why", "--wrap", "true")
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         new_home.path.mkdir(mode=0o700)
         (new_home.path / "config.toml").write_text(SITE)
         new_home.ok("up")
-        new_home.until_its_node_is_idle()
+        new_home.wait_for_idle_node()
         for argv in (begin, ("-J", "arr", "-H", "--array=1-5%2", "-t", "1-0", "--wrap", "true")):
             assert new_home.slurm("sbatch", *argv).returncode == 0
         eventually(

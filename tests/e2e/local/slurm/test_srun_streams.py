@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.batch import run
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One home for all tests of the module."""
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         yield new_home
 
 

@@ -366,4 +366,4 @@ def test_malformed_messages_close_at_most_their_own_connection(site: Home, carol
                     link.shutdown(socket.SHUT_WR)
                     while link.recv(65536):
                         pass
-    assert site.asked("status")
+    assert site.request("status")

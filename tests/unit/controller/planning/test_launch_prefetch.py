@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.core import ANN, BOB, Core, ask
+from tests.support.core import ANN, BOB, Core, make_request
 
 from warpdeck.controller.events.events import (
     Cancelled,
@@ -49,7 +49,7 @@ class TwoSlots(Core):
 
     def __init__(self, *, tasks: int = TASKS) -> None:
         super().__init__("a")
-        self.array = self.submit(ask(gpus=2, array=ArraySpec(ranges=((0, tasks - 1, 1),))))
+        self.array = self.submit(make_request(gpus=2, array=ArraySpec(ranges=((0, tasks - 1, 1),))))
         self.launch(self.plan().effects)
         self.first, self.other = sorted(self.state.index.active)
 
@@ -198,7 +198,7 @@ def test_a_prefetch_that_no_longer_fits_the_state_is_ignored(change: str) -> Non
         core.apply(NodeDrained(name=N, reason="x"))
     elif change == "of another":
         core.end(core.first)
-        behind = core.run(ask(gpus=2), BOB)
+        behind = core.run(make_request(gpus=2), BOB)
     elif change == "two behind one":
         core.prefetch(behind, 3)
     else:
@@ -217,7 +217,7 @@ class Ran:
         self.fast_path = ArrayFastPath()
         self.fast_path.learn(core.state, Plan(), core.now)
         report = core.agents[N].end((core.first, 0), started_at=core.now, ended_at=core.now + ran_s)
-        core.told("a", report)
+        core.report("a", report)
         decided = self.fast_path.decide(core.state, [Reported(name=N, report=report)], core.now)
         assert decided is not None
         effects = core.launch(core.apply(decided).effects)
@@ -299,7 +299,7 @@ def test_prefetched_tasks_of_a_drained_node_are_revoked() -> None:
 async def test_a_cancellation_waits_for_the_revocation_but_a_submission_does_not() -> None:
     core, revocations = TwoSlots(), Revocations()
     one, two = core.prefetched(core.first, 2, 3)
-    await revocations.revoker.revoke_before(Submitted(principal=BOB, request=ask()), core.state)
+    await revocations.revoker.revoke_before(Submitted(principal=BOB, request=make_request()), core.state)
     order = asyncio.create_task(
         revocations.revoker.revoke_before(Cancelled(principal=BOB, jobs=("1",)), core.state)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.core import ANN, BOB, Core, ask
+from tests.support.core import ANN, BOB, Core, make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Submitted
@@ -23,7 +23,7 @@ MARK = RequestId("ab" * 16, "content")
 
 def test_a_repeated_request_gets_the_same_answer() -> None:
     core = Core("a")
-    request = ask(array=ArraySpec(ranges=((0, 9, 1),)))
+    request = make_request(array=ArraySpec(ranges=((0, 9, 1),)))
     first = core.apply(Submitted(principal=ANN, request=request, request_id=MARK))
     again = core.apply(Submitted(principal=ANN, request=request, request_id=MARK))
     assert first.created == again.created and first.created is not None and first.created.tasks == 10
@@ -32,16 +32,18 @@ def test_a_repeated_request_gets_the_same_answer() -> None:
 
 def test_another_request_with_the_same_nonce_is_refused() -> None:
     core = Core("a")
-    core.apply(Submitted(principal=ANN, request=ask(), request_id=MARK))
+    core.apply(Submitted(principal=ANN, request=make_request(), request_id=MARK))
     with pytest.raises(UserError, match="was used by another request"):
-        core.apply(Submitted(principal=ANN, request=ask(), request_id=RequestId(MARK.nonce, "other")))
+        core.apply(
+            Submitted(principal=ANN, request=make_request(), request_id=RequestId(MARK.nonce, "other"))
+        )
     assert len(core.state.jobs) == 1
 
 
 def test_nonces_are_separate_for_each_user() -> None:
     core = Core("a")
-    core.apply(Submitted(principal=ANN, request=ask(), request_id=MARK))
-    core.apply(Submitted(principal=BOB, request=ask(), request_id=MARK))
+    core.apply(Submitted(principal=ANN, request=make_request(), request_id=MARK))
+    core.apply(Submitted(principal=BOB, request=make_request(), request_id=MARK))
     assert len(core.state.jobs) == 2
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.core import ANN, Core, ask, done
+from tests.support.core import ANN, Core, make_request, result_of
 
 from warpdeck.controller.events.events import Cancelled, Held, Released, Requeued
 from warpdeck.model import ArraySpec, JobState, NodeName, PtySize
@@ -20,7 +20,7 @@ def test_held_jobs_wait_until_released() -> None:
 
 def test_a_running_job_may_be_held_and_stays_held_after_a_requeue() -> None:
     core = Core("a")
-    job_id = core.run(ask())
+    job_id = core.run(make_request())
     reference = (str(job_id),)
     assert core.apply(Held(principal=ANN, jobs=reference)).errors == ()
     core.apply(Released(principal=ANN, jobs=reference))
@@ -33,20 +33,20 @@ def test_a_running_job_may_be_held_and_stays_held_after_a_requeue() -> None:
         JobState.PENDING,
         "JobHeldUser",
     )
-    [run] = done(core.store.runs_of([job_id]))
+    [run] = result_of(core.store.runs_of([job_id]))
     assert (run.restarts, run.exit.cause if run.exit else "") == (0, "requeued")
 
 
 def test_an_ended_job_cannot_be_held() -> None:
     core = Core("a")
-    job_id = core.run(ask())
+    job_id = core.run(make_request())
     core.end(job_id)
     assert "has ended" in core.apply(Held(principal=ANN, jobs=(str(job_id),))).errors[0]
 
 
 def test_a_part_of_an_array_can_be_held() -> None:
     core = Core("a")
-    core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),)), gpus=1))
+    core.submit(make_request(array=ArraySpec(ranges=((0, 9, 1),)), gpus=1))
     core.apply(Held(principal=ANN, jobs=("1_[0-4]",)))
     core.launch(core.plan().effects)
     assert {job.array_task_id for job in core.state.jobs.values() if job.holds_resources} == {5, 6, 7, 8}
@@ -54,7 +54,7 @@ def test_a_part_of_an_array_can_be_held() -> None:
 
 def test_canceling_waiting_tasks_refuses_started_ones() -> None:
     core = Core("a")
-    core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),)), gpus=4))
+    core.submit(make_request(array=ArraySpec(ranges=((0, 9, 1),)), gpus=4))
     core.launch(core.plan().effects)
     outcome = core.apply(Cancelled(principal=ANN, jobs=("1_[0-4]",), waiting_only=True))
     assert (outcome.labels, outcome.errors) == (("1_[0-4]",), ())
@@ -67,7 +67,7 @@ def test_canceling_waiting_tasks_refuses_started_ones() -> None:
 
 def test_requeue_ends_the_run_and_increments_the_start_count() -> None:
     core = Core("a")
-    job_id = core.run(ask(gpus=1))
+    job_id = core.run(make_request(gpus=1))
     outcome = core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
     assert core.kills(outcome) == [("a", "requeued", 0)]
     core.end(job_id, signal=15, cause="requeued")
@@ -90,8 +90,8 @@ def test_an_ended_job_that_left_memory_can_be_requeued() -> None:
 
 def test_a_refused_requeue_names_the_reason() -> None:
     core = Core("a")
-    waiting = core.submit(ask(hold=True))
-    shell = core.run(ask(script="", argv=("sh",), pty=PtySize()))
+    waiting = core.submit(make_request(hold=True))
+    shell = core.run(make_request(script="", argv=("sh",), pty=PtySize()))
     ending = core.run()
     core.apply(Cancelled(principal=ANN, jobs=(str(ending),)))
     outcome = core.apply(Requeued(principal=ANN, jobs=(str(waiting), str(shell), str(ending))))

@@ -1,16 +1,14 @@
-"""Code snapshots that arrive after the submission: the jobs that wait for one, the deadline, and
-persistence.
-"""
+"""Code snapshots that arrive after the submission: waiting jobs, the deadline, and persistence."""
 
 from __future__ import annotations
 
-from tests.support.core import ANN, BOB, Core, ask
+from tests.support.core import ANN, BOB, Core, make_request
 
 from warpdeck.controller.events.events import CodeRecorded, Held, Outcome
 from warpdeck.controller.reducers.submitting import MAX_RECORDING_S
 from warpdeck.controller.state.deadlines import next_deadline
 from warpdeck.controller.state.planner_view import build_view
-from warpdeck.model import ArraySpec, Job, JobId, JobState, Snapshot
+from warpdeck.model import ArraySpec, JobId, JobState, Snapshot
 from warpdeck.policy import PlannerSettings, plan
 from warpdeck.ports.caller import Principal
 
@@ -19,7 +17,7 @@ DUE_S = 60.0
 
 
 def submit(core: Core, *, due_s: float = DUE_S, array: ArraySpec | None = None) -> int:
-    return core.submit(ask(code_due_unix=core.now + due_s, array=array))
+    return core.submit(make_request(code_due_unix=core.now + due_s, array=array))
 
 
 def record(core: Core, job: int, *, who: Principal = ANN, snapshot: Snapshot | None = SNAPSHOT) -> Outcome:
@@ -36,10 +34,6 @@ def starts(core: Core) -> list[int]:
     ]
 
 
-def kept(core: Core, job_id: int) -> Job:
-    return core.reload().jobs[JobId(job_id)]
-
-
 def test_a_job_waits_until_its_code_is_recorded() -> None:
     core = Core("a")
     job = submit(core)
@@ -48,7 +42,7 @@ def test_a_job_waits_until_its_code_is_recorded() -> None:
     assert made.pending_reasons[JobId(job)].sentence == "its code snapshot is in progress"
     assert record(core, job).labels == (str(job),)
     assert starts(core) == [job]
-    assert core.job(job).request.snapshot == SNAPSHOT == kept(core, job).request.snapshot
+    assert core.job(job).request.snapshot == SNAPSHOT == core.stored_job(job).request.snapshot
 
 
 def test_a_job_starts_at_once_if_no_snapshot_can_be_recorded() -> None:
@@ -61,7 +55,7 @@ def test_a_job_starts_at_once_if_no_snapshot_can_be_recorded() -> None:
 
 def test_the_begin_time_is_the_reason_before_the_snapshot() -> None:
     core = Core("a")
-    job = core.submit(ask(code_due_unix=core.now + DUE_S, begin_at_unix=core.now + 2 * DUE_S))
+    job = core.submit(make_request(code_due_unix=core.now + DUE_S, begin_at_unix=core.now + 2 * DUE_S))
     made = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
     assert made.pending_reasons[JobId(job)].code == "BeginTime"
     assert not record(core, job).errors
@@ -77,7 +71,7 @@ def test_a_job_starts_after_the_deadline_and_a_late_snapshot_is_stored() -> None
     core.plan()
     assert core.job(job).state is not JobState.PENDING
     assert not record(core, job).errors
-    assert kept(core, job).request.snapshot == SNAPSHOT
+    assert core.stored_job(job).request.snapshot == SNAPSHOT
 
 
 def test_all_tasks_of_an_array_get_the_recorded_snapshot() -> None:
@@ -92,7 +86,7 @@ def test_all_tasks_of_an_array_get_the_recorded_snapshot() -> None:
 
 def test_only_the_owner_may_record_and_only_for_waiting_jobs() -> None:
     core = Core("a")
-    job, other = submit(core), core.submit(ask())
+    job, other = submit(core), core.submit(make_request())
     assert record(core, job, who=BOB).codes == ("not_owner",)
     assert record(core, other).codes == ("not_recording",)
     assert not record(core, job).errors

@@ -1,11 +1,9 @@
-"""Steps whose launch was not sent before the controller was killed: they start when it is back, and never
-twice.
-"""
+"""Steps without a sent launch start once after a restart of the controller, and never twice."""
 
 from __future__ import annotations
 
 import pytest
-from tests.support.core import ANN, Core, ask
+from tests.support.core import ANN, Core, make_request
 
 from warpdeck.controller.events.events import KillStep, LaunchStep, NodeUp, StepReported, StepRequested
 from warpdeck.model import JobId, JobState, NodeName
@@ -19,7 +17,7 @@ A, B = NodeName("a"), NodeName("b")
 def job_with_new_step() -> tuple[Core, JobId]:
     """Return a running job with a step that its node does not know yet."""
     core = Core("a")
-    job_id = core.run(ask())
+    job_id = core.run(make_request())
     core.apply(
         StepRequested(
             principal=ANN, job_id=job_id, options=StepOptions(name="s", argv=("true",)), cwd="/", first=A
@@ -66,7 +64,7 @@ def test_a_step_that_a_broken_agent_cannot_start_is_a_node_failure(check: str) -
 
 def test_a_share_that_cannot_start_ends_the_step_on_other_nodes() -> None:
     core = Core("a", "b")
-    job_id = core.run(ask(nodes=2))
+    job_id = core.run(make_request(nodes=2))
     step_request = StepOptions(name="s", argv=("true",), nodes_min=2, tasks=2)
     core.apply(StepRequested(principal=ANN, job_id=job_id, options=step_request, cwd="/", first=A))
     report = stepwire.StepReport(job_id, 0, 0, phase="exited", message="its folder is gone", check="agent")

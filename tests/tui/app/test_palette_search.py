@@ -1,4 +1,4 @@
-"""Jobs, nodes and users in the palette."""
+"""Search for jobs, nodes and users in the palette."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import on_stage
+from tests.tui.app.app_pilot import run_app
 
 from warpdeck.model import GpuRequest, Resources
 from warpdeck.protocol.job_rows import JobRow
@@ -34,7 +34,7 @@ def job(number: int, name: str, *, user: str = "ann", **fields: object) -> JobRo
 
 
 def find_jobs(jobs: Sequence[JobRow], query: str, *, at_once: int = 2) -> list[Thing]:
-    """All that a search finds that looks at so many at once."""
+    """Return the matches of a search that examines `at_once` jobs at a time."""
     search = JobSearch(query)
     for first in range(0, len(jobs), at_once):
         search.look(jobs[first : first + at_once])
@@ -50,14 +50,14 @@ JOBS = [
 ]
 
 
-def test_jobs_stand_by_how_well_they_fit_and_the_latest_first() -> None:
+def test_jobs_are_ordered_by_match_quality_and_then_newest_first() -> None:
     assert [thing.key for thing in find_jobs(JOBS, "12")] == ["400", "12", "121", "120"]
     assert [thing.key for thing in find_jobs(JOBS, "LLAMA")] == ["12", "121"]
     assert [thing.key for thing in find_jobs(JOBS, "lla")] == ["12", "121", "300"]
     assert find_jobs(JOBS, " ") == [] == find_jobs(JOBS, "[")
 
 
-def test_a_verb_finds_the_jobs_that_it_may_be_done_with() -> None:
+def test_an_action_finds_only_jobs_that_allow_it() -> None:
     assert verb_of("can llm") == ("cancel", "llm") and verb_of("hold ") == ("", "hold ")
     assert verb_of("re 12") == ("", "re 12")  # release or requeue
     assert [(thing.kind, thing.title) for thing in find_jobs(JOBS, "requeue 120")] == [
@@ -73,7 +73,7 @@ def test_nodes_and_users_are_found() -> None:
     assert [thing.words for thing in find_users(JOBS, "an")] == ["4 jobs in the queue"]
 
 
-def test_what_is_looked_for_may_be_named_before() -> None:
+def test_a_query_may_start_with_the_kind_of_object() -> None:
     nodes = [NodeRow(name="gpu12", state="idle")]
     for query, found in {
         "job 12": [2, 0, 0],
@@ -89,7 +89,7 @@ def test_what_is_looked_for_may_be_named_before() -> None:
 @pytest.mark.parametrize(
     ("query", "score"), [("q", KEY), ("^p", KEY), ("running", HELP), ("eave", 0.0), ("le", 0.0), ("", 0.0)]
 )
-def test_an_action_is_found_by_its_key_and_by_words_of_its_help(query: str, score: float) -> None:
+def test_an_action_is_found_by_its_key_and_its_help_text(query: str, score: float) -> None:
     assert (
         score_of_action(query, keys="q ^p", words="leave the app; jobs keep running", title_score=0.0)
         == score
@@ -98,7 +98,7 @@ def test_an_action_is_found_by_its_key_and_by_words_of_its_help(query: str, scor
 
 
 @pytest.mark.parametrize("query", ["l" * 10_000, "l " * 5_000, "a" * MAX_QUERY_CHARACTERS])
-def test_a_long_queue_is_looked_through_quickly_whatever_is_typed(query: str) -> None:
+def test_a_long_queue_is_searched_quickly_for_any_query(query: str) -> None:
     many = [job(number, f"train-llama-{number % 977}-{'al' * 20}") for number in range(10_000)]
     began = time.process_time()
     find_jobs(many, query, at_once=1_000)
@@ -106,17 +106,17 @@ def test_a_long_queue_is_looked_through_quickly_whatever_is_typed(query: str) ->
 
 
 @pytest.mark.parametrize("query", ["t", "train9", "9", "hold t"])
-def test_a_queue_in_parts_gives_what_the_whole_gives(query: str) -> None:
+def test_a_search_in_slices_equals_one_of_the_whole_queue(query: str) -> None:
     many = [job(number, f"train{number % 97}") for number in range(5_000)]
     parts, whole = (find_jobs(many, query, at_once=size) for size in (70, len(many)))
     assert parts == whole and len(whole) == MOST_FOUND
 
 
-async def test_keys_go_before_a_search_through_a_long_queue(folder: Path) -> None:
-    """What is looked at at once is a part of it: who types on is not kept waiting by what he asked for before."""
-    async with on_stage(folder) as stage:
-        stage.app.board.jobs.update({number: job(number, f"train{number}") for number in range(1, 50_001)})
-        provider = Objects(stage.app.screen)
+async def test_keys_are_processed_during_a_search_of_a_long_queue(folder: Path) -> None:
+    """The search runs in slices, so that further typing does not wait for an earlier query."""
+    async with run_app(folder) as ui:
+        ui.app.board.jobs.update({number: job(number, f"train{number}") for number in range(1, 50_001)})
+        provider = Objects(ui.app.screen)
         search = provider.search("train4999")
         task, turns = asyncio.ensure_future(anext(search)), 0
         while not task.done():
@@ -127,79 +127,77 @@ async def test_keys_go_before_a_search_through_a_long_queue(folder: Path) -> Non
 
 
 async def test_the_palette_opens_a_job_by_its_name(folder: Path) -> None:
-    async with on_stage(folder) as stage:
+    async with run_app(folder) as ui:
         for name in ("eval", "llama"):
-            await stage.cluster.submit(name)
-        await stage.shows("eval", "llama")
-        await stage.press("ctrl+p")
-        await stage.type("llam")
-        await stage.shows("Job 2")
-        await stage.hides("Job 1", "open the job's page at its log")
-        await stage.press("enter")
-        await stage.until(lambda: getattr(stage.app.screen, "key", "") == "2", "the page of job 2")
+            await ui.cluster.submit(name)
+        await ui.shows("eval", "llama")
+        await ui.press("ctrl+p")
+        await ui.type("llam")
+        await ui.shows("Job 2")
+        await ui.hides("Job 1", "open the job's page at its log")
+        await ui.press("enter")
+        await ui.until(lambda: getattr(ui.app.screen, "key", "") == "2", "the page of job 2")
 
 
-async def test_the_palette_does_a_verb_as_its_key_would(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        await stage.press("colon")
-        await stage.type("can llam")
-        await stage.shows("Cancel job 1")
-        await stage.hides("cancel the job")
-        await stage.press("enter")
-        await stage.shows("$ warpdeck cancel 1")
+async def test_the_palette_runs_an_action_like_its_key(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press("colon")
+        await ui.type("can llam")
+        await ui.shows("Cancel job 1")
+        await ui.hides("cancel the job")
+        await ui.press("enter")
+        await ui.shows("$ warpdeck cancel 1")
 
 
 async def test_the_palette_asks_for_a_jobs_priority(folder: Path) -> None:
-    async with on_stage(folder) as stage:
+    async with run_app(folder) as ui:
         for name in ("one", "two", "third"):
-            await stage.cluster.submit(name, resources=Resources(gpus=GpuRequest(per_node=4)))
-        await stage.shows("third")
-        await stage.press("colon")
-        await stage.type("prio 3")
-        await stage.shows("Priority job 3")
-        await stage.press("enter")
-        await stage.shows("Priority of job 3", "nice=0")
+            await ui.cluster.submit(name, resources=Resources(gpus=GpuRequest(per_node=4)))
+        await ui.shows("third")
+        await ui.press("colon")
+        await ui.type("prio 3")
+        await ui.shows("Priority job 3")
+        await ui.press("enter")
+        await ui.shows("Priority of job 3", "nice=0")
 
 
-async def test_the_palette_goes_to_a_node_and_to_a_users_jobs(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("other", user="zoe")
-        await stage.until(lambda: stage.app.board.jobs, "it is told")
-        await stage.press("colon")
-        await stage.type("gpu02")
-        await stage.shows("Node gpu02")
-        await stage.hides("Node gpu01")
-        await stage.press("enter")
-        await stage.until(
-            lambda: getattr(stage.app.screen, "cursor", ("",))[0] == "gpu02", "the cursor is on gpu02"
+async def test_the_palette_opens_a_node_and_a_users_jobs(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("other", user="zoe")
+        await ui.until(lambda: ui.app.board.jobs, "the app has received the job")
+        await ui.press("colon")
+        await ui.type("gpu02")
+        await ui.shows("Node gpu02")
+        await ui.hides("Node gpu01")
+        await ui.press("enter")
+        await ui.until(
+            lambda: getattr(ui.app.screen, "cursor", ("",))[0] == "gpu02", "the cursor is on gpu02"
         )
-        await stage.press("colon")
-        await stage.type("zoe")
-        await stage.shows("User zoe")
-        await stage.press("enter")
-        await stage.shows("all jobs", "user:zoe", "other")
-        assert stage.app.screen.query_one(FilterLine).display
+        await ui.press("colon")
+        await ui.type("zoe")
+        await ui.shows("User zoe")
+        await ui.press("enter")
+        await ui.shows("all jobs", "user:zoe", "other")
+        assert ui.app.screen.query_one(FilterLine).display
 
 
-async def test_a_readonly_palette_offers_no_change(folder: Path) -> None:
-    async with on_stage(folder, readonly=True) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        await stage.press("colon")
-        await stage.type("cancel 1")
-        await stage.shows("No matches found")
+async def test_the_palette_offers_no_changes_in_readonly_mode(folder: Path) -> None:
+    async with run_app(folder, readonly=True) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press("colon")
+        await ui.type("cancel 1")
+        await ui.shows("No matches found")
 
 
-async def test_colon_q_leaves_as_in_vim_and_submit_finds_the_form(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("colon")
-        await stage.type("submit")
-        await stage.shows("New job")
-        await stage.press("escape", "colon", "q")
-        await stage.until(
-            lambda: "quit the app" in stage.text() and "Queue" in stage.text(), "both are found"
-        )
-        await stage.press("enter")
-        await stage.until(lambda: not stage.app.is_running or stage.app._exit, "the app ends")
+async def test_colon_q_quits_as_in_vim_and_submit_finds_the_form(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("colon")
+        await ui.type("submit")
+        await ui.shows("New job")
+        await ui.press("escape", "colon", "q")
+        await ui.until(lambda: "quit the app" in ui.text() and "Queue" in ui.text(), "both are found")
+        await ui.press("enter")
+        await ui.until(lambda: not ui.app.is_running or ui.app._exit, "the app ends")

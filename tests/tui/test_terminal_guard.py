@@ -1,4 +1,4 @@
-"""The process that looks after the terminal: whatever end the app comes to, the terminal is as it was."""
+"""The process that guards the terminal restores it, however the app ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ sys.exit(code)
 
 
 class Terminal(NamedTuple):
-    """A pseudo-terminal: `line` is the programs' side."""
+    """A pseudo-terminal. `line` is the side of the programs."""
 
     screen: int
     line: int
@@ -69,20 +69,20 @@ class Terminal(NamedTuple):
             start_new_session=True,
         )
 
-    def says(self, words: str) -> None:
-        """Waits for words; forgets what was shown with them."""
-        told: list[str] = []
-        eventually(lambda: told.append(self.shown()) or words in "".join(told), what=words)
+    def shows(self, words: str) -> None:
+        """Wait for a text, and discard the output up to it."""
+        output: list[str] = []
+        eventually(lambda: output.append(self.shown()) or words in "".join(output), what=words)
 
     def shown(self) -> str:
         os.set_blocking(self.screen, False)
-        told = b""
+        output = b""
         try:
             while piece := os.read(self.screen, 65536):
-                told += piece
+                output += piece
         except BlockingIOError:
             pass
-        return told.decode()
+        return output.decode()
 
 
 @pytest.fixture
@@ -94,13 +94,13 @@ def terminal() -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_the_terminal_is_as_it_was(terminal: Terminal, end: str) -> None:
+def test_the_terminal_is_restored_however_the_app_ends(terminal: Terminal, end: str) -> None:
     before = terminal.settings()
     process = terminal.start(ENDS[end])
     assert process.wait(WAIT_S) == CODES[end]
     assert terminal.settings() == before
-    told = terminal.shown()
-    left = told.partition("spoiled")[2]
+    output = terminal.shown()
+    left = output.partition("spoiled")[2]
     assert ("\x1b[?1049l" in left and "\x1b[?2004l" in left) is (CODES[end] != 0)
     assert ("a bug" in left) is (end == "raises")
     assert ("refused: no such home make one" in left) is (end == "refuses")
@@ -110,17 +110,17 @@ def test_the_terminal_is_as_it_was(terminal: Terminal, end: str) -> None:
 WAITS = "    signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'heard'), os._exit(4)))\n    os.write(1, b'ready')\n"
 
 
-def test_a_signal_to_end_is_passed_on_and_the_app_may_take_its_time(terminal: Terminal) -> None:
+def test_a_termination_signal_is_forwarded_and_the_app_may_take_time(terminal: Terminal) -> None:
     process = terminal.start("pass\n" + WAITS + "    while True: signal.pause()")
-    terminal.says("ready")
+    terminal.shows("ready")
     process.send_signal(signal.SIGTERM)
     assert process.wait(WAIT_S) == 4
-    terminal.says("heard")
+    terminal.shows("heard")
 
 
-def test_if_it_is_killed_itself_the_app_is_told_to_end(terminal: Terminal) -> None:
+def test_killing_the_guard_terminates_the_app(terminal: Terminal) -> None:
     process = terminal.start("pass\n" + WAITS + "    while True: signal.pause()")
-    terminal.says("ready")
+    terminal.shows("ready")
     process.kill()
     process.wait(WAIT_S)
-    terminal.says("heard")
+    terminal.shows("heard")

@@ -1,4 +1,4 @@
-"""The history of very many jobs: only the pages that somebody looks at are asked for and kept, and they are the right ones."""
+"""A long history: the app requests and keeps only the pages that it shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import ME, Stage, on_stage
+from tests.tui.app.app_pilot import ME, AppPilot, run_app
 
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Request
 from warpdeck.model.finished_jobs import FinishedQuery
@@ -43,7 +43,7 @@ def template(number: int, *, failed: bool) -> Job:
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of `MANY` ended jobs, ids from `FIRST` on, each written as one of two with another id."""
+    """Return a database of `MANY` ended jobs with ids from `FIRST` on, which are copies of two template jobs."""
     path = tmp_path_factory.mktemp("past") / "state.db"
     asyncio.run(_begin(path))
     db = sqlite3.connect(path)
@@ -62,8 +62,10 @@ async def _begin(path: Path) -> None:
 
 
 def _copy(db: sqlite3.Connection, kind: int) -> None:
-    """The one that completed (1) as nine of ten, the one that failed (2) as the tenth. Numbers of one length have one
-    place in a packed job."""
+    """Copy the completed template (kind 1) to nine of ten ids, or the failed one (kind 2) to each tenth.
+
+    All ids have the same packed length, so the id can be replaced in the packed job.
+    """
     model = (1 << 20) + kind - 1
     (blob, *_), packed = (
         db.execute("SELECT data FROM jobs WHERE id = ?", (model,)).fetchone(),
@@ -90,7 +92,7 @@ def row(number: int) -> JobRow:
     return JobRow(id=number, label=str(number), array_job_id=number, end=1.0)
 
 
-def test_a_page_is_asked_for_from_the_nearest_place_that_is_known() -> None:
+def test_a_page_is_requested_relative_to_the_nearest_known_row() -> None:
     pages = PastPages(10 * PAGE_JOBS + 5)
     base = FinishedQuery(order="name")
     assert pages.query(0, base) == FinishedQuery(order="name", limit=PAGE_JOBS)
@@ -101,7 +103,7 @@ def test_a_page_is_asked_for_from_the_nearest_place_that_is_known() -> None:
     assert pages.query(3, base) == FinishedQuery(order="name", beside=0, backwards=True, limit=PAGE_JOBS)
 
 
-def test_however_long_somebody_pages_few_jobs_are_kept_and_short_pages_are_noticed() -> None:
+def test_few_pages_are_kept_and_incomplete_pages_are_rejected() -> None:
     pages = PastPages(1000 * PAGE_JOBS)
     missing: list[int] = []
     rows = PastRows(pages, ("job",), now=2.0, missing=missing.append)
@@ -116,7 +118,7 @@ def test_however_long_somebody_pages_few_jobs_are_kept_and_short_pages_are_notic
     assert not pages.put(5, [row(1)])
 
 
-def test_the_page_that_is_looked_at_stays() -> None:
+def test_the_visible_page_is_kept() -> None:
     pages = PastPages(1000 * PAGE_JOBS)
     rows = PastRows(pages, ("job",), now=2.0, missing=lambda page: None)
     for page in range(3 * PAGES_KEPT):
@@ -125,45 +127,45 @@ def test_the_page_that_is_looked_at_stays() -> None:
     assert pages.has(0)
 
 
-def cursor(stage: Stage) -> str:
-    screen = stage.app.screen
+def cursor(ui: AppPilot) -> str:
+    screen = ui.app.screen
     assert isinstance(screen, HistoryScreen)
     return screen.table.cursor_key
 
 
-async def test_very_many_jobs_are_paged_filtered_sorted_and_written(folder: Path, database: Path) -> None:
+async def test_a_long_history_is_paged_filtered_sorted_and_exported(folder: Path, database: Path) -> None:
     store = await SqliteStore.open(str(database))
     try:
-        async with on_stage(folder, size=(100, 30), store=store) as stage:
-            await stage.press("4")
-            await stage.shows("1 of 50,000", "✗ F", "exit 1")
-            assert cursor(stage) == str(LAST)
-            await stage.press("G")
-            await stage.until(lambda: cursor(stage) == str(FIRST), "the oldest under the cursor")
-            await stage.shows("50,000 of 50,000")
-            await stage.press("pageup", "pageup", "g")
-            await stage.until(lambda: cursor(stage) == str(LAST), "the latest under the cursor")
+        async with run_app(folder, size=(100, 30), store=store) as ui:
+            await ui.press("4")
+            await ui.shows("1 of 50,000", "✗ F", "exit 1")
+            assert cursor(ui) == str(LAST)
+            await ui.press("G")
+            await ui.until(lambda: cursor(ui) == str(FIRST), "the oldest under the cursor")
+            await ui.shows("50,000 of 50,000")
+            await ui.press("pageup", "pageup", "g")
+            await ui.until(lambda: cursor(ui) == str(LAST), "the latest under the cursor")
             rng = random.Random(3)
             for _ in range(3):
                 index = rng.randrange(MANY)
-                stage.app.screen.query_one("#queue")._move_to(index)  # type: ignore[attr-defined]
-                await stage.until(lambda at=index: cursor(stage) == str(LAST - at), f"the job at {index}")
-            await stage.press("slash")
-            await stage.type("rare")
-            await stage.press("enter")
-            await stage.shows("1 of 4 matching rare")
-            assert cursor(stage) == "137507"
-            await stage.press("s", "g")
-            await stage.until(lambda: cursor(stage) == "100007", "the lowest id first")
-            await stage.press("E")
-            await stage.shows("Export 4 jobs")
-            await stage.type("rare.json")
-            await stage.press("enter")
-            await stage.told("Wrote 4 jobs to rare.json")
+                ui.app.screen.query_one("#queue")._move_to(index)  # type: ignore[attr-defined]
+                await ui.until(lambda at=index: cursor(ui) == str(LAST - at), f"the job at {index}")
+            await ui.press("slash")
+            await ui.type("rare")
+            await ui.press("enter")
+            await ui.shows("1 of 4 matching rare")
+            assert cursor(ui) == "137507"
+            await ui.press("s", "g")
+            await ui.until(lambda: cursor(ui) == "100007", "the lowest id first")
+            await ui.press("E")
+            await ui.shows("Export 4 jobs")
+            await ui.type("rare.json")
+            await ui.press("enter")
+            await ui.shows_notification("Wrote 4 jobs to rare.json")
             assert [each["id"] for each in json.loads(Path("rare.json").read_text())] == [
                 *("100007", "112507", "125007", "137507")
             ]
-            await stage.press("escape", "b")
-            await stage.shows("Usage:", "50,000 jobs, 5,000 failed", "BY USER")
+            await ui.press("escape", "b")
+            await ui.shows("Usage:", "50,000 jobs, 5,000 failed", "BY USER")
     finally:
         await store.close()

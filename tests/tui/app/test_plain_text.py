@@ -1,4 +1,4 @@
-"""Each screen as text, once; and the app opened at one of them."""
+"""Each screen printed once as plain text, and the app opened at a screen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import ME, on_stage
+from tests.tui.app.app_pilot import ME, run_app
 
 from warpdeck.base.errors import UserError
 from warpdeck.cli.main import main
@@ -18,7 +18,7 @@ from warpdeck_tui import plain
 from warpdeck_tui.plain import SCREENS, PlainRequest, screen_text
 from warpdeck_tui.terminal.glyph_sets import in_words
 
-SAYS = {
+EXPECTED_TEXTS = {
     "queue": ("JOB", "llama", "R", "gpu01"),
     "gpus": ("utilization:", "gpu01 mixed: ", "%", "owner:"),
     "nodes": ("NODE", "gpu02"),
@@ -41,34 +41,34 @@ SAYS = {
 }
 
 
-async def test_every_screen_says_what_it_shows(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        stage.cluster.ends["over"] = (0.0, 0)
-        job = await stage.cluster.submit("llama", script="#!/bin/sh\n")
-        await stage.cluster.submit("over")
-        await stage.cluster.submit_shell()
-        await stage.cluster.submit("naïve-世", user="nobody")
-        await stage.shows("✓ CD", "shell", "llama")
-        assert set(SAYS) == set(SCREENS)
-        for screen, words in SAYS.items():
+async def test_every_screen_is_printed_as_plain_text(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        ui.cluster.ends["over"] = (0.0, 0)
+        job = await ui.cluster.submit("llama", script="#!/bin/sh\n")
+        await ui.cluster.submit("over")
+        await ui.cluster.submit_shell()
+        await ui.cluster.submit("naïve-世", user="nobody")
+        await ui.shows("✓ CD", "shell", "llama")
+        assert set(EXPECTED_TEXTS) == set(SCREENS)
+        for screen, words in EXPECTED_TEXTS.items():
             what = {"job": str(job.id), "node": "gpu01"}.get(screen, "")
-            text = "\n".join(await screen_text(stage.cluster.paths, screen, PlainRequest(what, ME)))
+            text = "\n".join(await screen_text(ui.cluster.paths, screen, PlainRequest(what, ME)))
             assert all(word in text for word in words), f"{screen}: {text}"
             assert not set(text) & set("\x1b█▌●"), screen
             assert "naïve-世" not in text or screen in ("node", "nodes", "gpus", "site")
-        text = "\n".join(await screen_text(stage.cluster.paths, "queue", PlainRequest()))
+        text = "\n".join(await screen_text(ui.cluster.paths, "queue", PlainRequest()))
         assert "naïve-世" in text
         with pytest.raises(UserError, match="No such node: gpu77"):
-            await screen_text(stage.cluster.paths, "node", PlainRequest("gpu77"))
+            await screen_text(ui.cluster.paths, "node", PlainRequest("gpu77"))
 
 
-async def test_the_past_is_printed_as_it_is_shown(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        job = await stage.cluster.submit("llama")
-        await stage.shows("llama", "gpu01")
-        began = stage.app.board.jobs[job.id].start
+async def test_past_nodes_are_printed_as_plain_text_and_json(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        job = await ui.cluster.submit("llama")
+        await ui.shows("llama", "gpu01")
+        began = ui.app.board.jobs[job.id].start
         assert began is not None
-        paths = stage.cluster.paths
+        paths = ui.cluster.paths
         text = "\n".join(await screen_text(paths, "gpus", PlainRequest(at=began)))
         assert "ago" in text and "averages over 1 s" in text and "? " not in text
         assert all(f"{mode}:\ngpu01 mixed: " in text for mode in ("power", "memory", "temperature", "owner"))
@@ -79,25 +79,25 @@ async def test_the_past_is_printed_as_it_is_shown(folder: Path) -> None:
         assert "ago" in listed and f" {job.id}" in listed
         one = "\n".join(await screen_text(paths, "node", PlainRequest("gpu01", at=began)))
         assert "ago" in one and f"job {job.id} of {ME}" in one
-        asked = {"what": "", "everybody": True, "at": began, "as_json": True}
+        options = {"what": "", "everybody": True, "at": began, "as_json": True}
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            assert await asyncio.to_thread(plain.main, paths, "gpus", **asked) == 0
+            assert await asyncio.to_thread(plain.main, paths, "gpus", **options) == 0
         (first, _) = json.loads(printed.getvalue())
         assert (first["step_s"], first["unknown"], first["gpus"][0]["job"]) == (1.0, "", str(job.id))
         assert first["gpus"][0]["power_w"] > 0
 
 
-async def test_the_app_begins_at_a_moment_of_the_past(folder: Path) -> None:
-    async with on_stage(folder, at=("gpus", ""), moment=time.time() - 7200) as stage:
-        await stage.shows("utilization at", "2h00 ago")
+async def test_the_app_opens_at_a_past_time(folder: Path) -> None:
+    async with run_app(folder, at=("gpus", ""), moment=time.time() - 7200) as ui:
+        await ui.shows("utilization at", "2h00 ago")
 
 
-def test_signs_become_words_and_names_stay() -> None:
+def test_symbols_become_ascii_and_names_stay() -> None:
     assert in_words("● R naïve-世 ▌░ …") == "* R naïve-世 >: ~"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("job",), "the screen job needs a job id"),
         (("queue", "12"), "takes no argument"),
@@ -110,11 +110,11 @@ def test_signs_become_words_and_names_stay() -> None:
         (("queue", "--json"), "does not support --json"),
     ],
 )
-def test_what_makes_no_sense_is_one_sentence(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_arguments_give_one_message(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["screen", *words]) != 0
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_what_makes_no_sense_is_one_sentence(
         (("site", ""), "admin"),
     ],
 )
-async def test_the_app_begins_where_it_was_told_to(folder: Path, at: tuple[str, str], place: str) -> None:
-    async with on_stage(folder, at=at) as stage:
-        await stage.until(lambda: getattr(stage.app.screen, "place", "") == place, place)
-        await stage.press("1")
-        await stage.shows("jobs of")
+async def test_the_app_opens_at_the_requested_screen(folder: Path, at: tuple[str, str], place: str) -> None:
+    async with run_app(folder, at=at) as ui:
+        await ui.until(lambda: getattr(ui.app.screen, "place", "") == place, place)
+        await ui.press("1")
+        await ui.shows("jobs of")

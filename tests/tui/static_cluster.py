@@ -1,4 +1,4 @@
-"""A cluster that stands still: the app over data that never change, at a moment that never passes, for pictures of its screens."""
+"""The app over static data at a fixed time, for pictures of its screens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from warpdeck_tui.app import DeckApp
 from warpdeck_tui.data.connection import Listener
 from warpdeck_tui.viewmodels.site.usage import cost
 
-from .frozensite import NOW, FrozenSite
+from .static_site import NOW, StaticSite
 
 GIB = 1 << 30
 USERS = ("alice", "bob", "carol", "dave", "erin")
@@ -84,11 +84,11 @@ def _ended(number: int, state: str, short: str, code: str, cause: str = "", **fi
 
 
 HELD = ("101", "101", "102", "", "103", "", "", "")
-"""Which job holds all of each node; on the sixth each of four tasks has a GPU."""
+"""The job that holds each node. On the sixth node, four array tasks hold one GPU each."""
 
 
 def jobs() -> list[JobRow]:
-    """Of every state that a queue shows."""
+    """Return jobs in every state that the queue shows."""
     ahead = WhyRow(
         code="Priority",
         sentence="waits for 8 GPUs of type h100 on one node, at most 4 are free on one; 101 (alice) is to end first",
@@ -130,7 +130,7 @@ def jobs() -> list[JobRow]:
 
 
 def past() -> list[JobRow]:
-    """What has ended, the latest first."""
+    """Return ended jobs, newest first."""
     ends = (("COMPLETED", "CD", "0:0", ""), ("FAILED", "F", "1:0", ""), ("COMPLETED", "CD", "0:0", ""))
     old = [
         _ended(80 - at, *ends[at % 3], start=NOW - 7200 * at - 5000, end=NOW - 7100 * at - 600)
@@ -140,7 +140,7 @@ def past() -> list[JobRow]:
 
 
 def nodes() -> list[NodeRow]:
-    """Eight of eight GPUs; one is drained, one has a stranger."""
+    """Return eight nodes of eight GPUs. One is drained, and one has a foreign process."""
     return [_node(at) for at in range(8)]
 
 
@@ -172,7 +172,7 @@ def _node(at: int) -> NodeRow:
 
 
 def _then(at: int, moment: float) -> PastNodeRow:
-    """The node at a moment of the past: one job more, and the third does not answer."""
+    """Return the node at a past time, with one more job. The third node does not answer."""
     busy = at < 5
     gpus = [_gpu_then(at, index, busy=busy) for index in range(8)]
     known = at != 2
@@ -224,7 +224,7 @@ def _holder(node: int, index: int) -> str:
 
 
 def _links(util: int, *, lanes: int) -> GpuLinks:
-    """Eighteen NVLinks; a GPU that idles lowers its PCIe."""
+    """Return eighteen NVLinks, and a PCIe link that an idle GPU slows down."""
     moved = util * 30_000_000
     return GpuLinks(
         pcie_gen=5 if util else 1,
@@ -279,11 +279,11 @@ def _curve(gpu: int | None) -> CurveRow:
     return CurveRow(node="gpu01", begin=NOW - 1200, step_s=10.0, columns=columns, gpu=gpu)
 
 
-class FrozenCore:
-    """What Core answers, from above."""
+class StaticCore:
+    """Implements the interface of Core with the static data."""
 
     paths = Paths("/nowhere")
-    ask = FrozenSite().ask
+    ask = StaticSite().ask
 
     async def watch(self, listener: Listener) -> None:
         listener.linked("alice")
@@ -403,8 +403,8 @@ class FrozenCore:
         return ["train.py"]
 
 
-def frozen_app() -> DeckApp:
-    """The app over it."""
+def static_app() -> DeckApp:
+    """Return the app over the static data."""
     app = DeckApp(Paths("/nowhere"), everybody=True)
-    app.core = FrozenCore()  # type: ignore[assignment]
+    app.core = StaticCore()  # type: ignore[assignment]
     return app

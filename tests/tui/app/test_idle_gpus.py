@@ -1,11 +1,11 @@
-"""GPUs that are held and not used: the list of whose they are."""
+"""The list of allocated but idle GPUs with their users."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
-from tests.tui.app.stage import on_stage
+from tests.tui.app.app_pilot import run_app
 
 from warpdeck.protocol.job_rows import JobRow, UsageRow
 from warpdeck.protocol.results import Delta
@@ -30,12 +30,12 @@ def job(number: int, *, gpus: int = 1, util: int | None = 0, ran_s: float = 7200
     )
 
 
-def test_only_gpus_that_do_nothing_are_listed_and_the_most_held_first() -> None:
+def test_only_idle_gpus_are_listed_and_the_largest_jobs_first() -> None:
     jobs = [job(1), job(2, gpus=8), job(3, util=60), job(4, gpus=0), job(5, util=None), job(6, ran_s=10)]
     assert [row.id for row in idle_jobs(jobs, NOW)] == [2, 1]
 
 
-def test_what_was_wasted_is_the_idle_share_of_the_gpu_hours() -> None:
+def test_wasted_gpu_hours_are_the_idle_share_of_the_gpu_hours() -> None:
     rows = [job(1), job(2, gpus=8), job(3)]
     used = {1: UsageRow(gpu_idle_pct=100.0), 2: UsageRow(gpu_idle_pct=50.0)}
     found = wastes(rows, used, NOW)
@@ -55,14 +55,14 @@ def test_what_was_wasted_is_the_idle_share_of_the_gpu_hours() -> None:
 
 
 async def test_the_list_of_idle_gpus_opens_from_the_map(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("2")
-        await stage.shows("I Idle")
-        await stage.press("I")
-        await stage.shows("No idle GPUs")
-        await stage.press("escape")
-        stage.app.board.apply(Delta(jobs=[job(900, gpus=2, now=time.time())]))
-        await stage.press("I")
-        await stage.shows("2 GPUs of 1 job are idle", "900", "bob", "sleeper")
-        await stage.press("escape")
-        await stage.shows("metric: utilization")
+    async with run_app(folder) as ui:
+        await ui.press("2")
+        await ui.shows("I Idle")
+        await ui.press("I")
+        await ui.shows("No idle GPUs")
+        await ui.press("escape")
+        ui.app.board.apply(Delta(jobs=[job(900, gpus=2, now=time.time())]))
+        await ui.press("I")
+        await ui.shows("2 GPUs of 1 job are idle", "900", "bob", "sleeper")
+        await ui.press("escape")
+        await ui.shows("metric: utilization")

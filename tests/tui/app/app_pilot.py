@@ -1,4 +1,4 @@
-"""The app on a stage: driven by Pilot against a real controller over a simulated fleet, in a home of its own."""
+"""Run the app with Textual's Pilot against a real controller over a simulated fleet, in a separate home."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.waiting import WAIT_S
-from tests.tui.widgets.stage import Recorder
+from tests.tui.widgets.widget_pilot import Recorder
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -31,12 +31,12 @@ from warpdeck_tui.app import DeckApp
 
 _PAUSE_S = 0.02
 HOPS = 6
-"""From queue to queue until a key is dealt with: the app's, that of the widget in focus, and those above it."""
+"""Number of message queues that a key may pass: of the app, of the focused widget, and of its ancestors."""
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
 
 class Cluster:
-    """Two nodes of four GPUs. The controller can be stopped and started again; store and nodes stay."""
+    """Two nodes of four GPUs. The controller can be stopped and restarted; store and nodes remain."""
 
     def __init__(self, home: Path, store: Store | None = None) -> None:
         home.mkdir(mode=0o700, exist_ok=True)
@@ -44,7 +44,7 @@ class Cluster:
         self.nodes = [SimNode(NodeName(f"gpu{number:02d}"), gpus=4, cpus=16) for number in (1, 2)]
         self.store: Store = store or MemoryStore()
         self.ends: dict[str, tuple[float, int]] = {}
-        """(seconds, exit code) by the job's name; others run for an hour."""
+        """Run time in seconds and exit code by job name. Other jobs run for an hour."""
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._controller: Controller | None = None
@@ -68,7 +68,7 @@ class Cluster:
             await self._task
 
     async def submit(self, name: str = "job", *, user: str = ME, **fields: object) -> Job:
-        """A job of one GPU unless `fields` of the Request say otherwise."""
+        """Submit a job with one GPU. `fields` are fields of the Request."""
         fields.setdefault("resources", Resources(gpus=GpuRequest(per_node=1)))
         if "argv" not in fields:
             fields.setdefault("script", "#!/bin/sh\necho hello\n")
@@ -80,11 +80,11 @@ class Cluster:
         return outcome.job
 
     async def submit_shell(self) -> Job:
-        """An interactive session."""
+        """Submit an interactive session."""
         return await self.submit("shell", argv=("bash",), pty=PtySize())
 
     async def submit_array(self, *, tasks: int, at_once: int) -> Job:
-        """An array of which `at_once` tasks run and the rest waits."""
+        """Submit an array of which `at_once` tasks run while the others wait."""
         return await self.submit("sweep", array=ArraySpec(ranges=((0, tasks - 1, 1),), throttle=at_once))
 
     async def _serve(self, started: asyncio.Future[None]) -> None:
@@ -106,8 +106,8 @@ class Cluster:
         return self.ends.get(launch.env["SLURM_JOB_NAME"], (3600.0, 0))
 
 
-class Stage:
-    """The app, its keyboard, and what it shows."""
+class AppPilot:
+    """The running app: presses keys, and reads the text of its screen."""
 
     def __init__(self, app: DeckApp, pilot: Pilot[None], cluster: Cluster) -> None:
         self.app = app
@@ -115,68 +115,73 @@ class Stage:
         self.cluster = cluster
 
     async def press(self, *keys: str) -> None:
-        """Keys by Textual's names, each when the one before it has done what it does at once (opened a dialog, say)."""
+        """Press keys by Textual's names. Each key waits for the immediate effect of the previous one (a dialog)."""
         await self.settle()
         for key in keys:
             await self.pilot.press(key)
             await self.settle()
 
     async def settle(self) -> None:
-        """Until what has happened is known to all whom it concerns. Pilot takes a process that gets no CPU for one that has
-        done its work."""
+        """Wait until all message queues are empty.
+
+        One call of Pilot is not enough: it mistakes a process without CPU time for an idle one.
+        """
         for _ in range(HOPS):
             await self.pilot._wait_for_screen()
 
     async def type(self, text: str) -> None:
-        """Text into whatever has the focus."""
+        """Type text into the focused widget."""
         await self.press(*(NAMES.get(char, char) for char in text))
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
-        """Waits for a condition; fails with what the screen shows."""
+        """Wait for a condition. A failure shows the text of the screen."""
         deadline = asyncio.get_running_loop().time() + WAIT_S
         while not holds():
             if asyncio.get_running_loop().time() > deadline:
-                raise AssertionError(f"not so after {WAIT_S:.0f} s: {what}\n{self.text()}")
+                raise AssertionError(f"still not true after {WAIT_S:.0f} s: {what}\n{self.text()}")
             await self.pilot.pause(_PAUSE_S)
 
     async def shows(self, *words: str) -> None:
-        """Waits until all these words are on the screen."""
+        """Wait until the screen contains all these texts."""
         await self.until(lambda: all(word in self.text() for word in words), f"{words} on the screen")
 
     async def hides(self, *words: str) -> None:
-        """Waits until none of these words is on the screen."""
+        """Wait until the screen contains none of these texts."""
         await self.until(lambda: not any(word in self.text() for word in words), f"{words} gone")
 
-    async def told(self, words: str) -> None:
-        """Waits for a notice with these words."""
-        await self.until(lambda: words in self.notices(), f"a notice with {words!r}, not {self.notices()!r}")
+    async def shows_notification(self, words: str) -> None:
+        """Wait for a notification with this text."""
+        await self.until(
+            lambda: words in self.notifications(),
+            f"a notification with {words!r}, not {self.notifications()!r}",
+        )
 
-    def notices(self) -> str:
-        """All notices that can still be seen."""
+    def notifications(self) -> str:
+        """Return the texts of all visible notifications."""
         return "\n".join(each.message for each in self.app._notifications)
 
     def text(self) -> str:
-        """What the screen shows, line by line."""
+        """Return the text of the screen, line by line."""
         strips = self.app.screen._compositor.render_strips()
         return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
     def written(self) -> str:
-        """What was written to the terminal since the last call."""
+        """Return the output to the terminal since the last call."""
         assert isinstance(self.app._driver, Recorder)
         text = "".join(self.app._driver.written)
         self.app._driver.written.clear()
         return text
 
     def line(self, number: int) -> str:
-        """A line of the screen; -1 is the last."""
+        """Return a line of the screen; -1 is the last one."""
         return self.text().splitlines()[number]
 
     def field(self, name: str) -> Input:
-        """A field of the dialog in front."""
+        """Return a field of the front dialog."""
         return self.app.screen.query_one(f"#{name}", Input)
 
     def job(self, job: Job) -> Job:
-        """As the controller has it now."""
+        """Return the controller's current record of the job."""
         return self.cluster.controller.state.jobs[job.id]
 
 
@@ -185,7 +190,7 @@ NAMES |= {"_": "underscore", ">": "greater_than_sign", "!": "exclamation_mark", 
 
 
 @asynccontextmanager
-async def on_stage(
+async def run_app(
     folder: Path,
     *,
     size: tuple[int, int] = (100, 30),
@@ -193,9 +198,11 @@ async def on_stage(
     toasts: bool = False,
     store: Store | None = None,
     **options: Any,
-) -> AsyncIterator[Stage]:
-    """The app over a running cluster, connected. `writes`: what it would write to a terminal is kept (`written`).
-    `toasts`: notices are drawn too."""
+) -> AsyncIterator[AppPilot]:
+    """Run the app, connected to a running cluster.
+
+    `writes` records the output to the terminal for `written`. `toasts` draws notifications, too.
+    """
     cluster = Cluster(folder / "home", store)
     await cluster.start()
     app = DeckApp(cluster.paths, **options)
@@ -203,9 +210,9 @@ async def on_stage(
         app.driver_class = Recorder
     try:
         async with app.run_test(size=size, headless=not writes, notifications=toasts) as pilot:
-            stage = Stage(app, pilot, cluster)
-            await stage.until(lambda: app.board.ready, "everything was told")
-            yield stage
+            ui = AppPilot(app, pilot, cluster)
+            await ui.until(lambda: app.board.ready, "the app has received all rows")
+            yield ui
             app.workers.cancel_all()
     finally:
         await cluster.stop()

@@ -1,4 +1,4 @@
-"""Where the locale or the terminal says that there is only ASCII, the app draws no more; whoever asks for signs has them."""
+"""The app draws only ASCII if the locale or the terminal requires it, unless an option or a setting decides."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from warpdeck_tui.user_files.settings import Settings
         ({"LANG": "C.UTF-8", "TERM": "vt100"}, "TERM=vt100"),
     ],
 )
-def test_the_first_variable_that_is_set_says_it(environ: dict[str, str], why: str) -> None:
+def test_the_first_variable_that_is_set_decides(environ: dict[str, str], why: str) -> None:
     assert lacks_signs(environ) == why
 
 
@@ -39,14 +39,14 @@ def test_the_first_variable_that_is_set_says_it(environ: dict[str, str], why: st
     ("given", "why"),
     [({"LANG": "C"}, "LANG=C"), ({"LC_CTYPE": "C.UTF-8"}, ""), ({"LC_ALL": "C"}, "LC_ALL=C"), ({}, "")],
 )
-def test_what_python_makes_of_the_locale_c_is_not_the_users_word(given: dict[str, str], why: str) -> None:
+def test_pythons_coercion_of_the_c_locale_is_ignored(given: dict[str, str], why: str) -> None:
     code = "import os; from warpdeck_tui.terminal.ascii_fallback import *; print(lacks_signs(as_started(os.environ)))"
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    said = subprocess.run([sys.executable, "-c", code], env=kept | given, capture_output=True, check=True)
-    assert said.stdout.decode().strip() == why
+    done = subprocess.run([sys.executable, "-c", code], env=kept | given, capture_output=True, check=True)
+    assert done.stdout.decode().strip() == why
 
 
-def test_without_proc_the_environment_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_the_environment_is_used_unchanged_without_proc(tmp_path: Path) -> None:
     assert as_started({"LC_CTYPE": "C.UTF-8"}, block=tmp_path / "none") == {"LC_CTYPE": "C.UTF-8"}
 
 
@@ -60,14 +60,14 @@ def test_without_proc_the_environment_is_taken_as_it_is(tmp_path: Path) -> None:
         ([], True, (True, "")),
     ],
 )
-def test_an_option_goes_before_the_file_and_the_file_before_the_locale(
+def test_the_option_overrides_the_file_and_the_file_the_locale(
     monkeypatch: pytest.MonkeyPatch, options: list[str], wanted: bool | None, plain: tuple[bool, str]
 ) -> None:
     monkeypatch.setenv("LC_ALL", "C")
     assert plain_signs(app_options(parse(APP, options)), Settings(ascii=wanted)) == plain
 
 
-def test_a_browser_has_all_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_shows_all_symbols(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C")
     monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
     assert plain_signs(Options(), Settings()) == (False, "")

@@ -1,4 +1,4 @@
-"""The map of GPUs as it was at a moment."""
+"""The map of GPUs at a past time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import on_stage
+from tests.tui.app.app_pilot import run_app
 
 from warpdeck.notation.values.time_points import moment_text
 from warpdeck.protocol.node_rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
@@ -31,7 +31,7 @@ def node(name: str, **fields: object) -> PastNodeRow:
     return PastNodeRow(name=name, **fields)  # type: ignore[arg-type]
 
 
-def test_a_key_goes_to_the_round_ten_minutes_before_and_after_it() -> None:
+def test_a_key_moves_to_the_previous_or_next_ten_minutes() -> None:
     first = moved(None, -1, NOW)
     assert first is not None and first % STEP_S == 0 and 0 < NOW - first <= STEP_S
     second = moved(first, -1, NOW)
@@ -41,7 +41,7 @@ def test_a_key_goes_to_the_round_ten_minutes_before_and_after_it() -> None:
     assert moved(NOW - MOST_S, -1, NOW) == (NOW - MOST_S) // STEP_S * STEP_S
 
 
-def test_the_finer_key_goes_minute_by_minute() -> None:
+def test_the_finer_key_moves_by_one_minute() -> None:
     first = moved(None, -1, NOW, step_s=FINE_S)
     assert first is not None and first % 60 == 0 and 0 < NOW - first <= 60
     assert moved(first, -1, NOW, step_s=FINE_S) == first - 60
@@ -62,28 +62,30 @@ NIGHT = NOW - 5 * 3600
         ([node("a", unknown="nothing was measured then")], "ago, no data"),
     ],
 )
-def test_the_moment_how_finely_it_is_known_and_what_is_not_is_said(
+def test_the_header_shows_the_time_the_resolution_and_unknown_nodes(
     nodes: Sequence[PastNodeRow], words: str
 ) -> None:
     assert words in moment_words(nodes, NIGHT, NOW)
 
 
-def test_what_is_longer_ago_than_a_week_has_its_date() -> None:
+def test_a_time_more_than_a_week_ago_has_a_date() -> None:
     assert "at Sat 25 Aug 20:53:20, 14d" in moment_words([], NIGHT - 14 * 86_400, NOW)
 
 
-def test_what_is_known_of_a_node_then_is_said() -> None:
-    def said(row: PastNodeRow) -> str:
+def test_the_known_data_of_a_past_node_are_described() -> None:
+    def described(row: PastNodeRow) -> str:
         return " ".join(cell.text.strip() for line in past_lines(row, NOW) for cell in line)
 
-    assert said(node("a", begin=NIGHT, step_s=10.0)) == "measured averages over 10 s from 20:53:20"
+    assert described(node("a", begin=NIGHT, step_s=10.0)) == "measured averages over 10 s from 20:53:20"
     silent = node("a", unknown="a does not answer: no link", since=NOW - 600)
-    assert said(silent) == "unknown a does not answer: no link; data starts at Sun 01:43:20"
+    assert described(silent) == "unknown a does not answer: no link; data starts at Sun 01:43:20"
     half = node("a", begin=NIGHT, step_s=10.0, untold=["whether it was drained or down"])
-    assert said(half) == "measured averages over 10 s from 20:53:20 unknown whether it was drained or down"
+    assert (
+        described(half) == "measured averages over 10 s from 20:53:20 unknown whether it was drained or down"
+    )
 
 
-def test_a_reading_of_then_that_is_not_known_is_not_made_up() -> None:
+def test_unknown_past_measurements_are_shown_as_unknown() -> None:
     gpus = [
         GpuRow(
             index=0,
@@ -117,7 +119,7 @@ def test_a_reading_of_then_that_is_not_known_is_not_made_up() -> None:
     ("state", "step_s", "shown"),
     [("idle", 60.0, "40%!"), ("down", 60.0, "40%!"), ("down", None, "!"), ("absent", None, "!")],
 )
-def test_a_closed_gpu_is_marked_and_one_whose_agent_was_cut_off_is_shown_by_its_readings(
+def test_an_unavailable_gpu_is_marked_and_keeps_its_measurements(
     state: str, step_s: float | None, shown: str
 ) -> None:
     gpu = GpuRow(index=0, uuid="", name="", type="", mem_bytes=100, util_pct=40, blocked="drained: ECC")
@@ -126,7 +128,7 @@ def test_a_closed_gpu_is_marked_and_one_whose_agent_was_cut_off_is_shown_by_its_
     assert "!" in legend("util", past=True) and "other" in legend("owner", past=True)
 
 
-def test_all_sharers_of_a_gpu_and_users_outside_the_queue_are_named() -> None:
+def test_all_users_of_a_shared_gpu_are_named() -> None:
     gpu = GpuRow(
         index=0,
         uuid="",
@@ -141,92 +143,92 @@ def test_all_sharers_of_a_gpu_and_users_outside_the_queue_are_named() -> None:
         ],
         processes=[ProcessRow(pid=0, user="eve", command="", mem_bytes=3 << 30)],
     )
-    said = [
+    details = [
         " ".join("".join(cell.text for cell in line).split()) for line in gpu_detail(node("a", gpus=[gpu]), 0)
     ]
-    assert said[-3:] == ["shared by 7 of ann (50 %)", "9 of bob (30 %)", "eve 3G no job"]
+    assert details[-3:] == ["shared by 7 of ann (50 %)", "9 of bob (30 %)", "eve 3G no job"]
 
 
-async def test_the_map_goes_back_in_time_in_each_mode_and_to_now(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        job = await stage.cluster.submit("held")
-        await stage.press("2")
-        await stage.shows("1 of 8 GPUs allocated", "< Earlier")
-        await stage.press("less_than_sign")
-        await stage.shows("ago,", "at that time: *")
-        screen = stage.app.screen
+async def test_the_map_goes_back_in_time_in_each_mode_and_returns(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        job = await ui.cluster.submit("held")
+        await ui.press("2")
+        await ui.shows("1 of 8 GPUs allocated", "< Earlier")
+        await ui.press("less_than_sign")
+        await ui.shows("ago,", "at that time: *")
+        screen = ui.app.screen
         assert isinstance(screen, NodesScreen)
         screen._look_at(time.time() - 7200)
-        await stage.shows("ago,", "no data", "gpu01  absent")
-        assert "Drain" not in stage.line(-1)
-        await stage.press("m", "m")
-        await stage.shows("power at")
-        await stage.press("d", "escape")
-        await stage.hides("ago,")
-        await stage.shows("1 of 8 GPUs allocated", "d Drain")
-        began = stage.app.board.jobs[job.id].start
+        await ui.shows("ago,", "no data", "gpu01  absent")
+        assert "Drain" not in ui.line(-1)
+        await ui.press("m", "m")
+        await ui.shows("power at")
+        await ui.press("d", "escape")
+        await ui.hides("ago,")
+        await ui.shows("1 of 8 GPUs allocated", "d Drain")
+        began = ui.app.board.jobs[job.id].start
         assert began is not None
         screen._look_at(began)
-        await stage.shows("averages over 1 s", "1 of 8", "W=", "measured")
+        await ui.shows("averages over 1 s", "1 of 8", "W=", "measured")
 
 
-async def test_keys_that_come_faster_than_the_past_all_count_and_few_are_asked(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("2")
-        await stage.shows("< Earlier")
-        screen = stage.app.screen
+async def test_fast_keys_all_count_but_cause_few_requests(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("2")
+        await ui.shows("< Earlier")
+        screen = ui.app.screen
         assert isinstance(screen, NodesScreen)
-        now, asked = time.time(), []
-        nodes_at = stage.app.core.nodes_at
+        now, requested = time.time(), []
+        nodes_at = ui.app.core.nodes_at
 
         async def counted(at: float) -> list[PastNodeRow]:
-            asked.append(at)
+            requested.append(at)
             return await nodes_at(at)
 
-        stage.app.core.nodes_at = counted  # type: ignore[method-assign]
+        ui.app.core.nodes_at = counted  # type: ignore[method-assign]
         for _ in range(30):
             screen.action_earlier()
         screen.action_later()
         wanted = screen._wanted_at
         assert wanted is not None and 28 * STEP_S <= now - wanted < 30 * STEP_S
-        await stage.until(lambda: screen._at == wanted, "the moment that is wanted last")
-        await stage.shows("ago,")
-        assert len(asked) <= 2, "those that were overtaken are not asked for"
+        await ui.until(lambda: screen._at == wanted, "the time that was selected last")
+        await ui.shows("ago,")
+        assert len(requested) <= 2, "times that were passed over are not requested"
 
 
-async def test_a_moment_is_gone_to_by_its_name(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("2")
-        await stage.shows("< Earlier")
-        await stage.press("a")
-        await stage.shows("Go to time")
-        await stage.type("now+1hour")
-        await stage.press("enter")
-        await stage.shows("is in the future")
-        await stage.press("ctrl+u")
-        await stage.type("now-2hours")
-        await stage.press("enter")
-        await stage.shows("ago,")
-        screen = stage.app.screen
+async def test_the_map_goes_to_an_entered_time(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("2")
+        await ui.shows("< Earlier")
+        await ui.press("a")
+        await ui.shows("Go to time")
+        await ui.type("now+1hour")
+        await ui.press("enter")
+        await ui.shows("is in the future")
+        await ui.press("ctrl+u")
+        await ui.type("now-2hours")
+        await ui.press("enter")
+        await ui.shows("ago,")
+        screen = ui.app.screen
         assert isinstance(screen, NodesScreen) and screen._at is not None
         named = screen._at
         assert 7190 < time.time() - named < 7300
         screen.action_copy_command()
-        await stage.until(
-            lambda: stage.app.clipboard == f"warpdeck node show gpu01 --at {moment_text(named)}", "copied"
+        await ui.until(
+            lambda: ui.app.clipboard == f"warpdeck node show gpu01 --at {moment_text(named)}", "copied"
         )
-        await stage.press("comma")
-        await stage.until(lambda: screen._at == (named - 0.001) // 60 * 60, "the minute before")
-        await stage.press("full_stop")
-        await stage.until(lambda: screen._at == (named - 0.001) // 60 * 60 + 60, "the minute after")
+        await ui.press("comma")
+        await ui.until(lambda: screen._at == (named - 0.001) // 60 * 60, "the minute before")
+        await ui.press("full_stop")
+        await ui.until(lambda: screen._at == (named - 0.001) // 60 * 60 + 60, "the minute after")
 
 
-async def test_what_has_ended_is_there_with_its_gpus(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        stage.cluster.ends["quick"] = (0.01, 0)
-        job = await stage.cluster.submit("quick")
-        await stage.shows("✓ CD")
-        began = stage.app.board.jobs[job.id].start
+async def test_an_ended_job_is_shown_with_its_past_gpus(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        ui.cluster.ends["quick"] = (0.01, 0)
+        job = await ui.cluster.submit("quick")
+        await ui.shows("✓ CD")
+        began = ui.app.board.jobs[job.id].start
         assert began is not None
-        then = await stage.app.core.nodes_at(began)
+        then = await ui.app.core.nodes_at(began)
         assert [[gpu.job for gpu in row.gpus] for row in then] == [[str(job.id), "", "", ""], [""] * 4]

@@ -1,18 +1,16 @@
-"""Words of users that would act on a terminal, on all screens: names, comments, paths, reasons, logs, terminals, answers."""
+"""Text of users that would control a terminal, on all screens: names, comments, paths, reasons, logs and terminals."""
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.tui.frozen import FrozenCore
-from tests.tui.pictures import freeze, stands, still
+from tests.tui.pictures import shows, wait_until_unchanged
+from tests.tui.static_cluster import StaticCore
 from warpdeck.base.paths import Paths
 from warpdeck.client.peek_terminal import Glance
 from warpdeck.protocol.results import Delta
@@ -20,9 +18,9 @@ from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.admin import TABS
 
 WORDS = "e\u0301\x1b]52;c;AAAA\x07\x1b[2J\u202eb\u2066c\x9bd\u200f\x7f\rFORGED\nFORGED\x0bFORGED\u200b\u2028e"
-"""A combining accent; OSC 52, CSI, marks of direction, C1, and four ways to begin a line, one of no width."""
-ACTING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-OURS = frozenset(
+"""A combining accent, OSC 52, CSI, direction marks, C1, four kinds of line breaks, and a zero-width space."""
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+OWN_FIELDS = frozenset(
     [
         "state",
         "state_short",
@@ -40,13 +38,13 @@ OURS = frozenset(
         "type",
     ]
 )
-"""Fields that the controller writes: numbers, kinds, names of nodes."""
-EMPTY = frozenset(["comment", "message", "notice", "submit_line"])
-"""What no job of the frozen cluster has, and may have."""
+"""Fields that the controller writes itself: numbers, kinds and names of nodes."""
+EMPTY_FIELDS = frozenset(["comment", "message", "notice", "submit_line"])
+"""Fields that are empty in the static cluster, but may have a value."""
 
 
 def hostile(value: Any) -> Any:
-    """The same with the words in each text that a user, or a program of theirs, may have chosen."""
+    """Return the value with WORDS added to each text that a user or a user's program can choose."""
     match value:
         case str():
             return value and value + WORDS
@@ -59,14 +57,18 @@ def hostile(value: Any) -> Any:
         case dict():
             return {key: hostile(each) for key, each in value.items()}
         case msgspec.Struct():
-            fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in OURS}
-            changed = {name: WORDS if name in EMPTY else hostile(each) for name, each in fields.items()}
+            fields = {
+                name: getattr(value, name) for name in value.__struct_fields__ if name not in OWN_FIELDS
+            }
+            changed = {
+                name: WORDS if name in EMPTY_FIELDS else hostile(each) for name, each in fields.items()
+            }
             return msgspec.structs.replace(value, **changed)
     return value
 
 
 class Hostile:
-    """What answers, with the words in all answers."""
+    """Wraps an object and adds WORDS to all its answers."""
 
     def __init__(self, answering: Any) -> None:
         self._answering = answering
@@ -81,13 +83,13 @@ class Hostile:
 
 
 class HostileCore(Hostile):
-    paths = FrozenCore.paths
+    paths = StaticCore.paths
 
     def __init__(self) -> None:
-        super().__init__(FrozenCore())
+        super().__init__(StaticCore())
 
     async def watch(self, listener: Any) -> None:
-        class Poisoned:
+        class HostileListener:
             def linked(self, user: str) -> None:
                 listener.linked(hostile(user))
 
@@ -96,25 +98,14 @@ class HostileCore(Hostile):
                     msgspec.structs.replace(delta, jobs=hostile(delta.jobs), nodes=hostile(delta.nodes))
                 )
 
-        await self._answering.watch(Poisoned())
+        await self._answering.watch(HostileListener())
 
     async def follow_log(self, job: str, **options: Any) -> AsyncGenerator[tuple[int, bytes], None]:
         async for at, data in self._answering.follow_log(job, **options):
             yield at, data + WORDS.encode()
 
 
-@pytest.fixture(autouse=True)
-def stands_still(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(short_tmp))
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.chdir(short_tmp)
-    freeze(monkeypatch.setattr, monkeypatch.setenv)
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
+pytestmark = pytest.mark.usefixtures("static_environment")
 TITLES = [tab.title for tab in TABS.values()]
 WALKS: dict[str, Sequence[tuple[tuple[str, ...], str]]] = {
     "queue": (((), "llama-70b"), (("L",), "Time limit")),
@@ -138,20 +129,20 @@ WALKS: dict[str, Sequence[tuple[tuple[str, ...], str]]] = {
     "reservation": ((("6", "tab", "e"), "class"),),
     "form": ((("ctrl+n",), "New job"),),
 }
-"""Ways through the screens from the queue: keys, and what is there then."""
-NO_WORDS = ("[Metrics]", "[Code]", f"[{TITLES[-1]}]")
-"""Places that show no word of a user's."""
+"""Paths through the screens from the queue: keys, and a text that the screen shows then."""
+NO_USER_TEXT = ("[Metrics]", "[Code]", f"[{TITLES[-1]}]")
+"""Screens that show no text of users."""
 
 
 @pytest.mark.parametrize("walk", WALKS)
-async def test_no_screen_has_what_a_terminal_obeys(walk: str) -> None:
+async def test_no_screen_contains_terminal_control_characters(walk: str) -> None:
     app = DeckApp(Paths("/nowhere"), everybody=True)
     app.core = HostileCore()  # type: ignore[assignment]
     async with app.run_test(size=(200, 60)) as pilot:
-        await stands(pilot, app, ("llama-70b",))
+        await shows(pilot, app, ("llama-70b",))
         for keys, there in WALKS[walk]:
             await pilot.press(*keys)
-            await stands(pilot, app, (there,) if there in NO_WORDS else (there, WORDS[:2]))
-            lines = [strip.text for strip in await still(pilot, app)]
-            assert not ACTING.search("".join(lines)), lines
+            await shows(pilot, app, (there,) if there in NO_USER_TEXT else (there, WORDS[:2]))
+            lines = [strip.text for strip in await wait_until_unchanged(pilot, app)]
+            assert not CONTROL.search("".join(lines)), lines
         app.workers.cancel_all()

@@ -1,4 +1,4 @@
-"""The screen of a terminal, replayed: what shells, bars and full-screen programs leave on it."""
+"""Replays of terminal output: the resulting screen of shells, progress bars and full-screen programs."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def shown(*data: bytes, rows: int = 6, cols: int = 20) -> list[str]:
         (b"\x9b31m\xff\xfe ok", ["\ufffd31m\ufffd\ufffd ok"]),
     ],
 )
-def test_what_was_written_stands_where_a_terminal_would_show_it(data: bytes, lines: list[str]) -> None:
+def test_output_appears_where_a_terminal_shows_it(data: bytes, lines: list[str]) -> None:
     assert [line.rstrip() for line in shown(data)] == lines
     assert shown(data) == shown(*(data[at : at + 1] for at in range(len(data))))
 
 
-def coloured(data: bytes) -> list[list[tuple[str, str]]]:
+def styled(data: bytes) -> list[list[tuple[str, str]]]:
     screen = Screen(rows=6, cols=20)
     screen.feed(data)
     return [[(text, str(style)) for text, style in line] for line in screen.lines()]
@@ -66,11 +66,11 @@ def coloured(data: bytes) -> list[list[tuple[str, str]]]:
         ("\x1b[31m漢".encode(), [[("漢", "color(1)")]]),
     ],
 )
-def test_a_screen_is_seen_in_its_colours(data: bytes, lines: list[list[tuple[str, str]]]) -> None:
-    assert coloured(data) == lines
+def test_a_replayed_screen_has_its_colors(data: bytes, lines: list[list[tuple[str, str]]]) -> None:
+    assert styled(data) == lines
 
 
-def test_whatever_is_written_the_screen_keeps_its_size() -> None:
+def test_a_replayed_screen_keeps_its_size_for_any_output() -> None:
     dice = random.Random(3)
     pieces = [
         b"\x1b[",

@@ -1,4 +1,4 @@
-"""The tree of a snapshot's files, and one of them read."""
+"""The tree of a snapshot's files, and the text of a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def shown(paths: list[str], *turned: str) -> list[str]:
     return ["".join(cell.text for cell in cells).rstrip() for _, cells in tree_rows(tree)]
 
 
-def test_folders_come_first_and_say_how_much_is_in_them() -> None:
+def test_folders_come_first_and_show_their_number_of_files() -> None:
     assert shown(FILES) == [
         "▾ docs/1 file",
         "    x.md",
@@ -28,7 +28,7 @@ def test_folders_come_first_and_say_how_much_is_in_them() -> None:
     ]
 
 
-def test_a_closed_folder_hides_all_that_is_below_it() -> None:
+def test_a_closed_folder_hides_its_contents() -> None:
     assert shown(FILES, "src", "docs")[:3] == ["▸ docs/1 file", "▸ src/2 files", "  a\ufffd[31m.py"]
     assert shown(FILES, "src", "src") == shown(FILES)
     keys = [key for key, _ in tree_rows(tree_of(FILES))]
@@ -42,13 +42,13 @@ def test_a_large_tree_opens_with_its_folders_closed() -> None:
     assert shown([]) == []
 
 
-def test_what_is_no_text_is_not_shown_as_one() -> None:
+def test_binary_files_are_not_shown_as_text() -> None:
     assert file_text(b"\x7fELF\0").startswith("Binary file")
     assert file_text(b"") == "Empty file\n"
     assert file_text("ä\n".encode()) == "ä\n"
 
 
-def test_where_there_is_no_code_it_is_said_why_and_what_to_do() -> None:
+def test_a_job_without_a_snapshot_shows_the_reason_and_the_next_step() -> None:
     words = "\n".join("".join(cell.text for cell in line) for line in code_lines(None, 0))
     assert "No snapshot" in words
     assert "git repository" in words

@@ -1,4 +1,4 @@
-"""The #SBATCH script beside the form: fields are read from it and written into it, and nothing else of it changes."""
+"""The #SBATCH script beside the form: fields are read from it and written into it, and the rest stays unchanged."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ srun python train.py
 VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_categories=["C"]), min_size=1)
 
 
-def said(text: str) -> dict[str, str]:
+def options(text: str) -> dict[str, str]:
     return {given.option: given.word for given in script_options(text, "script")}
 
 
-def test_a_value_is_written_where_the_option_stands() -> None:
+def test_a_value_replaces_that_of_the_existing_option() -> None:
     changed = with_option(SCRIPT, "time", "1-0")
     assert changed == SCRIPT.replace("--time=30", "--time=1-0")
     assert with_option(SCRIPT, "time", "30") == SCRIPT
-    assert said(with_option(SCRIPT, "gpus", "1")) == {"job-name": "llm", "gpus": "1", "time": "30"}
+    assert options(with_option(SCRIPT, "gpus", "1")) == {"job-name": "llm", "gpus": "1", "time": "30"}
 
 
-def test_a_new_option_stands_below_the_others_and_above_the_commands() -> None:
+def test_a_new_option_is_added_below_the_others() -> None:
     assert with_option(SCRIPT, "mem", "64G") == SCRIPT.replace("time=30\n", "time=30\n#SBATCH --mem=64G\n")
     assert with_option(BARE, "gpus", "1") == "#!/bin/sh\n#SBATCH --gpus=1\n"
 
 
-def test_an_emptied_value_leaves_no_line_and_its_neighbours_stay() -> None:
+def test_an_empty_value_removes_its_option_only() -> None:
     assert with_option(SCRIPT, "time", None) == SCRIPT.replace("#SBATCH --time=30\n", "")
-    assert said(with_option(SCRIPT, "gpus", None)) == {"job-name": "llm", "time": "30"}
+    assert options(with_option(SCRIPT, "gpus", None)) == {"job-name": "llm", "time": "30"}
 
 
-def test_an_option_that_stands_twice_stands_once_when_it_is_set() -> None:
+def test_setting_a_repeated_option_leaves_one() -> None:
     twice = "#!/bin/sh\n#SBATCH --gpus=1\n#SBATCH --gpus=2\ntrue\n"
     assert with_option(twice, "gpus", "3") == "#!/bin/sh\n#SBATCH --gpus=3\ntrue\n"
 
 
-def test_a_line_that_is_half_written_is_left_alone() -> None:
+def test_an_incomplete_line_is_not_changed() -> None:
     half = '#!/bin/sh\n#SBATCH --comment="it\ntrue\n'
     assert with_option(half, "gpus", "1") == '#!/bin/sh\n#SBATCH --comment="it\n#SBATCH --gpus=1\ntrue\n'
 
 
-def test_the_other_options_are_replaced_as_one() -> None:
+def test_the_other_options_are_replaced_together() -> None:
     covered = frozenset({"gpus", "time"})
     other = with_others(SCRIPT, [("array", "0-9"), ("hold", "")], but=covered)
-    assert said(other) == {"array": "0-9", "gpus": "2", "hold": "", "time": "30"}
+    assert options(other) == {"array": "0-9", "gpus": "2", "hold": "", "time": "30"}
     assert with_others(other, [], but=covered).count("#SBATCH --gpus=2\n") == 1
 
 
-def test_the_commands_are_what_stands_below() -> None:
+def test_the_commands_follow_the_options() -> None:
     assert body_of("#!/bin/sh\n#SBATCH --gpus=1\npython a.py\n") == "python a.py"
     assert with_body("#!/bin/sh\n#SBATCH --gpus=1\n", "true") == "#!/bin/sh\n#SBATCH --gpus=1\ntrue\n"
     assert body_of(with_body(SCRIPT, "true")) == "true"
@@ -73,22 +73,22 @@ echo
 """
 
 
-def test_lines_for_other_schedulers_stay_while_their_options_do() -> None:
+def test_lines_for_other_schedulers_stay_unless_their_options_change() -> None:
     assert with_option(OTHERS, "qos", "high") == OTHERS.replace("-q low", "--qos=high")
     assert with_option(OTHERS, "mem", "1G").endswith(OTHERS[OTHERS.index("#PBS") :])
 
 
-def test_an_option_of_theirs_that_is_set_makes_them_lines_that_it_can_stand_in() -> None:
-    before = said(OTHERS)
+def test_changing_an_option_of_another_scheduler_converts_its_lines() -> None:
+    before = options(OTHERS)
     changed = with_option(OTHERS, "job-name", "new")
-    assert said(changed) == before | {"job-name": "new"}
+    assert options(changed) == before | {"job-name": "new"}
     assert changed.count("--mail-type") == 2 and "#PBS -W umask=0027\necho\n" in changed
-    assert "job-name" not in said(with_option(OTHERS, "job-name", None))
-    assert said(with_others(OTHERS, [("gpus", "1")], but=frozenset())) == {"gpus": "1"}
+    assert "job-name" not in options(with_option(OTHERS, "job-name", None))
+    assert options(with_others(OTHERS, [("gpus", "1")], but=frozenset())) == {"gpus": "1"}
 
 
 @given(VALUES, VALUES)
-def test_whatever_is_set_is_read_back(name: str, comment: str) -> None:
+def test_any_value_that_is_set_is_read_back(name: str, comment: str) -> None:
     text = with_option(with_option(SCRIPT, "job-name", name), "comment", comment)
-    assert said(text) == {"job-name": name, "gpus": "2", "time": "30", "comment": comment}
+    assert options(text) == {"job-name": name, "gpus": "2", "time": "30", "comment": comment}
     assert body_of(with_option(text, "comment", None)) == body_of(SCRIPT)

@@ -1,10 +1,10 @@
-"""The queue's own lines in its own table: what a tick of a hundred thousand jobs writes to the terminal."""
+"""CPU time and terminal output of an update of the queue with a hundred thousand jobs."""
 
 from __future__ import annotations
 
 import time
 
-from tests.tui.widgets.stage import STYLES, stage
+from tests.tui.widgets.widget_pilot import STYLES, run_widget
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.jobs.job_columns import DEFAULT_COLUMNS, JobRows, columns_of
 from warpdeck_tui.viewmodels.jobs.listing import Choice, Listing
@@ -12,10 +12,10 @@ from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 NOW = 1_000_000.0
 TICK_BYTES = 4_000
-"""A second's tick of a screen full of running jobs: their clocks, a line each. DESIGN's 9 kB are for a map besides."""
+"""Limit of the update each second: the clocks of a screen full of running jobs, one per line."""
 
 FIRST_CPU_S = 0.25
-"""The first screenful of a hundred thousand jobs: 35 ms on a quiet machine. All at once take ten times that."""
+"""Limit of the first page of a hundred thousand jobs. An idle machine needs 35 ms; all jobs take ten times that."""
 
 
 def job(number: int, **fields: object) -> JobRow:
@@ -29,7 +29,7 @@ def running(number: int) -> JobRow:
     )
 
 
-async def test_a_tick_of_a_hundred_thousand_jobs_writes_what_has_changed_on_the_screen() -> None:
+async def test_an_update_of_a_hundred_thousand_jobs_writes_only_visible_changes() -> None:
     jobs = {number: running(number) if number <= 10 else job(number) for number in range(1, 100_001)}
     listing = Listing()
     begun = time.process_time()
@@ -38,17 +38,17 @@ async def test_a_tick_of_a_hundred_thousand_jobs_writes_what_has_changed_on_the_
     while listing.behind:
         listing.follow(jobs, Choice())
     table = VirtualTable(columns_of(DEFAULT_COLUMNS), STYLES, empty="", marks=True)
-    async with stage(table) as player:
+    async with run_widget(table) as ui:
         table.update(JobRows(listing, DEFAULT_COLUMNS, now=NOW))
-        await player.settle()
-        player.take_written()
+        await ui.settle()
+        ui.take_written()
         table.update(JobRows(listing, DEFAULT_COLUMNS, now=NOW + 1))
-        await player.pilot.pause()
-        ticked = player.take_written()
+        await ui.pilot.pause()
+        ticked = ui.take_written()
         assert 0 < len(ticked) < TICK_BYTES, len(ticked)
-        assert "◌" not in ticked  # those that wait have no clock
+        assert "◌" not in ticked  # waiting jobs have no clock
         jobs[99_999] = job(99_999, priority=-1)
         assert listing.follow(jobs, Choice())
         table.update(JobRows(listing, DEFAULT_COLUMNS, now=NOW + 1))
-        await player.pilot.pause()
-        assert player.take_written() == ""
+        await ui.pilot.pause()
+        assert ui.take_written() == ""

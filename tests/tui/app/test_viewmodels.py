@@ -1,4 +1,4 @@
-"""The pure part of the screens: rows and sentences made of what the controller says."""
+"""The pure view-models of the screens: rows and sentences computed from the controller's rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ended(number: int = 1, **fields: object) -> JobRow:
 
 
 def order_of(jobs: list[JobRow]) -> list[int]:
-    """Unfolded."""
+    """Return the ids of an unfolded listing in its order."""
     listing = Listing(folds=False)
     listing.follow({each.id: each for each in jobs}, Choice())
     return [each.id for each in listing.entries if isinstance(each, JobRow)]
@@ -59,21 +59,28 @@ def words(line: tuple[Cell, ...]) -> str:
     return "".join(cell.text for cell in line)
 
 
-def test_running_jobs_come_first_and_the_latest_end_before_older_ones() -> None:
+def test_running_jobs_come_first_and_recent_ends_before_older_ones() -> None:
     jobs = [ended(1, end=5.0), row(2), running(3), ended(4, end=9.0)]
     assert order_of(jobs) == [3, 2, 4, 1]
 
 
-def test_waiting_jobs_stand_by_their_priority_as_the_planner_takes_them() -> None:
+def test_waiting_jobs_are_in_the_planners_order() -> None:
     jobs = [row(1), row(2, priority=5), row(3, priority=90), row(4, priority=5), running(5)]
     assert order_of(jobs) == [5, 3, 2, 4, 1]
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "训练🚀" * 60])
-def test_a_name_of_any_length_leaves_room_for_what_is_said_of_the_job(name: str) -> None:
+def test_a_long_name_leaves_room_for_the_jobs_facts(name: str) -> None:
     job = running(name=name, cpus=4, time_limit_s=3600)
-    told, [other, long] = words(in_full(job, now=NOW)), confirmation("cancel", [running(2), job], []).lines
-    assert "…" in told and told.endswith("on gpu01 with 4 CPUs, 10:00 of 1:00:00") and cell_len(told) < 2 * 78
+    full_text, [other, long] = (
+        words(in_full(job, now=NOW)),
+        confirmation("cancel", [running(2), job], []).lines,
+    )
+    assert (
+        "…" in full_text
+        and full_text.endswith("on gpu01 with 4 CPUs, 10:00 of 1:00:00")
+        and cell_len(full_text) < 2 * 78
+    )
     assert cell_len(other) == cell_len(long) < 72 and long.endswith("  ann")
     assert (
         "10:00 of 1:00:00" in words(job_view.head(job, now=NOW))
@@ -82,16 +89,16 @@ def test_a_name_of_any_length_leaves_room_for_what_is_said_of_the_job(name: str)
     assert words(job_view.details(JobDetail(row=job), now=NOW)[0]).endswith(name)
 
 
-def test_a_jobs_times_are_among_its_facts_and_nothing_is_said_twice() -> None:
+def test_a_jobs_details_contain_its_times_and_no_repetition() -> None:
     why = WhyRow(code="DeadLine", sentence="ended without a start: it cannot end before its deadline")
     never = row(state="DEADLINE", submit=NOW - 7200, end=NOW - 60, why=why)
     lines = job_view.details(JobDetail(row=never, message="it cannot end before its deadline"), now=NOW)
-    said = "\n".join(words(line) for line in lines)
-    assert said.count("it cannot end before its deadline") == 1 and "DeadLine" in said
-    assert "2h00 ago" in said and "1m ago" in said and "started" not in said
+    details = "\n".join(words(line) for line in lines)
+    assert details.count("it cannot end before its deadline") == 1 and "DeadLine" in details
+    assert "2h00 ago" in details and "1m ago" in details and "started" not in details
 
 
-def test_the_tasks_of_an_array_stand_together() -> None:
+def test_the_tasks_of_an_array_are_listed_together() -> None:
     tasks = [running(9, array_job_id=2, array_task_id=0), running(2, array_task_id=1), running(5)]
     assert order_of(tasks) == [9, 2, 5]
     rest = row(2, tasks_pending=4)
@@ -118,7 +125,7 @@ def test_the_tasks_of_an_array_stand_together() -> None:
         ("[", []),
     ],
 )
-def test_the_filter(text: str, found: list[int]) -> None:
+def test_the_filter_selects_matching_jobs(text: str, found: list[int]) -> None:
     jobs = [
         running(1, name="llama", gpus=4),
         row(2, name="vit"),
@@ -128,7 +135,7 @@ def test_the_filter(text: str, found: list[int]) -> None:
     assert [each.id for each in jobs if holds(each)] == found
 
 
-def test_a_waiting_job_shows_when_it_should_start_and_why() -> None:
+def test_a_waiting_job_shows_its_expected_start_and_reason() -> None:
     why = WhyRow(code="Resources", sentence="waits for 8 GPUs", expected_start=NOW + 3600)
     cells = job_row(row(why=why), DEFAULT_COLUMNS, now=NOW)
     assert cells[6].text == "≈1h00"
@@ -136,29 +143,29 @@ def test_a_waiting_job_shows_when_it_should_start_and_why() -> None:
     assert words(in_full(row(why=why), now=NOW)).endswith("Expected start: in about 1h00.")
 
 
-def test_a_job_whose_start_is_overdue_is_not_promised_for_now() -> None:
+def test_an_overdue_start_is_shown_as_soon() -> None:
     why = WhyRow(code="Resources", sentence="waits for 8 GPUs", expected_start=NOW - 60)
     waits = row(why=why)
     assert job_row(waits, DEFAULT_COLUMNS, now=NOW)[6].text == "soon"
     assert words(in_full(waits, now=NOW)).endswith("Expected start: soon.")
     assert words(job_view.status(waits, now=NOW)).startswith(" expected start soon:")
-    told = [words(line) for line in job_view.details(JobDetail(row=waits), now=NOW)]
-    assert any("soon, later than expected" in line for line in told)
+    details = [words(line) for line in job_view.details(JobDetail(row=waits), now=NOW)]
+    assert any("soon, later than expected" in line for line in details)
 
 
-def test_an_ended_job_says_how() -> None:
+def test_an_ended_job_shows_its_exit_status() -> None:
     assert job_row(ended(), DEFAULT_COLUMNS, now=NOW)[-1].text == "exit 1, 1m ago, gpu01"
     killed = ended(exit_code="0:9", exit_cause="oom")
     assert job_row(killed, DEFAULT_COLUMNS, now=NOW)[-1].text == "signal 9 (oom), 1m ago, gpu01"
 
 
 @pytest.mark.parametrize("state", JobState)
-def test_every_state_has_a_sign_and_a_colour(state: JobState) -> None:
+def test_every_state_has_a_symbol_and_a_color(state: JobState) -> None:
     assert glyph(state) != "?" and len(glyph(state)) == 1
     assert state in STATE_ROLES and state in ansi_styles()
 
 
-def test_a_job_that_never_started_says_why_instead_of_how_it_ended() -> None:
+def test_a_job_that_never_started_shows_the_reason() -> None:
     why = WhyRow(code="DependencyNeverSatisfied", sentence="ended without a start: job 3 failed (afterok:3)")
     never = row(state="CANCELLED", state_short="CA", end=NOW - 60, why=why)
     assert job_row(never, DEFAULT_COLUMNS, now=NOW)[-1] == Cell(f"{why.sentence}, 1m ago", "CANCELLED")
@@ -166,7 +173,7 @@ def test_a_job_that_never_started_says_why_instead_of_how_it_ended() -> None:
     assert "1m ago" in words(in_full(never, now=NOW))
 
 
-def test_a_suspended_job_says_so_and_is_counted() -> None:
+def test_a_suspended_job_is_shown_and_counted_as_suspended() -> None:
     stopped = running(state="SUSPENDED", state_short="S")
     assert job_row(stopped, DEFAULT_COLUMNS, now=NOW)[-1].text == "suspended on gpu01"
     assert "suspended on gpu01" in words(job_view.status(stopped, now=NOW))
@@ -175,12 +182,12 @@ def test_a_suspended_job_says_so_and_is_counted() -> None:
     assert "is suspended" in refusal("hold", stopped)
 
 
-@pytest.mark.parametrize(("ran_s", "said"), [(59, "0:59"), (86_399, "23:59:59"), (1_000_000, "11-13:46")])
-def test_the_time_run_takes_no_more_than_its_column(ran_s: int, said: str) -> None:
-    assert clock(running(start=NOW - ran_s), NOW) == said
+@pytest.mark.parametrize(("ran_s", "text"), [(59, "0:59"), (86_399, "23:59:59"), (1_000_000, "11-13:46")])
+def test_the_run_time_fits_its_column(ran_s: int, text: str) -> None:
+    assert clock(running(start=NOW - ran_s), NOW) == text
 
 
-def test_the_board_counts_gpus_as_nodes_come_change_and_go() -> None:
+def test_the_client_state_counts_gpus_as_nodes_change() -> None:
     def node(name: str, *jobs: str) -> NodeRow:
         gpus = [
             GpuRow(index=at, uuid="", name="", type="", mem_bytes=1, job=job) for at, job in enumerate(jobs)
@@ -223,18 +230,18 @@ def test_the_board_counts_gpus_as_nodes_come_change_and_go() -> None:
         ("attach", ended(interactive=True), "Job 1 has ended (FAILED)"),
     ],
 )
-def test_what_a_verb_means_for_a_job(verb: str, job: JobRow, why: str) -> None:
+def test_an_action_that_does_not_apply_has_a_reason(verb: str, job: JobRow, why: str) -> None:
     assert refusal(verb, job) == why
     assert fits(verb, [job]) is (not why)
     assert fits(verb, []) is False
 
 
-def test_what_was_done_is_said_in_words() -> None:
+def test_completed_actions_are_described() -> None:
     assert said_done("cancel", ["12"]) == "Canceled job 12"
     assert said_done("hold", ["1", "2"]) == "Held 2 jobs"
 
 
-def test_a_verb_on_the_waiting_tasks_of_an_array_meets_no_task_that_has_begun() -> None:
+def test_an_action_on_waiting_array_tasks_excludes_started_ones() -> None:
     rest = row(2, label="2_[3-9]", tasks_pending=7)
     task = running(8, label="2_1", array_job_id=2, array_task_id=1)
     question = confirmation("cancel", [rest], [rest, task, running(5)])
@@ -249,14 +256,14 @@ def test_a_verb_on_the_waiting_tasks_of_an_array_meets_no_task_that_has_begun() 
     assert both.command == f"warpdeck cancel {other.label}; warpdeck cancel --state PD '2_[3-9]'"
 
 
-def test_tasks_that_are_too_scattered_for_one_name_take_several() -> None:
+def test_scattered_tasks_are_named_in_several_parts() -> None:
     tasks = [str(task) for task in range(1, 2001, 2)]
     names = names_of(row(2, label=f"2_[{','.join(tasks)}]", tasks_pending=len(tasks)))
     assert all(len(name) <= 1024 for name in names)
     assert [task for name in names for task in name[len("2_[") : -1].split(",")] == tasks
 
 
-def test_other_peoples_words_reach_no_terminal_as_controls() -> None:
+def test_texts_of_other_users_contain_no_control_characters() -> None:
     why = WhyRow(sentence="no\x1b]52;c;AA\x07pe")
     evil = row(name="a\x1b[31mb\nc", user="x\x07", comment="\x9b1m", why=why)
     detail = JobDetail(row=evil, script="echo \x1b[2J", submit_line="a\nb", message="\x1b[5m")
@@ -265,7 +272,7 @@ def test_other_peoples_words_reach_no_terminal_as_controls() -> None:
     assert all(cell.text.isprintable() for line in lines for cell in line)
 
 
-def test_a_long_fact_goes_on_under_its_first_word() -> None:
+def test_a_long_fact_is_wrapped_below_its_first_word() -> None:
     lines = folded(fact("why", "waits for two GPUs on one node"), 23)
     assert [words(line).rstrip() for line in lines] == [
         "      why waits for two",
@@ -279,12 +286,12 @@ def test_a_long_fact_goes_on_under_its_first_word() -> None:
     assert folded((), 20) == [()]
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(8, "8s"), (720, "12m"), (11_100, "3h05"), (187_200, "2d4h")])
-def test_a_duration_in_two_units(seconds: float, said: str) -> None:
-    assert age(seconds) == said
+@pytest.mark.parametrize(("seconds", "text"), [(8, "8s"), (720, "12m"), (11_100, "3h05"), (187_200, "2d4h")])
+def test_a_duration_has_at_most_two_units(seconds: float, text: str) -> None:
+    assert age(seconds) == text
 
 
-def test_after_a_reconnect_old_rows_stay_until_the_new_ones_are_complete() -> None:
+def test_old_rows_stay_after_a_reconnect_until_all_new_ones_arrived() -> None:
     board = ClientState()
     board.restart()
     board.apply(Delta(jobs=[row(1), row(2)], ready=True))
@@ -298,7 +305,7 @@ def test_after_a_reconnect_old_rows_stay_until_the_new_ones_are_complete() -> No
 
 
 @pytest.mark.parametrize(
-    ("job", "said"),
+    ("job", "text"),
     [
         (row(), "No log: the job has not started"),
         (running(), "No output yet"),
@@ -306,11 +313,11 @@ def test_after_a_reconnect_old_rows_stay_until_the_new_ones_are_complete() -> No
         (row(tasks_pending=3), "Each array task has its own log. Press l to select a task"),
     ],
 )
-def test_an_empty_log_says_why_it_is_empty(job: JobRow, said: str) -> None:
-    assert job_view.log_words(job, written=False, is_empty=True, told="") == said
+def test_an_empty_log_shows_why_it_is_empty(job: JobRow, text: str) -> None:
+    assert job_view.log_words(job, written=False, is_empty=True, told="") == text
     assert job_view.log_words(job, written=True, is_empty=False, told="") == ""
 
 
-def test_nobody_calls_a_log_empty_before_it_is_opened() -> None:
+def test_a_log_is_not_called_empty_before_it_is_opened() -> None:
     for job in (running(), ended()):
         assert job_view.log_words(job, written=False, is_empty=False, told="") == ""

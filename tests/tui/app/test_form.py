@@ -1,8 +1,9 @@
-"""The form as one sheet: what is typed in a field stands in the script beside it, and the other way round."""
+"""The form and the script beside it: a change in one of them appears in the other."""
 
 from __future__ import annotations
 
-from tests.tui.app.test_views import row
+from tests.tui.app.filled_form import filled
+from tests.tui.app.test_viewmodels import row
 
 from warpdeck.protocol.job_rows import JobDetail
 from warpdeck_tui.viewmodels.jobs.form import (
@@ -20,23 +21,15 @@ NOW = 1_700_000_000.0
 FILE = "#!/bin/sh\n#SBATCH --gpus=2\n#SBATCH --array=0-9\npython train.py\n"
 
 
-def filled(**fields: str) -> Sheet:
-    """What somebody typed, field by field."""
-    sheet = Sheet()
-    for field, value in fields.items():
-        sheet = typed(sheet, field, value)
-    return sheet
-
-
 def from_file(**fields: str) -> Sheet:
-    """A named script of FILE, and what was typed afterwards."""
+    """Return a form with the script FILE, and fields typed afterwards."""
     sheet = opened(filled(script="train.sh"), FILE)
     for field, value in fields.items():
         sheet = typed(sheet, field, value)
     return sheet
 
 
-def test_a_command_and_its_options_are_a_script() -> None:
+def test_a_command_and_its_options_become_a_script() -> None:
     sheet = filled(wrap="python a.py", gpus="2", name="a b", more="--hold --array=0-3")
     assert sheet.text == (
         "#!/bin/sh\n#SBATCH --gpus=2\n#SBATCH '--job-name=a b'\n#SBATCH --hold\n#SBATCH --array=0-3\npython a.py\n"
@@ -44,7 +37,7 @@ def test_a_command_and_its_options_are_a_script() -> None:
     assert typed(sheet, "gpus", "").text.count("gpus") == 0
 
 
-def test_what_is_written_in_the_script_stands_in_the_fields() -> None:
+def test_options_written_in_the_script_fill_the_fields() -> None:
     sheet = written(
         filled(wrap="true", gpus="1"), "#!/bin/sh\n#SBATCH -G h100:4 -t 30 --nice=5\npython b.py\n"
     )
@@ -57,21 +50,21 @@ def test_what_is_written_in_the_script_stands_in_the_fields() -> None:
     assert written(sheet, "#!/bin/sh\npython b.py\n").value("gpus") == ""
 
 
-def test_half_a_line_in_the_script_leaves_the_fields_and_is_told_at_the_script() -> None:
+def test_an_incomplete_line_keeps_the_fields_and_is_reported_at_the_script() -> None:
     sheet = written(filled(wrap="true", gpus="1"), "#!/bin/sh\n#SBATCH --gpus=1 --ti\ntrue\n")
     assert sheet.value("gpus") == "1"
     half = written(sheet, "#!/bin/sh\n#SBATCH --comment='a\ntrue\n")
     assert [each.field for each in check(half, now=NOW)] == ["text"]
 
 
-def test_half_a_word_in_more_is_not_written_and_nothing_typed_is_lost() -> None:
+def test_an_incomplete_option_is_kept_in_its_field_only() -> None:
     sheet = filled(wrap="true", more="--arr")
     assert sheet.text == "#!/bin/sh\ntrue\n"
     assert typed(sheet, "gpus", "1").value("more") == "--arr"
     assert typed(sheet, "more", "--gpus=3").value("gpus") == "3"
 
 
-def test_a_named_script_fills_the_fields_and_what_was_typed_outranks_it() -> None:
+def test_a_script_file_fills_the_fields_but_typed_values_override_it() -> None:
     assert from_file().value("gpus") == "2"
     assert from_file().value("more") == "--array=0-9"
     assert command_line(from_file()) == "warpdeck submit train.sh"
@@ -80,7 +73,7 @@ def test_a_named_script_fills_the_fields_and_what_was_typed_outranks_it() -> Non
     assert command_line(before) == "warpdeck submit --gpus=1 train.sh"
 
 
-def test_the_command_line_is_what_the_file_does_not_say() -> None:
+def test_the_command_line_contains_options_missing_in_the_script_file() -> None:
     sheet = from_file(time="30", more="--array=0-4")
     assert options_of(sheet) == ["--time=30", "--array=0-4"]
     assert command_line(sheet) == "warpdeck submit --time=30 --array=0-4 train.sh"
@@ -90,7 +83,7 @@ def test_the_command_line_is_what_the_file_does_not_say() -> None:
     assert "edited" in command_line(from_file(gpus=""))
 
 
-def test_each_field_is_checked_by_itself() -> None:
+def test_each_field_is_checked_separately() -> None:
     wrong = check(filled(wrap="true", time="soon", mem="many", gpus="2"), now=NOW)
     assert [each.field for each in wrong] == ["mem", "time"]
     assert check(filled(wrap="true", more="--array=0-3 '"), now=NOW)[0].field == "more"
@@ -99,11 +92,11 @@ def test_each_field_is_checked_by_itself() -> None:
 
 
 def ran(line: str, **fields: object) -> JobDetail:
-    """A job that was submitted with that command line in /work."""
+    """Return a job that was submitted with this command line in /work."""
     return JobDetail(row=row(), submit_line=line, submit_dir="/work", **({"script": FILE} | fields))  # type: ignore[arg-type]
 
 
-def test_a_job_can_be_filled_in_again_with_the_options_of_its_command_line() -> None:
+def test_the_form_is_filled_from_a_jobs_command_line() -> None:
     again = of_job(ran("sbatch --gpus=4 -J 'a b' train.sh --lr 1"), file_text=FILE)
     assert {name: again.value(name) for name in ("gpus", "name", "folder", "script", "args")} == {
         "gpus": "4",
@@ -116,7 +109,7 @@ def test_a_job_can_be_filled_in_again_with_the_options_of_its_command_line() -> 
     assert command_line(again) == "warpdeck submit --gpus=4 '--job-name=a b' train.sh --lr 1"
 
 
-def test_a_job_whose_script_was_edited_since_is_filled_in_as_it_ran_or_with_the_script_as_it_is_now() -> None:
+def test_an_edited_script_is_filled_in_as_it_ran_or_as_it_is_now() -> None:
     edited = FILE.replace("train.py", "eval.py")
     as_it_ran = of_job(ran("sbatch train.sh"), file_text=edited)
     assert as_it_ran.text == FILE
@@ -124,13 +117,13 @@ def test_a_job_whose_script_was_edited_since_is_filled_in_as_it_ran_or_with_the_
     assert of_job(ran("sbatch train.sh"), file_text=edited, anew=True).text == edited
 
 
-def test_a_script_in_the_folder_is_named_as_it_is_there() -> None:
+def test_a_script_in_the_submit_folder_has_a_relative_path() -> None:
     line = "sbatch /work/runs/train.sh"
     assert of_job(ran(line), file_text=FILE).value("script") == "runs/train.sh"
     assert of_job(ran("sbatch /other/train.sh"), file_text=FILE).value("script") == "/other/train.sh"
 
 
-def test_a_job_whose_script_is_gone_is_filled_in_with_what_it_ran() -> None:
+def test_a_job_with_a_missing_script_is_filled_in_as_it_ran() -> None:
     gone = of_job(ran("sbatch -t 30 train.sh --lr 1"), file_text=None)
     assert (gone.value("script"), gone.value("time"), gone.value("args")) == ("", "30", "")
     assert "python train.py" in gone.text
@@ -140,11 +133,11 @@ def test_a_job_whose_script_is_gone_is_filled_in_with_what_it_ran() -> None:
     assert (command.value("gpus"), command.value("wrap")) == ("1", "python 'a b.py'")
 
 
-def test_arguments_are_the_scripts_and_half_a_quote_in_them_is_told() -> None:
+def test_arguments_belong_to_the_script_and_are_checked() -> None:
     assert command_line(from_file(args="--lr 0.1")) == "warpdeck submit train.sh --lr 0.1"
     assert [each.field for each in check(from_file(args="--lr '"), now=NOW)] == ["args"]
     assert [each.field for each in check(filled(wrap="true", args="1"), now=NOW)] == ["args"]
 
 
-def test_the_code_of_another_job_is_an_option_of_the_command_line() -> None:
+def test_the_code_of_another_job_becomes_an_option() -> None:
     assert command_line(from_file(code="12")) == "warpdeck submit --code-of=12 train.sh"

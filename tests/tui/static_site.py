@@ -1,4 +1,4 @@
-"""The site of a cluster that stands still: its partitions, QoS, shares, reservations and priorities."""
+"""Static data of a site: partitions, QoS, shares, reservations and priorities."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NOW = 1_767_870_720.0
 """Thu 8 January 2026, 11:12 UTC."""
 
 
-class FrozenSite:
-    """The site's tables."""
+class StaticSite:
+    """Answers requests for the site's tables."""
 
     async def ask(self, request: RequestMessage[Any]) -> Any:
         match request:
