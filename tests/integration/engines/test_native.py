@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from tests.integration.engines.contract import EngineContract, Rig
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually_async
 
 from warpdeck.base.paths import Paths
@@ -83,7 +83,7 @@ class TestNative(EngineContract):
 
     @pytest_asyncio.fixture(scope="class", loop_scope="class")
     async def rig(self) -> AsyncIterator[Rig]:
-        with passing_home() as home:
+        with temporary_home() as home:
             home.path.mkdir()
             async for made in native_rig(home):
                 yield made

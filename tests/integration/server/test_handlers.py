@@ -52,9 +52,9 @@ async def test_an_impossible_action_is_refused_with_the_engines_reason(short_tmp
         )
         await server.start()
         async with await AsyncioClient.connect(paths, start=False) as client:
-            made = await client.make_request(requests.Submit(request=make_request(hold=True)))
+            made = await client.ask(requests.Submit(request=make_request(hold=True)))
             with pytest.raises(UserError) as refused:
-                await client.make_request(requests.Hold(jobs=(made.label,)))
+                await client.ask(requests.Hold(jobs=(made.label,)))
             assert (refused.value.message, refused.value.code) == (REASON, UNSUPPORTED)
-            assert (await client.make_request(requests.Release(jobs=(made.label,)))).jobs == [made.label]
+            assert (await client.ask(requests.Release(jobs=(made.label,)))).jobs == [made.label]
         await server.close()

@@ -14,7 +14,7 @@ from tests.tui.app.app_pilot import run_app
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
-from warpdeck.model import ArraySpec, GpuAsk, Resources
+from warpdeck.model import ArraySpec, GpuRequest, Resources
 from warpdeck_tui.data.action_log import MOST_KEPT, ActionLog, Undo
 from warpdeck_tui.terminal import clipboard
 from warpdeck_tui.terminal.clipboard import FILE_NAME
@@ -64,7 +64,7 @@ def test_the_action_log_is_limited() -> None:
 async def test_a_hold_is_undone_and_both_actions_are_logged(folder: Path) -> None:
     async with run_app(folder) as ui:
         for _ in range(2):
-            await ui.cluster.submit("large", resources=Resources(gpus=GpuAsk(per_node=4)))
+            await ui.cluster.submit("large", resources=Resources(gpus=GpuRequest(per_node=4)))
         await ui.cluster.submit("waits")
         await ui.shows("● R", "◌ PD")
         await ui.press("G", "H")
@@ -102,7 +102,7 @@ async def test_an_undo_that_is_too_late_is_refused_with_the_reason(folder: Path)
 async def test_an_undo_without_an_answer_can_be_repeated(folder: Path) -> None:
     async with run_app(folder) as ui:
         for name in ("first", "second"):
-            await ui.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)))
+            await ui.cluster.submit(name, resources=Resources(gpus=GpuRequest(per_node=4)))
         await ui.cluster.submit("waits")
         await ui.shows("\u25cc PD")
         await ui.press("G", "H")
@@ -182,7 +182,7 @@ async def test_a_priority_is_changed_and_undone(folder: Path) -> None:
             return [(jobs[number].request.priority, jobs[number].request.nice) for number in (3, 4)]
 
         for name in ("one", "two", "third"):
-            await ui.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)))
+            await ui.cluster.submit(name, resources=Resources(gpus=GpuRequest(per_node=4)))
         await ui.cluster.submit("sweep", nice=7, array=ArraySpec(ranges=((0, 3, 1),)))
         await ui.shows("third", "sweep")
         await ui.press("P")

@@ -11,7 +11,7 @@ from textual.color import Color
 from textual.css.stylesheet import Stylesheet
 
 from warpdeck.base.paths import config_dir
-from warpdeck.model import GpuAsk, Resources
+from warpdeck.model import GpuRequest, Resources
 from warpdeck_tui.screens.themes import ThemePicker
 from warpdeck_tui.user_files.themes import shipped_folder
 
@@ -147,7 +147,7 @@ async def test_a_terminal_of_16_colors_uses_its_own_palette(folder: Path, theme:
     async with run_app(folder, theme=theme) as ui:
         assert ui.app.theme == (theme or "deck-ansi")
         for name in ("one", "two", "waits"):
-            await ui.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)))
+            await ui.cluster.submit(name, resources=Resources(gpus=GpuRequest(per_node=4)))
         await ui.shows("\u25cc PD")
         lines = ui.text().splitlines()
         y = next(number for number, line in enumerate(lines) if "\u25cc PD" in line)

@@ -33,7 +33,7 @@ class NativeAccounting:
         for job_id in named:
             self._check_pending(job_id)
         self.rules.update_usage()
-        rows = await self.forecaster.priorities(self.state, reservation=named if message.ids else None)
+        rows = await self.forecaster.priorities(self.state, job_ids=named if message.ids else None)
         settings = self.state.site.settings
         return results.Priorities(
             jobs=rows,

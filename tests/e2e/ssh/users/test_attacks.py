@@ -58,7 +58,7 @@ def site(lab: Lab, accounts: None) -> Iterator[Home]:
     folder.chmod(0o711)
     site_home = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
     site_home.ok("up", "--shared")
-    site_home.until_its_node_is_idle()
+    site_home.wait_for_idle_node()
     yield site_home
     log = (site_home.path / "controller.log").read_text()
     site_home.close()
