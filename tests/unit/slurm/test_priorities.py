@@ -202,6 +202,7 @@ def test_the_long_columns_of_sshare(site: CommandSite) -> None:
     ("given", "message"),
     [
         ("-o zz", 'sshare: error: Invalid field requested: "zz"\n'),
+        ("-o all", 'sshare: error: Invalid field requested: "all"\n'),
         ("-M other", ELSEWHERE.format("sshare")),
         ("--nosuch", UNKNOWN.format("sshare")),
     ],
@@ -225,6 +226,7 @@ def test_there_are_no_triggers(site: CommandSite, given: str) -> None:
             "--get --set",
             "strigger: error: You must use exactly one of the following options: --set, --get or --clear\n",
         ),
+        ("--clear", "strigger: error: You must specify a --id, --jobid, or --user to clear\n"),
         (
             "--set -j 2 -f -p /bin/true",
             "strigger: error: --set is not supported: no programs are started on events: "

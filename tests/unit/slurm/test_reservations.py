@@ -134,10 +134,11 @@ def test_sinfo_lists_reservations(own_site: CommandSite) -> None:
     ]
 
 
-def test_a_name_is_that_of_the_first_user_and_a_number(own_site: CommandSite) -> None:
+def test_a_name_is_that_of_the_first_account_or_user_and_a_number(own_site: CommandSite) -> None:
     assert create(own_site, f"{AT} users=root,daemon nodes=n1") == "root_1"
     assert create(own_site, f"{AT} users=root nodes=n2") == "root_2"
     assert create(own_site, f"{AT} users=-daemon nodes=n3") == "daemon_1"
+    assert create(own_site, f"{AT} users=daemon accounts=lab nodes=n4") == "lab_1"
 
 
 # ---- What cannot be created
@@ -146,7 +147,6 @@ def test_a_name_is_that_of_the_first_user_and_a_number(own_site: CommandSite) ->
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("", "Misformatted parameter '', most options have a parameter after '='."),
         ("starttime=now", "An end time or duration must be given."),
         ("duration=5", "A start time must be given."),
         (AT, "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."),

@@ -184,6 +184,7 @@ def test_every_field_of_the_help_is_printed(site: CommandSite) -> None:
     [
         ("", "4G|billing=2,cpu=2,gres/gpu=2,mem=4G,node=1"),
         ("--units=M", "4096M|billing=2,cpu=2,gres/gpu=2,mem=4096M,node=1"),
+        ("--noconvert", "4096M|billing=2,cpu=2,gres/gpu=2,mem=4096M,node=1"),
         ("--units=g", "4G|billing=2,cpu=2,gres/gpu=2,mem=4G,node=1"),
     ],
 )
@@ -228,6 +229,8 @@ def test_json_has_the_same_jobs(site: CommandSite) -> None:
         ("-S 2026-01-05 -q high", "2"),
         ("-S 2026-01-05 -u daemon", "2"),
         ("-S 2026-01-05 --uid=1", "2"),
+        ("-S 2026-01-05 -a -u daemon", "2"),
+        ("-S 2026-01-05 -u daemon -a", "1234"),
         ("-S 2026-01-05 -g 1", "2"),
         ("-S 2026-01-05 -N n2", "3"),
         ("-S 2026-01-05 -N n[1-2] -A bio", "2"),

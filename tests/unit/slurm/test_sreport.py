@@ -232,3 +232,26 @@ def test_the_prompt_goes_on_after_a_mistake(site: CommandSite) -> None:
         "sreport: exit",
     ]
     assert (printed.code, printed.err) == (1, "invalid keyword: nosuch\n")
+
+
+def test_the_prompt_keeps_the_style_and_the_unit(site: CommandSite) -> None:
+    report = f"cluster util {DAY} format=allocated"
+    printed = site.run(
+        "sreport -n", data=f"parsable2\ntime hours\n{report}\nnonparsable\ntime percent\n{report}\nquit\n"
+    )
+    results = [line for line in printed.lines if not line.startswith("sreport:")]
+    assert (results, printed.err) == (["2", "   0.20% "], "")
+
+
+def test_wrong_arguments_of_the_prompts_commands(site: CommandSite) -> None:
+    printed = site.run("sreport", data="tres cpu\ntime\ntime zz\nparsable x\nexit x\nnosuch\n")
+    assert printed.err.splitlines() == [
+        "invalid keyword: tres",
+        "too few arguments for keyword:time",
+        "unknown time format zz",
+        "too many arguments for keyword:parsable",
+        "too many arguments for keyword:exit",
+    ]
+    assert (printed.code, printed.lines[-1]) == (1, "sreport: exit x")
+    assert site.run("sreport parsable x") == Printed(1, "", "too many arguments for keyword:parsable\n")
+    assert site.run("sreport verbose") == Printed(0, "", "")

@@ -128,6 +128,7 @@ class SacctOptions:
                 self.given[option] = ",".join(value for name, value in words if name == option and value)
         if not split_list(self.given.get("state", "")):
             self.given.pop("state", None)
+        self._keep_last_choice_of_users(words)
         self.given.setdefault("format", "")
         self.console = console
         self.now = time.time()
@@ -140,6 +141,12 @@ class SacctOptions:
         self.only = [each for each in named if each.step] if self.steps else []
         self.since, self.until = self._times()
         self.unit = self._unit()
+
+    def _keep_last_choice_of_users(self, words: list[tuple[str, str]]) -> None:
+        """Of --allusers and the options that name users, keep the one that was given last."""
+        last = next((name for name, _ in reversed(words) if name in ("allusers", "uid", "user")), "")
+        for name in ("uid", "user") if last == "allusers" else ("allusers",) if last else ():
+            self.given.pop(name, None)
 
     def has(self, name: str) -> bool:
         return name in self.given
