@@ -43,7 +43,8 @@ def shown(site: CommandSite, name: str) -> dict[str, str]:
     """Return the pairs of `scontrol show reservation`."""
     printed = site.run(f"scontrol -o show reservation {name}")
     assert printed.code == 0, printed
-    return dict(pair for word in printed.out.split() if len(pair := tuple(word.split("=", 1))) == 2)
+    pairs = (word.partition("=") for word in printed.out.split())
+    return {key: value for key, equals, value in pairs if equals}
 
 
 # ---- The text of a reservation

@@ -125,7 +125,7 @@ def _table_at(data: dict[str, Any], path: Path) -> dict[str, Any] | None:
     found: Any = data
     for word in path:
         found = found.get(word) if isinstance(found, dict) else None
-    return found
+    return found if isinstance(found, dict) else None
 
 
 def _apply(text: str, edits: Sequence[_Edit]) -> str:

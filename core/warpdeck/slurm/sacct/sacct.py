@@ -343,8 +343,8 @@ def _check_qos(names: Iterable[str], client: SyncClient) -> None:
     known = list(dict.fromkeys([NORMAL_QOS, *(row["name"] for row in client.call("qos")["qos"])]))
     for name in names:
         if name.lower() not in map(str.lower, known):
-            told = f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(known)}"
-            raise WordsError(f"{told}\nsacct: fatal: problem processing qos list")
+            message = f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(known)}"
+            raise WordsError(f"{message}\nsacct: fatal: problem processing qos list")
 
 
 def _is_named(job: Row, asked: SacctOptions) -> bool:

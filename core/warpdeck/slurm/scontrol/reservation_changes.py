@@ -424,8 +424,8 @@ def _flags(text: str, *, sign: str = "") -> ReservationFlags:
     try:
         return parse_flags(text, sign=sign)
     except BadFlags as error:
-        told = ",".join(f"{sign}{word}" for word in text.split(","))
-        raise ReservationSyntaxError(f"Error parsing flags {told}.") from error
+        given = ",".join(f"{sign}{word}" for word in text.split(","))
+        raise ReservationSyntaxError(f"Error parsing flags {given}.") from error
 
 
 def _fields(flags: dict[str, str]) -> dict[str, Any]:
