@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.command_site import CommandSite, Printed
@@ -39,7 +37,7 @@ parent = "lab"
 [accounts.bio.users.daemon]
 default = true
 """
-TEN = time.mktime((2026, 1, 5, 10, 0, 0, 0, 0, -1))
+NOW = time.mktime((2026, 1, 5, 10, 0, 0, 0, 0, -1))
 PRIORITIES = (
     "          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE    JOBSIZE  PARTITION        QOS"
 )
@@ -57,17 +55,13 @@ ELSEWHERE = (
 UNKNOWN = "{0}: unrecognized option '--nosuch'\nTry \"{0} --help\" for more information\n"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandSite]:
-    """Return a site on which root's job runs for an hour, and two jobs wait for it. A fourth one is held."""
-    folder: Path = tmp_path_factory.mktemp("site")
-    with CommandSite(folder, config=CONFIG, now=TEN) as site:
-        site.start("-n2")
-        site.submit("-N2", "--exclusive", "-t", "10", "--qos=high")
-        site.submit("-N2", "--exclusive", "--nice=5", user=DAEMON)
-        site.submit("-H")
-        site.now = TEN + 3600
-        yield site
+def prepare(site: CommandSite) -> None:
+    """Let a job of root run for an hour, for which two jobs wait. A fourth one is held."""
+    site.start("-n2")
+    site.submit("-N2", "--exclusive", "-t", "10", "--qos=high")
+    site.submit("-N2", "--exclusive", "--nice=5", user=DAEMON)
+    site.submit("-H")
+    site.now = NOW + 3600
 
 
 def lines(site: CommandSite, line: str) -> list[str]:
@@ -208,6 +202,7 @@ def test_the_long_columns_of_sshare(site: CommandSite) -> None:
     ("given", "message"),
     [
         ("-o zz", 'sshare: error: Invalid field requested: "zz"\n'),
+        ("-o all", 'sshare: error: Invalid field requested: "all"\n'),
         ("-M other", ELSEWHERE.format("sshare")),
         ("--nosuch", UNKNOWN.format("sshare")),
     ],
@@ -231,6 +226,7 @@ def test_there_are_no_triggers(site: CommandSite, given: str) -> None:
             "--get --set",
             "strigger: error: You must use exactly one of the following options: --set, --get or --clear\n",
         ),
+        ("--clear", "strigger: error: You must specify a --id, --jobid, or --user to clear\n"),
         (
             "--set -j 2 -f -p /bin/true",
             "strigger: error: --set is not supported: no programs are started on events: "

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.command_site import CommandSite, Printed
@@ -23,6 +21,7 @@ nodes = "n4"
 default_partition = "gpu"
 [accounts.lab.users.root]
 """
+NODES = ("n1", "n2", "n3", "n4")
 CREATE = "scontrol create reservation"
 AT = "starttime=2030-01-01T12:00:00 duration=5"
 NOTE = (
@@ -31,12 +30,6 @@ NOTE = (
 )
 NONE = "  No reservation created.\n"
 KEPT = "  No reservation update.\nslurm_update error: No error\n"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[CommandSite]:
-    with CommandSite(tmp_path, config=CONFIG, nodes=("n1", "n2", "n3", "n4")) as site:
-        yield site
 
 
 def create(site: CommandSite, given: str) -> str:
@@ -50,15 +43,16 @@ def shown(site: CommandSite, name: str) -> dict[str, str]:
     """Return the pairs of `scontrol show reservation`."""
     printed = site.run(f"scontrol -o show reservation {name}")
     assert printed.code == 0, printed
-    return dict(pair for word in printed.out.split() if len(pair := tuple(word.split("=", 1))) == 2)
+    pairs = (word.partition("=") for word in printed.out.split())
+    return {key: value for key, equals, value in pairs if equals}
 
 
 # ---- The text of a reservation
 
 
-def test_a_reservation_in_slurms_layout(site: CommandSite) -> None:
-    assert create(site, f"{AT} users=root nodes=n1") == "root_1"
-    assert site.run("scontrol show reservation root_1").out == (
+def test_a_reservation_in_slurms_layout(own_site: CommandSite) -> None:
+    assert create(own_site, f"{AT} users=root nodes=n1") == "root_1"
+    assert own_site.run("scontrol show reservation root_1").out == (
         "ReservationName=root_1 StartTime=2030-01-01T12:00:00 EndTime=2030-01-01T12:05:00 Duration=00:05:00\n"
         "   Nodes=n1 NodeCnt=1 CoreCnt=16 Features=(null) PartitionName=(null) Flags=IGNORE_JOBS,SPEC_NODES\n"
         "   TRES=cpu=16\n"
@@ -67,9 +61,9 @@ def test_a_reservation_in_slurms_layout(site: CommandSite) -> None:
     )
 
 
-def test_one_line_holds_the_same_pairs(site: CommandSite) -> None:
-    create(site, f"reservationname=r2 {AT} users=root nodes=n1")
-    many, one = (site.run(f"scontrol {option}show reservation r2").out for option in ("", "-o "))
+def test_one_line_holds_the_same_pairs(own_site: CommandSite) -> None:
+    create(own_site, f"reservationname=r2 {AT} users=root nodes=n1")
+    many, one = (own_site.run(f"scontrol {option}show reservation r2").out for option in ("", "-o "))
     assert one.count("\n") == 1
     assert one.split() == many.split()
 
@@ -101,15 +95,15 @@ def test_one_line_holds_the_same_pairs(site: CommandSite) -> None:
     ],
 )
 def test_the_resources_and_flags_of_a_reservation(
-    site: CommandSite, given: str, pairs: dict[str, str]
+    own_site: CommandSite, given: str, pairs: dict[str, str]
 ) -> None:
-    name = create(site, f"{AT} users=root {given}")
-    assert {key: shown(site, name)[key] for key in pairs} == pairs
+    name = create(own_site, f"{AT} users=root {given}")
+    assert {key: shown(own_site, name)[key] for key in pairs} == pairs
 
 
-def test_the_json_of_a_reservation(site: CommandSite) -> None:
-    create(site, f"reservationname=r2 {AT} users=daemon,root nodecnt=2")
-    (entry,) = json.loads(site.run("scontrol --json show reservation r2").out)["reservations"]
+def test_the_json_of_a_reservation(own_site: CommandSite) -> None:
+    create(own_site, f"reservationname=r2 {AT} users=daemon,root nodecnt=2")
+    (entry,) = json.loads(own_site.run("scontrol --json show reservation r2").out)["reservations"]
     end = entry.pop("end_time")
     assert end - entry.pop("start_time") == 300
     assert entry == {
@@ -132,19 +126,20 @@ def test_the_json_of_a_reservation(site: CommandSite) -> None:
     }
 
 
-def test_sinfo_lists_reservations(site: CommandSite) -> None:
-    assert site.run("sinfo -T").out == "No reservations in the system\n"
-    create(site, f"{AT} users=root nodes=n1")
-    assert site.run("sinfo -T").lines == [
+def test_sinfo_lists_reservations(own_site: CommandSite) -> None:
+    assert own_site.run("sinfo -T").out == "No reservations in the system\n"
+    create(own_site, f"{AT} users=root nodes=n1")
+    assert own_site.run("sinfo -T").lines == [
         "RESV_NAME     STATE           START_TIME             END_TIME     DURATION  NODELIST",
         "root_1     INACTIVE  2030-01-01T12:00:00  2030-01-01T12:05:00     00:05:00  n1",
     ]
 
 
-def test_a_name_is_that_of_the_first_user_and_a_number(site: CommandSite) -> None:
-    assert create(site, f"{AT} users=root,daemon nodes=n1") == "root_1"
-    assert create(site, f"{AT} users=root nodes=n2") == "root_2"
-    assert create(site, f"{AT} users=-daemon nodes=n3") == "daemon_1"
+def test_a_name_is_that_of_the_first_account_or_user_and_a_number(own_site: CommandSite) -> None:
+    assert create(own_site, f"{AT} users=root,daemon nodes=n1") == "root_1"
+    assert create(own_site, f"{AT} users=root nodes=n2") == "root_2"
+    assert create(own_site, f"{AT} users=-daemon nodes=n3") == "daemon_1"
+    assert create(own_site, f"{AT} users=daemon accounts=lab nodes=n4") == "lab_1"
 
 
 # ---- What cannot be created
@@ -153,7 +148,6 @@ def test_a_name_is_that_of_the_first_user_and_a_number(site: CommandSite) -> Non
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("", "Misformatted parameter '', most options have a parameter after '='."),
         ("starttime=now", "An end time or duration must be given."),
         ("duration=5", "A start time must be given."),
         (AT, "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."),
@@ -221,13 +215,13 @@ def test_what_the_cluster_lacks_is_refused(site: CommandSite, given: str, messag
     assert site.run(f"{CREATE} {given}") == Printed(1, "", f"Error creating the reservation: {message}\n")
 
 
-def test_two_reservations_cannot_have_a_node_at_the_same_time(site: CommandSite) -> None:
-    create(site, f"{AT} users=root nodes=n1")
-    assert site.run(f"{CREATE} {AT} users=root nodes=n1").err == (
+def test_two_reservations_cannot_have_a_node_at_the_same_time(own_site: CommandSite) -> None:
+    create(own_site, f"{AT} users=root nodes=n1")
+    assert own_site.run(f"{CREATE} {AT} users=root nodes=n1").err == (
         "Error creating the reservation: Requested reservation overlaps with another reservation\n"
         "n1 belongs to reservation root_1 at that time\n"
     )
-    assert create(site, "starttime=2030-01-01T12:05:00 duration=5 users=root nodes=n1") == "root_2"
+    assert create(own_site, "starttime=2030-01-01T12:05:00 duration=5 users=root nodes=n1") == "root_2"
 
 
 def test_a_number_of_nodes_that_the_partition_lacks_gets_slurms_note(site: CommandSite) -> None:
@@ -284,16 +278,18 @@ def test_only_operators_create_reservations(site: CommandSite) -> None:
         ("licenses=matlab:1", {"Licenses": "matlab:1"}),
     ],
 )
-def test_a_change_is_shown(site: CommandSite, given: str, pairs: dict[str, str]) -> None:
-    create(site, f"reservationname=r2 {AT} users=root nodecnt=2")
-    assert site.run(f"scontrol update reservationname=r2 {given}") == Printed(0, "Reservation updated.\n", "")
-    assert {key: shown(site, "r2")[key] for key in pairs} == pairs
+def test_a_change_is_shown(own_site: CommandSite, given: str, pairs: dict[str, str]) -> None:
+    create(own_site, f"reservationname=r2 {AT} users=root nodecnt=2")
+    assert own_site.run(f"scontrol update reservationname=r2 {given}") == Printed(
+        0, "Reservation updated.\n", ""
+    )
+    assert {key: shown(own_site, "r2")[key] for key in pairs} == pairs
 
 
-def test_flags_and_users_are_removed_again(site: CommandSite) -> None:
-    create(site, f"reservationname=r2 {AT} users=daemon,root nodecnt=2 flags=maint,daily")
-    site.run("scontrol update reservationname=r2 flags-=maint users-=root")
-    assert (shown(site, "r2")["Flags"], shown(site, "r2")["Users"]) == ("DAILY", "daemon")
+def test_flags_and_users_are_removed_again(own_site: CommandSite) -> None:
+    create(own_site, f"reservationname=r2 {AT} users=daemon,root nodecnt=2 flags=maint,daily")
+    own_site.run("scontrol update reservationname=r2 flags-=maint users-=root")
+    assert (shown(own_site, "r2")["Flags"], shown(own_site, "r2")["Users"]) == ("DAILY", "daemon")
 
 
 @pytest.mark.parametrize(
@@ -323,9 +319,9 @@ def test_flags_and_users_are_removed_again(site: CommandSite) -> None:
         ),
     ],
 )
-def test_a_wrong_change_gets_slurms_message(site: CommandSite, given: str, message: str) -> None:
-    create(site, f"reservationname=r2 {AT} users=root nodecnt=2")
-    assert site.run(f"scontrol update reservationname=r2 {given}") == Printed(1, "", message)
+def test_a_wrong_change_gets_slurms_message(own_site: CommandSite, given: str, message: str) -> None:
+    create(own_site, f"reservationname=r2 {AT} users=root nodecnt=2")
+    assert own_site.run(f"scontrol update reservationname=r2 {given}") == Printed(1, "", message)
 
 
 def test_only_an_existing_reservation_is_changed(site: CommandSite) -> None:
@@ -335,27 +331,27 @@ def test_only_an_existing_reservation_is_changed(site: CommandSite) -> None:
     )
 
 
-def test_a_change_cannot_take_the_nodes_of_another_reservation(site: CommandSite) -> None:
-    create(site, f"reservationname=r2 {AT} users=root nodes=n1")
-    create(site, "reservationname=r3 starttime=2030-01-02 duration=5 users=root nodes=n1")
-    assert site.run("scontrol update reservationname=r3 starttime=2030-01-01T12:01:00").err == (
+def test_a_change_cannot_take_the_nodes_of_another_reservation(own_site: CommandSite) -> None:
+    create(own_site, f"reservationname=r2 {AT} users=root nodes=n1")
+    create(own_site, "reservationname=r3 starttime=2030-01-02 duration=5 users=root nodes=n1")
+    assert own_site.run("scontrol update reservationname=r3 starttime=2030-01-01T12:01:00").err == (
         "Error updating the reservation: Requested reservation overlaps with another reservation\n"
         "n1 belongs to reservation r2 at that time\n"
         "slurm_update error: Requested reservation overlaps with another reservation\n"
     )
 
 
-def test_a_deleted_reservation_is_gone(site: CommandSite) -> None:
-    create(site, f"reservationname=r2 {AT} users=root nodecnt=2")
-    assert site.run("scontrol delete reservationname=r2") == Printed(0, "", "")
-    assert site.run("scontrol show reservation").out == "No reservations in the system\n"
-    assert site.run("scontrol show reservation r2") == Printed(1, "Reservation r2 not found\n", "")
+def test_a_deleted_reservation_is_gone(own_site: CommandSite) -> None:
+    create(own_site, f"reservationname=r2 {AT} users=root nodecnt=2")
+    assert own_site.run("scontrol delete reservationname=r2") == Printed(0, "", "")
+    assert own_site.run("scontrol show reservation").out == "No reservations in the system\n"
+    assert own_site.run("scontrol show reservation r2") == Printed(1, "Reservation r2 not found\n", "")
 
 
-def test_a_reservation_of_a_waiting_job_is_not_deleted(site: CommandSite) -> None:
-    create(site, f"reservationname=r2 {AT} users=root nodecnt=2")
-    site.submit("--reservation=r2", "-t1")
-    printed = site.run("scontrol delete reservationname=r2")
+def test_a_reservation_of_a_waiting_job_is_not_deleted(own_site: CommandSite) -> None:
+    create(own_site, f"reservationname=r2 {AT} users=root nodecnt=2")
+    own_site.submit("--reservation=r2", "-t1")
+    printed = own_site.run("scontrol delete reservationname=r2")
     assert printed == Printed(
         1, "", "delete_reservation reservationname=r2: Requested reservation is in use\n"
     )

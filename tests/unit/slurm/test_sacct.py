@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.command_site import CommandSite, Printed
@@ -28,41 +26,37 @@ default = true
 [accounts.bio.users.daemon]
 default = true
 """
-TEN = time.mktime((2026, 1, 5, 10, 0, 0, 0, 0, -1))
+NOW = time.mktime((2026, 1, 5, 10, 0, 0, 0, 0, -1))
 DAY = "-S 2026-01-05"
 JOBS = "sacct -X -n -P -o jobid,state"
 ALL = ["1|COMPLETED", "2|FAILED", "3|CANCELLED by 0", "4|RUNNING"]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandSite]:
-    """Return a site with the jobs of a morning.
+def prepare(site: CommandSite) -> None:
+    """Let the jobs of a morning run.
 
     Job 1 ran from 10:00 to 10:30, job 2 (of daemon) until 10:40, job 3 until 10:50. Job 4 started at 10:50, was
     requeued at 11:00 and runs since then.
     """
-    folder: Path = tmp_path_factory.mktemp("site")
-    with CommandSite(folder, config=CONFIG, now=TEN) as site:
-        site.start("-J", "first", "-n2", "--gres=gpu:2", "-t", "2:00:00", "-w", "n1", "--mem=4G")
-        site.now = TEN + 30 * 60
-        site.end(1)
-        site.start("-J", "second", "-t", "60", "-p", "debug", "--qos=high", user=DAEMON)
-        site.now = TEN + 40 * 60
-        site.end(2, exit_code=3)
-        site.start("-J", "third", "-t", "60", "-N2", "--comment=why")
-        site.now = TEN + 50 * 60
-        site.run("scancel 3")
-        site.end(3)
-        site.start("-J", "again")
-        site.now = TEN + 60 * 60
-        site.run("scontrol requeue 4")
-        site.end(4)
-        site.until(
-            lambda: site.job(4).restarts == 1 and site.job(4).allocation is not None, what="job 4 restarts"
-        )
-        site.report(4, phase="running", started_at=site.now)
-        site.now = TEN + 70 * 60
-        yield site
+    site.start("-J", "first", "-n2", "--gres=gpu:2", "-t", "2:00:00", "-w", "n1", "--mem=4G")
+    site.now = NOW + 30 * 60
+    site.end(1)
+    site.start("-J", "second", "-t", "60", "-p", "debug", "--qos=high", user=DAEMON)
+    site.now = NOW + 40 * 60
+    site.end(2, exit_code=3)
+    site.start("-J", "third", "-t", "60", "-N2", "--comment=why")
+    site.now = NOW + 50 * 60
+    site.run("scancel 3")
+    site.end(3)
+    site.start("-J", "again")
+    site.now = NOW + 60 * 60
+    site.run("scontrol requeue 4")
+    site.end(4)
+    site.until(
+        lambda: site.job(4).restarts == 1 and site.job(4).allocation is not None, what="job 4 restarts"
+    )
+    site.report(4, phase="running", started_at=site.now)
+    site.now = NOW + 70 * 60
 
 
 def listed(site: CommandSite, given: str) -> list[str]:
@@ -190,6 +184,7 @@ def test_every_field_of_the_help_is_printed(site: CommandSite) -> None:
     [
         ("", "4G|billing=2,cpu=2,gres/gpu=2,mem=4G,node=1"),
         ("--units=M", "4096M|billing=2,cpu=2,gres/gpu=2,mem=4096M,node=1"),
+        ("--noconvert", "4096M|billing=2,cpu=2,gres/gpu=2,mem=4096M,node=1"),
         ("--units=g", "4G|billing=2,cpu=2,gres/gpu=2,mem=4G,node=1"),
     ],
 )
@@ -234,6 +229,8 @@ def test_json_has_the_same_jobs(site: CommandSite) -> None:
         ("-S 2026-01-05 -q high", "2"),
         ("-S 2026-01-05 -u daemon", "2"),
         ("-S 2026-01-05 --uid=1", "2"),
+        ("-S 2026-01-05 -a -u daemon", "2"),
+        ("-S 2026-01-05 -u daemon -a", "1234"),
         ("-S 2026-01-05 -g 1", "2"),
         ("-S 2026-01-05 -N n2", "3"),
         ("-S 2026-01-05 -N n[1-2] -A bio", "2"),

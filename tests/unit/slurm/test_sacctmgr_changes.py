@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,13 +29,7 @@ qos = ["high", "normal"]
 default_qos = "high"
 [accounts.bio.users.ann]
 """
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[CommandSite]:
-    """Return a site of the test's own, which it changes."""
-    with CommandSite(tmp_path, config=CONFIG, nodes=("n1",)) as site:
-        yield site
+NODES = ("n1",)
 
 
 def sacctmgr(site: CommandSite, line: str, **how: Any) -> Printed:
@@ -62,8 +54,8 @@ def done(printed: Printed) -> str:
 # ---- Accounts
 
 
-def test_an_account_is_added_below_root_with_slurms_words(site: CommandSite) -> None:
-    printed = sacctmgr(site, "add account lab")
+def test_an_account_is_added_below_root_with_slurms_words(own_site: CommandSite) -> None:
+    printed = sacctmgr(own_site, "add account lab")
     assert printed == Printed(
         0,
         " Adding Account(s)\n  lab\n Settings\n"
@@ -71,15 +63,15 @@ def test_an_account_is_added_below_root_with_slurms_words(site: CommandSite) -> 
         " Associations\n  A = lab        C = warpdeck  \n",
         "",
     )
-    assert table(site, "accounts", "lab") == {}
+    assert table(own_site, "accounts", "lab") == {}
 
 
-def test_limits_of_an_account_are_told_in_alphabetical_order_and_stored(site: CommandSite) -> None:
+def test_limits_of_an_account_are_told_in_alphabetical_order_and_stored(own_site: CommandSite) -> None:
     line = (
         "add account deep parent=sci fairshare=4 qos=high defaultqos=high maxjobs=3 grptres=cpu=10,gres/gpu=2 "
         "maxwall=1:00:00 description=Deep_learning"
     )
-    told = sacctmgr(site, line).lines
+    told = sacctmgr(own_site, line).lines
     assert told[told.index(" Associations") + 2 :] == [
         " Settings",
         "  Fairshare     = 4",
@@ -90,7 +82,7 @@ def test_limits_of_an_account_are_told_in_alphabetical_order_and_stored(site: Co
         "  QOS           = high",
         "  DefQOS        = high",
     ]
-    assert table(site, "accounts", "deep") == {
+    assert table(own_site, "accounts", "deep") == {
         "description": "Deep_learning",
         "parent": "sci",
         "shares": 4,
@@ -102,9 +94,9 @@ def test_limits_of_an_account_are_told_in_alphabetical_order_and_stored(site: Co
     }
 
 
-def test_of_several_accounts_the_new_ones_are_added(site: CommandSite) -> None:
-    assert "lab" in done(sacctmgr(site, "add account ml,lab")).split("\n")
-    assert set(table(site, "accounts")) == {"ml", "sci", "bio", "lab"}
+def test_of_several_accounts_the_new_ones_are_added(own_site: CommandSite) -> None:
+    assert "lab" in done(sacctmgr(own_site, "add account ml,lab")).split("\n")
+    assert set(table(own_site, "accounts")) == {"ml", "sci", "bio", "lab"}
 
 
 @pytest.mark.parametrize(
@@ -174,82 +166,82 @@ def test_nothing_to_do_is_told_on_standard_output(site: CommandSite, line: str, 
     assert table(site) == before
 
 
-def test_an_account_moves_below_another_one_and_back_to_root(site: CommandSite) -> None:
-    told = done(sacctmgr(site, "modify account ml set parent=sci"))
+def test_an_account_moves_below_another_one_and_back_to_root(own_site: CommandSite) -> None:
+    told = done(sacctmgr(own_site, "modify account ml set parent=sci"))
     assert told == "Modified account associations...\nC = warpdeck   A = ml of root"
-    assert table(site, "accounts", "ml", "parent") == "sci"
-    told = done(sacctmgr(site, "modify account ml set parent=root"))
+    assert table(own_site, "accounts", "ml", "parent") == "sci"
+    told = done(sacctmgr(own_site, "modify account ml set parent=root"))
     assert told == "Modified account associations...\nC = warpdeck   A = ml of sci"
-    assert table(site, "accounts", "ml", "parent") is None
+    assert table(own_site, "accounts", "ml", "parent") is None
 
 
-def test_an_accounts_description_is_told_apart_from_its_association(site: CommandSite) -> None:
-    assert done(sacctmgr(site, "modify account bio set description=Bio organization=inst")) == (
+def test_an_accounts_description_is_told_apart_from_its_association(own_site: CommandSite) -> None:
+    assert done(sacctmgr(own_site, "modify account bio set description=Bio organization=inst")) == (
         "Modified accounts...\nbio"
     )
-    assert done(sacctmgr(site, "modify account bio set fairshare=5 description=B")) == (
+    assert done(sacctmgr(own_site, "modify account bio set fairshare=5 description=B")) == (
         "Modified account associations...\nC = warpdeck   A = bio of sci\nModified accounts...\nbio"
     )
-    found = table(site, "accounts", "bio")
+    found = table(own_site, "accounts", "bio")
     assert (found["description"], found["organization"], found["shares"]) == ("B", "inst", 5)
 
 
-def test_lists_are_extended_and_reduced_and_limits_removed(site: CommandSite) -> None:
-    sacctmgr(site, "modify account bio set qos+=low fairshare=-1")
-    found = table(site, "accounts", "bio")
+def test_lists_are_extended_and_reduced_and_limits_removed(own_site: CommandSite) -> None:
+    sacctmgr(own_site, "modify account bio set qos+=low fairshare=-1")
+    found = table(own_site, "accounts", "bio")
     assert found["qos"] == ["high", "normal", "low"] and "shares" not in found
-    sacctmgr(site, "modify account bio set qos-=normal,low")
-    assert table(site, "accounts", "bio", "qos") == ["high"]
-    sacctmgr(site, "modify account bio set grptres=cpu=4,mem=10G")
-    sacctmgr(site, "modify account bio set grptres=cpu=-1")
-    assert table(site, "accounts", "bio", "grp_tres") == "mem=10G"
+    sacctmgr(own_site, "modify account bio set qos-=normal,low")
+    assert table(own_site, "accounts", "bio", "qos") == ["high"]
+    sacctmgr(own_site, "modify account bio set grptres=cpu=4,mem=10G")
+    sacctmgr(own_site, "modify account bio set grptres=cpu=-1")
+    assert table(own_site, "accounts", "bio", "grp_tres") == "mem=10G"
 
 
-def test_accounts_are_selected_by_their_parent(site: CommandSite) -> None:
-    done(sacctmgr(site, "modify account where parent=sci set maxjobs=2"))
-    assert [name for name, found in table(site, "accounts").items() if found.get("max_jobs_per_user")] == [
-        "bio"
-    ]
+def test_accounts_are_selected_by_their_parent(own_site: CommandSite) -> None:
+    done(sacctmgr(own_site, "modify account where parent=sci set maxjobs=2"))
+    assert [
+        name for name, found in table(own_site, "accounts").items() if found.get("max_jobs_per_user")
+    ] == ["bio"]
 
 
-def test_deleting_an_account_deletes_all_below_it(site: CommandSite) -> None:
-    assert done(sacctmgr(site, "delete account sci")) == "Deleting accounts...\nsci\nbio"
-    assert set(table(site, "accounts")) == {"ml"}
+def test_deleting_an_account_deletes_all_below_it(own_site: CommandSite) -> None:
+    assert done(sacctmgr(own_site, "delete account sci")) == "Deleting accounts...\nsci\nbio"
+    assert set(table(own_site, "accounts")) == {"ml"}
 
 
-def test_an_account_with_a_job_cannot_be_deleted(site: CommandSite) -> None:
-    sacctmgr(site, "add user root account=ml")
-    job = site.submit("-A", "ml", "-H")
-    printed = sacctmgr(site, "delete account ml")
+def test_an_account_with_a_job_cannot_be_deleted(own_site: CommandSite) -> None:
+    sacctmgr(own_site, "add user root account=ml")
+    job = own_site.submit("-A", "ml", "-H")
+    printed = sacctmgr(own_site, "delete account ml")
     assert printed.err == (
         " Error with request: Job(s) active, cancel job(s) before remove\n"
         f"  JobID = {job:<10} C = warpdeck   A = ml         U = root     \n"
     )
-    site.run(f"scancel {job}")
-    assert done(sacctmgr(site, "delete account ml")) == "Deleting accounts...\nml"
+    own_site.run(f"scancel {job}")
+    assert done(sacctmgr(own_site, "delete account ml")) == "Deleting accounts...\nml"
 
 
 # ---- Users
 
 
-def test_a_user_is_added_to_an_account(site: CommandSite) -> None:
-    assert sacctmgr(site, "add user eve account=ml fairshare=2").out == (
+def test_a_user_is_added_to_an_account(own_site: CommandSite) -> None:
+    assert sacctmgr(own_site, "add user eve account=ml fairshare=2").out == (
         " Adding User(s)\n  eve\n Associations =\n  U = eve       A = ml         C = warpdeck  \n"
         " Non Default Settings\n  Fairshare     = 2\n"
     )
-    assert table(site, "accounts", "ml", "users", "eve") == {"shares": 2}
+    assert table(own_site, "accounts", "ml", "users", "eve") == {"shares": 2}
 
 
-def test_a_user_of_several_accounts_gets_a_default(site: CommandSite) -> None:
-    told = done(sacctmgr(site, "add user eve account=ml,bio defaultaccount=bio"))
+def test_a_user_of_several_accounts_gets_a_default(own_site: CommandSite) -> None:
+    told = done(sacctmgr(own_site, "add user eve account=ml,bio defaultaccount=bio"))
     assert "Default Account = bio" in told
     users = {
-        name: found["users"]["eve"] for name, found in table(site, "accounts").items() if "users" in found
+        name: found["users"]["eve"] for name, found in table(own_site, "accounts").items() if "users" in found
     }
     assert users == {"ml": {}, "bio": {"default": True}}
     # Without a named one, the default stays. A user with one account gets it as the default with the second.
-    sacctmgr(site, "add user bob account=bio")
-    assert table(site, "accounts", "ml", "users", "bob") == {"default": True}
+    sacctmgr(own_site, "add user bob account=bio")
+    assert table(own_site, "accounts", "ml", "users", "bob") == {"default": True}
 
 
 @pytest.mark.parametrize(
@@ -288,21 +280,21 @@ def test_wrong_arguments_about_users_are_refused(site: CommandSite, line: str, e
     assert sacctmgr(site, line) == Printed(1, "", err)
 
 
-def test_limits_are_set_for_all_associations_of_a_user_or_for_one(site: CommandSite) -> None:
-    assert done(sacctmgr(site, "modify user ann set fairshare=7")).count("U = ann") == 2
-    sacctmgr(site, "modify user where user=ann account=bio set maxjobs=2 maxsubmit=9")
-    assert table(site, "accounts", "ml", "users", "ann") == {"default": True, "shares": 7}
-    assert table(site, "accounts", "bio", "users", "ann") == {
+def test_limits_are_set_for_all_associations_of_a_user_or_for_one(own_site: CommandSite) -> None:
+    assert done(sacctmgr(own_site, "modify user ann set fairshare=7")).count("U = ann") == 2
+    sacctmgr(own_site, "modify user where user=ann account=bio set maxjobs=2 maxsubmit=9")
+    assert table(own_site, "accounts", "ml", "users", "ann") == {"default": True, "shares": 7}
+    assert table(own_site, "accounts", "bio", "users", "ann") == {
         "shares": 7,
         "max_jobs_per_user": 2,
         "max_submit_per_user": 9,
     }
 
 
-def test_a_default_account_must_be_one_of_the_users(site: CommandSite) -> None:
-    assert done(sacctmgr(site, "modify user ann set defaultaccount=bio")) == "Modified users...\nann"
-    assert table(site, "accounts", "ml", "users", "ann") == {}
-    assert sacctmgr(site, "modify user ann set defaultaccount=sci") == Printed(
+def test_a_default_account_must_be_one_of_the_users(own_site: CommandSite) -> None:
+    assert done(sacctmgr(own_site, "modify user ann set defaultaccount=bio")) == "Modified users...\nann"
+    assert table(own_site, "accounts", "ml", "users", "ann") == {}
+    assert sacctmgr(own_site, "modify user ann set defaultaccount=sci") == Printed(
         1,
         " Can't modify because these users aren't associated with new default account 'sci'...\n"
         "  U = ann C = warpdeck\n",
@@ -310,27 +302,27 @@ def test_a_default_account_must_be_one_of_the_users(site: CommandSite) -> None:
     )
 
 
-def test_a_user_leaves_one_account_or_all(site: CommandSite) -> None:
-    sacctmgr(site, "add user ann account=sci")
-    told = done(sacctmgr(site, "delete user ann account=ml"))
+def test_a_user_leaves_one_account_or_all(own_site: CommandSite) -> None:
+    sacctmgr(own_site, "add user ann account=sci")
+    told = done(sacctmgr(own_site, "delete user ann account=ml"))
     assert told == "Deleting user associations...\nC = warpdeck   A = ml         U = ann"
     # The default is gone, so the next account becomes the default.
-    assert table(site, "accounts", "sci", "users", "ann") == {"default": True}
-    told = done(sacctmgr(site, "delete user bob account=ml"))
+    assert table(own_site, "accounts", "sci", "users", "ann") == {"default": True}
+    told = done(sacctmgr(own_site, "delete user bob account=ml"))
     assert told.endswith("Deleting users (No Associations)...\nbob")
-    assert done(sacctmgr(site, "delete user ann")) == "Deleting users...\nann"
-    assert not any(found.get("users") for found in table(site, "accounts").values())
+    assert done(sacctmgr(own_site, "delete user ann")) == "Deleting users...\nann"
+    assert not any(found.get("users") for found in table(own_site, "accounts").values())
 
 
 # ---- QoS
 
 
-def test_a_qos_is_added_with_its_settings(site: CommandSite) -> None:
+def test_a_qos_is_added_with_its_settings(own_site: CommandSite) -> None:
     line = (
         "add qos fast priority=5 maxwall=10 flags=denyonlimit preempt=normal preemptmode=cancel gracetime=30 "
         "usagefactor=0.5 maxjobspu=3"
     )
-    assert sacctmgr(site, line).lines == [
+    assert sacctmgr(own_site, line).lines == [
         " Adding QOS(s)",
         "  fast",
         " Settings",
@@ -344,7 +336,7 @@ def test_a_qos_is_added_with_its_settings(site: CommandSite) -> None:
         "  Priority                 = 5",
         "  UsageFactor              = 0.5000",
     ]
-    assert table(site, "qos", "fast") == {
+    assert table(own_site, "qos", "fast") == {
         "priority": 5,
         "max_wall": "10:00",
         "deny_on_limit": True,
@@ -378,27 +370,29 @@ def test_a_wrong_value_of_a_qos_is_refused(site: CommandSite, setting: str, told
     assert bool(printed.out) == told.startswith(" Unknown")
 
 
-def test_flags_of_a_qos_are_added_and_removed(site: CommandSite) -> None:
+def test_flags_of_a_qos_are_added_and_removed(own_site: CommandSite) -> None:
     for setting, flags in (
         ("flags=denyonlimit", {"deny_on_limit"}),
         ("flags+=overpartqos", {"deny_on_limit", "overrides_partition"}),
         ("flags-=denyonlimit", {"overrides_partition"}),
         ("flags=-1", set()),
     ):
-        assert done(sacctmgr(site, f"modify qos high set {setting}")) == "Modified qos...\nhigh"
+        assert done(sacctmgr(own_site, f"modify qos high set {setting}")) == "Modified qos...\nhigh"
         assert {
-            name for name in table(site, "qos", "high") if name in {"deny_on_limit", "overrides_partition"}
+            name
+            for name in table(own_site, "qos", "high")
+            if name in {"deny_on_limit", "overrides_partition"}
         } == flags
 
 
-def test_a_qos_that_is_a_default_cannot_be_deleted(site: CommandSite) -> None:
-    printed = sacctmgr(site, "delete qos high")
+def test_a_qos_that_is_a_default_cannot_be_deleted(own_site: CommandSite) -> None:
+    printed = sacctmgr(own_site, "delete qos high")
     assert printed.code == 1 and "DefQOS = high       C = warpdeck   A = bio\n" in printed.err
-    sacctmgr(site, "modify account bio set defaultqos=-1")
-    assert done(sacctmgr(site, "delete qos high")) == "Deleting QOS(s)...\nhigh"
-    assert table(site, "accounts", "bio", "qos") == ["normal"], "it is gone from all lists"
-    sacctmgr(site, "delete qos normal")
-    assert "preempts" not in table(site, "qos", "low")
+    sacctmgr(own_site, "modify account bio set defaultqos=-1")
+    assert done(sacctmgr(own_site, "delete qos high")) == "Deleting QOS(s)...\nhigh"
+    assert table(own_site, "accounts", "bio", "qos") == ["normal"], "it is gone from all lists"
+    sacctmgr(own_site, "delete qos normal")
+    assert "preempts" not in table(own_site, "qos", "low")
 
 
 # ---- Who may, and whether
@@ -417,10 +411,10 @@ def test_only_an_administrator_changes_accounts(site: CommandSite) -> None:
 @pytest.mark.parametrize(
     ("data", "is_added"), [("y\n", True), ("Yes\n", True), ("n\n", False), ("x\ny\n", True), ("", False)]
 )
-def test_a_change_is_made_after_a_yes(site: CommandSite, data: str, is_added: bool) -> None:
-    printed = site.run("sacctmgr add account lab", data=data)
+def test_a_change_is_made_after_a_yes(own_site: CommandSite, data: str, is_added: bool) -> None:
+    printed = own_site.run("sacctmgr add account lab", data=data)
     assert "Would you like to commit changes? (You have 30 seconds to decide)\n(N/y): " in printed.out
-    assert ("lab" in table(site, "accounts")) is is_added
+    assert ("lab" in table(own_site, "accounts")) is is_added
     assert printed.out.endswith(" Changes Discarded\n") is not is_added
     assert printed.out.count("Y or N please\n") == data.count("x")
 
@@ -448,8 +442,8 @@ def test_other_commands_are_refused(site: CommandSite, line: str, err: str) -> N
     assert printed.code == 1 and printed.err.startswith(err)
 
 
-def test_commands_of_the_prompt_are_echoed_and_fail_together(site: CommandSite) -> None:
-    printed = site.run(
+def test_commands_of_the_prompt_are_echoed_and_fail_together(own_site: CommandSite) -> None:
+    printed = own_site.run(
         "sacctmgr", data="add account p1\ny\nlist account p1 format=account\nnosuch\nquit\nlist qos\n"
     )
     assert (printed.code, printed.err) == (1, "invalid keyword: nosuch\n")
@@ -462,13 +456,13 @@ def test_commands_of_the_prompt_are_echoed_and_fail_together(site: CommandSite) 
     assert "        p1 " in printed.lines
 
 
-def test_a_comment_of_a_jobs_record_is_changed(site: CommandSite) -> None:
-    sacctmgr(site, "add user root account=ml")
-    job = site.start("-A", "ml", "-J", "old")
-    site.end(job)
-    printed = site.run(f"sacctmgr -i modify job where jobid={job} set derivedexitcode=3 comment=fine")
+def test_a_comment_of_a_jobs_record_is_changed(own_site: CommandSite) -> None:
+    sacctmgr(own_site, "add user root account=ml")
+    job = own_site.start("-A", "ml", "-J", "old")
+    own_site.end(job)
+    printed = own_site.run(f"sacctmgr -i modify job where jobid={job} set derivedexitcode=3 comment=fine")
     assert printed.code == 0 and printed.out.startswith(f" Modified jobs...\n  {job} submitted at ")
-    told = site.run(f"sacct -n -X -P -S 2020-01-01 -j {job} -o derivedexitcode,comment").out
+    told = own_site.run(f"sacct -n -X -P -S 2020-01-01 -j {job} -o derivedexitcode,comment").out
     assert told == "0:3|fine\n", "the number is a wait status"
-    missing = site.run("sacctmgr -i modify job where jobid=99 set comment=x")
+    missing = own_site.run("sacctmgr -i modify job where jobid=99 set comment=x")
     assert missing.code == 1 and missing.out.endswith(" Nothing modified\n")

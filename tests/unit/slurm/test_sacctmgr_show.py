@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.command_site import CommandSite, Printed
@@ -34,17 +32,13 @@ default_qos = "high"
 [partitions.gpu]
 nodes = "n[1-2]"
 """
-TEN = time.mktime((2026, 1, 5, 10, 0, 0, 0, 0, -1))
+NOW = time.mktime((2026, 1, 5, 10, 0, 0, 0, 0, -1))
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandSite]:
-    """Return a site whose node n2 is drained since 10:10."""
-    folder: Path = tmp_path_factory.mktemp("site")
-    with CommandSite(folder, config=CONFIG, now=TEN) as site:
-        site.now = TEN + 600
-        site.run_words(["scontrol", "update", "nodename=n2", "state=drain", "reason=disk"])
-        yield site
+def prepare(site: CommandSite) -> None:
+    """Drain a node at 10:10."""
+    site.now = NOW + 600
+    site.run_words(["scontrol", "update", "nodename=n2", "state=drain", "reason=disk"])
 
 
 def lines(site: CommandSite, given: str) -> list[str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from tests.support.command_site import HOST, CommandSite, Printed
 
@@ -28,14 +25,11 @@ DONE = Printed(0, "", "")
 SECONDS = {"SLURM_TIME_FORMAT": "%s"}
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[CommandSite]:
-    """Return a site with a held job, a running one, and a held array of five tasks."""
-    with CommandSite(tmp_path, config=CONFIG) as site:
-        site.submit("-H", "-J", "held", "-t", "60")
-        site.start("-J", "runs", "-n2", "--gres=gpu:2", "-t", "2:00:00", "--comment", "a comment", "-w", "n1")
-        site.submit("-H", "-J", "arr", "--array=1-5%2")
-        yield site
+def prepare(site: CommandSite) -> None:
+    """Submit a held job, one that runs, and a held array of five tasks."""
+    site.submit("-H", "-J", "held", "-t", "60")
+    site.start("-J", "runs", "-n2", "--gres=gpu:2", "-t", "2:00:00", "--comment", "a comment", "-w", "n1")
+    site.submit("-H", "-J", "arr", "--array=1-5%2")
 
 
 def shown(site: CommandSite, job: str, *options: str) -> dict[str, str]:
@@ -118,12 +112,12 @@ def test_an_array_shows_its_tasks_and_its_throttle(site: CommandSite) -> None:
     assert shown(site, f"{ARRAY}_4")["StdOut"] == "/home/ann/slurm-3_4.out"
 
 
-def test_a_failed_job_has_its_exit_code(site: CommandSite) -> None:
-    site.now += 90
-    site.end(2, exit_code=3)
-    found = shown(site, RUNNING)
+def test_a_failed_job_has_its_exit_code(own_site: CommandSite) -> None:
+    own_site.now += 90
+    own_site.end(2, exit_code=3)
+    found = shown(own_site, RUNNING)
     assert (found["JobState"], found["Reason"], found["ExitCode"]) == ("FAILED", "NonZeroExitCode", "3:0")
-    assert (found["RunTime"], found["EndTime"]) == ("00:01:30", f"{site.now:.0f}")
+    assert (found["RunTime"], found["EndTime"]) == ("00:01:30", f"{own_site.now:.0f}")
 
 
 def test_the_steps_of_srun_are_told_apart_from_the_jobs_own(site: CommandSite) -> None:
@@ -144,27 +138,27 @@ def test_the_steps_of_srun_are_told_apart_from_the_jobs_own(site: CommandSite) -
 # ---- Hold, suspend, requeue
 
 
-def test_a_job_is_released_and_held_again(site: CommandSite) -> None:
-    assert site.run(f"scontrol release {HELD}") == DONE
-    assert shown(site, HELD)["Reason"] != "JobHeldUser"
+def test_a_job_is_released_and_held_again(own_site: CommandSite) -> None:
+    assert own_site.run(f"scontrol release {HELD}") == DONE
+    assert shown(own_site, HELD)["Reason"] != "JobHeldUser"
     for word in ("hold", "uhold"):
-        site.run(f"scontrol {word} {HELD}")
-        assert shown(site, HELD)["Priority"] == "0"
+        own_site.run(f"scontrol {word} {HELD}")
+        assert shown(own_site, HELD)["Priority"] == "0"
 
 
-def test_jobs_are_named_by_lists_and_by_name(site: CommandSite) -> None:
-    site.submit("-H", "-J", "held")
-    assert site.run("scontrol release jobname=held") == DONE
-    assert site.run(f"scontrol hold {HELD},4 jobid={ARRAY}") == DONE
-    assert site.run("scontrol hold jobname=nosuch") == Printed(0, "", "Job name nosuch not found\n")
-    assert refused(site, "scontrol suspend jobname=nosuch") == (
+def test_jobs_are_named_by_lists_and_by_name(own_site: CommandSite) -> None:
+    own_site.submit("-H", "-J", "held")
+    assert own_site.run("scontrol release jobname=held") == DONE
+    assert own_site.run(f"scontrol hold {HELD},4 jobid={ARRAY}") == DONE
+    assert own_site.run("scontrol hold jobname=nosuch") == Printed(0, "", "Job name nosuch not found\n")
+    assert refused(own_site, "scontrol suspend jobname=nosuch") == (
         "Invalid job id specified for job jobname=nosuch\nJob name nosuch not found\n"
     )
 
 
-def test_holding_a_running_job_changes_nothing_and_is_no_error(site: CommandSite) -> None:
-    assert site.run(f"scontrol hold {RUNNING}") == DONE
-    assert site.run(f"scontrol release {ARRAY}_2") == DONE
+def test_holding_a_running_job_changes_nothing_and_is_no_error(own_site: CommandSite) -> None:
+    assert own_site.run(f"scontrol hold {RUNNING}") == DONE
+    assert own_site.run(f"scontrol release {ARRAY}_2") == DONE
 
 
 @pytest.mark.parametrize(
@@ -196,29 +190,29 @@ def test_jobs_of_others_cannot_be_changed(site: CommandSite, line: str, err: str
     assert refused(site, f"scontrol {line}", DAEMON) == err
 
 
-def test_a_job_is_suspended_and_resumed(site: CommandSite) -> None:
-    site.now += 30
-    assert site.run(f"scontrol suspend {RUNNING}") == DONE
-    site.now += 100
-    found = shown(site, RUNNING)
+def test_a_job_is_suspended_and_resumed(own_site: CommandSite) -> None:
+    own_site.now += 30
+    assert own_site.run(f"scontrol suspend {RUNNING}") == DONE
+    own_site.now += 100
+    found = shown(own_site, RUNNING)
     assert (found["JobState"], found["RunTime"]) == ("SUSPENDED", "00:00:30")
-    assert site.run(f"scontrol resume {RUNNING}") == DONE
-    found = shown(site, RUNNING)
-    assert (found["SuspendTime"], found["SecsPreSuspend"]) == (f"{site.now:.0f}", "30")
+    assert own_site.run(f"scontrol resume {RUNNING}") == DONE
+    found = shown(own_site, RUNNING)
+    assert (found["SuspendTime"], found["SecsPreSuspend"]) == (f"{own_site.now:.0f}", "30")
 
 
-def test_a_job_is_requeued_and_may_be_held(site: CommandSite) -> None:
-    site.run(f"scontrol requeuehold {RUNNING}")
-    site.end(2, signal=15)
-    found = shown(site, RUNNING)
+def test_a_job_is_requeued_and_may_be_held(own_site: CommandSite) -> None:
+    own_site.run(f"scontrol requeuehold {RUNNING}")
+    own_site.end(2, signal=15)
+    found = shown(own_site, RUNNING)
     assert (found["JobState"], found["Restarts"], found["Priority"]) == ("PENDING", "1", "0")
-    assert site.run(f"scontrol requeue incomplete {HELD}") == DONE, "a pending job has not finished"
+    assert own_site.run(f"scontrol requeue incomplete {HELD}") == DONE, "a pending job has not finished"
 
 
-def test_completing_jobs_are_listed_with_their_nodes(site: CommandSite) -> None:
-    assert site.run("scontrol completing") == DONE
-    site.run(f"scancel {RUNNING}")
-    assert site.run("scontrol completing").out == (
+def test_completing_jobs_are_listed_with_their_nodes(own_site: CommandSite) -> None:
+    assert own_site.run("scontrol completing") == DONE
+    own_site.run(f"scancel {RUNNING}")
+    assert own_site.run("scontrol completing").out == (
         "JobId=2 EndTime=Unknown CompletingTime=Unknown Nodes(COMPLETING)=n1 \n"
     )
 
@@ -267,9 +261,9 @@ def test_a_script_is_written_for_its_owner(site: CommandSite) -> None:
         ("workdir=/tmp", {"WorkDir": "/tmp"}),
     ],
 )
-def test_a_change_is_shown(site: CommandSite, change: str, pairs: dict[str, str]) -> None:
-    assert site.run(f"scontrol update jobid={HELD} {change}") == DONE
-    assert shown(site, HELD).items() >= pairs.items()
+def test_a_change_is_shown(own_site: CommandSite, change: str, pairs: dict[str, str]) -> None:
+    assert own_site.run(f"scontrol update jobid={HELD} {change}") == DONE
+    assert shown(own_site, HELD).items() >= pairs.items()
 
 
 @pytest.mark.parametrize(
@@ -318,10 +312,10 @@ def test_our_explanation_follows_slurms_message(site: CommandSite, change: str, 
     assert lines[0] == first and len(lines) == 2
 
 
-def test_tasks_of_an_array_are_changed_apart(site: CommandSite) -> None:
-    assert site.run(f"scontrol update jobid={ARRAY} arraytaskthrottle=4") == DONE
-    assert site.run(f"scontrol update jobid={ARRAY}_2 timelimit=5") == DONE
-    limits = site.run(f"squeue -h -r -j {ARRAY} -S i -o %i|%l").lines
+def test_tasks_of_an_array_are_changed_apart(own_site: CommandSite) -> None:
+    assert own_site.run(f"scontrol update jobid={ARRAY} arraytaskthrottle=4") == DONE
+    assert own_site.run(f"scontrol update jobid={ARRAY}_2 timelimit=5") == DONE
+    limits = own_site.run(f"squeue -h -r -j {ARRAY} -S i -o %i|%l").lines
     assert sorted(limits) == [
         "3_1|1-00:00:00",
         "3_2|5:00",
@@ -329,9 +323,9 @@ def test_tasks_of_an_array_are_changed_apart(site: CommandSite) -> None:
         "3_4|1-00:00:00",
         "3_5|1-00:00:00",
     ]
-    assert "job arrays" in refused(site, f"scontrol update jobid={ARRAY} numnodes=2")
+    assert "job arrays" in refused(own_site, f"scontrol update jobid={ARRAY} numnodes=2")
 
 
-def test_jobs_are_changed_by_name(site: CommandSite) -> None:
-    assert site.run("scontrol update jobname=held timelimit=10") == DONE
-    assert shown(site, HELD)["TimeLimit"] == "00:10:00"
+def test_jobs_are_changed_by_name(own_site: CommandSite) -> None:
+    assert own_site.run("scontrol update jobname=held timelimit=10") == DONE
+    assert shown(own_site, HELD)["TimeLimit"] == "00:10:00"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.command_site import CommandSite, Printed
@@ -29,12 +27,6 @@ default_partition = "gpu"
 DONE = Printed(0, "", "")
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[CommandSite]:
-    with CommandSite(tmp_path, config=CONFIG) as site:
-        yield site
-
-
 def shown(site: CommandSite, what: str) -> dict[str, str]:
     """Return the pairs of `scontrol show`."""
     printed = site.run(f"scontrol -o show {what}")
@@ -43,10 +35,10 @@ def shown(site: CommandSite, what: str) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def test_a_node_in_slurms_layout(site: CommandSite) -> None:
-    site.start("-n2", "--gres=gpu:1", "-w", "n1")
-    site.run("scontrol update nodename=n1 comment=hi extra=more")
-    assert site.run("scontrol show node n1").out == (
+def test_a_node_in_slurms_layout(own_site: CommandSite) -> None:
+    own_site.start("-n2", "--gres=gpu:1", "-w", "n1")
+    own_site.run("scontrol update nodename=n1 comment=hi extra=more")
+    assert own_site.run("scontrol show node n1").out == (
         "NodeName=n1 Arch=x86_64 CoresPerSocket=1 \n"
         "   CPUAlloc=2 CPUEfctv=16 CPUTot=16 CPULoad=N/A\n"
         "   AvailableFeatures=a100,fast\n"
@@ -109,29 +101,29 @@ def test_one_line_holds_the_same_pairs(site: CommandSite, what: str) -> None:
         ("extra=b", {"Extra": "b"}),
     ],
 )
-def test_a_change_of_a_node_is_shown(site: CommandSite, given: str, pairs: dict[str, str]) -> None:
-    assert site.run(f"scontrol update nodename=n1 {given}") == DONE
-    now = shown(site, "node n1")
+def test_a_change_of_a_node_is_shown(own_site: CommandSite, given: str, pairs: dict[str, str]) -> None:
+    assert own_site.run(f"scontrol update nodename=n1 {given}") == DONE
+    now = shown(own_site, "node n1")
     assert {key: now[key] for key in pairs} == pairs
 
 
-def test_a_node_returns_to_work(site: CommandSite) -> None:
+def test_a_node_returns_to_work(own_site: CommandSite) -> None:
     for state in ("drain", "down"):
-        site.run(f"scontrol update nodename=n1 state={state} reason=x")
-        assert site.run("scontrol update nodename=n1 state=resume") == DONE
-        now = shown(site, "node n1")
+        own_site.run(f"scontrol update nodename=n1 state={state} reason=x")
+        assert own_site.run("scontrol update nodename=n1 state=resume") == DONE
+        now = shown(own_site, "node n1")
         assert (now["State"], "Reason" in now) == ("IDLE", False)
 
 
-def test_several_nodes_are_changed_at_once(site: CommandSite) -> None:
-    assert site.run("scontrol update nodename=n[1-2] state=drain reason=x") == DONE
-    assert [shown(site, f"node {name}")["State"] for name in ("n1", "n2")] == ["IDLE+DRAIN"] * 2
+def test_several_nodes_are_changed_at_once(own_site: CommandSite) -> None:
+    assert own_site.run("scontrol update nodename=n[1-2] state=drain reason=x") == DONE
+    assert [shown(own_site, f"node {name}")["State"] for name in ("n1", "n2")] == ["IDLE+DRAIN"] * 2
 
 
-def test_the_reason_of_a_drained_node_is_changed(site: CommandSite) -> None:
-    site.run("scontrol update nodename=n1 state=drain reason=x")
-    assert site.run("scontrol update nodename=n1 reason=y") == DONE
-    assert shown(site, "node n1")["Reason"] == "y"
+def test_the_reason_of_a_drained_node_is_changed(own_site: CommandSite) -> None:
+    own_site.run("scontrol update nodename=n1 state=drain reason=x")
+    assert own_site.run("scontrol update nodename=n1 reason=y") == DONE
+    assert shown(own_site, "node n1")["Reason"] == "y"
 
 
 @pytest.mark.parametrize(
@@ -208,15 +200,15 @@ def test_short_answers(site: CommandSite, line: str, printed: Printed) -> None:
         ("preemptmode=requeue", {"PreemptMode": "REQUEUE"}),
     ],
 )
-def test_a_change_of_a_partition_is_shown(site: CommandSite, given: str, pairs: dict[str, str]) -> None:
-    assert site.run(f"scontrol update partitionname=gpu {given}") == DONE
-    now = shown(site, "partition gpu")
+def test_a_change_of_a_partition_is_shown(own_site: CommandSite, given: str, pairs: dict[str, str]) -> None:
+    assert own_site.run(f"scontrol update partitionname=gpu {given}") == DONE
+    now = shown(own_site, "partition gpu")
     assert {key: now[key] for key in pairs} == pairs
 
 
-def test_another_partition_becomes_the_default(site: CommandSite) -> None:
-    assert site.run("scontrol update partitionname=debug default=yes") == DONE
-    assert [shown(site, f"partition {name}")["Default"] for name in ("gpu", "debug")] == ["NO", "YES"]
+def test_another_partition_becomes_the_default(own_site: CommandSite) -> None:
+    assert own_site.run("scontrol update partitionname=debug default=yes") == DONE
+    assert [shown(own_site, f"partition {name}")["Default"] for name in ("gpu", "debug")] == ["NO", "YES"]
 
 
 @pytest.mark.parametrize(
@@ -255,12 +247,12 @@ def test_a_wrong_change_of_a_partition_gets_slurms_message(
     assert site.run(f"scontrol update partitionname={given}") == Printed(1, "", message)
 
 
-def test_a_partition_is_created_and_deleted(site: CommandSite) -> None:
-    assert site.run("scontrol create partitionname=new nodes=n2 maxtime=60") == DONE
-    new = shown(site, "partition new")
+def test_a_partition_is_created_and_deleted(own_site: CommandSite) -> None:
+    assert own_site.run("scontrol create partitionname=new nodes=n2 maxtime=60") == DONE
+    new = shown(own_site, "partition new")
     assert (new["Nodes"], new["MaxTime"], new["State"]) == ("n2", "01:00:00", "UP")
-    assert site.run("scontrol delete partitionname=new") == DONE
-    assert site.run("scontrol show partition new") == Printed(1, "Partition new not found\n", "")
+    assert own_site.run("scontrol delete partitionname=new") == DONE
+    assert own_site.run("scontrol show partition new") == Printed(1, "Partition new not found\n", "")
 
 
 @pytest.mark.parametrize(
@@ -289,8 +281,8 @@ def test_a_partition_that_cannot_be_created_or_deleted(site: CommandSite, line: 
     assert site.run(f"scontrol {line}") == Printed(1, "", message)
 
 
-def test_a_partition_with_jobs_is_not_deleted(site: CommandSite) -> None:
-    site.submit("-p", "debug", "-H")
-    assert site.run("scontrol delete partitionname=debug") == Printed(
+def test_a_partition_with_jobs_is_not_deleted(own_site: CommandSite) -> None:
+    own_site.submit("-p", "debug", "-H")
+    assert own_site.run("scontrol delete partitionname=debug") == Printed(
         1, "", "delete_partition partitionname=debug: Partition is in use\n"
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.command_site import CommandSite, Printed
@@ -26,7 +24,8 @@ weight = 5
 [nodes.n4]
 features = ["v100"]
 """
-TEN = time.mktime((2026, 1, 5, 10, 0, 0, 0, 0, -1))
+NODES = ("n1", "n2", "n3", "n4")
+NOW = time.mktime((2026, 1, 5, 10, 0, 0, 0, 0, -1))
 HEADER = "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST"
 MIXED = "gpu*         up 1-00:00:00      1    mix n1"
 ALLOCATED = "gpu*         up 1-00:00:00      1  alloc n2"
@@ -38,17 +37,11 @@ NO_DEBUG = "debug      down   infinite      0    n/a "
 TABLE = [HEADER, MIXED, ALLOCATED, IDLE, DRAINED, IDLE_TOO]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandSite]:
-    """Return a site with a node that is partly used, one that is full, one that is idle and one that is drained."""
-    folder: Path = tmp_path_factory.mktemp("site")
-    with CommandSite(folder, config=CONFIG, nodes=("n1", "n2", "n3", "n4"), now=TEN) as site:
-        site.start("-w", "n1", "-n4", "--gres=gpu:2")
-        site.start("-w", "n2", "-n16", "--mem=1G")
-        site.run_words(
-            ["scontrol", "update", "nodename=n4", "state=drain", "reason=a reason of several words"]
-        )
-        yield site
+def prepare(site: CommandSite) -> None:
+    """Use one node in part and one in full, and drain another one."""
+    site.start("-w", "n1", "-n4", "--gres=gpu:2")
+    site.start("-w", "n2", "-n16", "--mem=1G")
+    site.run_words(["scontrol", "update", "nodename=n4", "state=drain", "reason=a reason of several words"])
 
 
 def lines(site: CommandSite, line: str) -> list[str]:

@@ -6,8 +6,6 @@ The sums themselves are tested in test_reports.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.command_site import CommandSite, Printed
@@ -24,7 +22,7 @@ parent = "lab"
 [accounts.bio.users.daemon]
 default = true
 """
-TEN = time.mktime((2026, 1, 5, 10, 0, 0, 0, 0, -1))
+NOW = time.mktime((2026, 1, 5, 10, 0, 0, 0, 0, -1))
 DAY = "start=2026-01-05 end=2026-01-06"
 RULE = "-" * 80
 WINDOW = "2026-01-05T00:00:00 - 2026-01-05T23:59:59"
@@ -39,18 +37,14 @@ UTILIZATION = [
 ]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandSite]:
-    """Return a site on which root had 2 CPUs and 2 GPUs for 40 minutes, and daemon then 1 CPU for 10 minutes."""
-    folder: Path = tmp_path_factory.mktemp("site")
-    with CommandSite(folder, config=CONFIG, now=TEN) as site:
-        site.start("-n2", "--gres=gpu:2")
-        site.now = TEN + 40 * 60
-        site.end(1)
-        site.start("-n1", user=DAEMON)
-        site.now = TEN + 50 * 60
-        site.end(2)
-        yield site
+def prepare(site: CommandSite) -> None:
+    """Give root 2 CPUs and 2 GPUs for 40 minutes, and then daemon 1 CPU for 10 minutes."""
+    site.start("-n2", "--gres=gpu:2")
+    site.now = NOW + 40 * 60
+    site.end(1)
+    site.start("-n1", user=DAEMON)
+    site.now = NOW + 50 * 60
+    site.end(2)
 
 
 def rows(site: CommandSite, report: str, options: str = "") -> list[str]:
@@ -238,3 +232,26 @@ def test_the_prompt_goes_on_after_a_mistake(site: CommandSite) -> None:
         "sreport: exit",
     ]
     assert (printed.code, printed.err) == (1, "invalid keyword: nosuch\n")
+
+
+def test_the_prompt_keeps_the_style_and_the_unit(site: CommandSite) -> None:
+    report = f"cluster util {DAY} format=allocated"
+    printed = site.run(
+        "sreport -n", data=f"parsable2\ntime hours\n{report}\nnonparsable\ntime percent\n{report}\nquit\n"
+    )
+    results = [line for line in printed.lines if not line.startswith("sreport:")]
+    assert (results, printed.err) == (["2", "   0.20% "], "")
+
+
+def test_wrong_arguments_of_the_prompts_commands(site: CommandSite) -> None:
+    printed = site.run("sreport", data="tres cpu\ntime\ntime zz\nparsable x\nexit x\nnosuch\n")
+    assert printed.err.splitlines() == [
+        "invalid keyword: tres",
+        "too few arguments for keyword:time",
+        "unknown time format zz",
+        "too many arguments for keyword:parsable",
+        "too many arguments for keyword:exit",
+    ]
+    assert (printed.code, printed.lines[-1]) == (1, "sreport: exit x")
+    assert site.run("sreport parsable x") == Printed(1, "", "too many arguments for keyword:parsable\n")
+    assert site.run("sreport verbose") == Printed(0, "", "")

@@ -55,20 +55,20 @@ def style_of(given: Collection[str], delimiter: str = "") -> Style:
     )
 
 
-def columns_of(form: str, widths: Mapping[str, int]) -> list[PrintedColumn]:
+def columns_of(form: str, widths: Mapping[str, int], *, knows_all: bool = True) -> list[PrintedColumn]:
     """Return the columns of a --format value.
 
     `widths` maps each field to its default width. Raises CommandError for an unknown field.
 
     A name may be shortened and written in any case, such as elap or nnod. It stands for the first field that
-    begins with it.
+    begins with it. With `knows_all`, "all" stands for all fields.
     """
     found: list[PrintedColumn] = []
     for word in form.split(","):
         if not word.strip():
             continue
         given, width = width_of(word)
-        if given.lower() == "all":
+        if knows_all and given.lower() == "all":
             found += [PrintedColumn(name, width) for name, width in widths.items()]
             continue
         name = _beginning(given, widths)

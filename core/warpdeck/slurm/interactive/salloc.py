@@ -47,8 +47,8 @@ BELL_S = 10.0
 
 def main(_: str, words: list[str]) -> int:
     """Hold an allocation while the command runs, and return the command's exit code."""
-    if (told := _told(words)) is not None:
-        print(told, end="")
+    if (text := _help_text(words)) is not None:
+        print(text, end="")
         return 0
     paths = default_paths()
     client = SyncClient.connect(paths)
@@ -103,7 +103,7 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> None:
         child.send_signal(number)
 
 
-def _told(words: list[str]) -> str | None:
+def _help_text(words: list[str]) -> str | None:
     """Return the text of --version or --help, which need no allocation.
 
     The controller parses all other options.

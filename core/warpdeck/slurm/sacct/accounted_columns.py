@@ -197,7 +197,7 @@ def _memory(row: Row) -> str:
 
 
 def _tres(row: Row, column: str) -> str:
-    unit = "" if row["unit"] == "raw" else row["unit"]
+    unit = "M" if row["unit"] == "raw" else row["unit"]
     return tres_text(plain_tres(row[column]), by_name=True, unit=unit)
 
 

@@ -182,17 +182,19 @@ RESERVED_WIDTHS = {"": 20, "only": 20, "too": 29}
 def empty(kind: str, window: ReportWindow, form: AmountForm) -> UsageReport:
     """Return a report without rows, as on a site without wckeys or reservation usage."""
     length = f" ({window.length_s} secs)"
-    told = form.line()
+    unit_line = form.line()
     titles = {"Proper": "Proper Name", "TresName": "TRES Name"}
     if kind == "reservation":
         widths = {"Cluster": 9, "Name": 9, "Start": 19, "End": 19, "TresName": 14}
         widths |= dict.fromkeys(("Allocated", "Idle"), RESERVED_WIDTHS[form.percent])
-        told, length = told.replace(" CPU ", " TRES "), ""
+        unit_line, length = unit_line.replace(" CPU ", " TRES "), ""
     else:
         people = {"Login": 9, "Proper": 15}
         who = {**people, "WCKey": 15} if kind == "user_wckey" else {"WCKey": 15, **people}
         widths = {"Cluster": 9, **who, **({"TresName": 14} if form.tres else {}), "Used": form.width()}
-    return UsageReport([f"{EMPTY[kind]} {window.text()}{length}", told], widths, titles, list(widths), [])
+    return UsageReport(
+        [f"{EMPTY[kind]} {window.text()}{length}", unit_line], widths, titles, list(widths), []
+    )
 
 
 def _held(jobs: Iterable[Row], window: ReportWindow) -> dict[str, float]:

@@ -128,6 +128,7 @@ class SacctOptions:
                 self.given[option] = ",".join(value for name, value in words if name == option and value)
         if not split_list(self.given.get("state", "")):
             self.given.pop("state", None)
+        self._keep_last_choice_of_users(words)
         self.given.setdefault("format", "")
         self.console = console
         self.now = time.time()
@@ -140,6 +141,12 @@ class SacctOptions:
         self.only = [each for each in named if each.step] if self.steps else []
         self.since, self.until = self._times()
         self.unit = self._unit()
+
+    def _keep_last_choice_of_users(self, words: list[tuple[str, str]]) -> None:
+        """Of --allusers and the options that name users, keep the one that was given last."""
+        last = next((name for name, _ in reversed(words) if name in ("allusers", "uid", "user")), "")
+        for name in ("uid", "user") if last == "allusers" else ("allusers",) if last else ():
+            self.given.pop(name, None)
 
     def has(self, name: str) -> bool:
         return name in self.given
@@ -336,8 +343,8 @@ def _check_qos(names: Iterable[str], client: SyncClient) -> None:
     known = list(dict.fromkeys([NORMAL_QOS, *(row["name"] for row in client.call("qos")["qos"])]))
     for name in names:
         if name.lower() not in map(str.lower, known):
-            told = f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(known)}"
-            raise WordsError(f"{told}\nsacct: fatal: problem processing qos list")
+            message = f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(known)}"
+            raise WordsError(f"{message}\nsacct: fatal: problem processing qos list")
 
 
 def _is_named(job: Row, asked: SacctOptions) -> bool:

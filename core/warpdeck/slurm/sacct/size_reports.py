@@ -93,11 +93,11 @@ def empty(name: str, first: Mapping[str, int], window: ReportWindow, form: Amoun
 def heading(title: str, window: ReportWindow, form: AmountForm, *, count: bool = False) -> list[str]:
     """Return the lines above the table."""
     tres = [f"TRES type is {form.tres[0]}"] if form.tres else []
-    told = form.line().replace("TRES ", "").replace("CPU ", "").replace("Usage", "Time")
+    unit_line = form.line().replace("TRES ", "").replace("CPU ", "").replace("Usage", "Time")
     return [
         f"{title} ({window.length_s} secs)",
         *tres,
-        "Units are in number of jobs ran" if count else told,
+        "Units are in number of jobs ran" if count else unit_line,
     ]
 
 
@@ -124,10 +124,12 @@ def _row(
     account: str, found: list[float], titles: list[str], whole: float, form: AmountForm, *, count: bool
 ) -> dict[str, str]:
     own = sum(found)
-    told = [f"{each / (1 if count else UNITS_S[form.unit]):.0f}" for each in found]
+    amounts = [f"{each / (1 if count else UNITS_S[form.unit]):.0f}" for each in found]
     if form.percent and not count:
         shares = [f"{100 * each / own if own else 0:.2f}%" for each in found]
-        told = shares if form.percent == "only" else [f"{n}({p})" for n, p in zip(told, shares, strict=True)]
+        amounts = (
+            shares if form.percent == "only" else [f"{n}({p})" for n, p in zip(amounts, shares, strict=True)]
+        )
     of_cluster = f"{100 * own / whole if whole else 0:.2f}%"
     named = {"Cluster": CLUSTER_NAME, "Account": account, "% of cluster": of_cluster}
-    return named | dict(zip(titles, told, strict=True))
+    return named | dict(zip(titles, amounts, strict=True))

@@ -165,8 +165,10 @@ FIELDS_OF = {
     "top": names("Accounts:1=Account Cluster:1 Energy:1 Login:1 Proper:1 TresName:5 Used:1"),
 }
 """Report -> the fields of format=, with the abbreviations that Slurm accepts."""
-MODES = ("exit", "quit", "parsable", "parsable2", "nonparsable", "quiet", "verbose", "time", "tres", "local")
-"""Commands that only have an effect at the prompt. On the command line they do nothing."""
+ENDS = ("exit", "quit")
+STYLES = ("nonparsable", "parsable", "parsable2")
+MODES = (*ENDS, *STYLES, "local", "quiet", "time", "verbose")
+"""Commands that only have an effect on later lines of the prompt. On the command line their arguments are checked."""
 TIMES = {
     "seconds": ("seconds", ""), "minutes": ("minutes", ""), "hours": ("hours", ""), "percent": ("minutes", "only"),
     "secper": ("seconds", "too"), "minper": ("minutes", "too"), "hourper": ("hours", "too"),
@@ -185,16 +187,34 @@ def main(words: list[str], console: Console) -> int:
 def _converse(given: dict[str, str], console: Console) -> int:
     code = 0
     for line in prompted(console, PROMPT):
+        words: list[str] = []
         try:
             found, words = read_anywhere(shlex.split(line), OPTIONS)
-            if words[:1] in (["exit"], ["quit"]):
-                break
-            if words:
+            if words[:1] and words[0] in MODES:
+                given = _changed_mode(words, given, console)
+            elif words:
                 code = max(code, _report(words, {**given, **dict(found)}, console))
         except (ValueError, WordsError) as error:
             console.streams.err.write(f"{error}\n")
             code = 1
+        if words[:1] and words[0] in ENDS:
+            break
     return code
+
+
+def _changed_mode(words: list[str], given: dict[str, str], console: Console) -> dict[str, str]:
+    """Return the options for later reports after a command of `MODES`. Raises WordsError for wrong arguments."""
+    mode, *rest = words
+    if rest and mode in (*ENDS, *STYLES):
+        raise WordsError(f"too many arguments for keyword:{mode}")
+    if mode == "time":
+        if not rest:
+            raise WordsError(f"too few arguments for keyword:{mode}")
+        return {**given, "time": rest[0]} if _time_form(rest[0], console) else given
+    if mode in STYLES:
+        others = {name: value for name, value in given.items() if name not in STYLES}
+        return {**others, mode: ""}
+    return given
 
 
 def _report(words: list[str], given: dict[str, str], console: Console) -> int:
@@ -202,9 +222,11 @@ def _report(words: list[str], given: dict[str, str], console: Console) -> int:
 
     As in Slurm, wrong arguments are reported and otherwise ignored.
     """
-    mode = words[0].lower()
-    if mode in (*MODES, "help", "version"):
-        console.streams.out.write({"help": HELP, "version": VERSION}.get(mode, ""))
+    if words[0] in MODES:
+        _changed_mode(words, given, console)
+        return 0
+    if text := {"help": HELP, "version": VERSION}.get(words[0].lower()):
+        console.streams.out.write(text)
         return 0
     form = _form(given, console)
     kind = _kind(words)
@@ -270,13 +292,16 @@ def _parse_conditions(words: list[str], known: ReportArguments) -> tuple[dict[st
 
 def _form(given: dict[str, str], console: Console) -> AmountForm:
     """Return the format of amounts. As in Slurm, an unknown time unit is reported and minutes are used."""
-    asked = given.get("time", "minutes").lower()
-    names = [name for name in TIMES if asked and name.startswith(asked)]
-    if not names:
-        console.streams.err.write(f"unknown time format {given['time']}\n")
-        names = ["minutes"]
-    unit, percent = TIMES[names[0]]
+    unit, percent = _time_form(given.get("time", "minutes"), console) or TIMES["minutes"]
     return AmountForm(unit, percent, _tres(given["tres"]) if "tres" in given else ())
+
+
+def _time_form(text: str, console: Console) -> tuple[str, str] | None:
+    """Return the value of TIMES that a word begins. Report an unknown word, and return None for it."""
+    found = next((form for name, form in TIMES.items() if text and name.startswith(text.lower())), None)
+    if found is None:
+        console.streams.err.write(f"unknown time format {text}\n")
+    return found
 
 
 def _tres(text: str) -> tuple[str, ...]:

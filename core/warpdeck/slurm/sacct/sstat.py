@@ -151,14 +151,14 @@ def _records(job: str, client: Any) -> list[Row]:
 def _take_use(step: Row, client: Any) -> None:
     """Replace the step's usage by the current usage of its processes. The step extern is not measured."""
     try:
-        told = client.call("curves", job=step["row"]["id"])
+        use = client.call("curves", job=step["row"]["id"])
     except UserError:
         return
-    if told["parts"]:
-        step["row"]["used"] = told["used"]
+    if use["parts"]:
+        step["row"]["used"] = use["used"]
         known = {part["node"]: part for part in step["parts"]}
         step["parts"] = [
-            {"tasks": 1, "first_task": 0, **known.get(part["node"], {}), **part} for part in told["parts"]
+            {"tasks": 1, "first_task": 0, **known.get(part["node"], {}), **part} for part in use["parts"]
         ]
 
 

@@ -72,11 +72,11 @@ class StepUsage:
     @cached_property
     def reaches(self) -> dict[str, Reach]:
         """The measured quantities over all nodes: cpu_s, mem_bytes, read_bytes and written_bytes."""
-        told: dict[str, list[tuple[str, Row]]] = {}
+        by_name: dict[str, list[tuple[str, Row]]] = {}
         for part in self._step["parts"]:
             for each in _spreads(part):
-                told.setdefault(each["name"], []).append((part["node"], each))
-        return {name: _reach(spreads) for name, spreads in told.items()}
+                by_name.setdefault(each["name"], []).append((part["node"], each))
+        return {name: _reach(spreads) for name, spreads in by_name.items()}
 
     @cached_property
     def gpu(self) -> str:
@@ -89,11 +89,11 @@ class StepUsage:
         return text
 
 
-def _reach(told: list[tuple[str, Row]]) -> Reach:
-    most_node, most = max(told, key=lambda pair: float(pair[1]["most"]))
-    least_node, least = min(told, key=lambda pair: float(pair[1]["least"]))
+def _reach(spreads: list[tuple[str, Row]]) -> Reach:
+    most_node, most = max(spreads, key=lambda pair: float(pair[1]["most"]))
+    least_node, least = min(spreads, key=lambda pair: float(pair[1]["least"]))
     return Reach(
-        sum(each["total"] for _, each in told),
+        sum(each["total"] for _, each in spreads),
         most["most"],
         most_node,
         most["most_rank"],

@@ -42,20 +42,23 @@ def _accounts(tables: AccountTables, wanted: ChangeOptions) -> Decision:
     names = _new(wanted.names, {*(name.lower() for name in tables.accounts), ROOT})
     if parent in names:
         raise ChangeRefused(" An account cannot be its own parent.\n No associations created.\n")
-    told = [" Adding Account(s)", *(f"  {name}" for name in names), " Settings"]
-    told += [f"  Description     = {values.get('description') or 'Account Name'}"]
-    told += [f"  Organization    = {values.get('organization') or 'Parent/Account Name'}", " Associations"]
-    told += [f"  A = {name[:10]:<10} C = {CLUSTER:<10}" for name in names]
+    description = [" Adding Account(s)", *(f"  {name}" for name in names), " Settings"]
+    description += [f"  Description     = {values.get('description') or 'Account Name'}"]
+    description += [
+        f"  Organization    = {values.get('organization') or 'Parent/Account Name'}",
+        " Associations",
+    ]
+    description += [f"  A = {name[:10]:<10} C = {CLUSTER:<10}" for name in names]
     if wanted.settings:
-        told += [" Settings", *_association_lines({**values, "parent": parent or ROOT}, "account")]
-    return Decision(told, [put(values, "accounts", name) for name in names])
+        description += [" Settings", *_association_lines({**values, "parent": parent or ROOT}, "account")]
+    return Decision(description, [put(values, "accounts", name) for name in names])
 
 
 def _new(names: Sequence[str], known: Collection[str]) -> list[str]:
     """Return the names that are not known. Raises ChangeRefused if there are none."""
     found = [name for name in names if name not in known]
     if not found:
-        raise ChangeRefused(told=NOTHING_ADDED)
+        raise ChangeRefused(output=NOTHING_ADDED)
     return found
 
 
@@ -79,13 +82,15 @@ def _users(tables: AccountTables, wanted: ChangeOptions) -> Decision:
         if (user, tables.account(name)) not in there
     ]
     if not fresh:
-        raise ChangeRefused(told=NOTHING_ADDED)
+        raise ChangeRefused(output=NOTHING_ADDED)
     new = [user for user in wanted.names if user not in {user for user, _ in tables.places(())}]
-    told = section(" Adding User(s)", (f"  {user}" for user in new))
-    told += [" Settings =", f"  Default Account = {default}"] if default and new else []
-    told += [" Associations ="]
-    told += [f"  U = {user[:9]:<9} A = {account[:10]:<10} C = {CLUSTER:<10}" for user, account in fresh]
-    told += [" Non Default Settings", *_association_lines(values, "user")]
+    description = section(" Adding User(s)", (f"  {user}" for user in new))
+    description += [" Settings =", f"  Default Account = {default}"] if default and new else []
+    description += [" Associations ="]
+    description += [
+        f"  U = {user[:9]:<9} A = {account[:10]:<10} C = {CLUSTER:<10}" for user, account in fresh
+    ]
+    description += [" Non Default Settings", *_association_lines(values, "user")]
     changes = []
     for user, account in fresh:
         before = {"qos": tables.qos_of(account)}
@@ -95,7 +100,7 @@ def _users(tables: AccountTables, wanted: ChangeOptions) -> Decision:
         changes.append(put(own, *path))
     for user in wanted.names:
         changes += _defaults(tables, user, [account for each, account in fresh if each == user], default)
-    return Decision(told, changes)
+    return Decision(description, changes)
 
 
 def _defaults(tables: AccountTables, user: str, fresh: Sequence[str], default: str) -> list[Change]:
@@ -115,9 +120,9 @@ def _defaults(tables: AccountTables, user: str, fresh: Sequence[str], default: s
 def _qos(tables: AccountTables, wanted: ChangeOptions) -> Decision:
     values = values_for(wanted.settings, {}, qos=tables.qos_names())
     names = _new(wanted.names, {name.lower() for name in tables.qos_names()})
-    told = [" Adding QOS(s)", *(f"  {name}" for name in names), " Settings"]
-    told += [f"  Description    = {names[0]}", *_qos_lines(wanted.settings, values)]
-    return Decision(told, [put(values, "qos", name) for name in names])
+    description = [" Adding QOS(s)", *(f"  {name}" for name in names), " Settings"]
+    description += [f"  Description    = {names[0]}", *_qos_lines(wanted.settings, values)]
+    return Decision(description, [put(values, "qos", name) for name in names])
 
 
 def _qos_lines(settings: Sequence[GivenSetting], values: Values) -> list[str]:

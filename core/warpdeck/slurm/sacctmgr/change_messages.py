@@ -11,10 +11,10 @@ NOTHING_DELETED = " Nothing deleted\n"
 class ChangeRefused(Exception):
     """A command that changes nothing. The text is sacctmgr's complete message on standard error."""
 
-    def __init__(self, text: str = "", *, told: str = "") -> None:
-        """Create the error. `told` is printed on standard output."""
+    def __init__(self, text: str = "", *, output: str = "") -> None:
+        """Create the error. `output` is printed on standard output."""
         super().__init__(text)
-        self.told = told
+        self.output = output
 
 
 def no_condition(word: str, *, advises: bool = True) -> str:

@@ -69,10 +69,10 @@ def change(verb: str, words: Sequence[str], console: Console, *, given: set[str]
             decided = _decide(verb, entity, wanted, client)
     except ChangeRefused as error:
         of_qos = entity == "qos" and str(error).startswith(UNKNOWN)
-        console.streams.out.write(error.told)
+        console.streams.out.write(error.output)
         (console.streams.out if of_qos else console.streams.err).write(str(error))
         return 1
-    console.streams.out.write("".join(f"{line}\n" for line in decided.told))
+    console.streams.out.write("".join(f"{line}\n" for line in decided.description))
     if _agreed(console, given):
         _commit(decided, console)
     return 0
@@ -82,13 +82,13 @@ def _change_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> 
     """Change records of jobs, which are stored by the controller and not in config.toml."""
     try:
         wanted = record_comments.parse_arguments(words)
-        console.streams.out.write(wanted.told)
+        console.streams.out.write(wanted.unknown)
         console.streams.err.write(wanted.complaint)
         with console.controller.connect() as client:
             jobs = record_comments.found_jobs(client, wanted.where)
         record_comments.annotate(console, jobs, wanted.values, only_asks=True)
     except ChangeRefused as error:
-        console.streams.out.write(error.told)
+        console.streams.out.write(error.output)
         console.streams.err.write(str(error))
         return 1
     except UserError as error:
@@ -134,10 +134,10 @@ def _check_clusters(verb: str, named: Sequence[str]) -> None:
     """
     others = [name for name in named if name != CLUSTER]
     if others and verb == "add":
-        told = f" This cluster '{others[0]}' doesn't exist.\n        Contact your admin to add it to accounting.\n"
-        raise ChangeRefused(told)
+        message = f" This cluster '{others[0]}' doesn't exist.\n        Contact your admin to add it to accounting.\n"
+        raise ChangeRefused(message)
     if others and len(others) == len(named):
-        raise ChangeRefused(told=NOTHING_DELETED if verb == "delete" else NOTHING_MODIFIED)
+        raise ChangeRefused(output=NOTHING_DELETED if verb == "delete" else NOTHING_MODIFIED)
 
 
 def _with_normal(decided: Decision, tables: AccountTables) -> list[Change]:
@@ -186,5 +186,5 @@ def _commit(decided: Decision, console: Console) -> None:
         with console.controller.connect() as client:
             client.call("amend", changes=decided.changes)
     except UserError as error:
-        told = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}".strip()
-        raise CommandError(f"{told}\nnothing was changed") from error
+        problems = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}".strip()
+        raise CommandError(f"{problems}\nnothing was changed") from error

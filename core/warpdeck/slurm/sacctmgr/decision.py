@@ -100,7 +100,7 @@ class Decision(NamedTuple):
     It is an error if `changes` is empty.
     """
 
-    told: Sequence[str]
+    description: Sequence[str]
     """The lines of the description."""
     changes: list[Change]
 

@@ -52,13 +52,13 @@ def delete(entity: str, tables: AccountTables, wanted: ChangeOptions, *, active:
     else:
         more = _next_defaults(tables, gone)
     if not gone:
-        raise ChangeRefused(told=NOTHING_DELETED)
+        raise ChangeRefused(output=NOTHING_DELETED)
     if entity == "user":
-        told = _told_users(tables, gone, has_accounts=bool(wanted.where.get("accounts")))
+        description = _describe_users(tables, gone, has_accounts=bool(wanted.where.get("accounts")))
     else:
         title = {"account": " Deleting accounts...", "qos": " Deleting QOS(s)..."}[entity]
-        told = [title, *(f"  {path[-1]}" for path in gone)]
-    return Decision(told, [*(drop(*path) for path in gone), *more])
+        description = [title, *(f"  {path[-1]}" for path in gone)]
+    return Decision(description, [*(drop(*path) for path in gone), *more])
 
 
 def _with_all_below(tables: AccountTables, named: list[Path]) -> list[Path]:
@@ -83,7 +83,7 @@ def _check_idle(active: Active, gone: Collection[Path]) -> None:
         raise ChangeRefused(IN_USE + "".join(lines))
 
 
-def _told_users(tables: AccountTables, gone: list[Path], *, has_accounts: bool) -> list[str]:
+def _describe_users(tables: AccountTables, gone: list[Path], *, has_accounts: bool) -> list[str]:
     users = list(dict.fromkeys(path[-1] for path in gone))
     if not has_accounts:
         return [" Deleting users...", *(f"  {user}" for user in users)]

@@ -146,8 +146,11 @@ def cluster_rows(client: Any) -> list[Row]:
 def _whole(nodes: Sequence[dict[str, Any]]) -> Row:
     """Return the sums over all nodes."""
     sums = {**tres_of_all(nodes), "node": len(nodes)}
-    told = {"TRES": tres_text(sums, by_name=True), "Cluster Nodes": collapse(node["name"] for node in nodes)}
-    return {"Cluster": CLUSTER, **told}
+    totals = {
+        "TRES": tres_text(sums, by_name=True),
+        "Cluster Nodes": collapse(node["name"] for node in nodes),
+    }
+    return {"Cluster": CLUSTER, **totals}
 
 
 def event_rows(client: Any) -> list[Row]:
@@ -162,8 +165,8 @@ def event_rows(client: Any) -> list[Row]:
     found = [{**_whole(nodes), **lasts, **all_nodes, **_times(since, now)}]
     for node in nodes:
         if node["state"] in OUT:
-            told, raw = OUT[node["state"]]
-            of_node = {"NodeName": node["name"], "State": told, "StateRaw": raw, "Reason": node["reason"]}
+            state, raw = OUT[node["state"]]
+            of_node = {"NodeName": node["name"], "State": state, "StateRaw": raw, "Reason": node["reason"]}
             tres = tres_text({**node_tres(node), "node": 1}, by_name=True)
             found.append(
                 {"Event": "Node", "EventRaw": "2", "User": "root(0)", "TRES": tres}

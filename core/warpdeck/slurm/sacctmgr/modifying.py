@@ -37,15 +37,15 @@ def modify(entity: str, tables: AccountTables, wanted: ChangeOptions) -> Decisio
         if entity != "account" or _can_move(tables, path, values):
             changed[path] = values
     changes = [put(values, *path) for path, values in changed.items()]
-    told = _TOLD[entity](tables, changed)
+    description = _DESCRIBE[entity](tables, changed)
     if default:
         users = list(dict.fromkeys(path[-1] for path in paths))
         changes += _new_defaults(tables, users, default)
         # A user's only account is already the default, but Slurm reports it as modified, too.
-        told += section(" Modified users...", (f"  {user}" for user in users))
+        description += section(" Modified users...", (f"  {user}" for user in users))
     if not changes:
-        raise ChangeRefused(told=NOTHING_MODIFIED)
-    return Decision(told, changes)
+        raise ChangeRefused(output=NOTHING_MODIFIED)
+    return Decision(description, changes)
 
 
 def _can_move(tables: AccountTables, path: Path, values: Values) -> bool:
@@ -59,33 +59,36 @@ def _can_move(tables: AccountTables, path: Path, values: Values) -> bool:
         values["parent"] = None
     elif parent and not tables.account(parent):
         raise ChangeRefused(
-            told=f" Parent account '{parent}' doesn't exist on cluster {CLUSTER}\n{NOTHING_MODIFIED}"
+            output=f" Parent account '{parent}' doesn't exist on cluster {CLUSTER}\n{NOTHING_MODIFIED}"
         )
     elif parent and parent == path[-1].lower():
         return False
     return True
 
 
-def _told_accounts(tables: AccountTables, changed: dict[Path, Values]) -> list[str]:
+def _describe_accounts(tables: AccountTables, changed: dict[Path, Values]) -> list[str]:
     moved = [
         f"  C = {CLUSTER:<10} A = {name} of {tables.parent(name)}"
         for (_, name), values in changed.items()
         if values.keys() - ABOUT
     ]
-    told = [f"  {name}" for (_, name), values in changed.items() if values.keys() & ABOUT]
-    return [*section(" Modified account associations...", moved), *section(" Modified accounts...", told)]
+    described = [f"  {name}" for (_, name), values in changed.items() if values.keys() & ABOUT]
+    return [
+        *section(" Modified account associations...", moved),
+        *section(" Modified accounts...", described),
+    ]
 
 
-def _told_users(_: AccountTables, changed: dict[Path, Values]) -> list[str]:
+def _describe_users(_: AccountTables, changed: dict[Path, Values]) -> list[str]:
     lines = (f"  C = {CLUSTER:<10} A = {account:<20} U = {user:<9}" for _, account, _, user in changed)
     return section(" Modified user associations...", lines)
 
 
-def _told_qos(_: AccountTables, changed: dict[Path, Values]) -> list[str]:
+def _describe_qos(_: AccountTables, changed: dict[Path, Values]) -> list[str]:
     return section(" Modified qos...", (f"  {name}" for _, name in changed))
 
 
-_TOLD = {"account": _told_accounts, "user": _told_users, "qos": _told_qos}
+_DESCRIBE = {"account": _describe_accounts, "user": _describe_users, "qos": _describe_qos}
 
 
 def _new_defaults(tables: AccountTables, users: list[str], default: str) -> list[Change]:
@@ -94,6 +97,6 @@ def _new_defaults(tables: AccountTables, users: list[str], default: str) -> list
     without = [user for user in users if not account or user not in tables.users_of(account)]
     if without:
         lines = "".join(f"  U = {user} C = {CLUSTER}\n" for user in without)
-        told = " Can't modify because these users aren't associated with new default account"
-        raise ChangeRefused(told=f"{told} '{default}'...\n{lines}")
+        description = " Can't modify because these users aren't associated with new default account"
+        raise ChangeRefused(output=f"{description} '{default}'...\n{lines}")
     return [change for user in users for change in default_changes(tables.accounts_of(user), account, user)]

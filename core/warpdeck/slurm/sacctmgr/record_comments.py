@@ -40,12 +40,12 @@ _JOB = re.compile(r"(\d+(?:[_+]\d+)?)(?:\..*)?")
 class CommentOptions(NamedTuple):
     """The jobs to change and the new values.
 
-    `told` holds the messages about unknown settings, `complaint` the messages about invalid values.
+    `unknown` holds the messages about unknown settings, `complaint` the messages about invalid values.
     """
 
     where: dict[str, str]
     values: dict[str, str | int]
-    told: str
+    unknown: str
     complaint: str
 
 
@@ -53,7 +53,7 @@ def parse_arguments(words: Sequence[str]) -> CommentOptions:
     """Parse the arguments. Raises ChangeRefused."""
     where: dict[str, str] = {}
     values: dict[str, str | int] = {}
-    told, complaint, invalid = "", "", ""
+    unknown, complaint, invalid = "", "", ""
     sets = False
     for word in words:
         key, equals, text = word.partition("=")
@@ -69,16 +69,16 @@ def parse_arguments(words: Sequence[str]) -> CommentOptions:
         elif sets and setting:
             values[setting] = _number(text) if setting == "derived_exit" else _unquoted(text)
         elif sets:
-            told += no_option(word)
+            unknown += no_option(word)
         elif condition and equals:
             where[condition] = text.strip("'\"")
         else:
             complaint += no_condition(word)
     if complaint:
-        raise ChangeRefused(complaint + invalid, told=told)
+        raise ChangeRefused(complaint + invalid, output=unknown)
     if not values:
-        raise ChangeRefused(invalid + NOTHING_TO_SET, told=told)
-    return CommentOptions(where, values, told, invalid)
+        raise ChangeRefused(invalid + NOTHING_TO_SET, output=unknown)
+    return CommentOptions(where, values, unknown, invalid)
 
 
 def _number(text: str) -> int:

@@ -94,8 +94,8 @@ def bad_event(asked: ConditionOptions) -> str:
         for word in asked.where.get("States", ())
         if not any(state.startswith(word.lower()) for state in STATES)
     ]
-    told = [f"sacctmgr: error: Invalid user id: {name}\n" for name in users[:1]]
-    return "".join([*told, *(f"Invalid state: {word}\n{EVENT_STATES}" for word in states[:1])])
+    message = [f"sacctmgr: error: Invalid user id: {name}\n" for name in users[:1]]
+    return "".join([*message, *(f"Invalid state: {word}\n{EVENT_STATES}" for word in states[:1])])
 
 
 def _flag(word: str, entity: ListedEntity) -> str:
@@ -113,6 +113,6 @@ def _bad(name: str, value: str, word: str, entity: ListedEntity) -> str:
     if name == "Action":
         return f"sacctmgr: error: You gave a bad action '{value}'.\n" if value.lower() not in ACTIONS else ""
     if name == "PreemptMode" and value.lower() not in MODES:
-        told = f"sacctmgr: error: Unknown preempt_mode given '{value}'\n"
-        return f"{told} Bad Preempt Mode given: {word}\n"
+        message = f"sacctmgr: error: Unknown preempt_mode given '{value}'\n"
+        return f"{message} Bad Preempt Mode given: {word}\n"
     return ""

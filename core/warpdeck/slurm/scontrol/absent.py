@@ -137,9 +137,9 @@ def errnumstr(session: ScontrolSession, words: Sequence[str]) -> None:
     if not words[0].isdecimal():
         raise Failed("numeric arguments required for keyword:errnumstr")
     number = int(words[0])
-    told = f"Unknown error {number}"
+    message = f"Unknown error {number}"
     if number in NUMBERS:
-        told = WORDS[NUMBERS[number]]
+        message = WORDS[NUMBERS[number]]
     elif number <= MAX_ERRNO:
-        told = os.strerror(number) if number else "No error"
-    session.console.streams.out.write(f"{told}\n")
+        message = os.strerror(number) if number else "No error"
+    session.console.streams.out.write(f"{message}\n")

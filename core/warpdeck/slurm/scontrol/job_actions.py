@@ -60,8 +60,8 @@ def complain_of(session: ScontrolSession, error: UserError, word: str, *, of_tas
     """
     first, _, rest = words_for(error).partition("\n")
     word = re.sub(r"[\[\]]", "", word)
-    told = f"{word}: {first}" if of_tasks and TASKS.fullmatch(word) else f"{first} for job {word}"
-    session.complain(told + (f"\n{rest}" if rest else ""))
+    message = f"{word}: {first}" if of_tasks and TASKS.fullmatch(word) else f"{first} for job {word}"
+    session.complain(message + (f"\n{rest}" if rest else ""))
 
 
 def send_for_job(

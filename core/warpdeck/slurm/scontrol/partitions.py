@@ -147,8 +147,8 @@ def _changes(name: str, pairs: list[tuple[str, str]]) -> list[Change]:
         elif lowered in KEYS:
             values[KEYS[lowered]] = _value(KEYS[lowered], key, value)
         else:
-            told = f"{ERROR}Update of this parameter is not supported: {key}={value}"
-            raise PartitionSyntaxError(f"{told}\n\n{ERROR}Request aborted")
+            message = f"{ERROR}Update of this parameter is not supported: {key}={value}"
+            raise PartitionSyntaxError(f"{message}\n\n{ERROR}Request aborted")
     found = [{"path": ["partitions", name], "values": values}] if values else []
     return found + ([{"path": ["scheduler"], "values": site}] if site else [])
 

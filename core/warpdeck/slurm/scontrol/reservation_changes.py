@@ -424,8 +424,8 @@ def _flags(text: str, *, sign: str = "") -> ReservationFlags:
     try:
         return parse_flags(text, sign=sign)
     except BadFlags as error:
-        told = ",".join(f"{sign}{word}" for word in text.split(","))
-        raise ReservationSyntaxError(f"Error parsing flags {told}.") from error
+        given = ",".join(f"{sign}{word}" for word in text.split(","))
+        raise ReservationSyntaxError(f"Error parsing flags {given}.") from error
 
 
 def _fields(flags: dict[str, str]) -> dict[str, Any]:
@@ -446,12 +446,12 @@ def _floating(flags: dict[str, str], start: float, now: float, end: float | None
 
 
 def _free_name(client: Any, given: dict[str, str], user: str) -> str:
-    """Return the first free name USER_1, USER_2, ..., as Slurm does.
+    """Return the first free name ACCOUNT_1, ACCOUNT_2, ..., as Slurm does.
 
-    The base is the first user, else the first account, else the caller. A minus sign, which denies a user or an
-    account, is not part of the name.
+    The base is the first account, else the first user, else the caller. A minus sign, which denies an account or a
+    user, is not part of the name.
     """
     there = {row["name"] for row in client.call("reservations")["reservations"]}
-    named = [*split_list(given.get("users", "")), *split_list(given.get("accounts", "")), user]
+    named = [*split_list(given.get("accounts", "")), *split_list(given.get("users", "")), user]
     base = named[0].lstrip("-")
     return next(name for number in range(1, 10_000) if (name := f"{base}_{number}") not in there)

@@ -60,8 +60,8 @@ def _options(words: list[str], session: ScontrolSession) -> list[str]:
                 if session.over:
                     return rest
         except UserError as error:
-            told = f'scontrol: {error.message}\nTry "scontrol --help" for more information'
-            raise WordsError(told) from None
+            message = f'scontrol: {error.message}\nTry "scontrol --help" for more information'
+            raise WordsError(message) from None
         words = words[reader.at :]
         if words:
             rest.append(words.pop(0))

@@ -271,9 +271,9 @@ def _daemons_take_no_name(session: ScontrolSession) -> None:
 
 
 def _topology(session: ScontrolSession, word: str) -> None:
-    told = f"Topology information contains no switch or node named {word}"
+    message = f"Topology information contains no switch or node named {word}"
     session.console.streams.err.write(
-        f"scontrol: error: {told if word else 'No topology information available'}\n"
+        f"scontrol: error: {message if word else 'No topology information available'}\n"
     )
 
 

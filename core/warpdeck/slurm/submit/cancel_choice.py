@@ -71,12 +71,12 @@ def user_named(name: str) -> str:
 class CancelTarget(NamedTuple):
     """A job or step to cancel.
 
-    `sent` is its ID in the request, or "" if the job does not exist. `told` is the job ID in scancel's
+    `sent` is its ID in the request, or "" if the job does not exist. `shown` is the job ID in scancel's
     messages, without a step.
     """
 
     sent: str
-    told: str
+    shown: str
     step: int | None = None
 
 
@@ -99,7 +99,7 @@ def options_text(given: Options, number: int, ids: list[GivenId]) -> str:
             lines.append(f"{name:<15}: {value}")
     for place, each in enumerate(one for word in ids for one in word.each_task()):
         what = "job_id" if each.step is None else "job_step_id"
-        lines.append(f"{f'{what}[{place}]':<15}: {each.told}")
+        lines.append(f"{f'{what}[{place}]':<15}: {each.shown}")
     return "".join(f"scancel: {line}\n" for line in lines)
 
 
@@ -154,7 +154,7 @@ class CancelChoice:
                 continue
             self.missing = True
             if self._loud >= 0:
-                line = complaint(word.told, WORDS["not_found"], of_step=word.step is not None)
+                line = complaint(word.shown, WORDS["not_found"], of_step=word.step is not None)
                 self._console.streams.err.write(line)
         return sorted(rows.values(), key=lambda row: row.id), known
 
@@ -171,9 +171,9 @@ class CancelChoice:
         passed = self._rows(filters, whose=whose)
         first = 0 if alone else rows[0].id if rows else sys.maxsize
         if self._loud > 0 and not any(row.id >= first for row in passed):
-            told = " ".join(f"{FILTERS[name]}={filters[name]}" for name in FILTERS if name in filters)
+            given = " ".join(f"{FILTERS[name]}={filters[name]}" for name in FILTERS if name in filters)
             self._console.streams.err.write(
-                f"scancel: error: No active jobs match ALL job filters, including: {told} \n"
+                f"scancel: error: No active jobs match ALL job filters, including: {given} \n"
             )
         numbers = {row.id for row in rows}
         return passed if alone else [row for row in passed if row.id in numbers]
@@ -203,7 +203,7 @@ def _target(row: CancelRow, step: int | None) -> CancelTarget | None:
     if step is not None:
         return None if row.waits else CancelTarget(f"{row.id}.{step}", str(row.id), step)
     name = str(row.id) if "+" in row.label else row.label
-    return CancelTarget(name, row.told if name == row.label else name)
+    return CancelTarget(name, row.shown if name == row.label else name)
 
 
 def _request_filters(filters: Options, whose: str) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def _node_names(text: str, console: Console) -> str:
 
 
 def _agreed(row: CancelRow, step: int | None, console: Console) -> bool:
-    what = f"job_id={row.told}" if step is None else f"step_id={row.told}.{step}"
+    what = f"job_id={row.shown}" if step is None else f"step_id={row.shown}.{step}"
     while True:
         console.print_lines([f"Cancel {what} name={row.name} partition={row.partition} [y/n]? "], end="")
         console.streams.out.flush()

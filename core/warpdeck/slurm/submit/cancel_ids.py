@@ -55,7 +55,7 @@ class GivenId(NamedTuple):
             yield self._replace(tasks=((task, task, 1),))
 
     @property
-    def told(self) -> str:
+    def shown(self) -> str:
         """The ID in the message that no job matches it."""
         task = "_*" if self.is_all else f"_{self.tasks[0][0]}" if self.tasks is not None else ""
         return f"{self.job}{task}" + (f".{self.step}" if self.step is not None else "")
@@ -66,7 +66,7 @@ class CancelRow(NamedTuple):
 
     id: int
     label: str
-    told: str
+    shown: str
     """The label, with the limit of concurrent tasks."""
     name: str
     partition: str
@@ -80,11 +80,11 @@ class CancelRow(NamedTuple):
         ranges = tuple(parse_array(tasks)[0]) if under else ()
         waits = row["state"] == "PENDING"
         limit = row["tasks_text"].partition("%")[2] if "[" in tasks else ""
-        told = f"{row['label'][:-1]}%{limit}]" if limit else row["label"]
+        shown = f"{row['label'][:-1]}%{limit}]" if limit else row["label"]
         return cls(
             row["id"],
             row["label"],
-            told,
+            shown,
             row["name"],
             row["partition"],
             waits,

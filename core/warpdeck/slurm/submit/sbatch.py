@@ -1,6 +1,7 @@
-"""sbatch: submits a batch script. Options, messages and exit codes are those of sbatch(1); the code of the folder is recorded
-as a snapshot once the job has its number (client/snapshot_recorder), and the job starts when that is done. Differs where a refusal is
-ours: its own sentence follows Slurm's words for it.
+"""sbatch(1): submits a batch script.
+
+Options, messages and exit codes are those of Slurm. Once the job has its number, a snapshot of the folder's code is
+recorded (client/snapshot_recorder), and then the job starts. An explanation of ours follows Slurm's message for a refusal.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
         if "parsable" not in asked:
             for line in done.notes:
                 console.streams.err.write(f"sbatch: {line}\n")
-        console.streams.out.write(_told(done.job_id, asked) + "\n")
+        console.streams.out.write(_number_line(done.job_id, asked) + "\n")
         console.streams.out.flush()
     if "wait" not in asked:
         return 0
@@ -234,7 +235,7 @@ def _wait(client: SyncClient, job_id: int, console: Console) -> int:
     return max(1 if end.signal or end.state == "OUT_OF_MEMORY" else end.code for end in ends)
 
 
-def _told(job_id: int, asked: Collection[str]) -> str:
+def _number_line(job_id: int, asked: Collection[str]) -> str:
     """Return the message with the job ID. It names the cluster if clusters were named."""
     named = bool(CLUSTER_OPTIONS & {*asked})
     if "parsable" in asked:
@@ -268,7 +269,7 @@ def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) ->
     at_unix = time.time() if found["verdict"] == "now" else found["expected_start"]
     if at_unix is None:
         console.streams.err.write(
-            f"allocation failure: the start cannot be told: {found['untold'] or found['sentence']}\n"
+            f"allocation failure: the start is not known: {found['untold'] or found['sentence']}\n"
         )
         return 1
     if quiet:

@@ -230,8 +230,8 @@ class Canceller:
             if len(names) > 1:
                 raise
             return [(known[names[0]], error.code, error.message)]
-        told = zip(answer["refused"], answer["codes"], answer["errors"], strict=True)
-        refused = [(known[name], code, sentence) for name, code, sentence in told]
+        errors = zip(answer["refused"], answer["codes"], answer["errors"], strict=True)
+        refused = [(known[name], code, sentence) for name, code, sentence in errors]
         lacking = [name for name, parts in answer["parts"].items() if "not_found" in parts.values()]
         return [*refused, *((known[name], "not_found", "") for name in lacking)]
 
@@ -241,9 +241,9 @@ class Canceller:
             return f"{'Terminating' if ends else f'Signal {self._number} to'} step {target.sent}"
         kind = {"all": "full job", "batch": "batch job", "programs": "job"}[self._whom]
         return (
-            f"Signal {self._number} to {kind} {target.told}"
+            f"Signal {self._number} to {kind} {target.shown}"
             if self._number
-            else f"Terminating {kind} {target.told}"
+            else f"Terminating {kind} {target.shown}"
         )
 
     def _refused(self, target: CancelTarget, code: str, sentence: str) -> int:
@@ -270,12 +270,12 @@ class Canceller:
         """
         if self._number:
             return self._tell(target, words, 0)
-        line = complaint(target.told.partition(".")[0], words, of_step=True)
+        line = complaint(target.shown.partition(".")[0], words, of_step=True)
         again = f"scancel: {self._doing(target)}\n" if self._verbosity > 0 else ""
         self._console.streams.err.write(line + again + line)
         return STEP_EXITS["no_step"]
 
     def _tell(self, target: CancelTarget, words: str, code: int) -> int:
         """Print the error of one target, and return `code`."""
-        self._console.streams.err.write(complaint(target.told, words, of_step=target.step is not None))
+        self._console.streams.err.write(complaint(target.shown, words, of_step=target.step is not None))
         return code

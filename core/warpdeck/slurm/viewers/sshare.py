@@ -65,7 +65,7 @@ def main(words: list[str], console: Console) -> int:
 
 def _list(asked: Mapping[str, str], console: Console) -> None:
     check_cluster("sshare", asked.get("clusters"))
-    columns = columns_of(_format(asked), WIDTHS)
+    columns = columns_of(_format(asked), WIDTHS, knows_all=False)
     users = _users(asked, console)
     with console.controller.connect() as client:
         tree: list[Row] = client.call("shares")["shares"]

@@ -31,6 +31,8 @@ def main(words: list[str], console: Console) -> int:
     asked = dict(found)
     if len(asked.keys() & {"set", "get", "clear"}) != 1:
         raise CommandError("You must use exactly one of the following options: --set, --get or --clear")
+    if "clear" in asked and not asked.keys() & {"id", "jobid", "user"}:
+        raise CommandError("You must specify a --id, --jobid, or --user to clear")
     if "set" in asked:
         raise CommandError(f"--set is not supported: {INSTEAD}")
     return 0
