@@ -16,7 +16,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.notation.options.given_options import GivenOption
 from warpdeck.notation.values.arrays import parse_array_option
 from warpdeck.notation.values.dependencies import parse_dependencies
-from warpdeck.notation.values.durations import NO_TIME, checked_seconds, limit_of
+from warpdeck.notation.values.durations import UNLIMITED, checked_seconds, limit_of
 from warpdeck.notation.values.gres import parse_gpus, parse_gres
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.licenses import parse_licenses
@@ -219,8 +219,9 @@ def set_switches(fields: JsonFields, given: GivenOption) -> None:
     """Set --switches. A waiting time that is not a time has no effect, as in Slurm."""
     if given.value.number is not None:
         fields["max_switches"] = _in_range(given, given.value.number, MAX_COUNT)
-    if given.value.wait_s not in (None, NO_TIME):
-        fields["switches_wait_s"] = checked_seconds(given.value.wait_s, f"--{given.option}={given.word}")
+    wait_s = given.value.wait_s
+    if wait_s is not None and wait_s >= UNLIMITED:
+        fields["switches_wait_s"] = checked_seconds(wait_s, f"--{given.option}={given.word}")
 
 
 @effect(*RESOURCES)

@@ -18,6 +18,9 @@ Variables = tuple[tuple[str, str], ...]
 
 
 def _of(known: OptionTable, letter: str) -> Variables:
+    """Return the variables of a command, sorted by name without the prefix: nearly the order in which Slurm reads
+    them.
+    """
     found = []
     for option in known.options.values():
         for variable in option.variables:
@@ -25,7 +28,7 @@ def _of(known: OptionTable, letter: str) -> Variables:
             if letter in (commands or option.commands):
                 prefix = "" if name.startswith(("SLURM", "SRUN_")) else _PREFIXES[letter]
                 found.append((prefix + name, _PARTS.get(name, option.name)))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda pair: pair[0].partition("_")[2].replace("_", " ")))
 
 
 SBATCH_VARIABLES, SALLOC_VARIABLES, SRUN_VARIABLES = _of(SBATCH, "b"), _of(SALLOC, "a"), _of(SRUN, "r")

@@ -59,7 +59,7 @@ def read_components(
             script += foreign.options([*kept, *script])
         section = sections[min(number, len(sections) - 1)]
         found.append(Component(with_values(script, source, known), variables, section))
-        kept = lasting(found[-1].options, known) if foreign.lines else []
+        kept = lasting([*kept, *found[-1].options], known) if foreign.lines else []
     return found
 
 

@@ -95,6 +95,13 @@ def test_pbs_lines_can_be_disabled(
     assert drafted(*lines, environ=environ, options=options).request["name"] == name
 
 
+@pytest.mark.parametrize("others", [[[]], [[], []]])
+def test_ignore_pbs_applies_to_all_further_components(others: list[list[str]]) -> None:
+    text = script("#PBS -N other", "#SBATCH -J own --ignore-pbs")
+    draft = draft_script(text, "job.sh", others=others, cwd="/", environ={}, now=NOW)
+    assert [each["name"] for each in draft.components] == ["own"] * len(others)
+
+
 @pytest.mark.parametrize(
     ("line", "environ", "umask"),
     [

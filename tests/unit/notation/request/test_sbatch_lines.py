@@ -293,6 +293,7 @@ def assert_read(line: str, wanted: Any) -> None:
         ("#SBATCH --exclusive=oversubscribe", {"exclusive": False, "share_with": "anybody"}),
         ("#SBATCH --switches=1@10:30", {"max_switches": 1, "switches_wait_s": 630}),
         ("#SBATCH --switches=1@x", {"max_switches": 1, "switches_wait_s": 300}),
+        ("#SBATCH --switches=1@-5", {"max_switches": 1, "switches_wait_s": 300}),
         ("#SBATCH --kill-on-invalid-dep=yes --kill-on-invalid-dep=no", {"kill_on_invalid_dep": True}),
         ("#SBATCH --sockets-per-node=0", REFUSED),
         ("#SBATCH '--hint=compute_bound;memory_bound'", {"threads_per_core": 1}),
