@@ -85,7 +85,7 @@ def test_a_missing_log_is_reported_and_not_shown_as_empty(home: Home) -> None:
     path.unlink()
     for follow in ([], ["-f"]):
         result = home.run("logs", *follow, str(removed))
-        assert result.returncode == 1 and f"there is no {path}: it was removed or moved" in result.stderr
+        assert result.returncode == 1 and f"{path} does not exist: it was removed or moved" in result.stderr
         assert f"warpdeck show {removed}" in result.stderr
         result = home.run("logs", *follow, str(never_started))
         assert (

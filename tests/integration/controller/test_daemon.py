@@ -157,7 +157,7 @@ def test_an_unreadable_record_is_set_aside_and_reported(quiet: Home) -> None:
     assert up(quiet).returncode == 0
     assert [row["id"] for row in quiet.json("queue")] == [1, 3]
     assert quiet.json("status")["unreadable"] == ["job 2"]
-    assert "kept in state.db: job 2;" in quiet.ok("status")
+    assert "unreadable records, which state.db still contains: job 2;" in quiet.ok("status")
     assert "job 2 cannot be read and was set aside" in quiet.log()
 
 

@@ -144,7 +144,7 @@ async def test_a_time_limit_is_changed_and_undone(folder: Path) -> None:
         await ui.shows("Time limit of 2 jobs")
         await ui.type("+x")
         await ui.press("enter")
-        await ui.shows("'x' is no time")
+        await ui.shows("'x' is not a time")
         ui.field("answer").value = "+30"
         await ui.press("enter")
         await ui.shows_notification("Changed the time limit of 2 jobs")

@@ -151,16 +151,16 @@ def test_a_script_that_may_not_be_read(run: Run, short_tmp: Path) -> None:
         ("-Y 3", "invalid option -- 'Y'", "see sbatch --help"),
         ("--ntasks", "option '--ntasks' requires an argument", "value"),
         ("--hold=1", "option '--hold' doesn't allow an argument", "--hold"),
-        ("--nodes=two", "--nodes=two is no whole number", "number"),
-        ("--nodes=4-2", "--nodes=4-2 is no range", "MIN-MAX"),
-        ("--nodes=0", "out of range", "1 to 10,000,000"),
+        ("--nodes=two", '--nodes=two: "two" is not a valid node count', "MIN-MAX"),
+        ("--nodes=4-2", "--nodes=4-2: Maximum node count 2 is less than minimum", "MIN-MAX"),
+        ("--nodes=0", "--nodes=0 is out of range", "1 to 100,000"),
         ("--ntasks=99999999", "out of range", "1 to 10,000,000"),
-        ("-c -1", "is no whole number", "number"),
-        ("--time=12h", "'12h' is no time", "D-HH:MM:SS"),
-        ("--time=99999999999", "is no time", "MINUTES"),
-        ("--mem=64GiB", "'64GiB' is no amount of memory", "64G"),
-        ("--mem=1.5G", "'1.5G' is no amount of memory", "64G"),
-        ("--mem-per-cpu=lots", "'lots' is no amount of memory", "64G"),
+        ("-c -1", 'Invalid numeric value "-1" for --cpus-per-task', "number"),
+        ("--time=12h", "Invalid --time specification: '12h'", "D-HH:MM:SS"),
+        ("--time=99999999999", "--time=99999999999 is longer than 68 years", "UNLIMITED"),
+        ("--mem=64GiB", "Invalid --mem specification: '64GiB'", "64G"),
+        ("--mem=1.5G", "Invalid --mem specification: '1.5G'", "64G"),
+        ("--mem-per-cpu=lots", "Invalid --mem-per-cpu specification: 'lots'", "64G"),
         ("--gres=nvme:1", "only GPUs and shards of GPUs are supported", "gpu[:TYPE]:COUNT"),
         ("--gres=gpu:1,gpu:2", "two types of GPU", "one type"),
         ("--gpus=", "not a request for GPUs", "count"),
@@ -173,17 +173,17 @@ def test_a_script_that_may_not_be_read(run: Run, short_tmp: Path) -> None:
         ("--dependency=afterok:x", "is not a job ID", "12_3"),
         ("--dependency=afterok:1?afterok:2,afterok:3", "contains both , and ?", "use , for all"),
         ("--dependency=expand:1", "'expand:1' is not a dependency", "afterany"),
-        ("--open-mode=shred", "--open-mode=shred is not understood", "append or truncate"),
-        ("--begin=tea-time", "--begin: 'tea-time' is no point in time", "now+2hours"),
-        ("--nice=99999999999", "--nice=99999999999 is more than", "write less"),
+        ("--open-mode=shred", "Invalid --open-mode specification: 'shred'", "append or truncate"),
+        ("--begin=tea-time", "Invalid --begin specification: 'tea-time'", "now+2hours"),
+        ("--nice=99999999999", "Invalid --nice value, out of range", "smaller number"),
         ("--nodelist=gpu[1-", "is not a hostlist", "gpu[01-04"),
         ("--exclude=gpu[9-1-2]", "is not a hostlist", "gpu[01-04"),
         ("--network=ib", "--network is not supported: network settings", "leave the option out"),
-        ("--signal=USR3@60", "there is no signal USR3", "USR1"),
+        ("--signal=USR3@60", "Invalid --signal specification: 'USR3@60'", "USR1"),
         ("--mem=1G --mem-per-cpu=1G", "exclude each other", "one of them"),
         ("-J 'x", "Unmatched `'` in", "close the quote"),
-        ("two words", "'two' is no option", "quote"),
-        ("-J a b", "'b' is no option", "quote"),
+        ("two words", "Invalid directive found in batch script: two", "quote"),
+        ("-J a b", "Invalid directive found in batch script: b", "quote"),
     ],
 )
 def test_a_directive_that_is_wrong_names_line_and_option(
@@ -197,7 +197,9 @@ def test_a_directive_that_is_wrong_names_line_and_option(
 
 def test_the_same_on_the_command_line_names_the_command_line(run: Run, short_tmp: Path) -> None:
     script(short_tmp / "job.sh")
-    refused(run("submit", "--time=12h", "job.sh"), "command line: '12h' is no time", "D-HH")
+    refused(
+        run("submit", "--time=12h", "job.sh"), "command line: Invalid --time specification: '12h'", "D-HH"
+    )
     refused(run("submit", "--ntsks", "2", "job.sh"), "unrecognized option '--ntsks'", "did you mean --ntasks")
     refused(run("run", "--ntsks", "2", "true"), "unrecognized option '--ntsks'", "did you mean --ntasks")
 

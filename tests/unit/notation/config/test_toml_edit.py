@@ -136,8 +136,11 @@ def test_invalid_tables_names_and_files_are_refused() -> None:
 
 
 def test_an_account_named_only_in_headers_of_its_users_survives_their_removal() -> None:
-    with pytest.raises(UserError, match="cannot be changed from here"):
-        without("[accounts.a.users.ann]\n", "accounts/a/users/ann")
+    text = "[accounts.ml.users.ann]\ndefault = true\n[accounts.bio]\nusers.eve = {}\n"
+    assert without(text, "accounts/ml/users/ann") == "[accounts.bio]\nusers.eve = {}\n\n[accounts.ml]\n"
+    both = without("[accounts.ml.users.ann]\n[accounts.ml.users.bob]\n", "accounts/ml/users/ann")
+    assert both == "[accounts.ml.users.bob]\n"
+    assert values_of(without(both, "accounts/ml/users/bob"), "accounts") == {"ml": {}}
 
 
 LINES = [
