@@ -23,8 +23,9 @@ from typing import Protocol
 from warpdeck.base.errors import UserError
 from warpdeck.model import COMPACT, JobState
 from warpdeck.model.finished_jobs import MAX_CLAUSES, Clause
-from warpdeck.notation.request.sweep import MAX_CACHED_GRIDS, parse_grid
 
+MAX_CACHED_GRIDS = 64
+"""Number of sweeps that may be in the queue at once."""
 WORD = "word"
 """The field of a word that names no field."""
 TEXT_FIELDS = ("id", "name", "user", "state", "node", "part", "account", "qos", "reason", "sweep")
@@ -258,6 +259,9 @@ def in_sweep(wanted: str, sweep: str) -> bool:
 @lru_cache(maxsize=MAX_CACHED_GRIDS)
 def _each_pair(grid: str) -> str:
     """Return "lr=0.1 lr=0.01 seed=1 ..."; "" for a text that was cut off inside quotes."""
+    # Imported here because the app filters jobs in its first frame, and needs the parser of scripts only for sweeps.
+    from warpdeck.notation.request.sweep import parse_grid
+
     try:
         found = [f"{each.name}={value}" for each in parse_grid(grid) for value in each.values[:MOST_VALUES]]
     except UserError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from warpdeck.base.errors import UserError
 
+from .numbers import LONG_MAX, strtol
+
 MIB = 2**20
 SIZE_HINT = "write a whole number with K, M, G or T, such as 64G"
 _POWERS = {"": 0, "k": -1, "m": 0, "g": 1, "t": 2}
@@ -12,8 +14,6 @@ _POWERS = {"": 0, "k": -1, "m": 0, "g": 1, "t": 2}
 
 def megabytes(text: str) -> int | None:
     """Return the size in megabytes, rounded up; None if the text is not a size."""
-    from .numbers import LONG_MAX, strtol  # Imported here because the app's first frame only formats sizes.
-
     number, rest = strtol(text)
     if rest == text or number < 0 or number == LONG_MAX:
         return None
