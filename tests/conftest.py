@@ -115,9 +115,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Fail a test in which a controller of the test's own process caught a bug, although the controller
-    continued.
-    """
+    """Fail a test if a controller in the test's process caught a bug, even if it continued."""
     CONTAINED.clear()
     yield
     assert not CONTAINED or item.get_closest_marker("bugs"), f"the controller met a bug: {CONTAINED}"

@@ -114,7 +114,7 @@ def written(hint: Any, value: Any) -> str:
     if value is msgspec.NODEFAULT:
         return "required"
     for each in typing.get_args(hint) if typing.get_origin(hint) is typing.Annotated else ():
-        if isinstance(each, forms.Form):
+        if isinstance(each, forms.TextForm):
             return (
                 code(f'"{each.write(value)}"')
                 if value or value is None

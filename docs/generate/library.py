@@ -10,8 +10,7 @@ from typing import Any
 
 import warpdeck
 
-from .markdown import block, page
-from .parsers import prose
+from .markdown import block, page, prose
 
 
 def _signature(found: Any) -> str:
@@ -22,7 +21,7 @@ def _signature(found: Any) -> str:
         return "(...)"
     text = re.sub(r"((?::|->) )'([^']*)'", r"\1\2", text)  # annotations are texts, defaults stay quoted
     text = re.sub(r"(?:[a-z_]+\.)+(?=[A-Z])", "", text)
-    return re.sub(r"^\(self(, )?", "(", text)
+    return re.sub(r"^\(self(, /)?(, )?", "(", text)
 
 
 def _members(found: type) -> Iterator[tuple[str, str, str]]:

@@ -9,8 +9,8 @@ from .configuration import configuration_page
 from .json_answers import json_page
 from .library import python_page
 from .monitoring import monitoring_page
-from .parsers import commands_page
 from .slurm import job_options_page, slurm_commands_page
+from .verbs import commands_page
 
 FOLDER = Path(__file__).parent.parent / "reference"
 PAGES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 
-from warpdeck.notation.options import options
+from warpdeck.notation.options import option_table as options
 from warpdeck.notation.options.unsupported import REASONS
 from warpdeck.slurm.command_table import COMMANDS
 from warpdeck_agent.client import sbcast
@@ -14,7 +14,7 @@ from .markdown import block, cell, code, page, table
 
 SLURM_MODULES = "warpdeck.slurm"
 HERE = {
-    options.HONOURED: "has Slurm's effect",
+    options.HONORED: "has Slurm's effect",
     options.NOTED: "is accepted and has no effect; the command says so",
     options.COMMAND: "tells the command itself what to do",
     options.REFUSED: "is refused",
@@ -54,8 +54,6 @@ def slurm_commands_page() -> str:
         module = importlib.import_module(f"{SLURM_MODULES}.{where}")
         found: options.OptionTable | None = getattr(module, "OPTIONS", None)
         text: str = getattr(module, "HELP", "") or getattr(module, "USAGE", "")
-        if not text and name == "scontrol":
-            text = importlib.import_module(f"{SLURM_MODULES}.scontrol.command").HELP
         parts.append(f"## {name}\n")
         if text:
             parts.append(block(text))

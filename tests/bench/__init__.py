@@ -1,3 +1,4 @@
-"""Benchmarks: medians of real runs on this machine, compared with other schedulers where they are installed.
+"""Benchmarks: medians of real runs on this machine, compared with other installed schedulers.
+
 Run `make bench`.
 """

@@ -1,5 +1,6 @@
-"""`python -m tests.bench [PART ...]` measures the named parts and prints a table. Without names it measures
-all parts, in about six minutes.
+"""Measure the named parts and print a table: `python -m tests.bench [PART ...]`.
+
+Without names it measures all parts, in about six minutes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def main(words: list[str]) -> int:
     wanted = words or list(PARTS)
     unknown = [word for word in wanted if word not in PARTS]
     if unknown:
-        print(f"there is no part {unknown[0]}; there are {', '.join(PARTS)}", file=sys.stderr)
+        print(f"Unknown part {unknown[0]}. The parts are {', '.join(PARTS)}.", file=sys.stderr)
         return 2
     table = Table(slurm=peers.slurm(), hyperqueue=peers.hyperqueue())
     table.head()

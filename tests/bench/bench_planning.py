@@ -1,8 +1,7 @@
-"""Planning benchmarks for pytest-benchmark: CPU time of passes over full clusters, and of passes after one
-event.
+"""Benchmark planning passes over full clusters, and passes after one event, by CPU time.
 
-A plain `pytest` does not collect them because they take minutes. Run `make bench` or
-`pytest tests/bench/bench_planning.py --benchmark-timer=time.process_time`.
+The benchmarks need pytest-benchmark. A plain `pytest` does not collect them because they take minutes.
+Run `make bench` or `pytest tests/bench/bench_planning.py --benchmark-timer=time.process_time`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from warpdeck.policy import Plan, Settings, View, plan
+from warpdeck.policy import Plan, PlannerSettings, PlannerView, plan
 
 from .crowded import NOW, WEIGHTED, Site, crowded_site
 
@@ -47,55 +46,61 @@ BUDGETED = "1,000 full nodes, 10,000 pending"
 
 @pytest.fixture(scope="module", params=SITES)
 def site(request: pytest.FixtureRequest) -> Site:
-    """A site that the tests of this module change one after the other."""
+    """Return a site that the tests of this module change in turn."""
     return Site(**SITES[request.param])
 
 
 def test_pass_at_1000_nodes_and_10000_pending(benchmark: BenchmarkFixture) -> None:
     view = crowded_site(1000, 10_000)
-    told(
+    set_row(
         benchmark, "planning pass, 1,000 nodes x 8 GPUs, 10,000 pending", budget_ms=50, peak_mb=peak_mb(view)
     )
-    assert timed(benchmark, lambda: plan(view, NOW, Settings()), FULL_ROUNDS).starts
+    assert timed(benchmark, lambda: plan(view, NOW, PlannerSettings()), FULL_ROUNDS).starts
 
 
 def test_pass_at_10000_nodes_and_100000_pending(benchmark: BenchmarkFixture) -> None:
     view = crowded_site(10_000, 100_000, reservations=64)
-    told(benchmark, "planning pass, 10,000 nodes, 100,000 pending, 64 reservations", budget_ms=500)
-    assert timed(benchmark, lambda: plan(view, NOW, Settings()), LARGE_ROUNDS).starts
+    set_row(benchmark, "planning pass, 10,000 nodes, 100,000 pending, 64 reservations", budget_ms=500)
+    assert timed(benchmark, lambda: plan(view, NOW, PlannerSettings()), LARGE_ROUNDS).starts
 
 
-def test_nothing_kept(benchmark: BenchmarkFixture, site: Site, request: pytest.FixtureRequest) -> None:
-    told(benchmark, f"{where(request)}: nothing kept")
+def test_pass_without_a_cache(
+    benchmark: BenchmarkFixture, site: Site, request: pytest.FixtureRequest
+) -> None:
+    set_row(benchmark, f"{site_name(request)}: without a cache")
     timed(benchmark, lambda: plan(site.view, NOW, site.settings), LARGE_ROUNDS)
 
 
-def test_all_told(benchmark: BenchmarkFixture, site: Site, request: pytest.FixtureRequest) -> None:
-    told(benchmark, f"{where(request)}: all told", kept_mb=kept_mb(site))
+def test_pass_that_explains_all_waiting_jobs(
+    benchmark: BenchmarkFixture, site: Site, request: pytest.FixtureRequest
+) -> None:
+    set_row(benchmark, f"{site_name(request)}: all waiting jobs explained", kept_mb=kept_mb(site))
     timed(benchmark, site.full_pass, LARGE_ROUNDS)
 
 
 @pytest.mark.parametrize("event", ["one submitted", "one ended", "one node changed"])
-def test_one_event(
+def test_pass_after_one_event(
     benchmark: BenchmarkFixture, site: Site, event: str, request: pytest.FixtureRequest
 ) -> None:
-    happen = {
+    events = {
         "one submitted": site.submitted,
         "one ended": site.ended,
         "one node changed": site.node_changed,
     }
-    budget = EVENT_BUDGET_MS if where(request) == BUDGETED else None
-    told(benchmark, f"{where(request)}: {event}", budget_ms=budget)
-    timed(benchmark, happen[event], EVENT_ROUNDS, after=site.settle)
+    budget = EVENT_BUDGET_MS if site_name(request) == BUDGETED else None
+    set_row(benchmark, f"{site_name(request)}: {event}", budget_ms=budget)
+    timed(benchmark, events[event], EVENT_ROUNDS, after=site.settle)
 
 
-def where(request: pytest.FixtureRequest) -> str:
-    """The description of the site."""
+def site_name(request: pytest.FixtureRequest) -> str:
+    """Return the name of the site."""
     return str(request.node.callspec.params["site"])
 
 
-def told(benchmark: BenchmarkFixture, what: str, *, budget_ms: float | None = None, **figures: float) -> None:
-    """Set the row's name and figures in the table."""
+def set_row(
+    benchmark: BenchmarkFixture, what: str, *, budget_ms: float | None = None, **figures: float
+) -> None:
+    """Set the name and the figures of the row in the table."""
     benchmark.extra_info.update(what=what, budget_ms=budget_ms, **figures)
 
 
@@ -106,9 +111,9 @@ def timed(
     *,
     after: Callable[[], None] | None = None,
 ) -> Plan:
-    """Run the rounds. If the work returns a function, the work is only the preparation and the function is
-    timed.
+    """Run and time the rounds.
 
+    If `after` is given, the work only prepares and returns a function, and the function is timed.
     The garbage collector is off: nothing here creates cycles, and its runs would come at random times.
     """
     gc.collect()
@@ -129,10 +134,10 @@ def timed(
     return made
 
 
-def peak_mb(view: View) -> float:
+def peak_mb(view: PlannerView) -> float:
     """Return the peak memory of a pass in MB."""
     tracemalloc.start()
-    plan(view, NOW, Settings())
+    plan(view, NOW, PlannerSettings())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak / 1e6

@@ -24,8 +24,9 @@ CONTROLLER_MEMORY = Line(f"{CALLS:,} calls, each a job, in the controller", "MB"
 
 
 def measure(table: Table, rig: Rig) -> None:
-    """Measure both ways, and the cost of the first. `len` needs no pickled code, so only the round trip is
-    measured.
+    """Measure both ways, and the cost of the first.
+
+    `len` needs no pickled code, so only the round trip is measured.
     """
     pid = rig.controller_pid()
     with warpdeck.Client(rig.home.path) as deck:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.waiting import eventually
 from warpdeck.base.paths import Paths
 from warpdeck.base.submitter_address import listens
-from warpdeck.slurm.shims.shims import install
+from warpdeck.slurm.shims.shim_scripts import install
 
 from .jobs import console_script
 from .rig import Rig
@@ -50,14 +50,12 @@ def measure_full_queue(table: Table, rig: Rig) -> None:
 
 
 def _submission_rate(rig: Rig) -> Measured:
-    """Submit held jobs in a loop of a shell script, with code snapshots taken in the background, and cancel
-    them.
-    """
+    """Return the rate of sbatch for held jobs, with code snapshots taken in the background."""
     script = rig.submit_dir / "true.sh"
     script.write_text("#!/bin/sh\ntrue\n")
     # the first submission starts the worker, the recorder and the submitter
     _shim(rig, "sbatch", "-H", str(script))
-    eventually(lambda: listens(rig.paths), what="a submitter can be asked")
+    eventually(lambda: listens(rig.paths), what="a submitter that accepts connections")
     begun = time.perf_counter()
     for _ in range(SUBMISSIONS):
         _shim(rig, "sbatch", "-H", str(script))

@@ -1,8 +1,7 @@
-"""Full clusters with long queues, and events on them one after the other, for the planning benchmarks.
+"""Full clusters with long queues, and sequences of events on them, for the planning benchmarks.
 
-The events keep the site full: a job is submitted; a job ends and the job started in its place runs; a node
-fails
-or comes back. As in the controller, the next pass uses the pass cache and explains only the new job.
+The events keep the site full: a job is submitted; a job ends, and the job started in its place runs; a node
+fails or returns. As in the controller, the next pass uses the pass cache and explains only the new job.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from random import Random
 import msgspec
 
 from tests.support import builders
-from warpdeck.model import Allocation, GpuAsk, JobId, NodeName, Resources, Share
+from warpdeck.model import Allocation, GpuRequest, JobId, NodeName, Resources, Share
 from warpdeck.policy import (
     AccountView,
     Limits,
@@ -22,13 +21,13 @@ from warpdeck.policy import (
     PassCache,
     PendingJob,
     Plan,
+    PlannerSettings,
+    PlannerView,
     QosView,
     ReservationView,
     RunningJob,
-    Settings,
     Start,
     UserView,
-    View,
     Weights,
     plan,
 )
@@ -36,14 +35,15 @@ from warpdeck.policy import (
 NOW = 1_000_000.0
 SHAPES = 200
 USERS, ACCOUNTS = 50, 10
-WEIGHTED = Settings(weights=Weights(age=1000, fairshare=10_000, job_size=100, partition=100, qos=1000))
+WEIGHTED = PlannerSettings(weights=Weights(age=1000, fairshare=10_000, job_size=100, partition=100, qos=1000))
 FREE_ONE_IN = 50
-"""One node in this number is free."""
+"""One of this number of nodes is free."""
 
 
-def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool = True) -> View:
-    """Return a site on which jobs of many sizes hold nearly all nodes. The waiting jobs have 200 kinds of
-    requests, including gangs.
+def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool = True) -> PlannerView:
+    """Return a site on which jobs of many sizes hold nearly all nodes.
+
+    The waiting jobs have 200 kinds of requests, including multi-node requests.
     """
     rng = Random(nodes * 1_000_003 + pending)
     machines = [
@@ -57,7 +57,7 @@ def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool 
             held += _jobs_on(rng, machine, len(held) + 1)
     kinds = [_kind(rng) for _ in range(SHAPES)]
     jobs = [_waiting(rng, len(held) + 1 + number, kinds) for number in range(pending)]
-    set_aside = tuple(
+    reserved = tuple(
         ReservationView(
             name=f"r{number:02}",
             nodes=frozenset(machine.name for machine in rng.sample(machines, 4)),
@@ -66,7 +66,7 @@ def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool 
         )
         for number in range(reservations)
     )
-    return msgspec.structs.replace(builders.view(machines, jobs, held), reservations=set_aside)
+    return msgspec.structs.replace(builders.view(machines, jobs, held), reservations=reserved)
 
 
 def _jobs_on(rng: Random, machine: NodeView, first_id: int) -> list[RunningJob]:
@@ -103,7 +103,7 @@ def _kind(rng: Random) -> tuple[Resources, int]:
         nodes_max=nodes,
         cpus_per_task=rng.randint(1, 32),
         mem_per_node_bytes=rng.randint(1, 256) * builders.GIB,
-        gpus=GpuAsk(per_node=rng.choice((1, 1, 2, 4, 8))),
+        gpus=GpuRequest(per_node=rng.choice((1, 1, 2, 4, 8))),
     )
     return asked, rng.choice((600, 3600, 7200, 86_400))
 
@@ -114,7 +114,7 @@ def _waiting(rng: Random, number: int, kinds: list[tuple[Resources, int]]) -> Pe
 
 
 class Site:
-    """A full cluster on which events happen one after the other."""
+    """A full cluster that changes by one event at a time."""
 
     def __init__(
         self,
@@ -122,11 +122,11 @@ class Site:
         pending: int,
         *,
         reservations: int = 0,
-        settings: Settings | None = None,
+        settings: PlannerSettings | None = None,
         exclusive_users: bool = False,
     ) -> None:
         self._rng = Random(pending)
-        self.settings = settings or Settings()
+        self.settings = settings or PlannerSettings()
         self.view = crowded_site(nodes, pending, reservations=reservations, free=False)
         if settings is not None:
             self.view = with_tables(self.view)
@@ -137,7 +137,7 @@ class Site:
         self._next_id = max(job.id for job in self.view.pending) + 1
 
     def submitted(self) -> Callable[[], Plan]:
-        """Add a waiting job of an existing kind. Return the pass that follows."""
+        """Add a waiting job of an existing kind. Return the next pass."""
         like = self._rng.choice(self.view.pending)
         number = JobId(self._next_id)
         self._next_id += 1
@@ -145,7 +145,7 @@ class Site:
         return self._happened([number], pending=(*self.view.pending, new))
 
     def ended(self) -> Callable[[], Plan]:
-        """End a running job. Return the pass that follows."""
+        """End a running job. Return the next pass."""
         gone = self._rng.randrange(len(self.view.running))
         return self._happened([], running=self.view.running[:gone] + self.view.running[gone + 1 :])
 
@@ -200,7 +200,7 @@ def _begun(job: PendingJob, start: Start, now: float) -> RunningJob:
     )
 
 
-def with_exclusive_users(view: View) -> View:
+def with_exclusive_users(view: PlannerView) -> PlannerView:
     """Return the site with --exclusive=user for all jobs. Jobs that already share nodes stay there."""
     requests = {id(job.resources): job.resources for job in view.pending}
     apart = {key: msgspec.structs.replace(asked, share_with="user") for key, asked in requests.items()}
@@ -209,7 +209,7 @@ def with_exclusive_users(view: View) -> View:
     return msgspec.structs.replace(view, pending=pending, running=running)
 
 
-def with_tables(view: View) -> View:
+def with_tables(view: PlannerView) -> PlannerView:
     """Return the site with partitions, QoS, accounts and limits, so that a job's owner matters."""
     rng = Random(5)
     accounts = {f"u{number}": f"a{number % ACCOUNTS}" for number in range(USERS)}

@@ -1,10 +1,8 @@
-"""One planning pass over a full cluster with a long queue, compared with Slurm's scheduling cycles on the
-same
-input.
+"""Compare a planning pass over a full cluster and a long queue with Slurm's scheduling cycles on the same input.
 
-Slurm's nodes exist only in its tables (State=CLOUD, powered off); its times come from `sdiag`.
-Our pass considers every array each time. Slurm's backfill cycle ends early if jobs change while it yields, as
-here.
+Slurm's nodes exist only in its tables (State=CLOUD, powered off), and its times come from `sdiag`.
+Our pass considers every array each time. Slurm's backfill cycle ends early if jobs change while it yields,
+which happens here.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ import msgspec
 
 from tests.support import builders
 from tests.support.waiting import eventually
-from warpdeck.model import Allocation, GpuAsk, JobId, Resources, Share
-from warpdeck.policy import PendingJob, RunningJob, Settings, View, plan
+from warpdeck.model import Allocation, GpuRequest, JobId, Resources, Share
+from warpdeck.policy import PendingJob, PlannerSettings, PlannerView, RunningJob, plan
 
 from .crowded import NOW
 from .table import Line, PeerReadings, Table, cpu_timed
@@ -29,9 +27,7 @@ NODES = 1000
 GPUS, CPUS = 8, 64
 TASKS = 50
 HOLDERS = tuple(range(1, 11))
-"""Time limits in hours of the ten arrays that each hold a tenth of the nodes, within the day that Slurm plans
-ahead.
-"""
+"""Time limits in hours of ten arrays that each hold a tenth of the nodes. Slurm plans a day ahead."""
 CYCLES = 5
 PATIENCE_S = 300.0
 
@@ -39,7 +35,7 @@ BACKFILL = Line("pass, 1,000 full nodes, 200 arrays: backfill cycle", "ms", slur
 MAIN = Line("the same pass: main cycle", "ms", slurm="main_cycle")
 
 
-class Asked(NamedTuple):
+class ArrayRequest(NamedTuple):
     """Request of each task of an array."""
 
     nodes: int
@@ -50,7 +46,7 @@ class Asked(NamedTuple):
 
 
 QUEUE = tuple(
-    Asked(nodes=nodes, gpus=gpus, cpus=cpus, minutes=minutes)
+    ArrayRequest(nodes=nodes, gpus=gpus, cpus=cpus, minutes=minutes)
     for nodes in (1, 2, 4, 8)
     for gpus in (1, 2, 4, 6, 8)
     for cpus in (4, 8)
@@ -59,7 +55,7 @@ QUEUE = tuple(
 """The waiting arrays, each with TASKS tasks."""
 
 
-def crowd() -> View:
+def crowd() -> PlannerView:
     """Return the cluster and the queue as input of our planner."""
     machines = [builders.node(f"n{number:04}", gpus=GPUS, cpus=CPUS) for number in range(NODES)]
     held = []
@@ -81,35 +77,38 @@ def crowd() -> View:
                 start_at_unix=NOW,
             )
         )
-    return builders.view(machines, [_waiting(NODES + 1 + at, asked) for at, asked in enumerate(QUEUE)], held)
-
-
-def _waiting(number: int, asked: Asked) -> PendingJob:
-    resources = Resources(
-        nodes_min=asked.nodes,
-        nodes_max=asked.nodes,
-        cpus_per_task=asked.cpus,
-        gpus=GpuAsk(per_node=asked.gpus),
+    return builders.view(
+        machines, [_waiting(NODES + 1 + at, request) for at, request in enumerate(QUEUE)], held
     )
-    job = builders.pending(number, resources=resources, limit_s=60 * asked.minutes, user="u")
+
+
+def _waiting(number: int, request: ArrayRequest) -> PendingJob:
+    resources = Resources(
+        nodes_min=request.nodes,
+        nodes_max=request.nodes,
+        cpus_per_task=request.cpus,
+        gpus=GpuRequest(per_node=request.gpus),
+    )
+    job = builders.pending(number, resources=resources, limit_s=60 * request.minutes, user="u")
     return msgspec.structs.replace(job, tasks=((1, TASKS, 1),))
 
 
 def measure(table: Table) -> None:
     """Measure our pass and both kinds of Slurm's cycles."""
     view = crowd()
-    made = plan(view, NOW, Settings())
+    made = plan(view, NOW, PlannerSettings())
     assert not made.starts and len(made.pending_reasons) == len(QUEUE), (
-        "nothing starts, and every array is told why"
+        "nothing starts, and every array has a reason"
     )
-    found = cpu_timed(lambda: plan(view, NOW, Settings()), 7)
+    found = cpu_timed(lambda: plan(view, NOW, PlannerSettings()), 7)
     table.add(BACKFILL, found)
     table.add(MAIN, found)
 
 
 def slurm_cycles(call: Callable[..., str], script: Path) -> PeerReadings:
-    """Return the means of both kinds of cycles in milliseconds, of a Slurm with NODES nodes in its partition
-    "cloud".
+    """Return the mean of each kind of cycle in milliseconds.
+
+    The measured Slurm has NODES nodes in its partition "cloud".
     """
     submit = ("sbatch", "-p", "cloud", "-o", "/dev/null")
     for hours in HOLDERS:
@@ -118,24 +117,30 @@ def slurm_cycles(call: Callable[..., str], script: Path) -> PeerReadings:
     eventually(
         lambda: len(call("squeue", "-h", "-r", "-t", "CF,R", "-o", "%i").split()) == NODES,
         timeout_s=PATIENCE_S,
-        what="every node is held",
+        what="jobs on all nodes",
     )
-    for asked in QUEUE:
-        what = (f"-N{asked.nodes}", "--ntasks-per-node=1", f"-c{asked.cpus}", f"--gres=gpu:{asked.gpus}")
-        call(*submit, *what, f"--time={asked.minutes}", f"--array=1-{TASKS}", str(script))
+    for request in QUEUE:
+        resources = (
+            f"-N{request.nodes}",
+            "--ntasks-per-node=1",
+            f"-c{request.cpus}",
+            f"--gres=gpu:{request.gpus}",
+        )
+        call(*submit, *resources, f"--time={request.minutes}", f"--array=1-{TASKS}", str(script))
     held = call(*submit, "-H", "--parsable", str(script)).strip()
     call("sdiag", "--reset")
     nices = itertools.count(1)
     return eventually(
         lambda: _means(call, changed=f"JobId={held} Nice={next(nices)}"),
         timeout_s=PATIENCE_S,
-        what="Slurm has been over its queue",
+        what="enough cycles of Slurm",
     )
 
 
 def _means(call: Callable[..., str], *, changed: str) -> PeerReadings | None:
-    """Return the means over enough cycles. Slurm runs a cycle only after a change, so each one follows a
-    change of a held job.
+    """Return the means, or None before there were enough cycles.
+
+    Slurm runs a cycle only after a change, so a held job is changed before each one.
     """
     call("scontrol", "update", *changed.split())
     main, backfill = call("sdiag").split("Main schedule statistics")[1].split("Backfilling stats")

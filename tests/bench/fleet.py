@@ -1,8 +1,6 @@
-"""The agents of a large site at one controller: 500 SSH connections, each with an agent that reports eight
-GPUs.
+"""Measure a controller with the agents of a large site: 500 SSH connections, eight GPUs behind each.
 
-Most agents are stand-ins (see standins); a few are the real program with the stand-in NVML library. The load
-of the
+Most agents are simulated (see standins). A few are the real program with the fake NVML library. The load of the
 controller and of an agent is measured without clients, while an app shows the nodes, and while Prometheus
 scrapes.
 """
@@ -37,19 +35,19 @@ from .table import Line, Measured, Table
 
 AGENTS = int(os.environ.get("WARPDECK_BENCH_AGENTS", "500"))
 WITH_JOBS = "WARPDECK_BENCH_JOBS" in os.environ
-"""Whether to run in addition to the 100,000 jobs of `footprint`."""
+"""Whether the database also contains the 100,000 jobs of `footprint`."""
 REAL = 3
-A_PROCESS = 50
+HOSTS_OF_PROCESS = 50
 GPUS = 8
 ADDERS = 8
 """Number of nodes added at the same time."""
-COME_S = 300.0
-LOOK_S = 20.0
+CONNECT_S = 300.0
+MEASURE_S = 20.0
 SCRAPE_EVERY_S = 15.0
 """The default interval of Prometheus."""
 
 ADDED = Line(f"{AGENTS} agents joined, each", "ms")
-BACK = Line(f"{AGENTS} agents back after the controller was started anew", "s")
+RECONNECTED = Line(f"{AGENTS} agents connected after a restart of the controller", "s")
 MEMORY = Line(
     f"controller with {AGENTS} agents over SSH" + f", {STORED:,} jobs" * WITH_JOBS, "MB", budget=300
 )
@@ -63,7 +61,7 @@ AGENT_CPU = Line(f"real agent beside them, {GPUS} GPUs, CPU of one core", "%", b
 
 
 def measure(table: Table) -> None:
-    """Measure everything, in about two minutes."""
+    """Measure all rows of this module, in about two minutes."""
     with TemporaryDirectory(prefix="wdb", dir="/tmp") as name, ExitStack() as stack:
         folder = Path(name)
         rig = Rig(folder, HOME=str(folder / "user"), SSH_AUTH_SOCK="")
@@ -79,11 +77,11 @@ def measure(table: Table) -> None:
         measure_controller(table, rig, port, before=before)
         pids = [lock_holder(agent / "agent.lock") for agent in agents]
         table.add(AGENT_MEMORY, Measured([rss_mb(pid) for pid in pids]))
-        table.add(AGENT_CPU, Measured([cpu_percent(pid, over_s=LOOK_S / 2) for pid in pids]))
+        table.add(AGENT_CPU, Measured([cpu_percent(pid, over_s=MEASURE_S / 2) for pid in pids]))
 
 
 def measure_adding(table: Table, rig: Rig, hosts: list[tuple[str, str]]) -> None:
-    """Add all hosts as nodes, several at a time. The row is the controller's time for each."""
+    """Add all hosts as nodes, several at a time, and measure the controller's time for each."""
     begun = time.perf_counter()
     fingerprint = subprocess.run(
         ["ssh-keygen", "-lf", str(rig.folder / "hostkey.pub")], check=True, capture_output=True, text=True
@@ -99,7 +97,7 @@ def measure_adding(table: Table, rig: Rig, hosts: list[tuple[str, str]]) -> None
     with ThreadPoolExecutor(ADDERS) as pool:
         list(pool.map(add, hosts))
     table.add(ADDED, Measured([(time.perf_counter() - begun) * 1e3 / len(hosts)]))
-    eventually(lambda: all_are_up(rig), timeout_s=COME_S, what="all are up")
+    eventually(lambda: all_are_up(rig), timeout_s=CONNECT_S, what="all nodes connected")
 
 
 def all_are_up(rig: Rig) -> bool:
@@ -115,13 +113,13 @@ def measure_controller(table: Table, rig: Rig, port: int, *, before: float) -> N
         asyncio.run(fill(rig.home.path / "state.db"))
     begun = time.perf_counter()
     rig.home.ok("up", "--no-local-node")
-    eventually(lambda: all_are_up(rig), timeout_s=COME_S, what="all are back")
-    table.add(BACK, Measured([time.perf_counter() - begun]))
+    eventually(lambda: all_are_up(rig), timeout_s=CONNECT_S, what="all nodes connected again")
+    table.add(RECONNECTED, Measured([time.perf_counter() - begun]))
     rig.hang_up()
     pid = rig.controller_pid()
-    table.add(IDLE, Measured([cpu_percent(pid, over_s=LOOK_S)]))
+    table.add(IDLE, Measured([cpu_percent(pid, over_s=MEASURE_S)]))
     with watching(rig):
-        table.add(WATCHED, Measured([cpu_percent(pid, over_s=LOOK_S)]))
+        table.add(WATCHED, Measured([cpu_percent(pid, over_s=MEASURE_S)]))
     took: list[float] = []
     with scraping(port, took):
         table.add(SCRAPED, Measured([cpu_percent(pid, over_s=2 * SCRAPE_EVERY_S)]))
@@ -146,7 +144,7 @@ def real_agent(folder: Path, number: int) -> Iterator[Path]:
         yield own
     finally:
         os.kill(pid, signal.SIGTERM)
-        eventually(lambda: not holds(own / "agent.lock"), what="the agent has ended")
+        eventually(lambda: not holds(own / "agent.lock"), what="the end of the agent")
 
 
 @contextmanager
@@ -163,8 +161,8 @@ def standins(folder: Path, agents: list[Path]) -> Iterator[list[tuple[str, str]]
     names = [f"sim{number:04}" for number in range(AGENTS)]
     processes, hosts = [], []
     try:
-        for first in range(0, AGENTS, A_PROCESS):
-            some = list(zip(names, folders, strict=True))[first : first + A_PROCESS]
+        for first in range(0, AGENTS, HOSTS_OF_PROCESS):
+            some = list(zip(names, folders, strict=True))[first : first + HOSTS_OF_PROCESS]
             ports = folder / f"ports{first}"
             plan = {
                 "key": str(folder / "hostkey"),
@@ -176,7 +174,10 @@ def standins(folder: Path, agents: list[Path]) -> Iterator[list[tuple[str, str]]
             (folder / f"plan{first}").write_text(json.dumps(plan))
             argv = [sys.executable, "-m", "tests.bench.standins", str(folder / f"plan{first}")]
             processes.append(subprocess.Popen(argv))
-            eventually(lambda ports=ports: ports.exists() and "all" in ports.read_text(), what="they listen")
+            eventually(
+                lambda ports=ports: ports.exists() and "all" in ports.read_text(),
+                what="the ports of the hosts",
+            )
             found = ports.read_text().split()[:-1]
             hosts += [(name, f"root@127.0.0.1:{port}") for (name, _), port in zip(some, found, strict=True)]
         yield hosts

@@ -27,8 +27,8 @@ CONTROLLER_CPU = Line("controller, idle, CPU of one core", "%", budget=2)
 AGENT_MEMORY = Line("agent, idle", "MB", budget=30)
 AGENT_CPU = Line("agent, idle, samples at 1 Hz, CPU of one core", "%", budget=0.5)
 SUPERVISOR = Line("supervisor of all jobs, idle (PSS)", "MB")
-A_JOB = Line("what a running job adds to agent and supervisor (PSS)", "MB", budget=1)
-RESTART = Line(f"controller back after kill -9 with {STORED:,} jobs", "s", budget=2)
+RUNNING_JOB = Line("agent and supervisor, for each running job (PSS)", "MB", budget=1)
+RESTART = Line(f"controller restarted after kill -9 with {STORED:,} jobs", "s", budget=2)
 LOADED_MEMORY = Line(f"controller with {STORED:,} jobs", "MB", budget=300)
 LOADED_CPU = Line(f"controller with {STORED:,} jobs, idle CPU of one core", "%", budget=2)
 
@@ -49,8 +49,8 @@ def measure_supervisor(table: Table, rig: Rig) -> None:
     table.add(SUPERVISOR, Measured([pss_mb(pids[0])]))
     before = sum(pss_mb(pid) for pid in pids)
     jobs = [rig.submit("#!/bin/sh\nexec sleep 1000\n", output="sleep.out") for _ in range(RUNNING)]
-    eventually(lambda: rig.counts().get("RUNNING", 0) == RUNNING, what="they run")
-    table.add(A_JOB, Measured([(sum(pss_mb(pid) for pid in pids) - before) / RUNNING]))
+    eventually(lambda: rig.counts().get("RUNNING", 0) == RUNNING, what="running jobs")
+    table.add(RUNNING_JOB, Measured([(sum(pss_mb(pid) for pid in pids) - before) / RUNNING]))
     rig.client.call("cancel", jobs=[str(job) for job in jobs])
     rig.wait_until_idle()
 

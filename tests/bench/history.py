@@ -1,8 +1,7 @@
-"""Time of queries over a million finished jobs.
+"""Measure queries over a million finished jobs.
 
-sacct asks for one user's last day and for an old job by id. The app's history asks for its first page, a page
-in the middle,
-a filter that few jobs match, and the total cost of all matches.
+sacct requests one user's last day, and an old job by id. The app's history requests its first page, a page in
+the middle, a filter that few jobs match, and the total cost of all matches.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from warpdeck.model import (
     Share,
     ShareStatus,
 )
-from warpdeck.model.past import PastQuery
+from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.ports.ports import Changes
 from warpdeck.store import SqliteStore
@@ -44,13 +43,12 @@ RUNS = 15
 DAY = Line(f"`sacct` of a user's last day, {ENDED:,} jobs", "ms", budget=200)
 OLD = Line(f"`sacct -j`, {ENDED:,} jobs", "ms", budget=200)
 
-
 FIRST = Line(f"history: first page and count, {ENDED:,} jobs", "ms", budget=400)
-BESIDE = Line(f"history: the next page, {ENDED:,} jobs", "ms", budget=50)
+NEXT = Line(f"history: the next page, {ENDED:,} jobs", "ms", budget=50)
 MIDDLE = Line(f"history: a page in the middle, {ENDED:,} jobs", "ms", budget=200)
-RARE = Line(f"history: a filter that one user meets, {ENDED:,} jobs", "ms", budget=1500)
+RARE = Line(f"history: a filter that matches one user, {ENDED:,} jobs", "ms", budget=1500)
 COSTS = Line(f"usage of {ENDED:,} jobs", "ms", budget=3000)
-GROWTH = Line(f"memory that the history of {ENDED:,} jobs takes the store", "MB", budget=20)
+GROWTH = Line(f"store, memory for the history of {ENDED:,} jobs", "MB", budget=20)
 
 
 def measure(table: Table, rig: Rig) -> None:
@@ -58,7 +56,7 @@ def measure(table: Table, rig: Rig) -> None:
     rig.hang_up()
     rig.home.ok("down")
     first = asyncio.run(_fill(rig.home.path / "state.db"))
-    asyncio.run(_look_back(table, rig.home.path / "state.db"))
+    asyncio.run(_measure_history(table, rig.home.path / "state.db"))
     rig.home.ok("up")
     rig.wait_for_nodes()
     table.add(DAY, timed(lambda: _sacct(rig, "-u", OWNER, "-S", "now-1day"), RUNS))
@@ -76,26 +74,26 @@ def _sacct(rig: Rig, *words: str) -> None:
     assert done.returncode == 0 and done.stdout, done.stderr
 
 
-async def _look_back(table: Table, database: Path) -> None:
+async def _measure_history(table: Table, database: Path) -> None:
     store = await SqliteStore.open(str(database))
     before = rss_mb(os.getpid())
-    page = (await store.past(PastQuery(limit=200), counted=True)).ids
-    questions = {
-        FIRST: PastQuery(limit=200),
-        BESIDE: PastQuery(limit=200, beside=page[-1]),
-        MIDDLE: PastQuery(limit=200, offset=ENDED // 2),
-        RARE: PastQuery(limit=200, clauses=parse_filter("user:user77 train-7")),
+    page = (await store.search_finished(FinishedQuery(limit=200), counted=True)).ids
+    queries = {
+        FIRST: FinishedQuery(limit=200),
+        NEXT: FinishedQuery(limit=200, beside=page[-1]),
+        MIDDLE: FinishedQuery(limit=200, offset=ENDED // 2),
+        RARE: FinishedQuery(limit=200, clauses=parse_filter("user:user77 train-7")),
     }
-    for line, query in questions.items():
+    for line, query in queries.items():
         samples = []
         for _ in range(RUNS):
             began = time.perf_counter()
-            found = await store.past(query, counted=line in (FIRST, RARE))
+            found = await store.search_finished(query, counted=line in (FIRST, RARE))
             await store.jobs(found.ids)
             samples.append(1000 * (time.perf_counter() - began))
         table.add(line, Measured(samples))
     began = time.perf_counter()
-    await store.past_costs(PastQuery())
+    await store.finished_costs(FinishedQuery())
     table.add(COSTS, Measured([1000 * (time.perf_counter() - began)]))
     table.add(GROWTH, Measured([rss_mb(os.getpid()) - before]))
     await store.close()
@@ -114,7 +112,7 @@ async def _fill(database: Path) -> int:
 
 
 def _job(job_id: JobId, number: int, now: float) -> Job:
-    """Return a job; the oldest comes first, and the users alternate."""
+    """Return a job. The oldest is the first one, and the users alternate."""
     ended = now - 7200 - DAYS * 86_400 * (1 - number / ENDED)
     node = NodeName(f"node{number % 64:03d}")
     request = Request(name=f"train-{number % 50}", script="#!/bin/sh\ntrue\n", env={"PATH": "/usr/bin:/bin"})

@@ -1,8 +1,7 @@
-"""Effect of a user's clients that send requests and never read: slower calls of others, and memory of the
-controller.
+"""Measure the effect of clients that send requests and never read the answers.
 
-The site is shared, and the hostile clients belong to another user, who runs `python -m tests.bench.hostile
-ATTACK HOME`.
+They slow down other users' calls, and they take memory of the controller. The site is shared. The hostile
+clients belong to another user, who runs `python -m tests.bench.hostile ATTACK HOME`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ NOBODY = 65534
 HELD_JOBS = 1000
 """Number of jobs in the queue that subscriptions and answers contain."""
 SUBSCRIPTIONS, SUBSCRIPTIONS_OF_CLIENT = 3000, 60
-DEAF_CLIENTS, REQUESTS_OF_CLIENT = 5, 400
+SILENT_CLIENTS, REQUESTS_OF_CLIENT = 5, 400
 HONEST_CLIENTS, CALLS_OF_CLIENT = 20, 10
 CALLS = 150
 CHANGE_EVERY = 5
@@ -36,25 +35,25 @@ CHANGE_EVERY = 5
 ASSUMED_WAIT_S = 300.0
 """A longer call of an honest user is abandoned and counted as this time."""
 
-ALONE_MEDIAN = Line("a call, nobody else is there, median", "ms")
-ALONE_WORST = Line("a call, nobody else is there, worst", "ms")
-ALONE_SQUEUE = Line("squeue, nobody else is there", "ms")
+ALONE_MEDIAN = Line("a call without other clients, median", "ms")
+ALONE_WORST = Line("a call without other clients, worst", "ms")
+ALONE_SQUEUE = Line("squeue without other clients", "ms")
 SUBSCRIBED_MEDIAN = Line(f"a call beside {SUBSCRIPTIONS:,} unread subscriptions, median", "ms", budget=100)
 SUBSCRIBED_WORST = Line(f"a call beside {SUBSCRIPTIONS:,} unread subscriptions, worst", "ms", budget=2000)
 SUBSCRIBED_SQUEUE = Line(f"squeue beside {SUBSCRIPTIONS:,} unread subscriptions", "ms")
 SUBSCRIBED_MEMORY = Line(f"controller with {SUBSCRIPTIONS:,} unread subscriptions", "MB", budget=500)
-LEAVING_WORST = Line("a call as those clients leave, worst", "ms", budget=2000)
-RECORDS_ALONE = Line(f"{HONEST_CLIENTS * CALLS_OF_CLIENT} records requests, nobody else is there", "s")
-_BESIDE = f"beside {DEAF_CLIENTS}x{REQUESTS_OF_CLIENT} unread"
+LEAVING_WORST = Line("a call while those clients disconnect, worst", "ms", budget=2000)
+RECORDS_ALONE = Line(f"{HONEST_CLIENTS * CALLS_OF_CLIENT} records requests without other clients", "s")
+_BESIDE = f"beside {SILENT_CLIENTS}x{REQUESTS_OF_CLIENT} unread"
 RECORDS_BESIDE = Line(f"{HONEST_CLIENTS * CALLS_OF_CLIENT} records requests {_BESIDE}", "s")
-RECORDS_RATIO = Line(f"how many times as long {_BESIDE}", "x", budget=3)
+RECORDS_RATIO = Line(f"ratio of these times {_BESIDE}", "x", budget=3)
 RECORDS_MEMORY = Line(f"controller {_BESIDE}", "MB", budget=500)
 
 
 def measure(table: Table) -> None:
     """Run both attacks on one site, each together with an honest user's calls."""
     if os.geteuid() != 0:
-        table.left_out(SUBSCRIBED_WORST, "only root can be two users")
+        table.left_out(SUBSCRIBED_WORST, "it needs root to run as two users")
         return
     with open_rig("--shared", "--no-local-node") as rig:
         for number in range(HELD_JOBS):
@@ -88,7 +87,7 @@ def _measure_records(table: Table, rig: Rig) -> None:
 
 
 def _honest_calls(rig: Rig) -> Measured:
-    """Return the milliseconds of each call of a user who lists jobs and sometimes changes one."""
+    """Return the milliseconds of each call. The user lists jobs, and sometimes changes one."""
     found: list[float] = []
     given_up = False
 
@@ -118,7 +117,7 @@ def _honest_calls(rig: Rig) -> Measured:
 
 
 def _squeue(rig: Rig) -> Measured:
-    """Return the time of squeue as a user types it."""
+    """Return the time of the command squeue."""
     found = []
     for _ in range(5):
         begun = time.perf_counter()
@@ -139,28 +138,28 @@ def _squeue(rig: Rig) -> Measured:
 def _honest_records(rig: Rig) -> float:
     """Return the seconds until all calls of all honest clients are answered or abandoned."""
 
-    def ask() -> None:
+    def request_records() -> None:
         with SyncClient.connect(rig.paths, start=False) as client:
             for _ in range(CALLS_OF_CLIENT):
                 client.call("records", ended=True)
 
     begun = time.perf_counter()
-    askers = [threading.Thread(target=ask, daemon=True) for _ in range(HONEST_CLIENTS)]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join(max(0.0, begun + ASSUMED_WAIT_S - time.perf_counter()))
+    threads = [threading.Thread(target=request_records, daemon=True) for _ in range(HONEST_CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, begun + ASSUMED_WAIT_S - time.perf_counter()))
     return time.perf_counter() - begun
 
 
 @contextmanager
 def hostile(rig: Rig, attack: str) -> Iterator[None]:
-    """Run the attack as user nobody: all clients are connected and have sent all requests."""
+    """Run the attack as user nobody. On entry, all clients have sent all their requests."""
     command = [sys.executable, "-m", "tests.bench.hostile", attack, str(rig.home.path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
         try:
             assert other.stdout is not None
-            assert other.stdout.readline() == b"asked\n"
+            assert other.stdout.readline() == b"sent\n"
             yield
         finally:
             other.kill()
@@ -173,7 +172,7 @@ def _attack(attack: str, home: str) -> None:
     os.setuid(NOBODY)
     extra = {"ended": True} if attack == "records" else {}
     clients, requests = (
-        (DEAF_CLIENTS, REQUESTS_OF_CLIENT)
+        (SILENT_CLIENTS, REQUESTS_OF_CLIENT)
         if attack == "records"
         else (SUBSCRIPTIONS // SUBSCRIPTIONS_OF_CLIENT, SUBSCRIPTIONS_OF_CLIENT)
     )
@@ -182,10 +181,10 @@ def _attack(attack: str, home: str) -> None:
         client = socket.socket(socket.AF_UNIX)
         client.settimeout(60)
         client.connect(f"{home}/warpdeck.sock")
-        asked = b"".join(json_frame({"t": attack, "id": each, **extra}) for each in range(1, requests + 1))
-        client.sendall(json_frame({"t": "hello", "version": protocol.API_VERSION}) + asked)
+        frames = b"".join(json_frame({"t": attack, "id": each, **extra}) for each in range(1, requests + 1))
+        client.sendall(json_frame({"t": "hello", "version": protocol.API_VERSION}) + frames)
         kept.append(client)
-    print("asked", flush=True)
+    print("sent", flush=True)
     signal.pause()
 
 

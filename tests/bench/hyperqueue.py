@@ -1,6 +1,4 @@
-"""HyperQueue's array of a thousand `true`, in a process of its own: `python -m tests.bench.hyperqueue
-FOLDER`.
-"""
+"""Run HyperQueue's array of a thousand `true` in a separate process: `python -m tests.bench.hyperqueue FOLDER`."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def main(folder: Path) -> int:
         took = time.perf_counter() - begun
     assert len(list((folder / "out").glob("*.out"))) == TASKS, "every task has its log"
     print(json.dumps({"array": TASKS / took}), flush=True)
-    os._exit(0)  # does not wait for its threads, which end late
+    os._exit(0)  # exits without waiting for HyperQueue's threads, which end late
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.waiting import eventually
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.shims.shims import install
+from warpdeck.slurm.shims.shim_scripts import install
 from warpdeck_agent.wire.frames import json_frame
 
 from .rig import Rig, rss_mb
@@ -26,7 +26,7 @@ CONNECTIONS = 4
 WINDOW = 64
 """Concurrent requests per connection: the maximum that the controller accepts from one client."""
 BIG_ARRAY = 100_000
-FIRST_WORD = "#!/bin/sh\nexec date +%s.%N\n"
+PRINT_TIME = "#!/bin/sh\nexec date +%s.%N\n"
 """A job that prints the start time of its own program."""
 
 LOCAL_START = Line("submit to running, agent of this machine", "ms", budget=30, slurm="start")
@@ -54,15 +54,15 @@ def start_latency(rig: Rig) -> Measured:
     for number in range(STARTS + 1):
         output = rig.submit_dir / f"start-{number}"
         begun = time.time()
-        rig.submit(FIRST_WORD, output=str(output))
-        word = eventually(lambda path=output: word_of(path), what="the job has said its time")
-        found.append((float(word) - begun) * 1e3)
+        rig.submit(PRINT_TIME, output=str(output))
+        started = eventually(lambda path=output: time_of(path), what="the start time printed by the job")
+        found.append((float(started) - begun) * 1e3)
         rig.wait_until_idle()
     return Measured(found[1:])
 
 
-def word_of(path: Path) -> str:
-    """Return the output of a FIRST_WORD job, once it is a whole line."""
+def time_of(path: Path) -> str:
+    """Return the output of a PRINT_TIME job; "" until it is a whole line."""
     text = path.read_text() if path.exists() else ""
     return text if text.endswith("\n") else ""
 
@@ -74,7 +74,7 @@ def run_true(rig: Rig) -> Measured:
 
 
 def srun_true(rig: Rig) -> Measured:
-    """Return the time of `srun true`, as a user's PATH has srun."""
+    """Return the time of `srun true` with the srun on a user's PATH."""
     program = Path(install(rig.paths)) / "srun"
     return timed(
         lambda: subprocess.run([program, "true"], env=rig.home.environ, cwd=rig.submit_dir, check=True), 15
@@ -82,18 +82,18 @@ def srun_true(rig: Rig) -> Measured:
 
 
 def console_script() -> list[str]:
-    """Return the installed program as a user calls it."""
+    """Return the command line of the installed program."""
     installed = Path(sys.executable).with_name("warpdeck")
     return [str(installed)] if installed.exists() else [sys.executable, "-m", "warpdeck.cli.main"]
 
 
 def array_rates(rig: Rig) -> Measured:
-    """Return tasks per second of consecutive arrays, each from its submission to its last end."""
+    """Return tasks per second of consecutive arrays, from the submission to the end of the last task."""
     return Measured([array_rate(rig, f"array{number}") for number in range(ARRAYS)])
 
 
 def array_rate(rig: Rig, folder: str) -> float:
-    """Return the rate of one array whose tasks each write an output file."""
+    """Return the rate of one array. Each of its tasks writes an output file."""
     ranges = [[1, TASKS, 1]]
     job = rig.submit("#!/bin/sh\ntrue\n", array={"ranges": ranges}, output=f"{folder}/%a.out")
     rig.wait_until_idle()
@@ -105,8 +105,9 @@ def array_rate(rig: Rig, folder: str) -> float:
 
 
 def submission_rate(rig: Rig) -> Measured:
-    """Return separate submissions per second over a few connections. Each is answered after its commit, and
-    the jobs stay held.
+    """Return separate submissions per second over a few connections.
+
+    Each is answered after its commit, and the jobs stay held.
     """
     request = rig.request("#!/bin/sh\ntrue\n", hold=True)
     share = SUBMISSIONS // CONNECTIONS
@@ -137,9 +138,7 @@ def _submit_all(client: SyncClient, frames: Sequence[bytes]) -> None:
 
 
 def big_array(rig: Rig) -> tuple[Measured, Measured]:
-    """Return (acceptance time, growth of the controller's memory) of held arrays with a hundred thousand
-    tasks.
-    """
+    """Return (acceptance time, growth of the controller's memory) of held arrays of BIG_ARRAY tasks."""
     before = rss_mb(rig.controller_pid())
     array = {"ranges": [[0, BIG_ARRAY - 1, 1]]}
     took = timed(lambda: rig.submit("#!/bin/sh\ntrue\n", array=array, hold=True), 5)

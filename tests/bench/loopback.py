@@ -1,6 +1,4 @@
-"""A real sshd on the loopback address, run by the measuring user with its own keys, and removed
-afterwards.
-"""
+"""Run a temporary sshd on the loopback address with its own keys."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ SSHD = "/usr/sbin/sshd"
 
 
 class Loopback:
-    """`home` is a folder with an SSH key that the sshd accepts; `target` is the argument of `node add`."""
+    """A running sshd. It accepts the SSH key in the folder `home`. `target` is the argument of `node add`."""
 
     def __init__(self, base: Path, port: int) -> None:
         self.base = base
@@ -41,8 +39,8 @@ def is_possible() -> bool:
 def open_loopback(base: Path) -> Iterator[Loopback]:
     """Start an sshd and wait until it answers."""
     port = free_port()
-    made = Loopback(base, port)
-    ssh = made.home / ".ssh"
+    loopback = Loopback(base, port)
+    ssh = loopback.home / ".ssh"
     ssh.mkdir(parents=True, mode=0o700)
     for key in (base / "hostkey", ssh / "id_ed25519"):
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
@@ -58,8 +56,8 @@ def open_loopback(base: Path) -> Iterator[Loopback]:
     with (base / "sshd.log").open("wb") as log:
         daemon = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stdout=log, stderr=log)
     try:
-        eventually(lambda: _answers(port), what="the sshd answers")
-        yield made
+        eventually(lambda: _answers(port), what="a connection to the sshd")
+        yield loopback
     finally:
         daemon.terminate()
         daemon.wait()

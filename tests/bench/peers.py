@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from tests.support.waiting import eventually
 
 from . import cycle
-from .jobs import BIG_ARRAY, FIRST_WORD, word_of
+from .jobs import BIG_ARRAY, PRINT_TIME, time_of
 from .loopback import free_port
 from .table import PeerReadings, timed
 
@@ -41,7 +41,7 @@ def slurm() -> PeerReadings:
     """Return medians in milliseconds and jobs per second."""
     with TemporaryDirectory(prefix="wds", dir="/tmp") as folder:
         readings = {}
-        with _a_slurm(Path(folder)) as environ:
+        with _running_slurm(Path(folder)) as environ:
             readings = {} if environ is None else _Slurm(Path(folder), environ).readings()
         if (Path(folder) / "root").exists():
             with _up(Path(folder), nodes=cycle.NODES) as environ:
@@ -50,7 +50,7 @@ def slurm() -> PeerReadings:
 
 
 @contextmanager
-def _a_slurm(folder: Path) -> Iterator[dict[str, str] | None]:
+def _running_slurm(folder: Path) -> Iterator[dict[str, str] | None]:
     """Return the environment of Slurm's commands."""
     if shutil.which("sinfo") and subprocess.run(["sinfo"], capture_output=True, check=False).returncode == 0:
         yield dict(os.environ)
@@ -69,10 +69,10 @@ def _up(folder: Path, *, nodes: int = 0) -> Iterator[dict[str, str]]:
     lab = [str(SCRIPT)]
     try:
         subprocess.run([*lab, "up", str(folder), str(free_port()), str(nodes)], check=True)
-        told = subprocess.run(
+        output_text = subprocess.run(
             [*lab, "run", str(folder), "env", "-0"], check=True, capture_output=True, text=True
         ).stdout
-        yield dict(line.split("=", 1) for line in told.split("\0") if line)
+        yield dict(line.split("=", 1) for line in output_text.split("\0") if line)
     finally:
         subprocess.run([*lab, "down", str(folder)], check=False)
 
@@ -84,8 +84,8 @@ class _Slurm:
         self._out = folder / "out"
         self._out.mkdir(exist_ok=True)
         self._environ = environ
-        self._true = _script(folder / "true.sh", "#!/bin/sh\ntrue\n")
-        self._word = _script(folder / "word.sh", FIRST_WORD)
+        self._true_script = _script(folder / "true.sh", "#!/bin/sh\ntrue\n")
+        self._time_script = _script(folder / "time.sh", PRINT_TIME)
 
     def readings(self) -> PeerReadings:
         """Return all readings. Jobs that stay held in the queue come last."""
@@ -102,7 +102,7 @@ class _Slurm:
 
     def cycles(self) -> PeerReadings:
         """Return the times of its scheduling cycles over a full cluster and a long queue."""
-        return cycle.slurm_cycles(self._call, self._true)
+        return cycle.slurm_cycles(self._call, self._true_script)
 
     def _call(self, *argv: str) -> str:
         program = shutil.which(argv[0], path=self._environ["PATH"])
@@ -121,15 +121,15 @@ class _Slurm:
     def _start(self, number: int) -> float:
         output = self._out / f"start-{number}"
         begun = time.time()
-        self._call("sbatch", "-o", str(output), str(self._word))
-        word = eventually(lambda: word_of(output), what="the job has said its time")
+        self._call("sbatch", "-o", str(output), str(self._time_script))
+        started = eventually(lambda: time_of(output), what="the start time printed by the job")
         self._wait_until_idle()
-        return (float(word) - begun) * 1e3
+        return (float(started) - begun) * 1e3
 
     def _array(self) -> float:
         (self._out / "array").mkdir()
         begun = time.perf_counter()
-        self._call("sbatch", f"--array=1-{TASKS}", "-o", "array/%a.out", str(self._true))
+        self._call("sbatch", f"--array=1-{TASKS}", "-o", "array/%a.out", str(self._true_script))
         self._wait_until_idle()
         took = time.perf_counter() - begun
         assert len(list((self._out / "array").iterdir())) == TASKS, "every task has its log"
@@ -138,22 +138,23 @@ class _Slurm:
     def _submit(self) -> float:
         begun = time.perf_counter()
         for _ in range(SUBMISSIONS):
-            self._call("sbatch", "-H", str(self._true))
+            self._call("sbatch", "-H", str(self._true_script))
         return SUBMISSIONS / (time.perf_counter() - begun)
 
     def _full_queue(self) -> float:
-        """Return the time of a listing with ten thousand rows of one array; separate submissions would take
-        Slurm three minutes.
+        """Return the time of a listing with ten thousand rows of one array.
+
+        Slurm would need three minutes for separate submissions.
         """
-        self._call("sbatch", "-H", f"--array=1-{QUEUED}", str(self._true))
+        self._call("sbatch", "-H", f"--array=1-{QUEUED}", str(self._true_script))
         assert len(self._call("squeue", "-r", "-h").splitlines()) >= QUEUED
         return timed(lambda: self._call("squeue", "-r"), 7).median
 
     def _big_array(self) -> None:
-        self._call("sbatch", "-H", f"--array=0-{BIG_ARRAY - 1}", str(self._true))
+        self._call("sbatch", "-H", f"--array=0-{BIG_ARRAY - 1}", str(self._true_script))
 
     def _wait_until_idle(self) -> None:
-        eventually(lambda: not self._call("squeue", "-h"), timeout_s=PATIENCE_S, what="its jobs have ended")
+        eventually(lambda: not self._call("squeue", "-h"), timeout_s=PATIENCE_S, what="an empty queue")
 
 
 def _script(path: Path, text: str) -> Path:
@@ -167,12 +168,12 @@ def hyperqueue() -> PeerReadings:
     if importlib.util.find_spec("hyperqueue") is None:
         return {}
     with TemporaryDirectory(prefix="wdq", dir="/tmp") as folder:
-        told = subprocess.run(
+        output_text = subprocess.run(
             [sys.executable, "-m", "tests.bench.hyperqueue", folder],
             check=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=PATIENCE_S,
         ).stdout
-    readings: PeerReadings = json.loads(told.splitlines()[-1])
+    readings: PeerReadings = json.loads(output_text.splitlines()[-1])
     return readings

@@ -1,4 +1,4 @@
-"""The planning benchmarks of bench_planning as rows of the table."""
+"""Print the results of bench_planning as rows of the table."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from .table import Line, Measured, Table
 
 BENCHMARKS = Path(__file__).with_name("bench_planning.py")
-MEMORY = {"peak_mb": "peak", "kept_mb": "kept from pass to pass"}
+MEMORY = {"peak_mb": "peak", "kept_mb": "pass cache"}
 
 
 def measure(table: Table) -> None:
-    """Run them. They measure CPU time, so other work on the machine has little influence."""
+    """Run the benchmarks. They measure CPU time, so other processes have little influence."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder, "found.json")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(BENCHMARKS)]
@@ -24,9 +24,9 @@ def measure(table: Table) -> None:
         if done.returncode:
             raise RuntimeError(f"the planning benchmarks failed:\n{done.stdout}{done.stderr}")
         benchmarks = json.loads(found.read_text())["benchmarks"]
-    for one in benchmarks:
-        info = one["extra_info"]
-        readings = [seconds * 1e3 for seconds in one["stats"]["data"]]
+    for benchmark in benchmarks:
+        info = benchmark["extra_info"]
+        readings = [seconds * 1e3 for seconds in benchmark["stats"]["data"]]
         table.add(Line(info["what"], "ms", budget=info["budget_ms"]), Measured(readings))
         for key, words in MEMORY.items():
             if key in info:

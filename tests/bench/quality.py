@@ -1,12 +1,9 @@
-"""`python -m tests.bench.quality [FOLDER]`: the planner on real workload logs, compared with an independent
-simulator.
+"""Judge the planner by workload logs: `python -m tests.bench.quality [FOLDER]`.
 
-Without a folder, it compares the default policy with plain EASY on synthetic workloads of many kinds, in four
-minutes.
-The logs are not part of the repository: CEA Curie (Parallel Workloads Archive), a Lublin model log
-(deep-batch-scheduler)
-and one virtual cluster of Microsoft Philly, as CSV under the names below. Ratios below 1 are better than
-plain EASY.
+With FOLDER, it replays real logs and compares the results with those of an independent simulator. Without it, it
+compares the default policy with plain EASY on synthetic workloads of many kinds, in four minutes. The logs are not
+part of the repository: CEA Curie (Parallel Workloads Archive), a Lublin model log (deep-batch-scheduler) and one
+virtual cluster of Microsoft Philly, as CSV under the names below. Ratios below 1 are better than plain EASY.
 """
 
 from __future__ import annotations
@@ -17,32 +14,31 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from warpdeck.policy import Settings, View
+from warpdeck.policy import PlannerSettings, PlannerView
 from warpdeck.sim.policies import NAMES, settings_of
 from warpdeck.sim.replay import replay
-from warpdeck.sim.report import Report, make_report
+from warpdeck.sim.report import ReplayReport, make_report
 from warpdeck.sim.resource_model import GpuNodes, Machine, Pool
 from warpdeck.sim.simjobs import make_workload
 from warpdeck.sim.trace import read_trace
 
 from .workloads import CHOSEN_ON, HELD_OUT, LOADS, Kind, machine_of, make_trace
 
-MADE_JOBS, SEEDS = 1500, 1
+JOBS, SEEDS = 1500, 1
 NO_WAIT_S = 10.0
-"""If EASY's mean wait is less, the workload is skipped. The same time is added to all waits before they are
-divided.
-"""
+"""A workload with a shorter mean wait under EASY is skipped. Both waits of a ratio are increased by this time."""
 
 
 class Case(NamedTuple):
-    """A log, its machine and limits, and the reference values: policy -> (mean wait in s, mean bounded
-    slowdown).
+    """A log, its machine and its time limits.
+
+    `reference` contains the values of the independent simulator: policy -> (mean wait in s, mean bounded slowdown).
     """
 
     file: str
     limits: str
     machine: Callable[[], Machine]
-    yardstick: dict[str, tuple[float, float]]
+    reference: dict[str, tuple[float, float]]
 
 
 CASES = (
@@ -67,29 +63,31 @@ CASES = (
 )
 
 
-def measure(folder: Path, case: Case, policy: str) -> Report:
+def measure(folder: Path, case: Case, policy: str) -> ReplayReport:
     """Run one replay."""
     machine = case.machine()
-    work = make_workload(read_trace(str(folder / case.file)), machine, limits=case.limits)
-    site = View(nodes=machine.nodes, running=(), pending=())
-    played = replay(work.jobs, site, settings_of(policy, Settings()))
-    return make_report(played, machine_units=machine.units, refused=work.refused, skipped=work.skipped)
+    workload = make_workload(read_trace(str(folder / case.file)), machine, limits=case.limits)
+    site = PlannerView(nodes=machine.nodes, running=(), pending=())
+    played = replay(workload.jobs, site, settings_of(policy, PlannerSettings()))
+    return make_report(
+        played, machine_units=machine.units, refused=workload.refused, skipped=workload.skipped
+    )
 
 
-def figures(report: Report) -> tuple[float, float, float, float]:
+def figures(report: ReplayReport) -> tuple[float, float, float, float]:
     """Return mean, 95th percentile and maximum of the waits, and the slowdown."""
     return (report.mean_wait_s, report.p95_wait_s, report.max_wait_s, report.mean_bounded_slowdown)
 
 
-def show(case: Case, policy: str, report: Report, easy: Report | None) -> None:
+def show(case: Case, policy: str, report: ReplayReport, easy: ReplayReport | None) -> None:
     """Print a row: the figures, and their ratio to the reference values or to plain EASY."""
     text = f"{case.file[:22]:<23}{policy:<13}" + "".join(f"{value:>13,.1f}" for value in figures(report))
-    if policy in case.yardstick:
-        mean, slowdown = case.yardstick[policy]
+    if policy in case.reference:
+        mean, slowdown = case.reference[policy]
         off = max(abs(report.mean_wait_s / mean - 1), abs(report.mean_bounded_slowdown / slowdown - 1))
-        text += f"   {off:.2%} off the yardstick"
+        text += f"   {off:.2%} off the reference"
     elif easy is not None:
-        ratios = [one / other for one, other in zip(figures(report), figures(easy), strict=True)]
+        ratios = [mine / other for mine, other in zip(figures(report), figures(easy), strict=True)]
         text += "   x " + " / ".join(f"{ratio:.2f}" for ratio in ratios) + " of EASY's"
     print(f"{text}   {report.cpu_s:.0f} s", flush=True)
 
@@ -103,11 +101,13 @@ class Ratios(NamedTuple):
     slowdown: float
 
 
-def compare(kind: Kind, *, limits: str, load: float, seed: int, jobs: int, own: Settings) -> Ratios | None:
+def compare(
+    kind: Kind, *, limits: str, load: float, seed: int, jobs: int, own: PlannerSettings
+) -> Ratios | None:
     """Run both policies on one synthetic workload. Return None if jobs hardly wait."""
     machine = machine_of(kind)
     work = make_workload(make_trace(kind, seed=seed, jobs=jobs, load=load), machine, limits=limits)
-    site = View(nodes=machine.nodes, running=(), pending=())
+    site = PlannerView(nodes=machine.nodes, running=(), pending=())
     easy, default = (
         make_report(replay(work.jobs, site, settings_of(policy, own)), machine_units=machine.units)
         for policy in ("fcfs-easy", "default")
@@ -136,7 +136,7 @@ def judge(title: str, kinds: Sequence[Kind]) -> None:
     every: list[Ratios] = []
     for kind in kinds:
         made = [
-            compare(kind, limits=limits, load=load, seed=seed, jobs=MADE_JOBS, own=Settings())
+            compare(kind, limits=limits, load=load, seed=seed, jobs=JOBS, own=PlannerSettings())
             for seed in range(SEEDS)
             for limits, load in LOADS
         ]
@@ -158,7 +158,7 @@ def replay_logs(folder: Path) -> None:
     """Replay every log with every policy."""
     print(f"{'log':<23}{'policy':<13}{'mean wait':>13}{'p95':>13}{'max':>13}{'slowdown':>13}")
     for case in CASES:
-        easy: Report | None = None
+        easy: ReplayReport | None = None
         for policy in NAMES:
             report = measure(folder, case, policy)
             easy = report if policy == "fcfs-easy" else easy
@@ -173,10 +173,10 @@ def main() -> int:
     if len(sys.argv) == 2:
         replay_logs(Path(sys.argv[1]))
         return 0
-    print("the default policy beside plain EASY on made workloads: ratios, below 1 is better\n")
-    judge("kinds it was chosen on", CHOSEN_ON)
+    print("the default policy compared with plain EASY on synthetic workloads: ratios below 1 are better\n")
+    judge("kinds used for tuning", CHOSEN_ON)
     print()
-    judge("kinds held out", HELD_OUT)
+    judge("kinds used only for judging", HELD_OUT)
     return 0
 
 

@@ -16,7 +16,7 @@ from .table import Table
 
 
 def measure(table: Table) -> None:
-    """Measure a controller whose only node is this machine, over the loopback address."""
+    """Measure a controller with one node: this machine, over the loopback address."""
     if not is_possible():
         table.left_out(jobs.SSH_START, "no sshd is installed")
         return
@@ -37,7 +37,7 @@ def measure(table: Table) -> None:
 
 @contextmanager
 def _without_agent_folder(rig: Rig) -> Iterator[None]:
-    """Remove the agent's folder of the "node", which is this machine."""
+    """Remove the agent's folder from this machine afterwards."""
     base = Path("/var/lib/warpdeck") if os.geteuid() == 0 else Path.home() / ".warpdeck"
     controller = str(rig.client.welcome["controller"])
     yield

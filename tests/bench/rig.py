@@ -55,7 +55,7 @@ class Rig:
     def wait_for_nodes(self) -> None:
         eventually(
             lambda: all(node["state"] in ("idle", "mixed", "allocated") for node in self.nodes()),
-            what="all nodes are there",
+            what="all nodes",
         )
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ class Rig:
         return found
 
     def request(self, script: str, **fields: Any) -> dict[str, Any]:
-        """Return a request as the command line would make it, without a snapshot."""
+        """Return a request like that of the command line, without a snapshot."""
         base = {"name": "bench", "submit_dir": str(self.submit_dir), "env": {"PATH": "/usr/bin:/bin"}}
         return {**base, "script": script, **fields}
 
@@ -84,7 +84,7 @@ class Rig:
             counts = self.counts()
             return not any(counts.get(state) for state in open_states)
 
-        eventually(idle, timeout_s=timeout_s, what="all jobs have ended")
+        eventually(idle, timeout_s=timeout_s, what="an empty queue")
 
     def rows(self, array_job_id: int, *, limit: int) -> list[dict[str, Any]]:
         """Return all jobs of one submission, including finished ones."""
@@ -109,7 +109,7 @@ class Rig:
 
 @contextmanager
 def open_rig(*argv: str, **environ: str) -> Iterator[Rig]:
-    """Return a running rig in a folder of its own, removed afterwards."""
+    """Run a rig in a temporary folder."""
     with TemporaryDirectory(prefix="wdb", dir="/tmp") as folder:
         Path(folder).chmod(0o711)  # lets other users reach a shared controller
         rig = Rig(Path(folder), **environ)
@@ -137,7 +137,7 @@ def pss_mb(pid: int) -> float:
 def cpu_percent(pid: int, *, over_s: float) -> float:
     """Return the CPU use of a process over `over_s` seconds, in percent of one core."""
     before_s, begun = cpu_s(pid), time.monotonic()
-    time.sleep(over_s)  # not a wait: this time is measured
+    time.sleep(over_s)  # this is the measured time, not a wait for a condition
     return 100.0 * (cpu_s(pid) - before_s) / (time.monotonic() - begun)
 
 

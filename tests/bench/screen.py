@@ -1,4 +1,4 @@
-"""The app in a terminal of its own: time from exec to the first row of the queue on the screen."""
+"""Measure the time from the start of the app to the first row of the queue in its terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .table import Line, Measured, Table
 
 FIRST_PAINT = Line("app: exec to the first row of the queue", "ms", budget=500)
 MARK = "wdfirstrow"
-"""Name of the only job in the queue. When the terminal receives it, the row was painted."""
+"""Name of the only job in the queue. The row is painted when the terminal receives this name."""
 PROMPT = Line("app: key `i` to the shell's prompt, agent over SSH", "ms", budget=300)
 PROMPT_MARK = "wdprompt> "
 PATIENCE_S = 20.0
@@ -84,7 +84,9 @@ def _read_until(terminal: int, mark: bytes) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while mark not in seen:
         left = deadline - time.monotonic()
-        assert left > 0 and select.select([terminal], [], [], left)[0], f"no row after {PATIENCE_S:.0f} s"
+        assert left > 0 and select.select([terminal], [], [], left)[0], (
+            f"{mark!r} missing after {PATIENCE_S:.0f} s"
+        )
         seen = seen[-len(mark) :] + os.read(terminal, 65536)
 
 

@@ -1,12 +1,8 @@
-"""`python -m tests.bench.soak [MINUTES]`: the app over the demo, walked through all screens, dialogs, sizes
-and
-themes.
+"""Search for leaks of the app over the demo: `python -m tests.bench.soak [MINUTES]`.
 
-Each round, longer than a minute, prints the resources of app and controller (resident memory, descriptors,
-threads), their CPU
-use and the bytes per second that the app writes. At the end, the growth of both in the second half of the
-time is judged
-(memory, descriptors, threads). The first half fills caches.
+The app is used in rounds through all its screens, dialogs, sizes and themes. After each round of at least a minute,
+a line shows the memory, descriptors, threads and CPU use of app and controller, and the bytes per second that the
+app writes. At the end, the growth in the second half is judged. The first half fills caches.
 """
 
 from __future__ import annotations
@@ -38,19 +34,17 @@ from .screen import forked_app
 MINUTES = 60.0
 MINUTE_S = 60.0
 KEY_S = 0.25
-"""Time between keys, like a person's typing."""
+"""Time between keys."""
 PATIENCE_S = 30.0
 SIZES = ((24, 80), (40, 120), (60, 200))
 TINY = (6, 24)
 """A terminal too small for the app, which shows an error instead."""
 ESCAPE = "\x1b[27u"
-"""Escape as sent by terminals with the kitty keyboard protocol. A plain ESC could be read as Alt with the
-next key.
-"""
+"""The escape key of the kitty keyboard protocol. The app could read a plain ESC as Alt with the next key."""
 
 
 class Station(NamedTuple):
-    """Keys to press, and a word that must be painted when the window is resized then."""
+    """Keys to press, and a text that the app must paint after a resize."""
 
     keys: tuple[str, ...]
     shows: str
@@ -93,11 +87,9 @@ STATIONS = (
     Station((ESCAPE, "T", "j", "j"), "GROUND"),
     Station((ESCAPE, ESCAPE, "t", "M", "M", "u", "\x0c"), "WHY"),
 )
-"""One round through the app. It changes only the theme, to the next one in each round."""
+"""One round through the app. Its only lasting change is the next theme."""
 ALLOWED = {"MB": 1.5, "descriptors": 2, "threads": 2}
-"""Allowed growth of each process in the second half. Allocators keep some memory, and threads stay for
-reuse.
-"""
+"""Allowed growth of each process in the second half. Allocators keep some memory, and threads are reused."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -118,27 +110,27 @@ def read(pid: int) -> Reading:
     return Reading(rss_mb(pid), descriptors, int(fields[17]), ticks / TICKS_PER_S)
 
 
-def guarded_by(guard: int) -> int:
+def app_pid(guard: int) -> int:
     """Return the pid of the app: the child of the process that guards the terminal."""
     below = Path(f"/proc/{guard}/task/{guard}/children")
-    return int(eventually(lambda: below.read_text().split(), what="the app has begun")[0])
+    return int(eventually(lambda: below.read_text().split(), what="the process of the app")[0])
 
 
-def words_of(shown: bytes) -> str:
+def text_of(shown: bytes) -> str:
     """Return the painted text, one line for each positioned piece."""
     text = shown.decode("utf-8", "replace")
     pieces = re.split(r"\x1b\[\d+;\d+H", text)
     return "\n".join(re.sub(r"\x1b\[[?<>=]?[\d;]*[A-Za-z]", "", piece).rstrip() for piece in pieces)
 
 
-class Walk:
+class Walker:
     """Types keys at one terminal and reads its output."""
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal
         self._turns = itertools.cycle(SIZES)
         self.painted = 0
-        """Number of bytes."""
+        """Number of bytes that the app has written."""
 
     def minute(self) -> None:
         """Run rounds until a minute has passed."""
@@ -147,45 +139,45 @@ class Walk:
             for station in STATIONS:
                 self._go(station)
             self._resize(*TINY)
-            self._see(KEY_S)
+            self._read_output(KEY_S)
             self._resize(*next(self._turns))
 
     def _go(self, station: Station) -> None:
-        """Visit a station. Raises AssertionError if the app does not show the expected word."""
+        """Visit a station. Raise AssertionError if the app does not show the expected text."""
         for key in station.keys:
             os.write(self._terminal, key.encode())
-            self._see(KEY_S)
+            self._read_output(KEY_S)
         self._resize(*next(self._turns))
         shown, began = b"", time.monotonic()
         while station.shows.encode() not in shown:
             assert time.monotonic() - began < PATIENCE_S, (
-                f"no {station.shows} after {station.keys}:\n{words_of(shown)}"
+                f"no {station.shows} after {station.keys}:\n{text_of(shown)}"
             )
-            shown += self._see(KEY_S)
+            shown += self._read_output(KEY_S)
 
     def _resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def _see(self, seconds: float) -> bytes:
-        """Return the output of that time. Raises AssertionError if the app has ended."""
+    def _read_output(self, seconds: float) -> bytes:
+        """Return the app's output of this time span. Raise AssertionError if the app has ended."""
         shown, began = b"", time.monotonic()
         while (left := seconds - (time.monotonic() - began)) > 0:
             if select.select([self._terminal], [], [], left)[0]:
                 try:
                     shown += os.read(self._terminal, 1 << 20)
                 except OSError as error:  # EIO
-                    raise AssertionError(f"it has ended:\n{words_of(shown)}") from error
+                    raise AssertionError(f"the app has ended:\n{text_of(shown)}") from error
         self.painted += len(shown)
         return shown
 
 
 def soak(minutes: float, app: int, controller: int, terminal: int) -> bool:
-    """Return whether neither the app nor the controller has grown in the second half."""
+    """Return whether app and controller stay within the allowed growth in the second half."""
     print(
         f"{'min':>5} {'app MB':>8} {'fd':>4} {'thr':>4} {'cpu %':>6} {'B/s':>7}   {'ctl MB':>8} {'fd':>4} {'cpu %':>6}"
     )
     began = time.monotonic()
-    walk = Walk(terminal)
+    walk = Walker(terminal)
     before = read(app), read(controller)
     half: tuple[Reading, Reading] | None = None
     while (spent := time.monotonic() - began) < MINUTE_S * minutes:
@@ -194,20 +186,22 @@ def soak(minutes: float, app: int, controller: int, terminal: int) -> bool:
         wall = time.monotonic() - start
         now = read(app), read(controller)
         cpu = [100 * (new.cpu_s - old.cpu_s) / wall for new, old in zip(now, before, strict=True)]
-        ours, theirs = now
+        app_now, controller_now = now
         print(
-            f"{(spent + wall) / MINUTE_S:>5.1f} {ours.rss_mb:>8.1f} {ours.descriptors:>4} {ours.threads:>4} {cpu[0]:>6.1f}"
-            f" {(walk.painted - painted) / wall:>7.0f}   {theirs.rss_mb:>8.1f} {theirs.descriptors:>4} {cpu[1]:>6.1f}",
+            f"{(spent + wall) / MINUTE_S:>5.1f} {app_now.rss_mb:>8.1f} {app_now.descriptors:>4} {app_now.threads:>4} {cpu[0]:>6.1f}"
+            f" {(walk.painted - painted) / wall:>7.0f}   {controller_now.rss_mb:>8.1f} {controller_now.descriptors:>4} {cpu[1]:>6.1f}",
             flush=True,
         )
         if half is None and spent + wall >= MINUTE_S * minutes / 2:
             half = now
         before = now
-    held = [holds(*each) for each in zip(("app", "controller"), half or before, before, strict=True)]
-    return all(held)
+    results = [
+        is_within_allowance(*each) for each in zip(("app", "controller"), half or before, before, strict=True)
+    ]
+    return all(results)
 
 
-def holds(name: str, half: Reading, end: Reading) -> bool:
+def is_within_allowance(name: str, half: Reading, end: Reading) -> bool:
     """Print the growth of each resource; return whether all are within the allowance."""
     print(f"{name} in the second half:")
     grown = [new - old for old, new in zip(half[: len(ALLOWED)], end, strict=False)]
@@ -235,8 +229,8 @@ def main(words: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="wd") as home:
         environ = {**os.environ, "WARPDECK_HOME": home, "XDG_CONFIG_HOME": home, "XDG_STATE_HOME": home}
         with demo(home) as controller, forked_app(console_script(), environ) as (guard, terminal):
-            held = soak(minutes, guarded_by(guard), controller, terminal)
-    return 0 if held else 1
+            is_stable = soak(minutes, app_pid(guard), controller, terminal)
+    return 0 if is_stable else 1
 
 
 if __name__ == "__main__":

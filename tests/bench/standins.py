@@ -1,12 +1,9 @@
-"""`python standins.py PLAN`: many hosts in one process, each with its own SSH server and agent.
+"""Simulate many hosts in one process, each with its own SSH server and agent: `python standins.py PLAN`.
 
-PLAN is a JSON file: {"key", "client", "build", "ports", "hosts": [{"name", "agent"}]}. A host with a folder
-in `agent` leads to
-the real agent there. The others are stand-ins: they speak the agent's protocol and report eight GPUs at the
-requested
-interval. Their samples are made once, so that they load the machine little. When all hosts listen, their
-ports are
-written to the file `ports`, one per line. They run no jobs.
+PLAN is a JSON file: {"key", "client", "build", "ports", "hosts": [{"name", "agent"}]}. A host with a folder in
+`agent` forwards to the real agent there. The other agents are simulated: they speak the agent's protocol and report
+eight GPUs at the requested interval. Their samples are made once, so they load the machine little. They run no
+jobs. When all hosts listen, their ports are written to the file `ports`, one per line.
 """
 
 from __future__ import annotations
@@ -51,16 +48,16 @@ class Host:
         command = process.command or ""
         if re.search(r" attach --dir ", command):
             process.stdout.write(OK.encode())
-            await (self._pass_on(process) if self.agent else self._speak(process))
+            await (self._forward(process) if self.agent else self._simulate_agent(process))
         elif re.search(r" start --dir ", command):
             process.stdout.write(OK.encode())
         else:
-            said = await process.stdin.read()
-            words = f"WARPDECK-PROBE|/usr/bin/python3|3.11|/nowhere|{self.name}|bench|127.0.0.1|\n"
-            process.stdout.write((words if b"WARPDECK-PROBE" in said else "WARPDECK-HAS\n").encode())
+            script = await process.stdin.read()
+            answer = f"WARPDECK-PROBE|/usr/bin/python3|3.11|/nowhere|{self.name}|bench|127.0.0.1|\n"
+            process.stdout.write((answer if b"WARPDECK-PROBE" in script else "WARPDECK-HAS\n").encode())
         process.exit(0)
 
-    async def _pass_on(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+    async def _forward(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         """Forward bytes to and from a real agent."""
         reader, writer = await asyncio.open_unix_connection(f"{self.agent}/agent.sock")
 
@@ -74,11 +71,11 @@ class Host:
             process.stdout.write(data)
         task.cancel()
 
-    async def _speak(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
-        """Speak the part of the protocol that a node without jobs needs."""
+    async def _simulate_agent(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        """Implement the part of the protocol that a node without jobs needs."""
         interval_s: list[float] = []
 
-        def tell(message: Any) -> None:
+        def send(message: Any) -> None:
             process.stdout.write(json_frame(encode(message)))
 
         async def sample() -> None:
@@ -94,13 +91,13 @@ class Host:
                 message = decode(parse_json(payload)) if kind == JSON else None
                 match message:
                     case wire.Hello():
-                        tell(wire.Welcome(build=self.build, inventory=self._inventory(), user="root"))
+                        send(wire.Welcome(build=self.build, inventory=self._inventory(), user="root"))
                         interval_s[:] = [message.sample_interval_s]
                         tasks.append(asyncio.get_running_loop().create_task(sample()))
                     case wire.SampleEvery():
                         interval_s[:] = [message.interval_s]
                     case wire.AskHealth() | wire.AskCurves() | wire.AskMoment():
-                        tell(_answer(message))
+                        send(_answer(message))
                     case wire.Quit():
                         return
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -136,14 +133,14 @@ class Host:
         )
 
 
-def made_samples() -> list[bytes]:
+def make_samples() -> list[bytes]:
     """Return frames of busy nodes."""
     rng = random.Random(0)
     return [json_frame(encode(_sample(rng))) for _ in range(SAMPLES)]
 
 
 def _sample(rng: random.Random) -> wire.Sample:
-    used_bytes = [rng.randrange(1, 80) * GIB for _ in range(GPUS)]  # never 0: a busy GPU stays busy
+    used_bytes = [rng.randrange(1, 80) * GIB for _ in range(GPUS)]  # never 0, so that a busy GPU stays busy
     gpus = [
         wire.GpuSample(
             index=index,
@@ -176,16 +173,16 @@ def _answer(message: wire.AskHealth | wire.AskCurves | wire.AskMoment) -> Any:
             return _moment(message)
 
 
-def _moment(asked: wire.AskMoment) -> wire.Moment:
-    """Return a past moment of busy GPUs at the resolution of an agent. One GPU has a foreign process."""
+def _moment(request: wire.AskMoment) -> wire.Moment:
+    """Return a past state of busy GPUs at an agent's resolution. One GPU has a foreign process."""
     gpus = [
         wire.GpuSample(index=index, util_pct=97, mem_used_bytes=61 * GIB, power_w=650.5, temp_c=71)
         for index in range(GPUS)
     ]
     strangers = [wire.Strangers(index, {"bob": GIB} if index == 0 else {}) for index in range(GPUS)]
     return wire.Moment(
-        ask=asked.ask,
-        begin_unix=asked.at_unix // 60 * 60,
+        ask=request.ask,
+        begin_unix=request.at_unix // 60 * 60,
         step_s=60.0,
         since_unix=1.0,
         cpu_pct=60.0,
@@ -196,12 +193,12 @@ def _moment(asked: wire.AskMoment) -> wire.Moment:
 
 
 class Server(asyncssh.SSHServer):
-    """Accepts every client with the client key."""
+    """An SSH server that accepts every client with the client key."""
 
 
 async def serve(plan: dict[str, Any]) -> None:
     """Listen for all hosts until killed."""
-    ports, samples = [], made_samples()
+    ports, samples = [], make_samples()
     for each in plan["hosts"]:
         host = Host(each["name"], each["agent"], plan["build"], samples)
         listener = await asyncssh.create_server(

@@ -1,6 +1,4 @@
-"""The printed table: a row as soon as it is measured, with its budget and the values of other schedulers on
-the same machine.
-"""
+"""Print measured rows with their budgets and the values of other schedulers on the same machine."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-COLUMNS = ("what", "median", "n", "budget", "", "Slurm", "HyperQueue")
+COLUMNS = ("quantity", "median", "n", "budget", "", "Slurm", "HyperQueue")
 WIDTHS = (50, 14, 5, 12, 5, 22, 22)
 NOT_INSTALLED = "not installed"
 
@@ -29,9 +27,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Line:
-    """A quantity. `more_is_better` is for rates. `peers` maps other schedulers to their key for the same
-    quantity.
-    """
+    """A quantity. `more_is_better` is for rates. `slurm` and `hyperqueue` are keys of the same quantity there."""
 
     what: str
     unit: str
@@ -41,11 +37,11 @@ class Line:
     hyperqueue: str = ""
 
     def verdict(self, value: float) -> str:
-        """Return whether the budget holds; "" if there is none."""
+        """Return "ok" if the value is within the budget, else "OVER"; "" without a budget."""
         if self.budget is None:
             return ""
-        held = value >= self.budget if self.more_is_better else value <= self.budget
-        return "ok" if held else "OVER"
+        is_within = value >= self.budget if self.more_is_better else value <= self.budget
+        return "ok" if is_within else "OVER"
 
 
 PeerReadings = dict[str, float]
@@ -66,7 +62,7 @@ class Table:
         print(
             f"{_processor()}, {os.cpu_count()} CPUs, {platform.release()}, Python {platform.python_version()}"
         )
-        print(f"load average at the start: {load}; beside a peer's reading: how many times better ours is\n")
+        print(f"load average at the start: {load}; x N after a peer's reading: ours is N times better\n")
         print(_row(COLUMNS), flush=True)
 
     def add(self, line: Line, found: Measured) -> None:
@@ -82,8 +78,8 @@ class Table:
             str(len(found.readings)),
             budget,
             verdict,
-            _beside(self._slurm, line.slurm, value, line),
-            _beside(self._hyperqueue, line.hyperqueue, value, line),
+            _peer_cell(self._slurm, line.slurm, value, line),
+            _peer_cell(self._hyperqueue, line.hyperqueue, value, line),
         )
         print(_row(cells), flush=True)
 
@@ -99,7 +95,7 @@ class Table:
 
 
 def timed(work: Callable[[], object], runs: int, *, scale: float = 1e3) -> Measured:
-    """Measure the time of each run (in milliseconds), after one that does not count."""
+    """Measure the time of each run in milliseconds, after one warm-up run."""
     work()
     found = []
     for _ in range(runs):
@@ -119,8 +115,8 @@ def cpu_timed(work: Callable[[], object], runs: int) -> Measured:
     return Measured(found)
 
 
-def _beside(peer: PeerReadings, key: str, value: float, line: Line) -> str:
-    """Return the other scheduler's reading, and the ratio to ours."""
+def _peer_cell(peer: PeerReadings, key: str, value: float, line: Line) -> str:
+    """Return the other scheduler's reading, and the factor by which ours is better."""
     if not key:
         return ""
     if not peer:
@@ -138,11 +134,11 @@ def _number(value: float) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     last = len(cells) - 1
-    made = [
+    padded = [
         cell.rjust(width) if index in (1, 2, 3) and last > 1 else cell.ljust(width)
         for index, (cell, width) in enumerate(zip(cells, WIDTHS, strict=False))
     ]
-    return "  ".join(made).rstrip()
+    return "  ".join(padded).rstrip()
 
 
 def _processor() -> str:

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from warpdeck.snapshots import take
+from warpdeck.snapshots import capture_folder
 
 from .table import Line, Table, timed
 
@@ -27,4 +27,4 @@ def measure(table: Table) -> None:
         for argv in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"]):
             subprocess.run([*git, *argv], check=True, capture_output=True)
         store = str(Path(base) / "snapshots.git")
-        table.add(UNCHANGED, timed(lambda: take(str(root), store), 7))
+        table.add(UNCHANGED, timed(lambda: capture_folder(str(root), store), 7))

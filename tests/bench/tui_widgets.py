@@ -1,9 +1,7 @@
-"""Cost of the widgets: CPU milliseconds and bytes to the terminal, with budgets. Run `python -m
-tests.bench.tui_widgets`.
+"""Measure CPU milliseconds and terminal bytes of the widgets: `python -m tests.bench.tui_widgets`.
 
-The widgets run in a real app at 160x48 in true color, the most expensive case. CPU time is that of the whole
-process, including app
-and event loop, as the median of RUNS. Wall time would mostly be the wait for the next frame.
+The widgets run in a real app at 160x48 in true color, the most expensive case. The CPU time is that of the whole
+process, including app and event loop, as the median of RUNS. Wall time would mostly be the wait for the next frame.
 """
 
 from __future__ import annotations
@@ -15,11 +13,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
-from tests.support.waiting import comes
-from tests.tui.widgets.stage import Player, stage
+from tests.support.waiting import eventually_async
 from tests.tui.widgets.test_cell_grid import grid, lines
-from tests.tui.widgets.test_log_view import TWO_GB, Far
-from tests.tui.widgets.test_virtual_table import Endless, table
+from tests.tui.widgets.test_log_view import TWO_GB, RemoteLog
+from tests.tui.widgets.test_virtual_table import GeneratedRows, table
+from tests.tui.widgets.widget_pilot import WidgetPilot, run_widget
 from warpdeck_tui.widgets.log.search import TROUBLE, matching_lines, words
 from warpdeck_tui.widgets.log.view import LogView
 
@@ -39,19 +37,19 @@ class Cost(NamedTuple):
 
 
 async def cost(
-    player: Player[Any], actions: Sequence[Callable[[], object]], *, between: Callable[[], object]
+    ui: WidgetPilot[Any], actions: Sequence[Callable[[], object]], *, between: Callable[[], object]
 ) -> Cost:
     """Return the cost of each action until it is painted. `between` prepares the next one."""
     cpu_ms, written = [], []
     for action in actions:
         between()
-        await player.settle()
+        await ui.settle()
         begun = time.process_time()
         action()
-        text = await player.painted()
+        text = await ui.painted()
         cpu_ms.append(1e3 * (time.process_time() - begun))
-        await player.pilot.pause()
-        written.append(len((text + player.take_written()).encode()))
+        await ui.pilot.pause()
+        written.append(len((text + ui.take_written()).encode()))
     return Cost(statistics.median(cpu_ms), int(statistics.median(written)))
 
 
@@ -67,47 +65,43 @@ def costs(what: str, found: Cost, budget: str) -> str:
 
 
 async def measure_table() -> AsyncIterator[str]:
-    async with stage(table(), size=SIZE) as player:
+    async with run_widget(table(), size=SIZE) as ui:
         shown = await cost(
-            player,
-            [lambda: player.widget.update(Endless(ROWS))] * RUNS,
-            between=lambda: player.widget.show([]),
+            ui,
+            [lambda: ui.widget.update(GeneratedRows(ROWS))] * RUNS,
+            between=lambda: ui.widget.show([]),
         )
         yield costs(f"table of {ROWS:,} rows: show", shown, "50 ms")
-        paged = await cost(player, [lambda: player.widget.action_page(1.0)] * RUNS, between=nothing)
+        paged = await cost(ui, [lambda: ui.widget.action_page(1.0)] * RUNS, between=nothing)
         yield costs("table: page", paged, "15 ms")
-        moved = await cost(
-            player, [lambda: player.widget.action_move(1)] * RUNS, between=player.widget.action_first
-        )
+        moved = await cost(ui, [lambda: ui.widget.action_move(1)] * RUNS, between=ui.widget.action_first)
         yield costs("table: one row down", moved, "")
 
 
 async def measure_grid() -> AsyncIterator[str]:
-    async with stage(grid(), size=SIZE) as player:
-        ticks = [lambda each=each: player.widget.show(lines(shift=31 * each)) for each in range(1, RUNS + 1)]
-        yield costs(
-            "64 GPUs: a tick that changes all", await cost(player, ticks, between=nothing), "5 ms, 9 kB"
-        )
+    async with run_widget(grid(), size=SIZE) as ui:
+        ticks = [lambda each=each: ui.widget.show(lines(shift=31 * each)) for each in range(1, RUNS + 1)]
+        yield costs("64 GPUs: a tick that changes all", await cost(ui, ticks, between=nothing), "5 ms, 9 kB")
         some = lines()
         ticks = [
-            lambda each=each: player.widget.show([*some[:3], lines(shift=each)[3], *some[4:]])
+            lambda each=each: ui.widget.show([*some[:3], lines(shift=each)[3], *some[4:]])
             for each in range(1, RUNS + 1)
         ]
-        yield costs("64 GPUs: a tick that changes 8", await cost(player, ticks, between=nothing), "")
-        await player.settle()
+        yield costs("64 GPUs: a tick that changes 8", await cost(ui, ticks, between=nothing), "")
+        await ui.settle()
         begun, ticked = time.process_time(), 0
-        player.widget.show(some)
-        await player.settle()
+        ui.widget.show(some)
+        await ui.settle()
 
         def tick() -> None:
             nonlocal ticked
-            player.widget.show(lines())
+            ui.widget.show(lines())
             ticked += 1
 
-        ticking = player.app.set_interval(TICK_S, tick)
-        await comes(lambda: ticked >= IDLE_S / TICK_S, what="the last tick")
+        ticking = ui.app.set_interval(TICK_S, tick)
+        await eventually_async(lambda: ticked >= IDLE_S / TICK_S, what="the last tick")
         ticking.stop()
-        idle = len(player.take_written().encode()) / IDLE_S
+        idle = len(ui.take_written().encode()) / IDLE_S
         yield line(
             "unchanged ticks at 4 Hz",
             f"{idle:.0f} B/s",
@@ -116,29 +110,27 @@ async def measure_grid() -> AsyncIterator[str]:
 
 
 async def measure_log() -> AsyncIterator[str]:
-    far = Far(TWO_GB)
-    async with stage(LogView(), size=SIZE) as player:
-        tail = await far.read(TWO_GB - MIB, MIB)
+    remote_log = RemoteLog(TWO_GB)
+    async with run_widget(LogView(), size=SIZE) as ui:
+        tail = await remote_log.read(TWO_GB - MIB, MIB)
 
-        def opened() -> None:
-            player.widget.clear(at_bytes=TWO_GB - MIB, read=far.read)
-            player.widget.feed(tail)
+        def open_end() -> None:
+            ui.widget.clear(at_bytes=TWO_GB - MIB, read=remote_log.read)
+            ui.widget.feed(tail)
 
-        yield costs(
-            "log of 2 GiB: open its last MiB", await cost(player, [opened] * RUNS, between=nothing), ""
-        )
-        flushes = await cost(player, [lambda: player.widget.feed(far.line(1) * 100)] * RUNS, between=nothing)
-        yield costs("log: 100 lines that are followed", flushes, "")
+        yield costs("log of 2 GiB: open its last MiB", await cost(ui, [open_end] * RUNS, between=nothing), "")
+        flushes = await cost(ui, [lambda: ui.widget.feed(remote_log.line(1) * 100)] * RUNS, between=nothing)
+        yield costs("log: 100 new lines while following", flushes, "")
         yield costs(
             "log: page up",
-            await cost(player, [lambda: player.widget.action_page(-1.0)] * RUNS, between=nothing),
+            await cost(ui, [lambda: ui.widget.action_page(-1.0)] * RUNS, between=nothing),
             "",
         )
         begun = time.process_time()
         for _ in range(64):
-            player.widget.feed(tail)
-        player.widget._flush()
-        yield line("log: 64 MiB that come at once", f"{64 / (time.process_time() - begun):.0f} MiB/s of CPU")
+            ui.widget.feed(tail)
+        ui.widget._flush()
+        yield line("log: 64 MiB in one piece", f"{64 / (time.process_time() - begun):.0f} MiB/s of CPU")
     for name, pattern in (("a word", words("needle").data), ("errors", TROUBLE.data)):
         begun = time.process_time()
         matching_lines(tail * 8, pattern)

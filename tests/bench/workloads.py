@@ -1,19 +1,13 @@
-"""Synthetic workloads of many kinds, to judge scheduling rules on more than the available logs. All are
-seeded.
+"""Generate synthetic workloads of many kinds from seeds, because there are few real logs to judge rules by.
 
-Users return: a user submits a *campaign* of jobs with the same size and time limit, all at once (an array) or
-one after the
-other. Their run times are similar except for some spread and early failures (Feitelson 2015, Workload
-Modeling, ch. 8). The
-kinds differ in the jobs' sizes and run times, in the distribution of campaigns and users, and in the daily
-cycle of the
-load. Sizes and run times of the kind "supercomputer" are those of Lublin and Feitelson (2003); those of the
-GPU clusters follow
-the published shares of Philly (Jeon et al. 2019), Helios (Hu et al. 2021) and Alibaba PAI (Weng et al. 2022).
-Time limits
-are chosen like people's: a few round numbers, mostly far too long (Tsafrir et al. 2005). The load is exact:
-the time between
-submissions is stretched until the requested work is that share of the machine.
+A user submits *campaigns* of jobs with the same size and time limit, all at once (an array) or one after the other.
+The run times of a campaign are similar except for some spread and early failures (Feitelson 2015, Workload Modeling,
+ch. 8). The kinds differ in the jobs' sizes and run times, in the distribution of campaigns and users, and in the
+daily cycle of the load. Sizes and run times of the kind "supercomputer" are those of Lublin and Feitelson (2003).
+Those of the GPU clusters follow the published shares of Philly (Jeon et al. 2019), Helios (Hu et al. 2021) and
+Alibaba PAI (Weng et al. 2022). Time limits are like those of real users: a few round numbers, mostly far too long
+(Tsafrir et al. 2005). The load is exact: the time between submissions is stretched until the requested work is that
+share of the machine.
 """
 
 from __future__ import annotations
@@ -33,7 +27,7 @@ ROUND_S = tuple(
     minutes * MINUTE_S
     for minutes in (5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1080, 1440, 2160, 2880, 4320, 10_080)
 )
-"""Time limits that people type."""
+"""Time limits that users choose."""
 LONGEST_S = 7 * DAY_S
 LEAVES_DEFAULT = 0.15
 """Share of campaigns submitted with the default limit of the site."""
@@ -69,7 +63,7 @@ class Kind(NamedTuple):
     skew: float = 1.0
     """Dominance of the busiest users: the exponent of a Zipf law over them."""
     tide: float = 0.7
-    """Depth of nights and weekends; 0 means none."""
+    """Decrease of the load at nights and on weekends; 0 means none."""
     surge: float = 1.0
     """Factor of the load in the middle fifth of the time."""
 
@@ -80,8 +74,9 @@ def machine_of(kind: Kind) -> Machine:
 
 
 def make_trace(kind: Kind, *, seed: int, jobs: int, load: float) -> Trace:
-    """Return a log of `jobs` jobs whose work is `load` of the machine's capacity between first and last
-    submission.
+    """Return a log of `jobs` jobs.
+
+    Their work is the share `load` of the machine's capacity between the first and the last submission.
     """
     rng = Random(f"{kind.name}/{seed}")
     found: list[TraceJob] = []
@@ -102,9 +97,7 @@ def make_trace(kind: Kind, *, seed: int, jobs: int, load: float) -> Trace:
 
 
 def _moments(rng: Random, kind: Kind, jobs: int) -> Callable[[], float]:
-    """Return a function that draws starts of campaigns in whole days, more by day than by night and more in a
-    surge.
-    """
+    """Return a function that draws starts of campaigns: fewer at night, more in a surge."""
     days = max(LEAST_DAYS, jobs // JOBS_A_DAY)
     weights = [_busy(hour, days * 24, kind) for hour in range(days * 24)]
     cumulated = list(itertools.accumulate(weights))
@@ -168,17 +161,17 @@ def _zipf(rng: Random, count: int, skew: float) -> int:
 
 
 def lognormal(median_s: float, sigma: float) -> RunTime:
-    """Run times that do not depend on the size."""
+    """Return a distribution of run times that does not depend on the size."""
     return lambda rng, _: min(LONGEST_S, max(1.0, median_s * math.exp(rng.gauss(0, sigma))))
 
 
 def growing(median_s: float, sigma: float, power: float) -> RunTime:
-    """Run times whose median grows with a power of the size."""
+    """Return a distribution of run times with a median that grows with a power of the size."""
     return lambda rng, size: min(LONGEST_S, median_s * size**power * math.exp(rng.gauss(0, sigma)))
 
 
 def lublin_size(rng: Random, units: int) -> int:
-    """Serial jobs, then a two-stage uniform distribution of the logarithm that prefers powers of two."""
+    """Draw a size: a serial job, or a two-stage uniform distribution of the logarithm that prefers powers of two."""
     if rng.random() < 0.244:
         return 1
     top = math.log2(units)
@@ -188,20 +181,20 @@ def lublin_size(rng: Random, units: int) -> int:
 
 
 def lublin_run_s(rng: Random, size: int) -> float:
-    """A hyper-gamma distribution of the logarithm, with more long jobs among the larger sizes."""
+    """Draw a run time: a hyper-gamma distribution of the logarithm, with more long jobs among the larger sizes."""
     short = min(0.95, max(0.05, 0.78 - 0.0054 * size))
     log = rng.gammavariate(4.2, 0.94) if rng.random() < short else rng.gammavariate(312, 0.03)
     return min(LONGEST_S, math.exp(log))
 
 
 def of_shares(shares: dict[int, float]) -> Size:
-    """Sizes with given weights."""
+    """Return a distribution of sizes with these weights."""
     sizes, weights = list(shares), list(shares.values())
     return lambda rng, _: rng.choices(sizes, weights)[0]
 
 
-def two_lives(short: RunTime, long: RunTime, share: float) -> RunTime:
-    """A mixture in which `share` of the campaigns are short."""
+def mixture(short: RunTime, long: RunTime, share: float) -> RunTime:
+    """Return a mixture of both distributions. `share` is the probability of the short one."""
     return lambda rng, size: (short if rng.random() < share else long)(rng, size)
 
 
@@ -209,7 +202,7 @@ PHILLY = of_shares({1: 80, 2: 6, 4: 6, 8: 5, 16: 2, 32: 0.7, 64: 0.3})
 HELIOS = of_shares({1: 60, 2: 8, 4: 10, 8: 16, 16: 4, 32: 1.5, 64: 0.5})
 PAI = of_shares({1: 55, 2: 15, 4: 8, 8: 6, 16: 6, 24: 3, 40: 3, 96: 1})
 CAPABILITY = of_shares({32: 35, 64: 15, 128: 15, 256: 12, 512: 10, 1024: 8, 2048: 4, 4096: 1})
-TESTS_AND_TRAININGS = two_lives(lognormal(60, 1.5), lognormal(7200, 1.4), 0.6)
+SHORT_AND_LONG_RUNS = mixture(lognormal(60, 1.5), lognormal(7200, 1.4), 0.6)
 
 
 def _cpus(name: str, units: int, size: Size, run_s: RunTime, **more: float) -> Kind:
@@ -226,15 +219,15 @@ CHOSEN_ON = (
     _cpus("arrays", 512, lublin_size, lognormal(1200, 1.5), repeats=60, at_once=1.0),
     _cpus("campus", 128, lublin_size, lublin_run_s, repeats=6, at_once=0.3, skew=1.3),
 )
-"""Kinds on which, with other seeds, the default ordering rule was chosen."""
+"""Kinds used, with other seeds, to choose the default ordering rule."""
 HELD_OUT = (
-    _gpus("helios", 320, HELIOS, TESTS_AND_TRAININGS, repeats=8, at_once=0.7),
+    _gpus("helios", 320, HELIOS, SHORT_AND_LONG_RUNS, repeats=8, at_once=0.7),
     _gpus("pai", 512, PAI, growing(600, 1.7, 0.1), repeats=20, at_once=0.8),
     _cpus("capability", 4096, CAPABILITY, growing(400, 1.2, 0.3), repeats=3, at_once=0.2),
     _cpus("one-heavy-user", 256, lublin_size, lognormal(1800, 1.7), repeats=25, at_once=0.6, skew=2.5),
     _gpus("surge", 256, PHILLY, lognormal(1500, 1.8), repeats=5, at_once=0.5, surge=4.0),
     _cpus("flat", 1024, lublin_size, lognormal(3600, 1.0), tide=0.0),
 )
-"""Kinds on which it is judged. No rule may be tuned on them."""
+"""Kinds used to judge the rule. No rule may be tuned on them."""
 LOADS = (("log", 0.6), ("menu", 0.75), ("exact", 0.9))
 """(limits, load): each kind is judged with each pair."""

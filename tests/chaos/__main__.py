@@ -1,9 +1,9 @@
-"""Kill the controller of a real site at random under submissions, arrays, cancels, sruns and waits, and count what went wrong.
-With --nodes its agent is killed and its node is drained meanwhile as well.
+"""Kill the controller of a real site at random under load, and count the errors.
 
-Each command that runs appends a line of its own to a ledger. Afterwards the ledger, the accounting and what the clients were told
-are compared: lost (answered, and not there or never run), twice (a command ran more than once), hung (a client that did not end).
-Exit code 1 if any of these is not zero.
+The load consists of submissions, arrays, cancels, sruns and waits. With --nodes, the agent is also killed and its
+node is drained. Each command appends its own line to a ledger. At the end, the ledger is compared with the answers to
+the clients. There are three errors: lost (an accepted submission with missing or additional runs), twice (a command
+that ran more than once), hung (a client that did not end). The exit code is 1 if there is any.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.home import Home
 from tests.support.waiting import eventually
 
 CLIENT_S = 240.0
-"""A client that takes longer hangs: clients retry for two minutes, and no job here takes half as long."""
+"""A longer client counts as hung. Clients retry for two minutes, and no job here takes half of that."""
 DRAIN_S = 600.0
 KILL_EVERY_S = (1.0, 10.0)
 TASKS = 10
@@ -37,7 +37,7 @@ SUBMIT = ("warpdeck.cli.main", "submit", "--no-snapshot", "-o", "/dev/null")
 
 
 class Chaos:
-    """One site and its clients."""
+    """A site and its clients."""
 
     def __init__(self, folder: Path, seed: int, *, nodes: bool = False) -> None:
         self.home = Home(folder / "home")
@@ -48,11 +48,11 @@ class Chaos:
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._count = 0
-        self.answered: dict[str, int] = {}
-        """Names of submissions that were answered -> how many commands of each must run."""
+        self.accepted: dict[str, int] = {}
+        """Number of commands that must run, by the names of the accepted submissions."""
         self.cancelled: set[str] = set()
         self.uncertain: set[str] = set()
-        """Submissions that were not answered well."""
+        """Names of submissions without a successful answer."""
         self.numbers: dict[str, str] = {}
         self.hung: list[str] = []
         self.errors: Counter[str] = Counter()
@@ -60,9 +60,9 @@ class Chaos:
         self.agent_kills = 0
 
     def run(self, seconds: float) -> None:
-        """Let all of it loose, and wait until the queue is empty."""
+        """Run all clients and kills for this time, and wait until the queue is empty."""
         self.home.ok("up")
-        self.home.until_its_node_is_idle()
+        self.home.wait_for_idle_node()
         work: list[Callable[[random.Random], None]] = [
             *(
                 self._submit,
@@ -90,12 +90,12 @@ class Chaos:
         self.home.ok("up")
         if self._nodes:
             self.home.slurm("scontrol", "update", "nodename=ALL", "state=resume")
-        eventually(lambda: not self.home.json("queue"), timeout_s=DRAIN_S, what="the queue is empty")
+        eventually(lambda: not self.home.json("queue"), timeout_s=DRAIN_S, what="an empty queue")
 
     def _repeat(self, work: Callable[[random.Random], None], seed: int) -> None:
-        chance = random.Random(seed)
-        while not self._over.wait(chance.uniform(0.1, 0.8)):
-            work(chance)
+        rng = random.Random(seed)
+        while not self._over.wait(rng.uniform(0.1, 0.8)):
+            work(rng)
 
     def _name(self) -> str:
         with self._lock:
@@ -106,7 +106,7 @@ class Chaos:
         return f"echo {name} {task} >> {self.ledger}"
 
     def _client(self, what: str, *argv: str) -> subprocess.CompletedProcess[str] | None:
-        """Run a client. None if it hung, which is noted."""
+        """Run a client. If it hangs, record that and return None."""
         command = [sys.executable, "-m", *argv]
         try:
             return subprocess.run(
@@ -123,88 +123,88 @@ class Chaos:
             self.hung.append(what)
             return None
 
-    def _note(
+    def _record(
         self, what: str, name: str, commands: int, done: subprocess.CompletedProcess[str] | None
     ) -> bool:
-        """Note how a submission was answered; whether it was answered well."""
+        """Record the answer to a submission, and return whether it was accepted."""
         if done is not None and done.returncode == 0:
-            self.answered[name] = commands
+            self.accepted[name] = commands
             return True
         self.uncertain.add(name)
         if done is not None:
             self.errors[f"{what}: {done.stderr.strip()[-120:]}"] += 1
         return False
 
-    def _submit(self, chance: random.Random) -> None:
+    def _submit(self, rng: random.Random) -> None:
         name = self._name()
-        wrap = f"{self._line(name)}; sleep {chance.choice(('0', '0.3', '2'))}"
-        done = self._client("submit", *chance.choice((SBATCH, SUBMIT)), "-J", name, "--wrap", wrap)
-        if self._note("submit", name, 1, done) and done is not None:
+        wrap = f"{self._line(name)}; sleep {rng.choice(('0', '0.3', '2'))}"
+        done = self._client("submit", *rng.choice((SBATCH, SUBMIT)), "-J", name, "--wrap", wrap)
+        if self._record("submit", name, 1, done) and done is not None:
             self.numbers[name] = done.stdout.split()[-1]
 
-    def _submit_array(self, chance: random.Random) -> None:
+    def _submit_array(self, rng: random.Random) -> None:
         self._array("array", SBATCH)
 
-    def _wait(self, chance: random.Random) -> None:
-        self._array("wait", (*chance.choice((SBATCH, SUBMIT)), "--wait"))
+    def _wait(self, rng: random.Random) -> None:
+        self._array("wait", (*rng.choice((SBATCH, SUBMIT)), "--wait"))
 
     def _array(self, what: str, words: tuple[str, ...]) -> None:
         name, wrap = self._name(), self._line("$SLURM_JOB_NAME", "$SLURM_ARRAY_TASK_ID")
         array = f"--array=0-{TASKS - 1}"
-        self._note(what, name, TASKS, self._client(what, *words, "-J", name, array, "--wrap", wrap))
+        self._record(what, name, TASKS, self._client(what, *words, "-J", name, array, "--wrap", wrap))
 
-    def _srun(self, chance: random.Random) -> None:
+    def _srun(self, rng: random.Random) -> None:
         name = self._name()
-        command = f"{self._line(name)}; sleep {chance.choice(('0', '0.5', '2'))}"
+        command = f"{self._line(name)}; sleep {rng.choice(('0', '0.5', '2'))}"
         words = ("warpdeck.slurm.runtime.entry", "srun", "-n1", "-J", name, "sh", "-c", command)
-        self._note("srun", name, 1, self._client("srun", *words))
+        self._record("srun", name, 1, self._client("srun", *words))
 
-    def _cancel(self, chance: random.Random) -> None:
+    def _cancel(self, rng: random.Random) -> None:
         names = [name for name in list(self.numbers)[-12:] if name not in self.cancelled]
         if names:
-            name = chance.choice(names)
+            name = rng.choice(names)
             self.cancelled.add(name)
             self._client("cancel", "warpdeck.slurm.runtime.entry", "scancel", self.numbers[name])
 
-    def _kill(self, chance: random.Random) -> None:
-        self._over.wait(chance.uniform(*KILL_EVERY_S))
+    def _kill(self, rng: random.Random) -> None:
+        self._over.wait(rng.uniform(*KILL_EVERY_S))
         self.home.kill_controller()
         self.kills += 1
-        if chance.random() < 0.7:
+        if rng.random() < 0.7:
             self.home.run("up")
 
-    def _kill_agent(self, chance: random.Random) -> None:
-        self._over.wait(chance.uniform(*KILL_EVERY_S))
+    def _kill_agent(self, rng: random.Random) -> None:
+        self._over.wait(rng.uniform(*KILL_EVERY_S))
         pid = holds(self.home.path / "agent" / "agent.lock")
         if pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             self.agent_kills += 1
 
-    def _drain(self, chance: random.Random) -> None:
-        self._over.wait(chance.uniform(*KILL_EVERY_S))
+    def _drain(self, rng: random.Random) -> None:
+        self._over.wait(rng.uniform(*KILL_EVERY_S))
         name = socket.gethostname().partition(".")[0]
         for words in (("state=drain", "reason=chaos"), ("state=resume",)):
             self._client(
                 "drain", "warpdeck.slurm.runtime.entry", "scontrol", "update", f"nodename={name}", *words
             )
-            time.sleep(chance.uniform(0.0, 2.0))
+            time.sleep(rng.uniform(0.0, 2.0))
 
-    def verdict(self) -> tuple[list[str], list[str]]:
-        """What was lost, and what ran twice."""
+    def errors_of_runs(self) -> tuple[list[str], list[str]]:
+        """Return the lost submissions, and the commands that ran twice."""
         ran = Counter(self.ledger.read_text().splitlines())
-        of_name = Counter(line.split()[0] for line in ran)
+        runs_of_name = Counter(line.split()[0] for line in ran)
         twice = [line for line, count in ran.items() if count > 1]
         lost = [
             name
-            for name, commands in self.answered.items()
-            if name not in self.cancelled and of_name[name] != commands
+            for name, commands in self.accepted.items()
+            if name not in self.cancelled and runs_of_name[name] != commands
         ]
         return lost, twice
 
 
 def main() -> int:
-    """Run it and print the figures."""
+    """Run the site and print the counts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -216,13 +216,13 @@ def main() -> int:
         begun = time.monotonic()
         try:
             chaos.run(args.seconds)
-            lost, twice = chaos.verdict()
+            lost, twice = chaos.errors_of_runs()
         finally:
             chaos.home.close()
     for words, count in chaos.errors.most_common(10):
         print(f"{count:4}  {words}")
     kills = f"{chaos.kills} kills, {chaos.agent_kills} of the agent"
-    print(f"{time.monotonic() - begun:.0f} s, {kills}, {len(chaos.answered)} submissions answered")
+    print(f"{time.monotonic() - begun:.0f} s, {kills}, {len(chaos.accepted)} submissions accepted")
     print(
         f"{len(chaos.uncertain)} clients failed, {len(lost)} lost, {len(twice)} twice, {len(chaos.hung)} hung"
     )

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from warpdeck.model import Allocation
-from warpdeck.policy import AccountView, Limits, PendingJob, Plan, QosView, RunningJob, View
+from warpdeck.policy import AccountView, Limits, PendingJob, Plan, PlannerView, QosView, RunningJob
 
 Tres = dict[str, int]
 
@@ -45,9 +45,10 @@ class Use:
         self.per_node = {name: max(part.get(name, 0) for part in parts) for name in parts[0]}
 
 
-def no_limit_is_broken(view: View, plan: Plan, now: float) -> None:
-    """Check the limits after each start in the order of the plan. Running jobs alone may already exceed
-    them.
+def no_limit_is_broken(view: PlannerView, plan: Plan, now: float) -> None:
+    """Check the limits after each start in the order of the plan.
+
+    Running jobs alone may already exceed them.
     """
     types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
     uses = [
@@ -76,7 +77,7 @@ def no_limit_is_broken(view: View, plan: Plan, now: float) -> None:
             _check(table_name, limits, one, group)
 
 
-def _scopes(view: View, one: Use, uses: list[Use]) -> Iterator[tuple[str, Limits, list[Use]]]:
+def _scopes(view: PlannerView, one: Use, uses: list[Use]) -> Iterator[tuple[str, Limits, list[Use]]]:
     qos = {each.name: each for each in view.qos}
     for name in _qos_of(view, one, qos):
         yield f"QoS {name}", qos[name].limits, [each for each in uses if name in _qos_of(view, each, qos)]
@@ -93,8 +94,9 @@ def _scopes(view: View, one: Use, uses: list[Use]) -> Iterator[tuple[str, Limits
 
 
 def nearest(tables: list[Limits], at: int) -> Limits:
-    """Return the limits in force at one table, nearest first. Limits per job, user and account apply only if
-    no nearer table sets them.
+    """Return the limits in force at one table, nearest first.
+
+    Limits per job, user and account apply only if no nearer table sets them.
     """
     changed: dict[str, Any] = {}
     for field in Limits.__struct_fields__:
@@ -118,7 +120,7 @@ def ancestors(accounts: dict[str, AccountView], name: str) -> list[str]:
     return found
 
 
-def _qos_of(view: View, one: Use, qos: dict[str, QosView]) -> list[str]:
+def _qos_of(view: PlannerView, one: Use, qos: dict[str, QosView]) -> list[str]:
     if one.qos in qos and qos[one.qos].overrides_partition:
         return [one.qos]
     found = [part.qos for part in view.partitions if part.name == one.partition]

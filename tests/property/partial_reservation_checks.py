@@ -1,6 +1,4 @@
-"""Invariants of plans in which reservations hold parts of nodes, computed independently of the planner's
-modules.
-"""
+"""Independent invariants of plans with reservations of parts of nodes. Violations raise AssertionError."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from typing import NamedTuple
 
 from warpdeck.model import NodeName, Share
 from warpdeck.model.reservation import ReservedPart
-from warpdeck.policy import Plan, ReservationView, View
+from warpdeck.policy import Plan, PlannerView, ReservationView
 
 
 class Span(NamedTuple):
@@ -21,10 +19,8 @@ class Span(NamedTuple):
     is_new: bool
 
 
-def parts_are_kept(view: View, plan: Plan, now: float) -> None:
-    """Started jobs take nothing reserved for others, and no more than their own reservation's part.
-    Violations raise AssertionError.
-    """
+def parts_are_kept(view: PlannerView, plan: Plan, now: float) -> None:
+    """Check that started jobs use nothing reserved for others, and at most their own reservation's part."""
     spans = list(_spans(view, plan, now))
     for each in view.reservations:
         for part in each.parts:
@@ -32,7 +28,7 @@ def parts_are_kept(view: View, plan: Plan, now: float) -> None:
                 _part_is_kept(view, each, part, [span for span in spans if span.share.node == part.node], now)
 
 
-def _spans(view: View, plan: Plan, now: float) -> Iterator[Span]:
+def _spans(view: PlannerView, plan: Plan, now: float) -> Iterator[Span]:
     resumed = {each.job_id for each in plan.resumes}
     for job in view.running:
         on = job.id in resumed and job.resumes_to is not None
@@ -47,7 +43,7 @@ def _spans(view: View, plan: Plan, now: float) -> Iterator[Span]:
 
 
 def _part_is_kept(
-    view: View, each: ReservationView, part: ReservedPart, spans: list[Span], now: float
+    view: PlannerView, each: ReservationView, part: ReservedPart, spans: list[Span], now: float
 ) -> None:
     begin = max(now, each.start_unix)
     moments = [begin, *(span.until for span in spans if begin < span.until < each.end_unix)]
@@ -72,7 +68,7 @@ def _part_is_kept(
             )
 
 
-def _goes_first(view: View, span: Span, each: ReservationView, moment: float) -> bool:
+def _goes_first(view: PlannerView, span: Span, each: ReservationView, moment: float) -> bool:
     """Return whether the other reservation has this node before this one."""
     theirs = next((one for one in view.reservations if one.name == span.reservation), None)
     if theirs is None or span.share.node not in theirs.nodes:
@@ -89,14 +85,14 @@ def _kept(part: ReservedPart) -> list[tuple[str, int]]:
     return [*([("cpu", part.cpus)] if part.cpus else []), *part.gpus]
 
 
-def _has(view: View, name: NodeName, resource: str) -> int:
+def _has(view: PlannerView, name: NodeName, resource: str) -> int:
     node = next(node for node in view.nodes if node.name == name)
     if resource == "cpu":
         return node.cpus
     return sum(gpu.type.lower() == resource and not gpu.blocked for gpu in node.gpus)
 
 
-def _count(view: View, spans: list[Span], resource: str) -> int:
+def _count(view: PlannerView, spans: list[Span], resource: str) -> int:
     """Return the number of CPUs, or of GPUs of a type of which a job has at least a part."""
     if resource == "cpu":
         return sum(span.share.cpus for span in spans)

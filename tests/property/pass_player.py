@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import Allocation, JobId
-from warpdeck.policy import PendingJob, Plan, Preempt, RunningJob, Settings, Start, View, plan
+from warpdeck.policy import PendingJob, Plan, PlannerSettings, PlannerView, Preempt, RunningJob, Start, plan
 
 
 class PassPlayer:
     """A site with a clock. Jobs use their whole time limit, and preempted jobs use their whole grace time."""
 
-    def __init__(self, view: View, settings: Settings, now: float) -> None:
+    def __init__(self, view: PlannerView, settings: PlannerSettings, now: float) -> None:
         self.view = view
         self.settings = settings
         self.now = now

@@ -8,10 +8,10 @@ import re
 import msgspec
 
 from warpdeck.model import Allocation, JobId, NodeName, Resources, Share
-from warpdeck.policy import PartitionView, PendingJob, Plan, QosView, RunningJob, Start, View
+from warpdeck.policy import PartitionView, PendingJob, Plan, PlannerView, QosView, RunningJob, Start
 
 
-def holdings(view: View, plan: Plan) -> list[tuple[str, Allocation]]:
+def holdings(view: PlannerView, plan: Plan) -> list[tuple[str, Allocation]]:
     """Return (job, allocation) after the plan. Resumed jobs hold their whole allocation."""
     resumed = {each.job_id for each in plan.resumes}
     found = []
@@ -21,7 +21,7 @@ def holdings(view: View, plan: Plan) -> list[tuple[str, Allocation]]:
     return found + [(f"start of {start.job_id}", start.allocation) for start in plan.starts]
 
 
-def nothing_is_held_twice(view: View, plan: Plan) -> None:
+def nothing_is_held_twice(view: PlannerView, plan: Plan) -> None:
     """Check CPUs, memory, and the percentage of every GPU."""
     nodes = {node.name: node for node in view.nodes}
     cpus: dict[NodeName, int] = {}
@@ -40,7 +40,7 @@ def nothing_is_held_twice(view: View, plan: Plan) -> None:
         assert mem[name] <= nodes[name].mem_bytes, f"{name} gives too much memory"
 
 
-def _resources_equal_the_request(view: View, job: PendingJob, start: Start) -> None:
+def _resources_equal_the_request(view: PlannerView, job: PendingJob, start: Start) -> None:
     requested, shares = job.resources, start.allocation.shares
     count = len(shares)
     nodes = {node.name: node for node in view.nodes}
@@ -83,7 +83,7 @@ def _resources_equal_the_request(view: View, job: PendingJob, start: Start) -> N
         assert exclusive or all(gpus.type.lower() in ("", gpu.type.lower()) for gpu in held)
 
 
-def _whole_nodes_are_allocated(view: View, requested: Resources, shares: tuple[Share, ...]) -> None:
+def _whole_nodes_are_allocated(view: PlannerView, requested: Resources, shares: tuple[Share, ...]) -> None:
     """Check that the job gets all CPUs, all free GPUs, and all free memory unless it requested an amount."""
     nodes = {node.name: node for node in view.nodes}
     amounts = (requested.mem_per_node_bytes, requested.mem_per_cpu_bytes, requested.mem_per_gpu_bytes)
@@ -97,10 +97,8 @@ def _whole_nodes_are_allocated(view: View, requested: Resources, shares: tuple[S
             assert share.mem_bytes == node.mem_bytes - sum(each.mem_bytes for each in kept)
 
 
-def gangs_are_whole(view: View, plan: Plan) -> None:
-    """Check that the job gets all nodes, tasks, CPUs, memory and GPUs that it requested, of the requested
-    type.
-    """
+def gangs_are_whole(view: PlannerView, plan: Plan) -> None:
+    """Check that each job gets the requested nodes, tasks, CPUs, memory and GPUs, of the requested type."""
     jobs = {job.id: job for job in view.pending}
     for start in plan.starts:
         _resources_equal_the_request(view, jobs[start.job_id], start)
@@ -123,7 +121,7 @@ def _end(job: PendingJob, start: Start, now: float) -> float:
     return float("inf") if start.time_limit_s is None else now + start.time_limit_s
 
 
-def placements_are_allowed(view: View, plan: Plan, now: float) -> None:
+def placements_are_allowed(view: PlannerView, plan: Plan, now: float) -> None:
     """Check nodes, node lists, constraints, partitions, switches and reservations."""
     jobs = {job.id: job for job in view.pending}
     nodes = {node.name: node for node in view.nodes}
@@ -175,7 +173,7 @@ def _partition_allows(part: PartitionView, job: PendingJob, start: Start, qos: Q
         assert start.time_limit_s is not None and start.time_limit_s <= part.max_time_s
 
 
-def _reservations_allow(view: View, job: PendingJob, start: Start, now: float) -> None:
+def _reservations_allow(view: PlannerView, job: PendingJob, start: Start, now: float) -> None:
     names = set(start.allocation.node_names())
     own = next((each for each in view.reservations if each.name == start.reservation), None)
     end = min(_end(job, start, now), math.inf if own is None else own.closes_unix())
@@ -195,7 +193,7 @@ def _reservations_allow(view: View, job: PendingJob, start: Start, now: float) -
             ), f"{job.id} runs into {each.name}"
 
 
-def _exclusive_jobs_are_alone(view: View, plan: Plan) -> None:
+def _exclusive_jobs_are_alone(view: PlannerView, plan: Plan) -> None:
     jobs = {job.id: job for job in view.pending}
     parts = {part.name: part for part in view.partitions}
     held = holdings(view, plan)
@@ -212,7 +210,7 @@ def _exclusive_jobs_are_alone(view: View, plan: Plan) -> None:
                 assert len(users) == 1, f"{users} share {name} with an exclusive job"
 
 
-def _users_are_apart(view: View, plan: Plan) -> None:
+def _users_are_apart(view: PlannerView, plan: Plan) -> None:
     """Check that --exclusive=user is respected for started jobs. Suspended jobs still count."""
     jobs = {job.id: job for job in view.pending}
     parted = {part.name for part in view.partitions if part.exclusive_user}
@@ -232,7 +230,7 @@ def _users_are_apart(view: View, plan: Plan) -> None:
         present.append((job.user, exclusive_user, names))
 
 
-def every_job_has_an_answer(view: View, plan: Plan) -> None:
+def every_job_has_an_answer(view: PlannerView, plan: Plan) -> None:
     """Check that every waiting job starts, ends, or has a pending reason, and that no task starts twice."""
     answered = {start.job_id for start in plan.starts} | {end.job_id for end in plan.ends}
     assert len({(start.job_id, start.task) for start in plan.starts}) == len(plan.starts)
@@ -244,11 +242,10 @@ def every_job_has_an_answer(view: View, plan: Plan) -> None:
             assert not job.throttle or tasks == 0 or tasks + running <= job.throttle
 
 
-def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, float]) -> None:
+def the_future_fits(view: PlannerView, plan: Plan, now: float, limits_s: dict[JobId, float]) -> None:
     """Check that running and reserved jobs never exceed a node's capacity until their time limits.
 
-    `limits_s` is the run time of each reserved job. Preempted jobs have ended when the reserved start of their
-    preemptor comes.
+    `limits_s` is the run time of each reserved job. Preempted jobs end before the reserved start of their preemptor.
     """
     leaves = {}
     promised = {each.job_id: each.at_unix for each in plan.reserves}
@@ -301,7 +298,7 @@ Stay = tuple[str, bool, tuple[NodeName, ...], float, float]
 """(user, whether other users' jobs are excluded, nodes, from, until)."""
 
 
-def _stays(view: View, plan: Plan, now: float, leaves: dict[JobId, float]) -> list[Stay]:
+def _stays(view: PlannerView, plan: Plan, now: float, leaves: dict[JobId, float]) -> list[Stay]:
     """Return the stays of running and started jobs. Partitions are ignored."""
     found: list[Stay] = []
     for job in view.running:
@@ -326,7 +323,7 @@ def _no_other_user_overlaps(own: Stay, stays: list[Stay]) -> None:
 
 
 def _node_has_capacity(
-    view: View,
+    view: PlannerView,
     name: NodeName,
     job: PendingJob,
     window: tuple[float, float],
@@ -360,7 +357,7 @@ def _node_has_capacity(
                 assert requested.gpus.per_node <= len(free), f"{kind} of {name} at {moment}"
 
 
-def flushed(view: View, plan: Plan, now: float, *, only: JobId) -> View:
+def flushed(view: PlannerView, plan: Plan, now: float, *, only: JobId) -> PlannerView:
     """Return the view after the plan, with only one job left waiting."""
     jobs = {job.id: job for job in view.pending}
     begun = [
@@ -379,7 +376,7 @@ def flushed(view: View, plan: Plan, now: float, *, only: JobId) -> View:
     return msgspec.structs.replace(view, running=(*view.running, *begun), pending=left)
 
 
-def as_new(view: View) -> View:
+def as_new(view: PlannerView) -> PlannerView:
     """Return the site without running jobs, faults and past usage, with jobs that could start."""
     nodes = tuple(
         msgspec.structs.replace(

@@ -1,6 +1,6 @@
-"""Random sites on which QoS, tiers and quotas favor different jobs, and no job ends by itself.
+"""Random sites on which QoS, tiers and quotas favor different jobs, and no job ends normally.
 
-Preemption is the only event, and it must come to rest.
+Preemption is the only event, and it must stop.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import msgspec
 from tests.property.pass_player import PassPlayer
 from tests.property.random_tables import GIB, NOW
 
-from warpdeck.model import GpuAsk, GpuUuid, JobId, NodeName, Resources
+from warpdeck.model import GpuRequest, GpuUuid, JobId, NodeName, Resources
 from warpdeck.policy import (
     AccountView,
     GpuView,
     NodeView,
     PartitionView,
     PendingJob,
+    PlannerSettings,
+    PlannerView,
     QosView,
-    Settings,
-    View,
 )
 
 QOS = (
@@ -35,7 +35,7 @@ MOST_PASSES = 80
 """Maximum number of passes until a site of a few jobs is at rest; about ten are usual."""
 
 
-def preemption_site(rng: Random) -> tuple[View, Settings, list[PendingJob]]:
+def preemption_site(rng: Random) -> tuple[PlannerView, PlannerSettings, list[PendingJob]]:
     """Return an empty site and the jobs that arrive."""
     nodes = tuple(_node(f"n{number}", rng.choice([2, 4])) for number in range(rng.randint(1, 3)))
     names = [node.name for node in nodes]
@@ -55,10 +55,12 @@ def preemption_site(rng: Random) -> tuple[View, Settings, list[PendingJob]]:
         AccountView(name="vision", parent="lab", quota=_quota(rng)),
         AccountView(name="bio", quota=_quota(rng)),
     )
-    chosen = Settings(preempt_by=rng.choice(["qos", "partition"]), reclaim=True, preempt_mode="requeue")
+    chosen = PlannerSettings(
+        preempt_by=rng.choice(["qos", "partition"]), reclaim=True, preempt_mode="requeue"
+    )
     jobs = [_job(rng, 100 + number) for number in range(rng.randint(3, 9))]
     rng.shuffle(jobs)
-    view = View(nodes=nodes, pending=(), running=(), partitions=partitions, qos=QOS, accounts=accounts)
+    view = PlannerView(nodes=nodes, pending=(), running=(), partitions=partitions, qos=QOS, accounts=accounts)
     return view, msgspec.structs.replace(chosen, grace_s=0), jobs
 
 
@@ -84,7 +86,7 @@ def _job(rng: Random, number: int) -> PendingJob:
         nodes_min=nodes,
         nodes_max=nodes,
         cpus_per_task=rng.randint(1, 8),
-        gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(),
+        gpus=GpuRequest(per_node=gpus) if gpus else GpuRequest(),
         exclusive=rng.random() < 0.1,
     )
     return PendingJob(
@@ -103,8 +105,9 @@ def _job(rng: Random, number: int) -> PendingJob:
 
 
 def preemptions_to_rest(rng: Random) -> Iterator[list[tuple[JobId, JobId]]]:
-    """Yield the preemptions (preemptor, victim) after each arrival until the site is at rest. Too many passes
-    raise AssertionError.
+    """Yield the preemptions (preemptor, victim) after each arrival until there are no more.
+
+    Too many passes raise AssertionError.
     """
     view, chosen, coming = preemption_site(rng)
     player = PassPlayer(view, chosen, NOW)

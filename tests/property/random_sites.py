@@ -1,6 +1,4 @@
-"""Random sites for the planner: clusters, running jobs, queues, tables and settings, with unusual
-combinations.
-"""
+"""Random sites for the planner with unusual combinations of nodes, jobs, tables and settings."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import msgspec
 
 from warpdeck.model import (
     Allocation,
-    GpuAsk,
+    GpuRequest,
     GpuUuid,
     JobId,
     NodeMinimum,
@@ -29,11 +27,11 @@ from warpdeck.policy import (
     NodeView,
     PartitionView,
     PendingJob,
+    PlannerSettings,
+    PlannerView,
     QosView,
     ReservationView,
     RunningJob,
-    Settings,
-    View,
     Weights,
 )
 
@@ -86,9 +84,7 @@ def nodes_of(rng: Random) -> tuple[NodeView, ...]:
 
 
 def running_on(rng: Random, nodes: tuple[NodeView, ...]) -> tuple[RunningJob, ...]:
-    """Return running jobs that fit on the nodes: with whole GPUs or parts, with and without limits, and
-    suspended.
-    """
+    """Return running and suspended jobs that fit on the nodes, with whole or shared GPUs and optional limits."""
     found: list[RunningJob] = []
     left = {node.name: [node.cpus, node.mem_bytes] for node in nodes}
     parts = {(node.name, gpu.index): 100 for node in nodes for gpu in node.gpus}
@@ -155,14 +151,14 @@ def request_of(rng: Random, *, plain: bool = False) -> Resources:
     count = rng.randint(0, 3)
     way = rng.random()
     if way < 0.6 or plain:
-        gpus = GpuAsk(per_node=count, type=kind) if count else GpuAsk()
+        gpus = GpuRequest(per_node=count, type=kind) if count else GpuRequest()
     elif way < 0.75:
-        gpus = GpuAsk(total=max(1, count), type=kind)
+        gpus = GpuRequest(total=max(1, count), type=kind)
     elif way < 0.85:
-        gpus = GpuAsk(per_task=max(1, count), type=kind)
+        gpus = GpuRequest(per_task=max(1, count), type=kind)
         fields["tasks"] = rng.randint(1, 4)
     else:
-        gpus = GpuAsk(share_pct=rng.choice([30, 50, 60]), type=kind)
+        gpus = GpuRequest(share_pct=rng.choice([30, 50, 60]), type=kind)
     fields["cpus_per_task"] = rng.randint(1, 4)
     fields["mem_per_node_bytes"] = rng.choice([None, None, None, GIB, 4 * GIB, 0])
     if not plain:
@@ -231,9 +227,9 @@ def _pending(rng: Random, number: int, resources: Resources, plain: bool) -> Pen
     return msgspec.structs.replace(job, **odd)
 
 
-def settings_of(rng: Random) -> Settings:
+def settings_of(rng: Random) -> PlannerSettings:
     """Return random settings."""
-    return Settings(
+    return PlannerSettings(
         backfill=rng.choice(["easy", "easy", "conservative", "none"]),
         reservations=rng.choice([1, 1, 2, 5]),
         backfill_order=rng.choice(["priority", "shortest"]),
@@ -249,15 +245,15 @@ def settings_of(rng: Random) -> Settings:
     )
 
 
-def site_of(rng: Random) -> tuple[View, Settings]:
+def site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
     """Return a whole site."""
     nodes = nodes_of(rng)
     tables = tables_of(rng, nodes) if rng.random() < 0.7 else {}
-    view = View(nodes=nodes, running=running_on(rng, nodes), pending=queue_of(rng), **tables)
+    view = PlannerView(nodes=nodes, running=running_on(rng, nodes), pending=queue_of(rng), **tables)
     return with_exclusive_users(rng, view), settings_of(rng)
 
 
-def with_exclusive_users(rng: Random, view: View) -> View:
+def with_exclusive_users(rng: Random, view: PlannerView) -> PlannerView:
     """Give some jobs and partitions --exclusive=user on some sites. Later random values stay the same."""
     rng = copy(rng)
     if rng.random() < 0.6:
@@ -284,7 +280,7 @@ def with_exclusive_users(rng: Random, view: View) -> View:
     )
 
 
-def reserved_site_of(rng: Random) -> tuple[View, Settings]:
+def reserved_site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
     """Return a site with many kinds of reservations, and jobs that request them or may be placed in them."""
     view, chosen = site_of(rng)
     names = [node.name for node in view.nodes]
@@ -300,7 +296,7 @@ def reserved_site_of(rng: Random) -> tuple[View, Settings]:
     return msgspec.structs.replace(view, reservations=reservations, pending=pending), chosen
 
 
-def partially_reserved_site_of(rng: Random) -> tuple[View, Settings]:
+def partially_reserved_site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
     """Return a reserved site that also has reservations of parts of nodes, with some jobs running in them."""
     view, chosen = reserved_site_of(rng)
     nodes = {node.name: node for node in view.nodes}
@@ -329,7 +325,7 @@ def _perhaps_reserved(
     reservations: Sequence[ReservationView],
     left: dict[tuple[str, str], list[int]],
 ) -> RunningJob:
-    """Return the job, perhaps placed in a reservation whose reserved parts are large enough for it."""
+    """Return the job, possibly placed in a reservation with large enough reserved parts."""
     held = (job.resumes_to or job.allocation).shares
     for each in reservations:
         remaining = [left.get((each.name, share.node), [0, 0]) for share in held]
@@ -350,9 +346,10 @@ def _perhaps_reserved(
 ENDLESS = float("inf")
 
 
-def plain_site_of(rng: Random) -> tuple[View, Settings]:
-    """Return nodes and jobs without tables, where a reserved job's resources follow from its request
-    alone.
+def plain_site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
+    """Return nodes and jobs without tables.
+
+    The resources of a reserved job then follow from its request alone.
     """
     nodes = nodes_of(rng)
     queue = tuple(
@@ -366,10 +363,10 @@ def plain_site_of(rng: Random) -> tuple[View, Settings]:
     )
     chosen = msgspec.structs.replace(settings_of(rng), default_mem_per_cpu_bytes=0)
     running = tuple(job for job in running_on(rng, nodes) if not job.suspended)
-    return with_exclusive_users(rng, View(nodes=nodes, running=running, pending=queue)), chosen
+    return with_exclusive_users(rng, PlannerView(nodes=nodes, running=running, pending=queue)), chosen
 
 
-def contested_site_of(rng: Random) -> tuple[View, Settings]:
+def contested_site_of(rng: Random) -> tuple[PlannerView, PlannerSettings]:
     """Return a site with conflicting claims.
 
     Tiers, QoS and quotas favor different jobs, and some jobs cannot be preempted. Waits, usage and end times are
@@ -398,7 +395,7 @@ def contested_site_of(rng: Random) -> tuple[View, Settings]:
     return contested, chosen
 
 
-def _contested_partitions(rng: Random, view: View) -> tuple[PartitionView, ...]:
+def _contested_partitions(rng: Random, view: PlannerView) -> tuple[PartitionView, ...]:
     third = PartitionView(name="p3", preempt_mode=rng.choice(["", "suspend", "cancel"]))
     return tuple(
         msgspec.structs.replace(

@@ -1,5 +1,6 @@
-"""The real sbatch, srun and salloc without a controller: they print the values of their options and exit.
-Also values to try.
+"""Run the real sbatch, srun and salloc without a controller, to print the values of their options.
+
+It also contains values to try.
 """
 
 from __future__ import annotations
@@ -21,22 +22,21 @@ PluginDir={plugins}
 """
 ENVIRON = {"PATH": "/usr/bin:/bin", "TZ": "UTC"}
 UNREACHED = "Unable to contact slurm controller"
-"""The last message of a command whose arguments are valid."""
+"""The last message of a command with valid arguments."""
 
 _COUNTS_ON = re.compile(r"(?=.*ntasks=2147483648)(?=.*(nodes|nodelist|nodefile)=)", re.DOTALL)
 
 
 def terminates(text: str) -> bool:
-    """Return whether the real commands terminate. With a negative number of tasks, such as 2**31, they loop
-    over the tasks of each node.
+    """Return whether the real commands terminate.
+
+    With a negative number of tasks, for example 2**31, they loop over the tasks of each node.
     """
     return not _COUNTS_ON.search(text)
 
 
 def without_controller(folder: Path) -> dict[str, str]:
-    """Return the environment in which they run without a controller. The required files are written to the
-    folder.
-    """
+    """Return an environment in which they run without a controller. Write the required files to the folder."""
     (plugins,) = (PACKAGES / "root/usr/lib").glob("*/slurm-wlm")
     (folder / "slurm.conf").write_text(CONF.format(plugins=plugins))
     return {"SLURM_CONF": str(folder / "slurm.conf"), "LD_LIBRARY_PATH": f"{plugins}:{plugins.parent}"}

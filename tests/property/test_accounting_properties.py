@@ -1,4 +1,4 @@
-"""Each second of each job is charged once and decays, whatever happens and whenever the controller is killed."""
+"""Each second of each job is charged once and decays, under random events and kills of the controller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.core import ANN, BOB, Core, ask
+from tests.support.core import ANN, BOB, Core, make_request
 
 from warpdeck.config import Site, build_site, decode
 from warpdeck.controller.events.events import Cancelled, Requeued
@@ -89,7 +89,9 @@ def test_charged_usage_equals_the_real_run_time_also_after_a_kill(
         elif action in ("end", "cancel", "requeue") and running:
             job = running[number % len(running)]
             if action != "end":
-                core.apply({"cancel": Cancelled, "requeue": Requeued}[action](who=ANN, jobs=(str(job.id),)))
+                core.apply(
+                    {"cancel": Cancelled, "requeue": Requeued}[action](principal=ANN, jobs=(str(job.id),))
+                )
                 core.now += 7  # the job takes time to end
             key = (job.id, job.restarts)
             ended = max(log[key].start, core.now - 60 * number)  # the node could not report it at once
@@ -97,7 +99,7 @@ def test_charged_usage_equals_the_real_run_time_also_after_a_kill(
             log[key] = log[key]._replace(end=ended)
         elif action in ("ann", "bob", "half"):
             core.submit(
-                ask(
+                make_request(
                     gpus=number,
                     account="speech" if action == "bob" else "vision",
                     qos="half" if action == "half" else "normal",

@@ -12,7 +12,7 @@ import msgspec.inspect as types
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.property import type_values
-from tests.support.core import ANN, Core, ask
+from tests.support.core import ANN, Core, make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Updated
@@ -65,7 +65,7 @@ CHANGES = st.lists(structs(JobChange), max_size=3)
 def test_any_request_is_executed_or_rejected_and_stored_values_decode(
     sent: tuple[dict[str, Any], dict[str, Any]], changes: list[dict[str, Any]], plans: bool
 ) -> None:
-    core, base = Core("n0", "n1"), msgspec.to_builtins(ask())
+    core, base = Core("n0", "n1"), msgspec.to_builtins(make_request())
     request = decoded(Request, {**base, **sent[0], "resources": sent[1]})
     if request is None:
         return
@@ -77,9 +77,9 @@ def test_any_request_is_executed_or_rejected_and_stored_values_decode(
         core.plan()
     for sent_change in changes:
         change = decoded(JobChange, sent_change)
-        if change is not None and change.asked():
+        if change is not None and change.changed_fields():
             try:
-                core.apply(Updated(who=ANN, jobs=(str(job_id),), change=change))
+                core.apply(Updated(principal=ANN, jobs=(str(job_id),), change=change))
             except UserError:
                 continue
     core.plan()

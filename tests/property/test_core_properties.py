@@ -1,6 +1,4 @@
-"""Random sequences of events on the reducer: in any order, the invariants hold and the store contains the
-whole state.
-"""
+"""The reducer keeps its invariants and stores the whole state under random sequences of events."""
 
 from __future__ import annotations
 
@@ -10,19 +8,19 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.support.core import ANN, BOB, ROOT, Core, ask
+from tests.support.core import ANN, BOB, ROOT, Core, make_request
 
 from warpdeck.controller.events.events import (
     Cancelled,
     Effect,
     ForgetShare,
     Held,
+    JobCommand,
     KillShare,
     LaunchRefused,
     LaunchShare,
     NodeDrained,
     NodeResumed,
-    Order,
     Planned,
     Released,
     Requeued,
@@ -37,7 +35,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, NodeName
 from warpdeck.model.change import JobChange
-from warpdeck.policy import Preempt, Settings, plan
+from warpdeck.policy import PlannerSettings, Preempt, plan
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
@@ -54,8 +52,9 @@ references = st.one_of(
 
 
 class Storm(RuleBasedStateMachine):
-    """Random actions of users, nodes, agents and the network. Effects may be late, duplicated or lost with
-    the connection.
+    """Random actions of users, nodes, agents and the network.
+
+    Effects may be late, duplicated or lost with the connection.
     """
 
     @initialize()
@@ -66,7 +65,7 @@ class Storm(RuleBasedStateMachine):
         self.reports: list[tuple[str, wire.JobReport]] = []
         self.planned: Planned | None = None
         for gpus in (0, 2, 4):
-            self.core.submit(ask(gpus=gpus))
+            self.core.submit(make_request(gpus=gpus))
 
     def send(self, effects: tuple[Effect, ...]) -> None:
         self.late += [effect for effect in effects if self.up[effect.node]]
@@ -74,7 +73,7 @@ class Storm(RuleBasedStateMachine):
     def report(self, name: str, report: wire.JobReport) -> None:
         self.reports.append((name, report))
         if self.up[name]:
-            self.send(self.core.told(name, report).effects)
+            self.send(self.core.report(name, report).effects)
 
     # ---- Users
 
@@ -106,7 +105,7 @@ class Storm(RuleBasedStateMachine):
             fields["dependencies"] = Dependencies(
                 clauses=(Dependency(kind=after[0], job_id=JobId(after[1])),)
             )
-        request = ask(gpus=gpus, nodes=count, **fields)
+        request = make_request(gpus=gpus, nodes=count, **fields)
         if exclusive_user:
             resources = msgspec.structs.replace(request.resources, share_with="user")
             request = msgspec.structs.replace(request, resources=resources)
@@ -116,8 +115,8 @@ class Storm(RuleBasedStateMachine):
         kind=st.sampled_from((Cancelled, Held, Released, Requeued)),
         names=st.lists(references, min_size=1, max_size=3),
     )
-    def order(self, kind: type[Order], names: list[str]) -> None:
-        self.send(self.core.apply(kind(who=ANN, jobs=tuple(names))).effects)  # type: ignore[arg-type]
+    def order(self, kind: type[JobCommand], names: list[str]) -> None:
+        self.send(self.core.apply(kind(principal=ANN, jobs=tuple(names))).effects)  # type: ignore[arg-type]
 
     @rule(
         names=st.lists(references, min_size=1, max_size=3),
@@ -131,11 +130,11 @@ class Storm(RuleBasedStateMachine):
         ),
     )
     def change(self, names: list[str], change: JobChange) -> None:
-        self.send(self.core.apply(Updated(who=ROOT, jobs=tuple(names), change=change)).effects)
+        self.send(self.core.apply(Updated(principal=ROOT, jobs=tuple(names), change=change)).effects)
 
     @rule(kind=st.sampled_from((Suspended, Resumed)), names=st.lists(references, min_size=1, max_size=3))
-    def order_of_an_admin(self, kind: type[Order], names: list[str]) -> None:
-        self.send(self.core.apply(kind(who=ROOT, jobs=tuple(names))).effects)  # type: ignore[arg-type]
+    def order_of_an_admin(self, kind: type[JobCommand], names: list[str]) -> None:
+        self.send(self.core.apply(kind(principal=ROOT, jobs=tuple(names))).effects)  # type: ignore[arg-type]
 
     @rule(job=number, mode=st.sampled_from(("requeue", "suspend", "cancel")), keeps=st.booleans())
     def preempt(self, job: int, mode: str, keeps: bool) -> None:
@@ -147,9 +146,9 @@ class Storm(RuleBasedStateMachine):
 
     @rule()
     def plan_ahead(self) -> None:
-        """Run a pass whose starts are committed later, after other events."""
+        """Run a pass. Its starts are committed later, after other events."""
         state, now = self.core.state, self.core.now
-        made = plan(build_view(state, now=now), now, Settings())
+        made = plan(build_view(state, now=now), now, PlannerSettings())
         self.planned = Planned(starts=made.starts, resumes=made.resumes, ends=made.ends)
 
     @rule()
@@ -204,7 +203,7 @@ class Storm(RuleBasedStateMachine):
         if self.reports:
             name, report = self.reports[pick % len(self.reports)]
             if self.up[name]:
-                self.send(self.core.told(name, report).effects)
+                self.send(self.core.report(name, report).effects)
 
     @rule(pick=st.integers(0, 50))
     def launch_is_refused(self, pick: int) -> None:
@@ -255,8 +254,8 @@ class Storm(RuleBasedStateMachine):
     def commit_fails(self, names: list[str]) -> None:
         before = msgspec.msgpack.encode(durable(self.core.state))
         txn = Transaction(self.core.state, self.core.now)
-        reduce(txn, Cancelled(who=ANN, jobs=tuple(names)))
-        txn.undo()
+        reduce(txn, Cancelled(principal=ANN, jobs=tuple(names)))
+        txn.rollback()
         assert msgspec.msgpack.encode(durable(self.core.state)) == before
 
     # ---- Invariants

@@ -6,7 +6,7 @@ import contextlib
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.core import ANN, ROOT, Core, ask
+from tests.support.core import ANN, ROOT, Core, make_request
 
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import Cancelled, Released, Requeued
@@ -14,7 +14,7 @@ from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.view_cache import ViewCache
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, Request
-from warpdeck.policy import View
+from warpdeck.policy import PlannerView
 
 KINDS = ["after", "afterany", "afterok", "afternotok", "aftercorr", "singleton"]
 CLAUSES = st.builds(
@@ -29,7 +29,7 @@ DEPENDENCIES = st.builds(
 )
 ARRAY = ArraySpec(ranges=((0, 3, 1),))
 REQUESTS = st.builds(
-    lambda dependencies, array, held: ask(dependencies=dependencies, array=array, hold=held, gpus=2),
+    lambda dependencies, array, held: make_request(dependencies=dependencies, array=array, hold=held, gpus=2),
     st.one_of(st.none(), DEPENDENCIES),
     st.sampled_from([None, ARRAY]),
     st.booleans(),
@@ -42,11 +42,13 @@ STEPS = st.one_of(
 
 
 BEGIN = [
-    ask(hold=True),
-    ask(array=ARRAY, gpus=2),
-    ask(gpus=4),
+    make_request(hold=True),
+    make_request(array=ARRAY, gpus=2),
+    make_request(gpus=4),
     *(
-        ask(array=ARRAY, dependencies=Dependencies(clauses=(Dependency(kind=kind, job_id=JobId(number)),)))
+        make_request(
+            array=ARRAY, dependencies=Dependencies(clauses=(Dependency(kind=kind, job_id=JobId(number)),))
+        )
         for number, kind in ((1, "afterok"), (2, "aftercorr"), (2, "afterany"), (3, "afternotok"))
     ),
 ]
@@ -58,11 +60,11 @@ def do(core: Core, step: Request | tuple[str, int] | str) -> None:
         case Request():
             core.submit(step)
         case ("cancel", number):
-            core.apply(Cancelled(who=ANN, jobs=(str(number),)))
+            core.apply(Cancelled(principal=ANN, jobs=(str(number),)))
         case ("release", number):
-            core.apply(Released(who=ROOT, jobs=(str(number),)))
+            core.apply(Released(principal=ROOT, jobs=(str(number),)))
         case ("requeue", number):
-            core.apply(Requeued(who=ANN, jobs=(str(number),)))
+            core.apply(Requeued(principal=ANN, jobs=(str(number),)))
         case (word, number) if JobId(number) in core.state.jobs:
             if core.job(number).shares:
                 core.end(number, exit_code=int(word == "fail"))
@@ -73,13 +75,13 @@ def do(core: Core, step: Request | tuple[str, int] | str) -> None:
     core.now += 3.0
 
 
-def fresh_view(core: Core) -> View:
-    state, kept = core.state, core.state.picture
-    state.picture = ViewCache()
+def fresh_view(core: Core) -> PlannerView:
+    state, kept = core.state, core.state.view_cache
+    state.view_cache = ViewCache()
     try:
         return build_view(state, now=core.now)
     finally:
-        state.picture = kept
+        state.view_cache = kept
 
 
 @settings(max_examples=60)
@@ -96,16 +98,16 @@ def test_cached_verdicts_equal_freshly_computed_ones(
 
 def test_a_change_of_one_dependency_recomputes_its_dependents() -> None:
     core = Core("a")
-    firsts = [core.submit(ask(hold=True)) for _ in range(3)]
+    firsts = [core.submit(make_request(hold=True)) for _ in range(3)]
     clauses = tuple(Dependency(kind="afterok", job_id=number) for number in firsts)
-    waits = [core.submit(ask(dependencies=Dependencies(clauses=clauses))) for _ in range(2)]
+    waits = [core.submit(make_request(dependencies=Dependencies(clauses=clauses))) for _ in range(2)]
 
     def waiting_jobs() -> dict[int, object]:
         return {job.id: job for job in build_view(core.state, now=core.now).pending}
 
     before = waiting_jobs()
-    core.submit(ask())
+    core.submit(make_request())
     assert all(waiting_jobs()[number] is before[number] for number in waits)
-    core.apply(Cancelled(who=ANN, jobs=(str(firsts[2]),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(firsts[2]),)))
     after = waiting_jobs()
     assert all(after[number] != before[number] for number in waits)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from tests.property.test_prefetch_properties import Prefetch, pick
-from tests.support.core import ANN, done
+from tests.property.test_prefetch_properties import PrefetchMachine, pick
+from tests.support.core import ANN, result_of
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Event, Outcome, Requeued
 from warpdeck.controller.loop.commit_barrier import CommitBarrier
-from warpdeck.controller.loop.end_waiters import EndsAsked, EndWaiters
+from warpdeck.controller.loop.end_waiters import EndRequest, EndWaiters
 
 
 class Waiting:
@@ -30,12 +30,12 @@ class Waiting:
     def connect(self, watch: EndWaiters) -> None:
         """Use a new connection, on which unfinished submissions are requested and reported from the start."""
         self.received: list[tuple[int, int]] = []
-        self.request = EndsAsked(watch)
+        self.request = EndRequest(watch)
         self.request.add(self.numbers - self.done)
 
     def read(self) -> None:
         """Read the messages that are available now."""
-        for page in done(self.request.look()):
+        for page in result_of(self.request.poll()):
             assert all(job.is_finished for job in page.ended), "a job is reported that has not ended"
             assert not page.unknown
             self.received += [(job.id, job.restarts) for job in page.ended]
@@ -45,7 +45,7 @@ class Waiting:
         self.reported.update(self.received)
 
 
-class EndWaiterMachine(Prefetch):
+class EndWaiterMachine(PrefetchMachine):
     """The state machine of prefetched tasks with clients that wait for ends."""
 
     def watch_all(self) -> None:
@@ -98,7 +98,7 @@ class EndWaiterMachine(Prefetch):
         if running:
             job = self.core.state.jobs[running[which % len(running)]]
             try:
-                self.send(self.core.apply(Requeued(who=ANN, jobs=(job.label(),))).effects)
+                self.send(self.core.apply(Requeued(principal=ANN, jobs=(job.label(),))).effects)
             except UserError:
                 pass  # belongs to another user
 
@@ -116,7 +116,7 @@ class EndWaiterMachine(Prefetch):
                 each.read()
             assert each.done == each.numbers, "a client waits forever"
             for number in each.numbers:
-                ended = done(self.core.store.named(number))  # type: ignore[arg-type]
+                ended = result_of(self.core.store.named(number))  # type: ignore[arg-type]
                 missed = {(job.id, job.restarts) for job in ended} - each.reported
                 assert not missed, f"ends that were never reported: {missed}"
             assert not len(each.request)

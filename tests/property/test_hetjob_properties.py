@@ -15,14 +15,14 @@ from tests.property.random_sites import plain_site_of, site_of
 from tests.property.random_tables import NOW
 
 from warpdeck.model import JobId
-from warpdeck.policy import PassCache, PendingJob, Settings, View, plan
+from warpdeck.policy import PassCache, PendingJob, PlannerSettings, PlannerView, plan
 from warpdeck.policy.resources.timeline import ENDLESS_S
 
 EXAMPLES = 150
 seeds = st.integers(0, 2**32)
 
 
-def grouped(rng: Random, view: View) -> View:
+def grouped(rng: Random, view: PlannerView) -> PlannerView:
     """Return the view with some waiting jobs turned into components of others."""
     pending: list[PendingJob] = []
     leaders: list[JobId] = []
@@ -35,7 +35,7 @@ def grouped(rng: Random, view: View) -> View:
                 leaders.append(last.id)
         else:
             pending.append(job)
-    return msgspec.structs.replace(view, pending=tuple(pending), leaders=tuple(leaders))
+    return msgspec.structs.replace(view, pending=tuple(pending), hetjob_leaders=tuple(leaders))
 
 
 @settings(max_examples=EXAMPLES)
@@ -97,7 +97,7 @@ def test_a_pass_cache_does_not_change_the_plan(seed: int) -> None:
         if job.id not in {start.job_id for start in first.starts} and rng.random() < 0.7
     )
     later = msgspec.structs.replace(
-        view, pending=rest, leaders=tuple(job.id for job in rest if job.components)
+        view, pending=rest, hetjob_leaders=tuple(job.id for job in rest if job.components)
     )
     assert plan(later, NOW + 5, chosen, cache=cache) == plan(later, NOW + 5, chosen)
 
@@ -108,7 +108,7 @@ def test_a_hetjob_that_cannot_start_takes_nothing_from_others(seed: int) -> None
     """Without reservations, the other jobs start as if the waiting heterogeneous job did not exist."""
     rng = Random(seed)
     view = grouped(rng, site_of(rng)[0])
-    chosen = Settings(reservations=0, queue_order="submit", overdue_reservations=0)
+    chosen = PlannerSettings(reservations=0, queue_order="submit", overdue_reservations=0)
     made = plan(view, NOW, chosen)
     started = {start.job_id for start in made.starts}
     left = tuple(job for job in view.pending if not job.components or job.id in started)
@@ -116,7 +116,7 @@ def test_a_hetjob_that_cannot_start_takes_nothing_from_others(seed: int) -> None
 
 
 def contested(seed: int) -> PassPlayer:
-    """Return a site whose waiting jobs may preempt running ones, without other obstacles."""
+    """Return a site with waiting jobs that may preempt running ones, without other obstacles."""
     rng = Random(seed)
     view, chosen, jobs = preemption_site(rng)
     first = len(jobs) // 2
@@ -152,7 +152,7 @@ def test_preempted_jobs_free_enough_for_all_components(seed: int) -> None:
             view,
             running=left,
             pending=(with_claims(leader, own),),
-            leaders=(number,) if leader.components else (),
+            hetjob_leaders=(number,) if leader.components else (),
         )
         started = {start.job_id for start in plan(alone, now, player.settings).starts}
         assert _ids(leader) <= started, f"the preempted jobs do not free enough for {number}: {preempted}"

@@ -1,6 +1,4 @@
-"""Queries of the history give the same results in SQL and in memory, and filters mean the same in lists and
-in queries.
-"""
+"""Queries and filters of the history have the same results in SQL and in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.model import (
     Allocation,
     ExitStatus,
-    GpuAsk,
+    GpuRequest,
     GpuUsage,
     Job,
     JobId,
@@ -30,7 +28,7 @@ from warpdeck.model import (
     Share,
     ShareStatus,
 )
-from warpdeck.model.past import PAST_ORDERS, GroupCost, PastQuery
+from warpdeck.model.finished_jobs import FINISHED_ORDERS, FinishedQuery, GroupCost
 from warpdeck.notation.filters.job_filter import holds, parse_filter
 from warpdeck.notation.request.sweep import with_sweep
 from warpdeck.ports.ports import Changes
@@ -110,7 +108,7 @@ def _job(draw: st.DrawFn, number: int) -> Job:
             name=draw(st.sampled_from(NAMES)),
             script=draw(st.sampled_from(SCRIPTS)),
             account=draw(st.sampled_from(["", "lab", "Vision"])),
-            resources=Resources(gpus=GpuAsk(per_node=gpus)),
+            resources=Resources(gpus=GpuRequest(per_node=gpus)),
         ),
         request_key=number,
         user=draw(st.sampled_from(["ann", "bob"])),
@@ -126,12 +124,12 @@ def _job(draw: st.DrawFn, number: int) -> Job:
 
 
 queries = st.builds(
-    PastQuery,
+    FinishedQuery,
     user=st.sampled_from([None, "ann", "kim"]),
     clauses=st.lists(st.sampled_from(WORDS), max_size=2).map(
         lambda text: parse_filter(" ".join(text), me="ann")
     ),
-    order=st.sampled_from(PAST_ORDERS),
+    order=st.sampled_from(FINISHED_ORDERS),
     descending=st.booleans(),
     until=st.sampled_from([None, 103.0]),
     offset=st.integers(0, 3),
@@ -143,12 +141,12 @@ queries = st.builds(
 @settings(max_examples=25)
 @given(jobs=histories(), page_queries=st.lists(queries, min_size=1, max_size=12))
 def test_sql_and_memory_give_the_same_pages_and_costs(
-    jobs: list[Job], page_queries: Sequence[PastQuery]
+    jobs: list[Job], page_queries: Sequence[FinishedQuery]
 ) -> None:
     asyncio.run(_compare(jobs, page_queries))
 
 
-async def _compare(jobs: list[Job], page_queries: Sequence[PastQuery]) -> None:
+async def _compare(jobs: list[Job], page_queries: Sequence[FinishedQuery]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sql, memory = await SqliteStore.open(str(Path(folder) / "state.db")), MemoryStore()
         try:
@@ -156,9 +154,11 @@ async def _compare(jobs: list[Job], page_queries: Sequence[PastQuery]) -> None:
                 requests = tuple((job.request_key, job.request) for job in jobs)
                 await store.commit(Changes(requests=requests, jobs=tuple(jobs)))
             for query in page_queries:
-                expected = await memory.past(query, counted=True)
-                assert await sql.past(query, counted=True) == expected, query
-                assert _rounded(await sql.past_costs(query)) == _rounded(await memory.past_costs(query))
+                expected = await memory.search_finished(query, counted=True)
+                assert await sql.search_finished(query, counted=True) == expected, query
+                assert _rounded(await sql.finished_costs(query)) == _rounded(
+                    await memory.finished_costs(query)
+                )
         finally:
             await sql.close()
 
@@ -185,25 +185,27 @@ def test_a_filter_gives_the_same_result_for_rows_and_stored_records(
 
 
 @settings(max_examples=25)
-@given(jobs=histories(), order=st.sampled_from(PAST_ORDERS), descending=st.booleans())
+@given(jobs=histories(), order=st.sampled_from(FINISHED_ORDERS), descending=st.booleans())
 def test_consecutive_pages_cover_the_history_from_both_ends(
     jobs: list[Job], order: str, descending: bool
 ) -> None:
-    asyncio.run(_walk(jobs, PastQuery(order=order, descending=descending, limit=3)))
+    asyncio.run(_walk(jobs, FinishedQuery(order=order, descending=descending, limit=3)))
 
 
-async def _walk(jobs: list[Job], query: PastQuery) -> None:
+async def _walk(jobs: list[Job], query: FinishedQuery) -> None:
     memory = MemoryStore()
     await memory.commit(Changes(jobs=tuple(jobs)))
-    whole = (await memory.past(msgspec.structs.replace(query, limit=500), counted=False)).ids
+    whole = (await memory.search_finished(msgspec.structs.replace(query, limit=500), counted=False)).ids
     forth: list[int] = []
     while page := (
-        await memory.past(msgspec.structs.replace(query, beside=forth[-1] if forth else None), counted=False)
+        await memory.search_finished(
+            msgspec.structs.replace(query, beside=forth[-1] if forth else None), counted=False
+        )
     ).ids:
         forth += page
     back: list[int] = []
     while page := (
-        await memory.past(
+        await memory.search_finished(
             msgspec.structs.replace(query, backwards=True, beside=back[0] if back else None), counted=False
         )
     ).ids:

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.property.real_commands import ENVIRON, UNREACHED, VALUES, shown_by, terminates, without_controller
 from tests.slurm_parity.peer.real_slurm import PACKAGES
+from tests.support.command_lines import validate_launch
 
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import SALLOC_22_05, SRUN_22_05
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, SRUN_VARIABLES
-from warpdeck.notation.verdict.launch import judge_launch
 
 COMMAND_S = 60.0
 TABLES = {"salloc": SALLOC_22_05, "srun": SRUN_22_05}
@@ -50,7 +50,9 @@ class Launcher:
         self.folder = folder
         self._environ = {**ENVIRON, **without_controller(folder)}
 
-    def judge(self, command: str, words: list[str], environ: dict[str, str]) -> tuple[int, list[str], object]:
+    def result_of(
+        self, command: str, words: list[str], environ: dict[str, str]
+    ) -> tuple[int, list[str], object]:
         """Return the exit code (0 if the arguments are accepted), the errors, and the options shown."""
         done = subprocess.run(
             [str(PACKAGES / "root/usr/bin" / command), "-vv", *words, "true"],
@@ -104,12 +106,12 @@ def test_messages_and_options_equal_those_of_real_srun_and_salloc(
     place = OptionSource(
         cwd=str(real.folder), environ=ENVIRON | environ, now=time.time(), is_root=True, user_id=_number
     )
-    found = judge_launch([*words, "true"], place, known=TABLES[command])
-    fault = found.fault
+    found = validate_launch([*words, "true"], place, known=TABLES[command])
+    fault = found.rejection
     code = 0 if fault is None else fault.exit_code
     # The answer to --hint=help goes to the other stream.
-    errors = [] if fault is None or fault.is_answer else [f"{command}: {each}" for each in fault.words]
-    real_code, real_errors, shown = real.judge(command, words, environ)
+    errors = [] if fault is None or fault.is_answer else [f"{command}: {each}" for each in fault.lines]
+    real_code, real_errors, shown = real.result_of(command, words, environ)
     assert (code, found.shown) == (real_code, shown), (errors, real_errors)
     assert set(errors) <= set(real_errors)  # the real commands may report further errors
     assert bool(errors) == bool(real_errors)

@@ -16,18 +16,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property import type_values
-from tests.support.core import Core, ask
+from tests.support.core import Core, make_request
 
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import NodeUp
-from warpdeck.controller.events.node_messages import heard
+from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.loop.fences import Fences
-from warpdeck.controller.presenters.job_columns import job_row
-from warpdeck.controller.presenters.job_detail import job_detail
+from warpdeck.controller.presenters.job_columns import job_detail, job_row
 from warpdeck.controller.presenters.node_facts import node_facts
 from warpdeck.controller.presenters.node_rows import node_health_row, node_row
 from warpdeck.controller.state.measurements import to_reading
-from warpdeck.fleet.field_limits import MAX_TEXT_CHARS, bounded
+from warpdeck.fleet.field_limits import MAX_TEXT_CHARS, with_field_limits
 from warpdeck.fleet.inbound import decode
 from warpdeck.model import NodeName
 from warpdeck_agent.wire import WireError
@@ -70,7 +69,7 @@ def values(kind: types.Type) -> st.SearchStrategy[Any]:
 
 def message_fields(kind: Any, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Return fields of that message: the required ones, some others, and sometimes one out of its bounds."""
-    info = types.type_info(bounded(kind))
+    info = types.type_info(with_field_limits(kind))
     assert isinstance(info, types.DataclassType)
     fields = [each for each in info.fields if each.name != "t"]
     known = {each.name: fixed.get(each.name, values(each.type)) for each in fields}
@@ -88,14 +87,15 @@ MESSAGES = st.one_of(*(message_fields(kind, **ABOUT) for kind in [*MESSAGE_TYPES
 
 
 def cluster() -> Core:
-    """Return a cluster with jobs on each node and on both, waiting jobs, and a step on both. The other node
-    sends nothing more.
+    """Return a cluster with jobs on each node and on both, waiting jobs, and a step on both.
+
+    The other node sends nothing more.
     """
     core = Core(HONEST, LIAR)
     for _ in range(2):
-        core.run(ask(gpus=4))
-    core.submit(ask(gpus=4, nodes=2))
-    core.submit(ask(name="waits", gpus=1))
+        core.run(make_request(gpus=4))
+    core.submit(make_request(gpus=4, nodes=2))
+    core.submit(make_request(name="waits", gpus=1))
     return core
 
 
@@ -115,13 +115,13 @@ def take(core: Core, message: Any) -> None:
     match message:
         case wire.Sample():
             core.state.node_status.readings[LIAR] = to_reading(message)
-            core.state.picture.blocked(core.state, LIAR)
+            core.state.view_cache.blocked(core.state, LIAR)
         case stepwire.StepFence():
-            Fences().take(LIAR, message, core.state)
+            Fences().handle(LIAR, message, core.state)
         case wire.Welcome():
             core.apply(NodeUp(name=LIAR, welcome=message))
         case _:
-            core.apply(heard(LIAR, message, received_unix=core.now))
+            core.apply(decode_node_message(LIAR, message, received_unix=core.now))
 
 
 @pytest.mark.slow

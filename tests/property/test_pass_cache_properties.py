@@ -1,6 +1,4 @@
-"""A plan with a pass cache equals one without it, whatever happens in between; the same holds for a pass that
-explains few jobs.
-"""
+"""A plan with a pass cache equals one without it, after any events and with few explained jobs."""
 
 from __future__ import annotations
 
@@ -16,22 +14,22 @@ from tests.property.random_sites import LENGTHS, nodes_of, queue_of, running_on,
 from tests.property.random_tables import NOW, tables_of
 
 from warpdeck.model import JobId
-from warpdeck.policy import PassCache, Plan, Settings, View, Weights, plan
+from warpdeck.policy import PassCache, Plan, PlannerSettings, PlannerView, Weights, plan
 
 EXAMPLES = 60
 STEPS = 8
 seeds = st.integers(0, 2**32)
 
 
-def replaced(view: View, **fields: object) -> View:
+def replaced(view: PlannerView, **fields: object) -> PlannerView:
     return msgspec.structs.replace(view, **fields)
 
 
-def next_id(view: View) -> int:
+def next_id(view: PlannerView) -> int:
     return max((job.id for job in (*view.pending, *view.running)), default=0) + 1
 
 
-def one_submitted(rng: Random, view: View) -> View:
+def one_submitted(rng: Random, view: PlannerView) -> PlannerView:
     """Add a waiting job of an existing kind or a new one."""
     (new,) = queue_of(rng, most=1)
     number = JobId(next_id(view))
@@ -42,11 +40,11 @@ def one_submitted(rng: Random, view: View) -> View:
     return replaced(view, pending=(*view.pending, new))
 
 
-def some_removed(rng: Random, view: View) -> View:
+def some_removed(rng: Random, view: PlannerView) -> PlannerView:
     return replaced(view, pending=tuple(job for job in view.pending if rng.random() < 0.8))
 
 
-def one_updated(rng: Random, view: View) -> View:
+def one_updated(rng: Random, view: PlannerView) -> PlannerView:
     changed = rng.randrange(max(1, len(view.pending)))
     pending = list(view.pending)
     for at in range(changed, min(changed + 1, len(pending))):
@@ -56,7 +54,7 @@ def one_updated(rng: Random, view: View) -> View:
     return replaced(view, pending=tuple(pending))
 
 
-def equal_values_as_new_objects(rng: Random, view: View) -> View:
+def equal_values_as_new_objects(rng: Random, view: PlannerView) -> PlannerView:
     return replaced(
         view,
         nodes=tuple(msgspec.structs.replace(node) for node in view.nodes),
@@ -68,15 +66,15 @@ def equal_values_as_new_objects(rng: Random, view: View) -> View:
     )
 
 
-def some_ended(rng: Random, view: View) -> View:
+def some_ended(rng: Random, view: PlannerView) -> PlannerView:
     return replaced(view, running=tuple(job for job in view.running if rng.random() < 0.7))
 
 
-def other_running_jobs(rng: Random, view: View) -> View:
+def other_running_jobs(rng: Random, view: PlannerView) -> PlannerView:
     return replaced(view, running=running_on(rng, view.nodes))
 
 
-def one_node_changed(rng: Random, view: View) -> View:
+def one_node_changed(rng: Random, view: PlannerView) -> PlannerView:
     nodes = list(view.nodes)
     at = rng.randrange(len(nodes))
     gpus = tuple(
@@ -87,7 +85,7 @@ def one_node_changed(rng: Random, view: View) -> View:
     return replaced(view, nodes=tuple(nodes))
 
 
-def one_node_upgraded(rng: Random, view: View) -> View:
+def one_node_upgraded(rng: Random, view: PlannerView) -> PlannerView:
     nodes = list(view.nodes)
     at = rng.randrange(len(nodes))
     features = frozenset(each for each in ("ib", "new", "old") if rng.random() < 0.5)
@@ -97,23 +95,23 @@ def one_node_upgraded(rng: Random, view: View) -> View:
     return replaced(view, nodes=tuple(nodes))
 
 
-def other_nodes(rng: Random, view: View) -> View:
+def other_nodes(rng: Random, view: PlannerView) -> PlannerView:
     nodes = nodes_of(rng)
     return replaced(view, nodes=nodes, running=running_on(rng, nodes))
 
 
-def other_tables(rng: Random, view: View) -> View:
+def other_tables(rng: Random, view: PlannerView) -> PlannerView:
     return replaced(view, **tables_of(rng, view.nodes))
 
 
-def usage_was_charged(rng: Random, view: View) -> View:
+def usage_was_charged(rng: Random, view: PlannerView) -> PlannerView:
     accounts = tuple(
         msgspec.structs.replace(each, usage=each.usage + rng.random() * 1000) for each in view.accounts
     )
     return replaced(view, accounts=accounts)
 
 
-CHANGES: tuple[Callable[[Random, View], View], ...] = (
+CHANGES: tuple[Callable[[Random, PlannerView], PlannerView], ...] = (
     one_submitted,
     one_submitted,
     some_removed,
@@ -132,7 +130,7 @@ CHANGES: tuple[Callable[[Random, View], View], ...] = (
 )
 
 
-def started(view: View, made: Plan, now: float) -> View:
+def started(view: PlannerView, made: Plan, now: float) -> PlannerView:
     """Return the view in which the jobs started by the plan run."""
     waiting = {job.id: job for job in view.pending}
     fresh = [
@@ -146,9 +144,12 @@ def decisions(made: Plan) -> tuple[object, ...]:
     return made.starts, made.reserves, made.preempts, made.resumes, made.ends, made.more
 
 
-def check_partial_explanations(rng: Random, view: View, made: Plan, now: float, chosen: Settings) -> None:
-    """Check that decisions and explanations are the same, except for expected starts that no reservation
-    backs.
+def check_partial_explanations(
+    rng: Random, view: PlannerView, made: Plan, now: float, chosen: PlannerSettings
+) -> None:
+    """Check that decisions and explanations are the same.
+
+    Expected starts without a reservation may differ.
     """
     few = [job.id for job in view.pending if rng.random() < 0.4]
     brief = plan(view, now, chosen, explain_only=few)

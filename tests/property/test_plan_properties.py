@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support import invariants
 from tests.support.builders import node, pending, view
 
-from warpdeck.policy import NodeView, PendingJob, Plan, RunningJob, Settings, View, plan
+from warpdeck.policy import NodeView, PendingJob, Plan, PlannerSettings, PlannerView, RunningJob, plan
 
 NOW = 1000.0
 
@@ -45,7 +45,7 @@ def queue(raw: list[tuple[int, int, int | None, int, bool]]) -> list[PendingJob]
     ]
 
 
-def run_on(current: View, made: Plan) -> View:
+def run_on(current: PlannerView, made: Plan) -> PlannerView:
     """Return the view after the plan, with the remaining jobs."""
     ends = {job.id: job.time_limit_s for job in current.pending}
     begun = [
@@ -68,11 +68,11 @@ def test_every_plan_keeps_the_invariants(
     raw_nodes: list[tuple[int, str, int, bool]], raw_jobs: list[tuple[int, int, int | None, int, bool]]
 ) -> None:
     current = view(cluster(raw_nodes), queue(raw_jobs))
-    made = plan(current, NOW, Settings())
+    made = plan(current, NOW, PlannerSettings())
     for holds in invariants.ALL:
         holds(current, made)
     second = run_on(current, made)
-    again = plan(second, NOW, Settings())
+    again = plan(second, NOW, PlannerSettings())
     for holds in invariants.ALL:
         holds(second, again)
 
@@ -83,7 +83,7 @@ def test_equal_inputs_give_equal_plans(
     raw_nodes: list[tuple[int, str, int, bool]], raw_jobs: list[tuple[int, int, int | None, int, bool]]
 ) -> None:
     current = view(cluster(raw_nodes), queue(raw_jobs))
-    assert plan(current, NOW, Settings()) == plan(current, NOW, Settings())
+    assert plan(current, NOW, PlannerSettings()) == plan(current, NOW, PlannerSettings())
 
 
 @settings(max_examples=150, deadline=None)
@@ -92,7 +92,7 @@ def test_backfill_never_delays_the_first_job(
     raw_nodes: list[tuple[int, str, int, bool]], raw_jobs: list[tuple[int, int, int | None, int, bool]]
 ) -> None:
     current = view(cluster(raw_nodes), queue([job[:3] + (0, False) for job in raw_jobs]))
-    made = plan(current, NOW, Settings())
+    made = plan(current, NOW, PlannerSettings())
     if not made.reserves:
         return
     head = made.reserves[0]
@@ -100,6 +100,6 @@ def test_backfill_never_delays_the_first_job(
     alone = msgspec.structs.replace(
         after, pending=tuple(job for job in after.pending if job.id == head.job_id)
     )
-    again = plan(alone, NOW, Settings())
+    again = plan(alone, NOW, PlannerSettings())
     assert not again.starts
     assert again.reserves[0].at_unix <= head.at_unix

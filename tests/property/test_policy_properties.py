@@ -1,6 +1,4 @@
-"""The planner over random sites: decisions are allowed, complete, within limits, explained, and
-deterministic.
-"""
+"""On random sites, the planner's decisions are allowed, complete, within limits, explained and deterministic."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from tests.property.random_sites import (
 from tests.property.random_tables import NOW
 
 from warpdeck.model import JobId
-from warpdeck.policy import Plan, Settings, View, admit, dry_run, plan
+from warpdeck.policy import Plan, PlannerSettings, PlannerView, admit, dry_run, plan
 
 EXAMPLES = 200
 ENDLESS_S = 20 * 365 * 86_400.0
@@ -32,7 +30,7 @@ seeds = st.integers(0, 2**32)
 """Sites are too large to be shrunk in reasonable time; a seed reproduces one."""
 
 
-def check(view: View, made: Plan, now: float = NOW) -> None:
+def check(view: PlannerView, made: Plan, now: float = NOW) -> None:
     plan_checks.nothing_is_held_twice(view, made)
     plan_checks.gangs_are_whole(view, made)
     plan_checks.placements_are_allowed(view, made, now)
@@ -70,7 +68,7 @@ def test_parts_of_nodes_are_reserved_for_their_users(seed: int) -> None:
 )  # parts of several reservations block the job; the reason named a random one
 @example(234, site_of)  # two reservations start before the job could end; the reason named a random one
 def test_the_plan_does_not_depend_on_the_order_of_lists(
-    seed: int, make: Callable[[Random], tuple[View, Settings]]
+    seed: int, make: Callable[[Random], tuple[PlannerView, PlannerSettings]]
 ) -> None:
     view, chosen = make(rng := Random(seed))
     tables = (
@@ -91,7 +89,7 @@ def test_the_plan_does_not_depend_on_the_order_of_lists(
     assert made.pending_reasons == again.pending_reasons and made.priorities == again.priorities
 
 
-def limit_of(view: View, chosen: Settings) -> dict[JobId, float]:
+def limit_of(view: PlannerView, chosen: PlannerSettings) -> dict[JobId, float]:
     return {job.id: float(job.time_limit_s or chosen.default_time_s or ENDLESS_S) for job in view.pending}
 
 

@@ -16,14 +16,14 @@ from tests.property.random_sites import contested_site_of, site_of
 from tests.property.random_tables import NOW
 
 from warpdeck.model import GpuUuid, JobId
-from warpdeck.policy import Plan, Preempt, RunningJob, Settings, View, plan
+from warpdeck.policy import Plan, PlannerSettings, PlannerView, Preempt, RunningJob, plan
 
 EXAMPLES = 150
 STEPS = 40
 seeds = st.integers(0, 2**32)
 
 
-def preempting_site(seed: int) -> tuple[View, Settings]:
+def preempting_site(seed: int) -> tuple[PlannerView, PlannerSettings]:
     rng = Random(seed)
     view, chosen = site_of(rng)
     while not view.qos:
@@ -55,7 +55,7 @@ def preempting_site(seed: int) -> tuple[View, Settings]:
     return msgspec.structs.replace(view, pending=jobs, running=held, qos=qos, partitions=parts), chosen
 
 
-def without(view: View, orders: tuple[Preempt, ...]) -> View:
+def without(view: PlannerView, orders: tuple[Preempt, ...]) -> PlannerView:
     gone = {each.job_id for each in orders}
     return msgspec.structs.replace(view, running=tuple(job for job in view.running if job.id not in gone))
 
@@ -101,8 +101,8 @@ def test_every_preempted_job_is_needed_and_together_they_suffice(seed: int) -> N
 
 def starts(
     made: Plan,
-    view: View,
-    chosen: Settings,
+    view: PlannerView,
+    chosen: PlannerSettings,
     number: JobId,
     orders: tuple[Preempt, ...],
     nodes: tuple[str, ...] | None = None,
@@ -128,7 +128,7 @@ def starts(
     return any(start.job_id == number for start in again.starts)
 
 
-def contested_site(seed: int) -> tuple[View, Settings]:
+def contested_site(seed: int) -> tuple[PlannerView, PlannerSettings]:
     view, chosen = contested_site_of(Random(seed))
     jobs = tuple(
         msgspec.structs.replace(job, tasks=(), throttle=0, deadline_unix=None) for job in view.pending
@@ -142,7 +142,7 @@ def contested_site(seed: int) -> tuple[View, Settings]:
 @example(2_001_316, preempting_site)  # whole nodes exceeded the quota that reclaimed them
 @example(1_000_321, preempting_site)  # a job within its quota took resources freed for a borrowing job
 def test_no_job_is_preempted_in_vain_or_in_a_cycle(
-    seed: int, make: Callable[[int], tuple[View, Settings]]
+    seed: int, make: Callable[[int], tuple[PlannerView, PlannerSettings]]
 ) -> None:
     view, chosen = make(seed)
     player = PassPlayer(view, chosen, NOW)

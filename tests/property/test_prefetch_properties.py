@@ -11,10 +11,9 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.support.core import ANN, BOB, Core, Launch, ask
+from tests.support.core import ANN, BOB, Core, Launch, make_request
 
 from warpdeck.controller.events.events import (
-    Ahead,
     Cancelled,
     Effect,
     ForgetShare,
@@ -26,15 +25,16 @@ from warpdeck.controller.events.events import (
     NodeDrained,
     NodeResumed,
     Planned,
+    Prefetch,
     Released,
     Reported,
-    TakeBack,
+    RevokeLaunches,
 )
 from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
 from warpdeck.controller.state.invariants import violations
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, JobId, NodeName, iter_tasks
-from warpdeck.policy import Settings, plan
+from warpdeck.policy import PlannerSettings, plan
 from warpdeck_agent.wire import messages as wire
 
 NODES = ("a", "b")
@@ -92,14 +92,14 @@ class Host:
             self.send(dropped)
 
 
-class Prefetch(RuleBasedStateMachine):
+class PrefetchMachine(RuleBasedStateMachine):
     """Two nodes with two slots each, an array on them, and all possible interruptions."""
 
     @initialize(tasks=st.integers(8, 30))
     def begin(self, tasks: int) -> None:
         self.core = Core(*NODES)
         self.hosts = {NodeName(name): Host() for name in NODES}
-        self.array = self.core.submit(ask(gpus=TAKES, array=ArraySpec(ranges=((0, tasks, 1),))))
+        self.array = self.core.submit(make_request(gpus=TAKES, array=ArraySpec(ranges=((0, tasks, 1),))))
         self.run_pass()
 
     def send(self, effects: tuple[Effect, ...]) -> None:
@@ -111,7 +111,7 @@ class Prefetch(RuleBasedStateMachine):
                 job = self.core.state.jobs[effect.job_id]
                 if job.allocation is None or job.is_finished:
                     continue
-                first = None if job.behind is None else self.core.state.jobs[job.behind]
+                first = None if job.prefetched_after is None else self.core.state.jobs[job.prefetched_after]
                 key = (job.id, job.restarts)
                 host.orders.append((key, None if first is None else (first.id, first.restarts)))
             else:
@@ -121,11 +121,12 @@ class Prefetch(RuleBasedStateMachine):
 
     @rule()
     def run_pass(self) -> None:
-        """Run a pass as the controller does: if there is anything to decide, prefetched launches that may not
-        have started are revoked.
+        """Run a pass like the controller.
+
+        If there is anything to decide, prefetched launches that may not have started are revoked.
         """
         state, now = self.core.state, self.core.now
-        made = plan(build_view(state, now=now), now, Settings(kill_invalid_dependency=False))
+        made = plan(build_view(state, now=now), now, PlannerSettings(kill_invalid_dependency=False))
         fast_path = ArrayFastPath()
         fast_path.learn(state, made, now)
         if fast_path.trusted is None:
@@ -135,9 +136,11 @@ class Prefetch(RuleBasedStateMachine):
     @rule()
     def revoke_all(self) -> None:
         for name, host in self.hosts.items():
-            keys = tuple((job.id, job.restarts) for job in self.core.state.handed_to(name) if job.is_handed)
+            keys = tuple(
+                (job.id, job.restarts) for job in self.core.state.prefetched_to(name) if job.is_prefetched
+            )
             if keys and host.up:
-                host.orders.append(TakeBack(node=name, launches=keys))
+                host.orders.append(RevokeLaunches(node=name, launches=keys))
 
     @rule(which=pick, count=st.integers(1, 3))
     def prefetch(self, which: int, count: int) -> None:
@@ -147,24 +150,24 @@ class Prefetch(RuleBasedStateMachine):
         lasts = [
             job.id
             for job in state.jobs.values()
-            if job.allocation is not None and job.id not in state.index.follower
+            if job.allocation is not None and job.id not in state.index.successor
         ]
         if not lasts or not rest.is_folded_array:
             return
         tasks = tuple(iter_tasks(rest.pending_tasks))[:count]
-        ahead = Ahead(job_id=rest.id, behind=lasts[which % len(lasts)], tasks=tasks)
-        self.send(self.core.apply(Planned(aheads=(ahead,))).effects)
+        ahead = Prefetch(job_id=rest.id, after=lasts[which % len(lasts)], tasks=tasks)
+        self.send(self.core.apply(Planned(prefetches=(ahead,))).effects)
 
     @rule(kind=st.sampled_from((Cancelled, Held, Released)), which=pick)
     def order(self, kind: Any, which: int) -> None:
         ids = sorted({job.array_job_id for job in self.core.state.jobs.values()})
         task = f"_{which % 9}" if which % 3 == 0 else ""
-        self.send(self.core.apply(kind(who=ANN, jobs=(f"{ids[which % len(ids)]}{task}",))).effects)
+        self.send(self.core.apply(kind(principal=ANN, jobs=(f"{ids[which % len(ids)]}{task}",))).effects)
 
     @rule(gpus=st.sampled_from((2, 2, 4)))
     def another_user_submits(self, gpus: int) -> None:
         if gpus == TAKES:  # running tasks are counted in slots
-            self.core.submit(ask(gpus=TAKES), BOB)
+            self.core.submit(make_request(gpus=TAKES), BOB)
         self.run_pass()
 
     @rule(name=nodes, drained=st.booleans())
@@ -190,7 +193,7 @@ class Prefetch(RuleBasedStateMachine):
         order = host.orders.pop(0)
         if isinstance(order, tuple):
             self.launch(host, *order)
-        elif isinstance(order, TakeBack):
+        elif isinstance(order, RevokeLaunches):
             host.revoke(list(order.launches))
         elif isinstance(order, KillShare):
             self.kill(host, (order.job_id, order.restarts), order.cause)
@@ -274,8 +277,8 @@ class Prefetch(RuleBasedStateMachine):
     def invariants_hold(self) -> None:
         if hasattr(self, "core"):
             assert violations(self.core.state) == []
-            assert sorted(self.core.reload().index.follower.items()) == sorted(
-                self.core.state.index.follower.items()
+            assert sorted(self.core.reload().index.successor.items()) == sorted(
+                self.core.state.index.successor.items()
             )
 
     def teardown(self) -> None:
@@ -286,8 +289,8 @@ class Prefetch(RuleBasedStateMachine):
             self.core.apply(NodeResumed(name=NodeName(name)))
             self.node_reconnects(name)
         held = sorted({job.array_job_id for job in self.core.state.jobs.values() if job.held})
-        self.core.apply(Released(who=ANN, jobs=tuple(map(str, held))))
-        self.core.apply(Released(who=BOB, jobs=tuple(map(str, held))))
+        self.core.apply(Released(principal=ANN, jobs=tuple(map(str, held))))
+        self.core.apply(Released(principal=BOB, jobs=tuple(map(str, held))))
         for _ in range(400):
             if all(job.is_finished for job in self.core.state.jobs.values()):
                 return
@@ -299,12 +302,12 @@ class Prefetch(RuleBasedStateMachine):
                 self.process_ends(name, 0)
                 self.reports_arrive(name, 99)
         left = [
-            (job.label(), job.state, job.behind)
+            (job.label(), job.state, job.prefetched_after)
             for job in self.core.state.jobs.values()
             if not job.is_finished
         ]
         raise AssertionError(f"jobs never end: {left}")
 
 
-Prefetch.TestCase.settings = settings(max_examples=10, stateful_step_count=50, deadline=None)
-TestPrefetch = Prefetch.TestCase
+PrefetchMachine.TestCase.settings = settings(max_examples=10, stateful_step_count=50, deadline=None)
+TestPrefetch = PrefetchMachine.TestCase

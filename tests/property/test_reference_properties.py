@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.builders import node, pending, running, view
 from tests.support.reference_plan import Waiting, easy, strict
 
-from warpdeck.policy import Settings, plan
+from warpdeck.policy import PlannerSettings, plan
 
 NOW = 1000.0
 EXAMPLES = 200
@@ -45,7 +45,7 @@ def test_the_planner_starts_the_same_jobs_as_the_reference(backfill: str, holds:
         for number, (end, _) in enumerate(ends, start=free)
     ]
     jobs = [pending(job.number, gpus=GPUS, nodes=job.nodes, limit_s=job.limit_s) for job in queue]
-    chosen = Settings(
+    chosen = PlannerSettings(
         backfill=backfill,
         queue_order="submission",
         backfill_order="priority",

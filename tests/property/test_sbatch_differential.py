@@ -1,4 +1,4 @@
-"""Our verdict on random batch scripts, compared with the one of the real sbatch."""
+"""Our verdict on random batch scripts, compared with the one random the real sbatch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.property.real_commands import ENVIRON, UNREACHED, VALUES, shown_by, terminates, without_controller
 from tests.slurm_parity.peer.real_slurm import PACKAGES
+from tests.support.command_lines import validate_script
 
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.options import SBATCH_22_05
-from warpdeck.notation.verdict.verdict import judge
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import SBATCH_22_05
 
 SBATCH_S = 60.0
 
@@ -26,7 +26,7 @@ class Sbatch:
         self.folder = folder
         self._environ = {**ENVIRON, **without_controller(folder)}
 
-    def judge(self, text: str) -> tuple[bool, list[dict[str, str]]]:
+    def result_of(self, text: str) -> tuple[bool, list[dict[str, str]]]:
         """Return whether sbatch accepts the script, and the options that it prints."""
         (self.folder / "job.sh").write_text(text)
         words = [str(PACKAGES / "root/usr/bin/sbatch"), "-vv", "job.sh"]
@@ -109,8 +109,8 @@ def test_verdict_and_options_equal_those_of_real_sbatch(real: Sbatch, lines: lis
     place = OptionSource(
         cwd=str(folder), environ=ENVIRON, now=time.time(), is_root=True, user_id=_number, group_id=_number
     )
-    found = judge(text, "job.sh", place)
-    assert (found.accepted, found.shown) == real.judge(text), found.fault
+    found = validate_script(text, place)
+    assert (found.accepted, found.shown) == real.result_of(text), found.rejection
 
 
 def _number(text: str) -> int | None:

@@ -10,7 +10,7 @@ import msgspec.inspect as types
 from hypothesis import strategies as st
 
 WIDE = 2**62
-"""Bound of numbers without a bound of their own."""
+"""Bound of numbers without a specific bound."""
 MOST = 3
 """Maximum number of list items; more find nothing new."""
 
@@ -22,8 +22,9 @@ def values(
     fields: Callable[[type], st.SearchStrategy[Any]],
     patterned: Sequence[str] = (),
 ) -> st.SearchStrategy[Any]:
-    """Return values of a type. Texts come from `texts`, those with a pattern from `patterned`; `fields`
-    builds objects of a class.
+    """Return values of a type.
+
+    Texts come from `texts`, those with a pattern from `patterned`. `fields` builds objects of a class.
     """
     inner = partial(values, texts=texts, fields=fields, patterned=patterned)
     match kind:

@@ -12,7 +12,7 @@ from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.state.invariants import violations
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import JobState
-from warpdeck.policy import Settings, plan
+from warpdeck.policy import PlannerSettings, plan
 from warpdeck.sim.cluster import SimCluster
 from warpdeck.sim.virtualtime import Stalled, run_virtual
 
@@ -26,7 +26,7 @@ def check_invariants(controller: Controller) -> None:
     assert violations(controller.state) == []
     now = controller.clock()
     view = build_view(controller.state, now=now)
-    made = plan(view, now, Settings())
+    made = plan(view, now, PlannerSettings())
     for holds in invariants.ALL:
         holds(view, made)
 
@@ -34,11 +34,11 @@ def check_invariants(controller: Controller) -> None:
 async def storm(seed: int) -> tuple[SimCluster, Controller]:
     cluster = SimCluster(seed)
     for _ in range(CONTROLLERS):
-        async with cluster.controller(checked=check_invariants) as controller:
+        async with cluster.controller(on_change=check_invariants) as controller:
             for _ in range(STEPS):
                 await cluster.step(controller)
-    async with cluster.controller(checked=check_invariants) as controller:
-        await cluster.calm(controller)
+    async with cluster.controller(on_change=check_invariants) as controller:
+        await cluster.drain_queue(controller)
         check_invariants(controller)
         return cluster, controller
 
@@ -55,11 +55,11 @@ def after_storm(seed: int) -> tuple[SimCluster, Controller]:
 def test_a_storm_of_faults_loses_nothing_and_runs_nothing_twice(seed: int) -> None:
     cluster, controller = after_storm(seed)
     jobs = controller.state.jobs
-    open_ids = [job_id for job_id in cluster.answered if job_id in jobs and not jobs[job_id].is_finished]
+    open_ids = [job_id for job_id in cluster.submitted if job_id in jobs and not jobs[job_id].is_finished]
     stored = run_virtual(known_ids(cluster))
-    assert set(cluster.answered) <= stored, f"seed {seed}: an answered id is lost"
+    assert set(cluster.submitted) <= stored, f"seed {seed}: an answered id is lost"
     assert not open_ids, f"seed {seed}"
-    twice = {key: count for key, count in cluster.begun.items() if count > 1}
+    twice = {key: count for key, count in cluster.starts_of.items() if count > 1}
     assert not twice, f"seed {seed}: started twice: {twice}"
 
 

@@ -20,7 +20,7 @@ from warpdeck.model import (
     ArraySpec,
     Dependencies,
     Dependency,
-    GpuAsk,
+    GpuRequest,
     Job,
     JobId,
     JobState,
@@ -99,13 +99,15 @@ async def until(controller: Controller, reached: Callable[[], bool], *, timeout_
 
 
 async def submit(controller: Controller, request: Request, who: Principal = ANN) -> Job:
-    outcome = await controller.apply(Submitted(who=who, request=request))
+    outcome = await controller.apply(Submitted(principal=who, request=request))
     assert outcome.job is not None
     return outcome.job
 
 
 def request(name: str = "job", *, gpus: int = 0, nodes: int = 1, **fields: object) -> Request:
-    resources = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk())
+    resources = Resources(
+        nodes_min=nodes, nodes_max=nodes, gpus=GpuRequest(per_node=gpus) if gpus else GpuRequest()
+    )
     return Request(name=name, script="#!/bin/sh\n", resources=resources, **fields)  # type: ignore[arg-type]
 
 
@@ -164,18 +166,18 @@ async def test_jobs_can_be_canceled_held_released_and_requeued() -> None:
         held = await submit(controller, request(hold=True))
         endless = await submit(controller, request("endless", gpus=1))
         await until(controller, lambda: jobs[endless.id].state is JobState.RUNNING)
-        denied = await controller.apply(Cancelled(who=BOB, jobs=(str(endless.id),)))
+        denied = await controller.apply(Cancelled(principal=BOB, jobs=(str(endless.id),)))
         assert "belongs to ann" in denied.errors[0] and jobs[endless.id].state is JobState.RUNNING
-        await controller.apply(Requeued(who=ANN, jobs=(str(endless.id),)))
+        await controller.apply(Requeued(principal=ANN, jobs=(str(endless.id),)))
         await until(
             controller, lambda: jobs[endless.id].restarts == 1 and jobs[endless.id].state is JobState.RUNNING
         )
-        await controller.apply(Cancelled(who=ANN, jobs=(str(endless.id),)))
+        await controller.apply(Cancelled(principal=ANN, jobs=(str(endless.id),)))
         await until(controller, lambda: jobs[endless.id].state is JobState.CANCELLED)
         assert jobs[held.id].state is JobState.PENDING
-        await controller.apply(Released(who=ANN, jobs=(str(held.id),)))
+        await controller.apply(Released(principal=ANN, jobs=(str(held.id),)))
         await until(controller, lambda: jobs[held.id].state is JobState.COMPLETED)
-        refused = await controller.apply(Held(who=ANN, jobs=(str(held.id), "77", "x")))
+        refused = await controller.apply(Held(principal=ANN, jobs=(str(held.id), "77", "x")))
         assert len(refused.errors) == 3 and not refused.labels
 
 
@@ -184,7 +186,7 @@ async def test_one_waiting_task_of_an_array_can_be_canceled() -> None:
     async with rig.controller() as controller:
         await ready(controller)
         array = await submit(controller, request(hold=True, array=ArraySpec(ranges=((0, 2, 1),))))
-        await controller.apply(Cancelled(who=ANN, jobs=(f"{array.id}_1",)))
+        await controller.apply(Cancelled(principal=ANN, jobs=(f"{array.id}_1",)))
         labels = {job.label(): job.state for job in controller.state.array_members(array.id)}
         assert labels == {f"{array.id}_[0,2]": JobState.PENDING, f"{array.id}_1": JobState.CANCELLED}
 
@@ -224,7 +226,7 @@ async def test_random_actions_and_kills_lose_no_job(seed: int) -> None:
         jobs = controller.state.jobs
         assert set(answered) <= set(jobs), f"seed {seed}: an answered id is lost"
         waiting = sorted({str(job.array_job_id) for job in jobs.values() if job.held})
-        await controller.apply(Released(who=ANN, jobs=tuple(waiting)))
+        await controller.apply(Released(principal=ANN, jobs=tuple(waiting)))
         try:
             await until(controller, lambda: all(job.is_finished for job in jobs.values()))
         except TimeoutError:
@@ -259,19 +261,19 @@ async def random_action(rig: Rig, controller: Controller, answered: list[JobId])
         )
         answered.append((await submit(controller, wanted)).id)
     elif action == "cancel":
-        await controller.apply(Cancelled(who=ANN, jobs=known))
+        await controller.apply(Cancelled(principal=ANN, jobs=known))
     elif action == "hold":
-        await controller.apply(Held(who=ANN, jobs=known))
+        await controller.apply(Held(principal=ANN, jobs=known))
     elif action == "requeue":
-        await controller.apply(Requeued(who=ANN, jobs=known))
+        await controller.apply(Requeued(principal=ANN, jobs=known))
     elif action == "lose":
         fleet = controller.fleet
         assert isinstance(fleet, SimFleet)
-        fleet.lose(node.name)
+        fleet.break_link(node.name)
     elif action == "find":
         fleet = controller.fleet
         assert isinstance(fleet, SimFleet)
-        fleet.find(node.name)
+        fleet.restore_link(node.name)
     else:
         await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.02)
 
@@ -284,18 +286,18 @@ async def test_another_job_starts_among_prefetched_short_tasks() -> None:
         await ready(controller)
         array = await submit(controller, request(gpus=2, array=ArraySpec(ranges=((1, tasks, 1),))))
         jobs, state = controller.state.jobs, controller.state
-        await until(controller, lambda: bool(state.index.follower))
+        await until(controller, lambda: bool(state.index.successor))
         other = await submit(controller, request("first", gpus=4, nice=-1000), ROOT)
         await until(controller, lambda: jobs[other.id].is_finished)
         assert jobs[other.id].state is JobState.COMPLETED
         assert sum(job.is_finished for job in state.array_members(array.id)) < tasks, (
             "the other job did not wait for the whole array"
         )
-        await until(controller, lambda: bool(state.index.follower))
-        await controller.apply(Held(who=ANN, jobs=(str(array.id),)))
-        assert not state.index.follower, "no prefetched task starts after the hold"
+        await until(controller, lambda: bool(state.index.successor))
+        await controller.apply(Held(principal=ANN, jobs=(str(array.id),)))
+        assert not state.index.successor, "no prefetched task starts after the hold"
         await until(controller, lambda: not state.index.active)
-        await controller.apply(Released(who=ANN, jobs=(str(array.id),)))
+        await controller.apply(Released(principal=ANN, jobs=(str(array.id),)))
         await until(controller, lambda: all(job.is_finished for job in jobs.values()))
         members = state.array_members(array.id)
         assert sorted(job.array_task_id or 0 for job in members) == list(range(1, tasks + 1))
@@ -307,7 +309,7 @@ async def test_a_controller_killed_among_short_tasks_runs_no_task_twice() -> Non
     async with rig.controller() as controller:
         await ready(controller)
         array = await submit(controller, request(gpus=2, array=ArraySpec(ranges=((1, 300, 1),))))
-        await until(controller, lambda: bool(controller.state.index.follower))
+        await until(controller, lambda: bool(controller.state.index.successor))
     for node in rig.nodes:
         node.up = True
     async with rig.controller() as controller:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.core import ask
-from tests.support.waiting import comes
+from tests.support.core import make_request
+from tests.support.waiting import eventually_async
 
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import Client
+from warpdeck.client.asyncio_client import AsyncioClient
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.model import Job, JobId, JobState, NodeName, Request
 from warpdeck.notation.values.durations import parse_limit
@@ -32,7 +32,7 @@ SLACK_S = 60.0
 class Cluster:
     """One node of four GPUs, its controller and a client. Jobs run until their time limit."""
 
-    def __init__(self, controller: Controller, client: Client, clock: SimClock) -> None:
+    def __init__(self, controller: Controller, client: AsyncioClient, clock: SimClock) -> None:
         self.controller = controller
         self.client = client
         self.clock = clock
@@ -44,11 +44,11 @@ class Cluster:
         return self.controller.state.jobs[job_id]
 
     async def runs(self, job_id: JobId) -> Job:
-        await comes(lambda: self.job(job_id).state is JobState.RUNNING, what=f"job {job_id} runs")
+        await eventually_async(lambda: self.job(job_id).state is JobState.RUNNING, what=f"job {job_id} runs")
         return self.job(job_id)
 
     async def is_explained(self, job_id: JobId) -> None:
-        await comes(
+        await eventually_async(
             lambda: job_id in self.controller.state.planned.pending_reasons, what=f"job {job_id} is explained"
         )
 
@@ -68,14 +68,14 @@ async def one_node(folder: Path) -> AsyncIterator[Cluster]:
     )
     async with cluster as (controller, server):
         await server.start()
-        async with await Client.connect(paths, start=False) as client:
+        async with await AsyncioClient.connect(paths, start=False) as client:
             yield Cluster(controller, client, clock)
 
 
 async def test_a_job_starts_at_the_time_of_its_dry_run(short_tmp: Path) -> None:
     async with one_node(short_tmp) as cluster:
-        await cluster.runs(await cluster.submit(ask("first", gpus=4, time_limit_s=7200)))
-        request = ask("asked", gpus=4, time_limit_s=600)
+        await cluster.runs(await cluster.submit(make_request("first", gpus=4, time_limit_s=7200)))
+        request = make_request("asked", gpus=4, time_limit_s=600)
         answer = await cluster.client.ask(DryRun(request=request))
         assert answer.verdict == "later" and answer.expected_start is not None
         job_id = await cluster.submit(request)
@@ -90,10 +90,10 @@ async def test_a_job_starts_at_the_time_of_its_dry_run(short_tmp: Path) -> None:
 @pytest.mark.parametrize("limit_s", [None, 8 * 3600])
 async def test_a_suggested_time_limit_starts_the_job_now(short_tmp: Path, limit_s: int | None) -> None:
     async with one_node(short_tmp) as cluster:
-        await cluster.runs(await cluster.submit(ask("half", gpus=2, time_limit_s=7200)))
-        head = await cluster.submit(ask("head", gpus=4, time_limit_s=600))
+        await cluster.runs(await cluster.submit(make_request("half", gpus=2, time_limit_s=7200)))
+        head = await cluster.submit(make_request("head", gpus=4, time_limit_s=600))
         await cluster.is_explained(head)
-        request = ask("asked", gpus=2, time_limit_s=limit_s)
+        request = make_request("asked", gpus=2, time_limit_s=limit_s)
         answer = await cluster.client.ask(DryRun(request=request))
         assert answer.verdict == "later" and [each.label for each in answer.leaders] == [str(head)]
         shorter = next(change for change in answer.changes if "--time=" in change).partition("--time=")[2]
@@ -108,9 +108,9 @@ async def test_a_suggested_time_limit_starts_the_job_now(short_tmp: Path, limit_
 
 async def test_many_dry_runs_at_once_are_all_answered(short_tmp: Path) -> None:
     async with one_node(short_tmp) as cluster:
-        await cluster.runs(await cluster.submit(ask("all", gpus=4, time_limit_s=7200)))
+        await cluster.runs(await cluster.submit(make_request("all", gpus=4, time_limit_s=7200)))
         requests = [
-            cluster.client.ask(DryRun(request=ask(gpus=1 + number % 4, time_limit_s=600)))
+            cluster.client.ask(DryRun(request=make_request(gpus=1 + number % 4, time_limit_s=600)))
             for number in range(20)
         ]
         found = await asyncio.gather(*requests)

@@ -9,7 +9,7 @@ from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.planning.forecast import forecast_row
 from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.state.planner_view import build_view
-from warpdeck.model import GpuAsk, Job, Request, Resources
+from warpdeck.model import GpuRequest, Job, Request, Resources
 from warpdeck.protocol.job_rows import WhyRow
 from warpdeck.protocol.site_rows import ForecastRow
 
@@ -19,11 +19,11 @@ RULES = "[scheduler]\nmax_forecasts = 5\n"
 async def queue(site: Site, count: int, **changed: object) -> list[Job]:
     """Return `count` submitted jobs that wait behind one that runs for an hour."""
     await site.submit(gpus=8, seconds=HOUR_S, time_limit_s=HOUR_S)
-    resources = Resources(gpus=GpuAsk(per_node=8))
+    resources = Resources(gpus=GpuRequest(per_node=8))
     fields = {"name": "600", "script": "#!/bin/sh\n", "resources": resources, "time_limit_s": 600, **changed}
     jobs = []
     for _ in range(count):
-        outcome = await site.controller.apply(Submitted(who=BOB, request=Request(**fields)))  # type: ignore[arg-type]
+        outcome = await site.controller.apply(Submitted(principal=BOB, request=Request(**fields)))  # type: ignore[arg-type]
         assert outcome.job is not None
         jobs.append(outcome.job)
     await site.advance(20)

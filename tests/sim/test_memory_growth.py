@@ -8,7 +8,7 @@ import random
 import sys
 from pathlib import Path
 
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 
 from warpdeck.base.paths import Paths
 from warpdeck.controller.loop.housekeeping import evict_finished
@@ -45,10 +45,12 @@ async def test_an_ended_job_leaves_few_objects_in_memory(short_tmp: Path) -> Non
     first = 0
     async with cluster as (controller, _):
         for number in range(1, ALL + 1):
-            job = await submit(controller, workload.who("bob"), workload.training("bob", nodes=1))
-            await comes(lambda job=job: (job, 0) in node.due, what="the job runs")
+            job = await submit(controller, workload.principal_of("bob"), workload.training("bob", nodes=1))
+            await eventually_async(lambda job=job: (job, 0) in node.due, what="the job runs")
             clock.jump(RUN_S)
-            await comes(lambda job=job: controller.state.jobs[job].is_finished, what="the job has ended")
+            await eventually_async(
+                lambda job=job: controller.state.jobs[job].is_finished, what="the job has ended"
+            )
             evict_finished(controller.state, ended_before_unix=clock.now() + 1)
             if number == FIRST:
                 gc.collect()

@@ -9,7 +9,7 @@ import pytest
 from tests.bench.quality import compare, together
 from tests.bench.workloads import HELD_OUT
 
-from warpdeck.policy import Settings
+from warpdeck.policy import PlannerSettings
 
 JOBS, LOAD, LIMITS = 700, 0.75, "menu"
 SEEDS = {"flat": 4, "helios": 1}
@@ -21,7 +21,7 @@ LONGEST_IN_ONE = 1.1
 @pytest.mark.slow
 def test_the_default_policy_shortens_the_longest_wait_of_easy() -> None:
     made = [
-        compare(kind, limits=LIMITS, load=LOAD, seed=seed, jobs=JOBS, own=Settings())
+        compare(kind, limits=LIMITS, load=LOAD, seed=seed, jobs=JOBS, own=PlannerSettings())
         for kind in HELD_OUT
         for seed in range(SEEDS.get(kind.name, 0))
     ]

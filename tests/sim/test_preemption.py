@@ -48,11 +48,11 @@ async def test_components_preempt_jobs_and_run_on_the_freed_nodes(mode: str) -> 
         low = [await submit(controller, request("endless", gpus=4, qos="low")) for _ in range(3)]
         await until(controller, lambda: all(jobs[job.id].state is JobState.RUNNING for job in low))
         parts = (request(gpus=4, qos="high"), request(gpus=4, qos="high"))
-        outcome = await controller.apply(Submitted(who=BOB, request=parts[0], components=parts[1:]))
+        outcome = await controller.apply(Submitted(principal=BOB, request=parts[0], components=parts[1:]))
         assert outcome.job is not None
         both = [outcome.job.id, JobId(outcome.job.id + 1)]
-        await until(controller, lambda: all(jobs[number].room is not None for number in both))
-        claims = [jobs[number].room for number in both]
+        await until(controller, lambda: all(jobs[number].preempted_claim is not None for number in both))
+        claims = [jobs[number].preempted_claim for number in both]
         await until(controller, lambda: all(jobs[number].is_finished for number in both))
         assert all(jobs[number].state is JobState.COMPLETED for number in both)
         ran_on = [share.node for number in both for share in jobs[number].shares]
@@ -80,17 +80,17 @@ async def test_a_suspension_by_an_admin_survives_a_killed_controller() -> None:
         await ready(controller)
         job = await submit(controller, request("endless", gpus=4))
         await until(controller, lambda: controller.state.jobs[job.id].state is JobState.RUNNING)
-        await controller.apply(Suspended(who=ROOT, jobs=(str(job.id),)))
+        await controller.apply(Suspended(principal=ROOT, jobs=(str(job.id),)))
     async with rig.controller() as controller:
         jobs = controller.state.jobs
         assert jobs[job.id].state is JobState.SUSPENDED
         await ready(controller)
         node = next(node for node in rig.nodes if (job.id, 0) in node.reports)
         await until(controller, lambda: node.reports[job.id, 0].suspended)
-        await controller.apply(Resumed(who=ROOT, jobs=(str(job.id),)))
+        await controller.apply(Resumed(principal=ROOT, jobs=(str(job.id),)))
         await until(controller, lambda: not node.reports[job.id, 0].suspended)
-        await controller.apply(Suspended(who=ROOT, jobs=(str(job.id),)))
-        await controller.apply(Cancelled(who=ANN, jobs=(str(job.id),)))
+        await controller.apply(Suspended(principal=ROOT, jobs=(str(job.id),)))
+        await controller.apply(Cancelled(principal=ANN, jobs=(str(job.id),)))
         await until(controller, lambda: jobs[job.id].state is JobState.CANCELLED)
 
 

@@ -8,9 +8,9 @@ import pytest
 from tests.sim.reference_simulator import ReferenceJob, starts
 
 from warpdeck.model import JobId
-from warpdeck.policy import Settings, View
+from warpdeck.policy import PlannerSettings, PlannerView
 from warpdeck.sim.policies import settings_of
-from warpdeck.sim.replay import Replayed, replay
+from warpdeck.sim.replay import ReplayResult, replay
 from warpdeck.sim.report import bounded_slowdown, make_report, nearest_rank
 from warpdeck.sim.resource_model import Machine, Pool
 from warpdeck.sim.simjobs import SimJob, make_workload
@@ -19,8 +19,8 @@ from warpdeck.sim.trace import Trace, TraceJob
 CPUS = 64
 
 
-def site(machine: Machine) -> View:
-    return View(nodes=machine.nodes, running=(), pending=())
+def site(machine: Machine) -> PlannerView:
+    return PlannerView(nodes=machine.nodes, running=(), pending=())
 
 
 def random_jobs(seed: int, *, count: int = 250) -> list[TraceJob]:
@@ -45,10 +45,10 @@ def random_jobs(seed: int, *, count: int = 250) -> list[TraceJob]:
     return found
 
 
-def play(jobs: list[TraceJob], policy: str, *, settings: Settings | None = None) -> Replayed:
+def play(jobs: list[TraceJob], policy: str, *, settings: PlannerSettings | None = None) -> ReplayResult:
     machine = Pool(CPUS)
     work = make_workload(Trace(jobs=tuple(jobs)), machine, limits="log")
-    return replay(work.jobs, site(machine), settings or settings_of(policy, Settings()))
+    return replay(work.jobs, site(machine), settings or settings_of(policy, PlannerSettings()))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -115,7 +115,7 @@ def test_predictions_order_backfill_but_time_limits_bound_reservations() -> None
         job(5, 102, 100, 300, 4, "slow"),
         job(6, 102, 10, 300, 4, "quick"),
     ]
-    settings = Settings(queue_order="submission")
+    settings = PlannerSettings(queue_order="submission")
     begun = {run.job.pending.label: run.start_s for run in play(jobs, "", settings=settings).runs}
     assert (begun["6"], begun["5"], begun["4"]) == (102, 112, 1100)
 
@@ -124,7 +124,7 @@ def test_a_job_that_can_never_start_is_reported() -> None:
     machine = Pool(CPUS)
     work = make_workload(Trace(jobs=(random_jobs(1)[0],)), machine, limits="log")
     small = Pool(0)
-    played = replay(work.jobs, site(small), settings_of("fcfs-easy", Settings()))
+    played = replay(work.jobs, site(small), settings_of("fcfs-easy", PlannerSettings()))
     assert played.runs == () and [job.pending.id for job in played.unstarted] == [JobId(1)]
     assert make_report(played, machine_units=CPUS).unstarted == 1
 
@@ -150,7 +150,7 @@ def test_progress_is_reported_at_intervals() -> None:
     replay(
         jobs,
         site(machine),
-        settings_of("fcfs", Settings()),
+        settings_of("fcfs", PlannerSettings()),
         progress=lambda done, total: reported.append((done, total)),
     )
     assert reported == [(256, 600), (512, 600)]

@@ -8,7 +8,7 @@ from tests.sim.test_site_configuration import BOB, HOUR_S, Site, on_site
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Submitted
-from warpdeck.model import Dependencies, GpuAsk, Job, JobState, Request, Resources
+from warpdeck.model import Dependencies, GpuRequest, Job, JobState, Request, Resources
 from warpdeck.notation.values.dependencies import parse_dependencies
 
 NODES = """
@@ -23,9 +23,9 @@ switch = "s1"
 
 async def gang(site: Site, *, nodes: int = 2, seconds: int = 600, **placement: object) -> Job:
     """Return a submitted job on whole nodes, after the controller had time to plan it."""
-    wanted = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=8), **placement)  # type: ignore[arg-type]
+    wanted = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuRequest(per_node=8), **placement)  # type: ignore[arg-type]
     request = Request(name=str(seconds), script="#!/bin/sh\n", resources=wanted, time_limit_s=seconds + 60)
-    outcome = await site.controller.apply(Submitted(who=BOB, request=request))
+    outcome = await site.controller.apply(Submitted(principal=BOB, request=request))
     assert outcome.job is not None
     await site.advance()
     return site.job(outcome.job)
@@ -104,11 +104,11 @@ def test_gpu_shares_are_preempted_and_run_again() -> None:
     rules = '[scheduler]\npreempt_grace_s = 5\n[qos.low]\n[qos.high]\npreempts = ["low"]\n'
 
     async def submit_share(site: Site, pct: int, *, qos: str, seconds: int) -> Job:
-        wanted = Resources(gpus=GpuAsk(share_pct=pct))
+        wanted = Resources(gpus=GpuRequest(share_pct=pct))
         request = Request(
             name=str(seconds), script="#!/bin/sh\n", resources=wanted, time_limit_s=seconds + 60, qos=qos
         )
-        outcome = await site.controller.apply(Submitted(who=BOB, request=request))
+        outcome = await site.controller.apply(Submitted(principal=BOB, request=request))
         assert outcome.job is not None
         await site.advance()
         return site.job(outcome.job)

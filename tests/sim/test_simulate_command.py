@@ -17,7 +17,7 @@ from warpdeck.model import (
     Dependency,
     ExitStatus,
     Gpu,
-    GpuAsk,
+    GpuRequest,
     GpuUuid,
     Job,
     JobId,
@@ -113,15 +113,14 @@ def test_invalid_arguments_give_one_message(
 
 @pytest.mark.parametrize("count", ["0", "-3", "x", "1" * 40])
 def test_an_invalid_machine_size_is_refused(capsys: pytest.CaptureFixture[str], log: str, count: str) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["simulate", "--trace", log, "--cpus", count])
-    assert ended.value.code == 2 and "is not between 1 and" in capsys.readouterr().err
+    code, out, err = called(capsys, "simulate", "--trace", log, "--cpus", count)
+    assert (code, out) == (2, "") and "argument --cpus" in err and "is not between 1 and" in err
 
 
 def past(number: int, *, user: str, submit_s: float, start_s: float, run_s: float, **fields: Any) -> Job:
     request = Request(
         script="#!/bin/sh\n",
-        resources=Resources(gpus=GpuAsk(per_node=8)),
+        resources=Resources(gpus=GpuRequest(per_node=8)),
         time_limit_s=3600,
         account=user[0],
         **fields,

@@ -13,7 +13,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.config import ConfigError, decode
 from warpdeck.controller.events.events import ReservationMade, ReservationRemoved, Submitted
 from warpdeck.controller.loop.controller import Controller
-from warpdeck.model import GpuAsk, Job, JobState, NodeName, Request, Reservation, Resources
+from warpdeck.model import GpuRequest, Job, JobState, NodeName, Request, Reservation, Resources
 from warpdeck.ports.caller import Principal
 from warpdeck.sim.cluster import EPOCH_UNIX, Faults, SimCluster
 from warpdeck.sim.virtualtime import run_virtual
@@ -53,10 +53,10 @@ class Site:
         request = Request(
             name=str(seconds),
             script="#!/bin/sh\n",
-            resources=Resources(gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(), **where),
+            resources=Resources(gpus=GpuRequest(per_node=gpus) if gpus else GpuRequest(), **where),
             **{"time_limit_s": seconds + 60, **fields},
         )
-        outcome = await self.controller.apply(Submitted(who=who, request=request))
+        outcome = await self.controller.apply(Submitted(principal=who, request=request))
         assert outcome.job is not None
         await self.advance()
         return self.job(outcome.job)
@@ -91,7 +91,7 @@ def on_site(
 
     async def run() -> None:
         for act in acts:
-            async with cluster.controller(checked=lambda controller: None) as controller:
+            async with cluster.controller(on_change=lambda controller: None) as controller:
                 site = Site(cluster, controller)
                 await site.advance()
                 await act(site)

@@ -1,6 +1,4 @@
-"""A node agent for one test: the real program as a process, driven over its wire protocol without a
-controller.
-"""
+"""Run a real node agent for one test, and control it over its wire protocol without a controller."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ M = TypeVar("M")
 
 
 class Link:
-    """A connection of a controller. Messages that no test has read yet are kept; stream data is
-    acknowledged.
-    """
+    """A controller's connection to the agent. It stores unread messages, and acknowledges stream data."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -58,7 +54,7 @@ class Link:
         while not self._kept:
             self.read()
         welcome = self._kept.pop(0)
-        assert isinstance(welcome, wire.Welcome), f"a controller takes nothing before Welcome: {welcome}"
+        assert isinstance(welcome, wire.Welcome), f"the first message must be Welcome, not {welcome}"
         self._kept.extend(welcome.jobs)
         return welcome
 
@@ -69,9 +65,7 @@ class Link:
         self.socket.sendall(data_frame(stream, data))
 
     def expect(self, kind: type[M], where: Callable[[M], bool] = lambda message: True) -> M:
-        """Return the first message of this kind for which `where` holds, from the kept messages or the next
-        ones.
-        """
+        """Return the first unread or new message of this kind for which `where` returns True."""
         deadline = time.monotonic() + ANSWER_S
         while True:
             for message in self._kept:
@@ -134,9 +128,7 @@ class Link:
 
 
 class AgentProcess:
-    """The agent of one folder. `program` is the command that runs it: the package, or a zipapp with some
-    Python.
-    """
+    """The agent of one folder. `program` is its command: the package, or a zipapp with a Python interpreter."""
 
     def __init__(self, folder: Path, *, program: Sequence[str] = FROM_SOURCE, **environ: str) -> None:
         self.folder = folder
@@ -168,7 +160,7 @@ class AgentProcess:
                 stderr=log,
                 start_new_session=True,
             )
-        eventually(self._listens, what="the agent listens")
+        eventually(self._listens, what="the agent's socket")
 
     def connect(self, *, sample_interval_s: float = 3600.0) -> wire.Welcome:
         """Replace the connection by a new one and return the Welcome."""
@@ -177,7 +169,7 @@ class AgentProcess:
         return self.link.greet(sample_interval_s=sample_interval_s)
 
     def raw(self) -> Link:
-        """Return a connection on which nothing was sent yet."""
+        """Return a new connection without a greeting."""
         self._links.append(Link(self.folder))
         return self._links[-1]
 
@@ -256,14 +248,14 @@ class AgentProcess:
         record = self.record(job_id)
         return record.meta() if record is not None else ""
 
-    def begun(self, job_id: int) -> int:
-        """Return the pid of the job's first process, once it runs."""
+    def first_process(self, job_id: int) -> int:
+        """Wait for the job's first process, and return its pid."""
 
         def pid() -> int:
             record = self.record(job_id)
             return record.process()[0] if record is not None else 0
 
-        return eventually(pid, what=f"job {job_id} has begun")
+        return eventually(pid, what=f"a process of job {job_id}")
 
     def supervisor(self) -> int:
         """Return the pid of the process that starts this agent's jobs."""
@@ -309,9 +301,7 @@ class AgentProcess:
         TempDirs(spool).clear(keep=())
 
     def _no_job_lives(self) -> bool:
-        """Kill the processes of all jobs. Return whether there were none, as a killed process may have forked
-        before.
-        """
+        """Kill the processes of all jobs. Return whether there were none: a killed process may have forked before."""
         found = marked(f"@{self.identity}")
         kill(found)
         return not found
@@ -324,10 +314,11 @@ class AgentProcess:
 
 
 def lock_holder(path: Path) -> int:
-    """Return the pid of the process that holds a flock on the file, once there is one. It is never 0, because
-    a signal to pid 0 would end the tests.
+    """Wait for a process that holds a flock on the file, and return its pid.
+
+    The pid is never 0, because a signal to pid 0 would end the tests.
     """
-    return eventually(lambda: holds(path), what=f"somebody holds {path}")
+    return eventually(lambda: holds(path), what=f"a process that holds {path}")
 
 
 def holds(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Runs a batch job and returns its output."""
+"""Run batch jobs and read their output."""
 
 from __future__ import annotations
 

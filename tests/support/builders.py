@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpdeck.model import Allocation, GpuAsk, GpuUuid, JobId, NodeName, Resources, Share
-from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
+from warpdeck.model import Allocation, GpuRequest, GpuUuid, JobId, NodeName, Resources, Share
+from warpdeck.policy import GpuView, NodeView, PendingJob, PlannerView, RunningJob
 
 GIB = 2**30
 
@@ -39,7 +39,7 @@ def pending(
 ) -> PendingJob:
     """Return a waiting job that requests `gpus` GPUs on each of its nodes."""
     resources = fields.pop("resources", None) or Resources(
-        nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk()
+        nodes_min=nodes, nodes_max=nodes, gpus=GpuRequest(per_node=gpus) if gpus else GpuRequest()
     )
     base: dict[str, Any] = {
         "id": JobId(number),
@@ -73,6 +73,6 @@ def running(
     )
 
 
-def view(nodes: list[NodeView], jobs: list[PendingJob], held: list[RunningJob] | None = None) -> View:
+def view(nodes: list[NodeView], jobs: list[PendingJob], held: list[RunningJob] | None = None) -> PlannerView:
     """Return a view of the cluster."""
-    return View(nodes=tuple(nodes), pending=tuple(jobs), running=tuple(held or []))
+    return PlannerView(nodes=tuple(nodes), pending=tuple(jobs), running=tuple(held or []))

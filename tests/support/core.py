@@ -1,6 +1,4 @@
-"""The reducer on a small cluster, with a store and simulated agents, but without tasks and without a
-clock.
-"""
+"""Run the reducer on a small cluster with a store and simulated agents, without a controller or a clock."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ from warpdeck.controller.reducers.reduce import reduce
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction
-from warpdeck.model import GpuAsk, Job, JobId, Node, NodeName, Request, Resources
-from warpdeck.policy import Settings, plan
+from warpdeck.model import GpuRequest, Job, JobId, Node, NodeName, Request, Resources
+from warpdeck.policy import PlannerSettings, plan
 from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
@@ -44,20 +42,22 @@ Launch = tuple[int, int]
 """Job id and number of restarts."""
 
 
-def done(work: Coroutine[Any, Any, T]) -> T:
+def result_of(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as stop:
         result: T = stop.value
         return result
-    raise AssertionError("it waits")
+    raise AssertionError("the coroutine waits")
 
 
-def ask(name: str = "job", *, gpus: int = 0, nodes: int = 1, **fields: Any) -> Request:
+def make_request(name: str = "job", *, gpus: int = 0, nodes: int = 1, **fields: Any) -> Request:
     """Return a batch request for `gpus` GPUs on each of its nodes."""
-    wanted = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk())
-    return Request(**{"name": name, "script": "#!/bin/sh\n", "resources": wanted, **fields})
+    resources = Resources(
+        nodes_min=nodes, nodes_max=nodes, gpus=GpuRequest(per_node=gpus) if gpus else GpuRequest()
+    )
+    return Request(**{"name": name, "script": "#!/bin/sh\n", "resources": resources, **fields})
 
 
 class Agent:
@@ -87,30 +87,28 @@ class Agent:
     def begin(self, launch: Launch, *, at: float = 0.0) -> wire.JobReport:
         """Start the launch, or repeat its last report."""
         if launch not in self.jobs:
-            assert launch not in self.begun, f"{self.name} was told to begin {launch} a second time"
+            assert launch not in self.begun, f"{self.name} received launch {launch} a second time"
             self.begun.append(launch)
             self.jobs[launch] = wire.JobReport(*launch, phase="running", started_at=at)
         return self.jobs[launch]
 
     def end(self, launch: Launch, **facts: Any) -> wire.JobReport:
         """End the launch's process and return the report."""
-        said = wire.JobReport(*launch, **{"phase": "exited", **facts})
-        self.jobs[launch] = said
-        return said
+        report = wire.JobReport(*launch, **{"phase": "exited", **facts})
+        self.jobs[launch] = report
+        return report
 
     def reboot(self) -> None:
-        """Forget all running launches, and possibly the records too."""
+        """Forget the running launches, like a node that reboots."""
         self.boots += 1
         self.jobs = {
-            launch: said if said.phase == "exited" else wire.JobReport(*launch, phase="lost")
-            for launch, said in self.jobs.items()
+            launch: report if report.phase == "exited" else wire.JobReport(*launch, phase="lost")
+            for launch, report in self.jobs.items()
         }
 
 
 class Core:
-    """State, store and agents. `apply` commits; `reload` returns the state that a restarted controller would
-    load.
-    """
+    """The controller's state, with a store and agents. Tests apply events to it."""
 
     def __init__(self, *nodes: str) -> None:
         self.store = MemoryStore()
@@ -127,23 +125,27 @@ class Core:
         try:
             outcome = reduce(txn, event)
         except BaseException:
-            txn.undo()
+            txn.rollback()
             raise
-        done(self.store.commit(txn.changes()))
+        result_of(self.store.commit(txn.changes()))
         return outcome
 
     def reload(self) -> State:
-        """The state as the store has it."""
+        """Return the state that a restarted controller would load."""
         state = State()
-        state.load(done(self.store.load(finished_since_unix=0.0)))
+        state.load(result_of(self.store.load(finished_since_unix=0.0)))
         return state
+
+    def stored_job(self, job_id: int) -> Job:
+        """Return the job that a restarted controller would load."""
+        return self.reload().jobs[JobId(job_id)]
 
     # ---- Shorthand
 
     def submit(
         self, request: Request | None = None, who: Principal = ANN, ended: tuple[Job, ...] = ()
     ) -> JobId:
-        outcome = self.apply(Submitted(who=who, request=request or ask(), ended=ended))
+        outcome = self.apply(Submitted(principal=who, request=request or make_request(), ended=ended))
         assert outcome.job is not None
         return outcome.job.id
 
@@ -158,21 +160,23 @@ class Core:
 
     def plan(self) -> Outcome:
         """Run one planning pass and commit it."""
-        made = plan(build_view(self.state, now=self.now), self.now, Settings(kill_invalid_dependency=False))
+        made = plan(
+            build_view(self.state, now=self.now), self.now, PlannerSettings(kill_invalid_dependency=False)
+        )
         self.state.planned.pending_reasons.update(made.pending_reasons)
         return self.apply(
             Planned(starts=made.starts, preempts=made.preempts, resumes=made.resumes, ends=made.ends)
         )
 
-    def told(self, name: str, said: wire.JobReport) -> Outcome:
-        return self.apply(Reported(name=NodeName(name), report=said))
+    def report(self, name: str, report: wire.JobReport) -> Outcome:
+        return self.apply(Reported(name=NodeName(name), report=report))
 
     def launch(self, effects: tuple[Effect, ...]) -> list[LaunchShare]:
         """Execute launches: every agent starts its share and reports it."""
         launches = [effect for effect in effects if isinstance(effect, LaunchShare)]
         for effect in launches:
             job = self.job(effect.job_id)
-            self.told(effect.node, self.agents[effect.node].begin((job.id, job.restarts), at=self.now))
+            self.report(effect.node, self.agents[effect.node].begin((job.id, job.restarts), at=self.now))
         return launches
 
     def run(self, request: Request | None = None, who: Principal = ANN) -> JobId:
@@ -185,7 +189,7 @@ class Core:
         """End all shares of the job in the same way, and return the outcome of the last one."""
         job = self.job(job_id)
         outcomes = [
-            self.told(share.node, self.agents[share.node].end((job.id, job.restarts), **facts))
+            self.report(share.node, self.agents[share.node].end((job.id, job.restarts), **facts))
             for share in job.shares
         ]
         return outcomes[-1]

@@ -1,26 +1,26 @@
-"""Read the command lines of README.md and the documentation, and run them as a reader would.
+"""Read the command lines of README.md and the documentation, and run them like a reader.
 
 Conventions of a page:
 
-- A fenced block ```console holds command lines that begin with "$ ". A command that ends with a backslash goes on in the next line,
-  and so does one with an open here-document (<<). All other lines are output for the reader, and nothing compares them.
+- A fenced block ```console contains command lines that begin with "$ ". A command with a trailing backslash or an open
+  here-document (<<) continues in the next line. All other lines are output for the reader, and nothing compares them.
 - `<!-- exit: 1 -->` right before a block gives the exit code of its last command. Every other command must end with 0.
-- `<!-- needs: WORD, ... -->` right before a block says what it needs besides this machine: gpu, ssh, root, slurm, or a program.
-- `<!-- types: TEXT -->` gives the line that is typed at an interactive command. Without it a shell gets "exit" and the app gets "q".
-- A fenced block with a title, such as ```bash title="train.sh", is a file. It is written before the commands of the page run.
+- `<!-- needs: WORD, ... -->` right before a block lists its needs besides this machine: gpu, ssh, root, slurm, or a
+  program.
+- `<!-- types: TEXT -->` gives the input of an interactive command. The default is "exit" for a shell and "q" for the
+  app.
+- A fenced block with a title, for example ```bash title="train.sh", is a file. It is written before the commands run.
 
-All commands of a page run in one bash, in an empty home folder, with one site whose node is this machine. The stand-in NVML library
-gives that machine four GPUs, so blocks that need `gpu` run here where a C compiler is. Pages with blocks that need `ssh` or `root` run
-on the hosts of the lab. What is left (`slurm`, and programs that are not installed) is parsed: the command's own parser has to
-accept the words, and connects to nothing.
+All commands of a page run in one bash, in an empty home folder, with one site that has this machine as its node. The
+fake NVML library gives this machine four GPUs, so blocks that need `gpu` run here if there is a C compiler. Pages with
+blocks that need `ssh` or `root` run on the hosts of the lab. Other commands (`slurm`, programs that are not installed)
+are only parsed: the command's own parser must accept the arguments, and nothing connects.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fcntl
-import importlib
 import os
 import pty
 import re
@@ -35,12 +35,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from docs.generate.parsers import VERB_MODULES
-
 from warpdeck.base.errors import UserError
-from warpdeck.cli.main import VERBS
-from warpdeck.cli.verbs.submit import split_words
-from warpdeck.notation.options import options
+from warpdeck.cli.index import SUMMARIES, load
+from warpdeck.cli.parser import parse
+from warpdeck.cli.slurm_verb import SlurmVerb
+from warpdeck.notation.options import option_table as options
 from warpdeck.notation.options.getopt import parse_leading
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -93,7 +92,7 @@ class Page:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Return everything that any block of the page needs."""
+        """Return the needs of all blocks of the page."""
         return frozenset().union(*(command.needs for command in self.commands))
 
 
@@ -105,21 +104,21 @@ def read_pages() -> list[Page]:
 
 def read_page(path: Path) -> Page:
     page = Page(path)
-    said: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     lines = list(enumerate(path.read_text(encoding="utf-8").splitlines(), start=1))
     while lines:
         _, line = lines.pop(0)
         if comments := COMMENT.findall(line):
-            said |= dict(comments)
+            annotations |= dict(comments)
         elif fence := FENCE.fullmatch(line):
             block = list(_block(lines, fence))
             if fence["language"] == "console":
-                page.commands += _commands(block, said)
+                page.commands += _commands(block, annotations)
             elif title := TITLE.search(fence["rest"]):
                 page.files.append((title[1], "".join(text + "\n" for _, text in block)))
-            said = {}
+            annotations = {}
         elif line.strip():
-            said = {}
+            annotations = {}
     return page
 
 
@@ -132,8 +131,8 @@ def _block(lines: list[tuple[int, str]], fence: re.Match[str]) -> Iterator[tuple
         yield number, line.removeprefix(fence["indent"])
 
 
-def _commands(block: list[tuple[int, str]], said: Mapping[str, str]) -> list[Command]:
-    needs = frozenset(re.split(r"[,\s]+", said["needs"])) if "needs" in said else frozenset()
+def _commands(block: list[tuple[int, str]], annotations: Mapping[str, str]) -> list[Command]:
+    needs = frozenset(re.split(r"[,\s]+", annotations["needs"])) if "needs" in annotations else frozenset()
     found: list[Command] = []
     rest = list(block)
     while rest:
@@ -141,18 +140,20 @@ def _commands(block: list[tuple[int, str]], said: Mapping[str, str]) -> list[Com
         if not line.startswith("$ "):
             continue
         text = line[2:]
-        here = re.search(r"<<-?\s*['\"]?(\w+)", text)
-        while rest and (text.endswith("\\") or (here and not text.endswith("\n" + here[1]))):
+        here_document = re.search(r"<<-?\s*['\"]?(\w+)", text)
+        while rest and (
+            text.endswith("\\") or (here_document and not text.endswith("\n" + here_document[1]))
+        ):
             text += "\n" + rest.pop(0)[1].removeprefix("> ")
-        found.append(Command(number, text, needs=needs, types=said.get("types")))
-    if found and "exit" in said:
+        found.append(Command(number, text, needs=needs, types=annotations.get("types")))
+    if found and "exit" in annotations:
         last = found[-1]
-        found[-1] = Command(last.line, last.text, int(said["exit"]), last.needs, last.types)
+        found[-1] = Command(last.line, last.text, int(annotations["exit"]), last.needs, last.types)
     return found
 
 
 class Session:
-    """One bash on a terminal of its own, which runs the commands of a page one after the other."""
+    """A bash with its own terminal. It runs the commands of a page one after the other."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self.folder = folder
@@ -177,10 +178,9 @@ class Session:
         self.shown = b""
 
     def run(self, command: Command) -> int:
-        """Run one command and return its exit code. What it printed is in `shown`."""
+        """Run one command and return its exit code. Its output is in `shown`."""
         script = self.folder.parent / "command.sh"
-        # Commands that are not interactive get no standard input, as in a script. Their output is read from
-        # the terminal.
+        # Other than interactive commands get no standard input, as in a script.
         body = command.text if command.typed is not None else f"{{ {command.text}\n}} </dev/null"
         script.write_text(body + "\n")
         self.shown = b""
@@ -209,7 +209,7 @@ class Session:
         return self.shown.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def close(self) -> None:
-        """End bash and all that still runs on its terminal."""
+        """End bash and all processes of its terminal."""
         os.close(self._order)
         os.close(self._terminal)
         os.close(self._answer)
@@ -253,8 +253,9 @@ def prepare(folder: Path, environ: dict[str, str]) -> Path:
 
 
 def parses(command: Command) -> str:
-    """Return the parser's objection to the command's arguments; "" if it accepts them or the command is not
-    warpdeck's.
+    """Return the parser's error for the command's arguments, or "".
+
+    Commands of other programs are not parsed.
     """
     try:
         words = shlex.split(command.text, comments=True)
@@ -275,12 +276,8 @@ def parses(command: Command) -> str:
     return ""
 
 
-class _ParsedError(Exception):
-    """The parser accepted the arguments, and the command continued to connect."""
-
-
 def _parse(words: list[str]) -> None:
-    """Let the command parse its arguments, and stop it when it connects. Raises UserError."""
+    """Parse the arguments of a command. Raise UserError for wrong arguments."""
     verb, rest = (
         (words[1] if len(words) > 1 else "", words[2:]) if words[0] == "warpdeck" else (words[0], words[1:])
     )
@@ -289,29 +286,14 @@ def _parse(words: list[str]) -> None:
     if verb == "sbatch":
         parse_leading(rest, "sbatch", options.SBATCH)
         return
-    if verb not in VERBS:
+    if verb not in SUMMARIES:
         raise UserError(f"there is no command {verb}", "see `warpdeck --help`")
     tables = {"run": options.SRUN, "srun": options.SRUN, "salloc": options.SALLOC}
     if verb in tables:
         parse_leading(rest, verb, tables[verb])
         return
-    if verb == "submit":
-        split_words(rest, options.SBATCH)
-        return
-    if verb in ("jupyter", "code"):
-        known = {"--job", "--node", "--port", "--detach", "--json"}
-        parse_leading([word for word in rest if word.split("=")[0] not in known], "sbatch", options.SBATCH)
-        return
-    before = argparse.ArgumentParser.parse_args
-
-    def parse(self: argparse.ArgumentParser, *args: object, **named: object) -> object:
-        before(self, *args, **named)
-        raise _ParsedError
-
-    argparse.ArgumentParser.parse_args = parse  # type: ignore[assignment]
-    try:
-        importlib.import_module(f"{VERB_MODULES}.{VERBS[verb][0]}").main(verb, rest)
-    except _ParsedError:
-        return
-    finally:
-        argparse.ArgumentParser.parse_args = before  # type: ignore[method-assign]
+    row = load(verb)
+    if isinstance(row, SlurmVerb):
+        row.split(rest, options.SBATCH)
+    else:
+        parse(row, rest)

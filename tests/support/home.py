@@ -1,4 +1,4 @@
-"""A warpdeck home for one test. It runs commands as a user would, and leaves no process behind."""
+"""Run warpdeck commands in a temporary home, and end all its processes afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from warpdeck_agent.isolation.containment import NodeContainment
 from warpdeck_agent.storage.tmpdirs import prefix_of
 
 VERB_S = 180.0
-"""Longest time of a command, also of one that waits for a job in which four tasks import PyTorch."""
+"""Longest time of a command. Some commands wait for a job with four tasks that import PyTorch."""
 
 
 class Home:
@@ -76,10 +76,10 @@ class Home:
             return json.loads(self.ok("submit", "--json", *argv[1:], cwd=cwd))
         return json.loads(self.ok(*argv, "--json", cwd=cwd))
 
-    def asked(self, kind: str, **fields: Any) -> Any:
-        """Return the controller's answer to a request, without starting an interpreter, for tests that poll.
+    def request(self, kind: str, **fields: Any) -> Any:
+        """Return the controller's answer to a request. It starts the controller if necessary.
 
-        Like any command, this starts the controller if it does not run.
+        It is faster than a command, because it starts no interpreter, so tests can poll with it.
         """
         try:
             with SyncClient.connect(Paths(str(self.path)), start=False) as client:
@@ -88,11 +88,11 @@ class Home:
             if error.code != GONE:
                 raise
         self.ok("up")
-        return self.asked(kind, **fields)
+        return self.request(kind, **fields)
 
     def job(self, job: object) -> dict[str, Any]:
         """Return a job's row."""
-        row: dict[str, Any] = self.asked("job", job=str(job))["row"]
+        row: dict[str, Any] = self.request("job", job=str(job))["row"]
         return row
 
     def state(self, job: object) -> str:
@@ -100,12 +100,12 @@ class Home:
 
     def node(self, name: str) -> dict[str, Any]:
         """Return a node's row."""
-        (row,) = self.asked("nodes", name=name)["nodes"]
+        (row,) = self.request("nodes", name=name)["nodes"]
         return dict(row)
 
-    def until_its_node_is_idle(self) -> None:
-        """Wait until this machine, which a new controller adds by itself, is an idle node."""
-        eventually(lambda: self.asked("nodes")["nodes"][0]["state"] == "idle", what="the node is there")
+    def wait_for_idle_node(self) -> None:
+        """Wait until this machine is an idle node. A new controller adds it automatically."""
+        eventually(lambda: self.request("nodes")["nodes"][0]["state"] == "idle", what="an idle node")
 
     def log(self) -> str:
         """Return the end of the controller's log."""
@@ -122,10 +122,10 @@ class Home:
         """Kill the controller with SIGKILL, and remove its socket so that no client connects to it."""
         pid = self.controller_pid()
         os.kill(pid, signal.SIGKILL)
-        eventually(lambda: has_ended(pid), what="the controller has ended")
+        eventually(lambda: has_ended(pid), what="the end of the controller")
 
     def close(self) -> None:
-        """End the controller, this machine's agent and all jobs that are left."""
+        """End the controller, this machine's agent and all remaining jobs."""
         self.run("down")
         marks = (
             f"WARPDECK_HOME={self.path}\0",
@@ -133,10 +133,10 @@ class Home:
         )  # a job's environment contains the agent's socket
         left = {pid for mark in marks for pid in running(mark, also_in_environ=True)}
         kill(left - {os.getpid()})
-        asked = Path(folder_of(Paths(str(self.path))))
-        for folder in asked.parent.glob(f"warpdeck-*{asked.suffix}"):  # of users whose submitter was killed
+        submitter = Path(folder_of(Paths(str(self.path))))
+        for folder in submitter.parent.glob(f"warpdeck-*{submitter.suffix}"):  # left by killed submitters
             shutil.rmtree(folder, ignore_errors=True)
-        for identity in self.path.glob("agent/identity"):  # of killed agents, which did not clean up
+        for identity in self.path.glob("agent/identity"):  # left by killed agents
             for folder in Path("/tmp").glob(prefix_of(identity.read_text()) + "*"):
                 shutil.rmtree(folder, ignore_errors=True)
             containment = NodeContainment(identity.read_text())
@@ -145,14 +145,12 @@ class Home:
 
 
 @contextmanager
-def passing_home() -> Iterator[Home]:
-    """Return a home in a folder of its own with a short path, removed afterwards, for fixtures that many
-    tests share.
-    """
+def temporary_home() -> Iterator[Home]:
+    """Return a home in a temporary folder with a short path, for fixtures that many tests share."""
     folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
-    made = Home(folder / "home")
+    home = Home(folder / "home")
     try:
-        yield made
+        yield home
     finally:
-        made.close()
+        home.close()
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Finds the functions of privileged code that access the file system, and their rows in the threat model.
+"""Find the functions of privileged code that access the file system, and their rows in the threat model.
 
 `python -m tests.support.pathcalls` prints the rows that are missing in the table.
 """
@@ -99,8 +99,8 @@ def missing() -> list[str]:
     """Return the missing rows in the format of the table."""
     known = {(row.module, row.function) for row in rows()}
     return [
-        f"| `{module}:{function}` | {', '.join(sorted(set(made)))} | GUARD |"
-        for (module, function), made in touching().items()
+        f"| `{module}:{function}` | {', '.join(sorted(set(calls_of_function)))} | GUARD |"
+        for (module, function), calls_of_function in touching().items()
         if (module, "") not in known and (module, function) not in known
     ]
 

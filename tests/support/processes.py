@@ -1,4 +1,4 @@
-"""Finds processes of this machine by their command lines in /proc."""
+"""Find processes of this machine by their command lines in /proc."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 
 
 def running(*parts: str, also_in_environ: bool = False) -> list[int]:
-    """Return the pids of processes whose command line, joined by NUL bytes, contains all `parts`; optionally
-    also search their environment.
+    """Return the pids of processes with all `parts` in their command line, which is joined by NUL bytes.
+
+    Optionally the environment is also searched.
     """
     wanted = [os.fsencode(part) for part in parts]
     return [
@@ -29,9 +30,7 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """Return whether the process and all its threads have ended, so that its files are closed. It may still
-    be a zombie.
-    """
+    """Return whether the process and all its threads have ended, so its files are closed. It may be a zombie."""
     status = read(pid, "stat")
     if not status:
         return True

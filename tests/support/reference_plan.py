@@ -1,6 +1,6 @@
-"""A slow and simple reference planner of whole nodes: strict order, and EASY backfill as described by Lifka.
+"""Plan jobs of whole nodes slowly and simply, as a reference: strict order, and EASY backfill after Lifka.
 
-All nodes are alike, every job takes whole nodes, and queues are in order of submission.
+All nodes are alike, and queues are in order of submission.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def strict(free: int, queue: list[Waiting]) -> list[int]:
 
 
 def easy(free: int, ends: list[tuple[float, int]], queue: list[Waiting], now: float) -> list[int]:
-    """Return the jobs that start now if no job may delay the first waiting job. `ends` holds (end time,
-    number of nodes) of running jobs.
+    """Return the jobs that start now if no job may delay the first waiting job.
+
+    `ends` contains (end time, number of nodes) of running jobs.
     """
     started = strict(free, queue)
     held = list(ends)
@@ -42,11 +43,11 @@ def easy(free: int, ends: list[tuple[float, int]], queue: list[Waiting], now: fl
         return started
     head = behind[0]
 
-    def there(at: float) -> int:
+    def free_at(at: float) -> int:
         return free + sum(nodes for end, nodes in held if end <= at)
 
-    shadow = min(end for end, _ in held if there(end) >= head.nodes)
-    extra = there(shadow) - head.nodes
+    shadow = min(end for end, _ in held if free_at(end) >= head.nodes)
+    extra = free_at(shadow) - head.nodes
     for job in behind[1:]:
         in_time = now + job.limit_s <= shadow
         if job.nodes <= free and (in_time or job.nodes <= extra):

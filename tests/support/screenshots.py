@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 from textual.pilot import Pilot
 
 from warpdeck.base.controller_daemon import wait_for_start
@@ -22,14 +22,11 @@ from warpdeck.base.paths import Paths
 from warpdeck_tui.app import DeckApp
 
 SIZE, HALF = (120, 30), (92, 24)
-"""Columns and rows of the terminal, for a picture of the page's width and for one of half the width."""
+"""Columns and rows of the terminal for a picture of full and of half the page's width."""
 BUSY = "llama-8b-dpo"
 """Name of a job that is always in the demo's queue."""
 IDLE = 2
-"""Maximum number of jobs shown as idle. The demo's shell is always idle; other jobs only until their GPUs are
-sampled.
-"""
-
+"""Maximum number of jobs shown as idle: the demo's shell, and one with GPUs that are not sampled yet."""
 SETTLED = "allocated, 1 blocked"
 """Text of the GPU screen after every GPU has been sampled."""
 
@@ -39,7 +36,7 @@ FRAMES = {
 }
 """For each kind of page, the replacements for the colors of the window frame, which Rich always draws dark."""
 WEB_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
-"""A browser loads no fonts from the web for a picture in a page."""
+"""The font definitions, which are removed because browsers load no web fonts for a picture in a page."""
 FONTS = "'Fira Code', 'JetBrains Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 
@@ -69,7 +66,7 @@ async def take(paths: Paths, folder: Path, *, page: str) -> None:
 
 
 async def _until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    await comes(condition, what="the screen to be taken")
+    await eventually_async(condition, what="the screen for the picture")
     await pilot.pause()
 
 
@@ -82,7 +79,7 @@ def main() -> int:
     os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
     folder = Path(sys.argv[1])
     with tempfile.TemporaryDirectory(prefix="wd") as home:
-        os.environ["XDG_CONFIG_HOME"] = home  # without the user's own settings
+        os.environ["XDG_CONFIG_HOME"] = home  # ignores the user's own settings
         argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home]
         with subprocess.Popen(argv, stdin=subprocess.PIPE) as child:
             wait_for_start(Paths(home), child)

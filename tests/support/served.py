@@ -1,4 +1,4 @@
-"""A controller in this process, with its socket but without agents. Tests play the part of the nodes."""
+"""Run a controller with its socket in this process, with simulated nodes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.core import ANN, Agent, ask
-from tests.support.waiting import WAIT_S, comes
+from tests.support.core import ANN, Agent, make_request
+from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck.base.errors import RemoteError
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import Client
+from warpdeck.client.asyncio_client import AsyncioClient
 from warpdeck.config import Config
 from warpdeck.controller.events.events import Effect, NodeAdded, NodeUp, Reported, Submitted
 from warpdeck.controller.launch.code_trees import TreeFiles
@@ -35,7 +35,7 @@ from warpdeck_agent.wire.frames import JSON, json_frame, parse_json, read_frame
 
 
 class QuietPipe:
-    """Implements controller.ports.StepPipe and NodeStream; all data is discarded."""
+    """Implements controller.ports.StepPipe and NodeStream. Discards all data."""
 
     def write_piece(self, piece: bytes) -> None:
         return None
@@ -45,21 +45,21 @@ class QuietPipe:
 
 
 class QuietFleet:
-    """Implements controller.ports.Fleet without any connection."""
+    """Implements ports.ports.Fleet without any connection."""
 
     def __init__(self) -> None:
         self.launches: list[wire.Launch] = []
         self.measured: wire.Curves | None = None
         """Measurements that every node returns."""
         self.moments: dict[str, wire.Moment | RemoteError] = {}
-        """Past moment of each node, whatever time is requested. Other nodes return no measurements."""
+        """Past state of nodes, for any requested time. Other nodes return no measurements."""
         self.checks: list[wire.Check] = []
         """Health checks that every node returns."""
         self.sent: list[Any] = []
         self.joined: list[Any] = []
         """Readers of the streams of jobs and steps."""
 
-    def start(self, on_event: Callable[[Any], None], heard: Any) -> None:
+    def start(self, on_event: Callable[[Any], None], wait_processed: Any) -> None:
         return None
 
     async def add(self, node: Node, **_: Any) -> Any:
@@ -83,17 +83,17 @@ class QuietFleet:
     async def send(self, name: NodeName, message: Any) -> None:
         self.sent.append(message)
 
-    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
-        return wire.Health(at_unix=asked.at_unix, asked_at_unix=asked.at_unix, checks=self.checks)
+    async def check_health(self, name: NodeName, request: wire.AskHealth) -> wire.Health:
+        return wire.Health(at_unix=request.at_unix, asked_at_unix=request.at_unix, checks=self.checks)
 
-    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
-        return self.measured or wire.Curves(ask=asked.ask)
+    async def curves(self, name: NodeName, request: wire.AskCurves) -> wire.Curves:
+        return self.measured or wire.Curves(ask=request.ask)
 
-    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
-        told = self.moments.get(name, wire.Moment(ask=0))
-        if isinstance(told, RemoteError):
-            raise told
-        return told
+    async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+        answer = self.moments.get(name, wire.Moment(ask=0))
+        if isinstance(answer, RemoteError):
+            raise answer
+        return answer
 
     async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
         self.joined.append(sink)
@@ -122,26 +122,26 @@ class Served:
         await self.controller.apply(NodeUp(name=agent.name, welcome=agent.welcome()))
         return agent
 
-    async def begun(self) -> tuple[Job, Agent]:
-        """Return a job that runs on a node of its own, and that node's agent."""
+    async def start_job(self) -> tuple[Job, Agent]:
+        """Add a node, run a job on it, and return the job and the node's agent."""
         agent = await self.add_node("a")
-        outcome = await self.controller.apply(Submitted(who=ANN, request=ask()))
+        outcome = await self.controller.apply(Submitted(principal=ANN, request=make_request()))
         assert outcome.job is not None
         await self.until(lambda: bool(self.fleet.launches))
-        await self.told("a", agent.begin((outcome.job.id, 0)))
+        await self.report("a", agent.begin((outcome.job.id, 0)))
         return outcome.job, agent
 
-    async def told(self, name: str, said: wire.JobReport) -> tuple[Effect, ...]:
-        outcome = await self.controller.apply(Reported(name=NodeName(name), report=said))
+    async def report(self, name: str, report: wire.JobReport) -> tuple[Effect, ...]:
+        outcome = await self.controller.apply(Reported(name=NodeName(name), report=report))
         return outcome.effects
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Wait until the condition on the state or on the recorded calls of the fleet holds."""
-        await comes(reached, what="the state that is waited for")
+        await eventually_async(reached, what="a state of the controller or a call of the fleet")
 
     def client(self) -> Any:
         """Return a connected asyncio client."""
-        return Client.connect(self.paths, start=False)
+        return AsyncioClient.connect(self.paths, start=False)
 
 
 @contextlib.asynccontextmanager
@@ -157,9 +157,7 @@ async def served(
     clock: Callable[[], float] = time.time,
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    """Run a controller until the block ends, with this configuration or with default settings changed by
-    `settings`.
-    """
+    """Run a controller with `config`, or with the default configuration and changed `settings`."""
     home.mkdir()
     for folder in (home.parent, home):
         folder.chmod(0o711)  # lets other users connect
@@ -182,7 +180,7 @@ async def served(
     )
     await controller.load()
     engine = native_engine(controller, trees, config_path=paths.config)
-    server = ApiServer(engine, controller, trees, paths, stop=asyncio.Event())
+    server = ApiServer(engine, paths, stop=asyncio.Event(), clock=clock)
     task = asyncio.get_running_loop().create_task(controller.run())
     await server.start()
     try:
@@ -220,11 +218,11 @@ class Raw:
             link.connect(paths.socket)
         raw = cls(*await asyncio.open_unix_connection(sock=link))
         if hello:
-            raw.say("hello", version=1)
+            raw.send("hello", version=1)
             assert (await raw.next())["t"] == "welcome"
         return raw
 
-    def say(self, t: str, **fields: Any) -> None:
+    def send(self, t: str, **fields: Any) -> None:
         self.writer.write(json_frame({"t": t, **fields}))
 
     def write(self, data: bytes) -> None:
@@ -237,9 +235,9 @@ class Raw:
         assert kind == JSON
         return parse_json(payload)
 
-    async def ask(self, t: str, *, number: int = 1, **fields: Any) -> dict[str, Any]:
+    async def request(self, t: str, *, number: int = 1, **fields: Any) -> dict[str, Any]:
         """Send one request and return its answer."""
-        self.say(t, id=number, **fields)
+        self.send(t, id=number, **fields)
         while (message := await self.next()).get("id") != number or message["t"] == "progress":
             continue
         return message

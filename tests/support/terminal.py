@@ -1,4 +1,4 @@
-"""A command with its own terminal, as a user has one: tests read its output and type keys."""
+"""Run a command with its own terminal, read its output and type keys."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def ended(self) -> int:
-        """Return the exit code."""
+        """Wait for the end of the command, and return its exit code."""
         return self.process.wait(WAIT_S)
 
     def close(self) -> None:

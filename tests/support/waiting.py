@@ -1,6 +1,4 @@
-"""Waiting for a condition instead of a time. Only these functions pause, and they check the condition until a
-deadline.
-"""
+"""Wait for conditions instead of sleeping. Only these functions pause, between checks until a deadline."""
 
 from __future__ import annotations
 
@@ -18,21 +16,22 @@ _SHORT_PAUSE_S = 0.002
 
 
 def eventually(condition: Callable[[], T], *, timeout_s: float = WAIT_S, what: str = "") -> T:
-    """Return the first true value of the condition. Raise AssertionError with the last value at the
-    deadline.
-    """
+    """Return the first true value of the condition. Raise AssertionError at the deadline."""
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"still not so after {timeout_s} s: {what} (last: {value!r})"
+        assert time.monotonic() < deadline, (
+            f"timeout after {timeout_s} s of waiting for: {what} (last value: {value!r})"
+        )
         time.sleep(_PAUSE_S)
 
 
-async def comes(condition: Callable[[], T], *, what: str | Callable[[], str] = "") -> T:
-    """Like `eventually`, for conditions that change in this event loop. `what` may be a function, which is
-    called on failure.
+async def eventually_async(condition: Callable[[], T], *, what: str | Callable[[], str] = "") -> T:
+    """Like `eventually`, for conditions that change in this event loop.
+
+    If `what` is a function, it is called on failure.
     """
     deadline = time.monotonic() + WAIT_S
     while True:
@@ -40,5 +39,7 @@ async def comes(condition: Callable[[], T], *, what: str | Callable[[], str] = "
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"still not so after {WAIT_S} s: {what() if callable(what) else what}")
+            raise AssertionError(
+                f"timeout after {WAIT_S} s of waiting for: {what() if callable(what) else what}"
+            )
         await asyncio.sleep(_SHORT_PAUSE_S)

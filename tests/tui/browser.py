@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.support.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, eventually_async
 
 FLAGS = (
     "--headless=new",
@@ -26,7 +26,7 @@ FLAGS = (
 
 
 class Tab:
-    """One page, and what came to it over WebSockets."""
+    """A browser tab, and the data that it received over WebSockets."""
 
     def __init__(self, link: aiohttp.ClientWebSocketResponse) -> None:
         self._link = link
@@ -35,13 +35,13 @@ class Tab:
         self.received = b""
 
     async def listen(self) -> None:
-        """Until the browser goes."""
+        """Process the messages of the browser until it closes."""
         async for message in self._link:
-            told = message.json()
-            if told.get("id") in self._answers:
-                self._answers.pop(told["id"]).set_result(told.get("result", told))
-            elif told.get("method") == "Network.webSocketFrameReceived":
-                frame = told["params"]["response"]
+            message_body = message.json()
+            if message_body.get("id") in self._answers:
+                self._answers.pop(message_body["id"]).set_result(message_body.get("result", message_body))
+            elif message_body.get("method") == "Network.webSocketFrameReceived":
+                frame = message_body["params"]["response"]
                 self.received += base64.b64decode(frame["payloadData"]) if frame["opcode"] == 2 else b""
 
     async def call(self, method: str, **params: object) -> dict[str, Any]:
@@ -50,24 +50,26 @@ class Tab:
         await self._link.send_json({"id": number, "method": method, "params": params})
         return await asyncio.wait_for(answer, WAIT_S)
 
-    async def says(self, script: str) -> object:
-        """What a piece of JavaScript gives."""
+    async def evaluate(self, script: str) -> object:
+        """Return the value of a JavaScript expression."""
         return (await self.call("Runtime.evaluate", expression=script))["result"].get("value")
 
-    async def gets(self, words: bytes) -> None:
-        """Waits until the server has sent these words."""
-        await comes(lambda: words in self.received, what=f"{words!r} in the browser")
+    async def receives(self, words: bytes) -> None:
+        """Wait until the server has sent these bytes."""
+        await eventually_async(lambda: words in self.received, what=f"{words!r} in the browser")
 
 
 @asynccontextmanager
 async def chromium(folder: Path) -> AsyncIterator[Tab]:
-    """A tab of a browser that keeps its things in that folder."""
+    """Start a browser that uses the folder for its profile, and return its tab."""
     argv = ["/usr/bin/chromium", *FLAGS, f"--user-data-dir={folder}/profile", "about:blank"]
     environ = {**os.environ, "HOME": str(folder)}
     process = await asyncio.create_subprocess_exec(*argv, env=environ, stdout=DEVNULL, stderr=DEVNULL)
     try:
         port_file = folder / "profile" / "DevToolsActivePort"
-        await comes(lambda: port_file.exists() and "\n" in port_file.read_text(), what="the browser")
+        await eventually_async(
+            lambda: port_file.exists() and "\n" in port_file.read_text(), what="the browser"
+        )
         origin = f"http://127.0.0.1:{port_file.read_text().split()[0]}"
         async with aiohttp.ClientSession() as session:
             async with session.get(f"{origin}/json") as answer:

@@ -1,9 +1,9 @@
-"""The screens as pictures that can be compared: `python -m tests.tui.pictures [FOLDER]` takes those that are kept anew.
+"""Pictures of the screens for comparison. `python -m tests.tui.pictures [FOLDER]` takes the stored pictures again.
 
-A kept picture is the text of a screen at one size, and for each theme which colours stand there on how many cells and a sum
-over where. So a review of a change sees the words that moved in any diff, and that colours changed and which. The line of
-keys is left out: it follows from the table of actions, and has tests of its own. With FOLDER the same are written there as
-SVG, to be looked at.
+A stored picture contains the text of a screen at one size. For each theme it also contains the number of cells of
+each style, and a checksum of their positions. A diff therefore shows changed text and changed colors. The key line
+is left out, because it follows from the table of actions and has its own tests. With FOLDER, the pictures are also
+written there as SVG files.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from tests.support.waiting import comes
-from tests.tui.frozen import frozen_app
-from tests.tui.frozensite import NOW
+from tests.support.waiting import eventually_async
+from tests.tui.static_cluster import static_app
+from tests.tui.static_site import NOW
 from warpdeck_tui.app import DeckApp
 
 KEPT = Path(__file__).parent / "kept"
@@ -35,10 +35,10 @@ THEMES = ("deck-dark", "deck-light", "deck-contrast")
 
 
 class Scene(NamedTuple):
-    """How to get to a screen from the queue, and words by which it is known to stand."""
+    """The keys that open a screen from the queue, and texts that a complete screen shows."""
 
     keys: tuple[str, ...]
-    stands: tuple[str, ...]
+    shows: tuple[str, ...]
 
 
 SCENES = {
@@ -63,11 +63,11 @@ SCENES = {
     "priorities": Scene(("6", "tab", "tab", "tab", "tab"), ("[Priorities]", "5210", "= ")),
 }
 Taken = dict[str, str]
-TURNS, TURN_S = 2, 0.03
+PAUSES, PAUSE_S = 2, 0.03
 
 
 def freeze(set_attribute: Callable[[object, str, object], None], environ: Callable[[str, str], None]) -> None:
-    """The same moment, time zone, colours and folders everywhere."""
+    """Fix the time, the time zone and the number of colors."""
     environ("TZ", "UTC")
     environ("COLORTERM", "truecolor")
     time.tzset()
@@ -75,33 +75,33 @@ def freeze(set_attribute: Callable[[object, str, object], None], environ: Callab
 
 
 async def take(name: str, *, svg: Path | None = None) -> Taken:
-    """One scene at all sizes in all themes: "80x24" -> the picture."""
+    """Return the pictures of one scene in all themes, by size ("80x24")."""
     scene, found = SCENES[name], Taken()
-    app = frozen_app()
+    app = static_app()
     async with app.run_test(size=SIZES[0]) as pilot:
-        await stands(pilot, app, SCENES["queue"].stands[:1])
+        await shows(pilot, app, SCENES["queue"].shows[:1])
         await pilot.press(*scene.keys)
-        await stands(pilot, app, scene.stands)
+        await shows(pilot, app, scene.shows)
         for width, height in SIZES:
             await pilot.resize_terminal(width, height)
             await pilot.pause()
-            await stands(pilot, app, scene.stands)
+            await shows(pilot, app, scene.shows)
             sections = []
             for theme in THEMES:
-                await _wear(pilot, app, theme)
-                strips = await still(pilot, app)
+                await _apply_theme(pilot, app, theme)
+                strips = await wait_until_unchanged(pilot, app)
                 if not sections:
                     sections.append("\n".join(strip.text.rstrip() for strip in strips))
-                sections.append(f"--- {theme}\n" + "\n".join(colours(strips)))
+                sections.append(f"--- {theme}\n" + "\n".join(color_counts(strips)))
                 if svg is not None:
                     app.save_screenshot(str(svg / f"{name}-{width}x{height}-{theme}.svg"))
             found[f"{width}x{height}"] = "\n".join(sections) + "\n"
-            await _wear(pilot, app, THEMES[0])
+            await _apply_theme(pilot, app, THEMES[0])
         app.workers.cancel_all()
     return found
 
 
-async def _wear(pilot: Pilot[None], app: DeckApp, theme: str) -> None:
+async def _apply_theme(pilot: Pilot[None], app: DeckApp, theme: str) -> None:
     app.looks.use(theme)
     for screen in app.screen_stack:
         if hasattr(screen, "recolour"):
@@ -110,28 +110,30 @@ async def _wear(pilot: Pilot[None], app: DeckApp, theme: str) -> None:
     await pilot.pause()
 
 
-async def still(pilot: Pilot[None], app: DeckApp) -> list[Strip]:
-    """The lines of the screen but the keys', once they have stayed the same for some turns."""
+async def wait_until_unchanged(pilot: Pilot[None], app: DeckApp) -> list[Strip]:
+    """Return the lines of the screen without the key line, once they are unchanged for some pauses."""
     before: list[Strip] = []
     same = 0
-    while same < TURNS:
-        await pilot.pause(TURN_S)
+    while same < PAUSES:
+        await pilot.pause(PAUSE_S)
         strips = app.screen._compositor.render_strips()[:-1]
         same = same + 1 if strips == before else 0
         before = strips
     return before
 
 
-async def stands(pilot: Pilot[None], app: DeckApp, words: Iterable[str]) -> None:
+async def shows(pilot: Pilot[None], app: DeckApp, words: Iterable[str]) -> None:
     def text() -> str:
         return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
-    await comes(lambda: all(word in text() for word in words), what=lambda: f"{words} in\n{text()}")
+    await eventually_async(
+        lambda: all(word in text() for word in words), what=lambda: f"{words} in\n{text()}"
+    )
     await pilot.pause()
 
 
-def colours(strips: Iterable[Strip]) -> list[str]:
-    """Each style with its cells, the most frequent first, and a sum over where they are."""
+def color_counts(strips: Iterable[Strip]) -> list[str]:
+    """Return a line for each style with its number of cells, most frequent first, and a checksum of positions."""
     cells: Counter[str] = Counter()
     where = 0
     for strip in strips:
@@ -158,12 +160,12 @@ def _hex(colour: Color | None) -> str:
 
 
 def path_of(name: str, size: str) -> Path:
-    """Where a picture is kept."""
+    """Return the path of a stored picture."""
     return KEPT / f"{name}-{size}.txt"
 
 
 def main(words: list[str]) -> int:
-    """Takes all pictures anew."""
+    """Take all pictures again."""
     svg = Path(words[0]) if words else None
     KEPT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="wd") as home:

@@ -1,4 +1,4 @@
-"""What is done before the app runs."""
+"""Preparations before the app runs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ for thread in threads:
 print(sum(line.split()[1] == "---p" and line.split()[4] == "0" for line in open("/proc/self/maps")
           if 1 << 25 <= int(line.split("-")[1].split()[0], 16) - int(line.split("-")[0], 16) <= 1 << 26))
 """
-"""Prints how many heaps of threads there are: of each most is not yet to be touched."""
+"""Program that prints the number of heaps of threads. Most of each heap is reserved but unused memory."""
 
 
 @pytest.mark.parametrize("words", [[], ["given back"]])
-def test_threads_keep_no_heaps_of_their_own(words: list[str]) -> None:
+def test_threads_keep_no_separate_heaps(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", HEAPS, *words], capture_output=True, text=True, check=True)
     assert (int(done.stdout) == 0) == bool(words)

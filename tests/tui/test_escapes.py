@@ -1,4 +1,4 @@
-"""Esc, and what is typed soon after it, as a terminal brings both."""
+"""The Esc key and keys typed soon after it, as a terminal sends them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from textual import events
 from warpdeck_tui.terminal.escapes import EscapeParser
 
 
-def told(*reads: str, alt: str = "") -> list[str]:
-    """The keys of what was read, and texts that were pasted."""
+def keys_of(*reads: str, alt: str = "") -> list[str]:
+    """Return the keys and pasted texts that the parser reads."""
     parser = EscapeParser(is_alt=lambda char: char in alt)
     found = [event for text in reads for event in parser.feed(text)]
     found += parser.feed("")
@@ -34,15 +34,15 @@ def told(*reads: str, alt: str = "") -> list[str]:
         (["\x1b[2", "00~a:", "q\x1b[20", "1~\x1bb"], ["a:q", "escape", "b"]),
     ],
 )
-def test_esc_is_a_key_of_its_own_and_sequences_are_whole(reads: list[str], keys: list[str]) -> None:
-    assert told(*reads) == keys
+def test_esc_is_a_separate_key_and_sequences_are_complete(reads: list[str], keys: list[str]) -> None:
+    assert keys_of(*reads) == keys
 
 
-def test_alt_is_left_to_whom_it_means_something() -> None:
-    assert told("\x1bb\x1bj", alt="b") == ["ctrl+left", "escape", "j"]
+def test_alt_combinations_are_kept_where_they_are_bound() -> None:
+    assert keys_of("\x1bb\x1bj", alt="b") == ["ctrl+left", "escape", "j"]
 
 
-def test_the_mouse_is_told_as_before() -> None:
+def test_mouse_events_are_unchanged() -> None:
     parser = EscapeParser(is_alt=lambda _: False)
     (event,) = parser.feed("\x1b[<0;10;5M")
     assert isinstance(event, events.MouseDown)

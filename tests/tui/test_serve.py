@@ -1,4 +1,4 @@
-"""The app in a browser: who is let in, and that a tab has the app."""
+"""The app in a browser: access control, and the app in a tab."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from warpdeck.cli.main import main
 
 
 class Served(NamedTuple):
-    """`warpdeck serve` as a process: its origin, and the secret in its address."""
+    """A process of `warpdeck serve` with its origin and the secret in its address."""
 
     origin: str
     token: str
@@ -47,7 +47,7 @@ def served() -> Iterator[Served]:
 
 
 def free_port() -> int:
-    """One that the kernel gives to nobody in the moment until it is listened on: below those that it gives away itself."""
+    """Return a free port below those that the kernel assigns itself, so that it stays free until the server listens."""
     for port in range(10_000 + os.getpid() % 10_000, 30_000):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -56,7 +56,7 @@ def free_port() -> int:
 
 
 class Site(NamedTuple):
-    """The server, and a visitor who sends what browsers send."""
+    """The server, and a client that sends the headers of a browser."""
 
     served: Served
     visitor: aiohttp.ClientSession
@@ -67,8 +67,8 @@ class Site(NamedTuple):
         ) as answer:
             return answer.status
 
-    async def shakes_hands(self, path: str, **headers: str) -> int:
-        """The status with which a WebSocket is refused; 101 if it is not."""
+    async def websocket_status(self, path: str, **headers: str) -> int:
+        """Return the status of a refused WebSocket, or 101 if it is accepted."""
         try:
             async with self.visitor.ws_connect(f"{self.served.origin}{path}", headers=headers):
                 return 101
@@ -82,7 +82,7 @@ async def site(served: Served) -> AsyncIterator[Site]:
         yield Site(served, visitor)
 
 
-async def test_without_the_token_nobody_is_let_in(site: Site) -> None:
+async def test_requests_without_the_token_are_refused(site: Site) -> None:
     token = site.served.token
     assert await site.status(f"/{token}/") == 200
     assert await site.status(f"/{token}/static/js/textual.js") == 200
@@ -98,7 +98,7 @@ async def test_without_the_token_nobody_is_let_in(site: Site) -> None:
         assert await site.status(path) == 403, path
 
 
-async def test_pages_of_others_are_not_let_in_though_they_had_the_token(site: Site) -> None:
+async def test_requests_of_other_origins_are_refused_even_with_the_token(site: Site) -> None:
     path, own = f"/{site.served.token}/", site.served.origin
     assert await site.status(path, Origin=own) == 200
     assert await site.status(path, Origin="http://evil.example") == 403
@@ -106,22 +106,22 @@ async def test_pages_of_others_are_not_let_in_though_they_had_the_token(site: Si
     assert await site.status(path, Host=site.served.origin.replace("http://127.0.0.1", "evil.example")) == 403
 
 
-async def test_the_websocket_wants_token_and_origin(site: Site) -> None:
+async def test_the_websocket_requires_token_and_origin(site: Site) -> None:
     path, own = f"/{site.served.token}/ws", site.served.origin
-    assert await site.shakes_hands(path) == 403
-    assert await site.shakes_hands(path, Origin="http://evil.example") == 403
-    assert await site.shakes_hands("/ws", Origin=own) == 403
-    assert await site.shakes_hands(path, Origin=own) == 101
+    assert await site.websocket_status(path) == 403
+    assert await site.websocket_status(path, Origin="http://evil.example") == 403
+    assert await site.websocket_status("/ws", Origin=own) == 403
+    assert await site.websocket_status(path, Origin=own) == 101
 
 
-async def test_nothing_of_a_page_comes_from_elsewhere(site: Site) -> None:
+async def test_the_page_loads_nothing_from_other_origins(site: Site) -> None:
     async with site.visitor.get(f"{site.served.origin}/{site.served.token}/") as answer:
         assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
         assert answer.headers["Referrer-Policy"] == "no-referrer"
         assert site.served.token not in str(answer.cookies)
 
 
-async def test_a_tab_has_the_app_and_keys(site: Site) -> None:
+async def test_a_tab_shows_the_app_and_sends_keys(site: Site) -> None:
     address = f"{site.served.origin}/{site.served.token}/ws?width=100&height=30"
     async with site.visitor.ws_connect(address, headers={"Origin": site.served.origin}) as tab:
         shown = b""
@@ -141,25 +141,25 @@ async def test_a_tab_has_the_app_and_keys(site: Site) -> None:
 
 
 @pytest.mark.chromium
-async def test_a_real_browser_shows_it_and_types(served: Served, short_tmp: Path) -> None:
-    """With the policy that forbids scripts of others, and the origin that browsers send."""
+async def test_a_real_browser_shows_the_app_and_sends_keys(served: Served, short_tmp: Path) -> None:
+    """The browser applies the content security policy and sends its origin."""
     async with chromium(short_tmp) as tab:
         await tab.call("Network.enable")
         await tab.call("Page.navigate", url=f"{served.origin}/{served.token}/")
-        await tab.gets(b"warpdeck  jobs of")
-        await tab.says("document.querySelector('.xterm-helper-textarea').focus()")
+        await tab.receives(b"warpdeck  jobs of")
+        await tab.evaluate("document.querySelector('.xterm-helper-textarea').focus()")
         await tab.call("Input.dispatchKeyEvent", type="keyDown", key="?", text="?")
-        await tab.gets(b"My jobs or all")
-        assert "-first-byte" in str(await tab.says("document.body.className"))
+        await tab.receives(b"My jobs or all")
+        assert "-first-byte" in str(await tab.evaluate("document.body.className"))
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "http"])
-def test_a_port_that_is_none_is_one_sentence(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_port_gives_one_message(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--port", port]) == 2
     assert port in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_gives_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -1,4 +1,4 @@
-"""Starts the app: parses its options, and runs it in a child process.
+"""Starts the app in a child process.
 
 Meanwhile this process guards the terminal (see `guard`). Textual is imported only in the child.
 """
@@ -11,26 +11,14 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
 from warpdeck_tui.terminal.ascii_fallback import as_started, lacks_signs
 from warpdeck_tui.terminal.terminal_guard import end_with_parent, guarded
 from warpdeck_tui.user_files.settings import Settings, read_settings
 
-if TYPE_CHECKING:
-    import argparse
-
-SWITCHES = {
-    "--readonly": "read-only mode",
-    "--low-bandwidth": "for slow connections: update every two seconds, no bars, no mouse",
-    "--ascii": "draw with ASCII characters only; the default if the locale is C",
-    "--no-ascii": "draw with Unicode characters even if the locale is C",
-    "--no-mouse": "leave the mouse to the terminal; M switches",
-}
-"""Options without a value, with their help texts."""
-SIGNS = ("--ascii", "--no-ascii")
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
 """The driver that `warpdeck serve` sets. It means that the terminal is a browser."""
 
@@ -40,10 +28,7 @@ LARGE_BYTES = 128 * 1024
 
 
 class Options(NamedTuple):
-    """The app's own options, for every command that opens the app.
-
-    The fields other than `theme` are named like those in SWITCHES.
-    """
+    """The app's own options, for every command that opens the app. The command line declares them under these names."""
 
     theme: str = ""
     readonly: bool = False
@@ -53,37 +38,9 @@ class Options(NamedTuple):
     no_mouse: bool = False
 
 
-def main(argv: Sequence[str] = ()) -> int:
-    """Open the app in the default home folder. Raises UserError."""
-    return start(_parsed(argv) if argv else Options())
-
-
-def _parsed(argv: Sequence[str]) -> Options:
-    import argparse  # most users give no option, and need not wait for this import
-
-    parser = argparse.ArgumentParser(prog="warpdeck", description="Open the full-screen app.")
-    add_options(parser)
-    return options_in(parser.parse_args(list(argv)))
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the app's options to the parser of a command."""
-    group = parser.add_argument_group("app options")
-    group.add_argument("--theme", default="", metavar="NAME", help="color theme to use")
-    signs = group.add_mutually_exclusive_group()
-    for option, words in SWITCHES.items():
-        (signs if option in SIGNS else group).add_argument(option, action="store_true", help=words)
-
-
-def options_in(args: argparse.Namespace) -> Options:
-    """Return the app's options that such a parser has found."""
-    return Options(**{name: getattr(args, name) for name in Options._fields})
-
-
-def as_words(options: Options) -> list[str]:
-    """Return the options as command-line arguments."""
-    given = [switch for switch in SWITCHES if getattr(options, switch.strip("-").replace("-", "_"))]
-    return [*([f"--theme={options.theme}"] if options.theme else []), *given]
+def main() -> int:
+    """Open the app in the default home folder, with its default options. Raises UserError."""
+    return start(Options())
 
 
 def start(

@@ -20,8 +20,8 @@ from rich.cells import cell_len
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import Client
-from warpdeck.model.past import PastQuery
+from warpdeck.client.asyncio_client import AsyncioClient
+from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow, PastNodeRow
@@ -97,23 +97,23 @@ def main(paths: Paths, screen: str, *, what: str, everybody: bool, at: float | N
 
 async def screen_text(paths: Paths, screen: str, wanted: PlainRequest) -> Text:
     """Return the lines of the screen. Raises UserError."""
-    async with await Client.connect(paths, name="screen") as client:
+    async with await AsyncioClient.connect(paths, name="screen") as client:
         return [_clean(line) for line in await SCREENS[screen](client, wanted)]
 
 
 async def _node_rows(paths: Paths, wanted: PlainRequest) -> Sequence[NodeRow]:
-    async with await Client.connect(paths, name="screen") as client:
+    async with await AsyncioClient.connect(paths, name="screen") as client:
         return await _nodes_of(client, wanted)
 
 
-async def _nodes_of(client: Client, wanted: PlainRequest) -> Sequence[NodeRow]:
+async def _nodes_of(client: AsyncioClient, wanted: PlainRequest) -> Sequence[NodeRow]:
     """Return the state of the nodes now or at the wanted time."""
     if wanted.at is None:
         return (await client.ask(requests.Nodes())).nodes
     return (await client.ask(requests.NodesAt(at=wanted.at))).nodes
 
 
-async def _jobs_of(client: Client, user: str | None = None) -> Sequence[JobRow]:
+async def _jobs_of(client: AsyncioClient, user: str | None = None) -> Sequence[JobRow]:
     """Return the unfinished jobs, of one user if given."""
     return (await client.ask(requests.Jobs(users=() if user is None else (user,)))).jobs
 
@@ -123,7 +123,7 @@ def _clean(line: str) -> str:
     return in_words(printable(_PICTURES.sub("", line))).rstrip()
 
 
-async def _queue(client: Client, wanted: PlainRequest) -> Text:
+async def _queue(client: AsyncioClient, wanted: PlainRequest) -> Text:
     rows = {row.id: row for row in await _jobs_of(client, wanted.user)}
     listing, now = Listing(), time.time()
     while listing.follow(rows, Choice(wanted.user)) and listing.behind:
@@ -134,7 +134,7 @@ async def _queue(client: Client, wanted: PlainRequest) -> Text:
     return [summary(listing.jobs.values()), *shown]
 
 
-async def _gpus(client: Client, wanted: PlainRequest) -> Text:
+async def _gpus(client: AsyncioClient, wanted: PlainRequest) -> Text:
     nodes = await _nodes_of(client, wanted)
     lines = [*_moment(nodes, wanted), nodes_summary(nodes)]
     for metric in METRICS:
@@ -144,7 +144,7 @@ async def _gpus(client: Client, wanted: PlainRequest) -> Text:
     return lines
 
 
-async def _nodes(client: Client, wanted: PlainRequest) -> Text:
+async def _nodes(client: AsyncioClient, wanted: PlainRequest) -> Text:
     nodes = await _nodes_of(client, wanted)
     rows = [node_row(node)[1] for node in nodes]
     words = [tuple(cell for at, cell in enumerate(row) if at not in NODE_BARS) for row in rows]
@@ -166,7 +166,7 @@ def _moment(nodes: Sequence[NodeRow], wanted: PlainRequest) -> Text:
     ]
 
 
-async def _node(client: Client, wanted: PlainRequest) -> Text:
+async def _node(client: AsyncioClient, wanted: PlainRequest) -> Text:
     found = [node for node in await _nodes_of(client, wanted) if node.name == wanted.what]
     if not found:
         raise UserError(
@@ -176,7 +176,7 @@ async def _node(client: Client, wanted: PlainRequest) -> Text:
     return [*_moment(found, wanted), *_text([*node_lines(found[0]), *gpus])]
 
 
-async def _job(client: Client, wanted: PlainRequest) -> Text:
+async def _job(client: AsyncioClient, wanted: PlainRequest) -> Text:
     detail, now = await client.ask(requests.JobInfo(job=wanted.what)), time.time()
     shown: list[Line] = [job_page.head(detail.row, now=now), (), *job_page.details(detail, now=now)]
     lines = _text(shown)
@@ -191,21 +191,21 @@ async def _job(client: Client, wanted: PlainRequest) -> Text:
     return [*lines, *data.decode("utf-8", "replace").splitlines()[-LOG_LINES:]]
 
 
-async def _history(client: Client, wanted: PlainRequest) -> Text:
+async def _history(client: AsyncioClient, wanted: PlainRequest) -> Text:
     now = time.time()
-    query = PastQuery(user=wanted.user, limit=PAST_JOBS)
+    query = FinishedQuery(user=wanted.user, limit=PAST_JOBS)
     past = await client.ask(requests.Past(query=query, counted=True))
     titles = [column.title for column in columns_of(PAST_COLUMNS)]
     shown = _table(titles, [job_row(row, PAST_COLUMNS, now=now) for row in past.jobs])
     return [f"last {len(past.jobs)} of {past.total} finished jobs", *shown]
 
 
-async def _usage(client: Client, wanted: PlainRequest) -> Text:
-    costs = await client.ask(requests.PastCosts(query=PastQuery(user=wanted.user)))
+async def _usage(client: AsyncioClient, wanted: PlainRequest) -> Text:
+    costs = await client.ask(requests.PastCosts(query=FinishedQuery(user=wanted.user)))
     return usage_text(costs.groups).splitlines()
 
 
-async def _idle(client: Client, _: PlainRequest) -> Text:
+async def _idle(client: AsyncioClient, _: PlainRequest) -> Text:
     now = time.time()
     rows = idle_jobs(await _jobs_of(client), now)
     used = {}
@@ -218,14 +218,14 @@ async def _idle(client: Client, _: PlainRequest) -> Text:
     return [idle_words(found), *(_table([column.title for column in IDLE_COLUMNS], shown) if shown else [])]
 
 
-async def _sessions(client: Client, wanted: PlainRequest) -> Text:
+async def _sessions(client: AsyncioClient, wanted: PlainRequest) -> Text:
     open_ones = sessions(await _jobs_of(client), user=wanted.user)
     forwards = (await client.ask(requests.Forwards())).forwards
     rows = [line for _, line in session_rows(open_ones, forwards, now=time.time())]
     return [sessions_summary(open_ones, forwards), *(_table(SESSION_TITLES, rows) if rows else [])]
 
 
-async def _site(client: Client, _: PlainRequest) -> Text:
+async def _site(client: AsyncioClient, _: PlainRequest) -> Text:
     """Return the tables of the site, one after the other."""
     now = time.time()
     reservations = await client.ask(requests.Reservations())
@@ -261,7 +261,7 @@ async def _site(client: Client, _: PlainRequest) -> Text:
     return lines[1:]
 
 
-SCREENS: dict[str, Callable[[Client, PlainRequest], Awaitable[Text]]] = {
+SCREENS: dict[str, Callable[[AsyncioClient, PlainRequest], Awaitable[Text]]] = {
     "queue": _queue,
     "gpus": _gpus,
     "nodes": _nodes,

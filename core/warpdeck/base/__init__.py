@@ -1,3 +1,4 @@
-"""Errors, file locations, and small facilities that every other package may use. It imports no other
-package of ours.
+"""Errors, file locations, and small facilities that every other package may use.
+
+This package imports no other package of warpdeck.
 """

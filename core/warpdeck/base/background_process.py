@@ -1,7 +1,7 @@
-"""Starts background processes of the user that outlive their starter and hold none of its files.
+"""Start background processes of the user that outlive their starter and hold none of its files.
 
-They must not keep its output open, because a shell may wait for the end of that output. Used by the thin
-client of sbatch, so this module imports next to nothing.
+They must not keep the starter's output open, because a shell may wait for the end of that output. The thin
+client of sbatch uses this module, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ main(*{arguments!r})
 
 
 def start(module: str, *arguments: str, log: str = os.devnull) -> None:
-    """Run the module's `main` with these arguments in a new process. Its own errors go to `log`.
+    """Run the module's `main` with these arguments in a new process, which writes its errors to `log`.
 
     Raises OSError.
     """

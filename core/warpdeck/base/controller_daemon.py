@@ -1,7 +1,7 @@
 """The controller as a background process: starting it, stopping it, and the lock that allows one per home
 directory.
 
-Imports are kept few until the process itself runs, because the command line calls `ensure_running`.
+The command line calls `ensure_running`, so the imports here are few.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 START_S = 20.0
 STOP_S = 20.0
-MAX_WORDS_BYTES = 64 * 1024
-"""Maximum number of bytes read from a controller that failed to start; a pipe holds as much."""
+MAX_ERROR_BYTES = 64 * 1024
+"""Maximum number of bytes read from the output of a controller that failed to start. A pipe holds as much."""
 
 
 def connect_socket(paths: Paths) -> socket.socket:
@@ -33,7 +33,7 @@ def connect_socket(paths: Paths) -> socket.socket:
 
 
 def is_running(paths: Paths) -> bool:
-    """Whether a controller answers."""
+    """Return whether a controller answers."""
     try:
         connect_socket(paths).close()
     except OSError:
@@ -66,8 +66,7 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
         argv.append("--no-local-node")
     import signal
 
-    # SIGHUP requests a reload. It must stay pending, and not end the new process, until that process handles
-    # it.
+    # SIGHUP requests a reload. It must stay pending until the new process handles it, and not end that process.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         child = subprocess.Popen(
@@ -87,7 +86,7 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
 
 
 def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
-    """Wait until a controller answers: this child, or another one that was faster.
+    """Wait until a controller answers: the started child, or another controller that was faster.
 
     Raises UserError with the child's error message.
     """
@@ -106,9 +105,9 @@ def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
 
 
 def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:
-    """Return the error that the child printed before it ended: a sentence and perhaps a next step."""
-    said = child.stderr.read(MAX_WORDS_BYTES).decode("utf-8", "replace") if child.stderr is not None else ""
-    message, _, hint = said.strip().rpartition("\n") if said.count("\n") > 1 else (said.strip(), "", "")
+    """Return the error that the child printed before it ended: a sentence, and in some cases a next step."""
+    output = child.stderr.read(MAX_ERROR_BYTES).decode("utf-8", "replace") if child.stderr is not None else ""
+    message, _, hint = output.strip().rpartition("\n") if output.count("\n") > 1 else (output.strip(), "", "")
     return UserError(
         f"the controller did not start: {message or 'no error message'}", hint or f"see {paths.log}"
     )

@@ -9,26 +9,26 @@ class WarpdeckError(Exception):
 
 
 RESTART = "run `warpdeck down`; jobs keep running, and the next command starts a controller of its version"
-"""The hint if client and controller have different versions."""
-SAID = "said"
-"""Code of a UserError whose message is the complete output of a command, including prefixes, such as Slurm's
-own lines.
+"""Hint for the case that client and controller have different versions."""
+VERBATIM = "said"
+"""Code of a UserError with a message that is printed unchanged, as the complete output of a command. The
+message includes its prefixes, such as those of Slurm's own lines.
 """
 ANSWERED = "answered"
-"""Code of a UserError whose message was requested (--hint=help). It is printed unchanged on the standard
-output.
+"""Code of a UserError with a message that the user requested (--hint=help). It is printed unchanged on the
+standard output.
 """
 UNCERTAIN = "uncertain"
-"""Code of a UserError that leaves open whether the request was carried out. Repeating the request may carry
-it out twice.
+"""Code of a UserError after which it is unknown whether the request was carried out. A repeated request may
+be carried out twice.
 """
 
 
 class UserError(WarpdeckError):
     """An error that the user can fix. `message` names the object, `hint` the next step.
 
-    It is never shown with a traceback. `code` is a short machine-readable kind ("host_key", "not_found",
-    "refused", ...), and `details` contains its data.
+    It is never shown with a traceback. `code` is a short machine-readable kind of error ("host_key",
+    "not_found", "refused", ...), and `details` contains further data about it.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class UserError(WarpdeckError):
         self.code = code
         self.details = details or {}
         if hint:
-            # so that the next step is also shown in programs and notebooks that do not catch the error
+            # Programs and notebooks that do not catch the error show the next step in the traceback.
             self.add_note(hint)
 
     @property
@@ -70,4 +70,4 @@ class StoreError(WarpdeckError):
 
 
 class InvalidTransition(WarpdeckError):
-    """A job was asked to change into a state that the state table does not allow."""
+    """A job must not change into the requested state according to the state table."""

@@ -1,7 +1,7 @@
 """A fair limit on concurrent work, overall and per user. Further work waits.
 
-Users are served in rotation, and the work of one user in the order of arrival. So a thousand waiting requests
-of one user delay another user's next request by at most one of them.
+Users are served in rotation, and the work of one user in the order of arrival. A thousand waiting requests of
+one user therefore delay another user's next request by at most one of them.
 """
 
 from __future__ import annotations
@@ -13,53 +13,53 @@ from collections.abc import AsyncIterator
 
 
 class FairSemaphore:
-    """Limits concurrent work to `most` overall and `most_of_one` for each user."""
+    """Limits concurrent work to `max_total` overall and `max_per_user` for each user."""
 
-    def __init__(self, most: int, most_of_one: int) -> None:
-        self._most = most
-        self._most_of_one = most_of_one
-        self._under_way: Counter[int] = Counter()
-        self._waiting: dict[int, deque[asyncio.Future[Turn]]] = {}
+    def __init__(self, max_total: int, max_per_user: int) -> None:
+        self._max_total = max_total
+        self._max_per_user = max_per_user
+        self._active: Counter[int] = Counter()
+        self._waiting: dict[int, deque[asyncio.Future[SemaphoreSlot]]] = {}
         """Waiting requests by user. The users are in the order in which they are served next."""
 
     @contextlib.asynccontextmanager
-    async def turn(self, uid: int) -> AsyncIterator[None]:
-        """Hold one of the user's slots for as long as the body runs."""
-        taken = await self.take(uid)
+    async def slot(self, uid: int) -> AsyncIterator[None]:
+        """Hold one of the user's slots while the body runs."""
+        held = await self.acquire(uid)
         try:
             yield
         finally:
-            taken.leave()
+            held.release()
 
-    async def take(self, uid: int) -> Turn:
+    async def acquire(self, uid: int) -> SemaphoreSlot:
         """Wait for a slot for the user and return it."""
-        asked: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(uid, deque()).append(asked)
-        self._give()
+        request: asyncio.Future[SemaphoreSlot] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(uid, deque()).append(request)
+        self._grant_waiting()
         try:
-            return await asked
+            return await request
         except asyncio.CancelledError:
-            if asked.done() and not asked.cancelled():
-                asked.result().leave()
+            if request.done() and not request.cancelled():
+                request.result().release()
             raise
 
-    def leave(self, uid: int) -> None:
+    def release(self, uid: int) -> None:
         """Release a slot of the user."""
-        self._under_way[uid] -= 1
-        if not self._under_way[uid]:
-            del self._under_way[uid]
-        self._give()
+        self._active[uid] -= 1
+        if not self._active[uid]:
+            del self._active[uid]
+        self._grant_waiting()
 
-    def _give(self) -> None:
+    def _grant_waiting(self) -> None:
         for uid in list(self._waiting):
-            if self._under_way.total() >= self._most:
+            if self._active.total() >= self._max_total:
                 return
             waiting = self._waiting[uid]
             while waiting and waiting[0].done():  # The request was canceled.
                 waiting.popleft()
-            if waiting and self._under_way[uid] < self._most_of_one:
-                self._under_way[uid] += 1
-                waiting.popleft().set_result(Turn(self, uid))
+            if waiting and self._active[uid] < self._max_per_user:
+                self._active[uid] += 1
+                waiting.popleft().set_result(SemaphoreSlot(self, uid))
                 del self._waiting[uid]  # The user moves to the end of the rotation.
                 if waiting:
                     self._waiting[uid] = waiting
@@ -67,15 +67,15 @@ class FairSemaphore:
                 del self._waiting[uid]
 
 
-class Turn:
+class SemaphoreSlot:
     """A slot that was granted."""
 
-    def __init__(self, turns: FairSemaphore, uid: int) -> None:
-        self._turns: FairSemaphore | None = turns
+    def __init__(self, semaphore: FairSemaphore, uid: int) -> None:
+        self._semaphore: FairSemaphore | None = semaphore
         self._uid = uid
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the slot. Further calls do nothing."""
-        turns, self._turns = self._turns, None
-        if turns is not None:
-            turns.leave(self._uid)
+        semaphore, self._semaphore = self._semaphore, None
+        if semaphore is not None:
+            semaphore.release(self._uid)

@@ -1,7 +1,7 @@
 """Tables and JSON for the terminal: aligned columns, cut to the width of a terminal, and complete in a pipe.
 
-Control characters in text of users (names, reasons, commands) are replaced, because they would act on the
-reader's terminal.
+Control characters in text of users (names, reasons, commands) are replaced, because they would control the
+terminal of the reader.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def print_json(value: Any) -> None:
 def print_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()
 ) -> None:
-    """Print columns as wide as their content. The last column is cut at the terminal's edge. An empty head is
-    left out.
+    """Print columns as wide as their content. On a terminal, lines are cut at its edge. An empty head is not
+    printed.
     """
     print_columns(list(zip(*([head] if head else []), *rows, strict=True)), right=right)
 
@@ -39,8 +39,8 @@ def print_columns(table: Sequence[Sequence[str]], *, right: frozenset[int] = fro
     """Print a table that is given as columns, each with its title if it has one."""
     columns = [_cleaned(column) for column in table]
     form = "  ".join(
-        f"%{'' if place in right else '-'}{max(map(len, column), default=0)}s"
-        for place, column in enumerate(columns)
+        f"%{'' if index in right else '-'}{max(map(len, column), default=0)}s"
+        for index, column in enumerate(columns)
     )
     lines = [(form % row).rstrip() for row in zip(*columns, strict=True)]
     edge = os.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -50,7 +50,9 @@ def print_columns(table: Sequence[Sequence[str]], *, right: frozenset[int] = fro
 
 
 def _cleaned(column: Sequence[str]) -> Sequence[str]:
-    """Clean a column. The check covers all cells at once, because nearly all are printable."""
+    """Return a column without control characters. One check covers all cells, because nearly all are
+    printable.
+    """
     return column if "".join(column).isprintable() else [clean(cell) for cell in column]
 
 
@@ -71,6 +73,6 @@ def format_count(count: float | None) -> str:
     return f"{count:.0f}" if count == int(count) else f"{count:.3f}"
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a remark to standard error. On a terminal, control characters are replaced."""
     print(clean(text) if sys.stderr.isatty() else text, file=sys.stderr)

@@ -49,7 +49,7 @@ def members_of(group: str) -> list[str]:
     return sorted({*found.gr_mem, *first})
 
 
-def user_there(word: str) -> int | None:
+def existing_uid(word: str) -> int | None:
     """Return the id of an existing user, given by name or number as in sbatch's --uid, or None."""
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(word).pw_uid
@@ -58,7 +58,7 @@ def user_there(word: str) -> int | None:
     return None
 
 
-def group_there(word: str) -> int | None:
+def existing_gid(word: str) -> int | None:
     """Return the id of an existing group, given by name or number, or None."""
     with contextlib.suppress(KeyError):
         return grp.getgrnam(word).gr_gid

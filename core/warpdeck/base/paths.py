@@ -56,12 +56,12 @@ class Paths:
 
     @property
     def trees(self) -> str:
-        """Packed snapshots on their way to nodes: trees/<uid>/<tree>.tar.gz"""
+        """Packed snapshots that are sent to nodes: trees/<uid>/<tree>.tar.gz"""
         return os.path.join(self.home, "trees")
 
     @property
     def outputs(self) -> str:
-        """For each launch, how much of its output was already copied from its node."""
+        """For each launch, the number of bytes of output that were already copied from its node."""
         return os.path.join(self.home, "outputs")
 
     @property
@@ -120,21 +120,21 @@ other command.
 """
 
 
-def be_slurms_command(home: str) -> None:
+def declare_slurm_command(home: str) -> None:
     """Declare that this process is one of Slurm's commands.
 
-    It was started by a script for this home, or by no script if `home` is "".
+    A script for this home started it. If `home` is "", no such script did.
     """
     global _shim_home
     _shim_home = home
 
 
 def start_refusal(paths: Paths) -> str:
-    """Return why this process must not start a controller in this home, or "" if it may.
+    """Return the reason why this process must not start a controller in this home, or "" if it may.
 
     Slurm's commands also run with cleaned environments (sudo, cron, systemd). They would then start a second
-    controller in another home, for CPUs that the first one manages. So they start a controller only in a home
-    that somebody has set up, and only if nothing names another home.
+    controller in another home, for CPUs that the first one manages. Slurm's commands therefore start a
+    controller only in a home that somebody has set up, and only if no setting names a different home.
     """
     if _shim_home is None:
         return ""

@@ -2,7 +2,7 @@
 change.
 
 The home has mode 0711: users can open the socket (0666) by its name and see no other file; all other files
-are 0600 and folders 0700. The caller's identity comes from the kernel's data on the socket's other end, so a
+are 0600 and folders 0700. The kernel reports the identity of the process at the socket's other end, so a
 connection gives no user the rights of another.
 """
 
@@ -37,8 +37,8 @@ def open_to_all(paths: Paths) -> None:
 
 
 def _check_parents(folder: str) -> None:
-    """Raise UserError if users cannot enter a parent folder, or if others than root could replace the home in
-    it.
+    """Raise UserError if users cannot enter a parent folder, or if users other than root could replace the
+    home in it.
     """
     while True:
         if os.path.isdir(folder):

@@ -1,6 +1,6 @@
-"""The location of the submitter's folder, and its start.
+"""The location of the submitter's folder, and the start of the submitter.
 
-Used by the thin client of sbatch, so it imports next to nothing.
+The thin client of sbatch uses this module, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SHARED = "/dev/shm"
 """A file system in memory, local to this machine. Creating a file there takes 5 microseconds instead of 300
 on a disk, and a request needs two files.
 """
-ASK = "ask"
-AGAIN_S = 60.0
-"""Seconds after a failed start until the next attempt. A start takes ten times as long as the submitter
-saves.
+REQUEST_FIFO = "ask"
+RETRY_S = 60.0
+"""Seconds after a failed start until the next attempt. A start takes ten times as long as the submitter saves
+per request.
 """
 
 
@@ -35,7 +35,7 @@ def folder_of(paths: Paths) -> str:
 
 
 def pattern_of(paths: Paths) -> str:
-    """Return a shell pattern that matches these folders of all users, for a script that several users run."""
+    """Return a shell pattern for the submitter folders of all users, for a script that several users run."""
     return f"{SHARED}/warpdeck-*.{_key(paths)}"
 
 
@@ -50,7 +50,8 @@ def listens(paths: Paths) -> bool:
     """Return whether a submitter has the request FIFO open for reading."""
     try:
         descriptor = os.open(
-            os.path.join(folder_of(paths), ASK), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.path.join(folder_of(paths), REQUEST_FIFO),
+            os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC,
         )
     except OSError:
         return False
@@ -61,9 +62,9 @@ def listens(paths: Paths) -> bool:
 
 
 def log_of(paths: Paths) -> str:
-    """Return the path of the log with the last submitter's own errors.
+    """Return the path of the log with the errors of the last submitter.
 
-    It contains the name of the machine, because machines may share the home.
+    The name contains the name of the machine, because several machines may share the home.
     """
     return os.path.join(paths.submitter, f"{os.uname().nodename}.{_key(paths)}.log")
 
@@ -73,7 +74,7 @@ def _has_just_failed(log: str) -> bool:
         found = os.stat(log)
     except FileNotFoundError:
         return False
-    return found.st_size > 0 and time.time() - found.st_mtime < AGAIN_S
+    return found.st_size > 0 and time.time() - found.st_mtime < RETRY_S
 
 
 def _key(paths: Paths) -> str:

@@ -24,22 +24,23 @@ from warpdeck_agent.wire.frames import (
     json_frame,
 )
 
-from .wire_connection import (
-    AGAIN_EVERY_S,
-    WireConnection,
-    connection_error,
-    gone,
-    hello,
-    join_rows,
-    user_error,
-    welcome_of,
-)
+from .away import Starter, wait_until_back
 from .wire_connection import AGAIN_S as AGAIN_S
 from .wire_connection import ANSWER_S as ANSWER_S
 from .wire_connection import ENDED as ENDED
 from .wire_connection import GONE as GONE
 from .wire_connection import LOST as LOST
 from .wire_connection import STEPS as STEPS
+from .wire_connection import (
+    WireConnection,
+    connection_error,
+    gone,
+    hello,
+    join_rows,
+    no_answer,
+    user_error,
+    welcome_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     _Asked = TypeVar("_Asked")
     _Answer = TypeVar("_Answer")
 
-TOLD_AFTER_S = 1.0
-"""Seconds of waiting before the user is told that the client waits for the controller."""
 _SHORTEN = "shorten the script, or pass fewer variables with --export=NONE"
 
 
@@ -70,17 +69,12 @@ class SyncClient:
     @classmethod
     def connect(cls, paths: Paths, *, start: bool = True) -> Self:
         """Connect to the controller of this home directory and start one if none runs. Raises UserError."""
-        until = time.monotonic() + AGAIN_S
+        starter = Starter(paths, start=start)
         while True:
             try:
                 return cls._connected(paths)
             except UserError as error:
-                if error.code != GONE or not start or time.monotonic() > until:
-                    raise
-            from warpdeck.base.controller_daemon import ensure_running
-
-            if not ensure_running(paths):
-                time.sleep(AGAIN_EVERY_S)
+                time.sleep(starter.after(error))
 
     @classmethod
     def _connected(cls, paths: Paths) -> Self:
@@ -154,7 +148,7 @@ class SyncClient:
         while True:
             event = self._event((number,), ANSWER_S)
             if event is None:
-                raise _no_answer()
+                raise no_answer()
             _, word, value = event
             if word == "ok":
                 return join_rows(parts, value)
@@ -203,24 +197,11 @@ class SyncClient:
         Raises UserError with the code GONE if no connection succeeds before `until`.
         """
         self._link.close()
-        told_at = time.monotonic() + TOLD_AFTER_S
-        while True:
-            try:
-                fresh = SyncClient.over(connect_path(paths.socket))
-            except (OSError, UserError) as error:
-                if isinstance(error, UserError) and error.code != GONE:
-                    raise
-                if time.monotonic() > until:
-                    raise gone() from error
-                if time.monotonic() > told_at:
-                    self._say("waiting for the controller")
-                    told_at = until + 1
-                time.sleep(AGAIN_EVERY_S)
-            else:
-                fresh._wire.replaces(self._wire)
-                self._link, self._wire, self._aside = fresh._link, fresh._wire, fresh._aside
-                self._passed_on.clear()
-                return
+        patience_s = until - time.monotonic()
+        fresh = wait_until_back(lambda: SyncClient._connected(paths), self._say, patience_s=patience_s)
+        fresh._wire.replaces(self._wire)
+        self._link, self._wire, self._aside = fresh._link, fresh._wire, fresh._aside
+        self._passed_on.clear()
 
     def _say(self, line: str) -> None:
         """Print a line for the waiting user."""
@@ -330,7 +311,7 @@ class SyncClient:
         self._send(hello("cli"))
         event = self._next(ANSWER_S)
         if event is None:
-            raise _no_answer()
+            raise no_answer()
         self.welcome = welcome_of(event)
 
     def _send(self, frame: bytes) -> None:
@@ -384,7 +365,3 @@ def _request_frame(message: dict[str, Any]) -> bytes:
         size = f"{len(frame) / 2**20:.1f} MiB, over the limit of {MAX_REQUEST_BYTES >> 20} MiB"
         raise UserError(f"the request is {size}", _SHORTEN)
     return frame
-
-
-def _no_answer() -> UserError:
-    return UserError("no answer from the controller", "check its log; `warpdeck status` prints the path")

@@ -37,7 +37,7 @@ def diff_with_now(snapshot: Mapping[str, Any]) -> str:
 
 def tree_now(snapshot: Mapping[str, Any]) -> str:
     """Return the id of a tree with the current content of the snapshot's folder. Raises UserError."""
-    from warpdeck.snapshots import take  # Imported here for the same reason as in store_of.
+    from warpdeck.snapshots import capture_folder  # Imported here for the same reason as in store_of.
 
     uid = snapshot.get("uid", os.geteuid())
     if uid != os.geteuid():
@@ -45,7 +45,7 @@ def tree_now(snapshot: Mapping[str, Any]) -> str:
             f"the folder {snapshot['root']} belongs to another user",
             "compare with another job, or run this as that user",
         )
-    now = take(snapshot["root"], snapshot["store"]).snapshot
+    now = capture_folder(snapshot["root"], snapshot["store"]).snapshot
     if now is None:
         raise UserError(
             f"cannot take a snapshot of the folder {snapshot['root']}", "compare with another job"

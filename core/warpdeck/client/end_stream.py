@@ -12,23 +12,23 @@ from warpdeck.base.errors import UserError
 from warpdeck.protocol import requests
 from warpdeck.protocol.results import Ends
 
-from .client import Client
+from .asyncio_client import AsyncioClient
 from .inbox import Inbox
 
 
-class EndsStream:
+class EndWait:
     """A wait on one connection.
 
     Iterating it yields starts and ends of jobs, each once, and finished submissions.
     """
 
-    def __init__(self, client: Client, number: int, inbox: Inbox) -> None:
+    def __init__(self, client: AsyncioClient, number: int, inbox: Inbox) -> None:
         self._client = client
         self._number = number
         self._inbox = inbox
 
     @classmethod
-    async def begin(cls, client: Client) -> Self:
+    async def begin(cls, client: AsyncioClient) -> Self:
         """Open a wait that has no submissions yet. Raises UserError."""
         number, inbox = await client.begin(requests.AwaitEnds(begun=True), Inbox())
         # Wait for the "ok". Before it the controller knows no stream to which submissions could be added.

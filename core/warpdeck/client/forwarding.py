@@ -13,12 +13,12 @@ import os
 import select
 import socket
 import threading
-import time
 from collections.abc import Callable
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 
+from .away import wait_until_back
 from .blocking_client import GONE, SyncClient
 from .tunnel import Relay, TunnelRefused, open_tunnel
 
@@ -27,8 +27,6 @@ MAX_CONNECTIONS = 128
 
 A further one is refused.
 """
-AGAIN_S = 1.0
-"""Seconds between attempts to reach a controller that went away."""
 MAX_AWAY_S = 24 * 3600.0
 """Maximum seconds to wait for the controller, so that a forward in the background does not wait forever."""
 LOOPBACK = "127.0.0.1"
@@ -100,7 +98,7 @@ class Forwarding:
                     if error.code != GONE:
                         raise
                 client.close()
-                client = self._come_back()
+                client = wait_until_back(self._registered, self._say, patience_s=MAX_AWAY_S)
 
     def _serve(self, client: SyncClient, keys: int | None, on_key: Callable[[], object] | None) -> str:
         sources = [self._listener.fileno(), client.fileno(), *([keys] if keys is not None else [])]
@@ -119,26 +117,15 @@ class Forwarding:
                 else:
                     on_key()
 
-    def _come_back(self) -> SyncClient:
-        """Reconnect to the controller and register the forward again. Raises UserError."""
-        self._say("connection to the controller lost; waiting for it")
-        deadline = time.monotonic() + MAX_AWAY_S
-        while time.monotonic() < deadline:
-            time.sleep(AGAIN_S)
-            try:
-                client = SyncClient.connect(self._paths, start=False)
-            except UserError:
-                continue
-            try:
-                self.register(client)
-            except UserError as error:
-                client.close()
-                if error.code != GONE:
-                    raise
-                continue
-            self._say("the controller is back")
-            return client
-        raise UserError("the controller did not restart", "start it with `warpdeck up`")
+    def _registered(self) -> SyncClient:
+        """Connect to the controller and register the forward again. Raises UserError."""
+        client = SyncClient.connect(self._paths, start=False)
+        try:
+            self.register(client)
+        except BaseException:
+            client.close()
+            raise
+        return client
 
     def _accept(self) -> None:
         link, _ = self._listener.accept()

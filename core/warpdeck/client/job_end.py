@@ -7,20 +7,18 @@ repeated on a new one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
 
+from .away import wait_until_back
 from .blocking_client import GONE, SyncClient
 
-RETRY_S = 1.0
-"""Seconds between attempts while the controller is away."""
 FIELDS = ("id", "exit_code", "state")
 
 
-class End(NamedTuple):
+class JobEnd(NamedTuple):
     """End of a job, or of a task of an array."""
 
     code: int
@@ -30,7 +28,7 @@ class End(NamedTuple):
 
 def wait_for_end(
     client: SyncClient, job_id: int, *, again: Callable[[], SyncClient], note: Callable[[str], None]
-) -> list[End]:
+) -> list[JobEnd]:
     """Wait until the job, or every task of the array, has ended and its output has arrived. Raises UserError.
 
     Returns the end of each job; the code is 1 if the job is unknown. If the controller goes away, `again`
@@ -43,24 +41,10 @@ def wait_for_end(
         except UserError as error:
             if error.code != GONE:
                 raise
-        client = _connected(again, note)
+        client = wait_until_back(again, note)
 
 
-def _connected(again: Callable[[], SyncClient], note: Callable[[str], None]) -> SyncClient:
-    told = False
-    while True:
-        try:
-            return again()
-        except UserError as error:
-            if error.code != GONE:
-                raise
-        if not told:
-            note("connection to the controller lost; waiting for it")
-            told = True
-        time.sleep(RETRY_S)
-
-
-def _ended(client: SyncClient, job_id: int) -> list[End]:
+def _ended(client: SyncClient, job_id: int) -> list[JobEnd]:
     """Wait for the ends on this connection.
 
     After a lost connection the whole request can simply be repeated.
@@ -74,10 +58,10 @@ def _ended(client: SyncClient, job_id: int) -> list[End]:
                 rows.update({row["id"]: row for row in message["ended"]})
                 done = job_id in message["done"]
     client.call("settle", job=job_id)
-    return [_end(rows[key]) for key in sorted(rows)] or [End(1, 0, "")]
+    return [_end(rows[key]) for key in sorted(rows)] or [JobEnd(1, 0, "")]
 
 
-def _end(row: dict[str, Any]) -> End:
+def _end(row: dict[str, Any]) -> JobEnd:
     """Return the exit code, signal and state of a job row. The row holds the exit code as "code:signal"."""
     code, _, signal = str(row["exit_code"] or "1:0").partition(":")
-    return End(int(code), int(signal or 0), str(row["state"]))
+    return JobEnd(int(code), int(signal or 0), str(row["state"]))

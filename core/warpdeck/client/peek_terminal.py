@@ -1,7 +1,4 @@
-"""Reads the recent output of a session's terminal without joining it.
-
-It reads as a watcher, who changes nothing.
-"""
+"""Reads the recent output of a job's terminal without joining it. Like `warpdeck attach --watch`, it changes nothing."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ import time
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
-from warpdeck.snapshots.capture import Taken, take
-from warpdeck.snapshots.look import Look, look
+from warpdeck.snapshots.capture import Capture, capture_folder
+from warpdeck.snapshots.folder_state import FolderState, folder_state
 from warpdeck_agent.wire import jsontext
 
 from .blocking_client import GONE, SyncClient
@@ -89,7 +89,7 @@ class Recorder:
         self._asked: dict[str, list[int]] = {}
         """Maps folders to their waiting jobs, oldest first."""
         self._busy = False
-        self._before: dict[str, tuple[Taken, Look | None]] = {}
+        self._before: dict[str, tuple[Capture, FolderState | None]] = {}
         """Maps folders to their last capture, and to their state before it."""
         self._changed = threading.Condition()
 
@@ -161,7 +161,7 @@ class Recorder:
         try:
             taken = self._taken(folder)
         except (UserError, OSError) as error:
-            taken = Taken(None, [f"no snapshot: {error}"])
+            taken = Capture(None, [f"no snapshot: {error}"])
         deadline = time.monotonic() + TELL_S
         while time.monotonic() < deadline:
             try:
@@ -173,21 +173,27 @@ class Recorder:
             else:
                 return
 
-    def _taken(self, folder: str) -> Taken:
+    def _taken(self, folder: str) -> Capture:
         """Return a new capture of the folder, or the last one if nothing has changed.
 
         Raises UserError and OSError.
         """
         before, seen = self._before.pop(folder, (None, None))
-        now = look(before) if before is not None and before.snapshot is not None else None
-        if before is None or seen is None or now is None or now.facts != seen.facts or not seen.proves:
-            before = take(folder, self._paths.snapshots)
+        now = folder_state(before) if before is not None and before.snapshot is not None else None
+        if (
+            before is None
+            or seen is None
+            or now is None
+            or now.facts != seen.facts
+            or not seen.shows_every_change
+        ):
+            before = capture_folder(folder, self._paths.snapshots)
         if len(self._before) >= MAX_FOLDERS:
             del self._before[next(iter(self._before))]
         self._before[folder] = before, now
         return before
 
-    def _tell(self, taken: Taken, jobs: list[int]) -> None:
+    def _tell(self, taken: Capture, jobs: list[int]) -> None:
         """Send the capture to the controller.
 
         Raises UserError if it is unreachable, cannot write, or none of the jobs waits.

@@ -1,6 +1,6 @@
-"""Has the user's recorder (client/snapshot_recorder) take the snapshot of a job's code: tells the one that runs, or starts one.
+"""Requests the snapshot of a job's code from the user's recorder (client/snapshot_recorder), which is started if necessary.
 
-For the thin client of sbatch, which imports next to nothing.
+The thin client of sbatch uses this module, so it imports next to nothing.
 """
 
 from __future__ import annotations

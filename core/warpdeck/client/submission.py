@@ -14,14 +14,17 @@ from typing import Any
 from warpdeck.base.cluster import CLUSTER_OPTIONS
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
+from warpdeck.notation.foreign.option_mapping import UMASK, is_ignored
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES, check_script
-from warpdeck.notation.options.getopt import parse_words
-from warpdeck.notation.options.options import COMMAND, SBATCH, OptionTable, with_plugins
-from warpdeck.notation.options.submit_files import Reader
-from warpdeck.notation.options.variables import SBATCH_VARIABLES, override
-from warpdeck.notation.request.request import Options, build_request
-from warpdeck.notation.request.script_options import Said, each_said
-from warpdeck_agent.client.process import UMASK, with_process
+from warpdeck.notation.options.given_options import Options, OptionSource
+from warpdeck.notation.options.option_table import COMMAND, SBATCH, OptionTable, with_plugins
+from warpdeck.notation.options.submit_files import FileReader
+from warpdeck.notation.options.variables import effective
+from warpdeck.notation.reading.components import Component, lasting, read_words
+from warpdeck.notation.reading.script import read_components
+from warpdeck.notation.request.job_request import build_request
+from warpdeck_agent.client.process import UMASK as UMASK_VARIABLE
+from warpdeck_agent.client.process import with_process
 
 from .blocking_client import SyncClient
 
@@ -29,7 +32,7 @@ MAX_FILE_CHARS = 1 << 20
 """Maximum number of characters read from a file of node names or variables."""
 
 
-class Submitted:
+class SubmissionResult:
     """Result of a submission."""
 
     def __init__(self, answer: dict[str, Any], notes: list[str]) -> None:
@@ -75,9 +78,10 @@ def script_text(data: bytes, path: str) -> str:
     return text
 
 
-def command_options(words: Sequence[str], known: OptionTable = SBATCH) -> Options:
-    """Parse options as typed on a command line."""
-    return [(option, value, "command line") for option, value in parse_words(words, "command line", known)]
+def command_options(words: Sequence[str], environ: Mapping[str, str], *, now: float) -> Options:
+    """Read sbatch's options as typed on a command line."""
+    source = OptionSource(cwd="", environ=environ, now=now)
+    return read_words(words, source, SBATCH, where="command line")
 
 
 def site_options(client: SyncClient) -> OptionTable:
@@ -132,7 +136,7 @@ def _expanded(path: str, environ: Mapping[str, str]) -> str:
     return os.path.expanduser(path)
 
 
-def local_files(cwd: str) -> Reader:
+def local_files(cwd: str) -> FileReader:
     """Return a function that reads the files named in options, with the rights of this process's user."""
 
     def read(path: str) -> str:
@@ -154,7 +158,7 @@ def draft_script(
     now: float,
     host: str = "",
     known: OptionTable = SBATCH,
-    read: Reader | None = None,
+    read: FileReader | None = None,
 ) -> Draft:
     """Draft the submission of a batch script. Raises UserError.
 
@@ -163,26 +167,48 @@ def draft_script(
     those of the site's plug-ins. `read` reads the files that options name. If `environ` gives no umask and no
     niceness, those of this process are used.
     """
-    scripts = each_said(text, name, known, environ=environ, words=options)
+    source = OptionSource(cwd=cwd, environ=environ, now=now)
+    components = read_components(text, name, source, words=options, others=others, known=known)
+    line = shlex.join(["sbatch", *_command_words([options, *others]), name, *args])
+    script = {"script": text, "script_args": list(args), "submit_line": line}
+    return draft_components(
+        components, name, script, cwd=cwd, environ=environ, host=host, known=known, read=read
+    )
+
+
+def draft_components(
+    components: Sequence[Component],
+    name: str,
+    script: Mapping[str, Any],
+    *,
+    cwd: str,
+    environ: Mapping[str, str],
+    host: str = "",
+    known: OptionTable = SBATCH,
+    read: FileReader | None = None,
+) -> Draft:
+    """Draft the submission of a batch script whose options were read. Raises UserError.
+
+    `script` are the fields of the request that contain the script. The other arguments are those of `draft_script`.
+    """
+    umask = next((each.word for each in reversed(components[0].script) if each.option == UMASK), "")
     # The umask variable is always present if a command was sent: it holds the umask of the submitter's shell.
-    environ = with_process({}) | dict(environ) | ({UMASK: scripts[0].umask} if scripts[0].umask else {})
-    sections, lasting, own = [options, *others], Options(), set[str]()
+    environ = with_process({}) | dict(environ) | ({UMASK_VARIABLE: umask} if umask else {})
+    given, own = Options(), set[str]()
     requests: list[dict[str, Any]] = []
     notes: list[str] = []
-    for number in range(max(len(scripts), len(sections))):
-        script = scripts[number] if number < len(scripts) else Said([], "", [])
-        said = override([*lasting, *script.options], environ, SBATCH_VARIABLES, known=known)
-        # As with sbatch, the last options of the command line apply to all further components of the script.
-        said = [*said, *command_options(sections[min(number, len(sections) - 1)], known)]
-        request, more = build_request(said, environ, now=now, known=known, read=read)
+    for component in components:
+        ignored = [
+            f"{each.where}: {each.word} has no effect" for each in component.script if is_ignored(each)
+        ]
+        options = [each for each in component.options if each.option != UMASK and not is_ignored(each)]
+        given = effective([*lasting(given, known), *options])
+        request, more = build_request(given, environ, known=known, read=read)
         request.setdefault("name", os.path.basename(name))
-        request |= {"script": text, "script_args": list(args)}
-        request["submit_line"] = shlex.join(["sbatch", *_command_words(sections), name, *args])
-        requests.append(request)
-        notes += [note for note in (*script.notes, *more) if note not in notes]
-        named = {option for option, _, _ in said if option in known.options}
+        requests.append({**request, **script})
+        notes += [note for note in (*ignored, *more) if note not in notes]
+        named = {each.option for each in given if each.option in known.options}
         own |= {each for each in named if known.options[each].here == COMMAND or each in CLUSTER_OPTIONS}
-        lasting = [each for each in said if each[0] in known.options and not known.options[each[0]].each]
     return Draft(
         requests[0], notes, cwd=cwd, environ=environ, host=host, own=frozenset(own), components=requests[1:]
     )
@@ -207,7 +233,7 @@ def draft_command(
 ) -> Draft:
     """Draft a command to run on all tasks, on a terminal of `pty` (rows, cols) if given. Raises UserError."""
     environ = with_process(environ)
-    request, notes = build_request(command_options(options), environ, now=now)
+    request, notes = build_request(command_options(options, environ, now=now), environ)
     request["argv"] = list(argv)
     request.setdefault("name", os.path.basename(argv[0]))
     request["requeue"] = False
@@ -220,7 +246,7 @@ def draft_command(
 def has_several_tasks(request: Mapping[str, Any]) -> bool:
     """Return whether a command must run as an srun step because it has several tasks.
 
-    Each task of a step is told its position among the others.
+    Each task of a step gets its position among the others in its environment.
     """
     resources = request["resources"]
     several = max(resources.get(name) or 1 for name in ("tasks", "tasks_per_node", "nodes_min")) > 1
@@ -235,7 +261,7 @@ def submit(
     snapshot: str = "auto",
     code_of: str = "",
     nonce: str = "",
-) -> Submitted:
+) -> SubmissionResult:
     """Submit the draft. Raises UserError.
 
     `snapshot` is "auto", "none" or "require". Without `paths` no snapshot is taken. `code_of` names a job
@@ -247,21 +273,21 @@ def submit(
     elif snapshot != "none" and paths is not None:
         _add_snapshot(client, paths, draft.request, draft.notes, required=snapshot == "require")
     answer = client.create("submit", nonce, request=draft.request, components=draft.components)
-    return Submitted(answer, [*draft.notes, *answer["notes"]])
+    return SubmissionResult(answer, [*draft.notes, *answer["notes"]])
 
 
-def rerun(client: SyncClient, job: str) -> Submitted:
+def rerun(client: SyncClient, job: str) -> SubmissionResult:
     """Submit a job of the user again as it was recorded. Raises UserError."""
     snapshot = client.repeat(lambda: client.call("job", job=job)).get("snapshot")
     if snapshot and not client.repeat(lambda: client.call("have_tree", tree=snapshot["tree"]))["have"]:
         packed, facts = _packed(snapshot, job)
         upload_tree(client, snapshot | facts, packed)
     answer = client.create("rerun", job=job)
-    return Submitted(answer, answer["notes"])
+    return SubmissionResult(answer, answer["notes"])
 
 
 def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
-    """Return the expected outcome of a submission made now (siterows.ForecastRow).
+    """Return the expected outcome of a submission made now (site_rows.ForecastRow).
 
     Nothing is submitted. Raises UserError.
     """
@@ -272,10 +298,10 @@ def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
 def _add_snapshot(
     client: SyncClient, paths: Paths, request: dict[str, Any], notes: list[str], *, required: bool
 ) -> None:
-    from warpdeck.snapshots import take
+    from warpdeck.snapshots import capture_folder
 
     try:
-        taken = take(request.get("chdir") or request["submit_dir"], paths.snapshots)
+        taken = capture_folder(request.get("chdir") or request["submit_dir"], paths.snapshots)
     except (UserError, OSError) as error:
         if required:
             raise

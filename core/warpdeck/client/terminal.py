@@ -15,15 +15,18 @@ import signal
 import termios
 import tty
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
+from warpdeck_agent.client.lines import write_all
 from warpdeck_agent.client.modes import TerminalModes
 
 from .blocking_client import ENDED, GONE, LOST, SyncClient
 
 READ_BYTES = 64 * 1024
-HELP = b"\r\n~d  or ~.  detach, the job goes on\r\n~~  a tilde\r\n~?  this help\r\n"
+HELP = (
+    b"\r\n~d or ~.  detach; the job keeps running\r\n~~        send a tilde\r\n~?        show this help\r\n"
+)
 AGAIN_S = 0.5
 """Seconds between attempts to reconnect a lost session."""
 ATTACH_S = 20.0
@@ -32,16 +35,13 @@ LEAVE_KEYS = b"q\x03\x04"
 """Keys with which a watcher leaves: q, Ctrl-C, Ctrl-D."""
 
 
-class RelayEnd:
+class RelayEnd(NamedTuple):
     """How a relay ended: detached, with the job's exit status (code, signal), or with an error message."""
 
-    def __init__(
-        self, *, detached: bool = False, code: int = 0, signal_number: int = 0, error: str = ""
-    ) -> None:
-        self.detached = detached
-        self.code = code
-        self.signal = signal_number
-        self.error = error
+    detached: bool = False
+    code: int = 0
+    signal: int = 0
+    error: str = ""
 
 
 class Escapes:
@@ -338,13 +338,6 @@ def _ended(message: dict[str, Any]) -> RelayEnd:
     ended = message.get("exit") or {}
     return RelayEnd(
         code=int(ended.get("code", 0)),
-        signal_number=int(ended.get("signal", 0)),
+        signal=int(ended.get("signal", 0)),
         error=str(message.get("error", "")),
     )
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of the data."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

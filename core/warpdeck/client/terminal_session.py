@@ -10,7 +10,7 @@ import time
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note
+from warpdeck.base.output import print_note
 from warpdeck.base.paths import default_paths
 from warpdeck.notation.options.getopt import split_command
 from warpdeck_agent.client.process import with_process
@@ -44,8 +44,8 @@ def run_on_terminal(words: list[str]) -> int | None:
 
 
 def step_on_terminal(words: list[str]) -> int | None:
-    """Submit srun's command as a job with a terminal of this one's size, and join it. Return None if it is a
-    step.
+    """Submit srun's command as a job with a terminal of this one's size, and join it. Return None if the
+    command must run as a step.
     """
     rows, cols = window_size(sys.stdout.fileno())
     with SyncClient.connect(default_paths()) as client:
@@ -67,7 +67,7 @@ def step_on_terminal(words: list[str]) -> int | None:
 
 def _join_new(client: SyncClient, job_id: int, notes: list[str]) -> int:
     for line in notes:
-        note(f"warpdeck: {line}")
+        print_note(f"warpdeck: {line}")
     return join(client, str(job_id))
 
 
@@ -83,7 +83,7 @@ def join(client: SyncClient, job: str, *, watch: bool = False) -> int:
             stdout_fd=sys.stdout.fileno(),
             watch=watch,
             again=lambda: SyncClient.connect(default_paths(), start=False),
-            progress=note,
+            progress=print_note,
         )
     except KeyboardInterrupt:
         if watch:
@@ -91,16 +91,16 @@ def join(client: SyncClient, job: str, *, watch: bool = False) -> int:
         with SyncClient.connect(default_paths()) as fresh:
             fresh.call("cancel", jobs=[job])
         return 130
-    return _say(ended, job, watch=watch)
+    return _report_end(ended, job, watch=watch)
 
 
-def _say(ended: RelayEnd, job: str, *, watch: bool) -> int:
+def _report_end(ended: RelayEnd, job: str, *, watch: bool) -> int:
     if ended.detached and watch:
-        note("")
+        print_note("")
         return 0
     if ended.detached:
-        note("")
-        note(f"detached; job {job} keeps running, attach again with: warpdeck attach {job}")
+        print_note("")
+        print_note(f"detached; job {job} keeps running. Attach again with `warpdeck attach {job}`")
         return 0
     if ended.error:
         raise UserError(ended.error, f"see `warpdeck show {job}`")

@@ -42,7 +42,7 @@ def open_tunnel(
             if word == "progress" and progress is not None:
                 progress(value)
             if word == "end":
-                raise TunnelRefused(value["error"])
+                raise TunnelRefused(value["error"], f"see `warpdeck show {job}`")
 
 
 class TunnelRefused(UserError):
@@ -71,7 +71,7 @@ def run_inside(
                 client.acknowledge(number, len(value))
             elif word == "end":
                 if value["error"]:
-                    raise TunnelRefused(value["error"])
+                    raise TunnelRefused(value["error"], f"see `warpdeck show {job}`")
                 return bytes(said)
 
 

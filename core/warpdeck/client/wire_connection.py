@@ -9,7 +9,8 @@ import itertools
 from collections import deque
 from collections.abc import Sequence
 
-from warpdeck.base.errors import RESTART, UserError
+from warpdeck.base.errors import RESTART, UNCERTAIN, UserError
+from warpdeck_agent.client.access import VERSION
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, WireError, json_frame, parse_json, split_data
 
 TYPE_CHECKING = False
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     NumberedEvent = tuple[int, str, Any]
     """The number of the request or stream, followed by an Event."""
 
-VERSION = 1
-"""Same as protocol.API_VERSION. It is repeated here because importing that module imports msgspec."""
 ANSWER_S = 120.0
 """Seconds to wait for an answer before the controller counts as stuck.
 
@@ -141,6 +140,13 @@ def gone() -> UserError:
     """Return the error for a connection that ended."""
     return UserError(
         "connection to the controller lost", "try again, or check it with `warpdeck status`", code=GONE
+    )
+
+
+def no_answer() -> UserError:
+    """Return the error for a controller that did not answer in time. The request may have been carried out."""
+    return UserError(
+        "no answer from the controller", "check its log; `warpdeck status` prints the path", code=UNCERTAIN
     )
 
 

@@ -1,8 +1,7 @@
 """The site's configuration: config.toml, its tables, errors with line numbers, and its form for the planner.
 
-- load -> decode (tables, forms, lines, check) -> Config -> build_site -> the policy's Settings and views
-- rewrite changes the file in place; entries writes a Config as TOML; slurm/ makes one from a site's
-  slurm.conf.
+- load -> decode (tables, forms, lines, check) -> Config -> build_site -> the planner's settings and views
+- `rewrite` changes the file in place; `entries` writes a Config as TOML; slurm/ converts a site's slurm.conf.
 """
 
 from .decode import Decoded, decode
@@ -10,7 +9,7 @@ from .entries import changes, entries, write
 from .load import load, read
 from .problems import ConfigError, Problem
 from .rewrite import rewrite
-from .site import HealthRules, NodeFacts, Site, Usage, build_site, with_usage
+from .site import HealthRules, NodeSettings, Site, UsageTotals, build_site, with_usage
 from .tables import Config
 
 __all__ = [
@@ -18,10 +17,10 @@ __all__ = [
     "ConfigError",
     "Decoded",
     "HealthRules",
-    "NodeFacts",
+    "NodeSettings",
     "Problem",
     "Site",
-    "Usage",
+    "UsageTotals",
     "build_site",
     "changes",
     "decode",

@@ -21,9 +21,9 @@ from warpdeck.notation.values.hostlist import expand
 from .problems import Problem
 from .tables import Account, Config, LimitTable, Reservation, User
 
-Found = Iterator[Problem]
+Problems = Iterator[Problem]
 
-MADE_ALONE = frozenset({"PURGE_COMP", "TIME_FLOAT", "REPLACE", "REPLACE_DOWN"})
+RUNTIME_ONLY_FLAGS = frozenset({"PURGE_COMP", "TIME_FLOAT", "REPLACE", "REPLACE_DOWN"})
 """Reservation flags that a table of the file may not have.
 
 They end the reservation, move it or change its nodes.
@@ -34,18 +34,18 @@ SYSTEM = frozenset(
     ["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"]
 )
 """Folders that a job needs in the node's own version."""
-OF_QOS_ALONE = {
+QOS_ONLY_LIMITS = {
     "max_jobs_per_account": "grp_jobs",
     "max_submit_per_account": "grp_submit",
     "max_tres_per_account": "grp_tres",
 }
-"""Limits that only a QoS has, with the corresponding limit of an account or user."""
+"""Limits that only a QoS has, with the corresponding limit for accounts and users."""
 _NAME = re.compile(r"[^\s,=\"']{1,128}")
 
 
 def cross_check(config: Config) -> tuple[list[Problem], list[Problem]]:
     """Check the configuration. Returns (errors, warnings)."""
-    checks: tuple[Callable[[Config], Found], ...] = (
+    checks: tuple[Callable[[Config], Problems], ...] = (
         _names,
         _scheduler,
         _partitions,
@@ -56,20 +56,20 @@ def cross_check(config: Config) -> tuple[list[Problem], list[Problem]]:
         _reservations,
         _nodes,
         _paths,
-        _watching,
+        _monitoring,
     )
     errors = [problem for check in checks for problem in check(config)]
     return errors, [] if errors else list(_warnings(config))
 
 
-def _unknown(path: Path, names: Iterable[str], known: Mapping[str, object], what: str) -> Found:
+def _unknown(path: Path, names: Iterable[str], known: Mapping[str, object], kind: str) -> Problems:
     for name in names:
         if name not in known:
-            there = ", ".join(list(known)[:8]) or "none"
-            yield Problem(path=path, text=f"there is no {what} {name!r}; there are: {there}")
+            known_names = ", ".join(list(known)[:8]) or "none"
+            yield Problem(path=path, text=f"there is no {kind} {name!r}; there are: {known_names}")
 
 
-def _names(config: Config) -> Found:
+def _names(config: Config) -> Problems:
     """Check that names can be used in comma-separated lists and in columns."""
     for table in ("licenses", "partitions", "qos", "accounts", "reservations"):
         for name in getattr(config, table):
@@ -81,7 +81,7 @@ def _names(config: Config) -> Found:
                 yield Problem(path=("accounts", account, "users", user), text="is not a user name")
 
 
-def _paths(config: Config) -> Found:
+def _paths(config: Config) -> Problems:
     """Check that paths are absolute. They are used on the nodes, where there is no current folder."""
     hooks = config.hooks
     written = {("hooks", "prolog"): hooks.prolog, ("hooks", "epilog"): hooks.epilog}
@@ -96,9 +96,12 @@ def _paths(config: Config) -> Found:
     yield from _private_dirs(config)
 
 
-def _private_dirs(config: Config) -> Found:
-    held = config.containment
-    for name, folders in (("private_dirs", held.private_dirs), ("shared_dirs", held.shared_dirs)):
+def _private_dirs(config: Config) -> Problems:
+    containment = config.containment
+    for name, folders in (
+        ("private_dirs", containment.private_dirs),
+        ("shared_dirs", containment.shared_dirs),
+    ):
         path = ("containment", name)
         for folder in folders:
             if not folder.startswith("/") or posixpath.normpath(folder) != folder:
@@ -107,14 +110,14 @@ def _private_dirs(config: Config) -> Found:
                 yield Problem(
                     path=path, text=f"{folder} cannot be private: jobs need the node's own {folder}"
                 )
-    for folder in held.private_dirs:
-        around = next((each for each in held.private_dirs if folder.startswith(each + "/")), "")
-        if around:
-            text = f"{folder} is inside {around}, which is already private"
+    for folder in containment.private_dirs:
+        enclosing = next((each for each in containment.private_dirs if folder.startswith(each + "/")), "")
+        if enclosing:
+            text = f"{folder} is inside {enclosing}, which is already private"
             yield Problem(path=("containment", "private_dirs"), text=text)
 
 
-def _scheduler(config: Config) -> Found:
+def _scheduler(config: Config) -> Problems:
     name = config.scheduler.default_partition
     path = ("scheduler", "default_partition")
     yield from _unknown(path, [name] if name else [], config.partitions, "partition")
@@ -127,7 +130,7 @@ def _scheduler(config: Config) -> Found:
     yield from _licenses_known(config)
 
 
-def _licenses_known(config: Config) -> Found:
+def _licenses_known(config: Config) -> Problems:
     for path, counts in _limit_sets(config):
         for tres in counts:
             kind, _, name = tres.partition("/")
@@ -161,25 +164,25 @@ def _limit_sets(config: Config) -> Iterator[tuple[Path, Mapping[str, object]]]:
                 yield ("accounts", name, "users", user, field), getattr(entry, field)
 
 
-def _partitions(config: Config) -> Found:
+def _partitions(config: Config) -> Problems:
     for name, partition in config.partitions.items():
         path = ("partitions", name)
-        for field, known, what in (
+        for field, known, kind in (
             ("allow_accounts", config.accounts, "account"),
             ("deny_accounts", config.accounts, "account"),
             ("allow_qos", config.qos, "QoS"),
             ("deny_qos", config.qos, "QoS"),
         ):
-            yield from _unknown((*path, field), getattr(partition, field) or (), known, what)
+            yield from _unknown((*path, field), getattr(partition, field) or (), known, kind)
         yield from _unknown((*path, "qos"), [partition.qos] if partition.qos else [], config.qos, "QoS")
-        longest, usual = partition.max_time, partition.default_time
-        if longest is not None and usual is not None and usual > longest:
+        longest, default = partition.max_time, partition.default_time
+        if longest is not None and default is not None and default > longest:
             yield Problem(path=(*path, "default_time"), text="is longer than max_time")
         if partition.max_nodes is not None and partition.min_nodes > partition.max_nodes:
             yield Problem(path=(*path, "min_nodes"), text="is more than max_nodes")
 
 
-def _qos(config: Config) -> Found:
+def _qos(config: Config) -> Problems:
     for name, qos in config.qos.items():
         yield from _unknown(("qos", name, "preempts"), qos.preempts, config.qos, "QoS")
     cycle = _find_cycle({name: qos.preempts for name, qos in config.qos.items()})
@@ -187,40 +190,40 @@ def _qos(config: Config) -> Found:
         yield Problem(path=("qos", cycle[0], "preempts"), text=f"is circular: {' -> '.join(cycle)}")
 
 
-def _accounts(config: Config) -> Found:
+def _accounts(config: Config) -> Problems:
     for name, account in config.accounts.items():
         path = ("accounts", name)
         parent = [account.parent] if account.parent else []
         yield from _unknown((*path, "parent"), parent, config.accounts, "account")
-        yield from _qos_of_place(config, path, account)
+        yield from _association_qos(config, path, account)
         for user, entry in account.users.items():
-            yield from _qos_of_place(config, (*path, "users", user), entry)
+            yield from _association_qos(config, (*path, "users", user), entry)
     cycle = _find_cycle({name: [each.parent] for name, each in config.accounts.items() if each.parent})
     if cycle:
         yield Problem(path=("accounts", cycle[0], "parent"), text=f"is circular: {' -> '.join(cycle)}")
 
 
-def _association_limits(config: Config) -> Found:
+def _association_limits(config: Config) -> Problems:
     """Check that accounts and users have none of the limits that only a QoS has."""
     tables: list[tuple[tuple[str, ...], LimitTable]] = []
     for name, account in config.accounts.items():
         tables.append((("accounts", name), account))
         tables += [(("accounts", name, "users", user), entry) for user, entry in account.users.items()]
     for path, table in tables:
-        for field, instead in OF_QOS_ALONE.items():
+        for field, instead in QOS_ONLY_LIMITS.items():
             if getattr(table, field):
                 yield Problem(path=(*path, field), text=f"is a QoS limit; for accounts use {instead}")
 
 
-def _qos_of_place(config: Config, path: tuple[str, ...], place: Account | User) -> Found:
-    yield from _unknown((*path, "qos"), place.qos or (), config.qos, "QoS")
-    default = [place.default_qos] if place.default_qos else []
+def _association_qos(config: Config, path: tuple[str, ...], association: Account | User) -> Problems:
+    yield from _unknown((*path, "qos"), association.qos or (), config.qos, "QoS")
+    default = [association.default_qos] if association.default_qos else []
     yield from _unknown((*path, "default_qos"), default, config.qos, "QoS")
-    if default and place.qos is not None and place.default_qos not in place.qos:
-        yield Problem(path=(*path, "default_qos"), text=f"{place.default_qos!r} is not in qos")
+    if default and association.qos is not None and association.default_qos not in association.qos:
+        yield Problem(path=(*path, "default_qos"), text=f"{association.default_qos!r} is not in qos")
 
 
-def _default_accounts(config: Config) -> Found:
+def _default_accounts(config: Config) -> Problems:
     chosen: dict[str, str] = {}
     for name, account in config.accounts.items():
         for user, entry in account.users.items():
@@ -231,7 +234,7 @@ def _default_accounts(config: Config) -> Found:
                 )
 
 
-def _reservations(config: Config) -> Found:
+def _reservations(config: Config) -> Problems:
     for name, entry in config.reservations.items():
         path = ("reservations", name)
         yield from _unknown((*path, "accounts"), entry.accounts, config.accounts, "account")
@@ -241,11 +244,11 @@ def _reservations(config: Config) -> Found:
             yield Problem(path=(*path, "duration"), text="needs a start")
         if entry.start and entry.end and entry.end.timestamp() <= entry.start.timestamp():
             yield Problem(path=(*path, "end"), text="is not after start")
-        told = list(_flags(entry, path))
-        if told:
-            yield from told
+        flag_problems = list(_flags(entry, path))
+        if flag_problems:
+            yield from flag_problems
             continue
-        kind = flag_fields(parse_flags(",".join(entry.flags)).more)
+        kind = flag_fields(parse_flags(",".join(entry.flags)).added)
         repeat = kind["repeat"] or entry.repeat
         if repeat:
             yield from _repeats(entry, path, repeat)
@@ -253,24 +256,24 @@ def _reservations(config: Config) -> Found:
             yield Problem(path=path, text="has no users or accounts; add some, or write maintenance = true")
 
 
-def _flags(entry: Reservation, path: Path) -> Found:
+def _flags(entry: Reservation, path: Path) -> Problems:
     """Check a reservation's flags.
 
     They are those of scontrol, except flags that only run-time reservations can have.
     """
     where = (*path, "flags")
     try:
-        asked = parse_flags(",".join(entry.flags))
-        kind = flag_fields(asked.more)
+        parsed = parse_flags(",".join(entry.flags))
+        kind = flag_fields(parsed.added)
     except BadFlags:
         yield Problem(path=where, text=f"unknown reservation flag; known flags: {', '.join(FLAGS)}")
         return
     except UserError as error:
         yield Problem(path=where, text=f"{error.message}; {error.hint}")
         return
-    for name in sorted(asked.less):
+    for name in sorted(parsed.removed):
         yield Problem(path=where, text=f"-{name} has no effect here; remove it")
-    for name in sorted(MADE_ALONE & asked.more.keys()):
+    for name in sorted(RUNTIME_ONLY_FLAGS & parsed.added.keys()):
         yield Problem(
             path=where,
             text=f"{name} is only for reservations created with `warpdeck reservation create` or scontrol",
@@ -282,7 +285,7 @@ def _flags(entry: Reservation, path: Path) -> Found:
         )
 
 
-def _repeats(entry: Reservation, path: Path, repeat: Repeat) -> Found:
+def _repeats(entry: Reservation, path: Path, repeat: Repeat) -> Problems:
     """Check that a repeating reservation ends before its next occurrence."""
     length_s = entry.duration
     if entry.start is not None and entry.end is not None:
@@ -293,12 +296,12 @@ def _repeats(entry: Reservation, path: Path, repeat: Repeat) -> Found:
         yield Problem(path=(*path, "repeat"), text="starts again before its end")
 
 
-def _nodes(config: Config) -> Found:
+def _nodes(config: Config) -> Problems:
     """Check that no two tables give a node different values for the same key.
 
     Several tables may describe a node.
     """
-    said: dict[tuple[str, str], tuple[str, object]] = {}
+    values_by_key: dict[tuple[str, str], tuple[str, object]] = {}
     for hosts, table in config.nodes.items():
         try:
             names = expand(hosts)
@@ -308,14 +311,14 @@ def _nodes(config: Config) -> Found:
         for field in ("switch", "weight", "comment", "extra"):
             value = getattr(table, field)
             for name in names if value is not None else ():
-                other, before = said.setdefault((name, field), (hosts, value))
+                other, before = values_by_key.setdefault((name, field), (hosts, value))
                 if before != value:
                     text = f"conflicts with nodes.{other!r}, which sets {before!r} for {name}"
                     yield Problem(path=("nodes", hosts, field), text=text)
                     break
 
 
-def _watching(config: Config) -> Found:
+def _monitoring(config: Config) -> Problems:
     if config.metrics_port > MAX_PORT:
         yield Problem(path=("metrics_port",), text=f"is not a port; use a number up to {MAX_PORT}")
     table = config.health
@@ -325,16 +328,16 @@ def _watching(config: Config) -> Found:
         yield Problem(path=("health", "program"), text="is not an absolute path: write its path on the nodes")
 
 
-def _warnings(config: Config) -> Found:
+def _warnings(config: Config) -> Problems:
     if len(config.partitions) > 1 and not config.scheduler.default_partition:
         text = "is not set: each job must name its partition"
         yield Problem(path=("scheduler", "default_partition"), text=text)
     if config.nodes:
         known = {name for hosts in config.nodes for name in expand(hosts)}
         for name, partition in config.partitions.items():
-            strange = [node for node in partition.nodes or () if node not in known]
-            if strange:
-                text = f"no [nodes] table contains {', '.join(strange[:4])}{' ...' if strange[4:] else ''}"
+            unknown = [node for node in partition.nodes or () if node not in known]
+            if unknown:
+                text = f"no [nodes] table contains {', '.join(unknown[:4])}{' ...' if unknown[4:] else ''}"
                 yield Problem(path=("partitions", name, "nodes"), text=text)
     listed = {account for account in config.accounts if config.accounts[account].users}
     parents = {account.parent for account in config.accounts.values()}
@@ -344,23 +347,23 @@ def _warnings(config: Config) -> Found:
 
 
 def _find_cycle(edges: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return names that lead from one back to itself, or [] if there is no cycle.
+    """Return the names of a cycle, or [] if there is no cycle.
 
     The first and last name are the same. The search is iterative, so its depth is unlimited.
     """
     done: set[str] = set()
     for start in edges:
-        trail: list[str] = []
+        open_names: list[str] = []
         branches: list[Iterator[str]] = [iter([start])]
         while branches:
             name = next(branches[-1], None)
             if name is None:
                 branches.pop()
-                if trail:
-                    done.add(trail.pop())
-            elif name in trail:
-                return [*trail[trail.index(name) :], name]
+                if open_names:
+                    done.add(open_names.pop())
+            elif name in open_names:
+                return [*open_names[open_names.index(name) :], name]
             elif name not in done:
-                trail.append(name)
+                open_names.append(name)
                 branches.append(iter(edges.get(name, ())))
     return []

@@ -1,8 +1,8 @@
-"""Decodes TOML text to a Config, or reports every problem in it with its line.
+"""Decode TOML text to a Config, or report every problem in it with its line.
 
-Each key is converted separately, so that one wrong value hides no other. A text form is converted by its
-Form, any other value by msgspec in strict mode. An unknown key is an error that names the most similar known
-key.
+Each key is converted separately, so that one wrong value hides no other problem. A text form is converted by
+its TextForm, any other value by msgspec in strict mode. An unknown key is an error that names the most
+similar known key.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from warpdeck.base.errors import UserError
 from warpdeck.notation.config.toml_lines import Path, key_lines
 
 from .check import cross_check
-from .forms import Form
+from .forms import TextForm
 from .problems import MAX_PROBLEMS, ConfigError, Problem, quoted
 from .tables import Config, Names, Table
 
 T = TypeVar("T", bound=Table)
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
-"""Maximum size. A configuration with ten thousand accounts and users has 2 MB."""
+"""Maximum size of a file. A configuration with ten thousand accounts and users has 2 MB."""
 
 _TOML_PLACE = re.compile(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)")
 _PLACE_IN_VALUE = re.compile(r" - at `\$[^`]*`$")
@@ -42,7 +42,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(text: str, file: str) -> Decoded:
-    """Decode a configuration. Raises ConfigError with all problems, which carry the name `file`."""
+    """Decode a configuration. Raises ConfigError with all problems, which refer to the file name `file`."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -53,14 +53,14 @@ def decode(text: str, file: str) -> Decoded:
         found, warnings = cross_check(config)
     lines = key_lines(text)
     if found:
-        raise ConfigError(file, tuple(sorted(_placed(found, lines), key=lambda each: each.line)))
-    return Decoded(config=config, lines=lines, warnings=_placed(warnings, lines))
+        raise ConfigError(file, tuple(sorted(_with_lines(found, lines), key=lambda each: each.line)))
+    return Decoded(config=config, lines=lines, warnings=_with_lines(warnings, lines))
 
 
 def convert(data: object) -> tuple[Config, list[Problem]]:
     """Convert each table and key separately, without cross-checks.
 
-    Values with a problem get their defaults.
+    Each value with a problem is replaced by its default.
     """
     found: list[Problem] = []
     return _table(Config, data, (), found), found
@@ -74,14 +74,14 @@ def _syntax(message: str, text: str) -> Problem:
     return Problem(path=(), text=f"invalid TOML: {match[1]}", line=line, column=int(match[3] or 0))
 
 
-def _placed(problems: list[Problem], lines: dict[Path, int]) -> tuple[Problem, ...]:
+def _with_lines(problems: list[Problem], lines: dict[Path, int]) -> tuple[Problem, ...]:
     """Return the problems with the line of their key, or of the nearest enclosing table in the text."""
-    made = []
+    converted = []
     for problem in problems[:MAX_PROBLEMS]:
         paths = (problem.path[:size] for size in range(len(problem.path), 0, -1))
         line = next((lines[path] for path in paths if path in lines), 0)
-        made.append(msgspec.structs.replace(problem, line=line))
-    return tuple(made)
+        converted.append(msgspec.structs.replace(problem, line=line))
+    return tuple(converted)
 
 
 def _table(kind: type[T], data: object, path: Path, found: list[Problem]) -> T:
@@ -97,11 +97,11 @@ def _table(kind: type[T], data: object, path: Path, found: list[Problem]) -> T:
         if key not in types:
             found.append(Problem(path=(*path, key), text=_unknown(key, types)))
         else:
-            _take(values, key, types[key], value, (*path, key), found)
+            _store_value(values, key, types[key], value, (*path, key), found)
     return kind(**values)
 
 
-def _take(
+def _store_value(
     values: dict[str, Any], key: str, kind: Any, value: object, path: Path, found: list[Problem]
 ) -> None:
     """Store the converted value under `key`, or append its problem to `found`."""
@@ -110,10 +110,10 @@ def _take(
         return
     entry = entry_type(kind)
     if entry is not None and isinstance(value, dict):
-        made: dict[str, Any] = {}
+        converted: dict[str, Any] = {}
         for name, inner in value.items():
-            _take(made, name, entry, inner, (*path, name), found)
-        values[key] = made
+            _store_value(converted, name, entry, inner, (*path, name), found)
+        values[key] = converted
         return
     try:
         values[key] = _value(kind, value)
@@ -165,8 +165,8 @@ def entry_type(kind: Any) -> Any:
     return get_args(kind)[1] if get_origin(kind) is dict else None
 
 
-def form_of(kind: Any) -> Form | None:
+def form_of(kind: Any) -> TextForm | None:
     """Return the field's text form, or None if it is a plain TOML value."""
     if get_origin(kind) is Annotated:
-        return next((each for each in get_args(kind)[1:] if isinstance(each, Form)), None)
+        return next((each for each in get_args(kind)[1:] if isinstance(each, TextForm)), None)
     return None

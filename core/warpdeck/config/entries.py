@@ -1,4 +1,4 @@
-"""A Config as a flat list of keys with their TOML values, for showing, for writing a file and for comparing.
+"""A Config as a flat list of keys with their TOML values, for display, for writing a file and for comparison.
 
 `decode` reads the output of `write` back to the same Config.
 """
@@ -22,15 +22,15 @@ WIDTH = 44
 """Column at which remarks begin in a printed configuration."""
 
 
-NOTHING = ("", '""', "[]", '"UNLIMITED"')
+EMPTY_VALUES = ("", '""', "[]", '"UNLIMITED"')
 """Values that mean no limit, nobody or nothing."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One key.
 
-    `text` is its value in TOML, or "" if it has none (no limit, all users). `default` means that it was not
-    set.
+    `text` is its value in TOML, or "" if the value has no TOML form (no limit, all users). `default` means
+    that the key was not set.
     """
 
     path: Path
@@ -49,13 +49,13 @@ def entries(config: Config) -> list[Entry]:
 def write(config: Config, *, remarks: Mapping[Path, str] | None = None, defaults: bool = False) -> str:
     """Return the configuration as TOML text.
 
-    `remarks` are comments after a key or a table's header. With `defaults` keys that were not set are
-    written, too, unless their value means nothing.
+    `remarks` are comments after a key or a table's header. With `defaults`, keys that were not set are also
+    written, unless the value means nothing.
     """
     lines: list[str] = []
     table: Path = ()
     for entry in entries(config):
-        shown = not entry.default or (defaults and entry.text not in NOTHING)
+        shown = not entry.default or (defaults and entry.text not in EMPTY_VALUES)
         opens = not entry.path[-1]  # An empty last key stands for a named table itself.
         if opens or (shown and entry.path[:-1] != table):
             table = entry.path[:-1]

@@ -1,8 +1,8 @@
-"""Text forms of values in config.toml: how a field's text is parsed and written.
+"""Text forms of values in config.toml: the parser and the writer of a field's text.
 
-A table's field is annotated with its Form. The decoder applies `read`, the writer `write`. Fields without a
-Form are plain TOML values, which msgspec converts. Keys that end in _s are numbers of seconds. All other
-times use Slurm's formats.
+A table's field is annotated with its TextForm. The decoder applies `read`, the writer `write`. Fields without
+a TextForm are plain TOML values, which msgspec converts. Keys that end in _s are numbers of seconds. All
+other times use Slurm's formats.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from warpdeck.notation.values.tres_counts import (
 )
 
 
-class Form(NamedTuple):
+class TextForm(NamedTuple):
     """A text form. `read` raises UserError; `write` returns text that `read` accepts."""
 
     read: Callable[[str], Any]
@@ -66,17 +66,17 @@ def _write_nodes(names: tuple[str, ...] | None) -> str:
     return "ALL" if names is None else collapse(names)
 
 
-def _tres(read: Callable[[str], Any], write: Callable[[Mapping[str, Any]], str]) -> Form:
-    return Form(read=read, write=write, example="gres/gpu=8,cpu=64")
+def _tres(read: Callable[[str], Any], write: Callable[[Mapping[str, Any]], str]) -> TextForm:
+    return TextForm(read=read, write=write, example="gres/gpu=8,cpu=64")
 
 
-Limit = Annotated[int | None, Form(_read_limit, format_duration, "2-00:00:00")]
+Limit = Annotated[int | None, TextForm(_read_limit, format_duration, "2-00:00:00")]
 """A time limit in seconds; None is UNLIMITED."""
-Time = Annotated[int, Form(_read_time, format_duration, "2-00:00:00")]
+Time = Annotated[int, TextForm(_read_time, format_duration, "2-00:00:00")]
 """A time in seconds."""
-Memory = Annotated[int, Form(parse_memory, _write_memory, "4G")]
+Memory = Annotated[int, TextForm(parse_memory, _write_memory, "4G")]
 """A size in bytes."""
-Nodes = Annotated[tuple[str, ...] | None, Form(_read_nodes, _write_nodes, "gpu[01-08]")]
+Nodes = Annotated[tuple[str, ...] | None, TextForm(_read_nodes, _write_nodes, "gpu[01-08]")]
 """Node names; None is ALL."""
 TresCounts = Annotated[dict[str, int], _tres(parse_tres, format_tres)]
 TresWeights = Annotated[dict[str, float], _tres(parse_tres_weights, format_tres_weights)]

@@ -1,4 +1,4 @@
-"""Reads config.toml from disk."""
+"""Read config.toml from disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .tables import Config
 def load(path: str) -> Decoded:
     """Return the configuration in the file, or the defaults if the file does not exist.
 
-    Raises ConfigError, or UserError if it cannot be read.
+    Raises ConfigError, or UserError if the file cannot be read.
     """
     try:
         return read(path)

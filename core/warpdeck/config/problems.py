@@ -1,4 +1,4 @@
-"""Problems of a configuration. Each has its key and, once the file was examined, its line."""
+"""Problems of a configuration. Each problem has a key and, once the file was examined, a line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.notation.config.toml_lines import Path
 
 MAX_PROBLEMS = 100
-"""Maximum number of problems kept for one file. A file of another type would give thousands."""
+"""Maximum number of problems kept for one file. A file of another type would have thousands."""
 
 
 def dotted(path: Path) -> str:

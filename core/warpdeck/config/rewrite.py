@@ -1,7 +1,7 @@
-"""Changes config.toml on disk, completely or not at all.
+"""Change config.toml on disk, completely or not at all.
 
-The previous version is kept next to it. A file is not changed if it has edits that are not in force yet, or
-if the result would be invalid.
+The previous version is kept next to the file. A file is not changed if it has edits that are not in force
+yet, or if the result would be invalid.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import shutil
 from collections.abc import Sequence
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.amendment import Amendment
-from warpdeck.notation.config.toml_edit import amended
+from warpdeck.model.config_edit import Amendment
+from warpdeck.notation.config.toml_edit import apply_changes
 
 from .decode import decode
 from .load import read_text
 from .tables import Config
 
-BEFORE = ".before"
+BACKUP_SUFFIX = ".before"
 """Suffix of the copy with the content before the last change."""
-NEW = ".new"
+NEW_SUFFIX = ".new"
 MODE = 0o600
 """Mode of a newly made file; an existing file keeps its mode."""
 
@@ -40,7 +40,7 @@ def rewrite(path: str, changes: Sequence[Amendment], *, in_force: Config) -> Non
         raise UserError(
             f"{path} has changes that are not loaded yet", "load them first with `warpdeck config reload`"
         )
-    changed = amended(text, changes)
+    changed = apply_changes(text, changes)
     decode(changed, path)
     if changed != text:
         try:
@@ -51,7 +51,7 @@ def rewrite(path: str, changes: Sequence[Amendment], *, in_force: Config) -> Non
 
 def _replace(target: str, text: str) -> None:
     """Replace the file by a rename, so that no reader sees a partial file. Its owner and mode are kept."""
-    new = target + NEW
+    new = target + NEW_SUFFIX
     with contextlib.suppress(FileNotFoundError):
         os.unlink(new)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
@@ -59,19 +59,19 @@ def _replace(target: str, text: str) -> None:
         file.write(text)
         file.flush()
         if os.path.exists(target):
-            was = os.stat(target)
-            os.fchown(descriptor, was.st_uid, was.st_gid)
-            os.fchmod(descriptor, was.st_mode & 0o7777)
-            _keep(target)
+            status = os.stat(target)
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+            os.fchmod(descriptor, status.st_mode & 0o7777)
+            _back_up(target)
         os.fsync(descriptor)
     os.rename(new, target)
 
 
-def _keep(target: str) -> None:
+def _back_up(target: str) -> None:
     """Copy the file to its backup name, with its owner and mode."""
-    before = target + BEFORE
+    before = target + BACKUP_SUFFIX
     with contextlib.suppress(FileNotFoundError):
         os.unlink(before)
     shutil.copy2(target, before)
-    was = os.stat(target)
-    os.chown(before, was.st_uid, was.st_gid)
+    status = os.stat(target)
+    os.chown(before, status.st_uid, status.st_gid)

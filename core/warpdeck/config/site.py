@@ -1,9 +1,7 @@
-"""Converts config.toml to the planner's inputs: Settings, and the site's tables for the View.
+"""Convert config.toml to the planner's inputs: the settings, and the site's tables for the view.
 
-The functions are pure.
-
-Resource usage and the members of Unix groups are arguments, because they change at run time and the file does
-not.
+The functions are pure. Resource usage and the members of Unix groups are arguments, because they change at
+run time and the file does not.
 """
 
 from __future__ import annotations
@@ -15,22 +13,22 @@ import msgspec
 
 from warpdeck.base.cluster import ALL_NODES, NORMAL_QOS
 from warpdeck.base.errors import UserError
-from warpdeck.model import GpuAsk, NodeName, Request, Resources
+from warpdeck.model import GpuRequest, NodeName, Request, Resources
 from warpdeck.notation.filters.reservation_flags import flag_fields, parse_flags
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.policy import (
     AccountView,
     Limits,
     PartitionView,
+    PlannerSettings,
     QosView,
     ReservationView,
-    Settings,
     UserView,
     Weights,
 )
 
 from . import tables
-from .qosplaces import allowed_qos, default_qos_by_place
+from .association_qos import allowed_qos, default_qos_by_association
 from .tables import Config
 
 Members = Mapping[str, Collection[str]]
@@ -38,7 +36,7 @@ Members = Mapping[str, Collection[str]]
 NEVER = float("inf")
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Past usage, decayed to now, in billing-seconds and TRES-seconds. A user's key is (user, account)."""
 
     accounts: dict[str, float] = {}
@@ -48,7 +46,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     qos: dict[str, dict[str, float]] = {}
 
 
-class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a node in the configuration."""
 
     features: frozenset[str] = frozenset()
@@ -68,12 +66,11 @@ class HealthRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """The site's tables for a View (sorted by name), and the settings of a pass.
-
-    It also has the defaults of jobs' requests.
+    """The site's tables for the planner's view (sorted by name), the settings of a pass, and the defaults of
+    requests.
     """
 
-    settings: Settings = Settings()
+    settings: PlannerSettings = PlannerSettings()
     grace_s: float = 30.0
     """Seconds between TERM and KILL when a job is ended."""
     half_life_s: float | None = None
@@ -84,32 +81,30 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     accounts: tuple[AccountView, ...] = ()
     users: tuple[UserView, ...] = ()
     reservations: tuple[ReservationView, ...] = ()
-    """Reservations. Those of all nodes have no nodes here: see reservations_on."""
+    """Reservations. A reservation of all nodes has no nodes here: see reservations_on."""
     on_all_nodes: frozenset[str] = frozenset()
     """Names of the reservations of all existing nodes."""
     licenses: tuple[tuple[str, int], ...] = ()
-    nodes: dict[NodeName, NodeFacts] = {}
+    nodes: dict[NodeName, NodeSettings] = {}
     default_accounts: dict[str, str] = {}
-    """Account of each user's jobs that name none."""
+    """Account of each user, for jobs that name no account."""
     default_qos: dict[tuple[str, str], str] = {}
-    """QoS of jobs that name none, by (account, user) or (account, "")."""
-    about: dict[str, tuple[str, str]] = {}
-    """Description and organization of the accounts that have them."""
+    """QoS for jobs that name no QoS, by (account, user) or (account, "")."""
+    account_descriptions: dict[str, tuple[str, str]] = {}
+    """Description and organization by account, for accounts that have one of them."""
     avoid_foreign_processes: bool = True
     health: HealthRules = HealthRules()
 
     def complete(self, request: Request, user: str) -> Request:
         """Return the request with the site's default partition, account and QoS, and with shards converted.
 
+        The time limit is not changed, because its default depends on the partition in which the job starts.
         Raises UserError.
-
-        The time limit stays as requested, because its default depends on the partition in which the job
-        starts.
         """
         account = request.account or self.default_accounts.get(user, "")
         return msgspec.structs.replace(
             request,
-            resources=self._in_parts(request.resources),
+            resources=self._with_gpu_share(request.resources),
             partition=request.partition or self.settings.default_partition,
             account=account,
             qos=request.qos or self._default_qos(account, user),
@@ -125,23 +120,23 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
             ("account", request.account, self.accounts),
             ("qos", request.qos, self.qos),
         )
-        told = [
+        found = [
             f"--{option}={value} has no effect: this site has none configured"
             for option, value, known in named
             if value and not known and (option, value) not in (("partition", ALL_NODES), ("qos", NORMAL_QOS))
         ]
         if request.mail_types and not self.sends_mail:
-            told.append("--mail-type has no effect here: this site sends no mail")
-        return told
+            found.append("--mail-type has no effect here: this site sends no mail")
+        return found
 
-    def _in_parts(self, asked: Resources) -> Resources:
+    def _with_gpu_share(self, requested: Resources) -> Resources:
         """Return the request with its shards as a share of a GPU.
 
         All shards of a GPU become the whole GPU. Raises UserError.
         """
-        shards, each = asked.gpus.shards, self.shards_per_gpu
+        shards, each = requested.gpus.shards, self.shards_per_gpu
         if not shards:
-            return asked
+            return requested
         if not each:
             hint = "ask for a part of one: --gpus=0.25; an admin may set shards_per_gpu under [gpus]"
             raise UserError("this site has no GPU shards", hint)
@@ -150,10 +145,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
                 f"the job requests {shards} shards, but a GPU has {each}", "request whole GPUs: --gpus=2"
             )
         if shards == each:
-            gpus = GpuAsk(per_node=1, type=asked.gpus.type)
+            gpus = GpuRequest(per_node=1, type=requested.gpus.type)
         else:
-            gpus = GpuAsk(share_pct=max(1, 100 * shards // each), type=asked.gpus.type)
-        return msgspec.structs.replace(asked, gpus=gpus)
+            gpus = GpuRequest(share_pct=max(1, 100 * shards // each), type=requested.gpus.type)
+        return msgspec.structs.replace(requested, gpus=gpus)
 
     def reservations_on(self, node_names: Collection[NodeName]) -> tuple[ReservationView, ...]:
         """Return all reservations, with `node_names` as the nodes that exist."""
@@ -194,16 +189,16 @@ def build_site(
         ),
         avoid_foreign_processes=config.gpus.avoid_foreign_processes,
         default_accounts=_default_accounts(config),
-        about={
+        account_descriptions={
             name: (each.description, each.organization)
             for name, each in config.accounts.items()
             if each.description or each.organization
         },
-        default_qos=default_qos_by_place(config),
+        default_qos=default_qos_by_association(config),
     )
 
 
-def with_usage(site: Site, usage: Usage) -> Site:
+def with_usage(site: Site, usage: UsageTotals) -> Site:
     """Return the site with the usage of accounts, users and QoS."""
     replace = msgspec.structs.replace
     return replace(
@@ -228,12 +223,12 @@ def with_usage(site: Site, usage: Usage) -> Site:
     )
 
 
-def build_settings(config: Config) -> Settings:
+def build_settings(config: Config) -> PlannerSettings:
     """Return the settings of a pass."""
     table = config.scheduler
     weights = table.weights
     only = next(iter(config.partitions)) if len(config.partitions) == 1 else ""
-    return Settings(
+    return PlannerSettings(
         weights=Weights(
             age=weights.age,
             fairshare=weights.fairshare,
@@ -269,20 +264,20 @@ def build_settings(config: Config) -> Settings:
     )
 
 
-def node_facts(config: Config) -> dict[NodeName, NodeFacts]:
+def node_facts(config: Config) -> dict[NodeName, NodeSettings]:
     """Return the combined settings of all [nodes] tables for each node."""
-    made: dict[NodeName, NodeFacts] = {}
+    facts: dict[NodeName, NodeSettings] = {}
     for hosts, table in config.nodes.items():
         for name in expand(hosts):
-            before = made.get(NodeName(name), NodeFacts())
-            made[NodeName(name)] = NodeFacts(
+            before = facts.get(NodeName(name), NodeSettings())
+            facts[NodeName(name)] = NodeSettings(
                 features=before.features | frozenset(table.features),
                 switch=before.switch if table.switch is None else table.switch,
                 weight=before.weight if table.weight is None else table.weight,
                 comment=before.comment if table.comment is None else table.comment,
                 extra=before.extra if table.extra is None else table.extra,
             )
-    return made
+    return facts
 
 
 def build_limits(table: tables.LimitTable) -> Limits:
@@ -374,7 +369,7 @@ def _accounts(config: Config) -> Iterator[AccountView]:
 
 
 def _users(config: Config) -> list[UserView]:
-    made = [
+    views = [
         UserView(
             user=user,
             account=account,
@@ -385,7 +380,7 @@ def _users(config: Config) -> list[UserView]:
         for account, table in config.accounts.items()
         for user, entry in table.users.items()
     ]
-    return sorted(made, key=lambda view: (view.user, view.account))
+    return sorted(views, key=lambda view: (view.user, view.account))
 
 
 def _reservation(name: str, table: tables.Reservation) -> ReservationView:
@@ -405,15 +400,15 @@ def _reservation(name: str, table: tables.Reservation) -> ReservationView:
 
 
 def _kind(table: tables.Reservation) -> dict[str, Any]:
-    """Return the fields that a reservation's flags set, combined with the keys of the same meaning."""
-    kind = flag_fields(parse_flags(",".join(table.flags)).more)
+    """Return the fields that a reservation's flags set, combined with the table's keys of the same meaning."""
+    kind = flag_fields(parse_flags(",".join(table.flags)).added)
     kind["maintenance"] = kind["maintenance"] or table.maintenance
     kind["repeat"] = kind["repeat"] or table.repeat
     return kind
 
 
 def _default_accounts(config: Config) -> dict[str, str]:
-    """Return each user's default account: the one marked as default, else the user's only one."""
+    """Return each user's default account: the account marked as default, or else the user's only account."""
     own: dict[str, list[str]] = {}
     marked: dict[str, str] = {}
     for account, table in config.accounts.items():

@@ -1,6 +1,7 @@
 """The tables of config.toml as types: every key with its form, its default and its meaning.
 
-Names are Slurm's where Slurm has them. A site without a file, or with an empty one, has these defaults.
+Names are Slurm's names where Slurm has the setting. A site without a file, or with an empty one, has these
+defaults.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Weights(Table, frozen=True, kw_only=True):
 
 
 class Scheduler(Table, frozen=True, kw_only=True):
-    """[scheduler]: settings of the planner. See warpdeck.policy.Settings."""
+    """[scheduler]: settings of the planner. See warpdeck.policy.PlannerSettings."""
 
     weights: Weights = Weights()
     max_age: Time = 7 * 86_400
@@ -67,15 +68,15 @@ class Scheduler(Table, frozen=True, kw_only=True):
     overdue_reservations: Count = 2
     """Maximum number of reservations for jobs that have waited that long, for queue_order = "response".
 
-    Only jobs that have also waited as long as they will run count.
+    Only jobs that have waited at least as long as their predicted run time count.
     """
     reservations: Count = 1
     reservation_holds: Literal["nodes", "start"] = "nodes"
     backfill_order: Literal["priority", "shortest"] = "shortest"
     default_time: Limit = None
-    """Time limit of jobs that request none and whose partition has no default."""
+    """Time limit of jobs that request none, in partitions without a default."""
     default_mem_per_cpu: Memory = 0
-    """Memory per CPU of jobs that request none. With 0 the memory of these jobs is not counted."""
+    """Memory per CPU of jobs that request no memory. With 0, the memory of these jobs is not counted."""
     default_partition: str = ""
     max_starts: Positive = 1000
     max_backfill_tests: Positive = 10_000
@@ -99,12 +100,13 @@ class Gpus(Table, frozen=True, kw_only=True):
     cuda_visible_devices: Literal["index", "uuid"] = "index"
     """How CUDA_VISIBLE_DEVICES names a job's GPUs: by index or by UUID.
 
-    The index is the same as in Slurm, and as the job's processes count the GPUs.
+    The index is the index that Slurm would use, and by which the job's processes count the GPUs.
     """
     shards_per_gpu: Count = 0
     """Number of shards of one GPU, which --gres=shard:N requests; 0 means that there are none."""
     share_grace_s: Seconds = 10.0
-    """Seconds after which a job that exceeds its share of a GPU's memory is ended. It is warned first."""
+    """Seconds after which a job that exceeds its share of a GPU's memory is ended. The job is warned first.
+    """
     share_start_s: Seconds = 30.0
     """Maximum seconds that a job on a shared GPU waits for the previous job to allocate its memory.
 
@@ -126,7 +128,7 @@ class Containment(Table, frozen=True, kw_only=True):
     unkillable_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
     """Seconds that a process may survive KILL (UnkillableStepTimeout).
 
-    A process that lives longer hangs in the kernel, and its node is drained.
+    A process that survives longer hangs in the kernel, and its node is drained.
     """
     tmp_dir: str = ""
     """Folder in which each job's TMPDIR is made (TmpFS); "" is /tmp."""
@@ -136,7 +138,7 @@ class Containment(Table, frozen=True, kw_only=True):
     They take effect if the agents run as root.
     """
     shared_dirs: tuple[str, ...] = ("/tmp/.X11-unix", "/tmp/nvidia-mps", "/tmp/nvidia-log")
-    """Folders below them that are shared with the node, for the sockets of X11 and MPS."""
+    """Folders below the private folders that are shared with the node, for the sockets of X11 and MPS."""
 
 
 class Hooks(Table, frozen=True, kw_only=True):
@@ -157,7 +159,7 @@ class Hooks(Table, frozen=True, kw_only=True):
     task_epilog: str = ""
     """Program run as the user after each task of a step (TaskEpilog)."""
     timeout_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
-    """Seconds after which such a hook is killed and counts as failed (PrologEpilogTimeout)."""
+    """Seconds after which a hook is killed and counts as failed (PrologEpilogTimeout)."""
 
 
 class Health(Table, frozen=True, kw_only=True):
@@ -195,7 +197,7 @@ class Fairshare(Table, frozen=True, kw_only=True):
     half_life: Limit = 7 * 86_400
     """Time after which usage counts half as much (PriorityDecayHalfLife).
 
-    With UNLIMITED it does not decay.
+    With UNLIMITED, usage does not decay.
     """
 
 
@@ -210,7 +212,7 @@ class NodeTable(Table, frozen=True, kw_only=True):
     weight: Count | None = None
     comment: str | None = None
     extra: str | None = None
-    """Text for people and tools, which affects no decision."""
+    """Text for people and tools. It affects no decision."""
 
 
 class Partition(Table, frozen=True, kw_only=True):
@@ -281,12 +283,12 @@ class User(LimitTable, frozen=True, kw_only=True):
 
     shares: Count = 1
     default: bool = False
-    """Whether jobs of this user that name no account run under this one.
+    """Whether jobs of this user that name no account run under this account.
 
-    It is needed only if the user has several.
+    The key is needed only if the user has several accounts.
     """
     qos: Names | None = None
-    """QoS that this user's jobs may request; if absent, those of the account."""
+    """QoS that this user's jobs may request. If the key is absent, the QoS of the account apply."""
     default_qos: str = ""
 
 
@@ -299,11 +301,11 @@ class Account(LimitTable, frozen=True, kw_only=True):
     """Text for people: a description of the account, and its owner."""
     shares: Count = 1
     quota: TresCounts = {}
-    """Guaranteed resources. If the account needs them, they are taken back from other accounts."""
+    """Guaranteed resources. If the account needs them, jobs of other accounts are preempted for them."""
     qos: Names | None = None
-    """QoS that its jobs may request.
+    """QoS that jobs of the account may request.
 
-    If absent, those of the parent account; if no account has a list, any.
+    If the key is absent, the QoS of the parent account apply. If no account has a list, any QoS is allowed.
     """
     default_qos: str = ""
     users: dict[str, User] = {}
@@ -343,9 +345,9 @@ class Interactive(Table, frozen=True, kw_only=True):
     Idle means no input, no output and no computation.
     """
     idle_warning_s: WholeSeconds = 300
-    """Seconds before that end at which a warning is shown in the terminal."""
+    """Seconds before the end of an idle session at which a warning is shown in the terminal."""
     watch: Literal["owner", "account", "all"] = "owner"
-    """Users who may watch a terminal besides its owner and admins.
+    """Users who may watch a terminal, in addition to its owner and admins.
 
     "owner" allows no others, "account" the users of the job's account, and "all" every user.
     """
@@ -364,13 +366,13 @@ class Submission(Table, frozen=True, kw_only=True):
     sbatch_runs: Literal["folder", "snapshot"] = "folder"
     """Code that jobs of sbatch run: the submit folder as in Slurm, or a snapshot.
 
-    With "snapshot" they run the code as it was at submission, as with `warpdeck submit`.
+    With "snapshot", jobs run the code as it was at submission, as with `warpdeck submit`.
     """
 
     plugin_options: dict[str, Literal["required", "none", "optional"]] = {}
     """Options of the site's former SPANK plug-ins, and whether each takes a value.
 
-    They are accepted, and the user is told that they have no effect.
+    They are accepted with a message that they have no effect.
     """
 
 

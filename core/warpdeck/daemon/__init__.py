@@ -1,5 +1,5 @@
-"""The composition root: builds the store, fleet, controller and server, and runs them as one process.
+"""The composition root: it builds the store, fleet, controller and server, and runs them as one process.
 
-`mailer` and `prometheus_exporter` read from the running controller. `collector` and `log_limit` concern the
+`mailer` and `prometheus_exporter` read from the running controller. `collector` and `log_limit` configure the
 process itself.
 """

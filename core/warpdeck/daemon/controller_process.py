@@ -44,11 +44,13 @@ MAX_LOG_BYTES = 16 * 1024 * 1024
 
 
 async def serve(paths: Paths, *, local_node: bool) -> None:
-    """Run until SIGTERM. A SIGHUP that arrives before the controller is ready is handled once it is."""
-    stop, hung_up = asyncio.Event(), asyncio.Event()
+    """Run until SIGTERM. A SIGHUP that arrives before the controller is ready is handled as soon as it is
+    ready.
+    """
+    stop, reload_requested = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_requested.set)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     decoded = load(paths.config)
     for warning in decoded.warnings:
@@ -71,24 +73,27 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         with collector.loading():
             await controller.load()
         engine = native_engine(controller, trees, config_path=paths.config)
-        server = ApiServer(engine, controller, trees, paths, stop=stop)
+        server = ApiServer(engine, paths, stop=stop, clock=time.time)
         fleet.answer_calls(server.serve_call)
         async with asyncio.TaskGroup() as group:
             loop_task = group.create_task(controller.run())
-            reloads = group.create_task(_reload_on(hung_up, controller, paths))
+            reloads = group.create_task(_reload_on(reload_requested, controller, paths))
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
             await server.start()
-            exporter = Exporter(controller)
-            controller.rules.on_reload = exporter.follow
-            await exporter.follow(controller.config)
-            mailer = group.create_task(Mailer(controller).run())
+            exporter = Exporter(controller.state, statistics=controller.statistics, hub=controller.hub)
+            controller.rules.on_reload = exporter.apply_config
+            await exporter.apply_config(controller.config)
+            mailer = Mailer(
+                controller.state, hub=controller.hub, rules=controller.rules, clock=controller.clock
+            )
+            sending = group.create_task(mailer.run())
             leave_starter(paths)
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
             reloads.cancel()
-            mailer.cancel()
+            sending.cancel()
             await exporter.close()
             loop_task.cancel()
     finally:
@@ -99,33 +104,33 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
 def check_database(paths: Paths) -> None:
     """Raise UserError if the database is missing or empty although the home has been used before.
 
-    With a new database, the ids of earlier jobs would be given out again.
+    With a new database, the controller would assign the ids of earlier jobs again.
     """
     with contextlib.suppress(FileNotFoundError):
         if os.stat(paths.database).st_size:
             return
-    left = [
+    existing = [
         path for path in (paths.agent, paths.trees, paths.outputs) if os.path.isdir(path) and os.listdir(path)
     ]
-    if left:
+    if existing:
         raise UserError(
-            f"{paths.database} is empty or missing, but earlier jobs have left {' and '.join(left)}",
+            f"{paths.database} is empty or missing, but earlier jobs have left {' and '.join(existing)}",
             "Restore a copy of the database. To start without the earlier jobs, move these folders away.",
         )
 
 
-async def _reload_on(hung_up: asyncio.Event, controller: Controller, paths: Paths) -> None:
-    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors go to the log."""
+async def _reload_on(reload_requested: asyncio.Event, controller: Controller, paths: Paths) -> None:
+    """Reload the configuration after each SIGHUP. No caller waits for an answer, so errors are logged."""
     while True:
-        await hung_up.wait()
-        hung_up.clear()
+        await reload_requested.wait()
+        reload_requested.clear()
         try:
             await controller.reload(paths.config)
         except ConfigError as error:
             for problem in error.problems:
-                log.error("configuration not taken up: %s", problem.sentence(error.file))
+                log.error("configuration not loaded: %s", problem.sentence(error.file))
         except UserError as error:
-            log.error("configuration not taken up: %s", error)
+            log.error("configuration not loaded: %s", error)
 
 
 async def _add_this_machine(controller: Controller) -> None:
@@ -137,7 +142,7 @@ async def _add_this_machine(controller: Controller) -> None:
 def start_log(paths: Paths) -> None:
     """Log to a file of bounded size.
 
-    When both files are full, the older one, with MAX_LOG_BYTES of log, is dropped.
+    When both files are full, the older one with MAX_LOG_BYTES of log lines is deleted.
     """
     handler = logging.handlers.RotatingFileHandler(paths.log, maxBytes=MAX_LOG_BYTES, backupCount=1)
     handler.addFilter(RateLimit())
@@ -145,16 +150,16 @@ def start_log(paths: Paths) -> None:
     logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
     logging.raiseExceptions = (
-        # A log line that cannot be written because the disk is full is lost. Nobody would read a complaint
-        # about it.
+        # A log line that cannot be written because the disk is full is lost. An error message about it would
+        # be lost as well.
         False
     )
 
 
 def leave_starter(paths: Paths) -> None:
-    """Redirect standard error to the log file, because nobody reads it from now on.
+    """Redirect standard error to the log file, because its reader has ended.
 
-    The interpreter itself may still write to it.
+    The interpreter itself may still write to standard error.
     """
     descriptor = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(descriptor, sys.stderr.fileno())
@@ -185,14 +190,14 @@ def main() -> int:
         gc.freeze()  # With frozen objects the interpreter skips one more full collection at its exit.
     except* (UserError, StoreError, OSError) as group:
         status = 1
-        _say(group.exceptions[0])
+        _print_error(group.exceptions[0])
     except* Exception:
         status = 1
         log.exception("a bug ended the controller")
     return status
 
 
-def _say(error: Exception) -> None:
+def _print_error(error: Exception) -> None:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     log.error("%s", error)

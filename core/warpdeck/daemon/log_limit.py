@@ -10,15 +10,17 @@ import time
 from collections.abc import Callable
 
 LINES_A_SECOND = 20
-"""Lines of one kind per second. A kind is the logger plus the message text before values are inserted."""
+"""Maximum number of lines of one kind per second. A kind is a logger and a message text before values are
+inserted.
+"""
 MAX_KINDS = 1000
-"""Kinds counted at the same time. The counts start again from zero when there are more."""
+"""Maximum number of kinds that are counted. With more kinds, all counts start again from zero."""
 
 
 class RateLimit(logging.Filter):
-    """Drop lines beyond the limit.
+    """A filter that drops lines beyond the limit.
 
-    The first line of the kind in a later second reports how many were dropped.
+    The first line of the kind in a later second reports the number of dropped lines.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,9 +1,9 @@
-"""Decides which mails the changes of a job cause, and writes their texts. Pure functions.
+"""Decide which mails the changes of a job cause, and write their texts. Pure functions.
 
 As in Slurm, an array is reported as a whole unless ARRAY_TASKS requests mails for its tasks, and a failed job
 is reported as failed if FAIL is requested. Two cases differ from Slurm. If only END is requested, a failed
-job is reported as ended; Slurm does this for arrays, but sends nothing for other jobs. An array whose tasks
-were all ended by signals counts as failed; Slurm reports it as ended, and sends nothing if only FAIL is
+job is reported as ended; Slurm does this for arrays, but sends nothing for other jobs. An array with tasks
+that were all ended by signals counts as failed; Slurm reports it as ended, and sends nothing if only FAIL is
 requested.
 """
 
@@ -14,16 +14,17 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from warpdeck.model import FINISHED, Job, JobState
-from warpdeck.notation.option_values.notices import MAIL_SHARES
+from warpdeck.notation.values.mail_types import MAIL_SHARES
 
 FAILURES = frozenset(
     {JobState.FAILED, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY, JobState.DEADLINE}
 )
 WAITING = frozenset({JobState.PENDING, JobState.CONFIGURING})
 NEVER = "DependencyNeverSatisfied"
-"""Pending reason of a job that can never start but is not ended for that (--kill-on-invalid-dep=no)."""
+"""Pending reason of a job that can never start but is not ended for this reason (--kill-on-invalid-dep=no).
+"""
 INVALID = "INVALID_DEPEND"
-ONCE = (*MAIL_SHARES, INVALID)
+ONCE_ONLY = (*MAIL_SHARES, INVALID)
 """Events that are reported only once."""
 DAY_S = 86_400
 
@@ -33,18 +34,15 @@ class MailedEvents(msgspec.Struct, frozen=True):
 
     state: JobState
     restarts: int
-    told: tuple[str, ...] = ()
-    """Once-only events already reported.
-
-    These are shares of the time limit and a dependency that can never be satisfied.
-    """
+    reported: tuple[str, ...] = ()
+    """Once-only events that were already reported: shares of the time limit, and an invalid dependency."""
     start_unix: float | None = None
     suspended_s: float = 0.0
     status: int = 0
     """Exit status in the encoding of wait(2)."""
 
     @property
-    def began(self) -> bool:
+    def has_begun(self) -> bool:
         return self.start_unix is not None
 
 
@@ -61,29 +59,29 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
-def seen(job: Job, told: tuple[str, ...] = ()) -> MailedEvents:
+def mail_state(job: Job, reported: tuple[str, ...] = ()) -> MailedEvents:
     """Return the present state of the job for the next check."""
     status = job.exit.code << 8 | job.exit.signal if job.exit is not None else 0
-    return MailedEvents(job.state, job.restarts, told, job.start_at_unix, job.suspended_s, status)
+    return MailedEvents(job.state, job.restarts, reported, job.start_at_unix, job.suspended_s, status)
 
 
 def mails(
-    before: MailedEvents, job: Job, others: Iterable[MailedEvents], *, now: float, why: str = ""
+    before: MailedEvents, job: Job, others: Iterable[MailedEvents], *, now: float, reason_code: str = ""
 ) -> list[Mail]:
     """Return the mails to send for a job that has changed.
 
     `others` are the other jobs of its array at their last check. If several tasks change at the same time,
-    they are checked one after the other. Exactly one of them is therefore the first that started and the last
-    that ended. There may be a hundred thousand others, so no more of them are read than necessary. `why` is
-    the reason code of a waiting job.
+    they are checked one after the other. Exactly one of them is therefore the first that started, and one the
+    last that ended. There may be a hundred thousand others, so no more of them are read than necessary.
+    `reason_code` is the reason code of a waiting job.
     """
     found = _events(before, job, others, now)
-    if why == NEVER and INVALID not in before.told:
+    if reason_code == NEVER and INVALID not in before.reported:
         found.append(INVALID)
     events = [event for event in found if event in job.request.mail_types]
     if job.is_finished and before.state is not job.state:
         events += _end(job, others)
-    tasks = [seen(job), *others] if events and as_whole(job) else []
+    tasks = [mail_state(job), *others] if events and as_whole(job) else []
     return [
         _mail(event, job, _times(event, before, job, now) + _outcome(event, job, tasks)) for event in events
     ]
@@ -93,36 +91,42 @@ def _events(before: MailedEvents, job: Job, others: Iterable[MailedEvents], now:
     found = []
     if job.restarts > before.restarts:
         found.append("REQUEUE")
-    began = job.start_at_unix is not None and job.state not in WAITING
-    if began and before.state in WAITING and not (as_whole(job) and any(other.began for other in others)):
+    has_begun = job.start_at_unix is not None and job.state not in WAITING
+    if (
+        has_begun
+        and before.state in WAITING
+        and not (as_whole(job) and any(other.has_begun for other in others))
+    ):
         found.append("BEGIN")
     if job.state is JobState.RUNNING and job.time_limit_s and job.start_at_unix is not None:
         share = (now - job.start_at_unix - job.suspended_s) / job.time_limit_s
-        over = [event for event, least in MAIL_SHARES.items() if share >= least and event not in before.told]
+        over = [
+            event for event, least in MAIL_SHARES.items() if share >= least and event not in before.reported
+        ]
         found += over
     return found
 
 
-def told(before: MailedEvents, sent: Sequence[Mail]) -> tuple[str, ...]:
+def reported_once(before: MailedEvents, sent: Sequence[Mail]) -> tuple[str, ...]:
     """Return the once-only events that have been reported, including those in `sent`."""
-    return (*before.told, *(mail.event for mail in sent if mail.event in ONCE))
+    return (*before.reported, *(mail.event for mail in sent if mail.event in ONCE_ONLY))
 
 
 def _end(job: Job, others: Iterable[MailedEvents]) -> list[str]:
-    asked = job.request.mail_types
+    requested = job.request.mail_types
     found = []
-    if job.start_at_unix is None and INVALID in asked and job.ending_cause == "dependency":
+    if job.start_at_unix is None and INVALID in requested and job.ending_cause == "dependency":
         found.append(INVALID)
     states = {job.state}
     if as_whole(job):
         if not all(other.state in FINISHED for other in others):
             return found
         states |= {other.state for other in others}
-    if "TIME_LIMIT" in asked and JobState.TIMEOUT in states:
+    if "TIME_LIMIT" in requested and JobState.TIMEOUT in states:
         found.append("TIME_LIMIT")
-    if "FAIL" in asked and not FAILURES.isdisjoint(states):
+    if "FAIL" in requested and not FAILURES.isdisjoint(states):
         found.append("FAIL")
-    elif "END" in asked:
+    elif "END" in requested:
         found.append("END")
     return found
 
@@ -132,7 +136,7 @@ def as_whole(job: Job) -> bool:
     return job.request.array is not None and "ARRAY_TASKS" not in job.request.mail_types
 
 
-WORDS = {
+EVENT_TEXTS = {
     "BEGIN": "Began",
     "END": "Ended",
     "FAIL": "Failed",
@@ -144,7 +148,7 @@ WORDS = {
 
 
 def _times(event: str, before: MailedEvents, job: Job, now: float) -> str:
-    """Return the text on how long the job waited or ran; "" for an array as a whole."""
+    """Return the text with the job's waiting or run time; "" for an array as a whole."""
     if as_whole(job) or event == INVALID:
         return ""
     if event == "BEGIN":
@@ -165,23 +169,25 @@ def _clock(seconds: float) -> str:
 
 
 def _outcome(event: str, job: Job, tasks: Sequence[MailedEvents]) -> str:
-    """Return the text on how the job ended. For an array, it gives the range of the tasks' exit statuses."""
+    """Return the text about the end of the job. For an array, it contains the range of the tasks' exit
+    statuses.
+    """
     if event not in ("END", "FAIL"):
         return ""
     if tasks:
-        again = ", with requeued tasks" if any(task.restarts for task in tasks) else ""
-        return f", {_of_tasks(job, [task.status for task in tasks])}{again}"
-    by_signal = job.exit is not None and job.exit.signal and job.exit.cause not in OUR_ENDS
+        requeued = ", with requeued tasks" if any(task.restarts for task in tasks) else ""
+        return f", {_array_outcome(job, [task.status for task in tasks])}{requeued}"
+    by_signal = job.exit is not None and job.exit.signal and job.exit.cause not in ENDED_BY_US
     return f", {job.state.value}" + (
         "" if by_signal else f", ExitCode {job.exit.code if job.exit is not None else 0}"
     )
 
 
-OUR_ENDS = ("timeout", "cancelled", "node_fail")
-"""Causes of an end for which the signal came from warpdeck, not from the job."""
+ENDED_BY_US = ("timeout", "cancelled", "node_fail")
+"""Causes of an end for which warpdeck sent the signal, and not the job itself."""
 
 
-def _of_tasks(job: Job, statuses: Sequence[int]) -> str:
+def _array_outcome(job: Job, statuses: Sequence[int]) -> str:
     least, most = min(statuses), max(statuses)
     if not (least & 0xFF or most & 0xFF):
         word = "Mixed" if most and not least else job.state.value
@@ -202,7 +208,7 @@ def _mail(event: str, job: Job, more: str) -> Mail:
         user=job.user,
         to=job.request.mail_user or job.user,
         event=event,
-        subject=f"Slurm {name} Name={job.request.name} {WORDS[event]}{more}",
+        subject=f"Slurm {name} Name={job.request.name} {EVENT_TEXTS[event]}{more}",
         state=job.state.value,
         exit_code=str(job.exit) if job.exit is not None else "",
         nodes=job.allocation.node_names() if job.allocation is not None else (),

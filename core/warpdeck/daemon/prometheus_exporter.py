@@ -1,8 +1,8 @@
 """HTTP server for Prometheus at GET /metrics.
 
-It binds to loopback unless the site configures another address, because it has no password. It supports only
-as much HTTP as a scraper needs: one request per connection, a request head of bounded size and time, and no
-body.
+It listens on loopback unless the site configures another address, because it has no password. It supports
+only the part of HTTP that a scraper needs: one request per connection, a request head of bounded size and
+time, and no body.
 """
 
 from __future__ import annotations
@@ -17,24 +17,28 @@ from warpdeck.config import Config
 from warpdeck.controller.presenters.prometheus_gauges import GaugeCollector
 
 if TYPE_CHECKING:
-    from warpdeck.controller.loop.controller import Controller
+    from warpdeck.controller.loop.change_listeners import ChangeListeners
+    from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
+    from warpdeck.controller.state.state import State
 
 log = logging.getLogger("warpdeck.metrics")
 
 MAX_HEAD_BYTES = 8192
 HEAD_S = 10.0
-"""In seconds. A client that takes longer to send its request or to read the response is disconnected."""
+"""Seconds after which a client that has not sent its request or read the response is disconnected."""
 MAX_SCRAPES = 8
-"""Scrapes that may run at the same time. A further scrape gets status 503."""
+"""Maximum number of concurrent scrapes. A further scrape gets status 503."""
 
 
 class Exporter:
-    """Metrics server that follows the configured address and port when they change."""
+    """Metrics server. It moves to another address and port when the configuration changes."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, state: State, *, statistics: SchedulerStatistics, hub: ChangeListeners) -> None:
+        self._state = state
+        self._statistics = statistics
+        self._hub = hub
         self._server: asyncio.Server | None = None
-        self._place: tuple[str, int] = ("", 0)
+        self._address: tuple[str, int] = ("", 0)
         self._scrapes = 0
 
     @property
@@ -42,16 +46,16 @@ class Exporter:
         """The port on which it listens, or 0 if it does not listen."""
         return int(self._server.sockets[0].getsockname()[1]) if self._server is not None else 0
 
-    async def follow(self, config: Config) -> None:
+    async def apply_config(self, config: Config) -> None:
         """Listen as the configuration says.
 
         A port that cannot be opened is only logged, because jobs matter more.
         """
-        place = (config.metrics_address, config.metrics_port)
-        if place == self._place:
+        address = (config.metrics_address, config.metrics_port)
+        if address == self._address:
             return
         await self.close()
-        self._place = place
+        self._address = address
         if not config.metrics_port:
             return
         try:
@@ -59,7 +63,7 @@ class Exporter:
                 self._serve, config.metrics_address, config.metrics_port, limit=MAX_HEAD_BYTES
             )
         except OSError as error:
-            log.error("no metrics: cannot listen on %s port %d: %s", *place, error.strerror or error)
+            log.error("no metrics: cannot listen on %s port %d: %s", *address, error.strerror or error)
         else:
             log.info("metrics on http://%s:%d/metrics", config.metrics_address, self.port)
 
@@ -68,7 +72,7 @@ class Exporter:
         if self._server is not None:
             self._server.close()
             self._server = None
-        self._place = ("", 0)
+        self._address = ("", 0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -97,11 +101,10 @@ class Exporter:
             return "503 Service Unavailable", b"too many scrapes at once\n"
         self._scrapes += 1
         try:
-            controller = self._controller
-            picture = GaugeCollector(
-                controller.state, controller.statistics.counters, clients=len(controller.hub.listeners)
+            collector = GaugeCollector(
+                self._state, self._statistics.counters, clients=len(self._hub.listeners)
             )
-            text = await asyncio.to_thread(picture.text)
+            text = await asyncio.to_thread(collector.text)
         finally:
             self._scrapes -= 1
         return "200 OK", text if method == b"GET" else b""

@@ -1,4 +1,4 @@
-"""Builds the agent as one file: a zipapp of warpdeck_agent and pynvml.
+"""Build the agent as one file: a zipapp of warpdeck_agent and pynvml.
 
 A host over SSH gets the sources only, which are small and run on any Python. The same sources give the same bytes.
 This machine's agent runs on our own Python, so its zipapp holds bytecode as well: the agent, each supervisor and each
@@ -21,7 +21,7 @@ from pathlib import Path
 
 MAIN = b"import sys\nfrom warpdeck_agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
 MAX_BYTES = 400 * 1024
-"""Maximum size, as promised by the design: one short upload brings the agent to a node."""
+"""Maximum size of the file, so that one short upload brings the agent to a node."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNCHECKED_HASH = 1
 """Flags of bytecode that is valid whatever the time of its source is (PEP 552)."""

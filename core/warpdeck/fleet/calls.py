@@ -1,8 +1,8 @@
-"""Calls: connections of jobs' processes to the controller's API, which their agents forward.
+"""Calls: connections of jobs' processes to the controller's API, which the agents forward.
 
-The API server gets one end of a socket pair, as if the process had connected directly. Between the other end
-and the agent's stream, bytes are copied both ways, each within its receiver's window. The agent only names
-the job; the controller itself looks up the job's owner.
+The API server gets one end of a socket pair, as if the process had connected directly. Bytes are copied in
+both directions between the other end and the agent's stream, within the window of each receiver. The agent
+only names the job; the controller itself looks up the job's owner.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ The event is set if the link, and not the process, ended the call.
 
 
 class _Sink:
-    """Receives the agent's data and writes it into our end of the pair as soon as that exists."""
+    """Receives the agent's data and writes it to our end of the socket pair as soon as that end exists."""
 
     def __init__(self) -> None:
         self.writer: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
@@ -52,7 +52,7 @@ class _Sink:
         (await self.writer).close()
 
 
-def take_call(
+def accept_call(
     channel: Channel, node: NodeName, opened: CallOpened, server: CallServer
 ) -> Coroutine[Any, Any, None]:
     """Accept a call at once, so that no data is lost, and return the coroutine that serves it.
@@ -72,19 +72,19 @@ async def _serve(
     reader, writer = await asyncio.open_connection(sock=ours)
     server_reader, server_writer = await asyncio.open_connection(sock=theirs)
     sink.writer.set_result(writer)
-    pumping = asyncio.get_running_loop().create_task(_pump(channel, opened.stream, reader))
+    copying = asyncio.get_running_loop().create_task(_copy_to_agent(channel, opened.stream, reader))
     try:
         await server(server_reader, server_writer, JobId(opened.job_id), opened.restarts, node, sink.lost)
-        await pumping  # Pass on the server's last data.
+        await copying  # Pass on the server's last data.
     except OSError:
         return
     finally:
-        pumping.cancel()
+        copying.cancel()
         writer.close()
         channel.close_stream(opened.stream)
 
 
-async def _pump(channel: Channel, stream: int, reader: asyncio.StreamReader) -> None:
+async def _copy_to_agent(channel: Channel, stream: int, reader: asyncio.StreamReader) -> None:
     with channel.credit(stream, CALL_WINDOW_BYTES) as credit:
         while chunk := await reader.read(DATA_CHUNK_BYTES):
             await credit.spend(len(chunk))

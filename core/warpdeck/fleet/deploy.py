@@ -1,8 +1,8 @@
-"""Deploys the agent to a host over SSH: probe, upload, start, attach.
+"""Deploy the agent to a host over SSH: probe, upload, start, attach.
 
-It needs no root rights, no package and no internet access. Shell startup files of the user run even for
-remote commands and may print anything. So every answer is marked with a sentinel, and programs are called by
-absolute path. Every step has a time-out and reports its progress.
+This needs no root rights, no package and no internet access. Shell startup files of the user run even for
+remote commands and may print anything. Every answer is therefore marked with a sentinel, and programs are
+called by absolute path. Every step has a time-out and reports its progress.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from warpdeck_agent.wire.messages import SHARE_MACHINE
 
 from .build import build_zipapp
 from .ssh import connect
-from .transport import Claim, Transport, last_words, machine_name, said, start_result
+from .transport import ClaimMachine, Transport, agent_answer, last_line, machine_name, start_result
 
 Progress = Callable[[str], Awaitable[None]]
 STEP_S = 60.0
 MAX_NOISE_LINES = 500
-"""Maximum number of lines that a shell's startup files may print before the agent's first answer."""
+"""Maximum number of lines that the shell's startup files may print before the agent's first answer."""
 
 PROBE = r"""
 oldest=
@@ -50,9 +50,9 @@ echo
 echo "WARPDECK-PROBE|$python|$version|$base|$(uname -n)|$boot|$3|"
 """
 PROBED = re.compile(r"WARPDECK-PROBE\|([^|]*)\|([^|]*)\|([^|]+)\|([^|]+)\|([^|]*)\|([^|]*)\|")
-_STRANGE = re.compile(r"[^A-Za-z0-9._-]")
-CHUNK = 65536
-MAX_SAID = 1 << 20
+_UNSAFE_CHARS = re.compile(r"[^A-Za-z0-9._-]")
+CHUNK_BYTES = 65536
+MAX_OUTPUT_BYTES = 1 << 20
 """Maximum output of a remote command, in bytes."""
 
 
@@ -64,19 +64,19 @@ class DeployTarget(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     machine: str
     address: str = ""
-    """The host's own address to which the connection was made."""
+    """The address of the host to which the connection was made."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a remote command. `code` is None if a signal ended it."""
 
     out: str
     err: str
     code: int | None
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """Return the last line of the command's output."""
-        return last_words(self.out, self.err)
+        return last_line(self.out, self.err)
 
 
 async def connect_ssh(
@@ -84,22 +84,22 @@ async def connect_ssh(
     paths: Paths,
     *,
     controller_id: str,
-    claim: Claim,
+    claim: ClaimMachine,
     accept_host_key: str = "",
     progress: Progress | None = None,
 ) -> Transport:
     """Start an agent of our build on the host and return a stream to it. Raises UserError or RemoteError."""
-    tell = progress or _silent
-    await tell(f"connecting to {target}")
+    report = progress or _ignore_progress
+    await report(f"connecting to {target}")
     connection = await connect(target, paths, accept_host_key=accept_host_key)
     try:
-        site = await _probe(connection, target, controller_id)
-        claim(site.machine)
-        await tell(f"python {site.version} at {site.python}")
+        probed = await _probe(connection, target, controller_id)
+        claim(probed.machine)
+        await report(f"python {probed.version} at {probed.python}")
         program, build = build_zipapp(paths.agent)
-        remote = await _upload(connection, target, program, site.folder, tell)
-        await _start(connection, target, site, remote)
-        process = await _attach(connection, target, site, remote)
+        remote = await _upload(connection, target, program, probed.folder, report)
+        await _start(connection, target, probed, remote)
+        process = await _attach(connection, target, probed, remote)
     except BaseException:
         connection.close()
         raise
@@ -109,17 +109,17 @@ async def connect_ssh(
         outgoing=process.stdin.channel,
         build=build,
         close=connection.close,
-        address=site.address,
+        address=probed.address,
     )
 
 
-async def _silent(_: str) -> None:
+async def _ignore_progress(_: str) -> None:
     return None
 
 
 async def run_command(
     connection: asyncssh.SSHClientConnection, target: str, command: str, data: bytes
-) -> Said:
+) -> CommandResult:
     """Run a remote command with its input. Raises RemoteError."""
     try:
         async with asyncio.timeout(STEP_S):
@@ -131,28 +131,28 @@ async def run_command(
                     process.stdin.write(data)
                     process.stdin.write_eof()
             out, err = await asyncio.gather(
-                _bounded(target, process.stdout), _bounded(target, process.stderr)
+                _read_output(target, process.stdout), _read_output(target, process.stderr)
             )
             await process.wait()
     except TimeoutError as error:
         raise RemoteError(target, f"a command took more than {STEP_S:.0f} s") from error
     except (OSError, asyncssh.Error) as error:
         raise RemoteError(target, f"connection lost: {error}") from error
-    return Said(out=out, err=err, code=process.exit_status)
+    return CommandResult(out=out, err=err, code=process.exit_status)
 
 
-async def _bounded(target: str, stream: asyncssh.SSHReader[bytes]) -> str:
+async def _read_output(target: str, stream: asyncssh.SSHReader[bytes]) -> str:
     """Return the output of a command.
 
-    Raises RemoteError if it is longer than any of our commands and startup files print.
+    Raises RemoteError if the output is longer than any output of our commands and of startup files.
     """
     output = bytearray()
-    while piece := await stream.read(CHUNK):
+    while piece := await stream.read(CHUNK_BYTES):
         output += piece
-        if len(output) > MAX_SAID:
+        if len(output) > MAX_OUTPUT_BYTES:
             raise RemoteError(
                 target,
-                f"a command printed more than {MAX_SAID // 1024} kB; check the output of its shell's startup files",
+                f"a command printed more than {MAX_OUTPUT_BYTES // 1024} kB; check the output of its shell's startup files",
             )
     return output.decode("utf-8", "replace")
 
@@ -163,7 +163,7 @@ async def _probe(connection: asyncssh.SSHClientConnection, target: str, controll
     if match is None:
         code = "" if done.code in (0, None) else f" (exit code {done.code})"
         raise UserError(
-            f"the login shell of {target} exits before it runs a command{code}: {done.last_words()}",
+            f"the login shell of {target} exits before it runs a command{code}: {done.last_line()}",
             f"check the output of `ssh {target} true`",
         )
     python, version, base, host, boot_id, address = match.groups()
@@ -176,51 +176,54 @@ async def _probe(connection: asyncssh.SSHClientConnection, target: str, controll
     return DeployTarget(
         python=python,
         version=version,
-        folder=f"{base}/{controller_id[:8]}-{_STRANGE.sub('-', host)}",
+        folder=f"{base}/{controller_id[:8]}-{_UNSAFE_CHARS.sub('-', host)}",
         machine=machine_name(boot_id, host),
         address=address.partition("%")[0],
     )
 
 
 async def _upload(
-    connection: asyncssh.SSHClientConnection, target: str, program: str, folder: str, tell: Progress
+    connection: asyncssh.SSHClientConnection, target: str, program: str, folder: str, report: Progress
 ) -> str:
     """Copy the agent to the host and return its path there.
 
-    It is not copied if a file with the same name and size exists. The name contains the hash.
+    If a file with the same name and size exists, nothing is copied. The name contains the hash of the
+    content.
     """
     data = Path(program).read_bytes()
     remote = f"{folder}/{Path(program).name}"
-    path, place = shlex.quote(remote), shlex.quote(folder)
+    path, quoted_folder = shlex.quote(remote), shlex.quote(folder)
     check = f'[ "$(wc -c <{path} 2>/dev/null)" = {len(data)} ] && echo WARPDECK-HAS || echo WARPDECK-NEEDS'
     has = await run_command(connection, target, "/bin/sh", (check + "\n").encode())
     if "WARPDECK-HAS" in has.out:
         return remote
     script = (
-        f"umask 022; mkdir -p {place} && cat >{path}.new && "
+        f"umask 022; mkdir -p {quoted_folder} && cat >{path}.new && "
         f'[ "$(wc -c <{path}.new)" = {len(data)} ] && mv {path}.new {path} && echo WARPDECK-OK || rm -f {path}.new'
     )
     done = await run_command(connection, target, f"/bin/sh -c {shlex.quote(script)}", data)
     if "WARPDECK-OK" not in done.out:
-        raise RemoteError(target, f"cannot copy the agent to {folder}: {done.last_words()}")
-    await tell(f"agent copied ({len(data) // 1024} kB)")
+        raise RemoteError(target, f"cannot copy the agent to {folder}: {done.last_line()}")
+    await report(f"agent copied ({len(data) // 1024} kB)")
     return remote
 
 
 async def _start(
-    connection: asyncssh.SSHClientConnection, target: str, site: DeployTarget, remote: str
+    connection: asyncssh.SSHClientConnection, target: str, probed: DeployTarget, remote: str
 ) -> None:
     sharing = f"env {SHARE_MACHINE}=1 " if os.environ.get(SHARE_MACHINE) else ""
-    python, folder = shlex.quote(site.python), shlex.quote(site.folder)
+    python, folder = shlex.quote(probed.python), shlex.quote(probed.folder)
     command = f"{sharing}{python} -I {shlex.quote(remote)} start --dir {folder}"
     done = await run_command(connection, target, command, b"")
     start_result(target, done.out, done.err)
 
 
 async def _attach(
-    connection: asyncssh.SSHClientConnection, target: str, site: DeployTarget, remote: str
+    connection: asyncssh.SSHClientConnection, target: str, probed: DeployTarget, remote: str
 ) -> asyncssh.SSHClientProcess[bytes]:
-    command = f"{shlex.quote(site.python)} -I {shlex.quote(remote)} attach --dir {shlex.quote(site.folder)}"
+    command = (
+        f"{shlex.quote(probed.python)} -I {shlex.quote(remote)} attach --dir {shlex.quote(probed.folder)}"
+    )
     try:
         async with asyncio.timeout(STEP_S):
             process: asyncssh.SSHClientProcess[bytes] = await connection.create_process(
@@ -228,7 +231,7 @@ async def _attach(
             )
             for _ in range(MAX_NOISE_LINES):
                 line = await process.stdout.readline()
-                answer = said(line.decode("utf-8", "replace"))
+                answer = agent_answer(line.decode("utf-8", "replace"))
                 if answer is not None and answer.get("ok"):
                     return process
                 if answer is not None:

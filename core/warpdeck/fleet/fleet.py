@@ -1,6 +1,7 @@
-"""Keeps the links to all nodes.
+"""Keep the links to all nodes.
 
-It reconnects forever with capped back-off, replaces agents of other builds and routes messages.
+The fleet reconnects without end, with capped back-off. It replaces agents of other builds and routes
+messages.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from warpdeck.model import JobId, Node, NodeName
 from warpdeck.ports.ports import (
     NEXT_ATTEMPT,
     FleetEvent,
-    NodeAsk,
+    NodeCommand,
     NodeStream,
-    Order,
     PackedTree,
     StepPipe,
+    StreamRequest,
     StreamSink,
 )
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
-from warpdeck_agent.wire.places import place_of
+from warpdeck_agent.wire.paths import folder_containing
 
-from .calls import CallServer, take_call
+from .calls import CallServer, accept_call
 from .channel import PROBE_S, Channel
 from .deploy import Progress, connect_ssh
 from .local import connect_local
-from .memory_trim import Burst, Tidying
+from .memory_trim import BurstCounter, MemoryTrimmer
 from .token_bucket import PAUSE_S, TREE_BYTES, TokenBucket
 from .transport import Transport, machine_name
 from .userfiles import UserFiles
@@ -50,20 +51,20 @@ BACKOFF_LAST_S = 30.0
 Each pause is extended by up to half, so that nodes do not reconnect all at once.
 """
 QUIT_S = 10.0
-"""Seconds that an agent may take to exit after it was told to."""
+"""Seconds that an agent may take to exit after a Quit message."""
 MAX_FIRST_ATTEMPTS = 64
 """Maximum number of concurrent first attempts.
 
-They take a second or two of CPU time, far less than a login may take.
+Together they take a second or two of CPU time, far less than the time-out of a login.
 """
 MAX_REPLACEMENTS = 3
-"""Maximum number of times that an agent of another build is told to exit within one attempt."""
+"""Maximum number of agents of other builds that are replaced within one attempt."""
 
 _EXPECTED = (WarpdeckError, OSError, asyncssh.Error)
-"""Errors that end a link. Any other error is a bug of ours, and also ends only the link."""
+"""Errors that end a link. Any other error is a bug in warpdeck, and it also ends only the link."""
 
 
-class SaysTooMuch(RemoteError):
+class RateLimitExceeded(RemoteError):
     """A node's agent has sent far more messages than it should."""
 
     def __init__(self, node: str) -> None:
@@ -88,8 +89,8 @@ def _reason(error: Exception) -> str:
     return "a message of its agent caused an error inside the controller; see the controller's log"
 
 
-async def _at_once() -> None:
-    """Do nothing, because the controller does not listen yet."""
+async def _no_backlog() -> None:
+    """Return at once, because the controller does not receive messages yet."""
 
 
 class NodeConnection:
@@ -104,13 +105,13 @@ class NodeConnection:
         self.visible: dict[tuple[str, int], bool] = {}
         """Whether a folder is visible on the node, by folder and uid."""
         self.trees: dict[str, PackedTree] = {}
-        self.allowance = TokenBucket(asyncio.get_running_loop().time)
-        self.quits = False
-        """Whether the node was removed. When its agent exits, the link then ends for good."""
+        self.token_bucket = TokenBucket(asyncio.get_running_loop().time)
+        self.is_removed = False
+        """Whether the node was removed. The link is then not restored after its agent has exited."""
 
 
 class AgentFleet:
-    """Implements controller.ports.Fleet over SSH and Unix sockets."""
+    """Implements ports.ports.Fleet over SSH and Unix sockets."""
 
     def __init__(
         self,
@@ -120,38 +121,40 @@ class AgentFleet:
         *,
         on_ended: Callable[[], object] = gc.collect,
     ) -> None:
-        """Make a fleet. `on_ended` collects the garbage of ended links when there are many."""
+        """Create a fleet. `on_ended` is called to collect the garbage of ended links when there are many."""
         self._paths = paths
         self._controller_id = controller_id
         self._rng = rng
         self._links: dict[NodeName, NodeConnection] = {}
         self._adding: dict[NodeName, NodeConnection] = {}
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
-        self._heard: Callable[[], Awaitable[None]] = _at_once
+        self._wait_processed: Callable[[], Awaitable[None]] = _no_backlog
         self._tasks: set[asyncio.Task[None]] = set()
         self._call_server: CallServer | None = None
         self.files = UserFiles()
-        self._tidying = Tidying(on_ended)
-        self._opening = Burst(self._tidying.later)
-        self._turns = asyncio.Semaphore(MAX_FIRST_ATTEMPTS)
+        self._memory_trimmer = MemoryTrimmer(on_ended)
+        self._handshakes = BurstCounter(self._memory_trimmer.schedule)
+        self._first_attempts = asyncio.Semaphore(MAX_FIRST_ATTEMPTS)
 
-    def start(self, on_event: Callable[[FleetEvent], None], heard: Callable[[], Awaitable[None]]) -> None:
+    def start(
+        self, on_event: Callable[[FleetEvent], None], wait_processed: Callable[[], Awaitable[None]]
+    ) -> None:
         self._on_event = on_event
-        self._heard = heard
+        self._wait_processed = wait_processed
 
     async def add(
         self, node: Node, *, accept_host_key: str, progress: Callable[[str], Awaitable[None]]
     ) -> tuple[Node, wire.Welcome]:
-        """Connect to a new node and keep its link from then on.
+        """Connect to a new node, and keep the link from then on.
 
-        The first attempt's errors are raised for the caller.
+        Errors of the first attempt are raised to the caller.
         """
         if node.name in self._adding or node.name in self._links:
             raise UserError(f"node {node.name} already exists", "choose another --name")
         link = NodeConnection(node)
         self._adding[node.name] = link
         try:
-            with self._opening.one():
+            with self._handshakes.operation():
                 welcome = await self._open(link, accept_host_key=accept_host_key, progress=progress)
         finally:
             del self._adding[node.name]
@@ -166,12 +169,12 @@ class AgentFleet:
         link.task = asyncio.get_running_loop().create_task(self._keep(link, None))
 
     async def remove(self, name: NodeName) -> None:
-        """Remove a node. Its agent exits, and jobs that still run there are no longer ours."""
+        """Remove a node. Its agent exits, and the controller no longer tracks jobs that still run there."""
         link = self._links.pop(name, None)
         if link is None:
             return
         if link.channel is not None and link.task is not None:
-            link.quits = True
+            link.is_removed = True
             link.channel.send(wire.Quit())
             await asyncio.wait([link.task], timeout=QUIT_S)
         await self._end(link)
@@ -190,7 +193,7 @@ class AgentFleet:
             return
         if tree is not None:
             link.trees[tree.sha256] = tree
-        hidden = place_of(launch.cwd, launch.private_dirs) is not None
+        hidden = folder_containing(launch.cwd, launch.private_dirs) is not None
         visible = not hidden and await self._is_visible(link, launch.cwd, launch.uid)
         if link.channel is not None:
             values = {**launch.__dict__, "cwd_visible": visible}
@@ -199,7 +202,7 @@ class AgentFleet:
             elif launch.tree is not None and tree is None:
                 self._on_event((name, _without_code(launch.job_id, launch.restarts)))
                 return
-            link.allowance.earn()
+            link.token_bucket.earn()
             link.channel.send(wire.Launch(**values))
 
     def answer_calls(self, server: CallServer) -> None:
@@ -225,32 +228,32 @@ class AgentFleet:
             raise RemoteError(name, "the node is not connected")
         return link.channel.open_step(message, sink, on_taken=on_taken)
 
-    async def send(self, name: NodeName, message: Order) -> None:
+    async def send(self, name: NodeName, message: NodeCommand) -> None:
         link = self._links.get(name)
         if link is not None and link.channel is not None:
             if isinstance(message, stepwire.StepLaunch):
-                link.allowance.earn()
+                link.token_bucket.earn()
             link.channel.send(message)
 
-    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
+    async def check_health(self, name: NodeName, request: wire.AskHealth) -> wire.Health:
         link = self._links.get(name)
         if link is None or link.channel is None:
             raise RemoteError(name, "the node is not connected")
-        return await link.channel.check_health(asked)
+        return await link.channel.check_health(request)
 
-    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
+    async def curves(self, name: NodeName, request: wire.AskCurves) -> wire.Curves:
         link = self._links.get(name)
         if link is None or link.channel is None:
             raise RemoteError(name, "the node is not connected")
-        return await link.channel.curves(asked)
+        return await link.channel.curves(request)
 
-    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+    async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         link = self._links.get(name)
         if link is None or link.channel is None:
             raise RemoteError(name, "the node is not connected")
-        return await link.channel.moment(at_unix)
+        return await link.channel.past_state(at_unix)
 
-    async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
+    async def open_stream(self, name: NodeName, message: StreamRequest, sink: StreamSink) -> NodeStream:
         link = self._links.get(name)
         if link is None or link.channel is None:
             raise RemoteError(name, "the node is not connected")
@@ -272,7 +275,7 @@ class AgentFleet:
     def _drop(self, link: NodeConnection) -> None:
         if link.transport is not None:
             link.transport.close()
-            self._tidying.ended()
+            self._memory_trimmer.count_ended_link()
         link.channel = link.transport = None
         link.visible.clear()
 
@@ -282,36 +285,36 @@ class AgentFleet:
         while True:
             try:
                 if welcome is None:
-                    welcome = await self._open_in_turn(link, attempt)
+                    welcome = await self._open_limited(link, attempt)
                     self._on_event((name, welcome))
                 attempt = 0
                 assert link.channel is not None
-                await link.channel.pump()
+                await link.channel.process_frames()
             except Exception as error:
                 if not isinstance(error, _EXPECTED):
-                    log.exception("%s: a bug, met by what its agent says", name)
-                pause_s = PAUSE_S if isinstance(error, SaysTooMuch) else backoff_s(attempt, self._rng)
+                    log.exception("%s: a message of its agent caused an unexpected error", name)
+                pause_s = PAUSE_S if isinstance(error, RateLimitExceeded) else backoff_s(attempt, self._rng)
                 reason = _reason(error)
                 log.info("%s: %s; next attempt in %.1f s", name, reason, pause_s)
                 self._on_event((name, f"lost: {reason}{NEXT_ATTEMPT} {max(1, round(pause_s))} s"))
             finally:
                 self._drop(link)
-            if link.quits:
+            if link.is_removed:
                 return
             welcome = None
             await asyncio.sleep(pause_s)
             attempt += 1
 
-    async def _open_in_turn(self, link: NodeConnection, attempt: int) -> wire.Welcome:
+    async def _open_limited(self, link: NodeConnection, attempt: int) -> wire.Welcome:
         """Open a link, with a limit on concurrent first attempts.
 
         After a start, hundreds of concurrent handshakes would all run into their time-outs. Later attempts
-        are spread out by their pauses, so hosts that do not answer delay no other.
+        are spread over time by their pauses, so hosts that do not answer delay no other attempt.
         """
-        with self._opening.one():
+        with self._handshakes.operation():
             if attempt:
                 return await self._open(link)
-            async with self._turns:
+            async with self._first_attempts:
                 return await self._open(link)
 
     async def _open(
@@ -319,7 +322,7 @@ class AgentFleet:
     ) -> wire.Welcome:
         """Connect to an agent of our build.
 
-        An agent of another build is told to exit first; its jobs stay.
+        An agent of another build gets a Quit message and is replaced. Its jobs keep running.
         """
         for _ in range(MAX_REPLACEMENTS):
             transport = await self._transport(link, accept_host_key, progress)
@@ -328,13 +331,13 @@ class AgentFleet:
                 transport.reader,
                 transport.writer,
                 transport.outgoing,
-                lambda message, size: self._take(link, message, size),
-                self._heard,
+                lambda message, size: self._handle_message(link, message, size),
+                self._wait_processed,
             )
             try:
                 welcome = await channel.greet(self._controller_id)
-                if not link.allowance.spend(0, words=len(welcome.jobs) + len(welcome.steps)):
-                    raise SaysTooMuch(link.node.name)
+                if not link.token_bucket.spend(0, messages=len(welcome.jobs) + len(welcome.steps)):
+                    raise RateLimitExceeded(link.node.name)
             except BaseException:
                 transport.close()
                 raise
@@ -359,7 +362,8 @@ class AgentFleet:
     def _claim(self, link: NodeConnection, machine: str) -> None:
         """Record the machine behind a link. Raises UserError if another node already has that machine.
 
-        Otherwise its GPUs would be counted twice, and its agent would be connected twice.
+        With two nodes for one machine, its GPUs would be counted twice, and its agent would be connected
+        twice.
         """
         for other in (*self._links.values(), *self._adding.values()):
             if other is not link and other.machine == machine:
@@ -386,15 +390,15 @@ class AgentFleet:
     async def _wait_for_end(self, channel: Channel) -> None:
         try:
             async with asyncio.timeout(QUIT_S):
-                await channel.pump()
+                await channel.process_frames()
         except (TimeoutError, RemoteError):
             return
 
-    def _take(self, link: NodeConnection, message: object, size: int) -> None:
+    def _handle_message(self, link: NodeConnection, message: object, size: int) -> None:
         """Handle an agent's message. Raises RemoteError if the agent has exceeded its rate limit."""
         size += TREE_BYTES if isinstance(message, wire.NeedTree) else 0
-        if not isinstance(message, stepwire.CallOpened) and not link.allowance.spend(size):
-            raise SaysTooMuch(link.node.name)
+        if not isinstance(message, stepwire.CallOpened) and not link.token_bucket.spend(size):
+            raise RateLimitExceeded(link.node.name)
         if isinstance(message, wire.NeedTree):
             tree = link.trees.get(message.tree)
             if tree is None or link.channel is None:
@@ -403,7 +407,7 @@ class AgentFleet:
             self._spawn(self._upload(link.channel, tree))
         elif isinstance(message, stepwire.CallOpened):
             if self._call_server is not None and link.channel is not None:
-                self._spawn(take_call(link.channel, link.node.name, message, self._call_server))
+                self._spawn(accept_call(link.channel, link.node.name, message, self._call_server))
         elif isinstance(
             message,
             wire.JobReport

@@ -1,8 +1,9 @@
-"""Manages trusted host keys.
+"""Manage trusted host keys.
 
-They are the keys in the user's known_hosts files, and the keys in our own file that the user confirmed. An
-unknown key is refused, and the error shows its fingerprint. After the user has confirmed that fingerprint,
-the key is written to warpdeck's file. A key that differs from a known one is always refused.
+The trusted keys are the keys in the user's known_hosts files, and the keys in warpdeck's own file, which the
+user has confirmed. An unknown key is refused, and the error shows its fingerprint. After the user has
+confirmed that fingerprint, the key is written to warpdeck's file. A key that differs from a known key is
+always refused.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class HostKey(msgspec.Struct, frozen=True, kw_only=True):
         return self.host if self.port == DEFAULT_PORT else f"[{self.host}]:{self.port}"
 
 
-class Stamp(NamedTuple):
+class FileVersion(NamedTuple):
     """Identity of a file's content at the time when it was read."""
 
     path: str
@@ -43,16 +44,16 @@ class Stamp(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)
-def _read(files: tuple[Stamp, ...]) -> asyncssh.SSHKnownHosts:
+def _read(files: tuple[FileVersion, ...]) -> asyncssh.SSHKnownHosts:
     """Read the known hosts. The result is cached, because each line has a key that must be decoded.
 
-    With a thousand hosts this took far longer than the handshake that needed one of the keys.
+    With a thousand hosts, reading them takes far longer than the handshake that needs one of the keys.
     """
     return asyncssh.read_known_hosts([each.path for each in files])
 
 
 class KnownHosts:
-    """The known_hosts files that are consulted, and the one of them to which we write."""
+    """The known_hosts files that are read, and the file among them to which warpdeck writes."""
 
     def __init__(self, files: Sequence[str], *, own: str) -> None:
         self._files = (*files, own)
@@ -64,16 +65,16 @@ class KnownHosts:
 
     def read(self) -> asyncssh.SSHKnownHosts:
         """Return the content of all files. Raises OSError or ValueError."""
-        stamps = []
+        versions = []
         for path in self.files():
             found = os.stat(path)
-            stamps.append(Stamp(path, found.st_ino, found.st_size, found.st_mtime_ns))
-        return _read(tuple(stamps))
+            versions.append(FileVersion(path, found.st_ino, found.st_size, found.st_mtime_ns))
+        return _read(tuple(versions))
 
     def other_keys(self, shown: HostKey) -> tuple[str, list[asyncssh.SSHKey]]:
-        """Return the known_hosts file that lists the host, and the host's keys in it.
+        """Return the known_hosts file that lists the host, and the host's keys in that file.
 
-        They are ("", []) if the host is unknown.
+        The result is ("", []) if the host is unknown.
         """
         port = None if shown.port == DEFAULT_PORT else shown.port
         for path in self.files():
@@ -82,7 +83,7 @@ class KnownHosts:
                 return path, keys
         return "", []
 
-    def keep(self, shown: HostKey) -> None:
+    def add(self, shown: HostKey) -> None:
         """Write a key that the user confirmed to our own file."""
         line = f"{shown.name()} {shown.key.export_public_key('openssh').decode().strip()}\n"
         descriptor = os.open(self._own, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -92,8 +93,8 @@ class KnownHosts:
             os.close(descriptor)
 
 
-class Witness(asyncssh.SSHClient):
-    """SSH client that records a host key which is in no file.
+class HostKeyVerifier(asyncssh.SSHClient):
+    """SSH client that records a host key that is in no file.
 
     It trusts the key only if the user has confirmed it.
     """
@@ -108,13 +109,13 @@ class Witness(asyncssh.SSHClient):
         self._shown = HostKey(host=host, address=addr, port=port or DEFAULT_PORT, key=key)
         if self._known.other_keys(self._shown)[1] or key.get_fingerprint() != self._confirmed:
             return False
-        self._known.keep(self._shown)
+        self._known.add(self._shown)
         return True
 
     def refusal(self, host: str) -> UserError | None:
         """Return the error for an untrusted key, with advice for the user.
 
-        It is None if the host presented no key.
+        Returns None if the host presented no key.
         """
         shown = self._shown
         if shown is None:

@@ -1,7 +1,7 @@
-"""Decodes agents' messages with msgspec, ten times as fast as the agent's own decoder.
+"""Decode agents' messages with msgspec, ten times as fast as the agent's own decoder.
 
 The agent has only the standard library. With a thousand nodes that each send a sample per second, its decoder
-would use a sixth of a core. Nodes are not trusted: see bounds.
+would use a sixth of a core. Nodes are not trusted, so their messages are limited: see field_limits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from warpdeck_agent.wire import messages
 from warpdeck_agent.wire.frames import WireError, parse_json
 from warpdeck_agent.wire.jsontext import dumps
 
-from .field_limits import MAX_NAME_CHARS, bounded
+from .field_limits import MAX_NAME_CHARS, with_field_limits
 
 
 class _Tagged(msgspec.Struct):
@@ -23,7 +23,7 @@ class _Tagged(msgspec.Struct):
 
 _TAG = msgspec.json.Decoder(_Tagged)
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
-    kind.__dataclass_fields__["t"].default: msgspec.json.Decoder(bounded(kind))
+    kind.__dataclass_fields__["t"].default: msgspec.json.Decoder(with_field_limits(kind))
     for kind in get_args(messages.AgentMessage)
 }
 

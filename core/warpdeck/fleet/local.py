@@ -1,4 +1,4 @@
-"""Starts and connects to this machine's agent. It is the same zipapp, started without SSH."""
+"""Start this machine's agent and connect to it. It is the same zipapp, started without SSH."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from warpdeck.base.paths import Paths
 
 from .build import build_local_zipapp
 from .openfiles import restore_limit
-from .transport import Claim, Transport, machine_name, start_result
+from .transport import ClaimMachine, Transport, machine_name, start_result
 
 START_S = 30.0
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-async def connect_local(paths: Paths, *, claim: Claim) -> Transport:
+async def connect_local(paths: Paths, *, claim: ClaimMachine) -> Transport:
     """Start this machine's agent if needed, and connect to it. Raises UserError or RemoteError."""
     claim(machine_name(Path(BOOT_ID).read_text(encoding="ascii"), socket.gethostname()))
     program, build = build_local_zipapp(paths.agent)

@@ -1,9 +1,7 @@
 """The controller's limit of open files.
 
-Each client, link and stream needs one; the usual soft limit is 1,024.
-
-Programs that it starts for users get the original limit, because some close or select() all descriptors that
-they may have.
+Each client, link and stream needs one file; the usual soft limit is 1,024. Programs that the controller
+starts for users get the original limit, because some programs close or select() all possible descriptors.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """A program that opens and uses one user's files on the submit host with that user's rights.
 
-Standard library only.
-
-A root controller must not use a path that a user chose. It would access the path with root's rights, and a
-hanging file system would block it. So this program drops its privileges first. It reads requests from
-standard input, each as a line of JSON and `size` bytes, and answers them in the same form and order. It ends
-when its input ends, or at SIGTERM once the current request has returned.
+It uses only the standard library. A root controller must not use a path that a user chose. It would access
+the path with root's rights, and a hanging file system would block it. This program therefore drops its
+privileges first. It reads requests from standard input, each as a line of JSON and `size` bytes, and answers
+them in the same form and order. It ends when its input ends, or at SIGTERM once the current request has
+returned.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ FILE_MODE, FOLDER_MODE = 0o666, 0o777
 """Modes before the job's umask is applied. The controller's own umask is stricter."""
 
 
-def open_here(path: str, *, truncate: bool, umask: int) -> int:
+def open_for_append(path: str, *, truncate: bool, umask: int) -> int:
     """Return a descriptor for appending. Missing folders are made. Raises OSError."""
     _make_folders(os.path.dirname(path), umask)
     flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -57,10 +56,10 @@ def _check_plain(descriptor: int, path: str) -> None:
         raise OSError(errno.EINVAL, "not a regular file", path)
 
 
-def become(uid: int) -> None:
-    """Drop to the user with all of the user's groups, or without groups if the uid has no account.
+def drop_privileges(uid: int) -> None:
+    """Drop the privileges of this process to those of the user, with all of the user's groups.
 
-    It does nothing if this process does not run as root.
+    A uid without an account gets no groups. If this process does not run as root, nothing is done.
     """
     if os.geteuid() != 0 or uid == 0:
         return
@@ -77,14 +76,14 @@ def become(uid: int) -> None:
 class Files:
     """The files that are open for the controller, by descriptor.
 
-    Each method answers one request. Raises OSError.
+    Each method answers one request and raises OSError.
     """
 
     def __init__(self) -> None:
         self._probes: dict[int, str] = {}
 
     def append(self, path: str, truncate: bool, umask: int) -> dict[str, Any]:
-        descriptor = open_here(path, truncate=truncate, umask=umask)
+        descriptor = open_for_append(path, truncate=truncate, umask=umask)
         return {"file": descriptor, "length": os.fstat(descriptor).st_size}
 
     def read(self, path: str) -> dict[str, Any]:
@@ -93,7 +92,7 @@ class Files:
         return {"file": descriptor, "length": os.fstat(descriptor).st_size}
 
     def probe(self, path: str, name: str) -> dict[str, Any]:
-        """Make a file that exists until it is closed, so that a node can look for it."""
+        """Create a file that exists until it is closed, so that a node can look for it."""
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -114,7 +113,7 @@ class Files:
             while left:
                 left = left[os.write(file, left) :]
         except OSError as error:
-            return {"written": len(data) - len(left), **_words(error)}
+            return {"written": len(data) - len(left), **_error_fields(error)}
         return {"written": len(data)}
 
     def piece(self, file: int, at: int, most: int) -> dict[str, Any]:
@@ -135,7 +134,7 @@ class Files:
                 self.close(file)
 
 
-def _words(error: OSError) -> dict[str, Any]:
+def _error_fields(error: OSError) -> dict[str, Any]:
     return {"errno": error.errno or errno.EIO, "error": error.strerror or str(error)}
 
 
@@ -147,18 +146,18 @@ def main(argv: list[str]) -> int:
     """Run the program `outputfile.py UID`."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    become(int(argv[0]))
+    drop_privileges(int(argv[0]))
     signal.signal(signal.SIGTERM, _end)
-    files, asked, out = Files(), sys.stdin.buffer, sys.stdout.buffer
+    files, requests, out = Files(), sys.stdin.buffer, sys.stdout.buffer
     try:
-        while line := asked.readline():
-            words = json.loads(line)
-            if size := words.pop("size"):
-                words["data"] = asked.read(size)
+        while line := requests.readline():
+            request = json.loads(line)
+            if size := request.pop("size"):
+                request["data"] = requests.read(size)
             try:
-                answer = getattr(files, words.pop("ask"))(**words)
+                answer = getattr(files, request.pop("method"))(**request)
             except OSError as error:
-                answer = _words(error)
+                answer = _error_fields(error)
             data = answer.pop("data", b"")
             out.write(json.dumps({**answer, "size": len(data)}).encode() + b"\n" + data)
             out.flush()

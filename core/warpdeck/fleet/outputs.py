@@ -1,8 +1,8 @@
-"""Copies output from nodes to the submit host while it grows, because users look for it there.
+"""Copy output from nodes to the submit host while it grows, because users look for it there.
 
-There is one task for each launch and channel. It continues after lost links, killed controllers and full
-disks, and copies each byte once (see ledger). Output that cannot be written is reported in the job's history.
-A node forgets a launch only after all output was copied, or if it never can be.
+One task copies each channel of each launch. It continues after lost links, killed controllers and full disks,
+and copies each byte once (see copy_record). Output that cannot be written is reported in the job's history. A
+node deletes its record of a launch only after all output was copied, or if copying can never succeed.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.opening import NOT_KEPT
 
+from .copy_record import CopyRecord
 from .fleet import AgentFleet
-from .ledger import Ledger
 from .userfiles import UserFile
 
 log = logging.getLogger("warpdeck.outputs")
 RETRY_S = 2.0
-"""Seconds between two attempts, whatever failed, because asking costs little."""
-KEEP_LEDGER_S = 30 * 86400.0
-"""An agent that was away for this long no longer offers its output."""
+"""Seconds between two attempts after any failure. A request to the node costs little."""
+KEEP_RECORD_S = 30 * 86400.0
+"""Seconds after which a record is deleted. An agent that was not connected for this long no longer has the
+output.
+"""
 NOWHERE = "/dev/null"
-_LASTING = (
+_PERMANENT = (
     {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS}
     | {errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
 )  # fmt: skip
 """Errors that waiting does not fix. A full disk is not one of them."""
 
-Note = Callable[[JobId, str], None]
+ReportNote = Callable[[JobId, str], None]
 _Key = tuple[JobId, int, NodeName]
 
 
@@ -54,14 +56,14 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     uid: int
     umask: int
 
-    def ledger_name(self) -> str:
+    def record_name(self) -> str:
         return f"{self.job_id}.{self.restarts}.{self.channel}.{self.node}"
 
 
 class Outputs:
-    """Implements controller.ports.OutputCollector over the fleet's log streams.
+    """Implements ports.ports.OutputCollector over the fleet's log streams.
 
-    `folder` holds the ledgers.
+    `folder` contains the records of the copied output.
     """
 
     def __init__(self, fleet: AgentFleet, folder: str) -> None:
@@ -70,13 +72,13 @@ class Outputs:
         self._folder = folder
         self._tasks: dict[_Key, asyncio.Task[None]] = {}
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        self._note: Note = lambda job_id, text: None
+        self._note: ReportNote = lambda job_id, text: None
 
-    def start(self, on_note: Note) -> None:
-        """Start collecting. Messages for the user are passed to `on_note` from here on."""
+    def start(self, on_note: ReportNote) -> None:
+        """Start collecting. From now on, messages for users are passed to `on_note`."""
         self._note = on_note
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        self._drop_old_ledgers()
+        self._delete_old_records()
 
     def begin(
         self,
@@ -121,79 +123,79 @@ class Outputs:
     async def _collect(self, sources: list[Source]) -> None:
         async with asyncio.TaskGroup() as group:
             for source in sources:
-                group.create_task(self._bring(source))
+                group.create_task(self._copy(source))
 
-    async def _bring(self, source: Source) -> None:
-        """Copy until everything was copied, or never can be."""
-        told = ""
+    async def _copy(self, source: Source) -> None:
+        """Copy until all output was copied, or until a permanent error occurs."""
+        reported = ""
         while self._fleet.has(source.node):
             try:
-                if await self._bring_some(source):
+                if await self._copy_once(source):
                     return
             except OSError as error:
-                lasting = error.errno in _LASTING
+                is_permanent = error.errno in _PERMANENT
                 reason = error.strerror or str(error)
                 text = f"cannot write its output to {source.path}: {reason}; " + (
-                    f"kept on {source.node} for one hour" if lasting else "retrying"
+                    f"kept on {source.node} for one hour" if is_permanent else "retrying"
                 )
-                if text != told:
+                if text != reported:
                     log.warning("job %s: %s", source.job_id, text)
                     self._note(source.job_id, text)
-                told = text
-                if lasting:
+                reported = text
+                if is_permanent:
                     return
             await asyncio.sleep(RETRY_S)
 
-    async def _bring_some(self, source: Source) -> bool:
-        """Copy one stream from the position where the last one stopped. Raises OSError of the submit host.
+    async def _copy_once(self, source: Source) -> bool:
+        """Copy one stream, beginning where the previous stream stopped. Raises OSError of the submit host.
 
         Returns whether all output was copied.
         """
         lock = self._locks.setdefault(source.path, asyncio.Lock())
-        ledger = Ledger(os.path.join(self._folder, source.ledger_name()))
+        record = CopyRecord(os.path.join(self._folder, source.record_name()))
         try:
-            if ledger.is_done:
+            if record.is_done:
                 return True
             async with lock:
-                file = await self._open(source, ledger)
+                file = await self._open(source, record)
             try:
-                error = await self._stream(source, FileSink(file, ledger, lock))
+                error = await self._copy_stream(source, FileSink(file, record, lock))
             finally:
                 await file.close()
             if error:
                 log.info("output of job %s: %s", source.job_id, error)
                 return False
-            ledger.finish()
+            record.finish()
             return True
         finally:
-            ledger.close()
+            record.close()
 
-    async def _open(self, source: Source, ledger: Ledger) -> UserFile:
+    async def _open(self, source: Source, record: CopyRecord) -> UserFile:
         """Open the output file. As in Slurm, the first of a launch's nodes truncates it."""
         prefix = f"{source.job_id}.{source.restarts}.{source.channel}."
-        first = ledger.is_new and sum(name.startswith(prefix) for name in os.listdir(self._folder)) == 1
+        first = record.is_new and sum(name.startswith(prefix) for name in os.listdir(self._folder)) == 1
         file = await self.files.append(
             source.path, uid=source.uid, truncate=first and not source.append, umask=source.umask
         )
-        ledger.settle(file.length)
-        ledger.announce(0, length=file.length)
+        record.advance(file.length)
+        record.begin_piece(0, length=file.length)
         return file
 
-    async def _stream(self, source: Source, sink: FileSink) -> str:
-        """Copy a stream and return the reason why it broke off, or "" if it is complete.
+    async def _copy_stream(self, source: Source, sink: FileSink) -> str:
+        """Copy a stream, and return the reason why it ended early, or "" if it is complete.
 
         Raises OSError of the submit host.
         """
-        asked = wire.OpenLog(
+        request = wire.OpenLog(
             stream=0,
             job_id=source.job_id,
             restarts=source.restarts,
             channel=source.channel,
-            offset=sink.ledger.offset,
+            offset=sink.record.offset,
             follow=True,
         )
         try:
-            stream = await self._fleet.open_stream(source.node, asked, sink)
+            stream = await self._fleet.open_stream(source.node, request, sink)
         except RemoteError as error:
             return str(error)
         try:
@@ -201,30 +203,30 @@ class Outputs:
         finally:
             await stream.close()
 
-    def _drop_old_ledgers(self) -> None:
-        before = time.time() - KEEP_LEDGER_S
+    def _delete_old_records(self) -> None:
+        before = time.time() - KEEP_RECORD_S
         for entry in os.scandir(self._folder):
             if entry.stat().st_mtime < before:
                 os.unlink(entry.path)
 
 
 class FileSink:
-    """A StreamSink that appends to a file and records each piece in the ledger first."""
+    """A StreamSink that appends to a file. It records each piece before writing it."""
 
-    def __init__(self, file: UserFile, ledger: Ledger, lock: asyncio.Lock) -> None:
+    def __init__(self, file: UserFile, record: CopyRecord, lock: asyncio.Lock) -> None:
         self._file = file
-        self.ledger = ledger
+        self.record = record
         self._lock = lock
         self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def opened(self, offset: int, size_bytes: int, path: str) -> None:
-        if offset != self.ledger.offset and not self.end.done():
-            self.end.set_result(f"asked from {self.ledger.offset}, got it from {offset}")
+        if offset != self.record.offset and not self.end.done():
+            self.end.set_result(f"asked from {self.record.offset}, got it from {offset}")
 
     async def data(self, chunk: bytes) -> None:
         """Append a piece. An error ends the stream; the rest is requested again later.
 
-        The ledger then determines how much of the piece was written.
+        The record then shows how much of the piece was written.
         """
         async with self._lock:
             if self.end.done():
@@ -238,16 +240,16 @@ class FileSink:
     async def _append(self, chunk: bytes) -> None:
         while chunk:
             length = await self._file.length_now()
-            self.ledger.announce(len(chunk), length=length)
+            self.record.begin_piece(len(chunk), length=length)
             try:
                 written = await self._file.write(chunk)
             except TimeoutError:
                 raise  # It may still be written. The file's length shows that when the file is opened next.
             except OSError:
-                self.ledger.settle(length)
-                self.ledger.announce(0, length=length)
+                self.record.advance(length)
+                self.record.begin_piece(0, length=length)
                 raise
-            self.ledger.settle(length + written)
+            self.record.advance(length + written)
             chunk = chunk[written:]
 
     async def ended(self, error: str, code: str = "") -> None:

@@ -17,25 +17,27 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 
-from .hostkeys import KnownHosts, Witness
+from .hostkeys import HostKeyVerifier, KnownHosts
 
 CONNECT_S = 15.0
 """Seconds that a host may take to answer, unless ~/.ssh/config sets ConnectTimeout."""
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
 """A dead link is detected after about 20 s."""
-HOME_S = 30
-"""A host with a responding kernel and no responding sshd is detected after about a minute and a half."""
+SSH_KEEPALIVE_S = 30
+"""Interval in seconds of keepalive messages over SSH. A host with a running kernel but a hanging sshd is
+detected after about a minute and a half.
+"""
 USER_KNOWN_HOSTS, SITE_KNOWN_HOSTS = "~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts"
 MAX_HOPS = 8
-"""Maximum number of jump hosts in a row. It stops a ProxyJump that leads to itself."""
+"""Maximum number of jump hosts in a row. The limit stops a ProxyJump that refers to itself."""
 
 _TARGET = re.compile(
     r"(?:(?P<user>[A-Za-z0-9._-]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?"
 )
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class SshTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A target [USER@]HOST[:PORT], as written."""
 
     text: str
@@ -46,7 +48,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def options(self) -> dict[str, Any]:
         """Return the SSH options for the parts of the target that were written.
 
-        They override ~/.ssh/config, which decides all other options.
+        These options override ~/.ssh/config, which determines all other options.
         """
         found: dict[str, Any] = {"host": self.host}
         if self.user:
@@ -63,10 +65,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     connect_s: float
     known_hosts: tuple[str, ...]
     ciphers: tuple[str, ...]
-    """The allowed ciphers, beginning with those that are cheapest for the short messages of an agent."""
+    """The allowed ciphers, beginning with the cheapest ciphers for the short messages of an agent."""
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> SshTarget:
     """Parse a target. Raises UserError."""
     match = _TARGET.fullmatch(text)
     port = int(match["port"]) if match and match["port"] else None
@@ -74,7 +76,7 @@ def parse_target(text: str) -> Target:
         raise UserError(
             f"{text!r} is not a host", "use [USER@]HOST[:PORT], with an IPv6 address in [brackets]"
         )
-    return Target(text=text, host=match["host"].strip("[]"), user=match["user"] or "", port=port)
+    return SshTarget(text=text, host=match["host"].strip("[]"), user=match["user"] or "", port=port)
 
 
 async def connect(text: str, paths: Paths, *, accept_host_key: str = "") -> asyncssh.SSHClientConnection:
@@ -86,9 +88,9 @@ async def connect(text: str, paths: Paths, *, accept_host_key: str = "") -> asyn
 
 
 async def _dial(
-    target: Target, paths: Paths, *, accepted: str, hops_left: int
+    target: SshTarget, paths: Paths, *, accepted: str, hops_left: int
 ) -> asyncssh.SSHClientConnection:
-    """Connect through the target's jump hosts. The first of them may have jump hosts of its own."""
+    """Connect through the target's jump hosts. The first jump host may itself have jump hosts."""
     if hops_left == 0:
         raise UserError(
             f"more than {MAX_HOPS} jump hosts to {target.text}", "check ProxyJump in ~/.ssh/config"
@@ -108,7 +110,7 @@ async def _dial(
         raise
 
 
-async def _route(target: Target) -> Route:
+async def _route(target: SshTarget) -> Route:
     """Return the settings for a host. Raises UserError if the configuration cannot be read."""
     try:
         found = await asyncssh.SSHClientConnectionOptions.construct(config=(), **target.options())
@@ -130,7 +132,7 @@ async def _route(target: Target) -> Route:
 
 
 async def _hop(
-    target: Target,
+    target: SshTarget,
     route: Route,
     paths: Paths,
     *,
@@ -139,12 +141,12 @@ async def _hop(
 ) -> asyncssh.SSHClientConnection:
     """Make one connection, through `via` if given. Closing it then also closes `via`."""
     known = KnownHosts((*route.known_hosts, SITE_KNOWN_HOSTS), own=paths.known_hosts)
-    witness = Witness(known, accepted)
+    verifier = HostKeyVerifier(known, accepted)
     options = {
         **target.options(),
         "tunnel": via,
         "encryption_algs": route.ciphers,
-        "client_factory": lambda: witness,
+        "client_factory": lambda: verifier,
         "connect_timeout": route.connect_s,
         "login_timeout": max(route.connect_s, CONNECT_S),
         "keepalive_interval": KEEPALIVE_S,
@@ -153,20 +155,20 @@ async def _hop(
     try:
         connection = await asyncssh.connect(**options, known_hosts=known.read())
     except asyncssh.HostKeyNotVerifiable as error:
-        raise witness.refusal(target.host) or explain(target.text, error) from error
+        raise verifier.refusal(target.host) or explain(target.text, error) from error
     except (OSError, asyncssh.Error, ValueError) as error:
         raise explain(target.text, error, connect_s=route.connect_s) from error
     if via is None:
-        _let_the_kernel_watch(connection)
+        _use_tcp_keepalive(connection)
     else:
         connection.set_tunnel(via)
     return connection
 
 
-def _let_the_kernel_watch(connection: asyncssh.SSHClientConnection) -> None:
+def _use_tcp_keepalive(connection: asyncssh.SSHClientConnection) -> None:
     """Use TCP keepalive probes instead of frequent SSH ones.
 
-    With hundreds of hosts, asking each one every few seconds over SSH was most of the cost of an idle link.
+    With hundreds of hosts, SSH keepalive messages every few seconds were most of the cost of an idle link.
     Only the first hop has its own socket; hosts behind it are still probed by SSH.
     """
     own: socket.socket | None = connection.get_extra_info("socket")
@@ -179,11 +181,11 @@ def _let_the_kernel_watch(connection: asyncssh.SSHClientConnection) -> None:
     lost_ms = KEEPALIVE_S * (KEEPALIVE_COUNT + 1) * 1000
     # This applies to data that was sent and not acknowledged.
     own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, lost_ms)
-    connection.set_keepalive(HOME_S, KEEPALIVE_COUNT - 1)
+    connection.set_keepalive(SSH_KEEPALIVE_S, KEEPALIVE_COUNT - 1)
 
 
 def explain(target: str, error: Exception, *, connect_s: float = CONNECT_S) -> UserError:
-    """Return an error with one sentence for each way in which a connection fails."""
+    """Return the error for a failed connection, with a sentence for each kind of failure."""
     match error:
         case asyncssh.PermissionDenied():
             return UserError(

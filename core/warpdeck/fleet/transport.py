@@ -11,7 +11,7 @@ import msgspec
 from warpdeck.base.errors import RemoteError
 from warpdeck_agent.wire.frames import SENTINEL
 
-LAST_WORDS_CHARS = 200
+MAX_LINE_CHARS = 200
 """Maximum length of a failing host's output in an error message."""
 
 
@@ -32,10 +32,10 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     close: Callable[[], object]
     is_local: bool = False
     address: str = ""
-    """The node's own address at which we reached it; "" if unknown."""
+    """The address of the node to which the connection was made; "" if unknown."""
 
 
-Claim = Callable[[str], None]
+ClaimMachine = Callable[[str], None]
 """A function that records a machine's name before the agent is started there.
 
 It raises UserError if the machine is already a node.
@@ -43,14 +43,15 @@ It raises UserError if the machine is already a node.
 
 
 def machine_name(boot_id: str, hostname: str) -> str:
-    """Return a name that identifies a machine, whatever its host is called and whichever user logs in.
+    """Return a name that identifies a machine, independent of the host's name in the cluster and of the SSH
+    user.
 
     Containers on the same kernel differ in their host names.
     """
     return f"{boot_id.strip()} {hostname.strip()}"
 
 
-def said(output: str) -> dict[str, Any] | None:
+def agent_answer(output: str) -> dict[str, Any] | None:
     """Return the answer of the agent's command, or None if there is none.
 
     Other output of startup files is skipped.
@@ -67,16 +68,16 @@ def said(output: str) -> dict[str, Any] | None:
     return None
 
 
-def last_words(out: str, err: str) -> str:
+def last_line(out: str, err: str) -> str:
     """Return the last line of a command's output, or the end of that line."""
     lines = (err.strip() or out.strip() or "no output").splitlines()
-    return lines[-1][-LAST_WORDS_CHARS:]
+    return lines[-1][-MAX_LINE_CHARS:]
 
 
 def start_result(node: str, out: str, err: str) -> None:
     """Raise RemoteError unless the agent reported that it runs."""
-    answer = said(out)
+    answer = agent_answer(out)
     if answer is None:
-        raise RemoteError(node, f"the agent did not start: {last_words(out, err)}")
+        raise RemoteError(node, f"the agent did not start: {last_line(out, err)}")
     if not answer.get("ok"):
         raise RemoteError(node, str(answer.get("error", "the agent did not start")))

@@ -1,9 +1,9 @@
 """Access to users' files on the submit host: for copying output, for reading it, and for visibility probes.
 
-One child process for each user, which has become that user (outputfile), opens and uses the files. So only
-the user's own rights apply. A hanging file system delays only its user's files: not the event loop, not a
-shared thread and not the controller's exit. A child that does not answer in time is abandoned together with
-the path that it was asked for, and a new child replaces it.
+One child process for each user opens and uses the files; it has dropped its privileges to those of the user
+(outputfile). Only the user's own rights therefore apply. A hanging file system delays only its user's files:
+not the event loop, not a shared thread and not the controller's exit. A child that does not answer in time is
+abandoned. Requests for the same path fail while it hangs, and a new child serves other paths.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from . import outputfile
 
 ANSWER_S = 30.0
 IDLE_S = 10.0
-"""Seconds for which a child that has no open files is kept."""
-MOST_HUNG = 4
+"""Seconds after which a child without open files is ended."""
+MAX_HUNG = 4
 """Maximum number of children of one user that hang in a system call.
 
-While there are that many, the user's requests are refused at once.
+While this many hang, the user's requests are refused at once.
 """
 PIECE_BYTES = 256 * 1024
 
@@ -41,22 +41,22 @@ class _Child:
         assert process.stdin is not None and process.stdout is not None
         self.process = process
         self._in, self._out = process.stdin, process.stdout
-        self._asked: deque[asyncio.Future[_Answer]] = deque()
+        self._pending: deque[asyncio.Future[_Answer]] = deque()
         self.open = 0
         self.is_over = False
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     @property
     def is_idle(self) -> bool:
-        return not self._asked and self.open <= 0
+        return not self._pending and self.open <= 0
 
-    def send(self, words: dict[str, Any], data: bytes = b"") -> asyncio.Future[_Answer]:
+    def send(self, fields: dict[str, Any], data: bytes = b"") -> asyncio.Future[_Answer]:
         answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
-        self._asked.append(answer)
-        self._in.write(json.dumps({**words, "size": len(data)}).encode() + b"\n" + data)
+        self._pending.append(answer)
+        self._in.write(json.dumps({**fields, "size": len(data)}).encode() + b"\n" + data)
         return answer
 
-    def leave(self) -> None:
+    def retire(self) -> None:
         """Send no further requests. A hanging child ends when its system call returns."""
         self.is_over = True
         self._in.close()
@@ -66,35 +66,35 @@ class _Child:
     async def _read(self) -> None:
         try:
             while line := await self._out.readline():
-                words: _Answer = json.loads(line)
-                words["data"] = await self._out.readexactly(words.pop("size"))
-                self._take(self._asked.popleft(), words)
+                fields: _Answer = json.loads(line)
+                fields["data"] = await self._out.readexactly(fields.pop("size"))
+                self._deliver(self._pending.popleft(), fields)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             self.is_over = True
             self._in.close()
-            for answer in self._asked:
+            for answer in self._pending:
                 if not answer.done():
                     answer.set_exception(OSError(errno.EIO, "the process that used it has ended"))
                     # Mark the exception as retrieved, because no caller may be waiting for it.
                     answer.exception()
         await self.process.wait()
 
-    def _take(self, answer: asyncio.Future[_Answer], words: _Answer) -> None:
-        self.open += "file" in words
+    def _deliver(self, answer: asyncio.Future[_Answer], fields: _Answer) -> None:
+        self.open += "file" in fields
         if not answer.done():
-            answer.set_result(words)
+            answer.set_result(fields)
         else:
-            self.drop(words)
+            self.drop(fields)
 
     def drop(self, answer: _Answer) -> None:
         """Close a file that was opened for a caller who no longer waits."""
         if "file" in answer and not self.is_over:
             self.open -= 1
-            self.send({"ask": "close", "file": answer["file"]})
+            self.send({"method": "close", "file": answer["file"]})
 
-    async def gone(self) -> None:
+    async def wait_ended(self) -> None:
         await asyncio.wait([self._reading])
 
 
@@ -111,32 +111,32 @@ class UserFile:
         self.length = int(answer.get("length", 0))
 
     async def length_now(self) -> int:
-        return int((await self._ask("length"))["length"])
+        return int((await self._request("length"))["length"])
 
     async def write(self, data: bytes) -> int:
         """Append data and return the number of written bytes.
 
-        If it is less than all, the next call raises the reason.
+        If not all bytes were written, the next call raises the reason.
         """
-        answer = await self._ask("write", data=data)
+        answer = await self._request("write", data=data)
         if "errno" in answer and not answer["written"]:
             raise OSError(answer["errno"], answer["error"], self.path)
         return int(answer["written"])
 
     async def piece(self, at: int) -> bytes:
         """Return at most PIECE_BYTES at that offset, or nothing at the end of the file."""
-        data: bytes = (await self._ask("piece", at=at, most=PIECE_BYTES))["data"]
+        data: bytes = (await self._request("piece", at=at, most=PIECE_BYTES))["data"]
         return data
 
     async def close(self) -> None:
-        """Close the file, also if its file system hangs."""
+        """Close the file, even if its file system hangs."""
         self._child.open -= 1
         with contextlib.suppress(OSError):
-            await self._ask("close")
+            await self._request("close")
 
-    async def _ask(self, what: str, *, data: bytes = b"", **words: Any) -> _Answer:
-        asked = {"ask": what, "file": self._number, **words}
-        return await self._files.ask(self._child, self._uid, self.path, asked, data=data)
+    async def _request(self, method: str, *, data: bytes = b"", **fields: Any) -> _Answer:
+        request = {"method": method, "file": self._number, **fields}
+        return await self._files.send_request(self._child, self._uid, self.path, request, data=data)
 
 
 class UserFiles:
@@ -151,26 +151,26 @@ class UserFiles:
         self._children: dict[int, _Child] = {}
         self._starting: dict[int, asyncio.Lock] = {}
         self._hung: dict[int, dict[_Child, set[str]]] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def append(self, path: str, *, uid: int, truncate: bool, umask: int) -> UserFile:
         """Open a file for appending. Missing folders are made."""
         return await self._open(
-            uid, path, {"ask": "append", "path": path, "truncate": truncate, "umask": umask}
+            uid, path, {"method": "append", "path": path, "truncate": truncate, "umask": umask}
         )
 
     async def read(self, path: str, *, uid: int) -> UserFile:
         """Open a regular file for reading."""
-        return await self._open(uid, path, {"ask": "read", "path": path})
+        return await self._open(uid, path, {"method": "read", "path": path})
 
     @contextlib.asynccontextmanager
     async def probe(self, folder: str, *, uid: int, answer_s: float) -> AsyncIterator[str]:
-        """Make a file in the folder with the user's rights, for the duration of the context.
+        """Create a file in the folder with the user's rights, for the duration of the context.
 
         The context's value is the file's name.
         """
         name = f".warpdeck-probe-{secrets.token_hex(8)}"
-        made = await self._open(uid, folder, {"ask": "probe", "path": folder, "name": name}, answer_s)
+        made = await self._open(uid, folder, {"method": "probe", "path": folder, "name": name}, answer_s)
         try:
             yield name
         finally:
@@ -181,23 +181,23 @@ class UserFiles:
         children = [*self._children.values()]
         self._children.clear()
         for child in children:
-            child.leave()
+            child.retire()
         if children:
-            await asyncio.wait([self._spawn(child.gone()) for child in children], timeout=1.0)
+            await asyncio.wait([self._spawn(child.wait_ended()) for child in children], timeout=1.0)
 
     async def _open(
-        self, uid: int, path: str, words: dict[str, Any], answer_s: float | None = None
+        self, uid: int, path: str, fields: dict[str, Any], answer_s: float | None = None
     ) -> UserFile:
         child = await self._child(uid, path)
-        answer = await self.ask(child, uid, path, words, answer_s=answer_s)
+        answer = await self.send_request(child, uid, path, fields, answer_s=answer_s)
         return UserFile(self, child, uid=uid, path=path, answer=answer)
 
-    async def ask(
+    async def send_request(
         self,
         child: _Child,
         uid: int,
         path: str,
-        words: dict[str, Any],
+        fields: dict[str, Any],
         *,
         data: bytes = b"",
         answer_s: float | None = None,
@@ -205,7 +205,7 @@ class UserFiles:
         """Send a request to the child and return its answer."""
         if child.is_over:
             raise OSError(errno.EIO, "the process that used it has ended", path)
-        answer = child.send(words, data)
+        answer = child.send(fields, data)
         try:
             await asyncio.wait([answer], timeout=self._answer_s if answer_s is None else answer_s)
         except asyncio.CancelledError:
@@ -214,7 +214,7 @@ class UserFiles:
             raise
         if not answer.done():
             answer.cancel()
-            self._leave_behind(child, uid, path)
+            self._abandon(child, uid, path)
             raise _hangs(path)
         found = answer.result()
         if child.is_idle:
@@ -226,7 +226,7 @@ class UserFiles:
     async def _child(self, uid: int, path: str) -> _Child:
         """Return the user's child, which is started if needed."""
         hung = self._hung.get(uid, {})
-        if len(hung) >= MOST_HUNG or any(path in paths for paths in hung.values()):
+        if len(hung) >= MAX_HUNG or any(path in paths for paths in hung.values()):
             raise _hangs(path)
         async with self._starting.setdefault(uid, asyncio.Lock()):
             child = self._children.get(uid)
@@ -234,26 +234,26 @@ class UserFiles:
                 child = self._children[uid] = _Child(await _start(uid))
             return child
 
-    def _leave_behind(self, child: _Child, uid: int, path: str) -> None:
+    def _abandon(self, child: _Child, uid: int, path: str) -> None:
         if self._children.get(uid) is child:
             del self._children[uid]
         self._hung.setdefault(uid, {}).setdefault(child, set()).add(path)
-        child.leave()
+        child.retire()
         self._spawn(self._forget(child, uid))
 
     async def _forget(self, child: _Child, uid: int) -> None:
-        await child.gone()
+        await child.wait_ended()
         self._hung.get(uid, {}).pop(child, None)
 
     def _end_idle(self, uid: int, child: _Child) -> None:
         if child.is_idle and self._children.get(uid) is child:
             del self._children[uid]
-            child.leave()
+            child.retire()
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
 

@@ -7,9 +7,9 @@ without one.
             print(line)
         (await job.wait()).check()
 
-All requests go through `api.client`, as those of the app. After a lost connection the next call reconnects.
-Read requests are repeated automatically. Submissions are repeated, too, and create nothing twice (see
-`api.sync`). Calls raise UserError.
+All requests go through `client.asyncio_client`, as those of the app. After a lost connection the next call reconnects.
+Requests that read are repeated automatically. Submissions are repeated, too, and create nothing twice (see
+`client.blocking_client`). Calls raise UserError.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any, Self, TypeVar
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.client import code
+from warpdeck.client.asyncio_client import GONE, AsyncioClient
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.client import GONE, Client
-from warpdeck.client.submission import Submitted, submit
+from warpdeck.client.submission import SubmissionResult, submit
 from warpdeck.model import split_ranges
 from warpdeck.notation.values.job_ids import TaskRanges, parse_job_id
 from warpdeck.protocol import requests
@@ -36,10 +36,10 @@ from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.request_base import RequestMessage
 from warpdeck.protocol.results import Changed, Status
 
-from .asyncjob import AsyncJob
+from .asyncjob import AnyJob, AsyncJob
 from .drafting import Snapshots, draft
 from .outcome import Outcome
-from .watch import News, Watch, tasks_of
+from .watch import News, SubmissionWatch, tasks_of
 
 T = TypeVar("T")
 ATTEMPTS = 5
@@ -59,11 +59,11 @@ class AsyncClient:
     def __init__(self, home: str | os.PathLike[str] | None = None, *, start: bool = True) -> None:
         self.paths = default_paths() if home is None else Paths(os.path.abspath(os.path.expanduser(home)))
         self._start = start
-        self._client: Client | None = None
+        self._client: AsyncioClient | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
         self._rng = random.Random()
-        self._watch = Watch(self._link, rng=self._rng)
+        self._watch = SubmissionWatch(self._link, rng=self._rng)
 
     async def __aenter__(self) -> Self:
         await self._link()
@@ -83,6 +83,7 @@ class AsyncClient:
 
     async def submit(
         self,
+        /,
         script: str | os.PathLike[str] | None = None,
         *args: str,
         text: str | None = None,
@@ -111,7 +112,7 @@ class AsyncClient:
             now=time.time(),
         )
 
-        def send() -> Submitted | UserError:
+        def send() -> SubmissionResult | UserError:
             # The thread that connects also closes the connection, even if the caller was cancelled meanwhile.
             with SyncClient.connect(self.paths, start=False) as client:
                 try:
@@ -148,21 +149,21 @@ class AsyncClient:
         return (await self._result(wanted)).jobs
 
     async def wait(
-        self, jobs: Sequence[AsyncJob | str | int], *, timeout_s: float | None = None
+        self, jobs: Sequence[AnyJob | str | int], *, timeout_s: float | None = None
     ) -> list[Outcome]:
         """Wait until all of these jobs have ended and return their outcomes in this order. Raises
         TimeoutError; the jobs continue.
         """
         async with asyncio.timeout(timeout_s):
-            return await asyncio.gather(*(self._outcome(str(getattr(job, "id", job))) for job in jobs))
+            return await asyncio.gather(*(self._outcome(_id_of(job)) for job in jobs))
 
-    async def cancel(self, *jobs: AsyncJob | str | int, signal: str = "") -> Changed:
+    async def cancel(self, *jobs: AnyJob | str | int, signal: str = "") -> Changed:
         """Cancel jobs, or send them a signal by name ("USR1").
 
         Raises UserError if there is one job and it fails. With several jobs, the answer's `errors` contains
         the failures. A signal whose answer is lost is not sent again; this raises UserError, too.
         """
-        order = requests.Cancel(jobs=tuple(str(getattr(job, "id", job)) for job in jobs), signal=signal)
+        order = requests.Cancel(jobs=tuple(_id_of(job) for job in jobs), signal=signal)
         if signal:
             await self.status()  # This request ensures that the connection works.
             return await (await self._link()).ask(order)
@@ -172,11 +173,11 @@ class AsyncClient:
         """Return all details of a job of any age."""
         return await self._result(requests.JobInfo(job=str(job)))
 
-    async def metrics(self, job: str | int = "", *, node: str = "", step_s: float = 1.0) -> Curves:
+    async def metrics(self, job: AnyJob | str | int = "", *, node: str = "", step_s: float = 1.0) -> Curves:
         """Return the resource use of a job over its life, or of a node lately in steps of 1, 10 or 60 s."""
-        return await self._result(requests.Curves(job=str(job), node=node, step_s=step_s))
+        return await self._result(requests.Curves(job=_id_of(job), node=node, step_s=step_s))
 
-    async def diff(self, job: str | int, other: str | int = "") -> str:
+    async def diff(self, job: AnyJob | str | int, other: AnyJob | str | int = "") -> str:
         """Return the difference from the code of job `other` to the code of `job`. Without `other`, compare
         with the folder as it is now.
         """
@@ -185,7 +186,7 @@ class AsyncClient:
             return await asyncio.to_thread(code.diff_with_now, mine)
         return await asyncio.to_thread(code.diff, await self._snapshot(other), mine)
 
-    async def files(self, job: str | int) -> list[str]:
+    async def files(self, job: AnyJob | str | int) -> list[str]:
         """Return the paths in a job's snapshot."""
         return await asyncio.to_thread(code.files, await self._snapshot(job))
 
@@ -207,7 +208,7 @@ class AsyncClient:
 
     # The connection
 
-    async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
+    async def ask(self, question: Callable[[AsyncioClient], Awaitable[T]]) -> T:
         """Return the answer to a request that may be repeated safely. Reconnects if necessary. Raises
         UserError.
         """
@@ -230,20 +231,20 @@ class AsyncClient:
     async def _result(self, request: RequestMessage[T]) -> T:
         return await self.ask(lambda link: link.ask(request))
 
-    async def _link(self) -> Client:
+    async def _link(self) -> AsyncioClient:
         """Return the connection. A controller that was stopped on purpose is not started again."""
         async with self._connecting:
             if self._closed:
-                raise UserError("the client was closed", "create a new one")
+                raise UserError("the client was closed", "create a new client")
             if self._client is not None and not self._client.lost:
                 return self._client
             start = self._start and (self._client is None or os.path.exists(self.paths.socket))
             if self._client is not None:
                 await self._client.close()
-            client = await Client.connect(self.paths, start=start, name="library")
+            client = await AsyncioClient.connect(self.paths, start=start, name="library")
             if self._closed:
                 await client.close()
-                raise UserError("the client was closed", "create a new one")
+                raise UserError("the client was closed", "create a new client")
             self._client = client
             return client
 
@@ -258,17 +259,24 @@ class AsyncClient:
                     break
         rows = [row for row in ended.values() if tasks is None or _is_of(row, tasks)]
         if not rows:
-            raise UserError(f"job {job} is no longer known", "the controller keeps no record of it")
+            raise UserError(
+                f"job {job} is no longer known",
+                "its record was removed; `warpdeck queue --all` lists the known jobs",
+            )
         return Outcome(rows=sorted(rows, key=lambda row: (row.array_task_id or 0, row.id)))
 
-    async def _snapshot(self, job: str | int) -> Mapping[str, object]:
-        found = (await self.detail(job)).snapshot
+    async def _snapshot(self, job: AnyJob | str | int) -> Mapping[str, object]:
+        found = (await self.detail(_id_of(job))).snapshot
         if not found:
             raise UserError(
-                f"job {job} has no snapshot",
+                f"job {_id_of(job)} has no snapshot",
                 "it ran in its folder; to get snapshots, submit from a git repository",
             )
         return found
+
+
+def _id_of(job: AnyJob | str | int) -> str:
+    return str(job) if isinstance(job, str | int) else job.id
 
 
 def _is_of(row: JobRow, tasks: TaskRanges) -> bool:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.client import GONE, LOST, Client
+from warpdeck.client.asyncio_client import GONE, LOST, AsyncioClient
 from warpdeck.model import Snapshot
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
@@ -34,10 +34,17 @@ node.
 _T = TypeVar("_T")
 
 
+class AnyJob(Protocol):
+    """A `Job` or an `AsyncJob`."""
+
+    @property
+    def id(self) -> str: ...
+
+
 class JobClient(Protocol):
     """The calls of AsyncClient that a job makes."""
 
-    async def ask(self, question: Callable[[Client], Awaitable[_T]]) -> _T: ...
+    async def ask(self, question: Callable[[AsyncioClient], Awaitable[_T]]) -> _T: ...
     async def detail(self, job: str) -> JobDetail: ...
     async def wait(self, jobs: Sequence[str], *, timeout_s: float | None = None) -> list[Outcome]: ...
     async def cancel(self, *jobs: str, signal: str = "") -> Changed: ...
@@ -148,5 +155,5 @@ class AsyncJob:
             await asyncio.sleep(REOPEN_S)
 
 
-async def _itself(link: Client) -> Client:
+async def _itself(link: AsyncioClient) -> AsyncioClient:
     return link

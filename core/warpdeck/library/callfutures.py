@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, NamedTuple, TypeVar
 
-from .calls import Call
+from .calls import PackedCall
 from .client import Job
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class CallRequest(NamedTuple):
     """A call that waits to be sent. `together` is the number of calls that may share its job."""
 
     future: CallFuture[Any]
-    call: Call
+    call: PackedCall
     together: int
 
 

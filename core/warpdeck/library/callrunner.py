@@ -27,7 +27,7 @@ from .callfutures import Bundle, CallFuture, CallRequest
 from .calls import (
     MAX_CARRIED_BYTES,
     Answer,
-    Call,
+    PackedCall,
     answers_of,
     by_file,
     call_script,
@@ -128,10 +128,10 @@ class CallRunner:
     def _unsent(self) -> list[CallFuture[Any]]:
         return [*_futures(self._on_the_way), *(each.future for each in self._queue)]
 
-    def _next(self) -> tuple[list[Bundle], list[list[Call]]]:
+    def _next(self) -> tuple[list[Bundle], list[list[PackedCall]]]:
         """Return the bundles of the next array, and the calls of its tasks."""
         bundles: list[Bundle] = []
-        tasks: list[list[Call]] = []
+        tasks: list[list[PackedCall]] = []
         functions: set[str] = set()
         room = MAX_SHARED_BYTES
         while self._queue and len(bundles) < MAX_TASKS:
@@ -157,7 +157,7 @@ class CallRunner:
                 taken.append(asked)
         return taken
 
-    async def _send(self, bundles: list[Bundle], tasks: list[list[Call]]) -> None:
+    async def _send(self, bundles: list[Bundle], tasks: list[list[PackedCall]]) -> None:
         if not bundles:
             return
         try:
@@ -169,7 +169,7 @@ class CallRunner:
             bundle.submitted(Job(self._client, job.task(number) if len(bundles) > 1 else job))
         self._spawn(self._follow(job, bundles), lambda: _futures(bundles))
 
-    async def _submit(self, tasks: Sequence[Sequence[Call]]) -> AsyncJob:
+    async def _submit(self, tasks: Sequence[Sequence[PackedCall]]) -> AsyncJob:
         folder = os.path.abspath(self._given["cwd"] or ".")
         text = calls_text(tasks, search_path(folder, sys.path))
         source = carried(text) if len(text) < MAX_CARRIED_BYTES else by_file(self._written(text))
@@ -210,7 +210,10 @@ class CallRunner:
                     break
         await asyncio.gather(*ends)
         if left:
-            error = UserError(f"job {job.id} is no longer known", "the controller keeps no record of it")
+            error = UserError(
+                f"job {job.id} is no longer known",
+                "its record was removed; `warpdeck queue --all` lists the known jobs",
+            )
             await asyncio.to_thread(_refuse, _futures(left.values()), error)
 
     async def _finish(self, ended: list[tuple[Bundle, JobRow]]) -> None:

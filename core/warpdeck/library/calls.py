@@ -28,17 +28,17 @@ nodes can read.
 _END = "end-of-calls"
 
 
-class Function(NamedTuple):
+class PackedFunction(NamedTuple):
     """A packed function. Many calls share one."""
 
     name: str
     text: str
 
 
-class Call(NamedTuple):
+class PackedCall(NamedTuple):
     """A packed call. It is packed when it is made, so later changes of its arguments have no effect."""
 
-    function: Function
+    function: PackedFunction
     arguments: str
 
 
@@ -60,15 +60,15 @@ class RemoteTraceback(Exception):
         return f'\n"""\n{self.text}"""'
 
 
-def packed_function(function: Callable[..., Any]) -> Function:
+def packed_function(function: Callable[..., Any]) -> PackedFunction:
     """Pack a function. Raises UserError if it cannot be pickled."""
     name = str(getattr(function, "__name__", type(function).__name__))
-    return Function(name, _pack(function, name))
+    return PackedFunction(name, _pack(function, name))
 
 
-def packed_call(function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+def packed_call(function: PackedFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PackedCall:
     """Pack a call. Raises UserError if its arguments cannot be pickled."""
-    return Call(function, _pack((args, dict(kwargs)), f"an argument of {function.name}"))
+    return PackedCall(function, _pack((args, dict(kwargs)), f"an argument of {function.name}"))
 
 
 def search_path(folder: str, entries: Sequence[str]) -> list[str]:
@@ -84,7 +84,7 @@ def search_path(folder: str, entries: Sequence[str]) -> list[str]:
     return found
 
 
-def calls_text(tasks: Sequence[Sequence[Call]], search: Sequence[str] = ()) -> str:
+def calls_text(tasks: Sequence[Sequence[PackedCall]], search: Sequence[str] = ()) -> str:
     """Return the standard input of `callprogram` for an array whose tasks make these calls. `search` comes
     from `search_path`.
     """

@@ -12,31 +12,64 @@ Several threads may share a client. Interrupting a call (Ctrl-C) ends the call, 
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from warpdeck.base.paths import Paths
-from warpdeck.model import Snapshot
-from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow
-from warpdeck.protocol.node_rows import NodeRow
-from warpdeck.protocol.results import Changed, Status
-from warpdeck.protocol.site_rows import ForecastRow
 
 from .asyncclient import AsyncClient
 from .asyncjob import AsyncJob
-from .drafting import Snapshots
-from .outcome import Outcome
 from .portal import Portal
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _of_job(
+    method: Callable[Concatenate[AsyncJob, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Job, P], T]:
+    """Return a method of `AsyncJob` as a method of `Job`, which waits for the result."""
+
+    @functools.wraps(method)
+    def call(job: Job, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return job.client.run(method(job.behind, *args, **kwargs))
+
+    return call
+
+
+def _of_client(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """Return a method of `AsyncClient` as a method of `Client`, which waits for the result."""
+
+    @functools.wraps(method)
+    def call(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return client.run(method(client.behind, *args, **kwargs))
+
+    return call
+
+
+def _submitting(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, AsyncJob]],
+) -> Callable[Concatenate[Client, P], Job]:
+    """The same for a method that returns a job."""
+
+    @functools.wraps(method)
+    def call(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        return Job(client, client.run(method(client.behind, *args, **kwargs)))
+
+    call.__signature__ = inspect.signature(method).replace(return_annotation="Job")  # type: ignore[attr-defined]
+    return call
 
 
 class Job:
     """A job, an array, or a task of an array. It has the methods of `AsyncJob`, without `await`."""
 
     def __init__(self, client: Client, behind: AsyncJob) -> None:
-        self._client = client
+        self.client = client
         self.behind = behind
         """The same job for programs with an event loop. It uses the client's own loop."""
 
@@ -55,48 +88,22 @@ class Job:
 
     def task(self, index: int) -> Job:
         """Return a task of this array."""
-        return Job(self._client, self.behind.task(index))
+        return Job(self.client, self.behind.task(index))
 
-    def detail(self) -> JobDetail:
-        """Return all details of the job."""
-        return self._client.run(self.behind.detail())
-
-    def row(self) -> JobRow:
-        """Return the job's row of the queue."""
-        return self._client.run(self.behind.row())
-
-    def state(self) -> str:
-        """Return Slurm's name of the job's state."""
-        return self._client.run(self.behind.state())
-
-    def why(self) -> ForecastRow:
-        """Return why the job waits, when it should start, and what would start it now."""
-        return self._client.run(self.behind.why())
-
-    def wait(self, *, timeout_s: float | None = None) -> Outcome:
-        """Wait until the job, or every task of the array, has ended. Raises TimeoutError; the job continues."""
-        return self._client.run(self.behind.wait(timeout_s=timeout_s))
-
-    def cancel(self, *, signal: str = "") -> None:
-        """Cancel the job, or send it a signal by name. Raises UserError if this is not possible."""
-        self._client.run(self.behind.cancel(signal=signal))
-
-    def metrics(self) -> Curves:
-        """Return the use of GPUs, CPUs and memory over the job's life, and the sums."""
-        return self._client.run(self.behind.metrics())
-
-    def snapshot(self) -> Snapshot | None:
-        """Return the snapshot of the code that the job runs, or None if it was submitted without one."""
-        return self._client.run(self.behind.snapshot())
+    detail = _of_job(AsyncJob.detail)
+    row = _of_job(AsyncJob.row)
+    state = _of_job(AsyncJob.state)
+    why = _of_job(AsyncJob.why)
+    wait = _of_job(AsyncJob.wait)
+    cancel = _of_job(AsyncJob.cancel)
+    metrics = _of_job(AsyncJob.metrics)
+    snapshot = _of_job(AsyncJob.snapshot)
+    output = _of_job(AsyncJob.output)
 
     def logs(self, *, follow: bool = True, stderr: bool = False, offset: int = 0) -> Iterator[str]:
         """Yield the lines of the job's output. See `AsyncJob.logs`."""
         lines = self.behind.logs(follow=follow, stderr=stderr, offset=offset)
-        return self._client.portal.iterate(lines)
-
-    def output(self, *, follow: bool = False, stderr: bool = False) -> bytes:
-        """Return the output that the job has written, as bytes."""
-        return self._client.run(self.behind.output(follow=follow, stderr=stderr))
+        return self.client.portal.iterate(lines)
 
 
 class Client:
@@ -132,32 +139,7 @@ class Client:
         """Run a coroutine of `behind` and return its result."""
         return self.portal.call(work)
 
-    def submit(
-        self,
-        script: str | os.PathLike[str] | None = None,
-        *args: str,
-        text: str | None = None,
-        command: str | Sequence[str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        snapshot: Snapshots = "auto",
-        **options: Any,
-    ) -> Job:
-        """Submit a batch script (a path with arguments, or its `text`) or a `command` (shell text, or a list
-        of arguments).
-
-        `options` are those of sbatch with _ for -, such as gpus=2, time="4:00:00" or array="0-9". `env`
-        replaces this process's variables in the job's environment. `snapshot` controls the snapshot of the
-        code in `cwd`: "auto" takes one if possible, "require" raises UserError if not, and "none" takes none.
-        """
-        given: dict[str, Any] = {
-            "text": text,
-            "command": command,
-            "cwd": cwd,
-            "env": env,
-            "snapshot": snapshot,
-        }
-        return Job(self, self.run(self.behind.submit(script, *args, **given, **options)))
+    submit = _submitting(AsyncClient.submit)
 
     def job(self, job: str | int) -> Job:
         """Return a job or task that was submitted before, such as 12 or "12_3". Raises UserError if the id is
@@ -165,59 +147,12 @@ class Client:
         """
         return Job(self, self.behind.job(job))
 
-    def jobs(
-        self,
-        *,
-        user: str | None = None,
-        states: Sequence[str] = (),
-        ids: Sequence[str | int] = (),
-        finished: bool = False,
-    ) -> list[JobRow]:
-        """Return the unfinished jobs, oldest first. `finished`, `states` and `ids` include ended jobs, too."""
-        return self.run(self.behind.jobs(user=user, states=states, ids=ids, finished=finished))
-
-    def wait(self, jobs: Sequence[Job | str | int], *, timeout_s: float | None = None) -> list[Outcome]:
-        """Wait until all of these jobs have ended and return their outcomes in this order. Raises
-        TimeoutError; the jobs continue.
-        """
-        return self.run(self.behind.wait([_reference(job) for job in jobs], timeout_s=timeout_s))
-
-    def cancel(self, *jobs: Job | str | int, signal: str = "") -> Changed:
-        """Cancel jobs, or send them a signal by name ("USR1").
-
-        Raises UserError if there is one job and it fails. With several jobs, the answer's `errors` contains
-        the failures.
-        """
-        return self.run(self.behind.cancel(*(_reference(job) for job in jobs), signal=signal))
-
-    def metrics(self, job: Job | str | int = "", *, node: str = "", step_s: float = 1.0) -> Curves:
-        """Return the resource use of a job over its life, or of a node lately in steps of 1, 10 or 60 s."""
-        return self.run(self.behind.metrics(_reference(job), node=node, step_s=step_s))
-
-    def diff(self, job: Job | str | int, other: Job | str | int = "") -> str:
-        """Return the difference from the code of job `other` to the code of `job`. Without `other`, compare
-        with the folder as it is now.
-        """
-        return self.run(self.behind.diff(_reference(job), _reference(other)))
-
-    def files(self, job: Job | str | int) -> list[str]:
-        """Return the paths in a job's snapshot."""
-        return self.run(self.behind.files(_reference(job)))
-
-    def nodes(self) -> list[NodeRow]:
-        """Return all nodes by name, with state, CPUs, memory, and GPUs with their last readings. Empty on a
-        cluster without nodes.
-        """
-        return self.run(self.behind.nodes())
-
-    def node(self, name: str) -> NodeRow:
-        """Return one node. Raises UserError if no node has this name."""
-        return self.run(self.behind.node(name))
-
-    def status(self) -> Status:
-        """Return the controller's status: the caller's identity, the number of nodes, and the jobs by state."""
-        return self.run(self.behind.status())
-
-
-def _reference(job: Job | str | int) -> str:
-    return job.id if isinstance(job, Job) else str(job)
+    jobs = _of_client(AsyncClient.jobs)
+    wait = _of_client(AsyncClient.wait)
+    cancel = _of_client(AsyncClient.cancel)
+    metrics = _of_client(AsyncClient.metrics)
+    diff = _of_client(AsyncClient.diff)
+    files = _of_client(AsyncClient.files)
+    nodes = _of_client(AsyncClient.nodes)
+    node = _of_client(AsyncClient.node)
+    status = _of_client(AsyncClient.status)

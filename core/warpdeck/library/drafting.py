@@ -1,4 +1,9 @@
-"""Turn the arguments of `Client.submit` into a submission that is ready to be sent."""
+"""Turn the arguments of `Client.submit` into a submission that is ready to be sent.
+
+Keyword arguments are sbatch's options with _ for -, such as gpus=2, time=timedelta(hours=4), array="0-9%2", or hold=True. None
+and False omit an option, True is an option without a value, and several values are joined by commas. A plain number has
+the unit that sbatch gives it: minutes for `time`, MiB for `mem`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,11 @@ import os
 import shlex
 import socket
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Literal
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import Draft, draft_script, local_files, read_script
-
-from .options import option_words
 
 Snapshots = Literal["auto", "none", "require"]
 
@@ -74,4 +78,35 @@ def _name(command: str | Sequence[str] | None) -> str:
     """Return the job name: sbatch's name for a wrapped command, or the name of the program."""
     return (
         "wrap" if command is None or isinstance(command, str) else os.path.basename(str(command[0]) or "wrap")
+    )
+
+
+def option_words(options: Mapping[str, object]) -> list[str]:
+    """Return the options as command-line arguments. Raises UserError for a value that no option accepts."""
+    words: list[str] = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        flag = "--" + name.replace("_", "-")
+        words.append(flag if value is True else f"{flag}={_text(name, value)}")
+    return words
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(round(value.total_seconds()), 60)
+        if minutes < 0 or name in ("begin", "deadline"):
+            raise UserError(
+                f"{name} cannot be {value!r}",
+                "use a timedelta for a time limit and a datetime for a point in time",
+            )
+        return f"{minutes}:{seconds:02}"
+    if isinstance(value, datetime):
+        return value.astimezone().strftime("%Y-%m-%dT%H:%M:%S")
+    if isinstance(value, list | tuple):
+        return ",".join(_text(name, each) for each in value)
+    raise UserError(
+        f"{name} cannot be {value!r}", "use a string, a number, True, a timedelta, a datetime or a list"
     )

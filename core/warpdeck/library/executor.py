@@ -25,7 +25,7 @@ from warpdeck.base.errors import UserError
 
 from .callfutures import CallFuture, CallRequest
 from .callrunner import CallRunner
-from .calls import Call, packed_call, packed_function
+from .calls import PackedCall, packed_call, packed_function
 from .client import Client
 from .drafting import Snapshots
 
@@ -155,7 +155,7 @@ def _checked(chunksize: int) -> int:
     return chunksize
 
 
-def _calls(fn: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Call]:
+def _calls(fn: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[PackedCall]:
     """Yield the packed calls; the function is packed once. Raises UserError for a value that cannot be sent."""
     function = None
     for args in arguments:

@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.client import GONE, Client
-from warpdeck.client.end_stream import EndsStream
+from warpdeck.client.asyncio_client import GONE, AsyncioClient
+from warpdeck.client.end_stream import EndWait
 from warpdeck.model import Ranges
 from warpdeck.notation.values.job_ids import parse_job_id
 from warpdeck.protocol.job_rows import JobRow
@@ -24,7 +24,7 @@ from warpdeck.protocol.results import Ends
 RETURN_FIRST_S = 0.1
 RETURN_MOST_S = 5.0
 
-Link = Callable[[], Awaitable[Client]]
+Link = Callable[[], Awaitable[AsyncioClient]]
 
 
 class News(NamedTuple):
@@ -60,7 +60,7 @@ class _Submission:
             (self.ended if ended else self.begun).append(row)
 
 
-class Watch:
+class SubmissionWatch:
     """All submissions that a client waits for. Used in one event loop; call `close` at the end."""
 
     def __init__(self, link: Link, *, rng: random.Random) -> None:
@@ -68,7 +68,7 @@ class Watch:
         self._rng = rng
         self._submissions: dict[int, _Submission] = {}
         """Submissions that somebody waits for, or that the controller has not completely reported yet."""
-        self._stream: EndsStream | None = None
+        self._stream: EndWait | None = None
         self._failed: UserError | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -120,7 +120,7 @@ class Watch:
         wait_s = RETURN_FIRST_S
         while True:
             try:
-                stream = self._stream = await EndsStream.begin(await self._link())
+                stream = self._stream = await EndWait.begin(await self._link())
                 await stream.add([number for number, known in self._submissions.items() if not known.done])
                 async with contextlib.aclosing(aiter(stream)) as told:
                     async for ends in told:

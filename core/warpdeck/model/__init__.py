@@ -1,14 +1,14 @@
 """Data classes for jobs, steps, nodes, reservations and their states.
 
 The package is pure data: it reads no clock and does no I/O. The other modules of core import its classes from
-here.
+this module.
 """
 
 from .condition import Condition
-from .health import CHECKS, CLEARING, Check, GpuDrain, NodeHealth, Verdict
+from .health import CHECKS, CLEARING, Check, CheckVerdict, GpuDrain, NodeHealth
 from .ids import GpuUuid, JobId, NodeName
 from .job import Allocation, Component, ExitStatus, Job, PendingReason, PreemptedClaim, Share, ShareStatus
-from .node import Facility, Gpu, GpuLinks, GpuProcess, GpuReading, Link, Node, Reading, Topology
+from .node import Facility, Gpu, GpuLinks, GpuProcess, GpuReading, Link, Node, NodeReading, Topology
 from .ranges import (
     Ranges,
     count_tasks,
@@ -24,7 +24,7 @@ from .request import (
     Container,
     Dependencies,
     Dependency,
-    GpuAsk,
+    GpuRequest,
     NodeMinimum,
     PtySide,
     PtySize,
@@ -45,7 +45,7 @@ from .states import (
     state_named,
 )
 from .usage import COLUMNS as CURVE_COLUMNS
-from .usage import Curve, GpuUsage, JobCurve, OwnUse, Spread
+from .usage import GpuUsage, JobCurve, OwnUse, Spread, UsageCurve
 
 __all__ = [
     "BY_ITSELF",
@@ -59,20 +59,20 @@ __all__ = [
     "Allocation",
     "ArraySpec",
     "Check",
+    "CheckVerdict",
     "Component",
     "Condition",
     "Container",
-    "Curve",
     "Dependencies",
     "Dependency",
     "ExitStatus",
     "Facility",
     "Gpu",
-    "GpuAsk",
     "GpuDrain",
     "GpuLinks",
     "GpuProcess",
     "GpuReading",
+    "GpuRequest",
     "GpuUsage",
     "GpuUuid",
     "Job",
@@ -84,13 +84,13 @@ __all__ = [
     "NodeHealth",
     "NodeMinimum",
     "NodeName",
+    "NodeReading",
     "OwnUse",
     "PendingReason",
     "PreemptedClaim",
     "PtySide",
     "PtySize",
     "Ranges",
-    "Reading",
     "Request",
     "Reservation",
     "Resources",
@@ -99,7 +99,7 @@ __all__ = [
     "Snapshot",
     "Spread",
     "Topology",
-    "Verdict",
+    "UsageCurve",
     "WarnSignal",
     "count_tasks",
     "format_ranges",

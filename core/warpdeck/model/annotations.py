@@ -27,18 +27,20 @@ class Annotations(msgspec.Struct, frozen=True, kw_only=True):
     derived_exit: int | None = None
     """Exit status as wait(2) encodes it. It replaces the status derived from the job's steps."""
     derived_at_unix: float = 0.0
-    """Unix time at which `derived_exit` was set. When the job ends, the derived exit status is set again."""
+    """Unix time at which `derived_exit` was set. At the end of a job, Slurm derives the exit status again, so
+    an older value is ignored.
+    """
 
 
-class Annotating(msgspec.Struct, frozen=True, kw_only=True):
-    """Requested changes of an accounting record. A field that is UNSET stays as it is."""
+class AnnotationsChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Requested changes of an accounting record. Fields that are UNSET are not changed."""
 
     comment: Text | UnsetType = UNSET
     admin_comment: Text | UnsetType = UNSET
     system_comment: Text | UnsetType = UNSET
     derived_exit: WaitStatus | UnsetType = UNSET
 
-    def asked(self) -> dict[str, str | int]:
+    def changed_fields(self) -> dict[str, str | int]:
         """Return the names and values of the fields to change."""
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return {name: value for name, value in values if value is not UNSET}

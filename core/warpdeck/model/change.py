@@ -1,4 +1,4 @@
-"""Requested changes of an existing job (`scontrol update`). A field that is UNSET stays as it is.
+"""Requested changes of an existing job (`scontrol update`). Fields that are UNSET are not changed.
 
 The field names and the limits of the types are those of `Request`.
 """
@@ -15,14 +15,14 @@ from .request import (
     Count,
     CountOrNone,
     Dependencies,
-    GpuAsk,
+    GpuRequest,
     Limit,
     MailTypes,
-    Moment,
     NodeCount,
     Seconds,
     Signed,
     Text,
+    UnixTime,
     Word,
 )
 
@@ -32,16 +32,16 @@ NodeNames = Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMED)]
 
 
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of a job to change. None removes a value that the job can do without."""
+    """Fields of a job to change. None removes the value of an optional field."""
 
     time_limit_s: Limit | UnsetType | None = UNSET
     time_limit_more_s: Signed = 0
     """Seconds to add to the present time limit. A negative number shortens the limit."""
-    end_at_unix: Moment | UnsetType = UNSET
+    end_at_unix: UnixTime | UnsetType = UNSET
     """For a running job: the Unix time at which its time limit is to expire."""
     time_min_s: Limit | UnsetType | None = UNSET
-    deadline_unix: Moment | UnsetType | None = UNSET
-    begin_at_unix: Moment | UnsetType | None = UNSET
+    deadline_unix: UnixTime | UnsetType | None = UNSET
+    begin_at_unix: UnixTime | UnsetType | None = UNSET
     partition: Word | UnsetType = UNSET
     account: Word | UnsetType = UNSET
     qos: Word | UnsetType = UNSET
@@ -72,7 +72,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     """
     mem_per_cpu_bytes: Bytes | UnsetType = UNSET
     contiguous: bool | UnsetType = UNSET
-    gpus: GpuAsk | UnsetType = UNSET
+    gpus: GpuRequest | UnsetType = UNSET
     nodelist: NodeNames | UnsetType = UNSET
     exclude: NodeNames | UnsetType = UNSET
     constraint: Word | UnsetType = UNSET
@@ -81,7 +81,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     max_switches: Count | UnsetType | None = UNSET
     switches_wait_s: Seconds | UnsetType | None = UNSET
 
-    def asked(self) -> frozenset[str]:
+    def changed_fields(self) -> frozenset[str]:
         """Return the names of the fields to change."""
         return frozenset(
             name

@@ -17,7 +17,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     at_unix: float
     drained: bool = False
     reason: str = ""
-    """Why the node was drained."""
+    """The reason for the drain."""
     down: bool = False
     """True if the node did not respond."""
     down_reason: str = ""

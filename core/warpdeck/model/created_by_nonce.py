@@ -1,8 +1,7 @@
-"""Records of the objects that requests have created, by their clients' nonces.
+"""Records of the objects that requests have created, by the nonces of the requests.
 
-A repeated request gets the same answer.
-
-A record is committed in the transaction that creates its object, so neither exists without the other.
+A repeated request gets the same answer. A record is committed in the transaction that creates its object, so
+neither exists without the other.
 """
 
 from __future__ import annotations
@@ -13,25 +12,25 @@ from warpdeck.base.errors import UserError
 
 KEPT_S = 86_400.0
 """Seconds for which a record is kept. Clients repeat requests for minutes."""
-MOST_OF_USER = 10_000
-"""Maximum number of records per user; a new one then replaces the oldest."""
+MAX_PER_USER = 10_000
+"""Maximum number of records per user. Beyond it, a new record replaces the oldest one."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class RequestId(msgspec.Struct, frozen=True):
     """Identifies a request by the client's nonce and a digest of the rest of the request."""
 
     nonce: str
     digest: str
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """The object that a user's request has created, and the answer that was given.
+class CreatedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """The object that a user's request has created, and the answer to the request.
 
-    It is a submission or, if `job_id` is 0, the node or reservation named by `label`.
+    It is a submission or, if `job_id` is 0, the node or reservation with the name `label`.
     """
 
     uid: int
-    mark: Mark
+    request_id: RequestId = msgspec.field(name="mark")
     at_unix: float
     job_id: int
     label: str
@@ -39,17 +38,17 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-MadeTable = dict[int, dict[str, Made]]
-"""Records by uid and nonce; each user's records are ordered by age, oldest first."""
+CreatedTable = dict[int, dict[str, CreatedObject]]
+"""Records by uid and nonce. The records of each user are ordered by age, oldest first."""
 
 
-def find_made(table: MadeTable, uid: int, mark: Mark | None) -> Made | None:
-    """Return the record of an earlier instance of this request, or None.
+def find_created(table: CreatedTable, uid: int, request_id: RequestId | None) -> CreatedObject | None:
+    """Return the record of an earlier copy of this request, or None.
 
-    Raises UserError if another request used its nonce.
+    Raises UserError if a different request has used the nonce.
     """
-    found = table.get(uid, {}).get(mark.nonce) if mark is not None else None
-    if found is not None and mark is not None and found.mark.digest != mark.digest:
+    found = table.get(uid, {}).get(request_id.nonce) if request_id is not None else None
+    if found is not None and request_id is not None and found.request_id.digest != request_id.digest:
         raise UserError(
             f"the nonce of this request was used by another request, which created {'job ' if found.job_id else ''}{found.label}",
             "create a new nonce for each request",
@@ -58,12 +57,12 @@ def find_made(table: MadeTable, uid: int, mark: Mark | None) -> Made | None:
     return found
 
 
-def upsert_created(table: MadeTable, made: Made) -> list[Made]:
+def upsert_created(table: CreatedTable, created: CreatedObject) -> list[CreatedObject]:
     """Insert a record, and return the records that were removed because they are too old or too many."""
-    of_user = table.setdefault(made.uid, {})
-    of_user[made.mark.nonce] = made
+    of_user = table.setdefault(created.uid, {})
+    of_user[created.request_id.nonce] = created
     gone = []
-    for each in list(of_user.values())[: max(1, len(of_user) - MOST_OF_USER)]:
-        if len(of_user) > MOST_OF_USER or each.at_unix < made.at_unix - KEPT_S:
-            gone.append(of_user.pop(each.mark.nonce))
+    for each in list(of_user.values())[: max(1, len(of_user) - MAX_PER_USER)]:
+        if len(of_user) > MAX_PER_USER or each.at_unix < created.at_unix - KEPT_S:
+            gone.append(of_user.pop(each.request_id.nonce))
     return gone

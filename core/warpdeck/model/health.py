@@ -9,7 +9,7 @@ import msgspec
 from .ids import GpuUuid
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """Result of a health check. WARN only informs people; FAIL takes the node or GPU out of service."""
 
     OK = "ok"
@@ -18,36 +18,36 @@ class Verdict(StrEnum):
 
 
 CHECKS = {
-    "xid": "errors that the GPU's driver tells",
-    "ecc": "memory errors of a GPU that could not be corrected",
-    "row_remap": "rows of a GPU's memory that could not be replaced",
+    "xid": "errors that the GPU's driver reports",
+    "ecc": "uncorrectable memory errors of a GPU",
+    "row_remap": "memory rows of a GPU that could not be remapped",
     "gpu_lost": "a GPU that has fallen off the bus",
-    "thermal": "a GPU that is throttled by heat for long",
-    "gpu_memory": "memory of a GPU that no process holds",
-    "gpus": "a GPU that was there at an earlier start and is not now",
-    "disk": "room on the disks of the agent's folder and of /tmp",
-    "agent": "the agent's own folder: whether it is there and can be written",
+    "thermal": "a GPU that has been throttled for a long time because of heat",
+    "gpu_memory": "GPU memory in use that belongs to no process",
+    "gpus": "a GPU that was present at an earlier start of the agent and is missing now",
+    "disk": "free space on the disks of the agent's folder and of /tmp",
+    "agent": "the agent's own folder, which must exist and be writable",
     "mount": "network mounts that hang or are stale",
-    "clock": "the node's clock beside the controller's",
-    "program": "the site's own program",
+    "clock": "the difference between the clocks of the node and the controller",
+    "program": "the site's own check program",
 }
-"""Health checks: their names and what each of them examines."""
+"""Names of the health checks, with a description of each check."""
 
 CLEARING = frozenset({"thermal", "gpu_memory", "gpus", "disk", "agent", "mount", "clock", "program"})
-"""Checks that end their drain by themselves when they succeed again. After any other check, an admin has to
-resume the node.
+"""Checks for which a drain ends automatically when they succeed again. After a drain by any other check, an
+admin must resume the node.
 """
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """The latest result of one health check.
 
-    An empty `uuid` means that the result concerns the node as a whole. The result of a check that succeeded
-    may cover several GPUs.
+    An empty `uuid` means that the result applies to the node as a whole. The result of a successful check may
+    cover several GPUs.
     """
 
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     message: str = ""
     gpu: int = -1
     uuid: str = ""

@@ -2,9 +2,9 @@
 
 Jobs are frozen; the reducer replaces them.
 
-An array is folded: one `Job` holds all of its pending tasks (`pending_tasks`). When a task starts, it becomes
-a `Job` of its own with a new id. The last pending task takes over the record of the array itself, as in
-Slurm. Tasks that are changed separately (`hold 12_[3-5]`) are folded into a record of their own.
+An array is folded: one `Job` represents all of its pending tasks (`pending_tasks`). When a task starts, it
+becomes a separate `Job` with a new id. The last pending task takes over the record of the array itself, as in
+Slurm. Tasks that are changed separately (`hold 12_[3-5]`) are folded into a separate record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes and resources of a job, as one `Share` per node. The first share is that of the batch
+    """The nodes and resources of a job, as one `Share` per node. The first share is the share on the batch
     host.
     """
 
@@ -53,8 +53,8 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
 class ExitStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Exit status of a job.
 
-    `code` and `signal` are those of sacct's ExitCode "code:signal". `cause` is set if the job did not end by
-    itself.
+    `code` and `signal` are the two numbers of sacct's ExitCode "code:signal". `cause` is set if the job did
+    not end by itself.
     """
 
     code: int = 0
@@ -88,8 +88,8 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
     system_s: float = 0.0
     """The part of `cpu_seconds` that was spent in the kernel (system time)."""
     own: OwnUse | None = None
-    """Usage outside of the job's steps. None means that the share had no steps, so all of its usage is its
-    own.
+    """Usage outside of the job's steps. None means that the share had no steps, so its whole usage is outside
+    of steps.
     """
     gpu: GpuUsage | None = None
     """GPU usage of the share, set once it has ended; None if no GPU was measured."""
@@ -108,8 +108,8 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingReason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job is pending: Slurm's reason code, a sentence, and the expected start (None if it cannot be
-    predicted).
+    """The reason why a job is pending: Slurm's reason code, a sentence, and the expected start (None if it
+    cannot be predicted).
     """
 
     code: str
@@ -154,7 +154,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     uid: int
     state: JobState = JobState.PENDING
     component: Component | None = None
-    """For a heterogeneous job: the component that this job is."""
+    """For a component of a heterogeneous job: its position in that job."""
     array_task_id: int | None = None
     pending_tasks: Ranges = ()
     """For a folded array: its pending tasks, two or more."""
@@ -166,13 +166,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Predicted run time at submission, from the history of the user's jobs; None if there was no history."""
     restarts: int = 0
     failed_starts: int = 0
-    """The part of `restarts` that was caused by nodes that could not start the job. Users do not see them as
+    """The part of `restarts` that was caused by nodes that could not start the job. Users do not see these as
     restarts.
     """
     failed_nodes: tuple[NodeName, ...] = ()
     """The distinct nodes that could not start the job since it was last released."""
     steps_made: int = 0
-    """Number of steps that this start of the job has had. It is also the number of the next step."""
+    """Number of steps of this start of the job so far. It is also the number of the next step."""
     held: bool = False
     held_by_admin: bool = False
     lost_reservation: str = ""
@@ -183,14 +183,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """True if the user who requeued the job asked that it be shown differently from other held jobs (Slurm's
     state SPECIAL_EXIT).
     """
-    room: PreemptedClaim | None = None
-    """For a pending job: the nodes that were cleared for it by preemption."""
+    preempted_claim: PreemptedClaim | None = msgspec.field(default=None, name="room")
+    """For a pending job: the nodes on which jobs were preempted for it."""
     partition: str = ""
-    """The partition in which the job started. If the request names several, it is the one that had enough
-    free resources.
+    """The partition in which the job started. If the request names several partitions, it is the partition
+    with enough free resources.
     """
-    drawn_into: str = ""
-    """The reservation in which the job runs although its request names none (a magnetic reservation)."""
+    magnetic_reservation: str = msgspec.field(default="", name="drawn_into")
+    """The magnetic reservation in which the job runs although its request names no reservation."""
     priority: int | None = None
     """The priority with which the job started; None if it has not started or no priority was computed."""
     time_limit_s: int | None = None
@@ -199,9 +199,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """
     leaves_by_unix: float | None = None
     """For a job that is being preempted: the Unix time at which its grace time ends."""
-    unheld_since_unix: float | None = None
-    """For an allocation that is held for a client: the Unix time since which no client is connected. None if
-    a client is connected or the connection has not been checked yet.
+    client_gone_since_unix: float | None = msgspec.field(default=None, name="unheld_since_unix")
+    """For an allocation that is held for a client: the Unix time since which no client has been connected.
+    None if a client is connected or the connection has not been checked yet.
     """
     suspended_at_unix: float | None = None
     suspended_by: str = ""
@@ -217,9 +217,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     ended.
     """
     allocation: Allocation | None = None
-    behind: JobId | None = None
-    """Set if the job was sent to its node ahead of time. It holds no resources yet; it starts when the job
-    with this id ends and takes over that job's resources.
+    prefetched_after: JobId | None = msgspec.field(default=None, name="behind")
+    """For a prefetched job: the id of its predecessor. The job was sent to its node early and holds no
+    resources yet. It starts when the predecessor ends, and takes over the predecessor's resources.
     """
     shares: tuple[ShareStatus, ...] = ()
     exit: ExitStatus | None = None
@@ -227,18 +227,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The uid of the user who cancelled the job."""
     request_key: int = 0
     """The number of the request in the store if the request was changed after the submission; otherwise 0."""
-    amendments: int = 0
-    """How often the request was changed."""
+    request_revisions: int = msgspec.field(default=0, name="amendments")
+    """Number of changes of the request."""
     notice: str = ""
     """The last warning about its node or GPUs that was sent to the job."""
     annotations: Annotations | None = None
     ending_cause: str = ""
-    """The cause of a kill that was ordered (cancelled, timeout, ...), until the nodes confirm it."""
+    """The cause of a requested end (cancelled, timeout, ...), until the nodes confirm the end."""
 
     @property
     def reservation(self) -> str:
-        """The reservation that the job requested or was drawn into; "" if there is none."""
-        return self.drawn_into or self.request.reservation
+        """The requested reservation, or the magnetic reservation in which the job runs; "" if there is none."""
+        return self.magnetic_reservation or self.request.reservation
 
     @property
     def user_restarts(self) -> int:
@@ -256,26 +256,26 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def family_id(self) -> JobId:
-        """The id shared by all tasks of an array. For any other job, and for a component, it is the job's own
-        id.
+        """The id shared by all tasks of an array. For any other job and for a component, it is the id of the
+        job itself.
         """
         return self.array_job_id if self.component is None else self.id
 
     @property
-    def is_led(self) -> bool:
+    def has_leader(self) -> bool:
         """True if the job is a component of a heterogeneous job but not its leader."""
         return self.component is not None and self.component.offset > 0
 
     @property
     def holds_resources(self) -> bool:
-        return self.state in HOLDS_RESOURCES and self.behind is None
+        return self.state in HOLDS_RESOURCES and self.prefetched_after is None
 
     @property
-    def is_handed(self) -> bool:
-        """True if the job was sent to its node ahead of time and, as far as the controller knows, waits for
-        the preceding job to end.
+    def is_prefetched(self) -> bool:
+        """True if the job was sent to its node early and, as far as the controller knows, waits for the end
+        of its predecessor.
         """
-        return self.behind is not None and self.state is JobState.CONFIGURING
+        return self.prefetched_after is not None and self.state is JobState.CONFIGURING
 
     @property
     def held_allocation(self) -> Allocation | None:
@@ -293,8 +293,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.start_at_unix + self.time_limit_s + self.suspended_s
 
     def ran_s(self) -> float | None:
-        """Return the seconds that the last start ran, without suspended time; None if the job has not ended
-        or never ran.
+        """Return the run time of the last start in seconds, without suspended time; None if the job has not
+        ended or never ran.
         """
         if self.start_at_unix is None or self.end_at_unix is None:
             return None
@@ -307,8 +307,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.predicted_s is None or self.start_at_unix is None:
             return None
-        ends, likely = self.ends_by_unix(), self.start_at_unix + self.suspended_s + self.predicted_s
-        return likely if ends is None else min(likely, ends)
+        ends, expected = self.ends_by_unix(), self.start_at_unix + self.suspended_s + self.predicted_s
+        return expected if ends is None else min(expected, ends)
 
     def label(self) -> str:
         """Return the id as squeue prints it: 12, 12_3, 12_[4-9,11], or 12+1 for a component."""

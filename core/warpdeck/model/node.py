@@ -52,7 +52,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class GpuLinks(msgspec.Struct, frozen=True, kw_only=True):
     """State and traffic of a GPU's PCIe and NVLink connections.
 
-    None means unknown, never zero. Sending (tx) and receiving (rx) are seen from the GPU.
+    None means unknown, never zero. Sent bytes (tx) and received bytes (rx) are from the view of the GPU.
     """
 
     pcie_gen: int | None = None
@@ -86,12 +86,13 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     links: GpuLinks = GpuLinks()
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class NodeReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The latest measurement of a node.
 
     `gc=False` excludes readings from the garbage collector, which is safe because a reading cannot be part of
     a reference cycle. A large site receives hundreds of readings per second and keeps each until the next one
-    arrives. Otherwise they would repeatedly make the collector traverse all objects of the controller.
+    arrives. With garbage collection, they would repeatedly cause a traversal of all objects of the
+    controller.
     """
 
     at_unix: float
@@ -99,7 +100,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mem_used_bytes: int
     gpus: tuple[GpuReading, ...] = ()
     idle: tuple[tuple[JobId, float], ...] = ()
-    """Interactive jobs that are idle and unattended, each with the Unix time since when."""
+    """Interactive jobs that are idle and unattended, each with the Unix time since which it is idle."""
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,9 +110,9 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     cores: int = 0
     threads: int = 0
 
-    def told(self, cpus: int) -> Topology:
-        """Return the topology as Slurm's commands show it: if it is unknown, each CPU counts as a socket of
-        its own.
+    def or_flat(self, cpus: int) -> Topology:
+        """Return the topology as Slurm's commands show it. If it is unknown, each CPU counts as a separate
+        socket.
         """
         return self if self.sockets else Topology(sockets=cpus, cores=1, threads=1)
 
@@ -164,7 +165,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     gpu_error: str = ""
     drained: bool = False
     reason: str = ""
-    """A text that says why the node is drained or down."""
+    """The reason why the node is drained or down."""
     reason_at_unix: float = 0.0
     drain_checks: tuple[str, ...] = ()
     """The health checks that drained the node; empty if an admin drained it."""

@@ -14,7 +14,7 @@ Range = tuple[int, int, int]
 Ranges = tuple[Range, ...]
 MAX_RANGES = 10_000
 """Maximum number of ranges for the pending tasks of one array. All ranges are scanned for each task that
-starts or is addressed individually.
+starts or is named individually.
 """
 _LAST = itemgetter(1)
 
@@ -31,7 +31,7 @@ def format_ranges(ranges: Ranges) -> str:
 
 
 def count_tasks(ranges: Ranges) -> int:
-    """Return how many numbers the ranges contain."""
+    """Return the number of task numbers in the ranges."""
     return sum((last - first) // step + 1 for first, last, step in ranges)
 
 
@@ -74,7 +74,7 @@ def without_steps(ranges: Ranges) -> Ranges:
 
 
 def with_task(ranges: Ranges, task: int) -> Ranges:
-    """Return the ranges with one number added that they do not contain yet.
+    """Return the ranges with one more number, which they must not contain yet.
 
     The number extends a neighboring range if the steps allow it.
     """
@@ -94,15 +94,15 @@ def _gap(before: Range, after: Range) -> int:
     return gap if steps == {gap} else 0
 
 
-def split_ranges(ranges: Ranges, wanted: Ranges) -> tuple[Ranges, Ranges]:
-    """Return (the numbers of `ranges` that are in `wanted`, the other numbers).
+def split_ranges(ranges: Ranges, selected: Ranges) -> tuple[Ranges, Ranges]:
+    """Return two sets of ranges: the numbers of `ranges` that are in `selected`, and the other numbers.
 
-    Ranges that contain no wanted number are copied as a whole, without looking at their numbers.
+    Ranges that contain no selected number are copied as a whole, without looking at their numbers.
     """
     taken: list[Range] = []
     rest: list[Range] = []
     at, head = 0, None  # If `head` is not None, it is the part of ranges[at] that remains.
-    for want in wanted:
+    for want in selected:
         if head is not None and head[1] < want[0]:
             rest.append(head)
             at, head = at + 1, None

@@ -2,9 +2,9 @@
 seconds.
 
 The field names are sbatch's long options. An absent value means that the option was not given. The
-controller's validation fills in the defaults, so that `show` can tell the user's values from those of the
-site. The types carry the limits: everything that a client sends is checked when it is decoded, and nowhere
-else.
+controller's validation fills in the defaults, so that `show` can distinguish the user's values from the
+site's defaults. The types contain the limits. All data from clients is checked against them when it is
+decoded, and not again later.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 MAX_LIMIT_S = 2**31
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT_S)]
 """A time limit in seconds."""
-Moment = Annotated[float, msgspec.Meta(ge=-(2**35), le=253_370_764_800)]
-"""Unix seconds from the year 881 to the year 9999. No calendar function can print other times, so each list
-that contained one would fail.
+UnixTime = Annotated[float, msgspec.Meta(ge=-(2**35), le=253_370_764_800)]
+"""Unix seconds from the year 881 to the year 9999. No calendar function can print times outside of this
+range, so a list with such a time could not be printed.
 """
 Signed = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
 Signed64 = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
@@ -43,7 +43,7 @@ PtySide = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 """Number of rows or columns of a terminal."""
 
 
-class GpuAsk(msgspec.Struct, frozen=True, kw_only=True):
+class GpuRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Requested GPUs.
 
     At most one of the counts is set; if all are None, no GPU is requested. `type` is compared without case;
@@ -141,7 +141,7 @@ class WarnSignal(msgspec.Struct, frozen=True, kw_only=True):
     batch_only: bool = False
 
 
-class Mount(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerMount(msgspec.Struct, frozen=True, kw_only=True):
     """A directory or file of the node that is mounted at a path in a container."""
 
     source: Text
@@ -156,7 +156,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
     image: Text = ""
     name: Annotated[str, msgspec.Meta(max_length=128)] = ""
-    mounts: Annotated[tuple[Mount, ...], msgspec.Meta(max_length=64)] = ()
+    mounts: Annotated[tuple[ContainerMount, ...], msgspec.Meta(max_length=64)] = ()
     workdir: Text = ""
     env: Annotated[tuple[Word, ...], msgspec.Meta(max_length=1000)] = ()
     """Variables that keep the job's value even if the image sets another."""
@@ -185,7 +185,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     nodes_max: NodeCount = 1
     nodes_open: bool = False
     """True if no number of nodes was requested. The job then gets as few nodes as can hold its tasks and
-    GPUs, or more if that lets it start earlier. More than `nodes_max` nodes would be of no use to it.
+    GPUs, or more if that lets it start earlier. It cannot use more than `nodes_max` nodes.
     """
     tasks: Count | None = None
     tasks_per_node: Count | None = None
@@ -193,8 +193,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """The requested value. The numbers of tasks and GPUs are derived from it."""
     cpus_per_task: Count = 1
     threads_per_core: Count | None = None
-    """The number of threads that the job uses on each of its cores. It holds the other threads of these cores
-    too.
+    """The number of threads that the job uses on each of its cores. The job also holds the other threads of
+    these cores.
     """
     tasks_per_core: Count | None = None
     """Maximum number of the job's tasks that share one core."""
@@ -211,19 +211,19 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     mem_per_cpu_bytes: Bytes | None = None
     mem_per_gpu_bytes: Bytes | None = None
     cpus_per_gpu: Count | None = None
-    gpus: GpuAsk = GpuAsk()
+    gpus: GpuRequest = GpuRequest()
     nodelist: tuple[str, ...] = ()
-    """If the job has more nodes than this list, it gets all of the listed nodes and others. If it has fewer,
-    all of its nodes come from the list.
+    """Requested nodes. A job with more nodes than this list gets all of the listed nodes and others. A job
+    with fewer nodes gets only nodes of the list.
     """
     exclude: tuple[str, ...] = ()
     exclusive: bool = False
     share_with: Literal["", "anybody", "user", "mcs"] = ""
-    """Which other jobs may run on its nodes if it is not `exclusive` (--exclusive=user, =mcs,
+    """Other jobs that may run on the job's nodes if it is not `exclusive` (--exclusive=user, =mcs,
     --oversubscribe).
 
-    "anybody" admits all jobs, "user" only jobs of the same user. "mcs" admits jobs with the same MCS label;
-    that means all jobs here, because no job has a label.
+    "anybody" admits all jobs, "user" only jobs of the same user. "mcs" admits jobs with the same MCS label.
+    In warpdeck no job has a label, so "mcs" admits all jobs.
     """
     node_minimum: NodeMinimum = NodeMinimum()
     use_min_nodes: bool = False
@@ -246,7 +246,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.cpus_per_task, -(-self.core_threads // (self.tasks_per_core or self.core_threads)))
 
     def cpus_held_each(self) -> int:
-        """Return how many CPUs are held for each CPU that is used, because the job gets whole cores."""
+        """Return the number of CPUs that are held for each used CPU, because the job gets whole cores."""
         return max(1, self.core_threads // (self.threads_per_core or self.core_threads))
 
     def cpus_of_task(self) -> int:
@@ -285,21 +285,22 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     pty: PtySize | None = None
     holder: Annotated[str, msgspec.Meta(pattern=r"\A(srun|salloc|nobody|hetjob)?\Z")] = ""
-    """The client for which the allocation is held, if it has no script or command and its steps come later.
+    """The client for which an allocation is held that has no script or command and gets its steps later.
 
-    `nobody` holds it until it is cancelled. `hetjob` holds it for the script of the first component.
+    `nobody` means that the allocation is held until it is cancelled. `hetjob` means that it is held for the
+    script of the first component.
     """
     resources: Resources = Resources()
     time_limit_s: Limit | None = None
     unlimited: bool = False
-    """True if the user asked for no time limit. No default replaces it."""
+    """True if the user requested an unlimited run time. No default replaces it."""
     partition: Word = ""
     account: Word = ""
     qos: Word = ""
     priority: Signed64 | None = None
     nice: Signed = 0
-    begin_at_unix: Moment | None = None
-    deadline_unix: Moment | None = None
+    begin_at_unix: UnixTime | None = None
+    deadline_unix: UnixTime | None = None
     time_min_s: Limit | None = None
     reservation: Word = ""
     licenses: Annotated[tuple[tuple[Word, Count], ...], msgspec.Meta(max_length=64)] = ()
@@ -317,8 +318,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     error: Text = ""
     open_append: bool = False
     open_truncate: bool = False
-    """True if truncation was requested. By default a job that restarts appends, because the output of its
-    first start is worth keeping.
+    """True if truncation was requested. By default a restarted job appends, because the output of its first
+    start is worth keeping.
     """
     input: Text = ""
     """A pattern with % fields for the file that the batch script reads; "" is none. It is relative to the
@@ -329,7 +330,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute path of the working directory; "" is the submit directory."""
     comment: Text = ""
     admin_comment: Text = ""
-    """Only admins can write this, and only after the job has been submitted."""
+    """Comment of an admin. Only admins can write it, and only after the job has been submitted."""
     mail_types: MailTypes = ()
     """Events for which mail is sent, from --mail-type (see `notation.mail`)."""
     mail_user: Word = ""
@@ -349,15 +350,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     submit_host: str = ""
     container: Container | None = None
     snapshot: Snapshot | None = None
-    code_due_unix: Moment | None = None
-    """Set while the snapshot is still being taken. The job starts when the snapshot is there, or at this Unix
-    time at the latest.
+    code_due_unix: UnixTime | None = None
+    """Set while the snapshot is still being taken. The job starts when the snapshot is stored, or at this
+    Unix time at the latest.
     """
     in_place: bool = False
-    """True if the job runs in the submitted directory itself if the node can see it, as in Slurm, so its
-    files are written there.
+    """True if the job runs in the submit directory itself if the node can see it, as in Slurm. The job then
+    writes its files there.
 
-    The snapshot then only records the code. Nodes that cannot see the directory run the snapshot.
+    The snapshot then only records the code. On nodes that cannot see the directory, the job runs in the
+    snapshot.
     """
 
     def appends(self, restarts: int) -> bool:

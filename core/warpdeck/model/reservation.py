@@ -1,5 +1,5 @@
-"""Reservations that admins make at run time. Reservations of the configuration have tables of their own.
-Times are Unix seconds.
+"""Reservations that admins create at run time. Reservations of the configuration are in its tables. Times are
+Unix seconds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from .ids import NodeName
-from .request import MAX_NODES, Moment, Seconds, Text, Word
+from .request import MAX_NODES, Seconds, Text, UnixTime, Word
 
 MAX_NAMES = 10_000
 """Maximum number of users or accounts in one reservation."""
@@ -27,7 +27,8 @@ PERIOD_S: dict[Repeat, int] = {
 
 
 Replacement = Literal["", "down", "busy"]
-"""Which nodes of a reservation are replaced by free ones, if the reservation was made for a number of nodes.
+"""The nodes of a reservation that are replaced by free ones, if the reservation was created for a number of
+nodes.
 
 "": nodes that are down, but only if all of them can be replaced. "down" (REPLACE_DOWN): as many of the nodes
 that are down as possible. "busy" (REPLACE): also the nodes that run jobs.
@@ -45,7 +46,7 @@ class ReservedPart(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-class PartsAsked(msgspec.Struct, frozen=True, kw_only=True):
+class PartsRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The amount that a partial reservation requests. The controller chooses how much of each node to
     reserve.
 
@@ -61,55 +62,38 @@ class PartsAsked(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Annotated[int, msgspec.Meta(ge=0, le=MAX_NODES)] = 0
 
 
-class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """One reservation.
+class ReservationSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The properties of a reservation that the stored reservation, the planner's view and the row share."""
 
-    If `nodes` is None, it covers all existing nodes. If `end_unix` is None, it lasts until it is removed. A
-    reservation with `maintenance` is for no user, or only for those who test the nodes. It may overlap with
-    other reservations and has precedence.
-    """
-
-    name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
-    nodes: Annotated[tuple[NodeName, ...], msgspec.Meta(max_length=MAX_NODES)] | None = None
-    start_unix: Moment
-    end_unix: Moment | None = None
-    users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    deny_users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    deny_accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    """All users and accounts except these may use the reservation, unless `users` and `accounts` name
-    someone.
-    """
+    name: str
     maintenance: bool = False
     overlap: bool = False
-    """True if it may overlap with other reservations. The one that begins first gets the nodes (OVERLAP)."""
+    """True if the reservation may overlap with other reservations. The reservation that begins first gets the
+    nodes (OVERLAP).
+    """
     repeat: Repeat = ""
-    """The interval at which it recurs with the same length until it is removed. These are Slurm's HOURLY,
-    DAILY, WEEKDAY, WEEKEND, WEEKLY.
+    """The interval at which the reservation recurs with the same length until it is removed. The values are
+    Slurm's HOURLY, DAILY, WEEKDAY, WEEKEND, WEEKLY.
     """
     magnetic: bool = False
-    """True if jobs that may use it and name no reservation are tried in it first (MAGNETIC)."""
+    """True if jobs that may use the reservation and name no reservation are placed in it first (MAGNETIC)."""
     flex: bool = False
-    """True if its jobs may also use other nodes and other times. The reservation then only keeps other jobs
-    off its nodes (FLEX).
+    """True if jobs of the reservation may also use other nodes and other times. The reservation then only keeps
+    other jobs off its nodes (FLEX).
     """
     any_nodes: bool = False
-    """True if its jobs are bound to its time but not to its nodes (ANY_NODES)."""
+    """True if jobs of the reservation are bound to the time, but not to the nodes (ANY_NODES)."""
     hold_jobs_after: bool = True
     """True if jobs that still wait for the reservation when it ends are held. Otherwise they become ordinary
     jobs (NO_HOLD_JOBS_AFTER_END).
     """
     float_s: Seconds | None = None
-    """Seconds from now at which it begins. The start moves along with the clock, so the reservation never
-    begins and serves no user. Only the difference of `start_unix` and `end_unix` counts, as its length
+    """Seconds from now until the begin of the reservation. The begin moves with the clock, so the reservation
+    never begins and serves no user. Only the difference of `start_unix` and `end_unix` is used, as its length
     (TIME_FLOAT).
     """
     purge_after_s: Seconds | None = None
     """The reservation ends after no job has run in it or waited for it for this many seconds (PURGE_COMP)."""
-    idle_since_unix: Moment | None = None
-    """Unix time since which no job has used the reservation. It is recorded only if `purge_after_s` needs
-    it.
-    """
     node_count: Annotated[int, msgspec.Meta(ge=0, le=MAX_NODES)] = 0
     """The requested number of nodes, if the controller chose the nodes; 0 if they were named."""
     partition: str = ""
@@ -117,12 +101,8 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     replace: Replacement = ""
     static: bool = False
     """True if the chosen nodes are never replaced (STATIC_ALLOC)."""
-    parts: Annotated[tuple[ReservedPart, ...], msgspec.Meta(max_length=MAX_NODES)] = ()
-    """The reserved part of each node; empty if the nodes are reserved as a whole."""
-    asked: PartsAsked | None = None
-    """The requested parts, until the controller has chosen them. It is never set in a stored reservation."""
     groups: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
-    """The groups for which the reservation was made. Their members are its `users`."""
+    """The groups for which the reservation was created. The members of the groups are in `users`."""
     features: Word = ""
     """The features that the chosen nodes have, in the syntax of --constraint."""
     licenses: Annotated[
@@ -130,10 +110,41 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     """Licenses that other jobs cannot use while the reservation is active."""
     first_cores: bool = False
-    """For nodes that it reserves as a whole, and hence including their first cores (FIRST_CORES)."""
+    """True if the flag FIRST_CORES was given. The reservation has whole nodes, which include their first
+    cores.
+    """
     burst_buffer: Text = ""
     watts: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
     max_start_delay_s: Seconds = 0
-    """This field, `watts` and `burst_buffer` are only displayed. There are no burst buffers and no power
-    management here.
+    """This field, `watts` and `burst_buffer` are only displayed, because there are no burst buffers and no
+    power management.
     """
+    parts: Annotated[tuple[ReservedPart, ...], msgspec.Meta(max_length=MAX_NODES)] = ()
+    """The reserved part of each node; empty if the nodes are reserved as a whole."""
+
+
+class Reservation(ReservationSpec, frozen=True, kw_only=True):
+    """One reservation.
+
+    If `nodes` is None, it covers all existing nodes. If `end_unix` is None, it lasts until it is removed. A
+    reservation with `maintenance` has no users, or only users who test the nodes. It may overlap with other
+    reservations and has precedence.
+    """
+
+    name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
+    nodes: Annotated[tuple[NodeName, ...], msgspec.Meta(max_length=MAX_NODES)] | None = None
+    start_unix: UnixTime
+    end_unix: UnixTime | None = None
+    users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    deny_users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    deny_accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    """Users and accounts that may not use the reservation. All others may use it, unless `users` and
+    `accounts` restrict it.
+    """
+    idle_since_unix: UnixTime | None = None
+    """Unix time since which no job has used the reservation. It is recorded only if `purge_after_s` needs
+    it.
+    """
+    asked: PartsRequest | None = None
+    """The requested parts, until the controller has chosen them. It is never set in a stored reservation."""

@@ -59,7 +59,7 @@ FINISHED = frozenset(
         JobState.BOOT_FAIL,
     }
 )
-"""States of a finished job. Only an explicit requeue leads out of them."""
+"""States of a finished job. Only an explicit requeue changes them."""
 
 BY_ITSELF = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.OUT_OF_MEMORY})
 """Final states from which a run time can be learned, because the job ended by itself or at its limits."""

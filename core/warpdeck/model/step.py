@@ -17,7 +17,7 @@ from .request import (
     Container,
     Count,
     CountOrNone,
-    GpuAsk,
+    GpuRequest,
     Limit,
     NodeCount,
     Seconds,
@@ -29,7 +29,7 @@ from .states import JobState
 from .usage import GpuUsage, Spread
 
 MAX_STEP_TASKS = 100_000
-"""Maximum number of tasks in one step. Each task is a process with files of its own."""
+"""Maximum number of tasks in one step. Each task is a process with separate open files."""
 StepTasks = Annotated[int, msgspec.Meta(ge=1, le=MAX_STEP_TASKS)]
 
 
@@ -39,13 +39,13 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     ranks: tuple[tuple[int, int], ...] = ()
-    """The task numbers that run the program, as inclusive ranges. If empty, it is for all other tasks
+    """The task numbers that run the program, as inclusive ranges. Empty ranges stand for all other tasks
     ("*").
     """
     argv: tuple[str, ...]
 
 
-class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
+class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of srun, named after its long options.
 
     None and "" mean that the option was not given, so the job's own value applies.
@@ -60,13 +60,15 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     tasks_per_node: Count | None = None
     cpus_per_task: Count | None = None
     mem_per_node_bytes: Bytes | None = None
-    """0 gives the step all memory that the job has on the node, as for a step that requests no amount. The
-    step's memory is then not counted, and only the job's own limit is enforced.
+    """Requested memory. With 0, the step gets all memory that the job has on the node, as a step without a
+    request. The step's memory is then not counted, and only the job's own limit is enforced.
     """
     mem_per_cpu_bytes: Bytes | None = None
     mem_per_gpu_bytes: Bytes | None = None
-    gpus: GpuAsk | None = None
-    """None gives the step all GPUs that the job has on the step's nodes. A count of 0 gives it none."""
+    gpus: GpuRequest | None = None
+    """Requested GPUs. With None, the step gets all GPUs that the job has on the step's nodes. With a count of
+    0, it gets none.
+    """
     gpu_bind: Word = ""
     """"" (each task sees all of the step's GPUs on the node), per_task:N, single:N, map_gpu:0,1."""
     nodelist: tuple[str, ...] = ()
@@ -75,7 +77,7 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     """The node of each task if a host file lists them (SLURM_HOSTFILE)."""
     distribution: Literal["", "block", "cyclic", "plane", "arbitrary"] = ""
-    """How ranks are distributed over the nodes. "" is block if there are more tasks than nodes. "arbitrary"
+    """Distribution of ranks over the nodes. "" is block if there are more tasks than nodes. "arbitrary"
     follows `hosts`, or else `nodelist`.
     """
     plane_size: CountOrNone = 0
@@ -94,7 +96,9 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the other tasks may still run after the first task has ended; 0 means without limit."""
     time_limit_s: Limit | None = None
     mpi: Literal["", "none", "pmi2"] = ""
-    """How the ranks of a directly launched MPI program find each other; "" uses the site's setting."""
+    """Method by which the ranks of a directly launched MPI program find each other; "" uses the site's
+    setting.
+    """
     cpu_bind: Word = ""
     bind_verbose: bool = False
     """True if each task prints the CPUs that it got on its standard error."""
@@ -153,12 +157,12 @@ class StepPart(msgspec.Struct, frozen=True, kw_only=True):
     """The part of `cpu_seconds` that was spent in the kernel (system time)."""
     peak_mem_bytes: int = 0
     spreads: tuple[Spread, ...] = ()
-    """How the usage was distributed over the tasks of that node."""
+    """Distribution of the usage over the tasks of that node."""
     gpu: GpuUsage | None = None
     """GPU usage of the tasks on that node, set once they have ended."""
     message: str = ""
     abort: TaskEnd | None = None
-    """The rank whose end terminates the whole step, with its exit code."""
+    """The rank that ended the whole step, with its exit code."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,23 +175,25 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState = JobState.RUNNING
     cpus_per_task: int = 1
     holds: bool = True
-    """True if no other step can use its CPUs and GPUs while it runs; False for --overlap."""
+    """True if no other step can use the CPUs and GPUs of this step while it runs; False for --overlap."""
     whole: bool = True
-    """True if it holds everything that the job has on its nodes; False for --exact."""
+    """True if the step holds all resources of the job on its nodes; False for --exact."""
     kill_on_bad_exit: bool = False
     caller: NodeName | None = None
     """The node on which its srun runs; None if srun runs on no node of the cluster."""
-    unheld_since_unix: float | None = None
-    """Unix time since which its srun is disconnected although it could be connected."""
+    client_gone_since_unix: float | None = msgspec.field(default=None, name="unheld_since_unix")
+    """Unix time since which the srun of the step has been disconnected. None if srun is connected or cannot
+    connect.
+    """
     nonce: str = ""
     """Identifies the request that created the step. A repeated request with the same nonce joins the existing
     step.
     """
-    beside: tuple[JobId, ...] = ()
-    """For tasks over several components of a heterogeneous job: the jobs that have a step of this number,
+    component_jobs: tuple[JobId, ...] = msgspec.field(default=(), name="beside")
+    """For a step on several components of a heterogeneous job: the jobs that have a step of this number,
     ordered by their ranks.
     """
-    asked: bytes = b""
+    encoded_request: bytes = msgspec.field(default=b"", name="asked")
     """The encoded launch message for the step's nodes, kept until all of them have started it. A controller
     that was killed before it sent the message sends it after its restart.
     """
@@ -196,7 +202,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     start_at_unix: float = 0.0
     end_at_unix: float | None = None
     ending_cause: str = ""
-    """Why the step was told to end (cancelled, timeout, bad_exit, ...), until its nodes confirm it."""
+    """The cause of a requested end of the step (cancelled, timeout, bad_exit, ...), until its nodes confirm
+    the end.
+    """
     exit: ExitStatus | None = None
 
     @property

@@ -35,7 +35,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 class GpuUsage(msgspec.Struct, frozen=True, kw_only=True):
     """GPU usage of a job or of a step.
 
-    All values are sums over GPUs and nodes, except the peak, which is that of one node.
+    All values are sums over GPUs and nodes, except the peak, which is the peak of one node.
     """
 
     seconds: float = 0.0
@@ -69,7 +69,7 @@ class GpuUsage(msgspec.Struct, frozen=True, kw_only=True):
         return 100.0 * self.idle_s / self.seconds if self.seconds else None
 
 
-class Curve(msgspec.Struct, frozen=True, kw_only=True):
+class UsageCurve(msgspec.Struct, frozen=True, kw_only=True):
     """Means over intervals of `step_s` seconds that begin at `begin_unix`.
 
     A missing column was not measured. A value of None means unknown.
@@ -87,6 +87,6 @@ class JobCurve(msgspec.Struct, frozen=True, kw_only=True):
 
     job_id: JobId
     node: NodeName
-    curve: Curve
+    curve: UsageCurve
     step: int | None = None
     """The step's number; None for the whole job."""

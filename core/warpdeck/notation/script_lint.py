@@ -3,8 +3,6 @@ text.
 
 Only mistakes that users have actually made are reported. The site's own rules (partitions, memory) are not
 known here.
-
-The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -14,22 +12,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.foreign.option_mapping import PASSED_OVER, UMASK
-from warpdeck.notation.foreign.translation import IGNORE, MAX_OTHER_LINES, lines_of_others
+from warpdeck.notation.foreign.option_mapping import IGNORE, NO_EFFECT, UMASK
+from warpdeck.notation.foreign.translation import MAX_FOREIGN_LINES, foreign_lines
+from warpdeck.notation.option_values.value_table import SAME
 from warpdeck.notation.options.directives import (
     BLANKS,
     MAX_COMPONENTS,
     OTHER_MARKS,
-    Component,
     Directive,
-    components,
+    ScriptPart,
+    script_parts,
     split_words,
 )
-from warpdeck.notation.options.options import NOTED, REFUSED, SBATCH
+from warpdeck.notation.options.given_options import GivenOption
+from warpdeck.notation.options.option_table import NOTED, REFUSED, SBATCH
 from warpdeck.notation.options.unsupported import unsupported
+from warpdeck.notation.validation.result import ValidationResult
 from warpdeck.notation.values.numbers import strtol
-from warpdeck.notation.verdict.reading import SAME, Given
-from warpdeck.notation.verdict.verdict import Verdict
 
 MAX_REMARKS = 200
 """Maximum number of remarks. A generated file may repeat the same mistake many times."""
@@ -45,15 +44,15 @@ class Remark(NamedTuple):
         return f"line {self.line}: {self.words}" if self.line else self.words
 
 
-def remarks(text: str, verdict: Verdict, *, is_folder: Callable[[str], bool]) -> list[Remark]:
+def remarks(text: str, result: ValidationResult, *, is_folder: Callable[[str], bool]) -> list[Remark]:
     """Return the remarks in the order of the lines. `is_folder` tells whether a directory with this path
     exists.
     """
     found: list[Remark] = []
-    parts = components(text)
+    parts = script_parts(text)
     found += _of_lines(text, parts)
-    found += _of_others(text, [one for given in verdict.given for one in given])
-    for part, given in zip(parts, verdict.given, strict=False):
+    found += _of_others(text, [one for given in result.given for one in given])
+    for part, given in zip(parts, result.given, strict=False):
         for directive in part.directives:
             found += _of_directive(directive.number, directive.mark, directive.text)
         for one in given:
@@ -61,9 +60,9 @@ def remarks(text: str, verdict: Verdict, *, is_folder: Callable[[str], bool]) ->
         found += _given_twice(given)
         found += _not_here(given)
     if len(parts) > MAX_COMPONENTS:
-        words = f"a job of {len(parts):,} components: submission takes {MAX_COMPONENTS} at the most"
+        words = f"the job has {len(parts):,} components; at most {MAX_COMPONENTS} can be submitted"
         found.append(Remark(parts[1].line, words))
-    for shown, given in zip(verdict.shown, verdict.given, strict=False):
+    for shown, given in zip(result.shown, result.given, strict=False):
         lines = {one.option: one.line for one in given}
         found += _folders(shown, lines, is_folder)
     unique = dict.fromkeys(sorted(found, key=lambda remark: (remark.line == 0, remark.line)))
@@ -76,7 +75,7 @@ _LOOKALIKE = re.compile(
 _HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 
-def _of_lines(text: str, parts: Sequence[Component]) -> Iterator[Remark]:
+def _of_lines(text: str, parts: Sequence[ScriptPart]) -> Iterator[Remark]:
     """Report lines that look like directives but are not."""
     read = {directive.number for part in parts for directive in part.directives}
     until, command = "", 0
@@ -86,7 +85,9 @@ def _of_lines(text: str, parts: Sequence[Component]) -> Iterator[Remark]:
             continue
         first = line.lstrip(BLANKS)
         if line.startswith("#SBATCH") and number not in read:
-            yield Remark(number, f"this directive is not read: line {command} is a command, and ends them")
+            yield Remark(
+                number, f"this directive is not read: line {command} is a command, and directives end there"
+            )
         elif not command and _LOOKALIKE.match(line):
             yield Remark(number, "this is a comment: a directive begins with #SBATCH in the first column")
         if first and not first.startswith("#"):
@@ -95,13 +96,13 @@ def _of_lines(text: str, parts: Sequence[Component]) -> Iterator[Remark]:
                 until = match[2]
 
 
-def _of_others(text: str, given: Sequence[Given]) -> Iterator[Remark]:
+def _of_others(text: str, given: Sequence[GivenOption]) -> Iterator[Remark]:
     """Report directives of other schedulers: that they have an effect, or why they have none."""
-    lines = lines_of_others(text)
+    lines = foreign_lines(text)
     counting = {line.number for line in lines} if all(one.option != IGNORE for one in given) else set()
     if counting:
-        words = f"{lines[0].mark} lines count here and for Slurm's sbatch, behind commands too, and outrank #SBATCH"
-        yield Remark(lines[0].number, f"{words}; --ignore-pbs passes over them")
+        words = f"{lines[0].mark} lines have an effect here and in Slurm's sbatch, also after commands, and override #SBATCH"
+        yield Remark(lines[0].number, f"{words}; --ignore-pbs disables them")
     for number, line in enumerate(text.split("\n"), start=1):
         mark = next(filter(line.startswith, OTHER_MARKS), "")
         if mark and number not in counting:
@@ -110,10 +111,10 @@ def _of_others(text: str, given: Sequence[Given]) -> Iterator[Remark]:
 
 def _why_not(mark: str, lines: Sequence[Directive], counting: Set[int]) -> str:
     if not counting:
-        return "--ignore-pbs passes over it" if lines else f"over {MAX_OTHER_LINES} lines stand before it"
+        return "--ignore-pbs disables it" if lines else f"it comes after more than {MAX_FOREIGN_LINES} lines"
     if mark != lines[0].mark:
-        return f"the script has {lines[0].mark} lines, and sbatch reads one kind"
-    return f"over {MAX_OTHER_LINES} lines that are no comments stand before it"
+        return f"the script also has {lines[0].mark} lines, and sbatch reads only one kind"
+    return f"it comes after more than {MAX_FOREIGN_LINES} lines that are not comments"
 
 
 _EMPTY_WORD = re.compile(r"(?:^|[ \t])(?:\"\"|'')(?=[ \t]|$)")
@@ -122,9 +123,9 @@ _CUT = re.compile(r"(?<=[^ \t\\\"'])#")
 
 def _of_directive(number: int, mark: str, text: str) -> Iterator[Remark]:
     if mark == "#SLURM":
-        yield Remark(number, "write #SBATCH in place of #SLURM")
+        yield Remark(number, "write #SBATCH instead of #SLURM")
     try:
-        split_words(text, "")
+        split_words(text)
     except UserError:
         return
     plain = re.sub(r"\\.", "xx", text)
@@ -132,13 +133,13 @@ def _of_directive(number: int, mark: str, text: str) -> Iterator[Remark]:
         option = plain[: match.start()].split()[-1:]
         write = f"; write {option[0]}=" if option and option[0].startswith("--") else ""
         yield Remark(
-            number, f'an empty word "" ends the line, and the next word is taken for the value{write}'
+            number, f'an empty word "" ends the line, and the next word is taken as the value{write}'
         )
     if plain.rstrip().endswith("\\"):
-        yield Remark(number, "a backslash continues nothing here: the next line is no directive")
+        yield Remark(number, "a backslash does not continue a directive: the next line is not part of it")
     bare = re.sub(r"\"[^\"]*\"|'[^']*'", lambda quoted: "x" * len(quoted[0]), plain)
     if (match := _CUT.search(bare)) is not None and "#" not in bare[: match.start()]:
-        yield Remark(number, "# ends the line even inside a word: quote the value if it belongs to it")
+        yield Remark(number, "# ends the line even inside a word; quote the value if # is part of it")
 
 
 _VARIABLE = re.compile(r"\$(?:\w+|\{[^}]*\}|\([^)]*\))|`")
@@ -147,12 +148,12 @@ _NUMBER = re.compile(r"[ \t]*[+-]?\d+|TOP", re.ASCII | re.IGNORECASE)
 _SHORT_TIME = re.compile(r"(\d{1,4}):(\d{2})")
 
 
-def _of_value(one: Given) -> Iterator[Remark]:
+def _of_value(one: GivenOption) -> Iterator[Remark]:
     text = one.text or ""
     if one.line and (match := _VARIABLE.search(text)) is not None and one.option != "comment":
-        words = f"--{one.option}={text}: {match[0]} stays as it is written, no shell looks at directives"
+        words = f"--{one.option}={text}: {match[0]} is not replaced, because no shell reads directives"
         hint = (
-            "; %j, %x, %u and %a stand for job id, name, user and task"
+            "; %j, %x, %u and %a stand for job ID, name, user and task"
             if one.option in ("output", "error")
             else ""
         )
@@ -161,16 +162,16 @@ def _of_value(one: Given) -> Iterator[Remark]:
         words = f"--{one.option}={text} is {int(short[1])} minutes and {int(short[2])} seconds"
         yield Remark(one.line, f"{words}; for hours write {text}:00")
     if one.option == "job-name" and _LSF_ARRAY.fullmatch(text) is not None:
-        yield Remark(one.line, f"--job-name={text} is a name and no array: write #SBATCH --array")
+        yield Remark(one.line, f"--job-name={text} is a name and not an array; write #SBATCH --array")
     if one.option in ("nice", "priority") and text and not _NUMBER.fullmatch(text):
         held = ", and holds the job" if one.option == "priority" and not strtol(text)[0] else ""
-        yield Remark(one.line, f"--{one.option}={text} is no number: it counts as {strtol(text)[0]}{held}")
+        yield Remark(one.line, f"--{one.option}={text} is not a number; it counts as {strtol(text)[0]}{held}")
     if one.option == "mail-user" and not text:
-        yield Remark(one.line, "--mail-user has no address: mail goes to who submits")
+        yield Remark(one.line, "--mail-user has no address; mail goes to the user who submits")
 
 
-def _given_twice(given: Sequence[Given]) -> Iterator[Remark]:
-    last: dict[str, Given] = {}
+def _given_twice(given: Sequence[GivenOption]) -> Iterator[Remark]:
+    last: dict[str, GivenOption] = {}
     for one in given:
         name = SAME.get(one.option, one.option)
         before = last.get(name)
@@ -181,7 +182,7 @@ def _given_twice(given: Sequence[Given]) -> Iterator[Remark]:
             and one.line
             and before.line
         ):
-            words = f"--{name}={one.text or ''} takes the place of --{name}={before.text or ''} in line {before.line}"
+            words = f"--{name}={one.text or ''} replaces --{name}={before.text or ''} in line {before.line}"
             yield Remark(one.line, words)
         last[name] = one
 
@@ -193,17 +194,17 @@ def _adds_to(option: str, before: str, text: str) -> bool:
     return option == "mail-type"
 
 
-def _not_here(given: Sequence[Given]) -> Iterator[Remark]:
+def _not_here(given: Sequence[GivenOption]) -> Iterator[Remark]:
     for one in given:
-        if one.option == PASSED_OVER:
-            yield Remark(one.line, f"{one.text} has no effect, sbatch passes over it")
-        if one.option in (IGNORE, PASSED_OVER, UMASK):
+        if one.option == NO_EFFECT:
+            yield Remark(one.line, f"{one.text} has no effect; sbatch ignores it")
+        if one.option in (IGNORE, NO_EFFECT, UMASK) or one.option.startswith("switch-"):
             continue
         option = SBATCH.options.get(one.option)
         if option is None or option.here == NOTED:
             yield Remark(one.line, f"--{one.option} has no effect here")
         elif option.here == REFUSED:
-            refusal = unsupported(one.option, "submission refuses this")
+            refusal = unsupported(one.option, "submission rejects this")
             yield Remark(one.line, f"{refusal.message}; {refusal.hint}")
 
 
@@ -216,12 +217,12 @@ def _folders(
     for option in ("output", "error"):
         folder = shown.get(option, "").rpartition("/")[0]
         if folder and "%" not in folder and not is_folder(folder):
-            words = f"the folder of --{option}, {folder}, is not there: Slurm's job would fail without a log"
-            yield Remark(lines.get(option, 0), f"{words} (warpdeck makes it)")
+            words = f"the folder of --{option}, {folder}, does not exist: in Slurm, the job would fail without a log"
+            yield Remark(lines.get(option, 0), f"{words} (warpdeck creates it)")
 
 
 _PHRASES = {
-    "job-name": "called {}",
+    "job-name": "named {}",
     "partition": "in partition {}",
     "account": "for account {}",
     "qos": "with QoS {}",
@@ -231,16 +232,16 @@ _PHRASES = {
     "exclude": "not on {}",
     "constraint": "nodes with {}",
     "ntasks": "{} task(s)",
-    "ntasks-per-node": "{} task(s) a node",
-    "cpus-per-task": "{} CPU(s) a task",
-    "cpus-per-gpu": "{} CPU(s) a GPU",
-    "mem": "{} of memory a node",
-    "mem-per-cpu": "{} of memory a CPU",
-    "mem-per-gpu": "{} of memory a GPU",
+    "ntasks-per-node": "{} task(s) per node",
+    "cpus-per-task": "{} CPU(s) per task",
+    "cpus-per-gpu": "{} CPU(s) per GPU",
+    "mem": "{} memory per node",
+    "mem-per-cpu": "{} memory per CPU",
+    "mem-per-gpu": "{} memory per GPU",
     "gres": "{} on each node",
-    "gpus": "{} GPU(s) in all",
-    "gpus-per-node": "{} GPU(s) a node",
-    "gpus-per-task": "{} GPU(s) a task",
+    "gpus": "{} GPU(s) in total",
+    "gpus-per-node": "{} GPU(s) per node",
+    "gpus-per-task": "{} GPU(s) per task",
     "exclusive": "{}",
     "time": "for at most {}",
     "time-min": "for at least {}",
@@ -248,8 +249,8 @@ _PHRASES = {
     "deadline": "done by {}",
     "dependency": "after {}",
     "reservation": "in reservation {}",
-    "licenses": "licences {}",
-    "signal": "warned by {}",
+    "licenses": "licenses {}",
+    "signal": "signal {} before the time limit",
     "requeue": "{} after a failure of its node",
     "no-requeue": "{} after a failure of its node",
     "chdir": "in folder {}",
@@ -257,10 +258,10 @@ _PHRASES = {
     "error": "errors to {}",
 }
 _SHARED = {
-    "exclusive": "nodes to itself",
-    "user": "nodes shared with its own user's jobs alone",
-    "mcs": "nodes shared with jobs of its MCS label",
-    "oversubscribe": "nodes shared with anybody's jobs",
+    "exclusive": "exclusive nodes",
+    "user": "nodes shared only with jobs of the same user",
+    "mcs": "nodes shared only with jobs of the same MCS label",
+    "oversubscribe": "nodes shared with jobs of any user",
 }
 _UNITS = {"mem": "M", "mem-per-cpu": "M", "mem-per-gpu": "M"}
 
@@ -277,7 +278,7 @@ def in_words(shown: Mapping[str, str]) -> list[str]:
 
 def _value(option: str, text: str) -> str:
     if option in _UNITS:
-        return "all that there is" if text == "0?" else text + (_UNITS[option] if text.isdigit() else "")
+        return "all" if text == "0?" else text + (_UNITS[option] if text.isdigit() else "")
     if option == "exclusive":
         return _SHARED.get(text, text)
     return text.replace("gres:", "") if option == "gres" else text

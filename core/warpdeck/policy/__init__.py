@@ -12,8 +12,8 @@ from warpdeck.policy.explain.start_estimates import (
     StartEstimates,
     estimate_starts,
 )
-from warpdeck.policy.input.decisions import End, Plan, Preempt, Reserve, Resume, Start
-from warpdeck.policy.input.settings import Settings, Weights
+from warpdeck.policy.input.decisions import EndDecision, Plan, Preempt, Reserve, Resume, Start
+from warpdeck.policy.input.settings import PlannerSettings, Weights
 from warpdeck.policy.input.site import (
     AccountView,
     Limits,
@@ -23,13 +23,13 @@ from warpdeck.policy.input.site import (
     Tres,
     UserView,
 )
-from warpdeck.policy.input.view import GpuView, NodeView, PendingJob, RunningJob, View
+from warpdeck.policy.input.view import GpuView, NodeView, PendingJob, PlannerView, RunningJob
 from warpdeck.policy.priority.fairshare import FairshareRow, decayed, decayed_seconds, fair_tree
 from warpdeck.policy.priority.priority import Factors, Ranking, priorities
 from warpdeck.policy.resources.features import parse_constraint
 from warpdeck.policy.resources.tres import WALL, held_tres
 
-from .admit import Refusal, admit, admit_together, never_fits
+from .admit import AdmissionRefusal, admit, admit_hetjob, never_fits
 from .dry_run import Estimate, dry_run
 from .plan import plan
 
@@ -38,7 +38,8 @@ __all__ = [
     "NO_ESTIMATES",
     "WALL",
     "AccountView",
-    "End",
+    "AdmissionRefusal",
+    "EndDecision",
     "Estimate",
     "Factors",
     "FairshareRow",
@@ -49,23 +50,22 @@ __all__ = [
     "PassCache",
     "PendingJob",
     "Plan",
+    "PlannerSettings",
+    "PlannerView",
     "Preempt",
     "QosView",
     "Ranking",
-    "Refusal",
     "ReservationView",
     "Reserve",
     "Resume",
     "RunningJob",
-    "Settings",
     "Start",
     "StartEstimates",
     "Tres",
     "UserView",
-    "View",
     "Weights",
     "admit",
-    "admit_together",
+    "admit_hetjob",
     "decayed",
     "decayed_seconds",
     "dry_run",

@@ -17,9 +17,9 @@ import numpy as np
 
 from warpdeck.model import JobId, NodeName, PendingReason, Resources
 from warpdeck.policy.explain.explain import explain
-from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import PartitionView
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import in_partition
 from warpdeck.policy.placement.pending_reason import own_pending_reason
 from warpdeck.policy.reservations.resource_pool import is_predictable
@@ -37,7 +37,7 @@ LEAST_LIMIT_S = 60
 """Time limits below this many seconds are not suggested."""
 MAX_STEPS = 32
 """Maximum number of smaller requests tried for each kind of change."""
-MAX_LEADERS = 3
+MAX_NAMED_AHEAD = 3
 """Maximum number of jobs ahead that are named."""
 
 
@@ -57,12 +57,12 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     ahead: int = 0
     """Number of pending jobs that are planned before this job and compete for its nodes."""
-    leaders: tuple[JobId, ...] = ()
+    first_ahead: tuple[JobId, ...] = ()
     """The first jobs ahead of it."""
     changes: tuple[str, ...] = ()
 
 
-def dry_run(view: View, now: float, settings: Settings, job_id: JobId) -> Estimate:
+def dry_run(view: PlannerView, now: float, settings: PlannerSettings, job_id: JobId) -> Estimate:
     """Return the estimate for a pending job of the view. For a request that is not submitted, the caller adds
     it to the view first. Raises KeyError for an unknown id.
     """
@@ -102,18 +102,18 @@ def dry_run(view: View, now: float, settings: Settings, job_id: JobId) -> Estima
         reason=pending_reasons.get(job_id),
         priority=priority,
         ahead=len(ahead),
-        leaders=tuple(current.context.queue.jobs[row].id for row in ahead[:MAX_LEADERS]),
+        first_ahead=tuple(current.context.queue.jobs[row].id for row in ahead[:MAX_NAMED_AHEAD]),
         changes=changes,
     )
 
 
 def _ahead(current: SchedulingPass, before: Ints, job: PendingJob) -> Ints:
-    """Return the rows before this job whose jobs also wait and may use the same nodes."""
-    wanted = _nodes(current, job.partition)
+    """Return the rows of earlier jobs that also wait and may use the same nodes."""
+    own_nodes = _nodes(current, job.partition)
     meets = []
     for name in current.context.queue.partitions.keys:
         theirs = _nodes(current, name)
-        meets.append(wanted is None or theirs is None or not wanted.isdisjoint(theirs))
+        meets.append(own_nodes is None or theirs is None or not own_nodes.isdisjoint(theirs))
     of = current.context.queue.by_class["partition"][current.context.queue.table["class"][before]]
     found: Ints = before[current.waiting_mask(before) & np.array(meets, dtype=np.bool_)[of]]
     return found
@@ -139,12 +139,12 @@ def _changes(current: SchedulingPass, job: PendingJob) -> Iterator[str]:
             yield f"starts now with --time={shorter}"
         for smaller in _smaller(job.resources):
             tried += (smaller_requests := list(smaller))
-            words = (
-                words
-                for asked, words in smaller_requests
-                if _fits(current, msgspec.structs.replace(job, resources=asked), partition)
+            texts = (
+                text
+                for requested, text in smaller_requests
+                if _fits(current, msgspec.structs.replace(job, resources=requested), partition)
             )
-            if found := next(words, ""):
+            if found := next(texts, ""):
                 yield f"starts now with {found}"
         if job.reservation:
             continue
@@ -168,7 +168,7 @@ def _shorter(
     longest = 0.0
     for gang in request_class.gangs:
         for mask in request_class.masks:
-            longest = max(longest, pool.timeline.longest_now(gang.wanted, mask))
+            longest = max(longest, pool.timeline.longest_now(gang.requirements, mask))
     if longest < LEAST_LIMIT_S or (limit_s is not None and longest >= limit_s):
         return ""
     if not is_predictable(current.context.now + longest, current.context.now):
@@ -189,18 +189,18 @@ Smaller = Iterator[tuple[Resources, str]]
 """Smaller requests and the options that request them, smallest change first."""
 
 
-def _smaller(asked: Resources) -> Iterator[Smaller]:
+def _smaller(requested: Resources) -> Iterator[Smaller]:
     """Iterate over the kinds of changes, each as an iterator over smaller requests."""
-    yield _fewer_gpus(asked)
-    yield _other_gpus(asked)
-    yield _fewer_nodes(asked)
-    yield _fewer_cpus(asked)
-    yield _less_memory(asked)
-    yield _shared_nodes(asked)
+    yield _fewer_gpus(requested)
+    yield _other_gpus(requested)
+    yield _fewer_nodes(requested)
+    yield _fewer_cpus(requested)
+    yield _less_memory(requested)
+    yield _shared_nodes(requested)
 
 
-def _fewer_gpus(asked: Resources) -> Smaller:
-    gpus = asked.gpus
+def _fewer_gpus(requested: Resources) -> Smaller:
+    gpus = requested.gpus
     kind = f"{gpus.type}:" if gpus.type else ""
     for name, option in (
         ("per_node", "--gpus-per-node"),
@@ -209,36 +209,39 @@ def _fewer_gpus(asked: Resources) -> Smaller:
     ):
         for fewer in _below(getattr(gpus, name) or 0):
             less = msgspec.structs.replace(gpus, **{name: fewer})
-            yield msgspec.structs.replace(asked, gpus=less), f"{option}={kind}{fewer}"
+            yield msgspec.structs.replace(requested, gpus=less), f"{option}={kind}{fewer}"
 
 
-def _other_gpus(asked: Resources) -> Smaller:
-    if asked.gpus.type:
-        any_type = msgspec.structs.replace(asked.gpus, type="")
-        yield msgspec.structs.replace(asked, gpus=any_type), "GPUs of any type"
+def _other_gpus(requested: Resources) -> Smaller:
+    if requested.gpus.type:
+        any_type = msgspec.structs.replace(requested.gpus, type="")
+        yield msgspec.structs.replace(requested, gpus=any_type), "GPUs of any type"
 
 
-def _fewer_nodes(asked: Resources) -> Smaller:
-    for fewer in _below(asked.nodes_min):
-        yield msgspec.structs.replace(asked, nodes_min=fewer, nodes_max=fewer), f"--nodes={fewer}"
+def _fewer_nodes(requested: Resources) -> Smaller:
+    for fewer in _below(requested.nodes_min):
+        yield msgspec.structs.replace(requested, nodes_min=fewer, nodes_max=fewer), f"--nodes={fewer}"
 
 
-def _fewer_cpus(asked: Resources) -> Smaller:
-    for fewer in _below(asked.cpus_per_task):
-        yield msgspec.structs.replace(asked, cpus_per_task=fewer), f"--cpus-per-task={fewer}"
+def _fewer_cpus(requested: Resources) -> Smaller:
+    for fewer in _below(requested.cpus_per_task):
+        yield msgspec.structs.replace(requested, cpus_per_task=fewer), f"--cpus-per-task={fewer}"
 
 
-def _less_memory(asked: Resources) -> Smaller:
-    for fewer in _below((asked.mem_per_node_bytes or 0) >> 30):
-        yield msgspec.structs.replace(asked, mem_per_node_bytes=fewer << 30), f"--mem={fewer}G"
+def _less_memory(requested: Resources) -> Smaller:
+    for fewer in _below((requested.mem_per_node_bytes or 0) >> 30):
+        yield msgspec.structs.replace(requested, mem_per_node_bytes=fewer << 30), f"--mem={fewer}G"
 
 
-def _shared_nodes(asked: Resources) -> Smaller:
-    if asked.exclusive:
-        yield msgspec.structs.replace(asked, exclusive=False), "other jobs on its nodes (without --exclusive)"
-    if asked.share_with == "user":
+def _shared_nodes(requested: Resources) -> Smaller:
+    if requested.exclusive:
+        yield (
+            msgspec.structs.replace(requested, exclusive=False),
+            "other jobs on its nodes (without --exclusive)",
+        )
+    if requested.share_with == "user":
         option = "other users' jobs on its nodes (without --exclusive=user)"
-        yield msgspec.structs.replace(asked, share_with=""), option
+        yield msgspec.structs.replace(requested, share_with=""), option
 
 
 def _below(count: int) -> Iterator[int]:

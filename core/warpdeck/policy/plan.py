@@ -23,9 +23,9 @@ from warpdeck.model import JobId, PendingReason
 from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.cache.waiting_queue import WaitingQueue
 from warpdeck.policy.explain.explain import explain
-from warpdeck.policy.input.decisions import End, Plan
-from warpdeck.policy.input.settings import Settings
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.decisions import EndDecision, Plan
+from warpdeck.policy.input.settings import PlannerSettings
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.placement.pending_reason import own_pending_reason
 from warpdeck.policy.priority.priority import Ranking, in_order
 from warpdeck.policy.priority.queue_order import queue_order
@@ -36,9 +36,9 @@ from warpdeck.policy.scheduler.scheduling_pass import SchedulingPass
 
 
 def plan(
-    view: View,
+    view: PlannerView,
     now: float,
-    settings: Settings,
+    settings: PlannerSettings,
     *,
     cache: PassCache | None = None,
     explain_only: Collection[JobId] | None = None,
@@ -53,8 +53,8 @@ def plan(
     current, table = decided.current, decided.current.context.queue.table
     explained = None if explain_only is None else np.isin(table["id"], list(explain_only))
     early = {
-        job_id: why
-        for job_id, why in decided.pending_reasons.items()
+        job_id: reason
+        for job_id, reason in decided.pending_reasons.items()
         if explain_only is None or job_id in explain_only
     }
     pending_reasons = explain(
@@ -85,11 +85,11 @@ def plan(
 
 
 def _copy_to_components(
-    view: View, pending_reasons: dict[JobId, PendingReason], priorities: dict[JobId, int]
+    view: PlannerView, pending_reasons: dict[JobId, PendingReason], priorities: dict[JobId, int]
 ) -> None:
     """Give each component the reason and the priority of its leader, with which it starts."""
-    leaders = set(view.leaders)
-    for leader in (job for job in view.pending if job.id in leaders) if leaders else ():
+    hetjob_leaders = set(view.hetjob_leaders)
+    for leader in (job for job in view.pending if job.id in hetjob_leaders) if hetjob_leaders else ():
         for job in leader.components:
             if leader.id in pending_reasons:
                 held = leader.held and not job.held
@@ -114,7 +114,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of the eligible jobs, in the order in which they are tried."""
     fifo_blocked: Ints
     """Rows of the jobs that were not tried because jobs start in strict order."""
-    ends: list[End]
+    ends: list[EndDecision]
     pending_reasons: dict[JobId, PendingReason]
     """Pending reasons of the jobs that are not eligible. Held jobs are missing, because their reasons never
     change.
@@ -123,9 +123,9 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(
-    view: View,
+    view: PlannerView,
     now: float,
-    settings: Settings,
+    settings: PlannerSettings,
     *,
     cache: PassCache | None = None,
     trial_job: JobId | None = None,
@@ -170,12 +170,12 @@ def decide(
     )
 
 
-def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[End], dict[JobId, PendingReason]]:
+def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[EndDecision], dict[JobId, PendingReason]]:
     """Return the rows of the eligible jobs, the jobs to end, and the reasons of the other jobs that are not
     held.
     """
     ready = queue.table["is_ready"].copy()
-    ends: list[End] = []
+    ends: list[EndDecision] = []
     pending_reasons: dict[JobId, PendingReason] = {}
     for row in np.flatnonzero(~ready & ~queue.table["is_held"]).tolist():
         job = queue.jobs[row]
@@ -190,14 +190,16 @@ def _ready(queue: WaitingQueue, now: float) -> tuple[Ints, list[End], dict[JobId
     return np.flatnonzero(ready), ends, pending_reasons
 
 
-def _ends(job: PendingJob, reason: PendingReason | None, now: float, settings: Settings) -> End | None:
+def _ends(
+    job: PendingJob, reason: PendingReason | None, now: float, settings: PlannerSettings
+) -> EndDecision | None:
     kill = settings.kill_invalid_dependency if job.kill_invalid is None else job.kill_invalid
     if reason is not None and reason.code == "DependencyNeverSatisfied" and kill:
-        return End(job_id=job.id, state="CANCELLED", code=reason.code, sentence=job.never)
+        return EndDecision(job_id=job.id, state="CANCELLED", code=reason.code, sentence=job.never)
     if job.deadline_unix is None:
         return None
     least = job.time_min_s or job.time_limit_s or 1
     if now + least <= job.deadline_unix:
         return None
     sentence = "it can no longer end before its deadline"
-    return End(job_id=job.id, state="DEADLINE", code="DeadLine", sentence=sentence)
+    return EndDecision(job_id=job.id, state="DEADLINE", code="DeadLine", sentence=sentence)

@@ -1,4 +1,6 @@
-"""Interfaces of the controller to the outside, and the identity of a caller.
+"""Interfaces between the parts of the program, and the identity of a caller.
 
-The interfaces are the store, the fleet, the tree cache and the output files.
+ports            store, fleet, tree cache and output files, as the controller uses them
+engine           a scheduler, as the API server uses it
+engine_streams   the streams between the two
 """

@@ -11,11 +11,12 @@ import asyncio
 
 import msgspec
 
+from warpdeck.base.errors import UserError
 from warpdeck.model import Job, JobId, NodeName
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """A caller. `admin` is set for root and for the controller's own user."""
+    """The user of a caller. `admin` is set for root and for the controller's own user."""
 
     user: str
     uid: int
@@ -34,31 +35,43 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
     lost: asyncio.Event
 
 
-class ClientIdentity(msgspec.Struct, frozen=True):
+class Caller(msgspec.Struct, frozen=True):
     """The identity of a client: its user, and its process if it is a process of a job."""
 
     who: Principal
     process: JobProcess | None = None
 
 
-def owns(who: Principal, job: Job) -> bool:
+def owns(principal: Principal, job: Job) -> bool:
     """Return whether the caller owns the job.
 
-    Some data is for the owner only, such as the job's environment. Root has no access to it either.
+    Some data is only for the owner, such as the job's environment. Root has no access to it either.
     """
-    return who.uid == job.uid
+    return principal.uid == job.uid
 
 
-def may_touch(who: Principal, job: Job) -> bool:
-    """Return whether the caller may control the job, which owners and administrators may."""
-    return who.admin or owns(who, job)
+def may_control(principal: Principal, job: Job) -> bool:
+    """Return whether the caller may control the job. Its owner and administrators may."""
+    return principal.admin or owns(principal, job)
 
 
-def is_namesake(who: Principal, job: Job) -> bool:
+def require_admin(who: Principal) -> None:
+    """Raise UserError unless the caller is an administrator."""
+    if not who.admin:
+        raise UserError(
+            "only root and the controller's user may do this", "ask an administrator", code="not_admin"
+        )
+
+
+def is_namesake(principal: Principal, job: Job) -> bool:
     """Return whether the job belongs to another user who had the caller's name."""
-    return who.user == job.user and not owns(who, job)
+    return principal.user == job.user and not owns(principal, job)
 
 
-def whose(who: Principal, job: Job) -> str:
+def owner_text(principal: Principal, job: Job) -> str:
     """Return the job's user as text for the caller, with both uids if the names are equal."""
-    return f"{job.user} (uid {job.uid}, where you have {who.uid})" if is_namesake(who, job) else job.user
+    return (
+        f"{job.user} (uid {job.uid}, where you have {principal.uid})"
+        if is_namesake(principal, job)
+        else job.user
+    )

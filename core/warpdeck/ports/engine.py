@@ -22,25 +22,74 @@ forwarded ports.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from warpdeck.base.chunking import Rows
+from warpdeck.model import JobId, NodeName
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow, JobVariables, LiveStep, PastJobs
+from warpdeck.protocol.node_rows import NodeFacts, NodeRow, PastNodeRow
 from warpdeck.protocol.site_rows import ForecastRow
 
-from .caller import ClientIdentity
+from .caller import Caller, Principal
+from .engine_streams import ByteSource, CommandText, EndedStep, HeldAllocation, RunningStep
+
+Progress = Callable[[str], Awaitable[None]]
+"""Reports a line of progress to the client."""
 
 
 class Action(StrEnum):
     """The actions that a scheduler may be unable to perform. Each value is the tag of a request."""
 
+    SUBMIT = "submit"
+    RERUN = "rerun"
+    DRY_RUN = "dry_run"
+    CANCEL = "cancel"
+    HOLD = "hold"
+    RELEASE = "release"
+    REQUEUE = "requeue"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    UPDATE = "job_update"
+    TELL = "tell"
+    ANNOTATE = "job_annotate"
+    RECORD_CODE = "code_recorded"
+    FORECAST = "forecast"
+    PRIORITIES = "priorities"
+    SHARES = "shares"
+    LIMIT_USE = "limit_use"
+    RECORDS = "records"
+    PAST = "past"
+    PAST_COSTS = "past_costs"
+    EVENTS = "events"
+    CURVES = "curves"
+    NODES_AT = "nodes_at"
+    NODE_CHECK = "node_check"
+    NODE_ADD = "node_add"
+    NODE_DRAIN = "node_drain"
+    NODE_RESUME = "node_resume"
+    NODE_REMOVE = "node_rm"
+    RESERVE = "reservation_make"
+    UNRESERVE = "reservation_rm"
+    LOG = "log"
+    ATTACH = "attach"
+    TUNNEL = "tunnel"
+    FORWARD = "forward"
+    RUN = "run"
+    SESSION = "session"
+    STEP = "srun"
+    ALLOCATE = "salloc"
+    CONFIG = "config"
     RELOAD = "reload"
     AMEND = "amend"
+
+
+UNSUPPORTED = "unsupported"
+"""Code of the error for an action that the scheduler cannot perform."""
 
 
 class SiteSummary(NamedTuple):
@@ -60,7 +109,10 @@ class EngineSite(Protocol):
         ...
 
     def capabilities(self) -> Mapping[Action, str]:
-        """Return each action with the reason why it is impossible, or with "" if it is possible."""
+        """Return each action with the reason why it is impossible, or with "" if it is possible.
+
+        The server refuses impossible actions with this reason.
+        """
         ...
 
     def summary(self) -> SiteSummary: ...
@@ -68,25 +120,21 @@ class EngineSite(Protocol):
         """Count an answered request, for `diagnosis`."""
         ...
 
-    async def diagnosis(self, client: ClientIdentity, message: ask.Diagnosis) -> results.Diagnosis:
+    async def diagnosis(self, caller: Caller, message: ask.Diagnosis) -> results.Diagnosis:
         """Return the scheduler's statistics. With `reset` they begin again at 0, which only admins may do."""
         ...
 
-    async def partitions(self, client: ClientIdentity, message: ask.Partitions) -> results.Partitions: ...
-    async def reservations(
-        self, client: ClientIdentity, message: ask.Reservations
-    ) -> results.Reservations: ...
-    async def licenses(self, client: ClientIdentity, message: ask.Licenses) -> results.Licenses: ...
-    async def settings(self, client: ClientIdentity, message: ask.Settings) -> results.Settings: ...
-    async def plugin_options(
-        self, client: ClientIdentity, message: ask.PluginOptions
-    ) -> results.PluginOptions: ...
-    async def config(self, client: ClientIdentity, message: ask.ConfigInForce) -> results.ConfigInForce: ...
-    async def reload(self, client: ClientIdentity, message: ask.Reload) -> results.Reloaded:
+    async def partitions(self, caller: Caller, message: ask.Partitions) -> results.Partitions: ...
+    async def reservations(self, caller: Caller, message: ask.Reservations) -> results.Reservations: ...
+    async def licenses(self, caller: Caller, message: ask.Licenses) -> results.Licenses: ...
+    async def settings(self, caller: Caller, message: ask.Settings) -> results.Settings: ...
+    async def plugin_options(self, caller: Caller, message: ask.PluginOptions) -> results.PluginOptions: ...
+    async def config(self, caller: Caller, message: ask.ConfigInForce) -> results.ConfigInForce: ...
+    async def reload(self, caller: Caller, message: ask.Reload) -> results.Reloaded:
         """Put the configuration file into force. If it has an error, nothing changes."""
         ...
 
-    async def amend(self, client: ClientIdentity, message: ask.Amend) -> results.Reloaded:
+    async def amend(self, caller: Caller, message: ask.Amend) -> results.Reloaded:
         """Change the configuration file and put it into force. If that fails, the file is unchanged."""
         ...
 
@@ -94,28 +142,65 @@ class EngineSite(Protocol):
 class EngineAccounting(Protocol):
     """Priorities, shares and limits."""
 
-    async def priorities(self, client: ClientIdentity, message: ask.Priorities) -> results.Priorities: ...
-    async def shares(self, client: ClientIdentity, message: ask.Shares) -> results.Shares: ...
-    async def limit_use(self, client: ClientIdentity, message: ask.LimitUse) -> results.LimitUse: ...
-    async def qos(self, client: ClientIdentity, message: ask.QosList) -> results.QosList: ...
+    async def priorities(self, caller: Caller, message: ask.Priorities) -> results.Priorities: ...
+    async def shares(self, caller: Caller, message: ask.Shares) -> results.Shares: ...
+    async def limit_use(self, caller: Caller, message: ask.LimitUse) -> results.LimitUse: ...
+    async def qos(self, caller: Caller, message: ask.QosList) -> results.QosList: ...
+
+
+DeltaPage = Callable[[], Awaitable[results.Delta]]
+"""Builds a page of changes. A page that was not built yet has the changes until then."""
+
+
+class EndsOfJobs(Protocol):
+    """A client's wait for the starts and ends of submissions."""
+
+    def __len__(self) -> int:
+        """Return the number of submissions that are still waited for."""
+        ...
+
+    def add(self, numbers: Iterable[int]) -> None:
+        """Wait for these submissions, too."""
+        ...
+
+    def messages(self) -> AsyncGenerator[results.Ends, None]:
+        """Yield each start and end once, and forever: first the ends that have happened already."""
+        ...
+
+    def close(self) -> None:
+        """Stop waiting."""
+        ...
 
 
 class EngineJobs(Protocol):
     """The jobs in the queue."""
 
-    async def rows(self, client: ClientIdentity, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
+    def owner(self, job_id: JobId, *, restarts: int, node: NodeName) -> Principal | None:
+        """Return the user of a start of a job, or None if it does not run on the node."""
+        ...
+
+    async def rows(self, caller: Caller, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
         """Return the newest jobs that match, oldest first. Selected fields are rows of their own."""
         ...
 
-    async def steps(self, client: ClientIdentity, message: ask.Steps) -> Rows[LiveStep]: ...
-    async def detail(self, client: ClientIdentity, message: ask.JobInfo) -> JobDetail: ...
-    async def environment(self, client: ClientIdentity, message: ask.JobEnvironment) -> JobVariables:
+    async def steps(self, caller: Caller, message: ask.Steps) -> Rows[LiveStep]: ...
+    async def detail(self, caller: Caller, message: ask.JobInfo) -> JobDetail: ...
+    async def environment(self, caller: Caller, message: ask.JobEnvironment) -> JobVariables:
         """Return the environment of a job to its owner, and to no other user."""
         ...
 
-    async def forecast(self, client: ClientIdentity, message: ask.Forecast) -> ForecastRow:
+    async def forecast(self, caller: Caller, message: ask.Forecast) -> ForecastRow:
         """Return why a job waits, its expected start, and the changes that would start it now."""
         ...
+
+    def changes(self, caller: Caller, message: ask.Subscribe) -> AsyncGenerator[DeltaPage, None]:
+        """Yield all rows, then changes as they happen.
+
+        Changes that the reader has not taken yet are merged, so that a slow reader costs little memory.
+        """
+        ...
+
+    def ends(self, caller: Caller, message: ask.AwaitEnds) -> EndsOfJobs: ...
 
 
 class TreeUpload(Protocol):
@@ -134,20 +219,20 @@ class TreeUpload(Protocol):
 class EngineSubmissions(Protocol):
     """New jobs and their code."""
 
-    async def submit(self, client: ClientIdentity, message: ask.Submit) -> results.SubmittedJob:
+    async def submit(self, caller: Caller, message: ask.Submit) -> results.SubmittedJob:
         """Submit a job. It is on disk when the result is returned."""
         ...
 
-    async def rerun(self, client: ClientIdentity, message: ask.Rerun) -> results.SubmittedJob:
+    async def rerun(self, caller: Caller, message: ask.Rerun) -> results.SubmittedJob:
         """Submit a recorded job of this client again, with all components of a heterogeneous job."""
         ...
 
-    async def dry_run(self, client: ClientIdentity, message: ask.DryRun) -> ForecastRow:
+    async def dry_run(self, caller: Caller, message: ask.DryRun) -> ForecastRow:
         """Return the expected outcome of a submission now. A refusal is a forecast too."""
         ...
 
-    async def find_tree(self, client: ClientIdentity, message: ask.HaveTree) -> results.StoredTree: ...
-    async def receive_tree(self, client: ClientIdentity, message: ask.PutTree) -> TreeUpload: ...
+    async def find_tree(self, caller: Caller, message: ask.HaveTree) -> results.StoredTree: ...
+    async def receive_tree(self, caller: Caller, message: ask.PutTree) -> TreeUpload: ...
 
 
 JobOrder = ask.Hold | ask.Release | ask.Requeue | ask.Tell | ask.Suspend | ask.Resume | ask.JobUpdate
@@ -161,17 +246,103 @@ class EngineOrders(Protocol):
     reasons. If no job allows it, this is an error.
     """
 
-    async def cancel(self, client: ClientIdentity, message: ask.Cancel) -> results.Canceled:
+    async def cancel(self, caller: Caller, message: ask.Cancel) -> results.Canceled:
         """Cancel or signal jobs and steps.
 
         It is an error only if a single job is named and refused.
         """
         ...
 
-    async def change(self, client: ClientIdentity, message: JobOrder) -> results.Changed: ...
-    async def record_code(self, client: ClientIdentity, message: ask.CodeRecorded) -> results.Changed: ...
-    async def annotate(self, client: ClientIdentity, message: ask.JobAnnotate) -> results.Result:
+    async def change(self, caller: Caller, message: JobOrder) -> results.Changed: ...
+    async def record_code(self, caller: Caller, message: ask.CodeRecorded) -> results.Changed: ...
+    async def annotate(self, caller: Caller, message: ask.JobAnnotate) -> results.Result:
         """Change the comments in the records of all these jobs, or of none."""
+        ...
+
+
+class EngineNodes(Protocol):
+    """Nodes and their reservations."""
+
+    async def rows(self, caller: Caller, message: ask.Nodes) -> Rows[NodeRow | NodeFacts]: ...
+    async def past(self, caller: Caller, message: ask.NodesAt) -> Rows[PastNodeRow]:
+        """Return the nodes at a past time. Facts that are not known are named, and never invented."""
+        ...
+
+    async def health(self, caller: Caller, message: ask.NodeCheck) -> results.NodeHealth:
+        """Return the health of nodes. For an admin all nodes check again."""
+        ...
+
+    async def add(self, caller: Caller, message: ask.NodeAdd, progress: Progress) -> NodeRow: ...
+    async def drain(self, caller: Caller, message: ask.NodeDrain) -> NodeRow: ...
+    async def resume(self, caller: Caller, message: ask.NodeResume) -> NodeRow: ...
+    async def remove(self, caller: Caller, message: ask.NodeRemove) -> results.Result: ...
+    async def reserve(self, caller: Caller, message: ask.ReservationMake) -> results.Result: ...
+    async def unreserve(self, caller: Caller, message: ask.ReservationRemove) -> results.Result: ...
+
+
+class ForwardedJob(NamedTuple):
+    """A running job to which a port is forwarded."""
+
+    label: str
+    user: str
+    node: str
+    ended: Callable[[], Coroutine[Any, Any, None]]
+    """Returns when this start of the job has ended."""
+
+
+class EngineOutput(Protocol):
+    """The bytes of jobs. The methods wait for the start of the job, and report its pending reasons meanwhile."""
+
+    async def log(self, caller: Caller, message: ask.Log, progress: Progress) -> ByteSource: ...
+    async def terminal(self, caller: Caller, message: ask.Attach, progress: Progress) -> ByteSource: ...
+    async def tunnel(self, caller: Caller, message: ask.Tunnel, progress: Progress) -> ByteSource: ...
+    async def forward(self, caller: Caller, message: ask.Forward, progress: Progress) -> ForwardedJob: ...
+    async def settle(self, caller: Caller, message: ask.Settle) -> results.Result:
+        """Wait a moment until all output of an ended job has arrived on the submit host."""
+        ...
+
+
+class StartedRun(NamedTuple):
+    """The job of a command. `opened` is the answer to its client."""
+
+    opened: results.OpenedJob
+    outputs: Callable[[Progress], Awaitable[tuple[ByteSource, ByteSource]]]
+    """Waits for the start and returns the sources of standard output and of standard error."""
+
+
+class EngineSessions(Protocol):
+    """Jobs of one command or one terminal. Their arguments are parsed by the engine."""
+
+    async def run(self, caller: Caller, message: ask.Run) -> StartedRun: ...
+    async def open(self, caller: Caller, message: ask.Session) -> results.OpenedJob:
+        """Make a job with a terminal. The error code "steps" means that a step is needed."""
+        ...
+
+
+class EngineSteps(Protocol):
+    """Steps of srun and allocations of salloc. Their arguments are parsed by the engine.
+
+    A step or an allocation ends if its client disconnects. If the client was cut off, it may come back.
+    """
+
+    async def srun(
+        self, caller: Caller, message: ask.Srun, progress: Progress
+    ) -> RunningStep | CommandText | EndedStep:
+        """Start a step, in a new allocation if the caller has none. It waits for resources."""
+        ...
+
+    async def srun_attach(self, caller: Caller, message: ask.SrunAttach) -> RunningStep: ...
+    async def salloc(self, caller: Caller, message: ask.Salloc, progress: Progress) -> HeldAllocation:
+        """Make an allocation and wait until it runs."""
+        ...
+
+    async def salloc_attach(self, caller: Caller, message: ask.SallocAttach) -> HeldAllocation: ...
+    def start(self) -> None:
+        """Note that clients can connect from now on, and end what a client does not come back to."""
+        ...
+
+    def stop(self) -> None:
+        """Note that the server closes its connections. From now on nothing ends because its client leaves."""
         ...
 
 
@@ -185,14 +356,14 @@ class RecordPage(NamedTuple):
 class EngineHistory(Protocol):
     """Jobs of any age, and measurements over time."""
 
-    def records(self, client: ClientIdentity, message: ask.Records) -> AsyncGenerator[RecordPage, None]:
+    def records(self, caller: Caller, message: ask.Records) -> AsyncGenerator[RecordPage, None]:
         """Yield the records that match, ordered by id. A page is built when it is read."""
         ...
 
-    async def past(self, client: ClientIdentity, message: ask.Past) -> PastJobs: ...
-    async def costs(self, client: ClientIdentity, message: ask.PastCosts) -> results.PastCosts: ...
-    async def events(self, client: ClientIdentity, message: ask.Events) -> results.Events: ...
-    async def curves(self, client: ClientIdentity, message: ask.Curves) -> Curves: ...
+    async def past(self, caller: Caller, message: ask.Past) -> PastJobs: ...
+    async def costs(self, caller: Caller, message: ask.PastCosts) -> results.PastCosts: ...
+    async def events(self, caller: Caller, message: ask.Events) -> results.Events: ...
+    async def curves(self, caller: Caller, message: ask.Curves) -> Curves: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,4 +375,8 @@ class Engine:
     jobs: EngineJobs
     submissions: EngineSubmissions
     orders: EngineOrders
+    nodes: EngineNodes
     history: EngineHistory
+    output: EngineOutput
+    sessions: EngineSessions
+    steps: EngineSteps

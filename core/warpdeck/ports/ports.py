@@ -1,7 +1,7 @@
 """The interfaces that the controller needs from the outside, as protocols: a store, a fleet and others.
 
 The clock and ids are passed as arguments. The real implementations are store.sqlite.SqliteStore and
-fleet.fleet.AgentFleet. The ones in memory are store.memory.MemoryStore and sim.fleet.SimFleet.
+fleet.fleet.AgentFleet. The implementations in memory are store.memory.MemoryStore and sim.fleet.SimFleet.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Protocol
 import msgspec
 
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Request, Reservation
-from warpdeck.model.created_by_nonce import Made
-from warpdeck.model.past import GroupCost, PastQuery
+from warpdeck.model.created_by_nonce import CreatedObject
+from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
 from warpdeck.model.step import Step
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
@@ -27,7 +27,7 @@ repair, is forgotten.
 LAST_RUNS = 8
 """Number of ended jobs per user from which a starting controller predicts run times.
 
-This many usually include two jobs that ended by themselves.
+This number usually includes two jobs that ended by themselves.
 """
 
 
@@ -39,7 +39,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Usage of the ended jobs of a user in an account under a QoS, in TRES-seconds decayed to `at_unix`.
 
     Jobs that hold resources are not included, because their usage is computed from their start.
@@ -57,7 +57,7 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
-    """The longest wait of any job that started in this period or the one before."""
+    """The longest wait of any job that started in this period or the previous one."""
 
     since_unix: float = 0.0
     """Start of this period."""
@@ -65,11 +65,11 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     longest_before_s: float = 0.0
 
     def longest_s(self, now: float) -> float:
-        """Return the longest wait of both periods, without periods that are too old."""
-        past = now - self.since_unix
-        if past >= 2 * WAITS_PERIOD_S:
+        """Return the longest wait of both periods. Periods that are too old are ignored."""
+        elapsed_s = now - self.since_unix
+        if elapsed_s >= 2 * WAITS_PERIOD_S:
             return 0.0
-        if past >= WAITS_PERIOD_S:
+        if elapsed_s >= WAITS_PERIOD_S:
             return self.longest_this_s
         return max(self.longest_this_s, self.longest_before_s)
 
@@ -83,22 +83,23 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """One transaction: rows to write whole, rows to delete, lines of history to append, and the next free id.
+    """One transaction: rows to write, rows to delete, lines of history to append, and the next free id.
 
     `requests` are new submissions by array_job_id, and changed requests by a negative key (Job.request_key).
-    `jobs` refer to them and are written without them.
+    `jobs` refer to these requests and are written without them.
     """
 
     requests: tuple[tuple[JobId, Request], ...] = ()
     jobs: tuple[Job, ...] = ()
     gone_jobs: tuple[JobId, ...] = ()
-    """Records of tasks that were split off, never started, and are part of their array's record again."""
+    """Records of tasks that were split off, never started, and were merged into their array's record again.
+    """
     nodes: tuple[Node, ...] = ()
     gone_nodes: tuple[NodeName, ...] = ()
     journal: tuple[JournalEntry, ...] = ()
     curves: tuple[JobCurve, ...] = ()
     next_job_id: int | None = None
-    usage: tuple[UsageRow, ...] = ()
+    usage: tuple[UsageRecord, ...] = ()
     waits: Waits | None = None
     reservations: tuple[Reservation, ...] = ()
     gone_reservations: tuple[str, ...] = ()
@@ -107,8 +108,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """Ended starts of jobs that were requeued."""
     conditions: tuple[Condition, ...] = ()
     """New conditions of nodes. All conditions of a removed node are deleted with it."""
-    made: tuple[Made, ...] = ()
-    gone_made: tuple[Made, ...] = ()
+    created: tuple[CreatedObject, ...] = ()
+    gone_created: tuple[CreatedObject, ...] = ()
     """Records of requests that are no longer needed."""
 
     def is_empty(self) -> bool:
@@ -127,19 +128,19 @@ class UnreadableRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
     @property
-    def words(self) -> str:
-        """The row in words: "job 12", "node gpu1", "step 12 0 3"."""
+    def description(self) -> str:
+        """The row as text: "job 12", "node gpu1", "step 12 0 3"."""
         return f"{self.table.removesuffix('s')} {self.key}"
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """Data that a starting controller loads from the store. Its jobs are unfinished or ended recently."""
+    """Data that a starting controller loads from the store. The jobs are unfinished or ended recently."""
 
     controller_id: str
     next_job_id: int
     jobs: tuple[Job, ...]
     nodes: tuple[Node, ...]
-    usage: tuple[UsageRow, ...] = ()
+    usage: tuple[UsageRecord, ...] = ()
     waits: Waits = Waits()
     reservations: tuple[Reservation, ...] = ()
     last_runs: tuple[Job, ...] = ()
@@ -150,11 +151,11 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """The last condition of each node."""
     unreadable: tuple[UnreadableRow, ...] = ()
     """Rows that were set aside now or earlier."""
-    made: tuple[Made, ...] = ()
+    created: tuple[CreatedObject, ...] = ()
     """Objects that requests have created, oldest first."""
 
 
-class PastPage(msgspec.Struct, frozen=True, kw_only=True):
+class FinishedPage(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of ended jobs in the requested order.
 
     `total` is the number of all matching jobs, if it was requested.
@@ -174,9 +175,9 @@ class Store(Protocol):
     async def commit(self, changes: Changes) -> None: ...
     async def job(self, job_id: JobId) -> Job | None: ...
     async def named(self, number: JobId) -> list[Job]:
-        """Return the jobs of any age that a plain number means.
+        """Return the jobs of any age that a plain job number names.
 
-        The number means a whole submission by id, or the array task with that id.
+        The number names a whole submission by its id, or the array task with that id.
         """
         ...
 
@@ -192,25 +193,25 @@ class Store(Protocol):
         ...
 
     async def run_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
-        """Return the ids of jobs whose earlier starts ended in that time.
+        """Return the ids of jobs with earlier starts that ended in that time.
 
         The present state of the jobs does not matter. See `ended_ids`.
         """
         ...
 
     async def runs_of(self, numbers: Sequence[JobId]) -> list[Job]:
-        """Return the earlier starts of these jobs as each ended (Changes.runs), job by job."""
+        """Return the earlier starts of these jobs, each in its final state (Changes.runs), job by job."""
         ...
 
     async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:
         """Return the steps of these jobs, job by job, ordered by start and number."""
         ...
 
-    async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
+    async def search_finished(self, query: FinishedQuery, *, counted: bool) -> FinishedPage:
         """Return a page of the ended jobs that match the query. Raises UserError."""
         ...
 
-    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+    async def finished_costs(self, query: FinishedQuery) -> list[GroupCost]:
         """Return the costs of the jobs that match the query, in unordered groups. Raises UserError."""
         ...
 
@@ -244,7 +245,7 @@ class PackedTree(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
-MOST_CONDITIONS = 2_000
+MAX_CONDITIONS = 2_000
 """Maximum number of stored conditions of one node.
 
 A bad link may break each minute, so this covers more than a day.
@@ -253,7 +254,7 @@ NEXT_ATTEMPT = "; next attempt in"
 """Text between the reason of a lost link and the seconds until the next attempt."""
 LINK_BROKE = "connection to the node lost"
 """Error with which the streams of a lost link end. The processes at their other end continue."""
-NodeAsk = wire.OpenLog | wire.OpenPty | wire.OpenTunnel
+StreamRequest = wire.OpenLog | wire.OpenPty | wire.OpenTunnel
 """Messages that open a stream from a node."""
 
 
@@ -306,7 +307,7 @@ FleetEvent = tuple[
 """A message from a node, or "lost" when the link breaks. The link is restored automatically."""
 SAMPLE_S = 1.0
 """Default interval in seconds between two samples of a node."""
-Order = (
+NodeCommand = (
     wire.Kill
     | wire.TakeBack
     | wire.SetLimit
@@ -325,14 +326,17 @@ Order = (
 class Fleet(Protocol):
     """The agents of all nodes.
 
-    Sending to a node without a link does nothing. Missing messages are sent after its next Welcome.
+    A message to a node without a link is not sent. It is sent after the node's next Welcome if it is still
+    needed.
     """
 
-    def start(self, on_event: Callable[[FleetEvent], None], heard: Callable[[], Awaitable[None]]) -> None:
+    def start(
+        self, on_event: Callable[[FleetEvent], None], wait_processed: Callable[[], Awaitable[None]]
+    ) -> None:
         """Start the fleet.
 
-        `heard` returns when all events up to the call have been processed. Awaiting it before reading on
-        slows down a node that sends too much.
+        `wait_processed` returns when all events up to the call have been processed. The fleet awaits it
+        before it reads on, which slows down a node that sends too much.
         """
         ...
 
@@ -346,36 +350,36 @@ class Fleet(Protocol):
         ...
 
     def connect(self, node: Node) -> None:
-        """Keep a link to a node that was added before, and reconnect without end with capped back-off."""
+        """Keep a link to a node that was added earlier, and reconnect without end with capped back-off."""
         ...
 
     async def remove(self, name: NodeName) -> None: ...
     def is_up(self, name: NodeName) -> bool: ...
     async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None: ...
-    async def send(self, name: NodeName, message: Order) -> None: ...
+    async def send(self, name: NodeName, message: NodeCommand) -> None: ...
     async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
         """Return a free port on the node, reserved for the launch. Raises RemoteError."""
         ...
 
-    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
-        """Let the node repeat all health checks.
+    async def check_health(self, name: NodeName, request: wire.AskHealth) -> wire.Health:
+        """Make the node run all health checks again, and return the result.
 
         Raises RemoteError if there is no link or no answer in time.
         """
         ...
 
-    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
+    async def curves(self, name: NodeName, request: wire.AskCurves) -> wire.Curves:
         """Return the measurements of the node over time. Raises RemoteError."""
         ...
 
-    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+    async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         """Return the state of the node and its GPUs at that time.
 
         Raises RemoteError after a short time, because a user is waiting.
         """
         ...
 
-    async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
+    async def open_stream(self, name: NodeName, message: StreamRequest, sink: StreamSink) -> NodeStream:
         """Open a stream; the fleet fills in `message.stream`. Raises RemoteError if there is no link."""
         ...
 
@@ -412,7 +416,9 @@ class OutputFile(Protocol):
     def length(self) -> int: ...
 
     async def piece(self, at: int) -> bytes:
-        """Return the content from this offset, as much as one answer holds; b"" at the end of the file."""
+        """Return the content from this offset on, limited to the size of one answer; b"" at the end of the
+        file.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -444,7 +450,7 @@ class OutputCollector(Protocol):
         ...
 
     async def finished(self, job_id: JobId, restarts: int, node: NodeName) -> None:
-        """Return when all output of this launch has been copied; at once if nothing was begun."""
+        """Return when all output of this launch has been copied; at once if no copying was begun."""
         ...
 
     async def read(self, path: str, *, uid: int) -> OutputFile:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from warpdeck.model import Snapshot
-from warpdeck.model.annotations import Annotating
+from warpdeck.model.annotations import AnnotationsChange
 from warpdeck.model.change import JobChange
 
 from .request_base import Creating, Name, OnJobs, Reference, RequestMessage
@@ -108,5 +108,5 @@ class JobAnnotate(RequestMessage[Result], frozen=True, kw_only=True, tag="job_an
     """
 
     ids: Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(max_length=MAX_ANNOTATED)]
-    annotating: Annotating
+    annotating: AnnotationsChange
     only_asks: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.model.past import end_in_words
+from warpdeck.model.finished_jobs import end_text
 
 
 class WhyRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             return ""
         if self.why is not None:
             return self.why.sentence or self.why.code
-        return end_in_words(state=self.state, exit_code=self.exit_code, cause=self.exit_cause)
+        return end_text(state=self.state, exit_code=self.exit_code, cause=self.exit_cause)
 
 
 class PastJobs(msgspec.Struct, frozen=True, kw_only=True):

@@ -180,11 +180,14 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     base: str
     """One of idle, mixed, allocated, down or unknown (not connected yet), independent of the flags below."""
+    state: str
+    """State as in NodeRow."""
     drained: bool
     responding: bool
     maintenance: bool
     """Whether the node is in a maintenance reservation."""
     reserved: bool
+    """Whether the node is in a reservation, which may be one for maintenance."""
     completing: bool
     """Whether jobs on the node are completing."""
     reason: str
@@ -214,3 +217,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     booted: float | None
     agent_start: float | None
     partitions: list[str]
+    owner: str
+    """User whose jobs have the node exclusively, as in NodeRow."""
+    at: float | None
+    """Time of the last reading."""

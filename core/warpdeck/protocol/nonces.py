@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from warpdeck.model import Request
-from warpdeck.model.created_by_nonce import Mark
+from warpdeck.model.created_by_nonce import RequestId
 
 from .request_base import Creating
 from .submit_requests import Submit
 
 
-def mark_of(message: Creating[Any]) -> Mark | None:
+def mark_of(message: Creating[Any]) -> RequestId | None:
     """Return the mark of a request, or None if the client sent no nonce.
 
     The mark has the nonce and a digest of the request. The digest leaves out stream numbers and data that the
@@ -28,7 +28,7 @@ def mark_of(message: Creating[Any]) -> Mark | None:
     if isinstance(alike, Submit):
         requests = [_timeless(each) for each in (alike.request, *alike.components)]
         alike = msgspec.structs.replace(alike, request=requests[0], components=tuple(requests[1:]))
-    return Mark(message.nonce, hashlib.sha256(msgspec.json.encode(alike)).hexdigest())
+    return RequestId(message.nonce, hashlib.sha256(msgspec.json.encode(alike)).hexdigest())
 
 
 def _timeless(request: Request) -> Request:

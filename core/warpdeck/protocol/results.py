@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.model.past import GroupCost
+from warpdeck.model.finished_jobs import GroupCost
 
 from .job_rows import EventRow, ForwardRow, JobRow
 from .node_rows import NodeHealthRow, NodeRow, PastNodeRow

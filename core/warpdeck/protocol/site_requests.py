@@ -6,8 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from warpdeck.model.amendment import MAX_CHANGES, Amendment
-from warpdeck.model.past import PastQuery
+from warpdeck.model.config_edit import MAX_CHANGES, Amendment
+from warpdeck.model.finished_jobs import FinishedQuery
 
 from . import results
 from .job_rows import PastJobs
@@ -103,7 +103,7 @@ class Past(RequestMessage[PastJobs], frozen=True, kw_only=True, tag="past"):
     Answer: {"jobs": [JobRow], "total": int | None}
     """
 
-    query: PastQuery = PastQuery()
+    query: FinishedQuery = FinishedQuery()
     counted: bool = False
 
 
@@ -113,7 +113,7 @@ class PastCosts(RequestMessage[results.PastCosts], frozen=True, kw_only=True, ta
     Answer: {"groups": [model.past.GroupCost]}
     """
 
-    query: PastQuery = PastQuery()
+    query: FinishedQuery = FinishedQuery()
 
 
 class Events(RequestMessage[results.Events], frozen=True, kw_only=True, tag="events"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.model.reservation import ReservedPart
+from warpdeck.model.reservation import ReservationSpec
 
 
 class AheadRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,44 +204,20 @@ class LicenseRow(msgspec.Struct, frozen=True, kw_only=True):
     reserved: int = 0
 
 
-class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A reservation. `state` is future, active or over."""
+class ReservationRow(ReservationSpec, frozen=True, kw_only=True):
+    """A reservation. `state` is future, active or over.
 
-    name: str
+    If the reservation repeats, start and end are those of the current or next occurrence.
+    """
+
     state: str
     node_list: str
     start: float | None = None
     end: float | None = None
-    users: list[str] = []
-    accounts: list[str] = []
-    maintenance: bool = False
-    overlap: bool = False
-    repeat: str = ""
-    """How the reservation repeats. Start and end are those of the current or next occurrence."""
-    deny_users: list[str] = []
-    deny_accounts: list[str] = []
-    magnetic: bool = False
-    flex: bool = False
-    any_nodes: bool = False
-    hold_jobs_after: bool = True
-    float_s: int | None = None
-    purge_after_s: int | None = None
-    node_count: int = 0
-    partition: str = ""
-    replace: str = ""
-    static: bool = False
-    groups: list[str] = []
-    features: str = ""
-    licenses: list[tuple[str, int]] = []
-    first_cores: bool = False
-    burst_buffer: str = ""
-    watts: int = 0
-    max_start_delay_s: int = 0
-    parts: list[ReservedPart] = []
-    """CPUs and GPUs that are reserved on single nodes.
-
-    This and all fields above without a description are as in model.Reservation.
-    """
+    users: list[str] = msgspec.field(default_factory=list)
+    accounts: list[str] = msgspec.field(default_factory=list)
+    deny_users: list[str] = msgspec.field(default_factory=list)
+    deny_accounts: list[str] = msgspec.field(default_factory=list)
 
 
 class QosRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,69 +6,57 @@ They concern nodes, reservations, the configuration in force, and stopping the c
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
-from warpdeck.base.errors import UserError
-from warpdeck.controller.events.events import (
-    NodeDrained,
-    NodeRemoved,
-    NodeResumed,
-    ReservationMade,
-    ReservationRemoved,
-)
-from warpdeck.model import NodeName
+from warpdeck.ports.caller import require_admin
+from warpdeck.ports.engine import Engine
 from warpdeck.protocol import requests as ask
-from warpdeck.protocol.nonces import mark_of
+from warpdeck.protocol import results
+from warpdeck.protocol.node_rows import NodeRow
 
-from .connection import Connection
-from .node_joining import add_node
-from .queries import node_list
+from .connection import Connection, Handler, direct
 from .services import Services
 
-log = logging.getLogger("warpdeck.api")
 T = TypeVar("T")
 
 
-async def answer(connection: Connection, message: Any) -> Any:
-    """Return the answer to an admin's request. Raises UserError, also if the user is not an admin."""
-    if not connection.who.admin:
-        raise UserError(
-            "only root and the controller's user may do this", "ask an administrator", code="not_admin"
-        )
-    controller, site = connection.server.controller, connection.server.engine.site
-    match message:
-        case ask.NodeAdd():
-            return node_list.row(controller, await add_node(connection, message))
-        case ask.NodeDrain():
-            drained = NodeDrained(name=NodeName(message.name), reason=message.reason, gpus=message.gpus)
-            await controller.apply(drained)
-            return node_list.row(controller, message.name)
-        case ask.NodeResume():
-            await controller.apply(NodeResumed(name=NodeName(message.name), gpus=message.gpus))
-            return node_list.row(controller, message.name)
-        case ask.NodeRemove():
-            await controller.apply(NodeRemoved(name=NodeName(message.name), force=message.force))
-        case ask.ReservationMake():
-            uid, mark = connection.who.uid, mark_of(message)
-            made = ReservationMade(
-                reservation=message.reservation, instead=message.instead, uid=uid, mark=mark
-            )
-            await controller.apply(made)
-        case ask.ReservationRemove():
-            await controller.apply(ReservationRemoved(name=message.name))
-        case ask.Reload():
-            return await _to_its_end(connection.server, site.reload(connection.client, message))
-        case ask.Amend():
-            return await _to_its_end(connection.server, site.amend(connection.client, message))
-        case ask.ConfigInForce():
-            return await site.config(connection.client, message)
-        case ask.Shutdown():
-            connection.server.stop.set()
-        case _:
-            raise UserError("this request is not supported here", "see warpdeck.protocol.requests")
-    return {}
+def admin_handlers(engine: Engine) -> dict[type, Handler]:
+    """Return the handlers. Each raises UserError if the user is not an admin."""
+
+    async def add_node(connection: Connection, message: ask.NodeAdd) -> NodeRow:
+        return await engine.nodes.add(connection.caller, message, connection.progress_of(message.id))
+
+    async def reload(connection: Connection, message: ask.Reload) -> results.Reloaded:
+        return await _to_its_end(connection.server, engine.site.reload(connection.caller, message))
+
+    async def amend(connection: Connection, message: ask.Amend) -> results.Reloaded:
+        return await _to_its_end(connection.server, engine.site.amend(connection.caller, message))
+
+    handlers: dict[type, Handler] = {
+        ask.NodeAdd: add_node,
+        ask.NodeDrain: direct(engine.nodes.drain),
+        ask.NodeResume: direct(engine.nodes.resume),
+        ask.NodeRemove: direct(engine.nodes.remove),
+        ask.ReservationMake: direct(engine.nodes.reserve),
+        ask.ReservationRemove: direct(engine.nodes.unreserve),
+        ask.Reload: reload,
+        ask.Amend: amend,
+        ask.ConfigInForce: direct(engine.site.config),
+        ask.Shutdown: _shutdown,
+    }
+    return {kind: partial(_for_admins, handler) for kind, handler in handlers.items()}
+
+
+async def _for_admins(handler: Handler, connection: Connection, message: Any) -> Any:
+    require_admin(connection.who)
+    return await handler(connection, message)
+
+
+async def _shutdown(connection: Connection, message: ask.Shutdown) -> results.Result:
+    connection.server.stop.set()
+    return results.Result()
 
 
 async def _to_its_end(server: Services, work: Coroutine[Any, Any, T]) -> T:

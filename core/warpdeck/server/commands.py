@@ -15,7 +15,7 @@ import socket
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.fair_semaphore import Turn
+from warpdeck.base.fair_semaphore import SemaphoreSlot
 from warpdeck.protocol import requests as ask
 from warpdeck_agent.wire.frames import (
     JSON,
@@ -52,7 +52,7 @@ class CommandStream(ClientStream):
 async def run(connection: Connection, message: ask.Command) -> None:
     """Run a command until it has ended or its caller has disconnected."""
     host = connection.server.commands
-    turn = await host.turns.take(connection.who.uid)
+    turn = await host.turns.acquire(connection.who.uid)
     try:
         control, access = host.begin()
         reader, writer = await asyncio.open_connection(sock=control)
@@ -65,7 +65,7 @@ async def run(connection: Connection, message: ask.Command) -> None:
             serving.cancel()
             writer.close()
     finally:
-        turn.leave()
+        turn.release()
 
 
 def _request(connection: Connection, message: ask.Command) -> dict[str, Any]:
@@ -79,18 +79,18 @@ def _request(connection: Connection, message: ask.Command) -> dict[str, Any]:
         "awaited": message.awaited,
         "nonce": message.nonce,
         "welcome": connection.welcome(),
-        "in_job": connection.client.process is not None,
+        "in_job": connection.caller.process is not None,
     }
 
 
 async def _serve(connection: Connection, access: socket.socket) -> None:
     """Serve the command's own API connection, which has its caller's identity."""
     reader, writer = await asyncio.open_connection(sock=access)
-    await connection.server.serve_beside(reader, writer, connection.client)
+    await connection.server.serve_beside(reader, writer, connection.caller)
 
 
 async def _pass_on(
-    connection: Connection, stream: CommandStream, reader: asyncio.StreamReader, turn: Turn
+    connection: Connection, stream: CommandStream, reader: asyncio.StreamReader, turn: SemaphoreSlot
 ) -> None:
     try:
         while True:
@@ -106,7 +106,7 @@ async def _pass_on(
                 log.error("a bug in a command:\n%s", said["text"])
                 raise UserError("an error inside the command", f"see {connection.server.paths.log}")
             if said["t"] == "lingers":
-                turn.leave()
+                turn.release()
                 continue
             connection.send({**said, "stream": stream.number})
     except (asyncio.IncompleteReadError, ConnectionError, WireError):

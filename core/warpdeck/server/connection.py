@@ -9,13 +9,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from warpdeck._version import __version__
 from warpdeck.base.errors import RESTART, UNCERTAIN, RemoteError, StoreError, UserError
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import Caller
+from warpdeck.ports.engine import Progress
 from warpdeck.protocol import requests
 from warpdeck_agent.wire import JSON, WireError, data_frame, split_data
 from warpdeck_agent.wire.frames import (
@@ -100,14 +102,14 @@ class Connection:
         server: Services,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        client: ClientIdentity,
-        handle: Callable[[Connection, Any], Awaitable[Any]],
+        caller: Caller,
+        handle: Handler,
         *,
         beside: bool = False,
     ) -> None:
         self.server = server
-        self.client = client
-        self.who = client.who
+        self.caller = caller
+        self.who = caller.who
         self.beside = beside
         """Whether this is a second connection of a connected client, which needs no greeting."""
         self._reader = reader
@@ -209,7 +211,7 @@ class Connection:
             if counts:
                 await of_user.acquire()
                 self._counted.add(task)
-            async with self.server.pages.turn(self.who.uid):
+            async with self.server.pages.slot(self.who.uid):
                 yield
 
     @property
@@ -233,6 +235,10 @@ class Connection:
 
     async def progress(self, number: int, line: str) -> None:
         self.send({"t": "progress", "id": number, "line": line})
+
+    def progress_of(self, number: int) -> Progress:
+        """Return a function that sends lines of progress of this request."""
+        return partial(self.progress, number)
 
     def welcome(self) -> dict[str, Any]:
         """Return the greeting: the identity of the controller, and the user that it sees at the other end."""
@@ -384,6 +390,21 @@ def _other_version(version: int) -> UserError:
         f"this controller (warpdeck {__version__}) speaks protocol {requests.API_VERSION}, the client {version}",
         RESTART,
     )
+
+
+Handler = Callable[[Connection, Any], Awaitable[Any]]
+"""Returns the result of a request, or None if the request has opened a stream. Raises UserError."""
+Method = Callable[[Caller, Any], Awaitable[Any]]
+"""A method of the engine that answers a request."""
+
+
+def direct(method: Method) -> Handler:
+    """Return a handler that answers with the result of a method of the engine."""
+
+    async def answer(connection: Connection, message: Any) -> Any:
+        return await method(connection.caller, message)
+
+    return answer
 
 
 class ClientStream:

@@ -13,44 +13,38 @@ from collections.abc import Awaitable, Callable
 from typing import Any, get_args
 
 from warpdeck._version import __version__
-from warpdeck.base.chunking import LazyRows, Rows
-from warpdeck.model import Job, JobId
-from warpdeck.ports.caller import ClientIdentity
-from warpdeck.ports.engine import Engine, JobOrder
+from warpdeck.base.chunking import Rows
+from warpdeck.base.errors import UserError
+from warpdeck.ports.caller import Caller
+from warpdeck.ports.engine import UNSUPPORTED, Engine, JobOrder
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 
-from . import administration, commands, end_subscriptions, health_check, streams
-from .connection import Connection
-from .jobs import allocations, runs, sessions
+from . import commands, steps, streams, subscriptions, tunnels
+from .administration import admin_handlers
+from .connection import Connection, Handler, Method, direct
 from .paging import JOB_PAGE_ROWS, paged
-from .queries import node_list, past_nodes
-from .steps import step_requests
-from .tunnels import tunnel_requests
-
-Handler = Callable[[Connection, Any], Awaitable[Any]]
-Method = Callable[[ClientIdentity, Any], Awaitable[Any]]
-"""A method of the engine that answers a request."""
-JobHandler = Callable[[Connection, Any, Job], Awaitable[None]]
 
 
 class Handlers:
     """The handler of each kind of request, for one engine."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        direct: dict[type, Method] = _answered_by(engine)
-        self._handlers: dict[type, Handler] = {
-            **{kind: _direct(method) for kind, method in direct.items()},
+        self._site = engine.site
+        self.table: dict[type, Handler] = {
+            **{kind: direct(method) for kind, method in _answered_by(engine).items()},
             **_answered_in_pages(engine),
-            **_STREAMS,
+            **admin_handlers(engine),
+            ask.Log: streams.from_source(engine.output.log),
+            ask.Attach: streams.from_source(engine.output.terminal),
             **_OTHERS,
         }
 
     async def handle(self, connection: Connection, message: Any) -> Any:
         """Return the answer to a request. Raises UserError."""
-        handler = self._handlers.get(type(message), administration.answer)
-        return await handler(connection, message)
+        if reason := self._site.capabilities().get(message.__struct_config__.tag):
+            raise UserError(reason, code=UNSUPPORTED)
+        return await self.table[type(message)](connection, message)
 
 
 def _answered_by(engine: Engine) -> dict[type, Method]:
@@ -81,6 +75,11 @@ def _answered_by(engine: Engine) -> dict[type, Method]:
         **dict.fromkeys(get_args(JobOrder), engine.orders.change),
         ask.CodeRecorded: engine.orders.record_code,
         ask.JobAnnotate: engine.orders.annotate,
+        # Nodes
+        ask.NodeCheck: engine.nodes.health,
+        # Output and processes
+        ask.Settle: engine.output.settle,
+        ask.Session: engine.sessions.open,
         # History
         ask.Past: engine.history.past,
         ask.PastCosts: engine.history.costs,
@@ -93,13 +92,13 @@ def _answered_in_pages(engine: Engine) -> dict[type, Handler]:
     """Return the handlers of the requests whose answers are long lists."""
 
     async def priorities(connection: Connection, message: ask.Priorities) -> dict[str, Any]:
-        found = await engine.accounting.priorities(connection.client, message)
+        found = await engine.accounting.priorities(connection.caller, message)
         page = await paged(connection, message.id, "jobs", found.jobs, page_rows=JOB_PAGE_ROWS)
         return {"weights": found.weights, "queue_order": found.queue_order, **page}
 
     async def records(connection: Connection, message: ask.Records) -> dict[str, Any]:
         """Send each page as soon as it is built. Neither a long history nor a page of it is kept."""
-        async with contextlib.aclosing(engine.history.records(connection.client, message)) as pages:
+        async with contextlib.aclosing(engine.history.records(connection.caller, message)) as pages:
             while True:
                 async with connection.page():
                     page = await anext(pages, None)
@@ -107,26 +106,26 @@ def _answered_in_pages(engine: Engine) -> dict[type, Handler]:
                         return {"jobs": page.rows if page else []}
                     connection.send({"t": "rows", "id": message.id, "part": {"jobs": page.rows}})
 
+    async def nodes_at(connection: Connection, message: ask.NodesAt) -> dict[str, Any]:
+        async with connection.server.looks_back.slot(connection.who.uid):
+            rows = await engine.nodes.past(connection.caller, message)
+        return await paged(connection, message.id, "nodes", rows, page_rows=ask.NODE_PAGE_ROWS)
+
     return {
         ask.Jobs: _rows(engine.jobs.rows, "jobs", JOB_PAGE_ROWS),
         ask.Steps: _rows(engine.jobs.steps, "steps", JOB_PAGE_ROWS),
+        ask.Nodes: _rows(engine.nodes.rows, "nodes", ask.NODE_PAGE_ROWS),
+        ask.NodesAt: nodes_at,
         ask.Priorities: priorities,
         ask.Records: records,
     }
 
 
-def _direct(method: Method) -> Handler:
-    async def answer(connection: Connection, message: Any) -> Any:
-        return await method(connection.client, message)
-
-    return answer
-
-
-def _rows(method: Callable[[ClientIdentity, Any], Awaitable[Rows[Any]]], key: str, page_rows: int) -> Handler:
+def _rows(method: Callable[[Caller, Any], Awaitable[Rows[Any]]], key: str, page_rows: int) -> Handler:
     """Return a handler that sends the rows that a method of the engine returns, in pages."""
 
     async def answer(connection: Connection, message: Any) -> dict[str, Any]:
-        rows = await method(connection.client, message)
+        rows = await method(connection.caller, message)
         return await paged(connection, message.id, key, rows, page_rows=page_rows)
 
     return answer
@@ -140,7 +139,7 @@ async def _status(connection: Connection, message: ask.Status) -> results.Status
         host=socket.gethostname(),
         home=server.paths.home,
         version=__version__,
-        uptime_s=server.controller.clock() - server.started_at,
+        uptime_s=server.clock() - server.started_at,
         user=connection.who.user,
         jobs=site.jobs,
         nodes=site.nodes,
@@ -148,32 +147,6 @@ async def _status(connection: Connection, message: ask.Status) -> results.Status
         clients=len(server.connections),
         unreadable=site.unreadable,
     )
-
-
-async def _settle(connection: Connection, message: ask.Settle) -> Any:
-    return await end_subscriptions.settle(connection, JobId(message.job))
-
-
-async def _nodes(connection: Connection, message: ask.Nodes) -> dict[str, Any]:
-    nodes, show = node_list.shown(connection.server.controller, message.name, facts=message.facts)
-    rows = LazyRows(nodes, show)
-    return await paged(connection, message.id, "nodes", rows, page_rows=ask.NODE_PAGE_ROWS)
-
-
-async def _nodes_at(connection: Connection, message: ask.NodesAt) -> dict[str, Any]:
-    then = await past_nodes.look(connection.server, message, uid=connection.who.uid)
-    rows = LazyRows(then, past_nodes.rows)
-    return await paged(connection, message.id, "nodes", rows, page_rows=ask.NODE_PAGE_ROWS)
-
-
-async def _node_check(connection: Connection, message: ask.NodeCheck) -> Any:
-    return await health_check.answer(connection.server.controller, message, anew=connection.who.admin)
-
-
-async def _attach(connection: Connection, message: ask.Attach) -> None:
-    lookup = connection.server.lookup
-    find = lookup.watched if message.watch else lookup.visible
-    await streams.attach(connection, message, await find(connection.who, message.job))
 
 
 async def _forwards(connection: Connection, message: ask.Forwards) -> results.Forwards:
@@ -189,43 +162,22 @@ async def _forward_end(connection: Connection, message: ask.ForwardEnd) -> resul
     return results.Result()
 
 
-def _on_visible_job(handler: JobHandler) -> Handler:
-    """Return a handler that first finds the job of the request, which the caller must be allowed to see."""
-
-    async def answer(connection: Connection, message: Any) -> None:
-        job = await connection.server.lookup.visible(connection.who, message.job)
-        await handler(connection, message, job)
-
-    return answer
-
-
 _OTHERS: dict[type, Handler] = {
     ask.Status: _status,
-    ask.Session: sessions.open_session,
-    # Nodes
-    ask.Nodes: _nodes,
-    ask.NodesAt: _nodes_at,
-    ask.NodeCheck: _node_check,
-    # Streams
-    ask.Settle: _settle,
     ask.Forwards: _forwards,
     ask.ForwardPage: _forward_page,
     ask.ForwardEnd: _forward_end,
-}
-"""The handlers that are not a method of the engine. All requests without a handler are for admins only."""
-_STREAMS: dict[type, Handler] = {
+    # Streams
     ask.PutTree: streams.receive_tree,
-    ask.Run: runs.run,
-    ask.Srun: step_requests.run,
-    ask.SrunAttach: step_requests.attach,
-    ask.Salloc: allocations.hold,
-    ask.SallocAttach: allocations.attach,
+    ask.Run: streams.run,
+    ask.Srun: steps.srun,
+    ask.SrunAttach: steps.srun_attach,
+    ask.Salloc: steps.salloc,
+    ask.SallocAttach: steps.salloc_attach,
     ask.Command: commands.run,
-    ask.Subscribe: streams.subscribe,
-    ask.AwaitEnds: end_subscriptions.tell_ends,
-    ask.Log: _on_visible_job(streams.send_log),
-    ask.Attach: _attach,
-    ask.Tunnel: _on_visible_job(tunnel_requests.open_tunnel),
-    ask.Forward: _on_visible_job(tunnel_requests.keep_forward),
+    ask.Subscribe: subscriptions.subscribe,
+    ask.AwaitEnds: subscriptions.tell_ends,
+    ask.Tunnel: tunnels.open_tunnel,
+    ask.Forward: tunnels.keep_forward,
 }
-"""The handlers of the requests that open a stream."""
+"""The handlers with work of their own."""

@@ -15,13 +15,13 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.model import JobId, NodeName
-from warpdeck.ports.caller import ClientIdentity, JobProcess, Principal
+from warpdeck.ports.caller import Caller, JobProcess, Principal
 from warpdeck.ports.engine import Engine
 from warpdeck.protocol.requests import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 
@@ -29,13 +29,9 @@ from .connection import Connection
 from .handlers import Handlers
 from .services import Services
 
-if TYPE_CHECKING:
-    from warpdeck.controller.launch.code_trees import TreeFiles
-    from warpdeck.controller.loop.controller import Controller
-
 log = logging.getLogger("warpdeck.api")
 
-NOBODY = ClientIdentity(Principal(user="", uid=-1))
+NOBODY = Caller(Principal(user="", uid=-1))
 """A user without any rights; such a client gets only the reason for the refusal."""
 
 
@@ -43,9 +39,9 @@ class ApiServer(Services):
     """Listens on the socket and makes a Connection for each client."""
 
     def __init__(
-        self, engine: Engine, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
+        self, engine: Engine, paths: Paths, *, stop: asyncio.Event, clock: Callable[[], float]
     ) -> None:
-        super().__init__(engine, controller, trees, paths, stop=stop)
+        super().__init__(engine, paths, stop=stop, clock=clock)
         self._handle = Handlers(engine).handle
         self._server: asyncio.Server | None = None
         self._is_closed = False
@@ -75,12 +71,12 @@ class ApiServer(Services):
         listener.setblocking(False)
         os.close(folder)
         self._server = await asyncio.start_unix_server(self._serve, sock=listener)
-        self.steps.start()
+        self.engine.steps.start()
 
     async def close(self) -> None:
         """End all connections, including those just being accepted. Work that they started continues."""
         self._is_closed = True
-        self.steps.stop()
+        self.engine.steps.stop()
         self.commands.close()
         if self._server is not None:
             self._server.close()
@@ -99,11 +95,11 @@ class ApiServer(Services):
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            client = ClientIdentity(identify(writer))
+            caller = Caller(identify(writer))
         except UserError as error:
             self._connection(reader, writer, NOBODY).refuse(error)
             return
-        await self._serve_client(self._connection(reader, writer, client))
+        await self._serve_client(self._connection(reader, writer, caller))
 
     async def serve_call(
         self,
@@ -120,33 +116,33 @@ class ApiServer(Services):
 
         An agent can forward only processes of jobs that run on its node.
         """
-        job = self.controller.state.jobs.get(job_id)
-        if job is None or job.restarts != restarts or node not in [share.node for share in job.shares]:
+        owner = self.engine.jobs.owner(job_id, restarts=restarts, node=node)
+        if owner is None:
             stranger = self._connection(reader, writer, NOBODY)
             stranger.refuse(UserError(f"job {job_id} does not run on {node}", "", code="no_job"))
             return
         process = JobProcess(job_id=job_id, node=node, lost=lost)
-        client = ClientIdentity(Principal(user=job.user, uid=job.uid), process)
-        await self._serve_client(self._connection(reader, writer, client))
+        caller = Caller(owner, process)
+        await self._serve_client(self._connection(reader, writer, caller))
 
     async def serve_beside(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: ClientIdentity
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, caller: Caller
     ) -> None:
         """Serve a second connection for a client that is already connected.
 
         A program that we run for the client uses it and has the client's rights, and no others.
         """
-        await self._keep(self._connection(reader, writer, client, beside=True))
+        await self._keep(self._connection(reader, writer, caller, beside=True))
 
     def _connection(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        client: ClientIdentity,
+        caller: Caller,
         *,
         beside: bool = False,
     ) -> Connection:
-        return Connection(self, reader, writer, client, self._handle, beside=beside)
+        return Connection(self, reader, writer, caller, self._handle, beside=beside)
 
     async def _serve_client(self, connection: Connection) -> None:
         full = self._full(connection.who)

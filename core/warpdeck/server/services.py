@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from warpdeck.base.fair_semaphore import FairSemaphore
 from warpdeck.base.paths import Paths
-from warpdeck.controller.launch.code_trees import TreeFiles
-from warpdeck.controller.loop.controller import Controller
-from warpdeck.engines.native.jobs.job_lookup import JobLookup
-from warpdeck.engines.native.jobs.submissions import NativeSubmissions
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import Engine
 
 from .command_host import CommandHost
 from .forwards import ForwardTable
 from .quotas import Quotas, StreamCounts
-from .step_leases import StepLeases
 
 MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER = 4, 2
 """Maximum numbers of requests for past node states.
@@ -34,29 +29,22 @@ A page is built in slices, and short requests are answered between two slices.
 
 
 class Services(ABC):
-    """The controller, and everything that is counted or kept over all connections."""
+    """The engine, and everything that is counted or kept over all connections.
+
+    `clock` returns Unix seconds.
+    """
 
     def __init__(
-        self, engine: Engine, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
+        self, engine: Engine, paths: Paths, *, stop: asyncio.Event, clock: Callable[[], float]
     ) -> None:
         self.engine = engine
-        self.controller = controller
-        self.lookup = JobLookup(controller.state, controller.store, lambda: controller.config)
-        self.submitter = NativeSubmissions(
-            controller.state,
-            controller.rules,
-            apply=controller.apply,
-            lookup=self.lookup,
-            trees=trees,
-            forecaster=controller.forecaster,
-        )
         self.paths = paths
         self.stop = stop
+        self.clock = clock
         self.forwards = ForwardTable()
-        self.started_at = controller.clock()
+        self.started_at = clock()
         self.quotas = Quotas()
         self.pages = FairSemaphore(MAX_PAGES, MAX_PAGES_OF_USER)
-        self.steps = StepLeases(controller)
         self.commands = CommandHost()
         self.looks_back = FairSemaphore(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
         self.reloads: set[asyncio.Task[Any]] = set()
@@ -73,6 +61,6 @@ class Services(ABC):
 
     @abstractmethod
     async def serve_beside(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: ClientIdentity
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, caller: Caller
     ) -> None:
         """Serve a second connection with the identity of a client that is already connected."""

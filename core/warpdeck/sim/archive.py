@@ -11,7 +11,8 @@ from warpdeck.model import Job, Node
 from warpdeck.store import SqliteStore
 
 MAX_JOBS = 1_000_000
-"""Largest number of ended jobs that are replayed, the latest ones. They take about 1 GiB of memory."""
+"""Maximum number of ended jobs that are replayed. The latest jobs are taken. They use about 1 GiB of memory.
+"""
 
 
 def read_archive(path: str) -> tuple[list[Job], tuple[Node, ...]]:

@@ -1,7 +1,7 @@
 """The clock of a simulated cluster: real time, with a past that can be simulated quickly.
 
-The clock may start behind real time and catches up by jumps. A task that sleeps on it wakes when its time is
-reached, also if a jump passes it. So a demo can start with jobs of all ages.
+The clock may start behind real time and catches up by jumps. A task that sleeps on the clock wakes when its
+time is reached, even if a jump skips that time. A demo can therefore start with jobs of all ages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SimClock:
 
     @property
     def behind_s(self) -> float:
-        """Return how far the clock is behind real time."""
+        """Seconds by which the clock is behind real time."""
         return self._behind_s
 
     def jump(self, seconds: float) -> None:

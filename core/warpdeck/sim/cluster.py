@@ -1,8 +1,8 @@
 """The real controller, reducer and planner over failing simulated nodes, from one seed and in virtual time.
 
-Faults: links break and return, nodes reboot and lose their jobs, launches are refused, jobs fail, and the
-controller is killed between any two steps and starts again on the same store. The state's invariants are
-checked after each change. A seed that shows a bug always shows it again.
+Simulated faults: links break and are restored, nodes reboot and lose their jobs, launches are refused, jobs
+fail, and the controller is killed between any two steps and starts again on the same store. The state's
+invariants are checked after each change. A seed that shows a bug always shows it again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.adapters import Adapters
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.state.invariants import violations
-from warpdeck.model import ArraySpec, GpuAsk, Job, JobId, Link, Node, NodeName, Request, Resources
+from warpdeck.model import ArraySpec, GpuRequest, Job, JobId, Link, Node, NodeName, Request, Resources
 from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
@@ -34,7 +34,7 @@ from .fleet import Key, SimFleet, SimNode
 EPOCH_UNIX = 1_700_000_000.0
 """Unix time of virtual time 0."""
 FOR_EVER_S = 1e9
-"""Ended jobs stay in memory for so long, so that their invariants can be checked."""
+"""Seconds for which ended jobs stay in memory, so that their invariants can be checked."""
 USERS = (Principal(user="ann", uid=1), Principal(user="bob", uid=2))
 ROOT = Principal(user="root", uid=0, admin=True)
 
@@ -48,8 +48,8 @@ class Faults:
 
 
 class FaultyFleet(SimFleet):
-    """A fleet whose nodes refuse launches and reboot. `begun` counts the starts of each share; none may start
-    twice.
+    """A fleet with nodes that refuse launches and reboot. It counts the starts of each share, because no
+    share may start twice.
     """
 
     def __init__(self, cluster: SimCluster) -> None:
@@ -70,29 +70,31 @@ class FaultyFleet(SimFleet):
             self._on_event((name, node.reports[key]))
 
     def _begin(self, node: SimNode, launch: wire.Launch) -> None:
-        begun, key = self._cluster.begun, (launch.job_id, launch.restarts)
-        begun[node.name, key] = begun.get((node.name, key), 0) + 1
+        starts_of, key = self._cluster.starts_of, (launch.job_id, launch.restarts)
+        starts_of[node.name, key] = starts_of.get((node.name, key), 0) + 1
         super()._begin(node, launch)
 
     def reboot(self, name: NodeName) -> None:
-        """Reboot a node. All of its running launches are lost, and its agent reports it on reconnection."""
+        """Reboot a node. All of its running launches are lost, and its agent reports the reboot on
+        reconnection.
+        """
         node = self._nodes[name]
-        self.lose(name)
+        self.break_link(name)
         for task in node.tasks.values():
             task.cancel()
         node.tasks.clear()
-        node.waiting.clear()
-        for key, said in list(node.reports.items()):
-            if said.phase == "running":
-                node.reports[key] = dataclasses.replace(said, phase="lost")
+        node.prefetched.clear()
+        for key, report in list(node.reports.items()):
+            if report.phase == "running":
+                node.reports[key] = dataclasses.replace(report, phase="lost")
         for key in list(node.launches):
             if key not in node.reports:
                 del node.launches[key]
         self._cluster.boots[name] = self._cluster.boots.get(name, 0) + 1
-        self.find(name)
+        self.restore_link(name)
 
     async def _live(self, node: SimNode) -> None:
-        """Connect without periodic samples. They would take most of the time and change nothing."""
+        """Connect without periodic samples, which would take most of the time and change nothing."""
         self._on_event((node.name, self._welcome(node)))
 
     def _welcome(self, node: SimNode) -> wire.Welcome:
@@ -120,8 +122,8 @@ class SimCluster:
         self.store = MemoryStore()
         self.nodes = [SimNode(NodeName(f"n{number}"), gpus=gpus, cpus=16) for number in range(nodes)]
         self.boots: dict[NodeName, int] = {}
-        self.begun: dict[tuple[NodeName, Key], int] = {}
-        self.answered: list[JobId] = []
+        self.starts_of: dict[tuple[NodeName, Key], int] = {}
+        self.submitted: list[JobId] = []
 
     def now_unix(self) -> float:
         return EPOCH_UNIX + asyncio.get_running_loop().time()
@@ -131,9 +133,9 @@ class SimCluster:
         return self.rng.uniform(0.1, 600.0), int(self.rng.random() < self.faults.fail)
 
     @contextlib.asynccontextmanager
-    async def controller(self, *, checked: Callable[[Controller], None]) -> AsyncIterator[Controller]:
-        """Run a controller; leaving the block kills it without notice, and the nodes continue. `checked` is
-        called after each change.
+    async def controller(self, *, on_change: Callable[[Controller], None]) -> AsyncIterator[Controller]:
+        """Run a controller. At the end of the block it is killed without notice, and the nodes continue.
+        `on_change` is called after each change.
         """
         fleet = FaultyFleet(self)
         adapters = Adapters(
@@ -148,7 +150,7 @@ class SimCluster:
         await controller.load()
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(controller.run())
-            checking = group.create_task(_check(controller, checked))
+            checking = group.create_task(_check(controller, on_change))
             if not controller.state.nodes:
                 for node in self.nodes:
                     added = Node(name=node.name, target="simulated")
@@ -159,7 +161,7 @@ class SimCluster:
             serving.cancel()
 
     async def step(self, controller: Controller) -> str:
-        """Let one random event happen and return its name."""
+        """Trigger one random event and return its name."""
         await asyncio.sleep(self.rng.expovariate(1 / 20))
         what = self.rng.choices(tuple(_STEPS), weights=tuple(_STEPS.values()))[0]
         fleet = controller.fleet
@@ -168,15 +170,15 @@ class SimCluster:
         if what == "submit":
             await self._submit(controller)
         elif what == "lose":
-            fleet.lose(name)
+            fleet.break_link(name)
         elif what == "find":
-            fleet.find(name)
+            fleet.restore_link(name)
         elif what == "reboot":
             fleet.reboot(name)
-        elif self.answered:
-            named = (str(self.rng.choice(self.answered)),)
+        elif self.submitted:
+            named = (str(self.rng.choice(self.submitted)),)
             event = {"cancel": Cancelled, "hold": Held, "release": Released, "requeue": Requeued}[what]
-            await controller.apply(event(who=ROOT, jobs=named))
+            await controller.apply(event(principal=ROOT, jobs=named))
         return what
 
     async def _submit(self, controller: Controller) -> None:
@@ -185,26 +187,26 @@ class SimCluster:
         if request.array is None and rng.random() < 0.15:
             others = (self._request() for _ in range(rng.randint(1, 2)))
             components = tuple(msgspec.structs.replace(each, array=None) for each in others)
-        event = Submitted(who=rng.choice(USERS), request=request, components=components)
+        event = Submitted(principal=rng.choice(USERS), request=request, components=components)
         try:
             outcome = await controller.apply(event)
         except UserError:
             assert components, "any of the requests alone has room on the empty cluster"
             return
         assert outcome.job is not None
-        self.answered.append(outcome.job.id)
+        self.submitted.append(outcome.job.id)
 
     def _request(self) -> Request:
         rng = self.rng
         gpus, nodes = rng.randint(0, 4), rng.choice((1, 1, 1, 2, 3))
         return Request(
-            name=f"job{len(self.answered)}",
+            name=f"job{len(self.submitted)}",
             script="#!/bin/sh\n",
             resources=Resources(
                 nodes_min=nodes,
                 nodes_max=nodes,
                 cpus_per_task=rng.randint(1, 8),
-                gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(),
+                gpus=GpuRequest(per_node=gpus) if gpus else GpuRequest(),
             ),
             time_limit_s=rng.choice((None, 60, 300, 1200)),
             array=ArraySpec(ranges=((0, rng.randint(1, 5), 1),), throttle=rng.randint(0, 2))
@@ -214,16 +216,16 @@ class SimCluster:
             hold=rng.random() < 0.1,
         )
 
-    async def calm(self, controller: Controller) -> None:
+    async def drain_queue(self, controller: Controller) -> None:
         """Reconnect all nodes, release all jobs, and wait until every job has ended."""
         fleet = controller.fleet
         assert isinstance(fleet, FaultyFleet)
         for node in self.nodes:
-            fleet.find(node.name)
+            fleet.restore_link(node.name)
         jobs = controller.state.jobs
         held = sorted({str(job.array_job_id) for job in jobs.values() if job.held})
-        await controller.apply(Released(who=ROOT, jobs=tuple(held)))
-        async with asyncio.timeout(CALM_S):
+        await controller.apply(Released(principal=ROOT, jobs=tuple(held)))
+        async with asyncio.timeout(DRAIN_QUEUE_S):
             while not all(job.is_finished for job in jobs.values()):
                 await asyncio.sleep(10.0)
 
@@ -239,14 +241,14 @@ _STEPS = {
     "reboot": 0.5,
 }
 """The events and their relative frequency."""
-CALM_S = 86_400.0
-"""One day of virtual time, which is enough for all jobs of a storm."""
+DRAIN_QUEUE_S = 86_400.0
+"""One day of virtual time. It is enough for all jobs of a test."""
 
 
-async def _check(controller: Controller, checked: Callable[[Controller], None]) -> None:
-    """Check the invariants of the state and call `checked` after each change of a job or of a node's link.
+async def _check(controller: Controller, on_change: Callable[[Controller], None]) -> None:
+    """Check the invariants of the state and call `on_change` after each change of a job or of a node's link.
 
-    Measurements change neither.
+    Measurements change neither jobs nor links.
     """
     listener = controller.hub.listen()
     jobs: list[Job] = []
@@ -259,7 +261,7 @@ async def _check(controller: Controller, checked: Callable[[Controller], None]) 
             same = len(jobs) == len(state.jobs) and all(map(operator.is_, jobs, state.jobs.values()))
             if not same or links != state.node_status.links:
                 assert not (found := violations(state)), "\n".join(found)
-                checked(controller)
+                on_change(controller)
             jobs, links = list(state.jobs.values()), dict(state.node_status.links)
     finally:
         controller.hub.leave(listener)

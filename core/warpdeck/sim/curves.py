@@ -1,4 +1,4 @@
-"""Measurements of a simulated job: its GPUs warm up, work, and pause for every checkpoint. Pure."""
+"""Measurements of a simulated job. Its GPUs warm up, work, and pause for every checkpoint. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IDLE_BELOW_PCT = 5
 
 
 def curve(launch: wire.Launch, *, begin: float, end: float) -> wire.Curve:
-    """Return the curve from the start to `end`, without GPU columns for a job without GPUs. It is
+    """Return the curve from the start to `end`. A job without GPUs has no GPU columns. The result is
     deterministic.
     """
     step_s = max(1.0, (end - begin) / MAX_POINTS)
@@ -26,7 +26,7 @@ def curve(launch: wire.Launch, *, begin: float, end: float) -> wire.Curve:
     return wire.Curve(begin_unix=begin, step_s=step_s, gpu_util_pct=use, gpu_power_w=watts, gpu_mem_bytes=mem)
 
 
-def used(launch: wire.Launch, *, begin: float, end: float) -> wire.GpuUsage | None:
+def gpu_usage(launch: wire.Launch, *, begin: float, end: float) -> wire.GpuUsage | None:
     """Return the use of GPUs up to `end`, computed from the curve."""
     made = curve(launch, begin=begin, end=end)
     if not launch.gpus:
@@ -43,7 +43,10 @@ def used(launch: wire.Launch, *, begin: float, end: float) -> wire.GpuUsage | No
 
 
 def span_of(at_unix: float, *, since: float, now: float) -> tuple[float, float] | None:
-    """Return begin and length of the step in which a node's agent would still know the moment, or None."""
+    """Return the begin and length of the step for a past time in the records of a node's agent.
+
+    Returns None if the agent would not keep that time.
+    """
     for step_s, points in wire.RINGS:
         begin = at_unix // step_s * step_s
         if since <= at_unix <= now < begin + step_s * points:
@@ -51,11 +54,11 @@ def span_of(at_unix: float, *, since: float, now: float) -> tuple[float, float] 
     return None
 
 
-def gpu_then(index: int, launch: wire.Launch | None, at: float, *, stranger_bytes: int = 0) -> wire.GpuSample:
+def gpu_then(index: int, launch: wire.Launch | None, at: float, *, foreign_bytes: int = 0) -> wire.GpuSample:
     """Return the reading of a GPU `at` seconds after the start of its launch, or of a GPU without a launch."""
-    if stranger_bytes:
+    if foreign_bytes:
         return wire.GpuSample(
-            index=index, util_pct=20, mem_used_bytes=stranger_bytes, power_w=180.0, temp_c=44
+            index=index, util_pct=20, mem_used_bytes=foreign_bytes, power_w=180.0, temp_c=44
         )
     if launch is None:
         return wire.GpuSample(index=index, util_pct=0, mem_used_bytes=0, power_w=72.0, temp_c=33)

@@ -1,9 +1,9 @@
-"""python -m warpdeck.sim.demo --home FOLDER: a controller over 8 simulated nodes with 8 GPUs each and an
-endless workload.
+"""A controller over 8 simulated nodes with 8 GPUs each and an endless workload, for the demo.
 
-Two hours of the past are simulated at the start (see `clock`). So there are jobs of all ages and states, a
-drained node, a process without a job, an array, a job with a dependency, a held job, and an interactive
-shell. The program ends on SIGTERM, or when its standard input ends, so that it never outlives its parent.
+Run it with python -m warpdeck.sim.demo --home FOLDER. Two hours of the past are simulated at the start (see
+`clock`). The demo therefore has jobs of all ages and states, a drained node, a process without a job, an
+array, a job with a dependency, a held job, and an interactive shell. The program ends on SIGTERM, or when its
+standard input ends, so that it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from .clock import SimClock
 from .fleet import GIB, START_S, SimFleet, SimNode
 
 NODES, GPUS, CPUS = 8, 8, 96
-DRAINED, STRANGER_AT = "gpu08", ("gpu05", 3)
+DRAINED, FOREIGN_PROCESS_AT = "gpu08", ("gpu05", 3)
 MAX_WAITING = 12
 """No job is submitted while this many jobs wait, so that the demo can run for days."""
 PAST_S = 2 * 3600.0
 STEPS, SHELL_STEP, SWEEP_STEP = 24, 2, 14
-MOVING = (JobState.CONFIGURING, JobState.COMPLETING)
+TRANSITIONAL = (JobState.CONFIGURING, JobState.COMPLETING)
 SWEEP = "lr=3e-4,1e-4,3e-5 seed=0..7"
 CONFIG = "grace_s = 2.0\n"
 """A short grace time, so that canceled jobs end quickly."""
@@ -84,9 +84,9 @@ class NoOutputs:
 def make_nodes() -> list[SimNode]:
     """Create gpu01 to gpu08. One GPU has a process that belongs to no job."""
     nodes = [SimNode(NodeName(f"gpu{number:02d}"), gpus=GPUS, cpus=CPUS) for number in range(1, NODES + 1)]
-    name, index = STRANGER_AT
-    stranger = wire.GpuProcess(pid=4711, mem_bytes=11 * GIB, user="dave", command="jupyter-lab")
-    next(node for node in nodes if node.name == name).strangers[index] = stranger
+    name, index = FOREIGN_PROCESS_AT
+    foreign_process = wire.GpuProcess(pid=4711, mem_bytes=11 * GIB, user="dave", command="jupyter-lab")
+    next(node for node in nodes if node.name == name).foreign_processes[index] = foreign_process
     return nodes
 
 
@@ -102,7 +102,8 @@ async def simulated(
     stop: asyncio.Event,
     config: str = CONFIG,
 ) -> AsyncIterator[tuple[Controller, ApiServer]]:
-    """Run a controller over these nodes until the end of the block; its server answers from `start` on.
+    """Run a controller over these nodes until the end of the block. Its server answers after `start` was
+    called.
 
     `config` is the text of a config.toml for a home that has none. The store and the nodes outlive the
     controller, and another controller finds its jobs there.
@@ -120,7 +121,7 @@ async def simulated(
     controller = Controller(adapters, config=_config(paths, config))
     await controller.load()
     engine = native_engine(controller, trees, config_path=paths.config)
-    server = ApiServer(engine, controller, trees, paths, stop=stop)
+    server = ApiServer(engine, paths, stop=stop, clock=clock.now)
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(controller.run())
         for node in nodes:
@@ -146,23 +147,23 @@ def _config(paths: Paths, text: str) -> Config:
     return load(paths.config).config
 
 
-async def submit(controller: Controller, who: Principal, request: Request) -> JobId:
+async def submit(controller: Controller, principal: Principal, request: Request) -> JobId:
     """Submit a job and return its id."""
-    outcome = await controller.apply(Submitted(who=who, request=request))
+    outcome = await controller.apply(Submitted(principal=principal, request=request))
     assert outcome.job is not None
     return outcome.job.id
 
 
-async def _settled(controller: Controller, nodes: list[SimNode], clock: SimClock) -> None:
+async def _wait_settled(controller: Controller, nodes: list[SimNode], clock: SimClock) -> None:
     """Wait until all due events have happened and all jobs that can start are running."""
     listener = controller.hub.listen()
     try:
         while True:
-            await controller.events.heard()
+            await controller.events.wait_processed()
             await controller.planner.wait_for_pass()
-            moving = sum(controller.state.index.in_state.get(state, 0) for state in MOVING)
-            late = any(until <= clock.now() for node in nodes for until, _ in node.due.values())
-            if not moving and not late:
+            in_transition = sum(controller.state.index.in_state.get(state, 0) for state in TRANSITIONAL)
+            overdue = any(until <= clock.now() for node in nodes for until, _ in node.due.values())
+            if not in_transition and not overdue:
                 return
             clock.jump(START_S)
             await listener.changed.wait()
@@ -171,7 +172,7 @@ async def _settled(controller: Controller, nodes: list[SimNode], clock: SimClock
         controller.hub.leave(listener)
 
 
-async def live_through(
+async def simulate_past(
     controller: Controller, nodes: list[SimNode], clock: SimClock, rng: random.Random
 ) -> None:
     """Simulate the past in steps. Some of its jobs have ended long ago, and some still run."""
@@ -181,20 +182,22 @@ async def live_through(
             if len(controller.state.index.pending) < MAX_WAITING:
                 await submit(controller, *workload.any_request(rng))
         if step == SHELL_STEP:
-            await submit(controller, workload.who("carol"), workload.shell("carol"))
+            await submit(controller, workload.principal_of("carol"), workload.shell("carol"))
         if step == SWEEP_STEP:
-            await submit(controller, workload.who("alice"), workload.sweep("alice", grid=SWEEP, at_once=6))
-        await _settled(controller, nodes, clock)
+            await submit(
+                controller, workload.principal_of("alice"), workload.sweep("alice", grid=SWEEP, at_once=6)
+            )
+        await _wait_settled(controller, nodes, clock)
         clock.jump(PAST_S * part / sum(parts))
-        await _settled(controller, nodes, clock)
-    bob, erin = workload.who("bob"), workload.who("erin")
+        await _wait_settled(controller, nodes, clock)
+    bob, erin = workload.principal_of("bob"), workload.principal_of("erin")
     first = await submit(controller, bob, workload.training("bob", nodes=2))
     await submit(controller, bob, workload.evaluation("bob", after=first))
     await submit(controller, erin, workload.training("erin", nodes=4, hold=True))
 
 
-async def live_on(controller: Controller, rng: random.Random) -> None:
-    """Submit jobs for ever."""
+async def submit_forever(controller: Controller, rng: random.Random) -> None:
+    """Submit jobs without end."""
     while True:
         await asyncio.sleep(rng.uniform(1, 6))
         if len(controller.state.index.pending) < MAX_WAITING:
@@ -210,12 +213,12 @@ async def serve(paths: Paths, *, seed: int) -> None:
     lifeline.add_done_callback(lambda _: stop.set())
     store = await SqliteStore.open(paths.database)  # a what-if reads the past from this database
     try:
-        await _work(paths, store, random.Random(seed), stop=stop)
+        await _run(paths, store, random.Random(seed), stop=stop)
     finally:
         await store.close()
 
 
-async def _work(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio.Event) -> None:
+async def _run(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio.Event) -> None:
     """Simulate the past, then run the workload until `stop`."""
     clock, nodes = SimClock(behind_s=PAST_S), make_nodes()
     cluster = simulated(
@@ -233,9 +236,9 @@ async def _work(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio
         async def live() -> None:
             drained = NodeDrained(name=NodeName(DRAINED), reason="ECC errors on GPU 5, will be replaced")
             await controller.apply(drained)
-            await live_through(controller, nodes, clock, rng)
+            await simulate_past(controller, nodes, clock, rng)
             await server.start()
-            await live_on(controller, rng)
+            await submit_forever(controller, rng)
 
         life, end = asyncio.create_task(live()), asyncio.create_task(stop.wait())
         await asyncio.wait((life, end), return_when=asyncio.FIRST_COMPLETED)

@@ -67,8 +67,9 @@ _WORKSHOP_AT = 9
 
 
 def config(today: datetime, *, visitor: str) -> str:
-    """Return the text of config.toml. The reservation is for tomorrow morning. The demo's user becomes a
-    member of an account.
+    """Return the text of config.toml.
+
+    The reservation begins on the next morning. The demo's user becomes a member of an account.
     """
     known = visitor in USERS
     tomorrow = (today + timedelta(days=1)).replace(hour=_WORKSHOP_AT, minute=0, second=0, microsecond=0)

@@ -1,5 +1,5 @@
-"""An implementation of `controller.ports.Fleet` without nodes. Launches run for a while and end; GPUs show
-the load of their jobs.
+"""An implementation of `ports.ports.Fleet` without nodes. Launches run for some time and end; GPUs show the
+load of their jobs.
 
 Random values come from the injected generator, time from the injected clock. Only the messages are real.
 """
@@ -14,20 +14,28 @@ from typing import Any
 
 from warpdeck.base.errors import RemoteError
 from warpdeck.model import JobId, Node, NodeName
-from warpdeck.ports.ports import FleetEvent, NodeAsk, NodeStream, Order, PackedTree, StepPipe, StreamSink
+from warpdeck.ports.ports import (
+    FleetEvent,
+    NodeCommand,
+    NodeStream,
+    PackedTree,
+    StepPipe,
+    StreamRequest,
+    StreamSink,
+)
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
-from .curves import curve, gpu_then, held_bytes, span_of, used
+from .curves import curve, gpu_then, gpu_usage, held_bytes, span_of
+from .prefetched_launches import PrefetchedLaunches
 from .shell import SimShell
-from .streams import LogStream, TerminalStream
-from .waiting import Waiting
+from .streams import SimLogStream, SimTerminalStream
 
 GIB = 2**30
 START_S = 0.02
 SAMPLE_S = 1.0
 MAX_ENDED = 500
-"""Number of ended launches per node whose output can still be read."""
+"""Number of ended launches per node for which the output can still be read."""
 Key = tuple[int, int]
 CURVE_POINTS = 60
 """Points of a simulated node's curves. Real curves have more."""
@@ -46,12 +54,10 @@ def _links(util: int) -> wire.GpuLinks:
     )
 
 
-def _strangers(node: SimNode, gpu: wire.GpuInfo, *, held: bool) -> wire.Strangers:
-    """Return the processes without a job on a GPU. They have always been there, except where a job held the
-    GPU.
-    """
-    stranger = None if held else node.strangers.get(gpu.index)
-    return wire.Strangers(gpu.index, {} if stranger is None else {stranger.user: stranger.mem_bytes})
+def _foreign_processes(node: SimNode, gpu: wire.GpuInfo, *, held: bool) -> wire.Strangers:
+    """Return the processes without a job on a GPU. They are always there, except while a job holds the GPU."""
+    foreign = None if held else node.foreign_processes.get(gpu.index)
+    return wire.Strangers(gpu.index, {} if foreign is None else {foreign.user: foreign.mem_bytes})
 
 
 class SimNode:
@@ -76,14 +82,17 @@ class SimNode:
         self.written: dict[Key, tuple[wire.Launch, wire.JobReport]] = {}
         """Launches that ran here, kept for their output after the controller has forgotten them."""
         self.shells: dict[Key, SimShell] = {}
-        self.strangers: dict[int, wire.GpuProcess] = {}
+        self.foreign_processes: dict[int, wire.GpuProcess] = {}
         """Processes without a job, by the index of their GPU."""
         self.due: dict[Key, tuple[float, dict[str, Any]]] = {}
-        """When each launch ends, and how. For a suspended launch, the remaining run time."""
-        self.waiting = Waiting()
+        """Time and result of each launch's end. For a suspended launch, the remaining run time instead of the
+        time.
+        """
+        self.prefetched = PrefetchedLaunches()
         self.up = True
-        self.tell: Callable[[FleetEvent], None] = lambda event: None
-        """Sends an event to the connected fleet. Launches outlive a fleet, as on a real node."""
+        self.on_event: Callable[[FleetEvent], None] = lambda event: None
+        """Function that sends an event to the connected fleet. Launches outlive a fleet, as on a real node.
+        """
 
 
 class SimFleet:
@@ -109,7 +118,9 @@ class SimFleet:
         self._tasks: set[asyncio.Task[None]] = set()
         self._since = clock()
 
-    def start(self, on_event: Callable[[FleetEvent], None], heard: Callable[[], Awaitable[None]]) -> None:
+    def start(
+        self, on_event: Callable[[FleetEvent], None], wait_processed: Callable[[], Awaitable[None]]
+    ) -> None:
         self._on_event = on_event
 
     async def add(
@@ -119,7 +130,7 @@ class SimFleet:
 
     def connect(self, node: Node) -> None:
         simulated = self._nodes[node.name]
-        simulated.tell = self._on_event
+        simulated.on_event = self._on_event
         self._spawn(self._live(simulated))
 
     async def remove(self, name: NodeName) -> None:
@@ -137,12 +148,12 @@ class SimFleet:
             self._on_event((name, node.reports[key]))
             return
         before = (launch.behind[0], launch.behind[1]) if launch.behind else None
-        if before is not None and (self._is_open(node, before) or node.waiting.holds(before)):
-            node.waiting.add(launch)
-            asyncio.get_running_loop().call_later(launch.behind_s, self._give_back, node, {key})
+        if before is not None and (self._is_open(node, before) or node.prefetched.holds(before)):
+            node.prefetched.add(launch)
+            asyncio.get_running_loop().call_later(launch.behind_s, self._revoke, node, {key})
         elif before is not None and before not in node.reports:
-            node.tell((name, wire.GivenBack(launches=[list(key)])))
-        elif not node.waiting.holds(key):
+            node.on_event((name, wire.GivenBack(launches=[list(key)])))
+        elif not node.prefetched.holds(key):
             self._begin(node, launch)
 
     def _begin(self, node: SimNode, launch: wire.Launch) -> None:
@@ -152,13 +163,13 @@ class SimFleet:
 
     def _is_open(self, node: SimNode, key: Key) -> bool:
         """Return whether the launch holds resources here."""
-        said = node.reports.get(key)
-        return key in node.launches and (said is None or said.phase == "running")
+        report = node.reports.get(key)
+        return key in node.launches and (report is None or report.phase == "running")
 
-    def _give_back(self, node: SimNode, keys: set[Key]) -> None:
-        dropped = node.waiting.drop(keys)
+    def _revoke(self, node: SimNode, keys: set[Key]) -> None:
+        dropped = node.prefetched.drop(keys)
         if dropped and node.up:
-            node.tell((node.name, wire.GivenBack(launches=[list(key) for key in dropped])))
+            node.on_event((node.name, wire.GivenBack(launches=[list(key) for key in dropped])))
 
     async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
         return 20_000
@@ -173,10 +184,10 @@ class SimFleet:
     ) -> StepPipe:
         raise RemoteError(name, "the simulated cluster runs no steps")
 
-    async def send(self, name: NodeName, message: Order) -> None:
+    async def send(self, name: NodeName, message: NodeCommand) -> None:
         node = self._nodes[name]
         if isinstance(message, wire.TakeBack) and node.up:
-            self._give_back(node, {(job_id, restarts) for job_id, restarts in message.launches})
+            self._revoke(node, {(job_id, restarts) for job_id, restarts in message.launches})
         if not isinstance(message, wire.Kill | wire.Forget):
             return
         key = (message.job_id, message.restarts)
@@ -186,10 +197,10 @@ class SimFleet:
         elif message.signal:
             if node.up and message.cause in (wire.SUSPENDED, wire.RESUMED):
                 self._suspend(node, key, stop=message.cause == wire.SUSPENDED)
-        elif node.waiting.holds(key) and node.up:
-            first, *others = node.waiting.drop({key})
-            node.tell((name, wire.JobReport(*first, phase="exited", cause=message.cause)))
-            node.tell((name, wire.GivenBack(launches=[list(each) for each in others])))
+        elif node.prefetched.holds(key) and node.up:
+            first, *others = node.prefetched.drop({key})
+            node.on_event((name, wire.JobReport(*first, phase="exited", cause=message.cause)))
+            node.on_event((name, wire.GivenBack(launches=[list(each) for each in others])))
         elif key in node.launches and node.up:
             if key in node.tasks:
                 node.tasks.pop(key).cancel()
@@ -197,27 +208,29 @@ class SimFleet:
             if node.reports.get(key) is None or node.reports[key].phase == "running":
                 self._report(node, key, phase="exited", signal=15, cause=message.cause)
 
-    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
+    async def check_health(self, name: NodeName, request: wire.AskHealth) -> wire.Health:
         if not self._nodes[name].up:
             raise RemoteError(name, "cut")
         checks = [wire.Check("disk", "ok", "simulated: nothing here can be full")]
-        return wire.Health(at_unix=asked.at_unix, checks=checks, asked_at_unix=asked.at_unix)
+        return wire.Health(at_unix=request.at_unix, checks=checks, asked_at_unix=request.at_unix)
 
-    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
+    async def curves(self, name: NodeName, request: wire.AskCurves) -> wire.Curves:
         node = self._nodes[name]
         if not node.up:
             raise RemoteError(name, "cut")
-        if not asked.job_id:
-            return wire.Curves(ask=asked.ask, curves=self._node_curves(node, asked.step_s))
-        written = node.written.get((asked.job_id, asked.restarts))
-        if written is None or asked.step is not None:
-            return wire.Curves(ask=asked.ask)
-        launch, said = written
-        end = said.ended_at or self._clock()
-        made = curve(launch, begin=said.started_at, end=end)
-        return wire.Curves(ask=asked.ask, curves=[made], gpu=used(launch, begin=said.started_at, end=end))
+        if not request.job_id:
+            return wire.Curves(ask=request.ask, curves=self._node_curves(node, request.step_s))
+        written = node.written.get((request.job_id, request.restarts))
+        if written is None or request.step is not None:
+            return wire.Curves(ask=request.ask)
+        launch, report = written
+        end = report.ended_at or self._clock()
+        made = curve(launch, begin=report.started_at, end=end)
+        return wire.Curves(
+            ask=request.ask, curves=[made], gpu=gpu_usage(launch, begin=report.started_at, end=end)
+        )
 
-    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+    async def past_state(self, name: NodeName, *, at_unix: float) -> wire.Moment:
         node = self._nodes[name]
         if not node.up:
             raise RemoteError(name, "cut")
@@ -225,12 +238,12 @@ class SimFleet:
         if span is None:
             return wire.Moment(ask=0, since_unix=self._since)
         then = {
-            uuid: (launch, at_unix - said.started_at)
-            for launch, said in node.written.values()
-            if said.started_at <= at_unix <= (said.ended_at or self._clock())
+            uuid: (launch, at_unix - report.started_at)
+            for launch, report in node.written.values()
+            if report.started_at <= at_unix <= (report.ended_at or self._clock())
             for uuid in launch.gpus
         }
-        strangers = [_strangers(node, gpu, held=gpu.uuid in then) for gpu in node.gpus]
+        foreign_processes = [_foreign_processes(node, gpu, held=gpu.uuid in then) for gpu in node.gpus]
         return wire.Moment(
             ask=0,
             begin_unix=span[0],
@@ -240,15 +253,15 @@ class SimFleet:
             mem_used_bytes=(64 + 90 * len(then)) * GIB,
             gpus=[
                 gpu_then(
-                    gpu.index, *then.get(gpu.uuid, (None, 0.0)), stranger_bytes=sum(seen.mem_bytes.values())
+                    gpu.index, *then.get(gpu.uuid, (None, 0.0)), foreign_bytes=sum(seen.mem_bytes.values())
                 )
-                for gpu, seen in zip(node.gpus, strangers, strict=True)
+                for gpu, seen in zip(node.gpus, foreign_processes, strict=True)
             ],
-            strangers=strangers,
+            strangers=foreign_processes,
         )
 
     def _node_curves(self, node: SimNode, step_s: float) -> list[wire.Curve]:
-        """Return the node's curves as if all launches had always run as they do now."""
+        """Return the node's curves as if its present launches had always been running."""
         samples = [self._sample(node) for _ in range(CURVE_POINTS)]
         begin = self._clock() - CURVE_POINTS * step_s
         cpus: list[float | None] = [sample.cpu_pct * node.cpus for sample in samples]
@@ -268,17 +281,17 @@ class SimFleet:
         ]
         return [own, *gpus]
 
-    async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
+    async def open_stream(self, name: NodeName, message: StreamRequest, sink: StreamSink) -> NodeStream:
         if isinstance(message, wire.OpenTunnel):
             raise RemoteError(name, "a simulated node has no ports and no processes")
         node = self._nodes[name]
         key = (message.job_id, message.restarts)
         if isinstance(message, wire.OpenLog):
-            log = LogStream(node.written.get(key), message, sink, self._clock)
+            log = SimLogStream(node.written.get(key), message, sink, self._clock)
             self._spawn(log.run(lambda: node.written.get(key)))
             return log
         shell = self._shell(node, key)
-        terminal = TerminalStream(shell, sink, on_exit=lambda: self._report(node, key, phase="exited"))
+        terminal = SimTerminalStream(shell, sink, on_exit=lambda: self._report(node, key, phase="exited"))
         self._spawn(terminal.run(lambda: self.runs(node, key)))
         return terminal
 
@@ -287,20 +300,20 @@ class SimFleet:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def lose(self, name: NodeName) -> None:
+    def break_link(self, name: NodeName) -> None:
         """Break the link. The node's launches continue."""
         self._nodes[name].up = False
         self._on_event((name, "lost: cut"))
 
-    def find(self, name: NodeName) -> None:
+    def restore_link(self, name: NodeName) -> None:
         """Restore the link."""
         self._nodes[name].up = True
         self._on_event((name, self._welcome(self._nodes[name])))
 
     def runs(self, node: SimNode, key: Key) -> bool:
         """Return whether the launch runs and has not ended."""
-        said = node.reports.get(key)
-        return said is not None and said.phase == "running"
+        report = node.reports.get(key)
+        return report is not None and report.phase == "running"
 
     async def _live(self, node: SimNode) -> None:
         self._on_event((node.name, self._welcome(node)))
@@ -343,12 +356,12 @@ class SimFleet:
 
     def _suspend(self, node: SimNode, key: Key, *, stop: bool) -> None:
         """Stop the time of a launch, or continue with the remaining time."""
-        said = node.reports.get(key)
-        if said is None or said.phase != "running" or said.suspended == stop:
+        report = node.reports.get(key)
+        if report is None or report.phase != "running" or report.suspended == stop:
             return
-        node.reports[key] = dataclasses.replace(said, suspended=stop)
+        node.reports[key] = dataclasses.replace(report, suspended=stop)
         if key not in node.due:
-            return  # it only holds resources
+            return  # The launch only holds resources.
         until, facts = node.due[key]
         if stop:
             node.tasks.pop(key).cancel()
@@ -371,14 +384,14 @@ class SimFleet:
         ran_s: float | None = None,
     ) -> None:
         if key not in node.launches:
-            return  # the controller has forgotten it in the meantime
+            return  # The controller has deleted its record in the meantime.
         before = node.reports.get(key)
         if before is not None and before.phase == "exited":
             return
         now, launch = self._clock(), node.launches[key]
         started_at = before.started_at if before else now
         ended_at = now if ran_s is None else min(now, started_at + ran_s)
-        node.reports[key] = said = wire.JobReport(
+        node.reports[key] = report = wire.JobReport(
             job_id=key[0],
             restarts=key[1],
             phase=phase,
@@ -391,17 +404,17 @@ class SimFleet:
             stdout_path=launch.stdout or "simulated",
             work_dir="simulated",
             curve=curve(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
-            gpu=used(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
+            gpu=gpu_usage(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
         )
-        kept = dataclasses.replace(said, curve=None, gpu=None)  # these are computed again on request
+        kept = dataclasses.replace(report, curve=None, gpu=None)  # Both are computed again on request.
         node.written[key] = (launch, kept)
         while len(node.written) > MAX_ENDED:
             del node.written[next(iter(node.written))]
         if node.up:
-            node.tell((node.name, said))
-        following = node.waiting.next(key) if phase == "exited" else None
-        if following is not None:
-            self._begin(node, following)
+            node.on_event((node.name, report))
+        successor = node.prefetched.next(key) if phase == "exited" else None
+        if successor is not None:
+            self._begin(node, successor)
 
     def _shell(self, node: SimNode, key: Key) -> SimShell:
         launch = node.launches[key]
@@ -418,19 +431,19 @@ class SimFleet:
         }
         gpus = [self._gpu_sample(node, gpu, holders.get(gpu.uuid)) for gpu in node.gpus]
         busy = 4 + 70.0 * len(holders) / max(1, len(node.gpus)) + self._rng.uniform(0, 8)
-        used = (64 + 90 * len(holders)) * GIB
-        return wire.Sample(at_unix=self._clock(), cpu_pct=busy, mem_used_bytes=used, gpus=gpus)
+        used_bytes = (64 + 90 * len(holders)) * GIB
+        return wire.Sample(at_unix=self._clock(), cpu_pct=busy, mem_used_bytes=used_bytes, gpus=gpus)
 
     def _gpu_sample(self, node: SimNode, gpu: wire.GpuInfo, launch: wire.Launch | None) -> wire.GpuSample:
-        stranger = node.strangers.get(gpu.index)
-        if launch is None and stranger is not None:
+        foreign = node.foreign_processes.get(gpu.index)
+        if launch is None and foreign is not None:
             return wire.GpuSample(
                 index=gpu.index,
                 util_pct=round(self._rng.uniform(10, 30)),
-                mem_used_bytes=stranger.mem_bytes,
+                mem_used_bytes=foreign.mem_bytes,
                 power_w=180.0,
                 temp_c=44,
-                processes=[stranger],
+                processes=[foreign],
             )
         if launch is None:
             return wire.GpuSample(

@@ -1,7 +1,8 @@
-"""Replay the site's past under another configuration, and compare the waits of users and accounts. Pure.
+"""Replay the site's past under another configuration, and compare the waits of users and accounts. Pure
+functions.
 
 Every job that ran and ended is submitted again at its time, to the present nodes, and runs as long as it did.
-A job with dependencies becomes eligible when the last known job that it depended on had really ended. Not
+A job with dependencies becomes eligible at the real end of the last known job on which it depended. Not
 replayed: jobs that were canceled before they started, requeues, and reactions of users to shorter waits.
 """
 
@@ -12,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.config import Config, NodeFacts, build_site
+from warpdeck.config import Config, NodeSettings, build_site
 from warpdeck.model import GpuUuid, Job, JobId, Node, NodeName
-from warpdeck.policy import GpuView, NodeView, PendingJob, Settings, View
+from warpdeck.policy import GpuView, NodeView, PendingJob, PlannerSettings, PlannerView
 
-from .replay import Replayed, Run
+from .replay import JobRun, ReplayResult
 from .simjobs import SimJob
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class WaitChange(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of a change on one user or account. Waits are means in seconds; `difference_s` > 0 is a
     longer wait.
     """
@@ -81,15 +82,15 @@ def _past_job(job: Job, ends: Mapping[JobId, float]) -> SimJob:
     )
 
 
-def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
+def site_of(config: Config, nodes: Sequence[Node]) -> tuple[PlannerView, PlannerSettings]:
     """Return the empty site under a configuration, with all nodes available, and the settings of its passes.
 
-    The users that a partition admits are ignored: groups may have changed since, and every job here was
+    The users that a partition admits are ignored. Groups may have changed since then, and every job here was
     admitted once.
     """
     site = build_site(config)
-    view = View(
-        nodes=tuple(_node_view(node, site.nodes.get(node.name, NodeFacts())) for node in nodes),
+    view = PlannerView(
+        nodes=tuple(_node_view(node, site.nodes.get(node.name, NodeSettings())) for node in nodes),
         running=(),
         pending=(),
         partitions=tuple(msgspec.structs.replace(part, allow_users=None) for part in site.partitions),
@@ -101,8 +102,8 @@ def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
     return view, msgspec.structs.replace(site.settings, max_forecasts=0)
 
 
-def with_more_gpus(view: View, gpus: int) -> View:
-    """Return the view with more GPUs, on copies of the node with the most GPUs. The last copy has the
+def with_more_gpus(view: PlannerView, gpus: int) -> PlannerView:
+    """Return the view with more GPUs, on copies of the node with the most GPUs. The last copy gets the
     remainder.
 
     Raises UserError if no node has GPUs.
@@ -128,7 +129,7 @@ def with_more_gpus(view: View, gpus: int) -> View:
     return msgspec.structs.replace(view, nodes=(*view.nodes, *added), partitions=parts)
 
 
-def _node_view(node: Node, facts: NodeFacts) -> NodeView:
+def _node_view(node: Node, facts: NodeSettings) -> NodeView:
     return NodeView(
         name=node.name,
         cpus=node.cpus,
@@ -150,12 +151,12 @@ def _node_view(node: Node, facts: NodeFacts) -> NodeView:
     )
 
 
-def compare(now: Replayed, then: Replayed, *, by: Callable[[PendingJob], str]) -> list[Change]:
-    """Return a line for each user or account, with the largest loss first. Jobs that ran in both replays
+def compare(now: ReplayResult, then: ReplayResult, *, by: Callable[[PendingJob], str]) -> list[WaitChange]:
+    """Return a row for each user or account, with the largest loss first. Only jobs that ran in both replays
     count.
     """
     after = {run.job.pending.id: run for run in then.runs}
-    groups: dict[str, list[tuple[Run, Run]]] = {}
+    groups: dict[str, list[tuple[JobRun, JobRun]]] = {}
     for run in now.runs:
         other = after.get(run.job.pending.id)
         if other is not None:
@@ -166,11 +167,11 @@ def compare(now: Replayed, then: Replayed, *, by: Callable[[PendingJob], str]) -
     )
 
 
-def _change(name: str, pairs: list[tuple[Run, Run]]) -> Change:
+def _change(name: str, pairs: list[tuple[JobRun, JobRun]]) -> WaitChange:
     count = len(pairs)
     now_s = sum(now.wait_s for now, _ in pairs) / count
     then_s = sum(then.wait_s for _, then in pairs) / count
-    return Change(
+    return WaitChange(
         name=name,
         jobs=count,
         really_waited_s=sum(now.job.real_wait_s or 0.0 for now, _ in pairs) / count,

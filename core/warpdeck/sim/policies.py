@@ -1,5 +1,5 @@
-"""The policies of `warpdeck simulate --policy`: the ones of textbooks, for comparison, and the site's own.
-Pure.
+"""The policies of `warpdeck simulate --policy`: textbook policies for comparison, and the site's own policy.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import msgspec
 
 from warpdeck.base.errors import UserError
-from warpdeck.policy import Settings, Weights
+from warpdeck.policy import PlannerSettings, Weights
 
-PLAIN = Settings(queue_order="submission", backfill_order="priority", preempt_by="off", reclaim=False)
+PLAIN = PlannerSettings(queue_order="submission", backfill_order="priority", preempt_by="off", reclaim=False)
 """First come, first served, with all other features off."""
 
-TEXTBOOK: dict[str, Settings] = {
+TEXTBOOK: dict[str, PlannerSettings] = {
     "fcfs": msgspec.structs.replace(PLAIN, backfill="none"),
     "fcfs-easy": msgspec.structs.replace(PLAIN, backfill="easy", reservation_holds="start"),
     "conservative": msgspec.structs.replace(PLAIN, backfill="conservative"),
@@ -23,26 +23,26 @@ NAMES = (*TEXTBOOK, "default")
 
 
 WEIGHTS = tuple(name for name in Weights.__struct_fields__ if name != "tres")
-MOST_WEIGHT = 10**9
+MAX_WEIGHT = 10**9
 
 
-def weighted(settings: Settings, words: Sequence[str]) -> Settings:
+def weighted(settings: PlannerSettings, texts: Sequence[str]) -> PlannerSettings:
     """Return the settings with other priority weights, each given as NAME=NUMBER. Raises UserError."""
-    given = {}
-    for word in words:
-        name, sign, number = word.partition("=")
-        if name not in WEIGHTS or not sign or not number.isdecimal() or int(number[:12]) > MOST_WEIGHT:
+    numbers = {}
+    for text in texts:
+        name, sign, number = text.partition("=")
+        if name not in WEIGHTS or not sign or not number.isdecimal() or int(number[:12]) > MAX_WEIGHT:
             raise UserError(
-                f"{word[:40]!r} is not a weight",
+                f"{text[:40]!r} is not a weight",
                 f"write NAME=NUMBER with one of {', '.join(WEIGHTS)}",
                 exit_code=2,
             )
-        given[name] = int(number)
-    return msgspec.structs.replace(settings, weights=msgspec.structs.replace(settings.weights, **given))
+        numbers[name] = int(number)
+    return msgspec.structs.replace(settings, weights=msgspec.structs.replace(settings.weights, **numbers))
 
 
-def settings_of(name: str, site: Settings) -> Settings:
-    """Return the settings of a policy; `default` is the site's own. None computes forecasts that it does not
-    need for decisions.
+def settings_of(name: str, site: PlannerSettings) -> PlannerSettings:
+    """Return the settings of a policy; `default` is the site's own. Forecasts that no decision needs are
+    switched off.
     """
     return msgspec.structs.replace(TEXTBOOK.get(name, site), max_forecasts=0)

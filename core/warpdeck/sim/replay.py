@@ -1,9 +1,10 @@
 """Replay a workload with the real `plan` in virtual time. Jobs run for their real run time, but at most until
 their limit.
 
-The replay is event driven. All ends and submissions of one moment are applied, ends first, and then one pass
-runs (and another while it reports that it stopped at a bound). Nothing is random, and the clock is only read
-to measure CPU time. Nodes, requests and jobs that did not change are the same objects in all passes.
+The replay is event driven. All ends and submissions of one point in time are applied, ends first, and then
+one pass runs (and another while it reports that it stopped at a limit). Nothing is random, and the clock is
+only read to measure CPU time. Nodes, requests and jobs that did not change are the same objects in all
+passes.
 
 A preempted job ends after its grace time. With mode requeue it waits again and starts from the beginning;
 with cancel it is finished. Suspension is treated as requeue, because a log does not contain the work that
@@ -17,7 +18,7 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -27,11 +28,11 @@ from warpdeck.policy import (
     PassCache,
     PendingJob,
     Plan,
+    PlannerSettings,
+    PlannerView,
     Preempt,
     RunningJob,
-    Settings,
     Start,
-    View,
     Weights,
     plan,
 )
@@ -40,17 +41,20 @@ from warpdeck.policy.priority.predict import Prediction, Predictor
 from .simjobs import SimJob
 
 STRICT_WINDOW = 64
-"""In strict order of submission no job passes another, so a pass needs to see only so many jobs of the queue.
+"""Number of queued jobs in the view of a pass in strict order of submission. No job passes another there, so
+a pass needs no more.
 """
 MAX_PASSES_AT_ONCE = 10_000
-"""Limit of passes at one moment. More would mean that the planner reports progress without making any."""
+"""Maximum number of passes at one point in time. More passes would mean that the planner reports progress
+without making any.
+"""
 
 Progress = Callable[[int, int], None]
-"""Called from time to time with the number of ended jobs and of all jobs."""
+"""Function that is called periodically with the number of ended jobs and of all jobs."""
 PROGRESS_EVERY = 256
 
 
-class Run(NamedTuple):
+class JobRun(NamedTuple):
     """The result of a job: its last start and its end, in seconds of virtual time."""
 
     job: SimJob
@@ -62,14 +66,14 @@ class Run(NamedTuple):
         return self.start_s - self.job.pending.eligible_at_unix
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a replay.
 
     `runs` are in the order of submission, `unstarted` jobs could never start, and `predictions` contain the
     true run times.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[JobRun, ...]
     unstarted: tuple[SimJob, ...] = ()
     predictions: tuple[Prediction, ...] = ()
     passes: int = 0
@@ -78,10 +82,10 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay(
-    jobs: Sequence[SimJob], site: View, settings: Settings, *, progress: Progress | None = None
-) -> Replayed:
-    """Replay the jobs (in order of submission, ids ascending) on the site's nodes. `site` has no jobs of its
-    own.
+    jobs: Sequence[SimJob], site: PlannerView, settings: PlannerSettings, *, progress: Progress | None = None
+) -> ReplayResult:
+    """Replay the jobs (in order of submission, ids ascending) on the site's nodes. `site` must contain no
+    jobs.
     """
     begun_s = time.process_time()
     run = _Replay(jobs, site, settings, progress)
@@ -89,127 +93,175 @@ def replay(
     return run.record(time.process_time() - begun_s)
 
 
-class _Replay:
-    def __init__(
-        self, jobs: Sequence[SimJob], site: View, settings: Settings, progress: Progress | None
-    ) -> None:
-        self._jobs = {job.pending.id: job for job in jobs}
+class _Submissions:
+    """The jobs in their order of submission, with predictions of their run times."""
+
+    def __init__(self, jobs: Sequence[SimJob]) -> None:
         self._order = sorted(jobs, key=lambda job: (job.pending.eligible_at_unix, job.pending.id))
         self._next = 0
+        self._predictor = Predictor()
+        self._predicted_s: dict[JobId, float] = {}
+        self.predictions: list[Prediction] = []
+        """The predictions of ended jobs."""
+
+    def next_s(self) -> float:
+        """Return the time of the next submission; infinity if there is none."""
+        return self._order[self._next].pending.eligible_at_unix if self._next < len(self._order) else math.inf
+
+    def due(self, now_s: float) -> Iterator[PendingJob]:
+        """Yield the jobs that are submitted by now, each once."""
+        while self.next_s() <= now_s:
+            pending = self._order[self._next].pending
+            self._next += 1
+            predicted_s = self._predictor.predict(pending.user, limit_s=pending.time_limit_s)
+            if predicted_s is not None:
+                self._predicted_s[pending.id] = predicted_s
+                pending = msgspec.structs.replace(pending, predicted_s=predicted_s)
+            yield pending
+
+    def learn(self, job: SimJob, ran_s: float) -> None:
+        """Record the run time of an ended job for later predictions."""
+        self._predictor.remember(job.pending.user, ran_s, limit_s=job.pending.time_limit_s)
+        predicted_s = self._predicted_s.pop(job.pending.id, None)
+        if predicted_s is not None:
+            limit = float(job.pending.time_limit_s or ran_s)
+            self.predictions.append(Prediction(predicted_s=predicted_s, limit_s=limit, ran_s=ran_s))
+
+
+class _Ended(NamedTuple):
+    """A job that has ended: its start in seconds, and whether it was preempted."""
+
+    job_id: JobId
+    start_s: float
+    was_preempted: bool
+
+
+class _RunningJobs:
+    """The running jobs, sorted by id, and the times of their ends."""
+
+    def __init__(self) -> None:
+        self.jobs: list[RunningJob] = []
+        self._ends: list[tuple[float, JobId, int, bool]] = []
+        """A heap of (time, job, number of the start, preempted). Ends of earlier starts are ignored."""
+        self._starts: dict[JobId, tuple[float, int]] = {}
+        """Running job -> time and number of its start."""
+        self._count = 0
+
+    def next_end_s(self) -> float:
+        """Return the time of the next end; infinity if there is none."""
+        return self._ends[0][0] if self._ends else math.inf
+
+    def start(self, job: RunningJob, *, ends_s: float) -> None:
+        """Add a job that runs until `ends_s`."""
+        self._count += 1
+        self._starts[job.id] = job.start_at_unix, self._count
+        heapq.heappush(self._ends, (ends_s, job.id, self._count, False))
+        bisect.insort(self.jobs, job, key=_by_id)
+
+    def preempt(self, job_id: JobId, *, ends_s: float) -> bool:
+        """End a job at that time. Returns False if it is ending already."""
+        index = self._index_of(job_id)
+        if self.jobs[index].ending:
+            return False
+        self.jobs[index] = msgspec.structs.replace(self.jobs[index], ending=True, ends_by_unix=ends_s)
+        heapq.heappush(self._ends, (ends_s, job_id, self._starts[job_id][1], True))
+        return True
+
+    def pop_ended(self, now_s: float) -> Iterator[_Ended]:
+        """Remove and yield the jobs that have ended by now."""
+        while self._ends and self._ends[0][0] <= now_s:
+            _, job_id, number, was_preempted = heapq.heappop(self._ends)
+            start_s, last_number = self._starts.get(job_id, (0.0, 0))
+            if last_number == number:
+                del self.jobs[self._index_of(job_id)], self._starts[job_id]
+                yield _Ended(job_id, start_s, was_preempted)
+
+    def _index_of(self, job_id: JobId) -> int:
+        index = bisect.bisect_left(self.jobs, job_id, key=_by_id)
+        assert self.jobs[index].id == job_id, f"job {job_id} does not run"
+        return index
+
+
+class _Replay:
+    def __init__(
+        self, jobs: Sequence[SimJob], site: PlannerView, settings: PlannerSettings, progress: Progress | None
+    ) -> None:
+        self._jobs = {job.pending.id: job for job in jobs}
         self._site = site
         self._settings = settings
-        self._strict = settings.backfill == "none" and settings.weights == Weights() and not site.partitions
+        is_strict = settings.backfill == "none" and settings.weights == Weights() and not site.partitions
+        self._visible_jobs = STRICT_WINDOW if is_strict else None
         self._progress = progress
         self._now_s = 0.0
+        self._submissions = _Submissions(jobs)
         self._pending: dict[JobId, PendingJob] = {}
-        self._running: list[RunningJob] = []
-        """Sorted by id."""
-        self._ends: list[tuple[float, JobId, int, bool]] = []
-        """A heap of (time, job, start count, preempted). Ends of earlier starts are ignored."""
-        self._started: dict[JobId, tuple[float, int]] = {}
-        """Maps a job to its last start and the number of its starts."""
-        self._runs: dict[JobId, Run] = {}
+        self._running = _RunningJobs()
+        self._runs: dict[JobId, JobRun] = {}
         self._longest_wait_s = 0.0
-        self._predictor = Predictor()
-        self._memory = PassCache()
-        self._said: dict[JobId, float] = {}
-        self._predictions: list[Prediction] = []
-        self._back: set[JobId] = set()
+        self._cache = PassCache()
+        self._requeued: set[JobId] = set()
         """Preempted jobs that wait again after their end."""
         self.passes = 0
         self.preempted = 0
 
     def play(self) -> None:
         """Run until all jobs have ended and no other job can start."""
-        while (at_s := self._next_event()) < math.inf:
+        while (at_s := min(self._submissions.next_s(), self._running.next_end_s())) < math.inf:
             self._now_s = at_s
-            self._take_ends()
-            self._take_submissions()
+            for ended in self._running.pop_ended(at_s):
+                self._end(ended)
+            self._pending.update((job.id, job) for job in self._submissions.due(at_s))
             if self._pending:
                 self._plan()
 
-    def record(self, cpu_s: float) -> Replayed:
-        left = [job for job_id, job in self._jobs.items() if job_id not in self._runs]
-        return Replayed(
+    def record(self, cpu_s: float) -> ReplayResult:
+        not_run = [job for job_id, job in self._jobs.items() if job_id not in self._runs]
+        return ReplayResult(
             runs=tuple(self._runs[job_id] for job_id in sorted(self._runs)),
-            unstarted=tuple(left),
-            predictions=tuple(self._predictions),
+            unstarted=tuple(not_run),
+            predictions=tuple(self._submissions.predictions),
             passes=self.passes,
             preempted=self.preempted,
             cpu_s=cpu_s,
         )
 
-    def _next_event(self) -> float:
-        submit = (
-            self._order[self._next].pending.eligible_at_unix if self._next < len(self._order) else math.inf
-        )
-        return min(submit, self._ends[0][0] if self._ends else math.inf)
-
-    def _take_ends(self) -> None:
-        while self._ends and self._ends[0][0] <= self._now_s:
-            _, job_id, count, pushed = heapq.heappop(self._ends)
-            if self._started[job_id][1] != count or job_id in self._runs or job_id in self._pending:
-                continue
-            self._drop_running(job_id)
-            if pushed and job_id in self._back:
-                self._put_back(job_id)
-            else:
-                self._end(job_id)
-
-    def _put_back(self, job_id: JobId) -> None:
-        self._back.discard(job_id)
-        self._pending[job_id] = self._jobs[job_id].pending
-        self._pending = dict(sorted(self._pending.items()))
-
-    def _end(self, job_id: JobId) -> None:
-        self._back.discard(job_id)
+    def _end(self, ended: _Ended) -> None:
+        job_id, is_requeued = ended.job_id, ended.job_id in self._requeued
+        self._requeued.discard(job_id)
         job = self._jobs[job_id]
-        start_s = self._started[job_id][0]
-        self._runs[job_id] = Run(job, start_s, self._now_s)
-        self._learn(job, self._now_s - start_s)
+        if ended.was_preempted and is_requeued:
+            self._pending[job_id] = job.pending
+            self._pending = dict(sorted(self._pending.items()))
+            return
+        self._runs[job_id] = JobRun(job, ended.start_s, self._now_s)
+        self._submissions.learn(job, self._now_s - ended.start_s)
         if self._progress is not None and len(self._runs) % PROGRESS_EVERY == 0:
             self._progress(len(self._runs), len(self._jobs))
 
-    def _learn(self, job: SimJob, ran_s: float) -> None:
-        self._predictor.remember(job.pending.user, ran_s, limit_s=job.pending.time_limit_s)
-        said = self._said.pop(job.pending.id, None)
-        if said is not None:
-            limit = float(job.pending.time_limit_s or ran_s)
-            self._predictions.append(Prediction(predicted_s=said, limit_s=limit, ran_s=ran_s))
-
-    def _take_submissions(self) -> None:
-        while self._next < len(self._order):
-            pending = self._order[self._next].pending
-            if pending.eligible_at_unix > self._now_s:
-                return
-            self._next += 1
-            said = self._predictor.predict(pending.user, limit_s=pending.time_limit_s)
-            if said is not None:
-                self._said[pending.id] = said
-                pending = msgspec.structs.replace(pending, predicted_s=said)
-            self._pending[pending.id] = pending
-
     def _plan(self) -> None:
         for _ in range(MAX_PASSES_AT_ONCE):
-            shown = tuple(itertools.islice(self._pending.values(), STRICT_WINDOW if self._strict else None))
+            visible = tuple(itertools.islice(self._pending.values(), self._visible_jobs))
             view = msgspec.structs.replace(
-                self._site, running=tuple(self._running), pending=shown, longest_wait_s=self._longest_wait_s
+                self._site,
+                running=tuple(self._running.jobs),
+                pending=visible,
+                longest_wait_s=self._longest_wait_s,
             )
-            made = plan(view, self._now_s, self._settings, cache=self._memory, explain_only=())
+            decided = plan(view, self._now_s, self._settings, cache=self._cache, explain_only=())
             self.passes += 1
-            self._apply(made)
-            if not self._pending or not (made.more or len(made.starts) == len(shown)):
+            self._apply(decided)
+            if not self._pending or not (decided.more or len(decided.starts) == len(visible)):
                 return
         raise AssertionError(f"{MAX_PASSES_AT_ONCE} passes at {self._now_s} s and no end")
 
-    def _apply(self, made: Plan) -> None:
-        for start in made.starts:
+    def _apply(self, decided: Plan) -> None:
+        for start in decided.starts:
             self._start(start)
         if self._settings.backfill == "conservative":
-            self._note_promises(made)
-        for preempt in made.preempts:
+            self._record_reserved_starts(decided)
+        for preempt in decided.preempts:
             self._preempt(preempt)
-        for end in made.ends:
+        for end in decided.ends:
             self._pending.pop(end.job_id, None)
 
     def _start(self, start: Start) -> None:
@@ -217,10 +269,7 @@ class _Replay:
         job = self._jobs[start.job_id]
         limit = start.time_limit_s or pending.time_limit_s or self._settings.default_time_s
         ran_s = job.run_s if limit is None else min(job.run_s, limit)
-        count = self._started.get(start.job_id, (0.0, 0))[1] + 1
-        self._started[start.job_id] = (self._now_s, count)
         self._longest_wait_s = max(self._longest_wait_s, self._now_s - pending.eligible_at_unix)
-        heapq.heappush(self._ends, (self._now_s + ran_s, start.job_id, count, False))
         running = RunningJob(
             id=pending.id,
             array_job_id=pending.array_job_id,
@@ -236,10 +285,10 @@ class _Replay:
             start_at_unix=self._now_s,
             expects_end_unix=None if pending.predicted_s is None else self._now_s + pending.predicted_s,
         )
-        bisect.insort(self._running, running, key=_by_id)
+        self._running.start(running, ends_s=self._now_s + ran_s)
 
-    def _note_promises(self, made: Plan) -> None:
-        for reserve in made.reserves:
+    def _record_reserved_starts(self, decided: Plan) -> None:
+        for reserve in decided.reserves:
             pending = self._pending[reserve.job_id]
             if pending.reserved_start_unix != reserve.at_unix:
                 self._pending[reserve.job_id] = msgspec.structs.replace(
@@ -247,9 +296,7 @@ class _Replay:
                 )
 
     def _preempt(self, preempt: Preempt) -> None:
-        index = self._find_running(preempt.job_id)
-        running = self._running[index]
-        if running.ending:
+        if not self._running.preempt(preempt.job_id, ends_s=self._now_s + preempt.grace_s):
             return
         self.preempted += 1
         waiting = self._pending.get(preempt.for_job_id)
@@ -257,20 +304,8 @@ class _Replay:
             self._pending[preempt.for_job_id] = msgspec.structs.replace(
                 waiting, preempted_claim=preempt.preempted_claim
             )
-        leaves_s = self._now_s + preempt.grace_s
-        self._running[index] = msgspec.structs.replace(running, ending=True, ends_by_unix=leaves_s)
         if preempt.mode != "cancel":
-            self._back.add(preempt.job_id)
-        count = self._started[preempt.job_id][1]
-        heapq.heappush(self._ends, (leaves_s, preempt.job_id, count, True))
-
-    def _drop_running(self, job_id: JobId) -> None:
-        del self._running[self._find_running(job_id)]
-
-    def _find_running(self, job_id: JobId) -> int:
-        index = bisect.bisect_left(self._running, job_id, key=_by_id)
-        assert self._running[index].id == job_id, f"job {job_id} does not run"
-        return index
+            self._requeued.add(preempt.job_id)
 
 
 def _by_id(job: RunningJob) -> JobId:

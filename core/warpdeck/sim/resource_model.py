@@ -1,8 +1,8 @@
-"""The machine on which a log is replayed, and the requests of the log's jobs. Pure.
+"""The machine on which a log is replayed, and the requests of the log's jobs. Pure functions.
 
-A machine is a pool of CPUs, or nodes with GPUs. A pool is one large node. On nodes, a job takes its GPUs
-evenly from its nodes (without a number of nodes: from as few as possible), with an equal part of their CPUs,
-so that only GPUs count. A job without GPUs takes its nodes completely.
+A machine is a pool of CPUs, or nodes with GPUs. A pool is one large node. On nodes, the GPUs of a job are
+spread evenly over its nodes. A job without a number of nodes gets as few as possible. Each GPU takes an equal
+part of its node's CPUs, so that only GPUs count. A job without GPUs takes its nodes completely.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-from warpdeck.model import GpuAsk, GpuUuid, NodeName, Resources
+from warpdeck.model import GpuRequest, GpuUuid, NodeName, Resources
 from warpdeck.policy import GpuView, NodeView
 
 from .trace import TraceJob
@@ -18,7 +18,7 @@ from .trace import TraceJob
 POOL = NodeName("pool")
 
 
-class Shape(NamedTuple):
+class SizedRequest(NamedTuple):
     """A job's request for the planner, and its size in units of the machine (CPUs of a pool, else GPUs) for
     the utilization.
     """
@@ -35,18 +35,18 @@ class Machine(ABC):
     def __init__(self, nodes: tuple[NodeView, ...], *, units: int) -> None:
         self.nodes = nodes
         self.units = units
-        """CPUs of a pool, or GPUs of nodes (the number of nodes, if they have none)."""
-        self._shapes: dict[tuple[int, int, int], Shape | None] = {}
+        """Size of the machine: CPUs of a pool, or GPUs of nodes (the number of nodes if they have none)."""
+        self._requests: dict[tuple[int, int, int], SizedRequest | None] = {}
 
-    def shape(self, job: TraceJob) -> Shape | None:
+    def request_of(self, job: TraceJob) -> SizedRequest | None:
         """Return the job's request, or None if it is larger than the machine."""
         key = (job.nodes, job.gpus, job.cpus)
-        if key not in self._shapes:
-            self._shapes[key] = self._make(job)
-        return self._shapes[key]
+        if key not in self._requests:
+            self._requests[key] = self._build(job)
+        return self._requests[key]
 
     @abstractmethod
-    def _make(self, job: TraceJob) -> Shape | None:
+    def _build(self, job: TraceJob) -> SizedRequest | None:
         """Return the request for these counts, or None if it is larger than the machine."""
 
 
@@ -58,9 +58,9 @@ class Pool(Machine):
     def __init__(self, cpus: int) -> None:
         super().__init__((NodeView(name=POOL, cpus=cpus, mem_bytes=0),), units=cpus)
 
-    def _make(self, job: TraceJob) -> Shape | None:
+    def _build(self, job: TraceJob) -> SizedRequest | None:
         size = job.cpus or job.gpus or job.nodes
-        return None if size > self.units else Shape(Resources(cpus_per_task=size), size)
+        return None if size > self.units else SizedRequest(Resources(cpus_per_task=size), size)
 
 
 class GpuNodes(Machine):
@@ -82,19 +82,21 @@ class GpuNodes(Machine):
         )
         return NodeView(name=name, cpus=self._cpus, mem_bytes=0, gpus=gpus)
 
-    def _make(self, job: TraceJob) -> Shape | None:
+    def _build(self, job: TraceJob) -> SizedRequest | None:
         if not job.gpus:
             nodes = max(1, job.nodes)
-            asked = Resources(nodes_min=nodes, nodes_max=nodes, exclusive=True)
-            return None if nodes > self._count else Shape(asked, nodes * self._cpus)
+            resources = Resources(nodes_min=nodes, nodes_max=nodes, exclusive=True)
+            return None if nodes > self._count else SizedRequest(resources, nodes * self._cpus)
         if not self._gpus:
             return None
         nodes = job.nodes or -(-job.gpus // self._gpus)
         nodes = min(nodes, job.gpus)
-        most = -(-job.gpus // nodes)
-        if nodes > self._count or most > self._gpus:
+        per_node = -(-job.gpus // nodes)
+        if nodes > self._count or per_node > self._gpus:
             return None
-        even = most * nodes == job.gpus
-        gpus = GpuAsk(per_node=most) if even else GpuAsk(total=job.gpus)
-        asked = Resources(nodes_min=nodes, nodes_max=nodes, cpus_per_task=most if even else 1, gpus=gpus)
-        return Shape(asked, job.gpus)
+        even = per_node * nodes == job.gpus
+        gpus = GpuRequest(per_node=per_node) if even else GpuRequest(total=job.gpus)
+        resources = Resources(
+            nodes_min=nodes, nodes_max=nodes, cpus_per_task=per_node if even else 1, gpus=gpus
+        )
+        return SizedRequest(resources, job.gpus)

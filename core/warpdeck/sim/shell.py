@@ -1,4 +1,4 @@
-"""A simulated shell: enough of a terminal to try `i`, detaching and attaching in the demo. Pure."""
+"""A simulated shell for the demo: it supports typing, detaching and attaching. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HELP = "a simulated shell: ls, nvidia-smi, hostname, whoami, help, exit (Enter ~
 
 
 class SimShell:
-    """One terminal. It takes keys and returns output. `ended` is set after `exit`."""
+    """One terminal. It receives keys and returns output. `ended` is set after `exit`."""
 
     def __init__(self, *, user: str, host: str, gpus: int) -> None:
         self._user, self._host, self._gpus = user, host, gpus
@@ -44,9 +44,9 @@ class SimShell:
 
     def _enter(self) -> str:
         command, self._line = self._line.strip(), ""
-        said = self._run(command) if command else ""
+        output = self._run(command) if command else ""
         after = "" if self.ended else self._prompt()
-        return "\r\n" + said.replace("\n", "\r\n") + ("\r\n" if said else "") + after
+        return "\r\n" + output.replace("\n", "\r\n") + ("\r\n" if output else "") + after
 
     def _run(self, command: str) -> str:
         word = command.split()[0]

@@ -2,8 +2,8 @@
 
 The rules for limits: `log` takes the limit of the log. If it is missing, the run time is taken, which is the
 best value that a user could give, and the report counts these jobs. `exact` takes the run time for all jobs.
-`menu` imitates a choice from a menu: the run time times 1 to 5, by a checksum of the job's id, rounded up to
-the next of a few common limits.
+`menu` imitates a choice from a menu: the run time multiplied by a factor of 1 to 5, which is a checksum of
+the job's id, and rounded up to the next of a few common limits.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True):
     pending: PendingJob
     run_s: float
     units: int = 1
-    """Its size in units of the machine, for the utilization."""
+    """Size of the job in units of the machine, for the utilization."""
     real_wait_s: float | None = None
-    """Its wait in reality, if known."""
+    """The wait of the job in reality, if known."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int = 0
     """Jobs with too little information."""
     without_limit: int = 0
-    """Jobs without a limit in the log. They got their run time as limit."""
+    """Jobs without a limit in the log. Their run time is used as the limit."""
 
 
 def make_workload(trace: Trace, machine: Machine, *, limits: str) -> Workload:
@@ -52,8 +52,8 @@ def make_workload(trace: Trace, machine: Machine, *, limits: str) -> Workload:
     jobs: list[SimJob] = []
     without_limit = refused = 0
     for job in trace.jobs:
-        shape = machine.shape(job)
-        if shape is None:
+        sized = machine.request_of(job)
+        if sized is None:
             refused += 1
             continue
         without_limit += limits == "log" and job.limit_s is None
@@ -65,12 +65,12 @@ def make_workload(trace: Trace, machine: Machine, *, limits: str) -> Workload:
             label=job.job_id,
             user=job.user,
             account=job.account,
-            resources=shape.resources,
+            resources=sized.resources,
             submit_at_unix=submit_s,
             eligible_at_unix=submit_s,
             time_limit_s=limit_of(job, rule=limits),
         )
-        jobs.append(SimJob(pending=pending, run_s=job.run_s, units=shape.units))
+        jobs.append(SimJob(pending=pending, run_s=job.run_s, units=sized.units))
     if not jobs:
         raise UserError("all jobs of the log are larger than the cluster", "use more nodes or CPUs")
     return Workload(jobs=tuple(jobs), refused=refused, skipped=trace.skipped, without_limit=without_limit)
@@ -80,11 +80,11 @@ def limit_of(job: TraceJob, *, rule: str) -> int:
     """Return the job's time limit in whole seconds, at least one."""
     if rule == "menu":
         return _menu(job)
-    wanted = job.run_s if rule == "exact" or job.limit_s is None else job.limit_s
-    return max(1, math.ceil(wanted))
+    limit_s = job.run_s if rule == "exact" or job.limit_s is None else job.limit_s
+    return max(1, math.ceil(limit_s))
 
 
 def _menu(job: TraceJob) -> int:
     spread = 1 + 4 * (zlib.crc32(job.job_id.encode()) % 10007) / 10007
-    wanted = job.run_s * spread
-    return next((limit for limit in MENU_S if wanted <= limit), MENU_S[-1])
+    limit_s = job.run_s * spread
+    return next((limit for limit in MENU_S if limit_s <= limit), MENU_S[-1])

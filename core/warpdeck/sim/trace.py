@@ -2,10 +2,10 @@
 job), also gzipped (.gz).
 
 The file name determines the format. CSV needs the columns job_id, submit_s, runtime_s, and cpus or nodes/gpus
-(totals of the job). It uses user, account_or_vc and timelimit_s, and ignores other columns. A blank (SWF: a
-negative number) means unknown. A job without a submit time, a run time or a size cannot be replayed and is
-counted as skipped. The waits in the log are never read. Jobs may be in any order. In SWF a `;` begins a
-comment anywhere.
+(totals of the job). The columns user, account_or_vc and timelimit_s are optional, and other columns are
+ignored. A blank (SWF: a negative number) means unknown. A job without a submit time, a run time or a size
+cannot be replayed and is counted as skipped. The waits in the log are never read. Jobs may be in any order.
+In SWF a `;` begins a comment anywhere.
 
 A malformed file raises UserError with file and line. SWF: Chapin et al. 1999, Parallel Workloads Archive.
 """
@@ -24,13 +24,15 @@ from typing import BinaryIO, NamedTuple
 from warpdeck.base.errors import UserError
 
 MAX_JOBS = 5_000_000
-"""Largest number of jobs of one log. The largest public logs have three million; memory is the limit."""
+"""Maximum number of jobs of one log. The largest public logs have three million; memory is the limit."""
 MAX_LINE_BYTES = 64 * 1024
-"""Longest line. A longer one is not a log, and an endless line would fill the memory."""
+"""Maximum length of a line. A file with longer lines is not a log, and an endless line would fill the memory.
+"""
 MAX_NUMBER = 1e12
-"""Largest number. It is 30,000 years in seconds; larger numbers are mistakes and would lose precision."""
+"""Maximum value of a number: 30,000 years in seconds. Larger numbers are mistakes and would lose precision.
+"""
 
-NEEDED = ("job_id", "submit_s", "runtime_s")
+REQUIRED = ("job_id", "submit_s", "runtime_s")
 SIZES = ("nodes", "gpus", "cpus")
 UNKNOWN_USERS = frozenset(("", "-1"))
 
@@ -54,8 +56,8 @@ class TraceJob(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """A log's jobs in order of submission, the number of skipped jobs, and the machine's CPUs if the log
-    contains them.
+    """A log's jobs in order of submission, the number of skipped jobs, and the number of the machine's CPUs
+    if the log contains it.
     """
 
     jobs: tuple[TraceJob, ...]
@@ -93,8 +95,8 @@ def _unreadable(path: str, error: OSError) -> UserError:
 
 
 def _lines(path: str, file: BinaryIO) -> Iterator[str]:
-    """Yield the lines as text. Damaged archives, endless lines and binary data raise UserError with the line
-    number.
+    """Yield the lines as text. Raises UserError with the line number for damaged archives, endless lines and
+    binary data.
     """
     number = 0
     while True:
@@ -117,8 +119,10 @@ def _bad(path: str, line: int, what: str) -> UserError:
     return UserError(f"{path}:{line}: {what}", "correct or remove the line")
 
 
-class _Reader(ABC):
-    """Common part of both formats: the position in the file, and numbers whose errors contain this position."""
+class _TraceReader(ABC):
+    """Common part of both readers: the position in the file, and numbers with errors that contain this
+    position.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -140,7 +144,7 @@ class _Reader(ABC):
 
     @abstractmethod
     def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
-        """Yield one item per line of the log, None for a job with too little information."""
+        """Yield one item per line of the log. It is None for a job with too little information."""
 
     def bad(self, what: str) -> UserError:
         return _bad(self.path, self.line, what)
@@ -176,13 +180,13 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-class _Csv(_Reader):
+class _Csv(_TraceReader):
     def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
         reader = csv.reader(lines, strict=True)
         header = self._next(reader)
         if header is None:
             raise UserError(
-                f"{self.path} is empty", f"its first line must name the columns: {', '.join(NEEDED)} ..."
+                f"{self.path} is empty", f"its first line must name the columns: {', '.join(REQUIRED)} ..."
             )
         columns = {name.strip(): index for index, name in enumerate(header)}
         self._check_header(columns)
@@ -203,7 +207,7 @@ class _Csv(_Reader):
         return fields
 
     def _check_header(self, columns: dict[str, int]) -> None:
-        missing = [name for name in NEEDED if name not in columns]
+        missing = [name for name in REQUIRED if name not in columns]
         if not any(name in columns for name in SIZES):
             missing.append("cpus (or nodes and gpus)")
         if missing:
@@ -230,10 +234,11 @@ class _Csv(_Reader):
         )
 
 
-class _Swf(_Reader):
+class _Swf(_TraceReader):
     FIELDS = 18
     PARTS = frozenset(("2", "3", "4"))
-    """Statuses (field 11) of lines about one of several executions of a job. Another line sums them up."""
+    """Statuses (field 11) of lines about one of several executions of a job. Another line contains their sum.
+    """
 
     def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
         for self.line, line in enumerate(lines, start=1):
@@ -257,9 +262,9 @@ class _Swf(_Reader):
         submit_s = self._known(fields[1], "the submit time (field 2)")
         run_s = self._known(fields[3], "the run time (field 4)")
         used = self._known(fields[4], "the processors used (field 5)")
-        asked = self._known(fields[7], "the requested processors (field 8)")
+        requested = self._known(fields[7], "the requested processors (field 8)")
         limit_s = self._known(fields[8], "the requested time (field 9)")
-        cpus = int(asked or used or 0)
+        cpus = int(requested or used or 0)
         if submit_s is None or run_s is None or not cpus or fields[10] in self.PARTS:
             return None
         return TraceJob(
@@ -273,6 +278,6 @@ class _Swf(_Reader):
         )
 
     def _known(self, text: str, name: str) -> float | None:
-        """Return a number, or None if it is negative. Real logs contain differences that came out below 0."""
+        """Return a number, or None if it is negative. Real logs contain computed differences below 0."""
         value = self.number(text, name)
         return None if value < 0 else value

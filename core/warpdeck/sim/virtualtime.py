@@ -1,8 +1,8 @@
 """An asyncio event loop with virtual time: if all tasks wait, the clock moves to the next timer at once.
 
-Real descriptors are checked, but not waited for. Threads are not waited for either, so code that uses threads
-does not work in this loop. If no event is left that could ever happen, the loop raises `Stalled` instead of
-waiting for ever.
+Real descriptors are checked, but the loop does not wait for them. It does not wait for threads either, so
+code that uses threads does not work in this loop. If no event can happen any more, the loop raises `Stalled`
+instead of waiting forever.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 RESOLUTION_S = 1e-6
-"""Timers closer than this are simultaneous. It is far above the rounding error of the longest simulated time.
+"""Timers with a smaller distance are simultaneous. The value is far above the rounding error of the longest
+simulated time.
 """
 
 
@@ -53,7 +54,7 @@ class _Selector(selectors.BaseSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time starts at 0 s."""
+    """An event loop with a time that starts at 0 s."""
 
     def __init__(self) -> None:
         self._now_s = 0.0

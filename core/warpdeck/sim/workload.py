@@ -1,5 +1,5 @@
-"""The demo's workload: who submits which jobs, how long they run and how they end. Everything comes from the
-given generator.
+"""The demo's workload: users, their jobs, the run times and the results. All values come from the given
+generator.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuAsk, JobId, PtySize, Request, Resources
+from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuRequest, JobId, PtySize, Request, Resources
 from warpdeck.notation.request.sweep import parse_grid, task_count, with_sweep
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
@@ -23,7 +23,7 @@ FAILS, HANGS = 0.12, 0.05
 SHELL_S = 8 * HOUR_S
 
 
-class Kind(NamedTuple):
+class JobKind(NamedTuple):
     """A kind of job: GPUs per node, nodes, run time in minutes, limit in hours, and relative frequency."""
 
     name: str
@@ -34,30 +34,32 @@ class Kind(NamedTuple):
     weight: int
 
 
-KINDS = (
-    Kind("llama-8b-sft", 8, 2, (90, 300), 12, 1),
-    Kind("llama-8b-dpo", 8, 1, (40, 160), 8, 2),
-    Kind("vit-l-pretrain", 4, 1, (60, 240), 6, 3),
-    Kind("whisper-ft", 2, 1, (20, 90), 4, 4),
-    Kind("sd-lora", 1, 1, (8, 30), 1, 6),
-    Kind("rlhf-ppo", 4, 1, (30, 120), 4, 2),
-    Kind("eval-mmlu", 1, 1, (1, 6), 1, 8),
-    Kind("tokenize-c4", 0, 1, (2, 12), 2, 3),
+JOB_KINDS = (
+    JobKind("llama-8b-sft", 8, 2, (90, 300), 12, 1),
+    JobKind("llama-8b-dpo", 8, 1, (40, 160), 8, 2),
+    JobKind("vit-l-pretrain", 4, 1, (60, 240), 6, 3),
+    JobKind("whisper-ft", 2, 1, (20, 90), 4, 4),
+    JobKind("sd-lora", 1, 1, (8, 30), 1, 6),
+    JobKind("rlhf-ppo", 4, 1, (30, 120), 4, 2),
+    JobKind("eval-mmlu", 1, 1, (1, 6), 1, 8),
+    JobKind("tokenize-c4", 0, 1, (2, 12), 2, 3),
 )
 USERS = ("alice", "bob", "carol", "dave", "erin")
-MINUTES = {kind.name: kind.minutes for kind in KINDS} | {"lr-sweep": (6.0, 25.0)}
+MINUTES = {kind.name: kind.minutes for kind in JOB_KINDS} | {"lr-sweep": (6.0, 25.0)}
 
 
-def who(user: str) -> Principal:
+def principal_of(user: str) -> Principal:
     return Principal(user=user, uid=1000 + USERS.index(user))
 
 
 def any_request(rng: random.Random) -> tuple[Principal, Request]:
     """Return a random job and its user."""
-    kind = rng.choices(KINDS, [kind.weight for kind in KINDS])[0]
+    kind = rng.choices(JOB_KINDS, [kind.weight for kind in JOB_KINDS])[0]
     user = rng.choice(USERS)
     limit_s = kind.limit_h * HOUR_S
-    return who(user), _request(kind.name, gpus=kind.gpus, nodes=kind.nodes, limit_s=limit_s, user=user)
+    return principal_of(user), _request(
+        kind.name, gpus=kind.gpus, nodes=kind.nodes, limit_s=limit_s, user=user
+    )
 
 
 def sweep(user: str, *, grid: str, at_once: int) -> Request:
@@ -73,7 +75,7 @@ def shell(user: str) -> Request:
         name="interactive",
         argv=("bash",),
         pty=PtySize(),
-        resources=Resources(cpus_per_task=CPUS_PER_GPU, gpus=GpuAsk(per_node=1)),
+        resources=Resources(cpus_per_task=CPUS_PER_GPU, gpus=GpuRequest(per_node=1)),
         time_limit_s=SHELL_S,
         submit_dir=f"/home/{user}",
         submit_line="warpdeck run --gpus 1 --pty bash",
@@ -97,10 +99,10 @@ def run_time(rng: random.Random, launch: wire.Launch) -> tuple[float, int]:
         return 2.0 * SHELL_S, 0
     least, most = MINUTES.get(launch.env.get("SLURM_JOB_NAME", ""), (1.0, 5.0))
     run_s = rng.uniform(60 * least, 60 * most)
-    fate = rng.random()
-    if fate < FAILS:
+    outcome = rng.random()
+    if outcome < FAILS:
         return run_s * rng.uniform(0.02, 0.5), 1
-    return (2.0 * DAY_S if fate < FAILS + HANGS else run_s), 0
+    return (2.0 * DAY_S if outcome < FAILS + HANGS else run_s), 0
 
 
 def _request(
@@ -128,7 +130,7 @@ def _request(
             nodes_max=nodes,
             cpus_per_task=cpus,
             mem_per_node_bytes=max(16, gpus * GIB_PER_GPU) * 2**30,
-            gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(),
+            gpus=GpuRequest(per_node=gpus) if gpus else GpuRequest(),
         ),
         time_limit_s=limit_s,
         array=array,

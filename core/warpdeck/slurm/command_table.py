@@ -7,11 +7,11 @@ from __future__ import annotations
 
 COMMANDS: dict[str, str] = {
     "sacct": "sacct.sacct",
-    "sacctmgr": "sacctmgr.command",
+    "sacctmgr": "sacctmgr.sacctmgr",
     "sattach": "viewers.sattach",
     "sbatch": "submit.sbatch",
     "scancel": "submit.scancel",
-    "scontrol": "scontrol.command",
+    "scontrol": "scontrol.scontrol",
     "sdiag": "viewers.sdiag",
     "seff": "sacct.seff",
     "sinfo": "viewers.sinfo",

@@ -1,6 +1,6 @@
 """Content-addressed snapshots of the code that a job runs, kept in the user's own store."""
 
-from .capture import Taken, take
+from .capture import Capture, capture_folder
 from .store import SnapshotStore
 
-__all__ = ["SnapshotStore", "Taken", "take"]
+__all__ = ["Capture", "SnapshotStore", "capture_folder"]

@@ -1,9 +1,9 @@
-"""Takes a snapshot: selects its files, and records facts about the repository.
+"""Take a snapshot: select its files, and record facts about the repository.
 
 In a git work tree, a snapshot contains the present content of all files that git tracks or does not ignore,
 including nested repositories. This works during a merge conflict, while index.lock is held and before the
-first commit, because the repository is only read. Of a plain folder, a snapshot contains everything, within
-limits. Files with the default names of sbatch's output are excluded. If a snapshot fails, the job is
+first commit, because the repository is only read. A snapshot of a plain folder contains all of its files,
+within limits. Files with the default names of sbatch's output are excluded. If a snapshot fails, the job is
 submitted without one, unless the user requires it.
 """
 
@@ -20,7 +20,9 @@ from .git import run_git
 from .store import SnapshotStore
 
 MAX_UNTRACKED_BYTES = 50 * 1024 * 1024
-"""An untracked file larger than this is data instead of code. It is left out, and the user is told."""
+"""Maximum size of an untracked file. A larger file is data and not code. It is left out, and the user gets a
+message.
+"""
 MAX_FOLDER_FILES = 2000
 MAX_FOLDER_BYTES = 64 * 1024 * 1024
 """A plain folder beyond these limits is not regarded as code."""
@@ -38,7 +40,7 @@ _LIST = (
 )
 
 
-class Taken:
+class Capture:
     """A snapshot (model.Snapshot as JSON) or None, and messages for the user."""
 
     def __init__(self, snapshot: dict[str, Any] | None, notes: list[str], packed: str = "") -> None:
@@ -48,7 +50,7 @@ class Taken:
         """The path of the packed tree."""
 
 
-def take(folder: str, store_path: str) -> Taken:
+def capture_folder(folder: str, store_path: str) -> Capture:
     """Take a snapshot of the work tree or plain folder that contains `folder`. Raises UserError if git
     fails.
     """
@@ -64,13 +66,13 @@ def take(folder: str, store_path: str) -> Taken:
     else:
         root = folder
         if folder in ("/", os.path.realpath(os.path.expanduser("~"))):
-            return Taken(
+            return Capture(
                 None, [f"no snapshot of {folder}: not a code folder; the job runs in the folder itself"]
             )
         found = folder_files(folder)
         if found is None:
             limit = f"{MAX_FOLDER_FILES:,} files or {MAX_FOLDER_BYTES >> 20} MiB"
-            return Taken(
+            return Capture(
                 None,
                 [
                     f"no snapshot: {folder} is not a git repository and contains more than {limit}; the job runs in the folder itself"
@@ -78,7 +80,7 @@ def take(folder: str, store_path: str) -> Taken:
             )
         files = found
     if not files:
-        return Taken(None, [])  # there is no code, which needs no message
+        return Capture(None, [])  # A folder without code needs no message.
     store = SnapshotStore(store_path)
     store.ensure()
     tree = store.write_tree(root, files)
@@ -99,7 +101,7 @@ def take(folder: str, store_path: str) -> Taken:
         "dirty": facts["dirty"],
         "store": store_path,
     }
-    return Taken(snapshot, notes, packed)
+    return Capture(snapshot, notes, packed)
 
 
 def _git_root(folder: str) -> str:
@@ -145,13 +147,13 @@ def _is_kept(mode: int) -> bool:
 def is_output(path: bytes) -> bool:
     """Return whether the path has a default name of sbatch's output.
 
-    It is not code, and changes while jobs run.
+    Such files are not code, and they change while jobs run.
     """
     return bool(_OUTPUT.fullmatch(path.rpartition(b"/")[2]))
 
 
 def _git_facts(root: str) -> dict[str, Any]:
-    def ask(*argv: str) -> str:
+    def git_text(*argv: str) -> str:
         try:
             return run_git(argv, cwd=root).decode("utf-8", "replace").strip()
         except UserError:
@@ -160,10 +162,10 @@ def _git_facts(root: str) -> dict[str, Any]:
     # Git reads nested repositories without checking their owner, and runs programs named in their
     # configuration.
     status = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
-    dirty = bool(ask("-c", "core.fsmonitor=false", *status))
+    dirty = bool(git_text("-c", "core.fsmonitor=false", *status))
     return {
-        "head": ask("rev-parse", "--verify", "--quiet", "HEAD"),
-        "branch": ask("symbolic-ref", "--short", "--quiet", "HEAD"),
+        "head": git_text("rev-parse", "--verify", "--quiet", "HEAD"),
+        "branch": git_text("symbolic-ref", "--short", "--quiet", "HEAD"),
         "dirty": dirty,
     }
 

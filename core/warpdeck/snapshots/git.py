@@ -21,7 +21,7 @@ from warpdeck.base.errors import UserError
 GIT_S = 300.0
 """Time limit of a git command in seconds."""
 OTHERS_S = 60.0
-"""Time limit in seconds for reading another user's store, because that user controls what happens there."""
+"""Time limit in seconds for reading another user's store. That user could make a read hang."""
 MAX_OTHERS_BYTES = 64 * 1024 * 1024
 """Largest output in bytes that is accepted from a process of another user."""
 _READ_BYTES = 1 << 18
@@ -32,18 +32,22 @@ _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def git_environment() -> dict[str, str]:
     """Return the environment for git, without the caller's repository settings, prompts and paging.
 
-    SUDO_UID is removed. With it, git would let root use a repository of the user who called sudo, whose
-    configuration may name programs. The same applies to the configuration in that user's home, which sudo and
+    SUDO_UID is removed. With it, git would let root use a repository of the user who called sudo, and the
+    configuration of that repository may name programs. The same applies to the configuration in that user's home, which sudo and
     su may leave in HOME.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith(_UNTRUSTED)}
     if not _are_own(clean.get("HOME", ""), clean.get("XDG_CONFIG_HOME", "")):
         clean.pop("XDG_CONFIG_HOME", None)
         clean["GIT_CONFIG_GLOBAL"] = os.devnull
-    who = {"NAME": "warpdeck", "EMAIL": "warpdeck@localhost", "DATE": "@0 +0000"}
+    identity = {"NAME": "warpdeck", "EMAIL": "warpdeck@localhost", "DATE": "@0 +0000"}
     return {
         **clean,
-        **{f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in who.items()},
+        **{
+            f"GIT_{role}_{name}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for name, value in identity.items()
+        },
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
         "LC_ALL": "C",
@@ -76,8 +80,8 @@ def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, 
     except subprocess.TimeoutExpired as error:
         raise UserError(f"git {argv[0]} took more than {GIT_S:.0f} s", "submit with --no-snapshot") from error
     if done.returncode:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
-        raise UserError(f"git {argv[0]}: {words[-1]}", "submit with --no-snapshot")
+        error_lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
+        raise UserError(f"git {argv[0]}: {error_lines[-1]}", "submit with --no-snapshot")
     return done.stdout
 
 
@@ -85,7 +89,7 @@ def run_git_as(uid: int, argv: Sequence[str], *, store: str) -> bytes:
     """Run git on another user's store, as that user, and return its standard output. Raises UserError.
 
     Only root can do this. The process has the user's groups, a clean environment and none of our descriptors.
-    Its session is killed when the command ends or after OTHERS_S seconds.
+    Its session is killed when the command has ended, or after OTHERS_S seconds.
     """
     if os.geteuid():
         raise UserError("the code of this job is in the store of another user", "ask the owner")

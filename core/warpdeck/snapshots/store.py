@@ -2,8 +2,8 @@
 
 It is separate from the user's repositories. Attributes and filters are switched off in it (info/attributes
 takes precedence over files in the tree), so that checkouts equal the captured files. The store has an index
-for each captured root, whose stat cache makes the next capture fast. A lock for each root serializes
-simultaneous submissions.
+for each captured root; the status of the files in the index makes the next capture fast. A lock for each root
+serializes simultaneous submissions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """History of node states in SQL.
 
-A row is written at each change. Only the latest `MOST_CONDITIONS` rows of a node are kept.
+A row is written at each change. Only the latest `MAX_CONDITIONS` rows of a node are kept.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from warpdeck.model import Condition, NodeName
-from warpdeck.ports.ports import MOST_CONDITIONS
+from warpdeck.ports.ports import MAX_CONDITIONS
 
 from .salvage import Salvage
 
@@ -38,7 +38,7 @@ def write(db: sqlite3.Connection, changed: Iterable[Condition]) -> None:
     """Write the rows of one transaction, and delete the oldest rows of the same nodes beyond the limit."""
     rows = [(each.node, each.at_unix, _ENCODER.encode(each)) for each in changed]
     db.executemany(_PUT, rows)
-    db.executemany(_BOUND, [(node, MOST_CONDITIONS) for node, _, _ in rows])
+    db.executemany(_BOUND, [(node, MAX_CONDITIONS) for node, _, _ in rows])
 
 
 def drop(db: sqlite3.Connection, nodes: Iterable[NodeName]) -> None:
@@ -47,7 +47,7 @@ def drop(db: sqlite3.Connection, nodes: Iterable[NodeName]) -> None:
 
 
 def read(db: sqlite3.Connection, at_unix: float, salvage: Salvage) -> list[Condition]:
-    """Return the state that each node was in at `at_unix`, ordered by node name.
+    """Return the state of each node at `at_unix`, ordered by node name.
 
     The query uses the index, so its cost does not depend on the number of rows.
     """

@@ -1,4 +1,4 @@
-"""Connections to the SQLite database file. Each runs whole functions in its own thread."""
+"""Connections to the SQLite database file. Each connection runs whole functions in a thread of its own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import aiosqlite
 
 from warpdeck.base.errors import UserError
 
-ROWS_AT_ONCE = 64
-"""Number of rows that a cursor fetches at once. This is aiosqlite's own default; our queries fetch all
-rows.
+FETCH_SIZE = 64
+"""Number of rows that a cursor fetches at once. The value is aiosqlite's default and has no effect, because
+our queries fetch all rows.
 """
-STEPS_BETWEEN_LOOKS = 100_000
+STEPS_BETWEEN_CHECKS = 100_000
 """Number of SQLite virtual machine instructions between two checks of the clock. They take some
 milliseconds.
 """
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 class Database(aiosqlite.Connection):
     """An aiosqlite connection that runs a whole function in its thread.
 
-    Each call of aiosqlite goes to the thread and back, so a transaction is sent as one call.
+    Each call of aiosqlite is one round trip to the thread, so a transaction is sent as one call.
     """
 
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -53,25 +53,25 @@ class Database(aiosqlite.Connection):
 
 async def open_database(path: str) -> Database:
     """Open the database file for reading and writing. Raises sqlite3.Error."""
-    db = Database(lambda: sqlite3.connect(path, isolation_level=None), ROWS_AT_ONCE)
+    db = Database(lambda: sqlite3.connect(path, isolation_level=None), FETCH_SIZE)
     await db
     return db
 
 
 async def open_reader(path: str) -> Database:
     """Open the database file for reading only. Raises sqlite3.Error."""
-    db = Database(lambda: sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True), ROWS_AT_ONCE)
+    db = Database(lambda: sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True), FETCH_SIZE)
     await db
     return db
 
 
-def within(db: sqlite3.Connection, most_s: float, work: Callable[[sqlite3.Connection], _T]) -> _T:
+def run_within(db: sqlite3.Connection, most_s: float, work: Callable[[sqlite3.Connection], _T]) -> _T:
     """Run `work`, and raise UserError if it takes longer than `most_s` seconds.
 
     Runs in the database's thread.
     """
     until = time.monotonic() + most_s
-    db.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
+    db.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_CHECKS)
     try:
         return work(db)
     except sqlite3.OperationalError as error:

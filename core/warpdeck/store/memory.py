@@ -10,23 +10,23 @@ from collections.abc import Sequence
 
 from warpdeck.controller.presenters.search_records import costs, ended_job, page
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Reservation
-from warpdeck.model.created_by_nonce import Made
-from warpdeck.model.past import EndedJob, GroupCost, PastQuery
+from warpdeck.model.created_by_nonce import CreatedObject
+from warpdeck.model.finished_jobs import EndedJob, FinishedQuery, GroupCost
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import (
     LAST_RUNS,
-    MOST_CONDITIONS,
+    MAX_CONDITIONS,
     Changes,
+    FinishedPage,
     JournalEntry,
     Loaded,
-    PastPage,
-    UsageRow,
+    UsageRecord,
     Waits,
 )
 
 
 class MemoryStore:
-    """Keeps everything in dictionaries.
+    """Store that keeps all data in dictionaries.
 
     A new controller on the same object finds the data again, as it would in a file.
     """
@@ -41,9 +41,9 @@ class MemoryStore:
         self._entries: list[JournalEntry] = []
         self._curves: dict[tuple[JobId, int | None, NodeName], JobCurve] = {}
         self._waits = Waits()
-        self._made: dict[tuple[int, str], Made] = {}
+        self._created: dict[tuple[int, str], CreatedObject] = {}
         self._reservations: dict[str, Reservation] = {}
-        self._usage: dict[tuple[str, str, str], UsageRow] = {}
+        self._usage: dict[tuple[str, str, str], UsageRecord] = {}
         self._runs: dict[tuple[JobId, int], Job] = {}
         self._steps: dict[tuple[JobId, int, int], Step] = {}
 
@@ -60,15 +60,15 @@ class MemoryStore:
             jobs=tuple(jobs),
             nodes=nodes,
             waits=self._waits,
-            made=tuple(self._made.values()),
+            created=tuple(self._created.values()),
             reservations=tuple(each for _, each in sorted(self._reservations.items())),
             last_runs=tuple(self._last_runs()),
             usage=tuple(row for _, row in sorted(self._usage.items())),
-            steps=tuple(step for _, step in sorted(self._steps.items()) if self._may_be_asked_for(step)),
+            steps=tuple(step for _, step in sorted(self._steps.items()) if self._is_needed(step)),
             conditions=tuple(await self.conditions(math.inf)),
         )
 
-    def _may_be_asked_for(self, step: Step) -> bool:
+    def _is_needed(self, step: Step) -> bool:
         return not step.is_finished or not self._jobs[step.job_id].is_finished
 
     def _last_runs(self) -> list[Job]:
@@ -83,10 +83,10 @@ class MemoryStore:
     async def commit(self, changes: Changes) -> None:
         self._commit_jobs(changes)
         self._commit_nodes(changes)
-        for made in changes.made:
-            self._made[made.uid, made.mark.nonce] = made
-        for made in changes.gone_made:
-            self._made.pop((made.uid, made.mark.nonce), None)
+        for created in changes.created:
+            self._created[created.uid, created.request_id.nonce] = created
+        for created in changes.gone_created:
+            self._created.pop((created.uid, created.request_id.nonce), None)
         for reservation in changes.reservations:
             self._reservations[reservation.name] = reservation
         for gone in changes.gone_reservations:
@@ -116,7 +116,7 @@ class MemoryStore:
         for each in changes.conditions:
             kept = self._conditions.setdefault(each.node, {})
             kept[each.at_unix] = each
-            for at_unix in sorted(kept)[:-MOST_CONDITIONS]:
+            for at_unix in sorted(kept)[:-MAX_CONDITIONS]:
                 del kept[at_unix]
 
     async def job(self, job_id: JobId) -> Job | None:
@@ -153,10 +153,10 @@ class MemoryStore:
         wanted = frozenset(numbers)
         return [job for key, job in sorted(self._runs.items()) if key[0] in wanted]
 
-    async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
+    async def search_finished(self, query: FinishedQuery, *, counted: bool) -> FinishedPage:
         return page(self._ended(), query, counted=counted)
 
-    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+    async def finished_costs(self, query: FinishedQuery) -> list[GroupCost]:
         return costs(self._ended(), query)
 
     def _ended(self) -> list[EndedJob]:
@@ -188,7 +188,7 @@ class MemoryStore:
         return [kept[-1] for kept in known if kept]
 
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
-        found = [curve for (*whose, _), curve in self._curves.items() if whose == [job_id, step]]
+        found = [curve for (*key, _), curve in self._curves.items() if key == [job_id, step]]
         return sorted(found, key=lambda curve: curve.node)
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
 """Handling of rows that cannot be decoded: they are skipped and then moved into the table `set_aside`.
 
 A disk that lost a page, or a bug of an earlier version, may leave an unreadable row. The controller must
-start in spite of it, and nothing may be lost. The whole row is therefore kept with the reason until an admin
-has looked at it.
+start in spite of it, and no data may be lost. The whole row is therefore kept with the reason until an admin
+has examined it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEYS = {
     "made": ("uid", "nonce"),
 }
 """The primary key columns of each table with encoded data."""
-STAND_IN_REASON = "Its record in the database could not be read. Remove the node and add it again."
+PLACEHOLDER_REASON = "Its record in the database could not be read. Remove the node and add it again."
 _FAULTS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 _OF_REQUEST = {
     "jobs": "COALESCE(request_key, array_job_id) = ?",
@@ -47,7 +47,7 @@ class Salvage:
     """The rows that one read could not decode: (table, key) -> the reason."""
 
     def __init__(self) -> None:
-        self.met: dict[Key, str] = {}
+        self.unreadable: dict[Key, str] = {}
 
     def decode(
         self, decoder: msgspec.msgpack.Decoder[_T], data: Any, table: str, key: tuple[Any, ...]
@@ -56,7 +56,7 @@ class Salvage:
         try:
             return decoder.decode(data)
         except _FAULTS as error:
-            self.met[table, key] = f"{type(error).__name__}: {error}"
+            self.unreadable[table, key] = f"{type(error).__name__}: {error}"
             return None
 
     def read(
@@ -64,41 +64,41 @@ class Salvage:
         db: sqlite3.Connection,
         table: str,
         decoder: msgspec.msgpack.Decoder[_T],
-        rest: str = "",
+        clause: str = "",
         values: Sequence[Any] = (),
     ) -> Iterator[_T]:
         """Yield the table's rows that can be decoded.
 
-        `rest` is the end of the query, after the table name.
+        `clause` is the end of the query, after the table name.
         """
         columns = ", ".join(KEYS[table])
-        for data, *key in db.execute(f"SELECT data, {columns} FROM {table} {rest}", values):
+        for data, *key in db.execute(f"SELECT data, {columns} FROM {table} {clause}", values):
             found = self.decode(decoder, data, table, tuple(key))
             if found is not None:
                 yield found
 
 
-def set_aside(db: sqlite3.Connection, met: dict[Key, str], now_unix: float) -> None:
-    """Move these rows into `set_aside`.
+def quarantine(db: sqlite3.Connection, unreadable: dict[Key, str], now_unix: float) -> None:
+    """Move these rows into the table `set_aside`.
 
-    The jobs of an unreadable request are moved too, because they need it.
+    The jobs of an unreadable request are moved too, because they cannot be used without it.
     """
-    for (table, key), reason in met.items():
+    for (table, key), reason in unreadable.items():
         where = " AND ".join(f"{column} = ?" for column in KEYS[table])
         _move(db, table, where, key, reason, now_unix)
         if table == "nodes":
-            _put_stand_in(db, NodeName(key[0]))
+            _put_placeholder(db, NodeName(key[0]))
         if table == "requests":
-            for of_it, condition in _OF_REQUEST.items():
-                _move(db, of_it, condition, key, "the request of this job cannot be read", now_unix)
+            for dependent, condition in _OF_REQUEST.items():
+                _move(db, dependent, condition, key, "the request of this job cannot be read", now_unix)
 
 
-def _put_stand_in(db: sqlite3.Connection, name: NodeName) -> None:
+def _put_placeholder(db: sqlite3.Connection, name: NodeName) -> None:
     """Insert a drained, unreachable node of this name in place of an unreadable one.
 
-    Without it, the jobs that run on the node would be taken for finished.
+    Without this node, the jobs that run on it would be regarded as finished.
     """
-    node = Node(name=name, target=f"{name}.invalid", drained=True, reason=STAND_IN_REASON)
+    node = Node(name=name, target=f"{name}.invalid", drained=True, reason=PLACEHOLDER_REASON)
     db.execute("INSERT INTO nodes VALUES (?, ?)", (name, msgspec.msgpack.encode(node)))
 
 
@@ -111,7 +111,7 @@ def _move(
         by_name = dict(zip(names, row, strict=True))
         key = " ".join(str(by_name[column]) for column in KEYS[table])
         log.error(
-            "%s cannot be read and was set aside: %s", UnreadableRow(table=table, key=key).words, reason
+            "%s cannot be read and was set aside: %s", UnreadableRow(table=table, key=key).description, reason
         )
         whole = msgspec.msgpack.encode(by_name)
         db.execute(
@@ -121,7 +121,7 @@ def _move(
     db.execute(f"DELETE FROM {table} WHERE {where}", values)
 
 
-def rows_set_aside(db: sqlite3.Connection) -> list[UnreadableRow]:
+def quarantined_rows(db: sqlite3.Connection) -> list[UnreadableRow]:
     """Return all rows that were set aside so far, the oldest first."""
     query = "SELECT source, key, reason FROM set_aside ORDER BY seq"
     return [UnreadableRow(table=row[0], key=row[1], reason=row[2]) for row in db.execute(query)]

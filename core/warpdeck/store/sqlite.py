@@ -1,7 +1,7 @@
 """The durable store: SQLite in WAL mode with synchronous=FULL, one transaction per batch of the controller.
 
 When a commit returns, its data is on disk. A commit that fails (for example because the disk is full) is
-rolled back completely and raises StoreError. Rows hold the model's structs as msgpack. The other columns
+rolled back completely and raises StoreError. Rows contain the model's structs as msgpack. The other columns
 serve queries as filters. A job's request is stored once per submission and joined when jobs are read.
 """
 
@@ -22,38 +22,38 @@ import msgspec
 
 from warpdeck.base.errors import StoreError
 from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Reservation
-from warpdeck.model.past import GroupCost, PastQuery
+from warpdeck.model.finished_jobs import FinishedQuery, GroupCost
 from warpdeck.model.step import Step
 from warpdeck.ports.ports import (
     LAST_RUNS,
     Changes,
+    FinishedPage,
     JournalEntry,
     Loaded,
-    PastPage,
     UnreadableRow,
-    UsageRow,
+    UsageRecord,
     Waits,
 )
 
-from . import conditions, made, past
-from .database import Database, open_database, open_reader, within
-from .jobrows import JOB, NO_REQUEST, each_job
-from .salvage import Salvage, job_ids, rows_set_aside, set_aside
+from . import conditions, created_objects, finished_jobs
+from .database import Database, open_database, open_reader, run_within
+from .job_rows import JOB, NO_REQUEST, each_job
+from .salvage import Salvage, job_ids, quarantine, quarantined_rows
 from .schema import MIGRATIONS, WHOLE_JOB
 
 log = logging.getLogger(__name__)
 
 MAX_VALUES = 900
 """Maximum number of values in one query. Older versions of SQLite accept 999."""
-PAST_FILLED = "past_filled"
-PAST_MOST_S = 20.0
+FINISHED_FILLED = "past_filled"
+MAX_SEARCH_S = 20.0
 """Maximum number of seconds for a query about finished jobs. A query over a million rows takes one second."""
 
 _T = TypeVar("_T")
 _NODE = msgspec.msgpack.Decoder(Node)
 _RESERVATION = msgspec.msgpack.Decoder(Reservation)
 _STEP = msgspec.msgpack.Decoder(Step)
-_USAGE = msgspec.msgpack.Decoder(UsageRow)
+_USAGE = msgspec.msgpack.Decoder(UsageRecord)
 _CURVE = msgspec.msgpack.Decoder(JobCurve)
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -77,7 +77,7 @@ WITH RECURSIVE names (name) AS (
 _LATELY_ENDED_STEPS = """
 WHERE finished = 1 AND job_id IN (SELECT id FROM jobs WHERE finished = 0) ORDER BY job_id, number
 """
-"""Finished steps of unfinished jobs. An srun that did not get its answer may still ask for one."""
+"""Finished steps of unfinished jobs. An srun that lost an answer may still request such a step."""
 _LAST_OF_USER = "WHERE finished = 1 AND user = ? ORDER BY end_at DESC LIMIT ?"
 
 
@@ -102,7 +102,7 @@ class SqliteStore:
             await db.execute("PRAGMA journal_mode = WAL")
             await db.execute("PRAGMA synchronous = FULL")
             await store._migrate()
-            await store._fill_past()
+            await store._fill_search_records()
         except (sqlite3.Error, StoreError) as error:
             await db.close()
             raise StoreError(f"cannot use the database {path}: {error}") from error
@@ -116,7 +116,7 @@ class SqliteStore:
     async def load(self, *, finished_since_unix: float) -> Loaded:
         """Return all data that the controller needs at its start.
 
-        Its jobs are the unfinished ones and those that ended at or after `finished_since_unix`.
+        The jobs are the unfinished jobs, and the jobs that ended at or after `finished_since_unix`.
         """
         controller_id = await self.controller_id()
         jobs = await self._jobs(
@@ -132,8 +132,8 @@ class SqliteStore:
         last_conditions = await self._read(
             lambda db, salvage: conditions.read(db, sys.float_info.max, salvage)
         )
-        things_made = await self._read(made.read)
-        unreadable = await self._read(lambda db, salvage: rows_set_aside(db))
+        created_rows = await self._read(created_objects.read)
+        unreadable = await self._read(lambda db, salvage: quarantined_rows(db))
         known = {job.id for job in jobs}
         return Loaded(
             controller_id=controller_id,
@@ -145,7 +145,7 @@ class SqliteStore:
             reservations=tuple(reserved),
             last_runs=tuple(last_runs),
             steps=tuple(step for step in (*ended, *running) if step.job_id in known),
-            made=tuple(things_made),
+            created=tuple(created_rows),
             conditions=tuple(last_conditions),
             unreadable=tuple(unreadable),
         )
@@ -155,10 +155,10 @@ class SqliteStore:
 
         It is larger than every job id in the database, even if the stored counter is wrong or unreadable.
         """
-        noted = await self._meta("next_job_id") or "1"
-        given = await self._rows("SELECT MAX(id) FROM jobs")
-        last = max(given[0][0] or 0, *job_ids(unreadable), 0)
-        return max(int(noted) if noted.isdecimal() else 1, last + 1)
+        stored = await self._meta("next_job_id") or "1"
+        highest = await self._rows("SELECT MAX(id) FROM jobs")
+        last = max(highest[0][0] or 0, *job_ids(unreadable), 0)
+        return max(int(stored) if stored.isdecimal() else 1, last + 1)
 
     async def controller_id(self) -> str:
         """Return the random id of this controller. It stays the same as long as the database exists."""
@@ -169,7 +169,7 @@ class SqliteStore:
         return known
 
     async def commit(self, changes: Changes) -> None:
-        """Write the changes in one durable transaction. Raises StoreError, and then nothing of it is kept."""
+        """Write the changes in one durable transaction. Raises StoreError, and then no change is kept."""
         if changes.is_empty():
             return
         try:
@@ -223,19 +223,21 @@ class SqliteStore:
             found += await self._jobs(query, tuple(some))
         return found
 
-    async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
-        return await self._look_back(lambda db: past.page(db, query, counted=counted))
+    async def search_finished(self, query: FinishedQuery, *, counted: bool) -> FinishedPage:
+        return await self._read_separately(lambda db: finished_jobs.page(db, query, counted=counted))
 
-    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
-        return await self._look_back(lambda db: past.costs(db, query))
+    async def finished_costs(self, query: FinishedQuery) -> list[GroupCost]:
+        return await self._read_separately(lambda db: finished_jobs.costs(db, query))
 
-    async def _look_back(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Read over a separate connection. A query may look at a million rows, and no commit waits for it."""
+    async def _read_separately(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Read over a separate connection, because a query may read a million rows and commits must not wait
+        for it.
+        """
         try:
             if self._reader is None:
                 self._reader = asyncio.create_task(open_reader(self._path))
             reader = await asyncio.shield(self._reader)
-            return await reader.read(lambda db: within(db, PAST_MOST_S, work))
+            return await reader.read(lambda db: run_within(db, MAX_SEARCH_S, work))
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self._path}: {error}") from error
 
@@ -243,8 +245,8 @@ class SqliteStore:
         """Return the steps of these jobs, grouped by job."""
         found = []
         for some in _chunks(numbers):
-            rest = f"WHERE job_id IN ({_marks(some)}) ORDER BY job_id, restarts, number"
-            found += await self._all("steps", _STEP, rest, tuple(some))
+            clause = f"WHERE job_id IN ({_marks(some)}) ORDER BY job_id, restarts, number"
+            found += await self._all("steps", _STEP, clause, tuple(some))
         return found
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]:
@@ -271,21 +273,21 @@ class SqliteStore:
         return await self._all("steps", _STEP, "WHERE job_id = ? ORDER BY restarts, number", (job_id,))
 
     async def conditions(self, at_unix: float) -> list[Condition]:
-        """Return the state that each node was in at that time."""
-        return await self._look_back(lambda db: conditions.read(db, at_unix, Salvage()))
+        """Return the state of each node at that time."""
+        return await self._read_separately(lambda db: conditions.read(db, at_unix, Salvage()))
 
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
         """Return the usage curves of a job or of one of its steps, one per node."""
         values = (job_id, WHOLE_JOB if step is None else step)
         return await self._all("curves", _CURVE, "WHERE job_id = ? AND step = ? ORDER BY node", values)
 
-    async def _fill_past(self) -> None:
+    async def _fill_search_records(self) -> None:
         """Fill the table of finished jobs once, with the jobs that ended before the table existed.
 
         A million jobs take about a minute.
         """
-        if await self._meta(PAST_FILLED) is None:
-            await self._db.transact(_fill_past)
+        if await self._meta(FINISHED_FILLED) is None:
+            await self._db.transact(_fill_search_records)
 
     async def _migrate(self) -> None:
         version = int((await self._rows("PRAGMA user_version"))[0][0])
@@ -301,22 +303,24 @@ class SqliteStore:
         return await self._read(lambda db, salvage: list(each_job(db, query, values, salvage)))
 
     async def _all(
-        self, table: str, decoder: msgspec.msgpack.Decoder[_T], rest: str = "", values: tuple[Any, ...] = ()
+        self, table: str, decoder: msgspec.msgpack.Decoder[_T], clause: str = "", values: tuple[Any, ...] = ()
     ) -> list[_T]:
-        return await self._read(lambda db, salvage: list(salvage.read(db, table, decoder, rest, values)))
+        return await self._read(lambda db, salvage: list(salvage.read(db, table, decoder, clause, values)))
 
     async def _read(self, work: Callable[..., _T]) -> _T:
         """Return the result of `work`.
 
-        If it meets rows that it cannot decode, they are set aside and the read is repeated.
+        If `work` finds rows that cannot be decoded, these rows are set aside and the read is repeated.
         """
         try:
             while True:
                 salvage = Salvage()
                 found = await self._db.read(partial(work, salvage=salvage))
-                if not salvage.met:
+                if not salvage.unreadable:
                     return found
-                await self._db.transact(partial(set_aside, met=salvage.met, now_unix=time.time()))
+                await self._db.transact(
+                    partial(quarantine, unreadable=salvage.unreadable, now_unix=time.time())
+                )
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self._path}: {error}") from error
 
@@ -334,11 +338,11 @@ class SqliteStore:
         await self._db.execute(_PUT_META, (key, value))
 
 
-def _fill_past(db: sqlite3.Connection) -> None:
+def _fill_search_records(db: sqlite3.Connection) -> None:
     salvage = Salvage()
-    past.write(db, each_job(db, f"{_JOIN} WHERE finished = 1", (), salvage))
-    set_aside(db, salvage.met, time.time())
-    db.execute(_PUT_META, (PAST_FILLED, "1"))
+    finished_jobs.write(db, each_job(db, f"{_JOIN} WHERE finished = 1", (), salvage))
+    quarantine(db, salvage.unreadable, time.time())
+    db.execute(_PUT_META, (FINISHED_FILLED, "1"))
 
 
 def _chunks(numbers: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
@@ -355,14 +359,15 @@ def _waits(text: str) -> Waits:
     try:
         return msgspec.json.decode(text, type=Waits)
     except msgspec.MsgspecError as error:
-        log.error("how long jobs have waited cannot be read: %s", error)
+        log.error("the recorded waiting times of jobs cannot be read: %s", error)
         return Waits()
 
 
 def _last_runs(db: sqlite3.Connection, salvage: Salvage) -> list[Job]:
     """Return the last jobs of each user.
 
-    The query follows the index user by user, so its cost depends on the number of users and not of jobs.
+    The query follows the index user by user, so its cost depends on the number of users and not on the number
+    of jobs.
     """
     found: list[Job] = []
     for (user,) in db.execute(_ENDED_USERS).fetchall():
@@ -416,17 +421,17 @@ _WRITES: tuple[tuple[str, str, Callable[[Any], tuple[Any, ...]]], ...] = (
 
 def _write(db: sqlite3.Connection, changes: Changes) -> None:
     """Write all rows of one transaction. Runs in the database's thread."""
-    for field, statement, row in _WRITES:
-        if items := getattr(changes, field):
+    for name, statement, row in _WRITES:
+        if items := getattr(changes, name):
             db.executemany(statement, map(row, items))
     if changes.jobs:
-        past.write(db, changes.jobs)
+        finished_jobs.write(db, changes.jobs)
     if changes.gone_nodes:
         conditions.drop(db, changes.gone_nodes)
     if changes.conditions:
         conditions.write(db, changes.conditions)
-    if changes.made or changes.gone_made:
-        made.write(db, changes.made, changes.gone_made)
+    if changes.created or changes.gone_created:
+        created_objects.write(db, changes.created, changes.gone_created)
     if changes.waits is not None:
         db.execute(_PUT_META, ("waits", msgspec.json.encode(changes.waits).decode()))
     if changes.next_job_id is not None:

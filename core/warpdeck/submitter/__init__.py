@@ -1,9 +1,9 @@
 """Answers sbatch from a running process of the user, without starting Python for each submission.
 
 Python takes 8 ms to start; Slurm's own sbatch takes 4 ms in all. So `sbatch` is a script for /bin/sh
-(`shell`). One process of the user (`service`) has imported everything and keeps a connection open. It reads
+(`slurm.shims.sbatch_script`). One process of the user (`service`) has imported everything and keeps a connection open. It reads
 the caller's arguments and environment from /proc (`caller`), parses them with the user's rights, and submits
-the job. The two communicate in a folder of the user (`slots`): one FIFO for requests, and one FIFO for each
+the job. The two communicate in a folder of the user (`request_fifos`): one FIFO for requests, and one FIFO for each
 answer.
 
 Alternatives that were rejected: a compiled client needs a compiler, and a TCP port for bash's /dev/tcp is

@@ -18,43 +18,43 @@ from warpdeck.notation.options.submit_files import LIMITS_FILE
 from warpdeck.slurm.shims.sbatch_script import ANSWER_FD
 from warpdeck_agent.client.process import NICENESS, UMASK, by_name, is_text
 
-from .request_fifos import Question
+from .request_fifos import ShellRequest
 
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
 """Largest size of the arguments and of the environment in bytes. It is more than a request may have."""
 READ_BYTES = 1 << 16
-ALIKE = (b"Uid:", b"Gid:", b"Groups:", b"CapEff:", b"NoNewPrivs:", b"Seccomp:")
+SAME_STATUS = (b"Uid:", b"Gid:", b"Groups:", b"CapEff:", b"NoNewPrivs:", b"Seccomp:")
 """Lines of a process's status that must equal ours."""
-SEEN = ("ns/mnt", "ns/uts", "ns/user", "root")
+VIEW = ("ns/mnt", "ns/uts", "ns/user", "root")
 """Links in /proc/PID that determine what a process sees of the machine, such as its files and host name."""
 MAX_LINKS = 40
 """Largest number of symbolic links in a path, the same as in the kernel."""
-BEYOND = ("/proc/", "/dev/")
+PER_PROCESS = ("/proc/", "/dev/")
 """Folders whose content differs between processes."""
 
 
-class OtherRoad(Exception):
+class LeftToClient(Exception):
     """The submitter cannot handle this request, so the client in Python must."""
 
 
-class Caller:
+class CallingShell:
     """The arguments, environment and folder of a calling shell.
 
     The environment includes umask and niceness, as Slurm's commands send them.
     """
 
-    def __init__(self, question: Question, paths: Paths) -> None:
-        """Read everything about the shell that sent this request. Raises OtherRoad."""
+    def __init__(self, request: ShellRequest, paths: Paths) -> None:
+        """Read everything about the shell that sent this request. Raises LeftToClient."""
         try:
-            self._process = os.open(f"/proc/{question.pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._process = os.open(f"/proc/{request.pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise OtherRoad("it has gone") from error
+            raise LeftToClient("the shell has ended") from error
         try:
-            self._read_all(question, paths)
+            self._read_all(request, paths)
         except OSError as error:
             self.close()
-            raise OtherRoad(str(error)) from error
-        except OtherRoad:
+            raise LeftToClient(str(error)) from error
+        except LeftToClient:
             self.close()
             raise
 
@@ -70,7 +70,7 @@ class Caller:
     def read(self, path: str, size: int) -> bytes:
         """Return at most `size` bytes of a file.
 
-        Raises OSError as the caller would get it, and OtherRoad if it is no regular file.
+        Raises OSError as the caller would get it, and LeftToClient if it is no regular file.
         """
         if path == LIMITS_FILE:
             return self._block("limits")[:size]
@@ -78,23 +78,23 @@ class Caller:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OtherRoad(f"{path} is no file")
+                raise LeftToClient(f"{path} is not a regular file")
             return file.read(size)
 
-    def _read_all(self, question: Question, paths: Paths) -> None:
+    def _read_all(self, request: ShellRequest, paths: Paths) -> None:
         held = os.stat(f"fd/{ANSWER_FD}", dir_fd=self._process)
-        if (held.st_dev, held.st_ino) != question.slot.identity:
-            raise OtherRoad("it is not the one that waits")
+        if (held.st_dev, held.st_ino) != request.slot.identity:
+            raise LeftToClient("another process waits for the answer")
         status = self._block("status").splitlines()
-        if _alike(status) != _own_status() or self._sees() != _own_sight():
-            raise OtherRoad("it is not as we are")
-        self.words = _texts(self._block("cmdline"))[-question.words :] if question.words else []
+        if _rights(status) != _own_rights() or self._view() != _own_view():
+            raise LeftToClient("its rights or namespaces differ from ours")
+        self.words = _texts(self._block("cmdline"))[-request.words :] if request.words else []
         self.env = self._variables(status)
         if _home_of(self.env) != paths.home or self.env.get("TZ", "") != os.environ.get("TZ", ""):
-            raise OtherRoad("it has another home or time zone")
+            raise LeftToClient("its home or time zone differs from ours")
         self.folder = self._folder()
-        if len(self.words) != question.words or not all(map(is_text, (self.folder, *self.words))):
-            raise OtherRoad("it has words that cannot be sent")
+        if len(self.words) != request.words or not all(map(is_text, (self.folder, *self.words))):
+            raise LeftToClient("its arguments are not text")
 
     def _variables(self, status: list[bytes]) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -105,7 +105,7 @@ class Caller:
         if UMASK not in found:
             mask = next((line.split()[1] for line in status if line.startswith(b"Umask:")), b"")
             if not mask:
-                raise OtherRoad("its umask cannot be told")
+                raise LeftToClient("its umask is unknown")
             found[UMASK] = f"{int(mask, 8):04o}"
         found[NICENESS] = self._niceness()
         return found
@@ -117,11 +117,11 @@ class Caller:
     def _folder(self) -> str:
         here = os.readlink("cwd", dir_fd=self._process)
         if not os.path.samestat(os.stat(here), os.stat("cwd", dir_fd=self._process)):
-            raise OtherRoad("its folder is elsewhere")
+            raise LeftToClient("its folder is not visible here")
         return by_name(here, self.env)
 
-    def _sees(self) -> tuple[str, ...]:
-        return tuple(os.readlink(name, dir_fd=self._process) for name in SEEN)
+    def _view(self) -> tuple[str, ...]:
+        return tuple(os.readlink(name, dir_fd=self._process) for name in VIEW)
 
     def _block(self, name: str) -> bytes:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._process)
@@ -130,7 +130,7 @@ class Caller:
             while piece := os.read(descriptor, READ_BYTES):
                 data += piece
                 if len(data) > MAX_BLOCK_BYTES:
-                    raise OtherRoad(f"its {name} is too long")
+                    raise LeftToClient(f"its {name} is too long")
         finally:
             os.close(descriptor)
         return data
@@ -141,43 +141,43 @@ def _texts(block: bytes) -> list[str]:
     return [os.fsdecode(each) for each in block.split(b"\0")[:-1]]
 
 
-def _alike(status: list[bytes]) -> list[bytes]:
-    return [line for line in status if line.startswith(ALIKE)]
+def _rights(status: list[bytes]) -> list[bytes]:
+    return [line for line in status if line.startswith(SAME_STATUS)]
 
 
 @lru_cache(maxsize=1)
-def _own_status() -> list[bytes]:
+def _own_rights() -> list[bytes]:
     with open("/proc/self/status", "rb") as file:
-        return _alike(file.read().splitlines())
+        return _rights(file.read().splitlines())
 
 
 @lru_cache(maxsize=1)
-def _own_sight() -> tuple[str, ...]:
-    return tuple(os.readlink(f"/proc/self/{name}") for name in SEEN)
+def _own_view() -> tuple[str, ...]:
+    return tuple(os.readlink(f"/proc/self/{name}") for name in VIEW)
 
 
 def _home_of(env: Mapping[str, str]) -> str:
     """Return the caller's home folder of warpdeck.
 
-    Raises OtherRoad if it depends on more than the environment.
+    Raises LeftToClient if it depends on more than the environment.
     """
     if not env.get("HOME") or env.get("WARPDECK_HOME", "/")[:1] not in ("", "/"):
-        raise OtherRoad("its home is relative")
+        raise LeftToClient("its home is relative")
     return default_paths(env).home
 
 
 def _check_name(path: str) -> None:
-    """Raise OtherRoad if the path means another file in this process than in the caller.
+    """Raise LeftToClient if the path means another file in this process than in the caller.
 
     Examples are /dev/stdin, /dev/fd/63, and links to such paths.
     """
     for _ in range(MAX_LINKS):
         folder, name = os.path.split(os.path.join("/", path))
         path = os.path.join(os.path.realpath(folder), name)
-        if path.startswith(BEYOND):
-            raise OtherRoad(f"{path} is another process's")
+        if path.startswith(PER_PROCESS):
+            raise LeftToClient(f"{path} belongs to one process")
         try:
             path = os.path.join(os.path.dirname(path), os.readlink(path))
         except OSError:  # the path is no link, or does not exist
             return
-    raise OtherRoad(f"{path} has no end")
+    raise LeftToClient(f"{path} has more than {MAX_LINKS} symbolic links")

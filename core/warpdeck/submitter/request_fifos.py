@@ -19,7 +19,7 @@ import re
 import secrets
 import time
 
-from warpdeck.base.submitter_address import ASK
+from warpdeck.base.submitter_address import REQUEST_FIFO
 
 READY = 32
 """Number of prepared slots, which is how many shells can send requests at the same moment. A further shell
@@ -69,7 +69,7 @@ class Slot:
                 os.unlink(path)
 
 
-class Question:
+class ShellRequest:
     """A request from a shell: process id, number of arguments, and the slot for the answer."""
 
     def __init__(self, pid: int, words: int, slot: Slot) -> None:
@@ -79,7 +79,7 @@ class Question:
         self.since = time.monotonic()
 
 
-def hold(folder: str) -> int:
+def lock_folder(folder: str) -> int:
     """Create and lock the folder, and return a descriptor. It is locked as long as the descriptor is open.
 
     Raises BlockingIOError if another process has locked or just removed it, PermissionError if other users
@@ -110,7 +110,7 @@ class Slots:
         self._stale: set[str] = set()
         self._swept = 0.0
         self._rest = b""
-        ask = os.path.join(folder, ASK)
+        ask = os.path.join(folder, REQUEST_FIFO)
         os.mkfifo(ask + MADE, 0o600)
         self._ask = os.open(ask + MADE, FLAGS)
         # This replaces a regular file, which a shell may have created by opening the path, with a slot of a
@@ -122,7 +122,7 @@ class Slots:
         """Return the descriptor of the request FIFO, for select."""
         return self._ask
 
-    def questions(self) -> list[Question]:
+    def requests(self) -> list[ShellRequest]:
         """Return the new requests. Lines that do not name a ready slot are ignored."""
         try:
             data = self._rest + os.read(self._ask, READ_BYTES)
@@ -136,7 +136,7 @@ class Slots:
             said = _LINE.fullmatch(line)
             slot = self._ready.pop(said[3].decode(), None) if said else None
             if said and slot is not None:
-                found.append(Question(int(said[1]), int(said[2]), slot))
+                found.append(ShellRequest(int(said[1]), int(said[2]), slot))
         return found
 
     def refill(self, least: int = READY) -> None:
@@ -157,7 +157,7 @@ class Slots:
 
     def close(self) -> None:
         """Stop accepting requests. Shells that have no answer yet use the client in Python."""
-        os.unlink(os.path.join(self._folder, ASK))
+        os.unlink(os.path.join(self._folder, REQUEST_FIFO))
         os.close(self._ask)
         for slot in self._ready.values():
             slot.close()

@@ -25,9 +25,9 @@ from warpdeck.base.submitter_address import folder_of
 from warpdeck.client.blocking_client import AGAIN_S, ANSWER_S, SyncClient
 from warpdeck.client.snapshot_requests import order_or_tell
 
-from .caller import Caller, OtherRoad
-from .request_fifos import LEAST_READY, READY, Question, Slots, hold
-from .submission import Progress, Unanswered, submit
+from .caller import CallingShell, LeftToClient
+from .request_fifos import LEAST_READY, READY, ShellRequest, Slots, lock_folder
+from .submission import SubmissionProgress, Unanswered, submit
 
 LINGER_S = 300.0
 """Seconds without requests after which the process ends. Occasional submissions still find it, and users who
@@ -64,7 +64,7 @@ def main(home: str) -> None:
         return  # there is no controller to submit to
     with controller:
         try:
-            held = hold(folder)
+            held = lock_folder(folder)
         except BlockingIOError:
             return  # another submitter is running
         importlib.import_module("warpdeck.slurm.submit.sbatch")
@@ -72,31 +72,31 @@ def main(home: str) -> None:
         os.close(held)
 
 
-class Waiting:
+class RequestQueue:
     """Queue of requests, oldest first. Requests that wait too long can be removed."""
 
     def __init__(self) -> None:
-        self._questions: deque[Question] = deque()
+        self._requests: deque[ShellRequest] = deque()
         self._changed = threading.Condition()
         self._closed = False
 
-    def put(self, question: Question) -> None:
+    def put(self, request: ShellRequest) -> None:
         with self._changed:
-            self._questions.append(question)
+            self._requests.append(request)
             self._changed.notify()
 
-    def take(self) -> Question | None:
+    def take(self) -> ShellRequest | None:
         """Wait for the next request and return it. Return None if the queue is closed and empty."""
         with self._changed:
-            self._changed.wait_for(lambda: self._questions or self._closed)
-            return self._questions.popleft() if self._questions else None
+            self._changed.wait_for(lambda: self._requests or self._closed)
+            return self._requests.popleft() if self._requests else None
 
-    def overdue(self, now: float) -> list[Question]:
+    def overdue(self, now: float) -> list[ShellRequest]:
         """Remove and return the requests that have waited too long."""
         found = []
         with self._changed:
-            while self._questions and now - self._questions[0].since > PATIENCE_S:
-                found.append(self._questions.popleft())
+            while self._requests and now - self._requests[0].since > PATIENCE_S:
+                found.append(self._requests.popleft())
         return found
 
     def close(self) -> None:
@@ -120,10 +120,10 @@ class Submitter:
         self._slots = slots
         self._controller = controller
         self._program = _program()
-        self._waiting = Waiting()
+        self._waiting = RequestQueue()
         self._orders: queue.Queue[tuple[int, str] | None] = queue.Queue(MAX_ORDERS)
         self._over = threading.Event()
-        self._under_way: set[Progress] = set()
+        self._under_way: set[SubmissionProgress] = set()
 
     def run(self) -> None:
         """Serve until the end. Before returning, tell the recorder about everything that was submitted."""
@@ -131,7 +131,7 @@ class Submitter:
         clerk = threading.Thread(target=self._tell_recorder, daemon=True)
         for thread in (*workers, clerk):
             thread.start()
-        self._take_questions()
+        self._take_requests()
         self._slots.close()
         self._waiting.close()
         for thread in workers:
@@ -144,46 +144,46 @@ class Submitter:
         self._orders.put(None)
         clerk.join()
 
-    def _take_questions(self) -> None:
+    def _take_requests(self) -> None:
         last = time.monotonic()
         watched: list[Slots | SyncClient] = [self._slots, self._controller]
         while not self._over.is_set() and time.monotonic() - last < self._linger_s:
             ready, _, _ = select.select(watched, [], [], TICK_S)
             if self._controller in ready or _program() != self._program:
                 return
-            for question in self._slots.questions():
+            for request in self._slots.requests():
                 last = time.monotonic()
-                self._waiting.put(question)
+                self._waiting.put(request)
             self._slots.refill(LEAST_READY if ready else READY)
             now = time.monotonic()
-            for question in self._waiting.overdue(now):
-                question.slot.close()
+            for request in self._waiting.overdue(now):
+                request.slot.close()
             self._slots.sweep(now)
 
     def _work(self) -> None:
         link: SyncClient | None = None
         try:
-            while (question := self._waiting.take()) is not None:
+            while (request := self._waiting.take()) is not None:
                 try:
                     link = link or SyncClient.connect(self._paths, start=False)
-                    self._answer(question, link)
+                    self._answer(request, link)
                 finally:
-                    question.slot.close()
+                    request.slot.close()
         except (UserError, Unanswered):
             pass  # the controller has ended, so this process ends, too
         finally:
             self._over.set()
 
-    def _answer(self, question: Question, link: SyncClient) -> None:
+    def _answer(self, request: ShellRequest, link: SyncClient) -> None:
         """Answer one request. Raises Unanswered."""
         # An answer that does not fit into the FIFO is lost, and the shell reports that.
-        with contextlib.suppress(OtherRoad, BlockingIOError), Caller(question, self._paths) as caller:
-            progress = Progress()
+        with contextlib.suppress(LeftToClient, BlockingIOError), CallingShell(request, self._paths) as caller:
+            progress = SubmissionProgress()
             self._under_way.add(progress)
             try:
                 submit(
                     caller,
-                    question.slot,
+                    request.slot,
                     link,
                     paths=self._paths,
                     record=lambda job, folder: self._orders.put((job, folder)),

@@ -16,11 +16,11 @@ from typing import Any
 from warpdeck.base.errors import UNCERTAIN, UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.runtime.commands import run
 from warpdeck.slurm.shims.sbatch_script import DONE, ERR, OUT, REFUSED, SENT
 
-from .caller import Caller, OtherRoad
+from .caller import CallingShell, LeftToClient
 from .request_fifos import Slot
 
 Record = Callable[[int, str], None]
@@ -30,8 +30,8 @@ class Unanswered(Exception):
     """A request was sent but not answered. The connection must not be used any more."""
 
 
-class Progress:
-    """State of a submission."""
+class SubmissionProgress:
+    """Whether a submission was sent to the controller, and whether its answer has arrived."""
 
     def __init__(self) -> None:
         self.is_sent = False
@@ -44,7 +44,7 @@ class Progress:
         return self.is_sent and not self.is_answered
 
 
-class _Asking(SyncClient):
+class _SubmittingClient(SyncClient):
     """The connection of one submission.
 
     It writes the mark SENT before the request, and notes whether an answer has arrived. A lost answer is
@@ -52,7 +52,7 @@ class _Asking(SyncClient):
     """
 
     slot: Slot
-    progress: Progress
+    progress: SubmissionProgress
     _kind = ""
 
     def begin(self, kind: str, **fields: Any) -> int:
@@ -78,7 +78,7 @@ class _Asking(SyncClient):
             raise
 
 
-class _Said(io.StringIO):
+class _PrefixedLines(io.StringIO):
     """Output stream that collects lines, each with a prefix for its destination."""
 
     def __init__(self, lines: list[str], sign: str) -> None:
@@ -94,22 +94,28 @@ class _Said(io.StringIO):
 
 
 def submit(
-    caller: Caller, slot: Slot, link: SyncClient, *, paths: Paths, record: Record, progress: Progress
+    caller: CallingShell,
+    slot: Slot,
+    link: SyncClient,
+    *,
+    paths: Paths,
+    record: Record,
+    progress: SubmissionProgress,
 ) -> None:
-    """Run sbatch and write the answer for the shell. Raises OtherRoad and Unanswered.
+    """Run sbatch and write the answer for the shell. Raises LeftToClient and Unanswered.
 
     After an exception the caller only has to close the slot.
     """
 
     def connect() -> SyncClient:
-        asking = _Asking.greeted(link.duplicate(), link.welcome, paths)
+        asking = _SubmittingClient.greeted(link.duplicate(), link.welcome, paths)
         asking.slot, asking.progress = slot, progress
         return asking
 
     lines: list[str] = []
     console = Console(
-        streams=Streams(io.StringIO(), _Said(lines, OUT), _Said(lines, ERR)),
-        controller=ControllerAccess(connect, linger=_other_road),
+        streams=StandardStreams(io.StringIO(), _PrefixedLines(lines, OUT), _PrefixedLines(lines, ERR)),
+        controller=ControllerAccess(connect, mark_idle=_leave_to_client),
         env=caller.env,
         folder=caller.folder,
         user=link.welcome["user"],
@@ -128,14 +134,14 @@ def submit(
         slot.say(f"{REFUSED}\n")
 
 
-def _reader(caller: Caller) -> Callable[[str, int], bytes]:
+def _reader(caller: CallingShell) -> Callable[[str, int], bytes]:
     def read(path: str, size: int) -> bytes:
         if path == "-":
-            raise OtherRoad("its script comes on its standard input")
+            raise LeftToClient("its script is read from standard input")
         return caller.read(path, size)
 
     return read
 
 
-def _other_road() -> None:
-    raise OtherRoad("it waits for the end of its job")
+def _leave_to_client() -> None:
+    raise LeftToClient("it waits for the end of its job")

@@ -1,9 +1,9 @@
 """Detects idle interactive sessions, and ends sessions that are idle for too long.
 
-A session is in use when a key is typed or output appears (its host then touches a file), when its processes
-compute, and when a GPU computes for them. The time before this agent started is not known and counts as use.
-The agent enforces the limit, so that it also applies while the controller is away. It announces the end in
-the terminal, and any key postpones it.
+A session is in use when a key is typed or output appears (the terminal's host then touches a file), when the
+processes of the session use CPU time, and when they use a GPU. An agent does not know what happened before it
+started, so that time counts as use. The agent enforces the limit itself, because the limit must also hold
+while no controller is connected. It announces the end on the terminal, and any key postpones the end.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from warpdeck_agent.wire.messages import GpuSample, IdleSession, Key
 QUIET_S = 60.0
 """Time without activity after which a session counts as idle, in seconds."""
 BUSY_SHARE = 0.02
-"""Fraction of a core above which processes count as active. A waiting shell uses none; a monitor that
-somebody watches uses this much.
+"""Fraction of a core above which processes count as active. A waiting shell uses none; a monitor
+that a user watches uses this much.
 """
 CPU_EVERY_S = 15.0
 """Interval in seconds over which the processes' CPU time is compared. It is measured every ten seconds."""
 
 
 class _SessionActivity:
-    """The last known state of one terminal job."""
+    """When one session was last in use, and the values with which its next measurements are compared."""
 
     def __init__(self, launch: LocalLaunch, now: float) -> None:
         self.used_at = now
@@ -39,13 +39,13 @@ class _SessionActivity:
 
 
 class EndSession(Protocol):
-    """Ends a launch for the reason that `reason` describe."""
+    """Ends a launch. Its user reads `reason`; `cause` is the cause in the job's record."""
 
     def __call__(self, launch: LocalLaunch, reason: str, *, cause: str) -> None: ...
 
 
 class Idleness:
-    """Tracks the idle sessions. It is called about once a second."""
+    """Tracks for how long each session has been idle."""
 
     def __init__(self, launches: Launches, end: EndSession) -> None:
         self._launches = launches
@@ -55,7 +55,7 @@ class Idleness:
         self._background = BackgroundTasks()
 
     def add_reading(self, gpus: Sequence[GpuSample]) -> None:
-        """Check every session, given the last reading of the GPUs."""
+        """Check every session. `gpus` is the last reading of the GPUs. Called about once a second."""
         now = time.time()
         running = [launch for launch in self._launches.running() if launch.meta.pty and not launch.end.cause]
         self._activities = {

@@ -1,8 +1,8 @@
-"""Starts a process inside a running job, connected to us by a socket.
+"""Starts processes inside a running job, each connected to the agent by a socket.
 
-The process runs as the job's user, in its cgroups and with its job tag. Standard input and output are one
-socket, so that a relay can treat processes and ports alike. Standard error is a second socket. Before the
-program runs, that socket is the gate at which the process waits until it is in the job's cgroups. The process
+A process runs as the job's user, in the job's cgroups and with the job's tag. Its standard input and output
+are one socket, so that a relay can treat processes and ports alike. Its standard error is a second socket. At
+the second socket, the process also waits before its program runs, until it is in the job's cgroups. A process
 ends with the job, and its input ends when the relay ends.
 """
 
@@ -28,7 +28,7 @@ from warpdeck_agent.users.accounts import account_environment, as_user, group_of
 
 GATE = 'read -r WARPDECK_GO <&2 && [ "$WARPDECK_GO" = go ] || exit 1; unset WARPDECK_GO; cd "$1" 2>/dev/null || cd /; shift; exec "$@"'
 ERROR_TAIL_BYTES = 4096
-"""The most bytes of the process's standard error that are kept, to report why it failed."""
+"""The most bytes of a process's standard error that are kept, to report why the process failed."""
 REAP_FIRST_S, REAP_LAST_S = 0.02, 2.0
 """First and longest interval in seconds between checks whether a process with finished output has exited."""
 
@@ -43,7 +43,7 @@ class JobProcess:
         self._error_output = bytearray()
 
     async def listen(self) -> None:
-        """Read its standard error until it is closed, and keep the end of it."""
+        """Read the standard error of the process until it is closed, and keep the last bytes."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -56,7 +56,10 @@ class JobProcess:
             return
 
     async def reap(self) -> int:
-        """Wait until it has ended and return its exit code, negative for a signal."""
+        """Wait until the process has ended.
+
+        Returns its exit code, or the negative number of the signal that ended it.
+        """
         pause_s = REAP_FIRST_S
         while self._process.poll() is None:
             await asyncio.sleep(pause_s)
@@ -64,14 +67,14 @@ class JobProcess:
         return int(self._process.returncode)
 
     def last_error_line(self) -> str:
-        """Return the last line of its standard error."""
+        """Return the last line of the process's standard error, or "" if there is none."""
         lines = self._error_output.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
 
     def hang_up(self) -> None:
-        """Send HUP and TERM to its process group, because nobody reads its output any more.
+        """Send HUP and TERM to the process group, because its output is not read any more.
 
-        TERM is needed because our starter may have set HUP to be ignored.
+        TERM is needed because the agent may have been started with HUP ignored, which processes inherit.
         """
         for number in (signal.SIGHUP, signal.SIGTERM):
             if self._process.poll() is None:
@@ -102,7 +105,7 @@ class ProcessStarter:
         return await asyncio.get_running_loop().run_in_executor(None, lambda: _start(launch, argv, made))
 
     def release(self, process: JobProcess) -> None:
-        """Release a process whose stream has ended."""
+        """End a process, because its stream has ended."""
         process.hang_up()
         process.close()
         self._background.start(process.reap())
@@ -142,7 +145,7 @@ def _start(launch: LocalLaunch, argv: List[str], env: Dict[str, str]) -> JobProc
 
 
 def environment(launch: LocalLaunch, env: Dict[str, str], *, spool: Spool) -> Dict[str, str]:
-    """Return the job's environment on this node, including the variables of the account."""
+    """Return `env` with the variables that the job and the account of its user have on this node."""
     made = {
         **env,
         **account_environment(launch.meta.uid),

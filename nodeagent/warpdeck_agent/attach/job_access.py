@@ -1,9 +1,9 @@
-"""The socket over which a job's own processes reach the controller.
+"""The socket over which the processes of jobs reach the controller.
 
-All users may open it; each launch has a token for it. A process first sends the key of its launch and that
-launch's token; the kernel reports the process's user. After that the agent only relays bytes. The process
-talks to the controller as the job's user, in the frames of the controller's own socket. A connection ends
-with the launch, with the link to the controller, or when either side closes it.
+All users may open the socket, and each launch has a token for it. A process first sends the key of its launch
+and the token of that launch, and the kernel reports the user of the process. After that, the agent only
+relays bytes. The process talks to the controller as the job's user, in the frames of the controller's own
+socket. A connection ends with the launch, with the link to the controller, or when either side closes it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,11 @@ _Key = TypeVar("_Key")
 AUTHENTICATE_S = 10.0
 """How long a process may take to authenticate, in seconds."""
 LINGER_S = 0.5
-"""Signals to the job skip a process for this many seconds after its last answer. So a scontrol that has
-requeued its own job can exit with 0 before a signal ends it.
+"""Signals to a job skip a process for this many seconds after the process has received its last answer. So a
+scontrol that has requeued its own job can exit with 0 before a signal ends it.
 """
-LEAVE_S = 2.0
-"""How long a connection stays after its process has closed its side, to let it read remaining data, in
-seconds.
-"""
+CLOSE_S = 2.0
+"""How long a connection stays open after its end, in seconds, so that the process can read remaining data."""
 MAX_CALLS = 512
 """The most connections of all jobs of this node at once: half of the usual limit of open files."""
 MAX_CALLS_OF_USER = 256
@@ -90,7 +88,11 @@ class CallLink(Protocol):
 
 
 class JobAccess:
-    """The socket. `link` returns the controller's link, or None while there is none."""
+    """The socket.
+
+    `find` returns a launch by its job id and restarts. `link` returns the link to the controller, or None while
+    there is none.
+    """
 
     def __init__(
         self,
@@ -253,7 +255,7 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
     """Close a connection. Data that the process does not read in time is dropped, to free the descriptor."""
     writer.close()
     with contextlib.suppress(OSError, asyncio.TimeoutError):
-        await asyncio.wait_for(writer.wait_closed(), LEAVE_S)
+        await asyncio.wait_for(writer.wait_closed(), CLOSE_S)
     writer.transport.abort()
 
 

@@ -1,8 +1,8 @@
-"""A two-way stream between the controller and a port of the loopback interface, or a process inside the job.
+"""Tunnels: two-way streams between the controller and a port of this node, or a process inside a job.
 
-Both directions have flow control: data that the job does not read stops the client, and vice versa. Each
-direction ends separately (with an empty data frame, like shutdown(2) on a socket). The stream ends with the
-job or when the controller closes it.
+The port is one of the loopback interface. Both directions have flow control: data that the job does not read
+stops the client, and vice versa. Each direction ends separately, with an empty data frame, like shutdown(2) on
+a socket. The stream ends with the job or when the controller closes it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .inside_job import JobProcess, ProcessStarter
 CONNECT_S = 10.0
 """Connection timeout in seconds. A local port that does not answer in this time has a full backlog."""
 EXIT_S = 2.0
-"""How long a process whose output has ended may take to exit, in seconds, before it is left running in the
-job.
+"""How long a process may take to exit after its output has ended, in seconds. A process that takes longer is
+left running in the job.
 """
 MAX_TUNNELS = 512
 """The most tunnels of one controller on this node; each costs a few descriptors."""
@@ -44,10 +44,12 @@ class TunnelRelay:
     `feed` accepts data from the controller from the start. `serve` runs the tunnel to its end.
     """
 
-    def __init__(self, out: OutStream, tell: Callable[[Any], None], *, entrance: ProcessStarter) -> None:
+    def __init__(
+        self, out: OutStream, tell: Callable[[Any], None], *, process_starter: ProcessStarter
+    ) -> None:
         self._out = out
         self._tell = tell
-        self._entrance = entrance
+        self._process_starter = process_starter
         self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._held = 0
 
@@ -87,7 +89,7 @@ class TunnelRelay:
             raise TunnelError("the job is suspended; resume it first")
         loop = asyncio.get_running_loop()
         try:
-            process = await self._entrance.start(launch, request.argv, request.env)
+            process = await self._process_starter.start(launch, request.argv, request.env)
         except (OSError, ValueError, LaunchError) as error:
             raise TunnelError(f"cannot start a process in the job: {error}") from error
         listening = loop.create_task(process.listen())
@@ -101,24 +103,24 @@ class TunnelRelay:
             await _raise_if_failed(process)
         finally:
             listening.cancel()
-            self._entrance.release(process)
+            self._process_starter.release(process)
 
     async def _relay(self, link: socket.socket, *, until_both: bool) -> None:
-        """Relay data until the job's side has ended; with `until_both`, until both sides have."""
+        """Relay data until the job's side has ended, or with `until_both` until both sides have ended."""
         reader, writer = await asyncio.open_connection(sock=link)
-        inward = asyncio.get_running_loop().create_task(self._inward(writer))
+        to_job = asyncio.get_running_loop().create_task(self._relay_to_job(writer))
         try:
-            await self._outward(reader)
+            await self._relay_to_controller(reader)
             if until_both:
-                await inward
+                await to_job
         except (ConnectionError, asyncio.IncompleteReadError):
             return
         finally:
-            inward.cancel()
-            await asyncio.gather(inward, return_exceptions=True)
+            to_job.cancel()
+            await asyncio.gather(to_job, return_exceptions=True)
             writer.transport.abort()
 
-    async def _outward(self, reader: asyncio.StreamReader) -> None:
+    async def _relay_to_controller(self, reader: asyncio.StreamReader) -> None:
         while True:
             data = await reader.read(READ_BYTES)
             if not data:
@@ -126,7 +128,7 @@ class TunnelRelay:
                 return
             await self._out.send(data)
 
-    async def _inward(self, writer: asyncio.StreamWriter) -> None:
+    async def _relay_to_job(self, writer: asyncio.StreamWriter) -> None:
         while True:
             data = await self._incoming.get()
             if not data:
@@ -139,7 +141,7 @@ class TunnelRelay:
 
 
 async def _raise_if_failed(process: JobProcess) -> None:
-    """Raise TunnelError with the last line of its standard error if the process failed."""
+    """Raise TunnelError if the process failed, with the last line of its standard error."""
     try:
         code = await asyncio.wait_for(process.reap(), EXIT_S)
     except asyncio.TimeoutError:

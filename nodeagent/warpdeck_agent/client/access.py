@@ -20,19 +20,19 @@ VERSION = 1
 """The version of the controller's own protocol."""
 ANSWER_S = 60.0
 RETRY_S = 1.0
-"""Interval in seconds between attempts while the controller, or the agent, is away."""
+"""Interval in seconds between attempts while the controller or the agent cannot be reached."""
 
 
-class Away(Exception):
-    """The controller or the agent does not answer now, but will answer later."""
+class Unreachable(Exception):
+    """The controller or the agent does not answer now. It is worth trying again later."""
 
 
 SAID = "said"
-"""The code of an error whose message consists of Slurm's own lines."""
+"""The code of an error with Slurm's own lines as its message."""
 
 
 class CommandRefused(Exception):
-    """The request was refused with a reason."""
+    """The controller or this program refuses the command. `hint` says what the user can do."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class CommandRefused(Exception):
     ) -> None:
         super().__init__(message)
         self.file = file
-        """A file whose text the controller asks for."""
+        """A file that the controller needs to read before it can decide; "" for none."""
         self.writes = writes
-        """A file or folder for which the controller asks whether it can be written."""
+        """A file or folder that the command must be able to write, as the controller asks; "" for none."""
         self.is_complete = is_complete
-        """Whether the message is complete, including prefixes."""
+        """Whether the message is printed unchanged, because it already has its prefixes."""
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
@@ -65,19 +65,19 @@ class ControllerLink:
         self._frames: Any = []
 
     def expect(self) -> Dict[str, Any]:
-        """Return the next message. Raises Away or Refused."""
+        """Return the next message. Raises Unreachable or CommandRefused."""
         while not self._frames:
             try:
                 data = self.socket.recv(1 << 16)
             except OSError as error:
-                raise Away(str(error)) from error
+                raise Unreachable(str(error)) from error
             if not data:
-                raise Away("the connection was closed")
+                raise Unreachable("the connection was closed")
             self._frames = list(self.decoder.feed(data))
         message = parse_json(self._frames.pop(0)[1])
         if message["t"] == "error":
             if message.get("code") == "away":
-                raise Away(str(message["message"]))
+                raise Unreachable(str(message["message"]))
             raise CommandRefused(
                 str(message["message"]), str(message.get("hint", "")), int(message.get("exit_code", 1))
             )
@@ -85,12 +85,12 @@ class ControllerLink:
 
 
 def connect(environ: Mapping[str, str]) -> ControllerLink:
-    """Connect to the controller and do the handshake. Raises Away or Refused."""
+    """Connect to the controller and do the handshake. Raises Unreachable or CommandRefused."""
     path = environ.get("WARPDECK_ACCESS", "")
     try:
         sock = connect_path(path)
     except OSError as error:
-        raise Away(f"the agent does not answer: {error.strerror}") from error
+        raise Unreachable(f"the agent does not answer: {error.strerror}") from error
     sock.settimeout(ANSWER_S)
     link = ControllerLink(sock)
     proof = {
@@ -103,45 +103,45 @@ def connect(environ: Mapping[str, str]) -> ControllerLink:
         link.expect()
         link.expect()
     except OSError as error:
-        raise Away(str(error)) from error
+        raise Unreachable(str(error)) from error
     return link
 
 
 def wait_for_link(connect: Callable[[], ControllerLink], name: str) -> ControllerLink:
-    """Return a link. Wait while the controller or agent is away, and print that once."""
+    """Return a link. While the controller or the agent cannot be reached, wait, and print the reason once."""
     is_reported = False
     while True:
         try:
             return connect()
-        except Away as away:
+        except Unreachable as error:
             if not is_reported:
-                sys.stderr.write(f"{name}: waiting: {away}\n")
+                sys.stderr.write(f"{name}: waiting: {error}\n")
                 is_reported = True
             time.sleep(RETRY_S)
 
 
 def send_hello(sock: socket.socket) -> ControllerLink:
-    """Send the hello on a connection to the controller's own socket.
+    """Send the hello on a connection to the controller's own socket, and return the link.
 
-    The answer must be read first. Raises Away.
+    The first message on the link is the answer to the hello. Raises Unreachable.
     """
     sock.settimeout(ANSWER_S)
     try:
         sock.sendall(json_frame({"t": "hello", "version": VERSION, "client": "cli"}))
     except OSError as error:
-        raise Away(str(error)) from error
+        raise Unreachable(str(error)) from error
     return ControllerLink(sock)
 
 
 def handshake(sock: socket.socket) -> ControllerLink:
-    """Do the whole handshake on a connection to the controller's own socket. Raises Away or Refused."""
+    """Do the whole handshake on a connection to the controller's own socket. Raises Unreachable or CommandRefused."""
     link = send_hello(sock)
     link.expect()
     return link
 
 
 def connect_path(path: str) -> socket.socket:
-    """Connect to a socket whose path may be longer than the hundred bytes of a socket's name.
+    """Connect to the socket at this path. The path may be longer than the hundred bytes that an address holds.
 
     Raises OSError.
     """

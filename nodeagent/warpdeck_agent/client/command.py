@@ -12,7 +12,7 @@ import time
 
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
-from .access import Away, CommandRefused, ControllerLink
+from .access import CommandRefused, ControllerLink, Unreachable
 from .lines import write_all
 from .process import by_name, check_arguments, folder, with_process
 from .visible import Visible
@@ -26,9 +26,9 @@ if TYPE_CHECKING:  # Not imported from typing: the import takes longer than the 
 REQUEST = 1
 """The id of the command's request, and of its stream."""
 RECORD_REQUEST = 2
-"""The id of the connection's other request, which reports that a job need not wait for its record."""
+"""The id of the request that reports why the code of a job could not be recorded."""
 CREATING = ("sbatch",)
-"""Commands whose single request creates an object. The request carries a nonce."""
+"""Commands that create an object with their single request. The request carries a nonce."""
 RETRY_S = 120.0
 RECEIVE_BYTES = 1 << 18
 UNWRITTEN = "the command may have taken effect; check before you repeat it"
@@ -48,12 +48,12 @@ def run(
 ) -> int:
     """Run the command and return its exit code.
 
-    Raises Refused or Away.
+    Raises CommandRefused or Unreachable.
 
     `record` records the code in a folder for a job, and returns the reason if that fails. A command that
-    creates an object is sent again if its answer was lost; the nonce prevents a second creation. A command
-    whose connection breaks while it only waits for the end of a job continues to wait over a new link from
-    `reconnect` (by default `connect`).
+    creates an object is sent again if its answer was lost; the nonce prevents a second creation. If the
+    connection breaks while the command only waits for the end of a job, the command continues to wait over a
+    new link from `reconnect` (by default `connect`).
     """
     cwd = by_name(folder(), os.environ)
     check_arguments((cwd, *argv))
@@ -74,7 +74,7 @@ def run(
     while True:
         try:
             return _follow(link, request, record, shown)
-        except Away:
+        except Unreachable:
             until = until or time.monotonic() + RETRY_S
             if not request.get("awaited") and (name not in CREATING or time.monotonic() > until):
                 raise
@@ -87,8 +87,8 @@ def _follow(
 ) -> int:
     """Send the command and serve its requests until it has ended.
 
-    Returns its exit code. A job for which the command only waits is noted in `request`. `shown` are the
-    descriptors that are terminals.
+    Returns its exit code. A job for which the command only waits is added to `request`. `shown` has a filter
+    for each output descriptor that is a terminal.
     """
     link.socket.settimeout(None)
     _send(link, request)
@@ -105,7 +105,7 @@ def _follow(
                 if message["t"] == "awaits":
                     request["awaited"] = int(message["job"])
                 if message["t"] == "again":
-                    raise Away("the controller was stopped")
+                    raise Unreachable("the controller was stopped")
                 _answer(link, message, record)
         except WireError as error:
             raise CommandRefused(f"the controller sent invalid data: {error}") from error
@@ -116,16 +116,16 @@ def _send(link: ControllerLink, message: Dict[str, Any]) -> None:
         link.socket.sendall(json_frame(message))
     # Includes a broken pipe, which in other places means that the reader of the output has ended.
     except OSError as error:
-        raise Away(str(error)) from error
+        raise Unreachable(str(error)) from error
 
 
 def _receive(link: ControllerLink) -> bytes:
     try:
         data = link.socket.recv(RECEIVE_BYTES)
     except OSError as error:
-        raise Away(str(error)) from error
+        raise Unreachable(str(error)) from error
     if not data:
-        raise Away("the connection was lost")
+        raise Unreachable("the connection was lost")
     return data
 
 

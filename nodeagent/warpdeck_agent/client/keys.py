@@ -1,6 +1,6 @@
 """The user's terminal while a task has a terminal of its own.
 
-It sets raw mode and puts keys and sizes into frames (see the agent's ptytask).
+It sets raw mode and puts keys and sizes into frames (see `tasks.pty_task`).
 """
 
 from __future__ import annotations

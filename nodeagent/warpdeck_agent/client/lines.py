@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class LabeledOutput:
-    """Writes tasks' output to descriptors.
+    """Writes the output of tasks to descriptors.
 
-    `label`: whether lines are labeled, or the ranks whose lines are.
+    `label` says whether the lines of all tasks get labels, or lists the ranks of the tasks that get them.
     """
 
     def __init__(self, *, label: Union[bool, List[int]], tasks: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .access import Away, CommandRefused, connect, wait_for_link
+from .access import CommandRefused, Unreachable, connect, wait_for_link
 from .process import folder, with_process
 from .standard import prepare_standard_streams
 
@@ -42,8 +42,8 @@ def ended(name: str, command: Callable[[], int]) -> int:
         text = f"{before}{refused.message}\n" + (f"  {refused.hint}\n" if refused.hint else "")
         sys.stderr.write(text)
         return refused.exit_code
-    except Away as away:
-        sys.stderr.write(f"{name}: error: {away}; the command may have taken effect\n")
+    except Unreachable as error:
+        sys.stderr.write(f"{name}: error: {error}; the command may have taken effect\n")
         return LOST_EXIT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

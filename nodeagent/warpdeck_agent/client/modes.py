@@ -1,8 +1,9 @@
 """Tracks the terminal modes that output has set.
 
-They are undone for a leaving viewer, or set for a later one. It only tracks modes that outlast a program's
-own screen and would spoil another's: the alternate screen, the mouse, bracketed paste, a hidden cursor, and
-the encoding of keys. Sources: XTerm's control sequences (ctlseqs), kitty's keyboard protocol.
+The modes are undone on the terminal of a viewer that leaves, and set on the terminal of a viewer that attaches
+later. Only those modes are tracked that stay set when a program has ended and would disturb the next program:
+the alternate screen, the mouse, bracketed paste, a hidden cursor, and the encoding of keys. Sources: XTerm's
+control sequences (ctlseqs), kitty's keyboard protocol.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Properties of the calling process that a client sends: its folder, and its sendable variables.
 
-As with Slurm's commands, the variables include the process's umask and priority, because a job is made with
-them.
+As with Slurm's commands, the variables include the umask and the priority of the process, because the job's
+processes start with the same umask and priority.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def with_process(environ: Mapping[str, str]) -> Dict[str, str]:
 
 
 def folder() -> str:
-    """Return the current folder. Raises Refused if it no longer exists."""
+    """Return the current folder. Raises CommandRefused if it no longer exists."""
     try:
         return os.getcwd()
     except FileNotFoundError as error:
@@ -43,13 +43,13 @@ def folder() -> str:
 
 
 def by_name(current: str, environ: Mapping[str, str]) -> str:
-    """Return the folder by the name that the shell uses for it."""
+    """Return the current folder under the name that the shell uses for it (PWD)."""
     named = environ.get("PWD", "")
     return named if os.path.isabs(named) and os.path.realpath(named) == current else current
 
 
 def check_arguments(arguments: Iterable[str]) -> None:
-    """Raise Refused if an argument cannot be sent."""
+    """Raise CommandRefused if an argument cannot be sent."""
     if not all(map(is_text, arguments)):
         raise CommandRefused(
             "a name or an argument is not UTF-8 text", "rename the file or folder, or leave it out"

@@ -1,9 +1,8 @@
 """sbcast: copies a file to all nodes of a job, as the standard input of a step with one task per node.
 
 Each task writes the file. The copy has the file's mode, has another name until it is complete, and replaces
-an existing file only with
---force. Options about blocks, fan-out and compression are accepted without effect, because a user could not
-see any.
+an existing file only with --force. Options about blocks, fan-out and compression are accepted without effect,
+because a user could not see any effect.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ NAMES = (
     ),
     *("treewidth=", "usage", "verbose", "version"),
 )
-BARE = {"--compress": "--compress=lz4", "--send-libs": "--send-libs=yes"}
-"""Options whose value may be omitted."""
+WITHOUT_VALUE = {"--compress": "--compress=lz4", "--send-libs": "--send-libs=yes"}
+"""Options that may be given without a value, each with the option that it then stands for."""
 COPY = """
 if [ -d "$1" ]; then set -- "$1/$5" "$2" "$3" "$4"; fi
 if [ -e "$1" ] && [ -z "$3" ]; then echo "sbcast: error: $1: File exists" >&2; exit 1; fi
@@ -68,7 +67,7 @@ def main(
 ) -> int:
     """Copy the file and return the exit code.
 
-    `step` runs srun with the given arguments and environment. Raises Refused.
+    `step` runs srun with the given arguments and environment. Raises CommandRefused.
     """
     given, rest = read(argv)
     if given.keys() & {"help", "usage", "version"}:
@@ -85,14 +84,14 @@ def main(
 
 
 def read(argv: List[str]) -> Tuple[Dict[str, str], List[str]]:
-    """Return ({long option: value}, the other arguments). Raises Refused."""
+    """Return ({long option: value}, the other arguments). Raises CommandRefused."""
     import getopt
 
     long_of = {"C": "compress", "F": "fanout", "f": "force", "j": "jobid", "p": "preserve", "s": "size"}
     long_of.update(t="timeout", v="verbose", V="version", h="help")
     try:
         found, rest = getopt.gnu_getopt(
-            [BARE.get(argument, argument) for argument in argv], LETTERS, list(NAMES)
+            [WITHOUT_VALUE.get(argument, argument) for argument in argv], LETTERS, list(NAMES)
         )
     except getopt.GetoptError as error:
         raise CommandRefused(str(error), USAGE) from None

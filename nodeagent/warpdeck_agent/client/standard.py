@@ -15,7 +15,7 @@ def prepare_standard_streams() -> None:
     """Open /dev/null in place of closed standard streams, and filter output to a terminal.
 
     Otherwise the next opened file or socket would get the number of a closed stream, and be read or written
-    as that stream. Text that is printed on a terminal is made visible (visible.py). The app and the output of
+    as that stream. Text that is printed on a terminal is made visible (see `visible`). The app and the output of
     jobs write to the descriptors directly.
     """
     opened = os.open(os.devnull, os.O_RDWR)

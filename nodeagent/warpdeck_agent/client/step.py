@@ -15,7 +15,7 @@ import time
 
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
-from .access import SAID, Away, CommandRefused, ControllerLink
+from .access import SAID, CommandRefused, ControllerLink, Unreachable
 from .lines import LabeledOutput, write_all
 from .process import check_arguments
 from .stepfiles import ERR, OUT, StepFiles, try_to_write
@@ -45,6 +45,25 @@ FORWARDED = (
 )
 
 
+class SignalPipe:
+    """The signals that were received and not handled yet, in a pipe that wakes `select`."""
+
+    def __init__(self) -> None:
+        self.descriptor, self._writer = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._writer, False)
+
+    def add(self, number: int) -> None:
+        os.write(self._writer, bytes([number]))
+
+    def take(self) -> List[int]:
+        """Return the signals in the order of their arrival, each once."""
+        try:
+            return list(os.read(self.descriptor, 64))
+        except BlockingIOError:
+            return []
+
+
 class StepClient:
     """One srun. `connect` returns a link after the handshake, however long that takes."""
 
@@ -56,14 +75,14 @@ class StepClient:
         self._have: Dict[str, int] = {}
         self._files: Optional[StepFiles] = None
         self._lines = LabeledOutput(label=False, tasks=1)
-        self._wake_r, self._wake_w = os.pipe()
+        self._signals = SignalPipe()
         self._interrupts: List[float] = []
         self._broken_pipe = False
         self._unwritten: Set[int] = set()
         self._writing = False
 
     def run(self, argv: List[str], env: Dict[str, str], cwd: str) -> int:
-        """Run srun and return its exit code. Raises Refused."""
+        """Run srun and return its exit code. Raises CommandRefused."""
         check_arguments((cwd, *argv))
         self._catch_signals()
         request = {"words": argv, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
@@ -86,7 +105,7 @@ class StepClient:
                 if not refused.file or refused.file in texts:
                     raise
                 texts[refused.file] = _text(refused.file, cwd)
-            except Away:
+            except Unreachable:
                 continue
         assert self._files is not None
         return self._relay_keys(self._files) if self._files.pty else self._relay_until_end()
@@ -100,7 +119,7 @@ class StepClient:
         try:
             self._send_raw(files.size_frames())
             return self._relay_until_end()
-        except Away:
+        except Unreachable:
             return self._relay_until_end()  # the size is sent again with the unacknowledged input
         finally:
             keyboard.stop()
@@ -113,13 +132,13 @@ class StepClient:
     def _wait_for_start(self) -> Optional[int]:
         """Wait until the step runs, and print why it waits.
 
-        Returns the exit code if no step is to run. Raises Refused or Away.
+        Returns the exit code if no step is to run. Raises CommandRefused or Unreachable.
         """
         while not self._step:
             assert self._link is not None
-            sources: List[Any] = [self._link.socket, self._wake_r]
+            sources: List[Any] = [self._link.socket, self._signals.descriptor]
             ready, _, _ = select.select(sources, [], [])
-            if self._wake_r in ready and set(self._pending_signals()) - {signal.SIGWINCH}:
+            if self._signals.descriptor in ready and set(self._signals.take()) - {signal.SIGWINCH}:
                 self._link.socket.close()
                 raise KeyboardInterrupt
             if self._link.socket in ready:
@@ -132,7 +151,7 @@ class StepClient:
         while True:
             try:
                 return self._relay()
-            except Away:
+            except Unreachable:
                 self._say("the connection was lost; reconnecting to the step")
                 self._rejoin()
 
@@ -144,17 +163,17 @@ class StepClient:
         self._send_raw(self._files.resend())
 
     def _relay(self) -> int:
-        """Relay the streams until the end. Returns the exit code. Raises Away when the link breaks."""
+        """Relay the streams until the end. Returns the exit code. Raises Unreachable when the link breaks."""
         assert self._files is not None and self._link is not None
         while True:
             files = self._files
-            sources: List[Any] = [self._link.socket, self._wake_r]
+            sources: List[Any] = [self._link.socket, self._signals.descriptor]
             reading = files.source()
             if reading >= 0:
                 sources.append(reading)
             ready, _, _ = select.select(sources, [], [])
-            if self._wake_r in ready:
-                for number in self._pending_signals():
+            if self._signals.descriptor in ready:
+                for number in self._signals.take():
                     self._signal(number)
             if reading >= 0 and reading in ready:
                 self._send_raw(files.read_frames(READ_BYTES))
@@ -166,15 +185,15 @@ class StepClient:
     def _receive(self) -> Optional[int]:
         """Process data from the controller.
 
-        Returns the exit code at the end, else None. Raises Away or Refused.
+        Returns the exit code at the end, else None. Raises Unreachable or CommandRefused.
         """
         assert self._link is not None
         try:
             data = self._link.socket.recv(1 << 18)
         except OSError as error:
-            raise Away(str(error)) from error
+            raise Unreachable(str(error)) from error
         if not data:
-            raise Away("the connection was closed")
+            raise Unreachable("the connection was closed")
         try:
             for kind, payload in self._link.decoder.feed(data):
                 if kind != JSON:
@@ -290,7 +309,7 @@ class StepClient:
         try:
             self._link.socket.sendall(frames)
         except OSError as error:
-            raise Away(str(error)) from error
+            raise Unreachable(str(error)) from error
 
     def _say(self, line: str) -> None:
         errors = self._name == "srun" and line.startswith("error: ")  # sbcast prints its own errors
@@ -304,34 +323,26 @@ class StepClient:
         try:
             write_all(ERR, f"{self._name}: {line}\n".encode("utf-8", "replace"))
         except OSError:
-            pass  # nobody can read the message
+            pass  # standard error is closed, so the message cannot be shown
         finally:
             self._writing = before
 
     def _catch_signals(self) -> None:
-        os.set_blocking(self._wake_w, False)
-        os.set_blocking(self._wake_r, False)
         for number in (signal.SIGINT, *FORWARDED):
             signal.signal(number, lambda number, _: self._on_signal(number))
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
     def _on_signal(self, number: int) -> None:
         if not self._writing or not self._step:
-            os.write(self._wake_w, bytes([number]))
+            self._signals.add(number)
             return
         self._writing = False  # the next signal must not interrupt a frame that is being sent here
         try:
             self._signal(number)
-        except Away:
-            os.write(self._wake_w, bytes([number]))  # it is sent over the next link
+        except Unreachable:
+            self._signals.add(number)  # it is sent over the next link
         finally:
             self._writing = True
-
-    def _pending_signals(self) -> List[int]:
-        try:
-            return list(os.read(self._wake_r, 64))
-        except BlockingIOError:
-            return []
 
 
 def _reads_nothing() -> bool:
@@ -356,7 +367,7 @@ def _limits() -> Dict[str, str]:
 
 
 def _text(path: str, cwd: str) -> str:
-    """Return the text of a file that an option names. Raises Refused."""
+    """Return the text of a file that an option names. Raises CommandRefused."""
     try:
         with open(os.path.join(cwd, path), encoding="utf-8", errors="surrogateescape") as file:
             return file.read(1 << 20)

@@ -100,7 +100,7 @@ class StepFiles:
 
     def size_frames(self) -> bytes:
         """Return a frame with the terminal's size, as a piece of input."""
-        from .keys import size_frame  # as above
+        from .keys import size_frame  # Imported here because only the few steps with a terminal need it.
 
         return self._send(self._target, size_frame())
 
@@ -138,7 +138,7 @@ class StepFiles:
 def try_to_write(path: str) -> None:
     """Check whether a path can be written, without creating or opening it.
 
-    Raises Refused. Opening a named pipe and closing it would show its reader an end. A path that ends in "/"
+    Raises CommandRefused. Opening a named pipe and closing it would show its reader an end. A path that ends in "/"
     is a folder.
     """
     at = path.rstrip("/") or "/"

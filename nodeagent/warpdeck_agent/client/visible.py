@@ -21,11 +21,11 @@ _RANGES = (
     (0x2066, 0x2069),
     (0xD800, 0xDFFF),
 )
-OBEYED = frozenset(code for first, last in _RANGES for code in range(first, last + 1))
+CONTROL_CODES = frozenset(code for first, last in _RANGES for code in range(first, last + 1))
 """The codes of control characters, text direction marks, line separators and surrogates. It is a set because
 importing regular expressions would take longer than the answer to a command.
 """
-_IN_WORD = dict.fromkeys(OBEYED, "?")
+_IN_WORD = dict.fromkeys(CONTROL_CODES, "?")
 _IN_TEXT = {code: sign for code, sign in _IN_WORD.items() if code not in (0x09, 0x0A)}
 
 
@@ -59,7 +59,7 @@ class Visible:
 
 
 class VisibleStream:
-    """A stream to a terminal whose text is made visible before it is written."""
+    """A stream to a terminal. It makes text visible before it writes the text."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

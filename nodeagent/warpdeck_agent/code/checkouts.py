@@ -1,7 +1,7 @@
 """Work folders of launches: a checkout of the submitted tree, or an empty folder.
 
 The agent creates the folder and never looks into it. A child process that runs as the job's user unpacks the
-tree (see unpacking).
+tree (see `unpacking`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_FOLDER = "no folder"
 
 
 class Checkouts:
-    """Creates work folders. `children` runs the process that unpacks; `identity` is the agent's."""
+    """Creates work folders. `children` runs the processes that unpack. `identity` is the agent's identity."""
 
     def __init__(self, trees: TreeStore, children: UserChildren, *, identity: str) -> None:
         self._trees = trees

@@ -1,4 +1,4 @@
-"""Read a packed tree (tar.gz) as a stream, in bounded memory.
+"""Reads a packed tree (tar.gz) as a stream, in bounded memory.
 
 The archive is a user's upload, so nothing in it is trusted. The standard library's reader holds whole headers
 and a list of all members in memory; this one holds one header of at most MAX_HEADER_BYTES. It supports the

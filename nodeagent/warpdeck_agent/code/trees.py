@@ -1,4 +1,4 @@
-"""Packed snapshots, and the work folders for unpacking them (see checkouts).
+"""Packed snapshots, and the work folders for unpacking them (see `checkouts`).
 
 Snapshots are received from the controller and verified against their digest.
 """
@@ -44,7 +44,7 @@ class TreeStore:
     def empty(self, workspace: str, *, uid: int, gid: int) -> str:
         """Return the workspace's folder, created if necessary.
 
-        A job whose submit folder is not on this node runs in it.
+        A job runs in it if it has no tree, and its submit folder does not exist on this node.
         """
         target = self.work_dir(workspace)
         os.makedirs(target, mode=0o700, exist_ok=True)

@@ -1,10 +1,10 @@
-"""Unpack a tree into a work folder, in a process of its own.
+"""Unpacks a tree into a work folder, in a process of its own.
 
 The process switches to the job's user before it reads the archive. Standard input is the archive. The order
-arrives as one line of JSON on standard output, which is a socket. One line of JSON is the answer: why the
-tree cannot be used ("" if it can), whether the reason is a full disk, and whether the submit folder exists in
-it. The process begins as the agent's user, so that it needs no Python that the job's user may run. It imports
-nothing after it has given up its rights.
+arrives as one line of JSON on standard output, which is a socket. The answer is one line of JSON, too: the
+reason if the tree cannot be used, whether that reason is a full disk, and whether the tree contains the submit
+folder. The process begins as the agent's user, so that it needs no Python that the job's user may run. It
+imports nothing after it has given up its rights.
 """
 
 from __future__ import annotations

@@ -76,9 +76,9 @@ class FolderChecks:
 
 
 def _hanging(path: str) -> LaunchError:
-    """Return the error for a folder whose file server does not answer.
+    """Return the error for a folder on a file server that does not answer.
 
-    It blames the node and names the check, so that the job is not sent to the same node again and again.
+    The error counts as a fault of the node, so that the job is not sent to the same node again and again.
     """
     return LaunchError(
         f"the file server of the folder {path} does not answer on this node", again=True, check="mount"

@@ -34,11 +34,11 @@ RANK_VARIABLES = ("RANK", "LOCAL_RANK")
 class ContainerContext:
     """The context in which a container runs.
 
-    `paths` are the files and folders that it needs under their own names.
+    `paths` are files and folders of the node that are mounted in the container under the same paths.
     """
 
     launch: str
-    """A name that is unique to the launch."""
+    """The name of the launch or step, which no other one on this node has."""
     work_dir: str
     home: str
     paths: Sequence[str]
@@ -48,7 +48,7 @@ class ContainerContext:
     as_root: bool
     """Whether the job's user is root on the node."""
     tasks: int = 1
-    """Number of containers like this that start at once on this node."""
+    """Number of processes on this node that start at once with the same container options."""
 
 
 def mounts(spec: Container, context: ContainerContext, *, flags: str = "") -> List[str]:

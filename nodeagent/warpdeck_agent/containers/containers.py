@@ -85,12 +85,10 @@ tail -n +2 "$users" >"$users.left" && mv "$users.left" "$users"
 [ -s "$users" ] || "$engine" remove --force "$name" >/dev/null 2>&1 9>&-
 exit "$code"
 """
-"""Shell script that runs a task with Enroot. It replaces Enroot's default folder for runtime data, which
-belongs
-to root.
+"""Shell script that runs a task with Enroot.
 
-A container without a name is stored in the job's TMPDIR, so it is removed with the job even if no process is
-left to remove it.
+It replaces Enroot's default folder for runtime data, which belongs to root. A container without a name is
+stored in the job's TMPDIR, so it is removed with the job even if no process is left to remove it.
 """
 FSTAB = {ord(each): f"\\{ord(each):03o}" for each in "\\ \t\n"}
 """Escapes of fstab(5) for characters that would end a field, as Enroot reads its mounts."""

@@ -33,8 +33,8 @@ class Image:
         Docker Hub's conventions apply if no registry is given.
         """
         registry = self.registry or DOCKER_HUB
-        hub_own = registry == DOCKER_HUB and "/" not in self.name
-        return f"{registry}/{'library/' if hub_own else ''}{self.name}"
+        is_official = registry == DOCKER_HUB and "/" not in self.name
+        return f"{registry}/{'library/' if is_official else ''}{self.name}"
 
 
 def parse_image(text: str, *, work_dir: str) -> Image:

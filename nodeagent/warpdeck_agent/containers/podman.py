@@ -25,6 +25,7 @@ from .images import Image, for_podman
 MAX_PROCESSES = 32_768
 """Podman's maximum number of processes if it may not raise limits."""
 CDI = ("/etc/cdi", "/var/run/cdi")
+"""The folders in which Podman finds descriptions of GPUs (Container Device Interface)."""
 HOLDER_VARIABLES = ("WARPDECK_JOB", "WARPDECK_TOKEN", "WARPDECK_STEP")
 """Variables of the waiting shell. They allow it to be found, and ended, as a process of the job."""
 
@@ -35,6 +36,7 @@ LIVES = r"""lives() {
     return 1
 } 2>/dev/null
 """
+"""Shell function that returns whether a process exists and is not a zombie."""
 PODMAN_READY = (
     LIVES
     + r"""uid=$(id -u)
@@ -94,7 +96,7 @@ either.
 SHARED = (
     LIVES
     + DROP
-    + r"""engine=$1 name=$2 image=$3 mark=$4 kept=$5 count=$6 state=$TMPDIR/$2
+    + r"""engine=$1 name=$2 image=$3 placeholder=$4 kept=$5 count=$6 state=$TMPDIR/$2
 shift 6
 trap : TERM INT HUP QUIT USR1 USR2 ALRM
 alive() {
@@ -108,13 +110,13 @@ create() {
     if [ -n "$kept" ] && "$engine" image exists "localhost/$name"; then image=localhost/$name; fi
     if [ -z "$image" ]; then echo "there is no container called ${name#warpdeck-} on this node" >&2; return 1; fi
     [ -p "$state.wait" ] || mkfifo -m 600 "$state.wait" || return
-    place=0 all=$#
-    while [ "$place" -lt "$all" ]; do
-        word=$1
+    index=0 all=$#
+    while [ "$index" -lt "$all" ]; do
+        argument=$1
         shift
-        [ "$word" != "$mark" ] || word=$image
-        [ "$place" -ge "$count" ] || set -- "$@" "$word"
-        place=$((place + 1))
+        [ "$argument" != "$placeholder" ] || argument=$image
+        [ "$index" -ge "$count" ] || set -- "$@" "$argument"
+        index=$((index + 1))
     done
     "$engine" "$@" /bin/sh -c ": <\"\$0\"" "$state.wait" >/dev/null
 }
@@ -141,10 +143,10 @@ exit "$code"
 )
 """Shell script of each task in a shared container.
 
-Its arguments are `count` arguments of `podman run`, in which `placeholder` is replaced by the image, then those of
-`podman exec`. Signals reach the processes inside directly, because they are processes of the job. `podman
-exec` does not forward signals. A signal would only end it, and the task with it, so it has the variable
-processes.DEAF.
+Its arguments are `count` arguments of `podman run`, in which `placeholder` is replaced by the image, then the
+arguments of `podman exec`. Signals reach the processes in the container directly, because they are processes
+of the job. `podman exec` does not forward signals: a signal would only end it, and the task with it. So it
+has the variable `job_processes.DEAF`.
 """
 
 

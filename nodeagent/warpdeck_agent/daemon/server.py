@@ -1,6 +1,6 @@
 """The agent: all services on the node behind one Unix socket, which serves one controller at a time.
 
-A newer connection replaces an older one. `session.py` handles the messages on a connection.
+A newer connection replaces an older one. `controller_session` handles the messages on a connection.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .step_session import StepSession
 CLEAN_S = 600.0
 """Interval in seconds between cleanups of the folders of forgotten jobs."""
 PROBE_S = 5.0
-"""A submit folder whose probe takes longer counts as hanging. The controller waits twice as long for the
-answer.
+"""If the probe of a submit folder takes longer than this, in seconds, the folder counts as hanging. The
+controller waits twice as long for the answer.
 """
 RETRY_S = 1.0
 """Delay in seconds before a background task is restarted after a bug."""
-FAREWELL_S = 1.0
+CLOSE_S = 1.0
 """How long connections may take to close when the agent ends, in seconds."""
 
 
@@ -56,7 +56,7 @@ class Agent:
         )
         self.monitor = NodeMonitor(self._spool, self.jobs, gpus, self._tell)
         self.folders = FolderChecks(answer_s=PROBE_S)
-        self.entrance = ProcessStarter(self._spool)
+        self.process_starter = ProcessStarter(self._spool)
         self._access = JobAccess(self._spool, self.jobs.find_begun, self._call_link)
         self._session: Optional[ControllerSession] = None
         self._connections: Dict[asyncio.Task[Any], ControllerSession] = {}
@@ -96,7 +96,7 @@ class Agent:
         for session in self._connections.values():
             session.close()
         if self._connections:
-            await asyncio.wait(self._connections, timeout=FAREWELL_S)
+            await asyncio.wait(self._connections, timeout=CLOSE_S)
 
     def quit(self) -> None:
         self._stop.set()

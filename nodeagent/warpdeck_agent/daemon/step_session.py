@@ -25,7 +25,7 @@ from warpdeck_agent.wire.steps import (
 
 
 class StepSession:
-    """Steps and calls on one connection; implements `access.CallLink`.
+    """Steps and calls on one connection. It implements `job_access.CallLink`.
 
     `make_out` makes an OutStream for a stream id and a window in bytes. `drop_out` removes it.
     """
@@ -95,8 +95,8 @@ class StepSession:
     def join_step(self, request: OpenStep, out: OutStream) -> Coroutine[Any, Any, None]:
         """Connect the stream of a step in both directions.
 
-        Its input is accepted from now on. The returned coroutine sends its output, and raises LogError if
-        there is no such step.
+        Input for the step is accepted from now on. The returned coroutine sends the step's output, and raises
+        LogError if the step is not on this node.
         """
         step = self._steps.get(request.job_id, request.restarts, request.step)
         if step is not None:

@@ -1,8 +1,8 @@
-"""History of GPU memory that foreign processes (outside of our jobs) held, by minute over one day.
+"""History of the GPU memory that foreign processes, which belong to no job, used in each minute of a day.
 
-For each GPU and minute, it keeps the largest memory at one time of each user's processes, for a few users,
-and of memory without a visible process. A minute that equals the one before it takes no extra memory, because
-mostly there are no foreign processes.
+For each GPU and minute, it keeps the largest amount that the processes of a user held at one time, for a few
+users. It also keeps the largest amount without a visible process. Mostly there are no foreign processes, so a
+minute with the same values as the minute before takes no extra memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_USERS = 4
 
 
 class ForeignUse(NamedTuple):
-    """Foreign GPU memory on one GPU in one minute."""
+    """The memory of one GPU that foreign processes used in one minute."""
 
     users: Tuple[Tuple[str, int], ...] = ()
     """(user, bytes), the largest first."""

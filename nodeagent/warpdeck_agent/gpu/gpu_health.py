@@ -1,6 +1,6 @@
 """GPU health from NVML: Xid errors as they happen, ECC errors, row remapping, heat, and lost GPUs.
 
-This runs in the thread of gpus.py. Values that a driver or a card does not support are not judged.
+This runs in the thread of `gpus`. Values that a driver or a card does not support are not judged.
 """
 
 from __future__ import annotations

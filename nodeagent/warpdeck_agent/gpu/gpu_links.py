@@ -1,6 +1,6 @@
 """State of a GPU's PCIe and NVLink connections, and the traffic over them.
 
-Runs in the thread of gpus.py. NVML measures PCIe traffic over 20 ms, in which its caller waits, so each card
+Runs in the thread of `gpus`. NVML measures PCIe traffic over 20 ms, in which its caller waits, so each card
 is only measured now and then. NVLink's counters cost nothing; the rate is their increase since the last
 reading. Values that a card or its driver does not support are unknown. Directions are seen from the GPU: tx
 leaves it.
@@ -32,6 +32,8 @@ UNKNOWN: Rates = (None, None)
 
 @dataclass
 class _LinkReading:
+    """The last reading of one card, and the time of its next PCIe measurement."""
+
     links: GpuLinks
     pcie_due: float
     counters: Optional[Counters] = None

@@ -22,8 +22,9 @@ MIG = "mig"
 def names_of(uuids: Sequence[str], found: Sequence[GpuInfo], *, how: str, alone: bool) -> Dict[str, str]:
     """Return the name of each GPU by its uuid; {} keeps the uuids.
 
-    `found` are the node's GPUs. `alone` means that other GPUs are closed to the job. Indices do not name GPUs
-    that are divided by MIG, and CUDA counts differently if there are any. Then the uuids stay.
+    `found` are the node's GPUs. `how` is INDEX if the site wants indices. `alone` means that other GPUs are
+    closed to the job. Indices do not name GPUs that are divided by MIG, and CUDA counts differently if there
+    are any. Then the uuids stay.
     """
     own = set(uuids)
     seen = sorted((gpu for gpu in found if not alone or gpu.uuid in own), key=lambda gpu: gpu.index)

@@ -43,9 +43,9 @@ Welcome.
 
 
 class GpuReader:
-    """NVML behind a few calls.
+    """Reads the GPUs of this node through NVML.
 
-    Without a driver there are no GPUs. `jobs` returns the jobs of this node by their job tags; it is called
+    Without a driver there are no GPUs. `jobs` returns the jobs of this node by their job tags. It is called
     from a thread.
     """
 
@@ -244,7 +244,7 @@ class GpuWatch:
         return self._reader.driver
 
     async def discover(self) -> Tuple[List[GpuInfo], str]:
-        """Return the GPUs as first found, and the error of GPUs that failed or of the driver."""
+        """Return the GPUs that were found at the start, and the error of the driver or of GPUs that failed."""
         if self._opening is None:
             self._opening = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.open)
         done, _ = await asyncio.wait([self._opening], timeout=OPEN_S)
@@ -265,7 +265,7 @@ class GpuWatch:
         return tuple(known[uuid] for uuid in uuids) if known.keys() >= set(uuids) else None
 
     async def read_afresh(self) -> List[GpuSample]:
-        """Return a new reading that begins now and has the present processes."""
+        """Return a new reading with the present processes. A reading that runs already is not used."""
         reading = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read, True)
         done, _ = await asyncio.wait([reading], timeout=DEADLINE_S)
         return reading.result() if done else self._reader.unknown()

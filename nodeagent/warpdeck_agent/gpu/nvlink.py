@@ -29,8 +29,10 @@ def islands(pynvml: Any, handles: Sequence[Any]) -> List[int]:
             joined[_root(joined, other)] = _root(joined, name)
     numbers: Dict[str, int] = {}
     roots = [_root(joined, name) if name else "" for name in own]
-    lonely = {root for root in roots if roots.count(root) == 1}
-    return [numbers.setdefault(root, len(numbers)) if root and root not in lonely else NONE for root in roots]
+    unlinked = {root for root in roots if roots.count(root) == 1}
+    return [
+        numbers.setdefault(root, len(numbers)) if root and root not in unlinked else NONE for root in roots
+    ]
 
 
 def link_states(pynvml: Any, handle: Any) -> List[bool]:
@@ -40,7 +42,7 @@ def link_states(pynvml: Any, handle: Any) -> List[bool]:
         try:
             found.append(bool(pynvml.nvmlDeviceGetNvLinkState(handle, link)))
         except (pynvml.NVMLError, AttributeError):
-            break  # there is no such link, and none with a higher number
+            break  # the card has no link with this number or a higher one
     return found
 
 

@@ -1,6 +1,6 @@
 """Waits until GPUs are empty: finds the processes that still hold GPU memory when a job ends or is to start.
 
-At a job's end its GPUs are read repeatedly, until the driver has freed the memory of its processes or LEAVE_S
+At a job's end its GPUs are read repeatedly, until the driver has freed the memory of its processes or RELEASE_S
 is over. The controller gets this reading before the end of the job, so it never plans with a GPU that is
 still occupied. Before a launch, its GPUs are read once more. If a foreign process has appeared, the job waits
 with a message that names it, instead of failing for lack of memory. Memory that is used without a visible
@@ -38,7 +38,7 @@ class ResidualProcesses:
         self._report = report
 
     async def wait(self, uuids: Sequence[str], *, job_id: int) -> None:
-        """Wait until the ended job's processes have left its GPUs, or until LEAVE_S is over.
+        """Wait until the ended job's processes have left its GPUs, or until RELEASE_S is over.
 
         The last reading is reported.
         """

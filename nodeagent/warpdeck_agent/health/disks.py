@@ -1,7 +1,7 @@
 """Checks for disks that are full or read-only, and for mounts that hang.
 
-A query may hang with its mount forever, where no signal ends it. So a child process, stat(1), makes it, and
-can be abandoned (see probes).
+A query may hang together with its mount, and then no signal ends it. So a child process (stat(1)) makes the
+query. If the child hangs, it is abandoned (see `probes`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ every file.
 MIB = 2**20
 
 _STAT_FORMAT = "%s %S %b %f %a %c %d"
-"""Block sizes, blocks, free blocks, blocks free for every user, files, and free files."""
+"""The block size, the fragment size, blocks, free blocks, blocks that are free for every user, files, and free
+files.
+"""
 _ERRORS = {os.strerror(number): number for number in errno.errorcode}
 
 

@@ -3,9 +3,10 @@
 Its exit status says whether the node is well, and the first line of its output gives the reason.
 
 Like Slurm's HealthCheckProgram, it runs without arguments as the agent's user. It gets a limited time and a
-small environment, and only the first kilobytes of its output are kept. If it is killed but does not die
-because a mount hangs, it is abandoned, and no other is started meanwhile. A program that cannot be run at all
-says nothing about the node. That is only a warning, because otherwise one wrong path would drain a cluster.
+small environment, and only the first kilobytes of its output are kept. A program that was
+killed but does not die because a mount hangs is abandoned, and the program is not started again until it has
+died. A program that cannot be run at all says nothing about the node. That is only a warning, because otherwise
+one wrong path would drain a cluster.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ KEPT_BYTES = 4096
 """Size of the output that is kept; its first line is the reason."""
 LINE_CHARS = 300
 SLICE_S = 0.2
-"""Interval in seconds between checks whether it has ended, while a background process of it holds its output
-open.
+"""Interval in seconds between checks whether the program has ended. Needed if a process that the program left
+in the background keeps the output open.
 """
 
 
 class HealthProgram:
-    """Runs the program, one run at a time."""
+    """Runs the site's program, one run at a time."""
 
     def __init__(self) -> None:
         self._stuck: Optional[subprocess.Popen[bytes]] = None
 
     def run(self, path: str, *, timeout_s: float) -> Check:
-        """Run it to its end, or kill it after `timeout_s`. Blocks."""
+        """Run the program at `path`, and kill it if it runs for longer than `timeout_s`. Blocks."""
         if self._stuck is not None and self._stuck.poll() is None:
             return Check(NAME, "fail", f"{path} was killed but has not exited (pid {self._stuck.pid})")
         run_id = new_run_id()
@@ -76,9 +77,9 @@ def _judge(path: str, code: int, output: str) -> Check:
 
 
 def _follow(process: subprocess.Popen[bytes], timeout_s: float) -> Tuple[bool, str]:
-    """Return (whether it ended in time, the start of its output).
+    """Return (whether the program ended in time, the start of its output).
 
-    Processes that it left in the background are not awaited.
+    Processes that the program left in the background are not awaited.
     """
     assert process.stdout is not None
     output, deadline = b"", time.monotonic() + timeout_s

@@ -1,6 +1,6 @@
 """The inventory of this node: CPUs and their arrangement, memory, the disk for temporary files, and the system.
 
-GPUs are read through NVML (gpus.py).
+GPUs are read through NVML (see `gpus`).
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def renamed(path: str, to: str) -> bool:
 def _is_empty(path: str) -> bool:
     """Return whether no process and no child is in the cgroup.
 
-    Checked after the rename: nobody knows the new path, so it stays empty.
+    This is checked after the rename. No process of the old launch knows the new path, so the cgroup stays empty.
     """
     try:
         return os.stat(path).st_nlink == NEW_LINKS and not text(f"{path}/cgroup.procs")

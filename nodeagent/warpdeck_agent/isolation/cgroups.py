@@ -77,7 +77,7 @@ def _memberships(membership: str) -> Iterator[Tuple[str, str]]:
 
 
 def _below(mount: str, root: str, group: str) -> str:
-    """Return the folder of a cgroup in a hierarchy whose mount shows the part below `root`."""
+    """Return the folder of a cgroup. The hierarchy's cgroups below `root` are mounted at `mount`."""
     if root != "/" and (group + "/").startswith(root + "/"):
         group = group[len(root) :]
     return os.path.normpath(mount + "/" + group)

@@ -50,7 +50,7 @@ class LaunchLimits:
 class NodeContainment:
     """The mechanisms in use, and the contained launches.
 
-    `facilities` and `summary` describe the node's capabilities.
+    `facilities` and `summary` describe the limits that this node can enforce.
     """
 
     def __init__(self, agent: str) -> None:

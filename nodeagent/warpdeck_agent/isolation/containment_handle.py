@@ -37,7 +37,7 @@ def containment_name(job_id: int, restarts: int) -> str:
 
 
 def handle_from(values: Dict[str, Any]) -> ContainmentHandle:
-    """Return the Hold that was stored as `values`."""
+    """Return the ContainmentHandle that was stored as `values`."""
     return ContainmentHandle(
         groups=tuple(values.get("groups", ())),
         cpus=tuple(values.get("cpus", ())),

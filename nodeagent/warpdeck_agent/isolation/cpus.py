@@ -18,7 +18,7 @@ Cpus = Tuple[int, ...]
 
 
 class CpuTable:
-    """CPUs of this node and their holders, by launch name.
+    """The CPUs of this node, and the names of the launches that hold them.
 
     `start` is the first CPU to use, different for agents on the same machine.
     """
@@ -69,7 +69,7 @@ def parse_list(ranges: str) -> List[int]:
 
 
 def _core(system: str, cpu: int) -> int:
-    """Return the lowest CPU of its core."""
+    """Return the lowest CPU of the core to which `cpu` belongs."""
     siblings = parse_list(text(os.path.join(system, f"cpu/cpu{cpu}/topology/thread_siblings_list")))
     return min(siblings, default=cpu)
 

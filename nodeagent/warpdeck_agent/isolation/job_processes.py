@@ -26,6 +26,7 @@ JOB_VARIABLE, TOKEN_VARIABLE = "WARPDECK_JOB", "WARPDECK_TOKEN"
 DEAF = "WARPDECK_DEAF"
 """A variable of processes that only wait for another process, which gets the job's signals itself."""
 FOR_ALL = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
+"""Signals that processes with the variable DEAF get, too."""
 EXECVE_CHECKS, EXECVE_CHECK_S = 5, 0.002
 """Number and interval of checks of a process with an empty environment. The environment is empty for a moment
 while the kernel replaces one program by another.
@@ -89,9 +90,9 @@ def variable(pid: int, name: str) -> str:
 
 
 def numeric_variable(pid: int, name: str) -> str:
-    """Return a variable whose value is a number, as text.
+    """Return the text of a variable that holds a number.
 
-    Returns "" for any other value, because users choose the environment.
+    Returns "" if it holds anything else, because users choose the environment.
     """
     digits = variable(pid, name)
     return digits if digits.isdecimal() and len(digits) <= MAX_DIGITS else ""
@@ -120,7 +121,8 @@ def value_in(environ: bytes, name: str) -> str:
 def pids_by_job_tag() -> Dict[JobTag, List[int]]:
     """Return the pids of all launches' processes by job tag, with one walk over /proc.
 
-    Processes that are in the middle of an execve are checked again. May sleep LOOKS * LOOK_S seconds.
+    Processes that are in the middle of an execve are checked again. May sleep for EXECVE_CHECKS *
+    EXECVE_CHECK_S seconds.
     """
     found: Dict[JobTag, List[int]] = {}
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -179,7 +181,7 @@ def stat_fields(pid: int) -> List[str]:
 def cpu_time(pid: int) -> CpuTime:
     """Return the CPU time of the process and of all its descendants that were waited for.
 
-    This also works for a dead process that nobody has waited for yet.
+    This also works for a zombie, a dead process that its parent has not waited for yet.
     """
     fields = stat_fields(pid)
     if len(fields) <= 14:

@@ -1,7 +1,8 @@
 """The cgroups of one launch: a folder in each cgroup hierarchy that we use.
 
-They are identified by their paths alone. The files in a folder show what the cgroup supports. So a restarted
-agent needs only the paths, whatever hierarchies it finds. All of a launch's cgroups hold the same processes.
+A cgroup is identified by the path of its folder alone. The files in the folder show what the cgroup supports. So
+a restarted agent needs only the paths, whatever hierarchies it finds. All of a launch's cgroups hold the same
+processes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ NO_LIMIT_BYTES = 2**62
 """v1 shows about 2**63 if there is no limit."""
 _OWN_FILE_PAGES = re.compile(r"^(?:in)?active_file (\d+)$", re.MULTILINE)
 _ALL_FILE_PAGES = re.compile(r"^total_(?:in)?active_file (\d+)$", re.MULTILINE)
-"""Lines of memory.stat with the page cache of files, which the kernel keeps only as long as nobody else needs
-the memory. v1 gives the sum with children as total_.
+"""Lines of memory.stat with the size of the page cache of files. The kernel keeps this cache only as long as the
+memory is not needed otherwise. In v1, the lines that include child cgroups begin with total_.
 """
 FEW_BYTES = 1 << 20
-"""If a cgroup has less than this at its end, its page cache is not read."""
+"""If a cgroup has less memory than this when its launch ends, the size of its page cache is not read."""
 MOST_KNOWN = 64
 """The most parent folders of cgroups for which the file names are cached."""
 
@@ -51,8 +52,8 @@ V1 = MemoryFiles(
 )
 V2 = MemoryFiles("memory.current", "memory.peak", "memory.max", "memory.swap.max", "memory.events")
 REST = "rest"
-"""In v2: the child of a launch's cgroup for all processes without a step cgroup, because they may not be in
-the parent.
+"""In v2, the child of a launch's cgroup for all processes that are in no step's cgroup. They may not stay in the
+launch's cgroup itself once that has children with controllers.
 """
 NO_GROUPS_BELOW = 2
 """Number of links of the folder of a cgroup without children."""
@@ -61,9 +62,9 @@ NO_GROUPS_BELOW = 2
 class CgroupUsage(NamedTuple):
     """The usage of a launch; zeros where the kernel does not report a value.
 
-    `oom_kills`: number of processes killed for lack of memory. If it is 0, the limit is not read. The peak
-    excludes the page cache of files that were read or written; if processes were killed, it includes it.
-    `left_mem_bytes`: the memory that is charged to the cgroup now, or a little more.
+    `oom_kills` is the number of processes that were killed for lack of memory. If it is 0, the limit is not read,
+    and the peak excludes the page cache of files that were read or written. Otherwise the peak includes this
+    cache. `left_mem_bytes` is the memory that is charged to the cgroup now, or a little more.
     """
 
     peak_mem_bytes: int = 0
@@ -89,7 +90,7 @@ def join(groups: Sequence[str], pid: int) -> bool:
 
 
 def pids(groups: Sequence[str]) -> List[int]:
-    """Return the processes in the cgroups."""
+    """Return the pids of the processes in the cgroups and their child cgroups."""
     found: List[int] = []
     for group in [each for first in groups[:1] for each in (first, *below(first))]:
         found += [int(line) for line in text(f"{group}/cgroup.procs").split()]

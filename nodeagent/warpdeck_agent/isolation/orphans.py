@@ -3,11 +3,11 @@
 These processes have cleared their environment, or fork again and again.
 
 The agent and the supervisor are subreapers: a process below them that loses its parent becomes their child
-instead of init's. If such a process has no job tag of any of our jobs and is not one of our helpers, it is a
-stray. It is not known to which of a user's jobs it belongs, so it is ended with the last of them. A process
-that is forked while others are being killed would survive, so every found process is stopped first, until no
-new one appears. In a chain of processes, each starts the next one and exits. A chain is caught by its process
-group, which the kernel signals as a whole.
+instead of init's. A child that has no job tag of our jobs and is not one of our helpers is a stray. The agent
+does not know to which of its user's jobs a stray belongs, so a stray is ended with the last job of its user. A
+process that is forked while others are being killed would survive, so every found process is stopped first,
+until no new one appears. In a chain of processes, each starts the next one and exits. A chain is caught by its
+process group, which the kernel signals as a whole.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Orphans:
     """The watcher of orphaned processes.
 
     `busy` returns the uids with a running launch, `job_tags` the job tags of all launches, `begins` whether any
-    launch is just beginning and is not among them yet, and `helpers` the pids of our long-running helpers
+    launch is just beginning, so that its job tag is missing there, and `helpers` the pids of our long-running helpers
     that run as a user. All are called from threads. `supervisor` returns the supervisor's pid.
     """
 
@@ -122,7 +122,7 @@ class Orphans:
         return found
 
     def _is_stray(self, child: AgentChild, environ: bytes) -> bool:
-        """Return whether a child belongs to no launch and is not ours.
+        """Return whether a child belongs to no launch and was not started by the agent for itself.
 
         A process with an empty environment may be in the middle of an execve, as a launch's first process is.
         Whether any launch is beginning is checked last, so that a launch that began meanwhile is not taken
@@ -150,13 +150,13 @@ class Orphans:
         return child.pid not in self._helpers()
 
     def _belongs_to_launch(self, child: AgentChild, environ: bytes) -> bool:
-        """Return whether it has the job tag of a launch, or any job tag while a launch is beginning."""
+        """Return whether the child has the job tag of a launch, or any job tag while a launch is beginning."""
         if not job_processes.value_in(environ, job_processes.JOB_VARIABLE):
             return False
         return self._begins() or job_processes.job_tag_in(environ, child.pid) in self._job_tags()
 
     def _cannot_be_helper(self, child: AgentChild, environ: bytes) -> bool:
-        """Return whether it cannot be a process that the agent started for itself.
+        """Return whether the child cannot be a process that the agent started for itself.
 
         If the agent itself has the variable OWN, its processes have it from the start.
         """
@@ -168,7 +168,7 @@ class Orphans:
         """Kill all processes of an ended launch and return their number.
 
         These are `known`, which have its job tag, and the user's strays, each with all its descendants. The
-        caller checks again. Blocks for little more than HUNT_S.
+        caller checks again. Blocks for little more than SWEEP_S.
         """
         deadline = time.monotonic() + SWEEP_S
         found: Set[int] = set()

@@ -1,17 +1,18 @@
 """Private folders of each job in place of the node's: /tmp, /var/tmp, /dev/shm (Slurm's job_container/tmpfs).
 
-Files that a job leaves there are removed with the job.
+Files that a job leaves there are removed with the job. For a path like /tmp, the folders are:
 
-  <place>/warpdeck-<agent>-<id>.<restarts>-<random>/       belongs to root, removed like TMPDIRs (tempdirs)
-    in/                                                    the job sees it as <place>
+  /tmp/warpdeck-<agent>-<id>.<restarts>-<random>/    belongs to root, and is removed like a TMPDIR (`tmpdirs`)
+    in/                                              the job sees it as /tmp
 
 No namespace is kept: each process that is started for the job gets a mount namespace of its own, in which the
-same folders are mounted over the same places. So a killed agent or a reboot leaves only folders. Mounts that
+same folders are mounted over the same paths. So a killed agent or a reboot leaves only folders. Mounts that
 a job makes are visible only to the process that made them and to its children.
 
-Some paths below a place stay the node's: paths that the site shares (sockets of X11 and of MPS), and the
-agent's own. Their mount points are created with the folder, by root, in a sticky folder of root's, so a job
-cannot replace them by a link. On the node, another user might have put a link there, so links are not shared.
+Below a private path, some paths stay the node's: paths that the site shares (sockets of X11 and of MPS), and
+the agent's own. Their mount points are created with the folder, by root, in a sticky folder of root's, so a
+job cannot replace them by a link. On the node, another user might have put a link there, so links are not
+shared.
 
 It needs root, in a mount namespace that root may change. Source: mount_namespaces(7), slurm
 job_container.conf(5).
@@ -27,7 +28,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
-from warpdeck_agent.wire.places import place_of
+from warpdeck_agent.wire.paths import folder_containing
 
 CLONE_NEWNS = 0x0002_0000
 MS_BIND, MS_REC, MS_SLAVE, MS_SHARED = 0x1000, 0x4000, 0x8_0000, 0x10_0000
@@ -39,13 +40,14 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 class PrivateDirs:
     """The private folders of one launch.
 
-    `covers`: (place, its folder on the node). `shows`: paths that stay the node's.
+    `covers` has pairs of a path in the launch and the folder of the node that the launch sees there. `shows`
+    are paths below them at which the launch sees the node's own files.
     """
 
     covers: Tuple[Tuple[str, str], ...]
     shows: Tuple[str, ...] = ()
     tmp_dir: str = ""
-    """The launch's TMPDIR, if it is one of the places; "": its TMPDIR is elsewhere."""
+    """The launch's TMPDIR if it is one of the private paths; "" if it is elsewhere."""
 
     def folders(self) -> List[str]:
         """Return the folders that are removed with the launch."""
@@ -53,17 +55,17 @@ class PrivateDirs:
 
     def outside(self, path: str) -> str:
         """Return the path on the node of a path that the launch sees."""
-        place = place_of(path, [place for place, _ in self.covers])
-        if place is None or place_of(path, self.shows):
+        covered = folder_containing(path, [covered for covered, _ in self.covers])
+        if covered is None or folder_containing(path, self.shows):
             return path
-        return os.path.normpath(dict(self.covers)[place] + "/" + os.path.relpath(path, place))
+        return os.path.normpath(dict(self.covers)[covered] + "/" + os.path.relpath(path, covered))
 
 
 def private_from(values: Optional[Dict[str, Any]]) -> Optional[PrivateDirs]:
     """Return the PrivateDirs that were stored as `values`."""
     if values is None:
         return None
-    covers = tuple((place, folder) for place, folder in values["covers"])
+    covers = tuple((covered, folder) for covered, folder in values["covers"])
     return PrivateDirs(covers, tuple(values["shows"]), values["tmp_dir"])
 
 
@@ -78,7 +80,7 @@ def folders_of(tmp_dir: str, private: Optional[PrivateDirs]) -> List[str]:
 def can_cover() -> bool:
     """Return whether our processes may have mounts of their own.
 
-    It tries in a thread, whose mounts end with it.
+    This is tried in a thread. Its mounts disappear when the thread ends.
     """
     if os.geteuid() != 0:
         return False
@@ -115,13 +117,13 @@ def cover(private: PrivateDirs) -> None:
     )  # later mounts on the node become visible here, and ours do not on the node
     _mount("none", "/", MS_REC | MS_SHARED)  # shared with namespaces below ours; Podman warns otherwise
     with contextlib.ExitStack() as opened:
-        folders = [(place, _open(folder, opened)) for place, folder in private.covers]
+        folders = [(covered, _open(folder, opened)) for covered, folder in private.covers]
         shown: List[Tuple[str, int]] = []
         for path in private.shows:
             with contextlib.suppress(OSError):  # it is gone: the job sees an empty one
                 shown.append((path, _open(path, opened)))
-        for place, source in folders:
-            _mount(f"/proc/self/fd/{source}", place, MS_BIND)
+        for covered, source in folders:
+            _mount(f"/proc/self/fd/{source}", covered, MS_BIND)
         for path, source in shown:
             with contextlib.suppress(OSError):  # it is another kind of file now
                 _mount(f"/proc/self/fd/{source}", path, MS_BIND | MS_REC)

@@ -1,4 +1,4 @@
-"""Tasks of the event loop for which nobody waits."""
+"""Tasks of the event loop that run in the background: no other task waits for their end."""
 
 from __future__ import annotations
 

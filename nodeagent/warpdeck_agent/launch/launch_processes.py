@@ -18,14 +18,14 @@ class LaunchProcesses:
         name = job_processes.launch_name(meta.job_id, meta.restarts, agent=agent)
         self.tag = job_processes.JobTag(name, meta.token, meta.uid)
         self.may_have_ungrouped = False
-        """For a "hold" launch, which has no process of its own: whether tasks of steps may have begun outside
-        of its cgroups.
+        """For a "hold" launch, which has no process of its own: whether tasks of its steps may have begun
+        outside of the launch's cgroups.
         """
         self._folder = folder
         self._meta = meta
         self._tasks = tasks
         self._callers: Dict[int, int] = {}
-        """Number of connections to the controller for each of its processes that has any.
+        """Number of connections to the controller, by the pid of each process of the launch that has any.
 
         Signals to the launch skip these processes. They are meant for the tasks that the processes started,
         and reach them through the controller.
@@ -42,7 +42,7 @@ class LaunchProcesses:
         return self._folder.record is not None and self._folder.record.process()[1]
 
     def step_supervisors(self) -> Set[int]:
-        """Return the pids of the supervisors of its steps' tasks.
+        """Return the pids of the supervisors of the tasks of the launch's steps.
 
         The result includes supervisors that have not written their pid yet.
         """
@@ -51,7 +51,7 @@ class LaunchProcesses:
         return own | {task.folder.pid() for task in tasks}
 
     def pids(self) -> Tuple[int, ...]:
-        """Return the pids of its processes, with one walk over /proc.
+        """Return the pids of the launch's processes, with one walk over /proc.
 
         The result omits the processes that must report an end (the terminal's host and the supervisors of
         steps) and the processes that have a connection to the controller.
@@ -85,11 +85,11 @@ class LaunchProcesses:
         return next((pid for pid in pids if job_processes.parent_of(pid) == first), 0)
 
     def call_begins(self, pid: int) -> None:
-        """Record that its process `pid` has opened a connection to the controller."""
+        """Record that the launch's process `pid` has opened a connection to the controller."""
         self._callers[pid] = self._callers.get(pid, 0) + 1
 
     def call_ends(self, pid: int) -> None:
-        """Record that one connection of the process `pid` has closed."""
+        """Record that one connection of the launch's process `pid` has closed."""
         self._callers[pid] -= 1
         if not self._callers[pid]:
             del self._callers[pid]

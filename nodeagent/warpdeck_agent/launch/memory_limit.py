@@ -20,8 +20,8 @@ from warpdeck_agent.linux.procfs import number, table, text
 from warpdeck_agent.tasks.task import STEP_VARIABLE
 
 CHECK_S = 1.0
-"""Interval in seconds between checks. A check costs 10 us for each process of the machine, and 10 us more for
-each of a watched job.
+"""Interval in seconds between checks. A check costs 10 us for each process of the machine, and another 10 us for
+each process of a watched job.
 """
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -69,7 +69,7 @@ class MemoryWatch:
 
 
 def _measure(watched: List[WatchedProcesses]) -> List[Tuple[WatchedProcesses, int, bool]]:
-    """Return (watched, bytes, whether that exceeds its limit) for each. Runs in a thread."""
+    """Return (the watched processes, the bytes they use, whether these exceed the limit). Runs in a thread."""
     known = job_processes.pids_by_job_tag()
     found = []
     for each in watched:

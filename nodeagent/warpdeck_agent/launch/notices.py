@@ -1,8 +1,8 @@
 """Writes lines for the users of a job to its standard error, or to its terminal if it has one.
 
-The reason for a job's end is written to its standard error (lastwords) while it is signaled, and its end is
-reported after the line was written. A process of the job's user writes the line, so that a root agent opens
-no file that the user could not open.
+The reason for a job's end is written to its standard error (see `termination_message`) while the job is
+signaled, and the end is reported after the line was written. A process of the job's user writes the line, so
+that a root agent opens no file that the user could not open.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WRITE_S = 10.0
 """How long writing a line may take, in seconds. On a slower disk, the line is lost."""
 MAX_CHARS = 1000
 MESSAGE_S = 0.5
-"""How long the report of an end waits for its line, in seconds. A hanging disk must not hold a job's
+"""How long the report of an end waits for the line about it, in seconds. A hanging disk must not hold a job's
 resources.
 """
 MAX_WAITING = 256
@@ -76,7 +76,7 @@ class Notices:
         launch.end.termination_message = self._begin(launch, line)
 
     async def wait_for_termination_message(self, launch: LocalLaunch) -> None:
-        """Wait until that line is written, for at most LAST_WORDS_S."""
+        """Wait until the line about the job's end is written, for at most MESSAGE_S."""
         if launch.end.termination_message is not None:
             await asyncio.wait([launch.end.termination_message], timeout=MESSAGE_S)
 

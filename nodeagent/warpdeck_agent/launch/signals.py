@@ -78,8 +78,8 @@ class Signals:
 def _recipients(launch: LocalLaunch, members: Tuple[int, ...], number: int, *, whom: str) -> Sequence[int]:
     """Return the processes for which a signal is meant: the batch shell, or the programs that it runs.
 
-    A warning is for both. Slurm excludes all processes outside of steps. We include those of them that have a
-    handler for the signal. The others would only die of it, and end the job before its data is saved.
+    A warning is for both. Slurm sends no signal to processes outside of steps. We send it to those that have a
+    handler for it. The other processes would only die of the signal, and end the job before its data is saved.
     """
     if whom == ALL:
         return members

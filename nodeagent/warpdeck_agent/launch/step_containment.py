@@ -1,4 +1,7 @@
-"""The containment of a step: its launch's, with a memory cgroup of its own if it asked for less memory."""
+"""The containment of a step.
+
+It is the containment of its launch. A step that asked for less memory has a memory cgroup of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from warpdeck_agent.isolation.containment_handle import ContainmentHandle
 from warpdeck_agent.tasks.task import Task
 
 KILLED = ((0, 9), (137, 0))
-"""Exit statuses of a task that was killed, or whose shell reports a killed program."""
+"""Exit statuses of a task that was killed, or of its shell if that reports a killed program."""
 
 
 class StepContainment:
@@ -18,14 +21,14 @@ class StepContainment:
     def __init__(self, handle: ContainmentHandle) -> None:
         self.handle = handle
         self.exceeded_limit = False
-        """Whether the agent found it over its memory limit, if the kernel does not enforce the limit."""
+        """Whether the agent found the step over a memory limit that the kernel does not enforce."""
         self._launch_groups = handle.groups
         self._earlier_oom_kills = launch_cgroups.oom_kills(handle.groups)
         """Number of out-of-memory kills in the launch before the step began."""
 
     @property
     def own_groups(self) -> List[str]:
-        """The cgroups of the step that are not its launch's."""
+        """The cgroups that the step does not share with its launch."""
         return [group for group in self.handle.groups if group not in self._launch_groups]
 
     def replace(self, handle: ContainmentHandle) -> None:

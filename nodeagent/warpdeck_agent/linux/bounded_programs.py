@@ -1,6 +1,6 @@
 """Runs a program that may hang in a file system, where no signal ends it.
 
-Such a program is abandoned after a time limit.
+The program is abandoned after a time limit.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ FORK_BYTES = 1024 * 1024
 
 
 class ChildPeak:
-    """Peak memory of the children of this process, whose own peak never decreases."""
+    """Determines the peak memory of children of this process. The own peak of this process never decreases."""
 
     def __init__(self) -> None:
         self._read_at, self._own_bytes = -KEPT_S, 0

@@ -22,7 +22,7 @@ def with_all_variables(argv: Sequence[str], env: Mapping[str, str]) -> List[str]
         for name, value in env.items()
         if not _is_kept(name) and name[:1] not in ("", "-") and len(name) + len(value) < MAX_BYTES
     ]
-    if not dropped or "=" in argv[0]:  # env(1) would take such a command for another variable
+    if not dropped or "=" in argv[0]:  # env(1) would take a command with "=" for another variable
         return list(argv)
     return [ENV, *dropped, *argv]
 

@@ -1,7 +1,7 @@
 """Reads a job's output file: the agent's own (`OwnFile`), or a file named by the user.
 
 A file named by the user is read by a child process (`main`) that runs as the user. So only the user's rights
-count, and a hanging file server delays nothing else (see `userfiles`). The child gets requests over its
+count, and a hanging file server delays nothing else (see `user_files`). The child gets requests over its
 standard input, and answers each with the file's size and a piece of the file.
 """
 
@@ -92,7 +92,7 @@ class OwnFile:
 
 
 class UserNamedFile(OwnFile):
-    """An output file of this process's user, who may have put a link there."""
+    """An output file that the user has named. This process runs as the user, so links are followed."""
 
     flags = 0
 

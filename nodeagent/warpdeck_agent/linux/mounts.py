@@ -131,7 +131,7 @@ def apart(work: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            # if root may not unshare, it is in a container, where nobody may mount
+            # root may not unshare in a container, and there no process may mount either
             if _LIBC.unshare(_NEWNS) == 0:
                 _LIBC.mount(b"none", b"/", None, ctypes.c_ulong(_REC | _PRIVATE), None)
             outcome.set_result(work())

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class ProcessEndWatch(Generic[_T]):
-    """Calls `on_end` once for each job or task whose process has ended.
+    """Calls `on_end` once for each job or task when its process has ended.
 
     `lives` returns whether the process with that `pid` is still the right one, because the kernel reuses
     pids.

@@ -13,7 +13,7 @@ from typing import Mapping
 
 AT_GATE_S = 0.5
 """How long a process may take to reach its gate, in seconds: the start of a shell, on a busy machine."""
-LOOK_S = 0.0003
+RETRY_S = 0.0003
 NAMES = ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
 
 
@@ -48,4 +48,4 @@ def _await_gate(pid: int) -> None:
             state = file.read().rpartition(b") ")[2][:1]
         if state in (b"S", b"Z", b"X"):
             return
-        time.sleep(LOOK_S)
+        time.sleep(RETRY_S)

@@ -13,7 +13,7 @@ OCTAL = "perms"
 """The column with octal numbers, which is not used."""
 _REMOVE, _LAST_PID = 0, 11
 MAX_SEMAPHORES = 4096
-"""The most semaphores of one set whose last user is queried."""
+"""The most semaphores of one set for which the last user is queried."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

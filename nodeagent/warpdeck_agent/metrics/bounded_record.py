@@ -1,10 +1,10 @@
 """Measurements over time in bounded memory.
 
-A Record holds the whole life of a launch, and Rings hold a node's last day. A Record begins with intervals of
-one second. When it is full, adjacent intervals are merged, so that each is twice as long. So however long a
-launch runs, its curve has between MOST / 2 and MOST points. Rings keep the last ten minutes by the second,
-two hours by ten seconds and a day by the minute. A value is the mean of the known values in its interval. An
-unknown value is NaN here and None on the wire.
+A BoundedRecord covers the whole life of a launch, and Rings cover the last day of a node. A record begins with
+intervals of one second. When it is full, adjacent intervals are merged, so that each is twice as long. So the
+curve of a launch has between MOST / 2 and MOST points, no matter how long the launch runs. Rings keep the last
+ten minutes by the second, two hours by ten seconds and a day by the minute. A value is the mean of the known
+values in its interval. An unknown value is NaN here and None on the wire.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Samples the processes of all launches, in a thread: CPU time and memory of each launch, step and task.
 
 One walk over /proc serves all launches. A launch or step that has just begun is sampled soon, because it may
-end soon, and again when it is twice as old, and so on up to PROCESSES_S. Walks may only take a small part of
+end soon, and again when it is twice as old, and so on up to MAX_PAUSE_S. Walks may only take a small part of
 the time. The memory peak between two walks is read from the kernel's high-water mark of each process. The
 peaks of several processes may have been at different times, so they are not added.
 """

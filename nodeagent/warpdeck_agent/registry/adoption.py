@@ -37,7 +37,7 @@ class Adoption:
     def adopt(self, launch: LocalLaunch, *, supervised: bool) -> None:
         """Adopt a launch. `supervised`: the supervisor will report its end.
 
-        A launch whose first process never began is removed; the controller will send it again.
+        If the first process of the launch never began, the launch is removed. The controller will send it again.
         """
         is_hold = launch.meta.role == "hold"
         if not supervised and not is_hold and not launch.folder.pid():

@@ -13,7 +13,7 @@ from .launches import Launches
 
 
 class EndDetection:
-    """Calls `on_end` for each launch whose first process has ended.
+    """Calls `on_end` for each launch when its first process has ended.
 
     `on_unknown` gets the supervisor's report about a launch that is not among the launches yet.
     """
@@ -49,7 +49,7 @@ class EndDetection:
         self._on_end(launch)
 
     def already_ended(self, launch: LocalLaunch) -> None:
-        """Handle a launch whose first process ended while no agent ran."""
+        """Handle a launch if its first process ended while no agent ran."""
         self._on_end(launch)
 
     def watch(self, launch: LocalLaunch) -> None:

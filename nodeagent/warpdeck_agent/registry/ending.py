@@ -1,4 +1,6 @@
-"""The end of launches, either requested (see `killing`) or noticed. In both cases no process of them stays.
+"""Ends launches, on request (see `killing`) or because their first process has ended.
+
+In both cases all processes of the launch are killed.
 
 All processes in a launch's cgroup are ended before the end is reported. Processes that left the cgroup are
 found by their job tag with a walk over /proc, which all ends within a second share. For a launch without a
@@ -19,7 +21,7 @@ from warpdeck_agent.launch.background_tasks import BackgroundTasks
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.launch.notices import Notices
 
-from .stragglers import Stragglers
+from .remaining_processes import Stragglers
 from .teardown import Teardown
 
 GATHER_S = 0.01
@@ -62,11 +64,11 @@ class Ending:
         self._finishing = False
         self._reported_at = -gather_s
         self._urgent = asyncio.Event()
-        """Set when a launch has ended whose report is urgent, so that the batch is not delayed further."""
+        """Set when the report of an ended launch is urgent, so that the batch is not delayed further."""
         self._background = BackgroundTasks()
 
     def ended(self, launch: LocalLaunch) -> None:
-        """Handle a launch whose first process and all of whose steps have ended."""
+        """Handle a launch when its first process and all of its steps have ended."""
         if launch.phase == "running":
             launch.phase = "ending"
             launch.end.at_unix = time.time()

@@ -43,7 +43,7 @@ class Forgetting:
         self._background = BackgroundTasks()
 
     def forget(self, request: Forget) -> None:
-        """Drop a launch whose end the controller has recorded."""
+        """Drop a launch when the controller has recorded its end."""
         launch = self._launches.find(request.job_id, request.restarts)
         if launch is None or launch.phase not in ("exited", "lost"):
             return

@@ -66,7 +66,7 @@ class Killing:
             task.add_done_callback(self._at_once.discard)
 
     def first_process_ended(self, launch: LocalLaunch) -> None:
-        """Handle a launch whose first process has ended. Steps that still run are ended first."""
+        """Handle a launch when its first process has ended. Steps that still run are ended first."""
         if launch.phase == "running" and launch.has_running_steps():
             is_killed = bool(launch.end.cause)
             left_s = launch.end.grace_until - time.monotonic() if is_killed else launch.meta.grace_s

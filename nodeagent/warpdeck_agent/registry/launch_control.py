@@ -58,7 +58,7 @@ class LaunchControl:
             )
 
     def end(self, launch: LocalLaunch, reason: str, *, cause: str) -> None:
-        """End a launch because of an event on this node. `reason` describe the event to the user."""
+        """End a launch because of an event on this node. Its user reads `reason`."""
         launch.end.message = reason
         self._killing.kill(launch, cause=cause, grace_s=launch.meta.grace_s)
 

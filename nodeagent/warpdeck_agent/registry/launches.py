@@ -9,7 +9,7 @@ from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.wire.messages import JobReport, Key
 
 MAX_CURVES = 300
-"""The most ended launches whose curves one Welcome carries. Each curve has several kilobytes, and the size of
+"""The most ended launches for which one Welcome carries curves. Each curve has several kilobytes, and the size of
 a message is limited.
 """
 
@@ -56,5 +56,5 @@ class Launches:
         return {launch.meta.job_id for launch in self if uuid in launch.meta.gpus}
 
     def gpus_in_use(self) -> Set[str]:
-        """Return the UUIDs of the GPUs of launches whose processes may still run on this node."""
+        """Return the UUIDs of the GPUs of all launches that may still have processes on this node."""
         return {uuid for launch in self if launch.phase in ("running", "ending") for uuid in launch.meta.gpus}

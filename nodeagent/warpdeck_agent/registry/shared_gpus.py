@@ -15,9 +15,9 @@ from .launches import Launches
 
 
 class SharedGpus:
-    """Starts sharers one after the other, and limits each to its share.
+    """Starts the launches on a shared GPU one after the other, and limits each to its share of the memory.
 
-    `remark` tells the controller a text for the users of a launch.
+    `remark` sends a text for the users of a launch to the controller.
     """
 
     def __init__(

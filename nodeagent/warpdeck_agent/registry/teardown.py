@@ -43,7 +43,7 @@ GIB = 2**30
 class Teardown:
     """Cleanup of launches on this node.
 
-    `remark` shows a text to the launch's users. `on_free` gets each launch whose resources are free.
+    `remark` shows a text to the launch's users. `on_free` gets each launch when its resources are free.
     """
 
     def __init__(

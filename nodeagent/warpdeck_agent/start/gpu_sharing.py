@@ -1,7 +1,7 @@
 """Jobs that share a GPU: each is limited to its share of the memory, and they start one after the other.
 
 Many jobs read the amount of free memory when they start, and must not do so while another job is still
-allocating. So a sharer begins when the memory of the previous sharer has been constant for STILL_S, or after
+allocating. So a sharer begins when the memory of the previous sharer has been constant for SETTLED_S, or after
 `share_start_s`. A job that exceeds its share is warned, and ended if it still exceeds it after
 `share_grace_s`, to protect the other jobs on the GPU. Both rules work without a controller. This module does
 not isolate jobs: it only watches the usage that the GPU's driver does not separate.
@@ -41,7 +41,7 @@ class _LastSharer:
 
 
 class StartGate:
-    """Orders the starts of launches on shared GPUs. `say` reports to a waiting launch what it waits for."""
+    """Orders the starts of launches on shared GPUs. `say` gives a waiting launch the reason for its wait."""
 
     def __init__(
         self, say: Callable[[Launch, str], None], *, clock: Callable[[], float] = time.monotonic

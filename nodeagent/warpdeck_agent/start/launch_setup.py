@@ -97,7 +97,7 @@ class LaunchSetup:
         shared = [*request.shared_dirs, *self._own_paths]
         try:
             return self._node.tempdirs.cover(
-                name, places=request.private_dirs, shared=shared, tmp_dir=request.tmp_dir
+                name, covered=request.private_dirs, shared=shared, tmp_dir=request.tmp_dir
             )
         except OSError as error:
             raise _folder_error(error, " and ".join(request.private_dirs)) from error

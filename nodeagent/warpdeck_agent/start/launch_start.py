@@ -3,7 +3,7 @@
 It prepares the record, the resources, the code and the environment, and sends an order to the supervisor. A
 root agent never runs a program with a user's environment, because the user controls PATH, LD_PRELOAD and
 shell functions. The supervisor's child switches to the user before it uses any of the environment (see
-`child`).
+`starter`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from warpdeck_agent.users.interpreters import Interpreters
 from warpdeck_agent.users.job_programs import PROGRAMS
 from warpdeck_agent.users.user_children import DIE_S, ChildFailed, UserChildren
 from warpdeck_agent.wire.messages import Key, Launch
-from warpdeck_agent.wire.places import place_of
+from warpdeck_agent.wire.paths import folder_containing
 
 from .launch_setup import LaunchResources, LaunchSetup
 from .login_shell import kill_remaining, login_shell, variables_of
@@ -86,7 +86,7 @@ class Launcher:
     def stop(self, key: Key) -> bool:
         """Abort a launch that is being prepared by a process of its user; its `start` then fails.
 
-        Returns False if there is no such process.
+        Returns False if the launch is not being prepared by a process.
         """
         return self._children.stop(key)
 
@@ -371,7 +371,7 @@ def _writes_output_here(request: Launch) -> bool:
     host, because the folder is removed with the job.
     """
     files = [path for path in (request.stdout, request.stderr) if path]
-    return request.cwd_visible and not any(place_of(path, request.private_dirs) for path in files)
+    return request.cwd_visible and not any(folder_containing(path, request.private_dirs) for path in files)
 
 
 def _is_missing_here(runtime_dir: str) -> bool:

@@ -76,9 +76,9 @@ def variables_of(output: bytes) -> Dict[str, str]:
 
 
 def kill_remaining(launch: LocalLaunch) -> int:
-    """Kill what start files left running for a launch that never began.
+    """Kill the processes that start files left running for a launch that never began.
 
-    Returns how many processes there were. Blocks.
+    Returns the number of processes. Blocks.
     """
     left = {
         *launch_cgroups.pids(launch.meta.hold.groups),

@@ -3,8 +3,8 @@
 Steps have one if they asked for less memory than the launch has. A step has its own cgroup only in the memory
 hierarchy; in all other hierarchies it is in its launch's. In cgroup v1 nothing else is needed. In v2 a cgroup
 passes its controllers to children only while it contains no process. So the first of these steps moves all
-running processes of the launch into another child of the launch's cgroup (REST), to which `groups.join`
-redirects processes from then on.
+running processes of the launch into another child of the launch's cgroup (REST). From then on,
+`launch_cgroups.join` puts new processes there.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class StepMonitor:
         step.progress.timer = asyncio.get_running_loop().call_later(limit_s, self._time_is_over, step)
 
     def watch_memory(self, step: LocalStep) -> None:
-        """Watch the memory of a step whose own memory limit the kernel does not enforce."""
+        """Watch the memory of a step if it has its own memory limit and the kernel does not enforce it."""
         limit_bytes = step.containment.handle.watch_mem_bytes
         if limit_bytes in (0, step.launch.meta.hold.watch_mem_bytes):
             return
@@ -108,7 +108,8 @@ class StepMonitor:
     def _note_oom(self, step: LocalStep, task: Task) -> None:
         """Record that a task ran out of memory.
 
-        The step's first such task on this node gets slurmstepd's message on its standard error.
+        The first task of the step on this node that runs out of memory gets slurmstepd's message on its standard
+        error.
         """
         if not any(each.oom for each in step.tasks.values()):
             step_id = f"{step.launch.meta.job_id}.{step.number}"

@@ -1,7 +1,7 @@
 """The steps on this node: tasks that were started inside launches, idempotent by (job id, restarts, step).
 
   D/jobs/<job>.<restarts>/steps/<step>/   meta.json, which belongs to the agent, and a folder
-                                          for each task by its rank (see tasks.py)
+                                          for each task by its rank (see `tasks.task`)
 
 A step's tasks carry the job tag of their job and are in its cgroup, so ending the job ends them as well.
 Their own variable WARPDECK_STEP distinguishes them from other steps. A restarted agent finds them again in
@@ -34,13 +34,13 @@ from .step_start import StepStarter, cpus_of
 from .task_start import TaskStarter
 
 MAX_CURVES = 500
-"""The most ended steps whose curves one Welcome carries. Each curve has several kilobytes, and the size of a
+"""The most ended steps for which one Welcome carries curves. Each curve has several kilobytes, and the size of a
 message is limited.
 """
 
 
 class StepRegistry:
-    """All steps whose end the controller has not recorded. `find` returns the launch of a step."""
+    """All steps for which the controller has not recorded an end. `find` returns the launch of a step."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class StepRegistry:
             self._pmi.repeat_fences(step)
 
     def forget(self, request: ForgetStep) -> None:
-        """Drop a step whose end the controller has recorded and whose output it has read."""
+        """Drop a step when the controller has recorded its end and read its output."""
         key = (request.job_id, request.restarts, request.step)
         step = self._steps.get(key)
         if step is not None and step.is_done:

@@ -33,6 +33,8 @@ acknowledgment arrives.
 """
 MAX_BEHIND_BYTES = 256 * 1024 * 1024
 """The most unsent output of a step in bytes; its processes are stopped when it is exceeded."""
+CHECK_S = 0.1
+"""Interval in seconds between checks of the unsent output. In that time a task writes 200 MB at the most."""
 
 
 class _TaskOutput:
@@ -57,6 +59,8 @@ class StepOutput:
         self._sent = 0
         self._pieces: Deque[Tuple[int, _TaskOutput, int]] = deque()
         self._stopped: List[int] = []
+        self._is_sending = asyncio.Event()
+        """Set while there may be unsent output."""
         self._files = [
             _TaskOutput(task, channel, int(request.have.get(f"{rank}.{channel}", 0)))
             for rank, task in sorted(step.tasks.items())
@@ -66,6 +70,7 @@ class StepOutput:
     async def run(self, opened: Callable[[StreamOpened], None]) -> None:
         """Send the output until the end of the step."""
         self._step.progress.listeners.add(self._changed)
+        limit = asyncio.ensure_future(self._limit_backlog())
         try:
             for file in self._files:
                 self._watch.add(file.task.folder.file(OUTPUTS[file.channel]))
@@ -80,6 +85,7 @@ class StepOutput:
                 if not moved:
                     await self._pause()
         finally:
+            limit.cancel()
             self._step.progress.listeners.discard(self._changed)
             self._watch.close()
             self._continue_tasks()
@@ -87,6 +93,7 @@ class StepOutput:
                 os.close(file.descriptor)
 
     async def _pause(self) -> None:
+        self._is_sending.clear()
         try:
             await asyncio.wait_for(self._changed.wait(), IDLE_S if self._watch.works else POLL_S)
         except asyncio.TimeoutError:
@@ -95,7 +102,7 @@ class StepOutput:
     async def _send_round(self) -> bool:
         """Send one piece of every file that has unsent data. Returns whether there was any."""
         moved = False
-        behind = 0
+        self._is_sending.set()
         for file in self._files:
             chunk = os.pread(file.descriptor, CHUNK_BYTES, file.at)
             if not chunk:
@@ -106,12 +113,22 @@ class StepOutput:
             file.at += len(chunk)
             self._sent += len(header) + len(chunk)
             self._pieces.append((self._sent, file, file.at))
-            behind += os.fstat(file.descriptor).st_size - file.at
-        if behind > MAX_BEHIND_BYTES:
-            self._stop_tasks()
-        elif self._stopped and behind < MAX_BEHIND_BYTES // 2:
-            self._continue_tasks()
         return moved
+
+    async def _limit_backlog(self) -> None:
+        """Stop the tasks while too much of their output is unsent, and let them continue afterwards.
+
+        This is a task of its own, because sending waits for as long as the reader takes nothing.
+        """
+        while True:
+            if not self._stopped:
+                await self._is_sending.wait()
+            await asyncio.sleep(CHECK_S)
+            behind = sum(os.fstat(file.descriptor).st_size - file.at for file in self._files)
+            if behind > MAX_BEHIND_BYTES:
+                self._stop_tasks()
+            elif self._stopped and behind < MAX_BEHIND_BYTES // 2:
+                self._continue_tasks()
 
     def _stop_tasks(self) -> None:
         if not self._stopped:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class TaskStarter:
-    """Starts tasks whose files exist already."""
+    """Starts tasks. The files of the tasks must exist already."""
 
     def __init__(self, spool: Spool, *, ports: Ports, pool: Executor, children: UserChildren) -> None:
         self._spool = spool

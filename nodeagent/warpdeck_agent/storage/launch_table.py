@@ -1,12 +1,12 @@
 """The launches of this node in one file of fixed-size records.
 
-A restarted agent finds every job again with it.
+With this file, a restarted agent finds every job again. A record has these fields:
 
-  key        "<job> <restarts>", written last for a new launch; without it the record is free
-  process    "<pid> <grouped>", written by the launch's own process before it becomes the job; without it
-  nothing ever ran
-  status     "<code> <signal> end", written by the supervisor; without "end" the end of the launch is not
-  known
+  key        "<job> <restarts>", written last for a new launch. Without it the record is free.
+  process    "<pid> <grouped>" of the launch's first process, written before the process becomes the job.
+             Without it nothing of the launch ever ran.
+  status     "<code> <signal> end", written by the supervisor. Without "end" the end of the launch is not
+             known.
   message    why the process could not become the job, in one sentence
   meta       JSON, up to a line feed
 

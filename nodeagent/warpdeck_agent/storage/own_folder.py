@@ -1,8 +1,8 @@
 """Checks whether the agent's folder is usable, so that the agent can start launches.
 
-The folder must still be the original one and be writable. An agent whose folder is gone still answers but
-fails every job. So a failed launch calls this check to find out whose fault it was, and the node's health
-repeats it regularly.
+The folder must still be the original one and be writable. An agent without its folder still answers but
+fails every job. So a failed launch calls this check to find out whether the node or the job is at fault. The
+node's health repeats the check regularly.
 """
 
 from __future__ import annotations

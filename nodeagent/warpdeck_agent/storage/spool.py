@@ -3,12 +3,12 @@
 Launches may have subfolders of their own.
 
   D/agent.sock access.sock agent.lock agent.log identity tasks.sh task.sh supervisor.sock supervisor.lock
-  D/minutes D/minutes.old    history of the last day (see minutes.py)
-  D/bin/ D/programs/         srun for jobs (see programs.py)
-  D/jobs/table               a record for each launch (see table.py)
-  D/jobs/scripts/            the scripts of launches (see scripts.py)
+  D/minutes D/minutes.old    history of the last day (see `minute_history`)
+  D/bin/ D/programs/         srun for jobs (see `job_programs`)
+  D/jobs/table               a record for each launch (see `launch_table`)
+  D/jobs/scripts/            the scripts of launches (see `scripts`)
   D/jobs/<job>.<restarts>/   exists for few launches. Files of the agent: cause stopped warned forgotten
-                             steps/ (see steps.py). Files of the user: out err terminal/
+                             steps/ (see `step_registry`). Files of the user: out err terminal/
   D/lib/                     pynvml's module, unpacked and compiled
   D/work/<workspace>/        checkouts; they stay after the job
   D/trees/<sha256>.tar.gz    packed snapshots

@@ -27,8 +27,8 @@ MOST = 64
 once.
 """
 MOST_KNOWN = 1024
-"""The most folders whose creation is remembered. Entries of launches that ended in another way are never
-looked up.
+"""The most folders that are remembered as created. Entries of folders that are not given back are never looked
+up.
 """
 RANDOM_BYTES = 8
 MODE = 0o700
@@ -56,8 +56,8 @@ class TmpdirPool:
         self._are_close, self._taken_at = now - self._taken_at < self._close_s, now
         with self._lock:
             kept = self._kept.get(owner)
-            path_of_spare = kept.pop() if kept else ""
-        return bool(path_of_spare) and renamed(path_of_spare, path)
+            pooled_path = kept.pop() if kept else ""
+        return bool(pooled_path) and renamed(pooled_path, path)
 
     def register(self, path: str, owner: Owner) -> None:
         """Record an empty folder that a launch will use."""
@@ -75,12 +75,12 @@ class TmpdirPool:
         owner, changed_ns = self._made.pop(path, (None, 0))
         if owner is None or not self._are_close or not _is_untouched(path, changed_ns):
             return False
-        path_of_spare = f"{owner[0]}/{self._prefix}spare-{secrets.token_hex(RANDOM_BYTES)}"
+        pooled_path = f"{owner[0]}/{self._prefix}spare-{secrets.token_hex(RANDOM_BYTES)}"
         with self._lock:
             kept = self._kept.setdefault(owner, [])
-            if len(kept) >= MOST or not renamed(path, path_of_spare):
+            if len(kept) >= MOST or not renamed(path, pooled_path):
                 return False
-            kept.append(path_of_spare)
+            kept.append(pooled_path)
             return True
 
     def drop(self) -> List[str]:
@@ -96,10 +96,10 @@ def _is_untouched(path: str, changed_ns: int) -> bool:
     A file system that is mounted over it is not accessed.
     """
     try:
-        with opened(os.path.dirname(path)) as above:
-            folder = os.open(os.path.basename(path), FOLDER, dir_fd=above)
+        with opened(os.path.dirname(path)) as parent:
+            folder = os.open(os.path.basename(path), FOLDER, dir_fd=parent)
             try:
-                if mount_of(folder) != mount_of(above):
+                if mount_of(folder) != mount_of(parent):
                     return False
                 found = os.fstat(folder)
                 same = found.st_mode == stat.S_IFDIR | MODE and found.st_ctime_ns == changed_ns

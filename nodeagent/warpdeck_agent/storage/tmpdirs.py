@@ -2,12 +2,13 @@
 
 They are private to the job's user, and removed with everything in them.
 
-  <tmp>/warpdeck-<agent>-<id>.<restarts>-<random>/
-                        in/     for a place that is private to the job (privatedirs)
+  <parent>/warpdeck-<agent>-<id>.<restarts>-<random>/
+                        in/     in the folder for a private path of the job (see `private_folders`)
 
-The name is short, because programs create sockets below it, whose paths may have 107 bytes; Ray's own part
-takes 68 of them. `<agent>` is the beginning of the agent's identity. All places that were ever used are
-stored in the agent's folder, so that a restarted agent finds the remains of a killed one.
+The name is short, because programs create sockets in the folder. The path of a socket may have 107 bytes, and
+Ray's own part takes 68 of them. `<agent>` is the beginning of the agent's identity. All parent folders that
+were ever used are stored in the agent's folder, so that a restarted agent finds the folders that a killed one
+has left.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Container, List, Sequence, Tuple
 from warpdeck_agent.isolation.private_folders import PrivateDirs
 from warpdeck_agent.linux.folder_removal import remove_empty, remove_tree
 from warpdeck_agent.linux.safe_paths import make_folder
-from warpdeck_agent.wire.places import place_of
+from warpdeck_agent.wire.paths import folder_containing
 
 from .spool import Spool
 from .tmpdir_pool import MODE, TmpdirPool
@@ -32,11 +33,11 @@ machine.
 RANDOM_BYTES = 3
 """Enough randomness that nobody can create all folders with possible names in advance."""
 INNER, LIKE_TMP = "in", 0o1777
-"""The folder that a job sees as a private place. The folder around it belongs to root."""
+"""The folder that a job sees as a private path. The folder around it belongs to root."""
 PARENTS_FILE = "tmp"
-"""The file with the used places, one per line."""
+"""The file with the parent folders that were used, one per line."""
 MAX_PARENTS = 64
-"""The most places. A site changes its setting for temporary files only a few times."""
+"""The most parent folders that are remembered. A site changes its setting for temporary files rarely."""
 
 
 class TempDirs:
@@ -63,9 +64,9 @@ class TempDirs:
         return path
 
     def give_back(self, path: str, *, no_process_left: bool) -> bool:
-        """Give up the folder if it is empty.
+        """Remove the folder of an ended launch, or keep it for a later launch, if it is empty.
 
-        Returns whether it is gone. `no_process_left`: no process of its launch may still write into it.
+        Returns whether the folder is gone. `no_process_left` means that no process of the launch runs any more.
         """
         return (no_process_left and self._pool.keep(path)) or remove_empty(path)
 
@@ -74,12 +75,12 @@ class TempDirs:
         for path in self._pool.drop():
             remove_tree(path)
 
-    def cover(self, name: str, *, places: Sequence[str], shared: Sequence[str], tmp_dir: str) -> PrivateDirs:
-        """Create private folders that a launch sees in place of `places`.
+    def cover(self, name: str, *, covered: Sequence[str], shared: Sequence[str], tmp_dir: str) -> PrivateDirs:
+        """Create private folders that a launch sees in place of the folders `covered`.
 
-        Places that do not exist on the node are omitted. Raises OSError, and leaves nothing then.
+        Folders that do not exist on the node are omitted. Raises OSError, and leaves nothing then.
         """
-        found = list(dict.fromkeys(os.path.realpath(parent) for parent in places if os.path.isdir(parent)))
+        found = list(dict.fromkeys(os.path.realpath(parent) for parent in covered if os.path.isdir(parent)))
         covers: List[Tuple[str, str]] = []
         try:
             for parent in found:
@@ -87,14 +88,14 @@ class TempDirs:
                 os.mkdir(covers[-1][1])
                 os.chmod(covers[-1][1], LIKE_TMP)
             there = [path for path in shared if os.path.lexists(path) and not os.path.islink(path)]
-            shows = tuple(path for path in there if place_of(path, found))
+            shows = tuple(path for path in there if folder_containing(path, found))
             for path in shows:
                 _make_mount_point(path, at=PrivateDirs(tuple(covers)).outside(path))
         except OSError:
             for _, folder in covers:
                 remove_tree(os.path.dirname(folder))
             raise
-        return PrivateDirs(tuple(covers), shows, place_of(tmp_dir or DEFAULT_PARENT, found) or "")
+        return PrivateDirs(tuple(covers), shows, folder_containing(tmp_dir or DEFAULT_PARENT, found) or "")
 
     def clear(self, keep: Container[str]) -> None:
         """Remove the folders of launches that no longer exist; `keep` are paths to keep."""

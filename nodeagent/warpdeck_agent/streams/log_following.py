@@ -17,7 +17,7 @@ IDLE_POLL_S = 0.25
 
 
 class ReadableOutput(Protocol):
-    """A readable output file: an OwnFile, or a UserFile."""
+    """A readable output file: an OwnFile, or a UserFileReader."""
 
     async def read_at(self, at: Optional[int]) -> Optional[FilePiece]: ...
     def close(self) -> None: ...

@@ -85,7 +85,7 @@ class DescriptorClient:
             return False
 
     def take(self, prefix: str) -> Dict[str, socket.socket]:
-        """Return copies of the stored sockets whose names begin with `prefix`."""
+        """Return copies of the stored sockets with names that begin with `prefix`."""
         found: Dict[str, socket.socket] = {}
         with contextlib.suppress(OSError), self._ask({"take": prefix}) as link:
             while True:

@@ -54,7 +54,7 @@ class GatedLaunch:
 
 
 class OpenGates:
-    """The launches whose gates may be open.
+    """The gates that may be open, with their launches.
 
     The gates are not polled, because their notes are needed only at the end of the launch.
     """

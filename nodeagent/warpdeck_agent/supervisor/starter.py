@@ -1,15 +1,13 @@
-"""Turns an order into the job's program.
+"""Starts the first process of a launch: a shell that becomes the job's program.
 
-A shell runs as the job's user, waits at a gate, and then becomes the program.
+The shell runs as the job's user. Its streams are one end of a socket pair, the gate. The supervisor puts the
+shell into the launch's containment, writes its pid into the launch's record, and sends "go" over the gate.
+Only then does the shell use anything of the user's. So every process that continues has its pid in the
+record, and without a pid nothing of the launch ever runs. If the shell cannot become the program, it sends the
+reason over the gate. A folder on a hanging file server blocks only the shell.
 
-Its streams are one end of a socket pair. The supervisor puts the process into the launch's containment,
-writes its pid into the launch's record, and sends "go". Only then does the shell use anything of the user's.
-So every process that continues has its pid in the record, and without a pid nothing of the launch ever runs.
-If the shell cannot become the program, it sends the reason on the same sockets. A folder on a hanging file
-server blocks only this process.
-
-A script for that very shell is run by the shell itself, without an exec (see runs_here). Its messages are
-then the same, except for its command line.
+If the job is a script for /bin/sh, the shell runs the script itself, without an exec (see `runs_here`). The
+script's messages are the same then, and only the command line of the process differs.
 
 A fork of a Python process costs as much as starting two programs, because it copies its pages. So posix_spawn
 is used, unless the user ids must change.
@@ -69,7 +67,7 @@ shift 7
 exec "$@"
 """
 TASKS = "tasks.sh"
-"""The name of the file with FANOUT in the agent's folder."""
+"""The name of the file with TASK_LAUNCHER in the agent's folder."""
 TASK_LAUNCHER = r"""# Arguments: the number of tasks, the rank of the first task, then the command.
 # The names of the shell's variables begin with WARPDECK_, so that they differ from the variables of the tasks.
 WARPDECK_TASKS=$1 WARPDECK_RANK=$2
@@ -109,7 +107,7 @@ The shell (0.1 MB) starts each task in a session of its own and waits for all of
 with the worst end: with the highest exit code, or by the same signal.
 """
 OWN_SHELL = ("#!/bin/sh", "#! /bin/sh")
-"""First lines of scripts whose interpreter is the shell at the gate."""
+"""First lines of scripts that name the shell at the gate as their interpreter."""
 CHANGED_SIGNALS = (
     *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD),
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
@@ -136,13 +134,13 @@ class LaunchOrder(NamedTuple):
     """Path of the error output; "" joins standard error to the output."""
     append: bool
     hold: Dict[str, Any]
-    """The fields of Hold, the launch's containment."""
+    """The fields of ContainmentHandle, the launch's containment."""
     account: Optional[Tuple[int, int, List[int]]] = None
     stdin: str = os.devnull
     here: bool = False
     """Whether the command is a script for the shell at the gate (see runs_here)."""
     limits: Optional[Dict[str, int]] = None
-    """Soft limits, see rlimits."""
+    """Soft limits of resources (see `rlimits`)."""
     private: Optional[Dict[str, Any]] = None
     """The fields of PrivateDirs, the launch's private folders."""
 

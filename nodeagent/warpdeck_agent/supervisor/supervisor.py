@@ -52,7 +52,7 @@ class Supervisor:
         self._table = LaunchTable(os.path.join(folder, "jobs", "table"))
         self._script = os.path.join(folder, START)
         self._running: Dict[int, GatedLaunch] = {}
-        """The launches whose first process has not ended, by its pid."""
+        """The running launches, by the pids of their first processes."""
         self._gates = OpenGates()
         self._poll = DescriptorPoll()
         self._agent = AgentConnection(self._poll, self._start)

@@ -97,7 +97,7 @@ class SupervisorConnection(asyncio.Protocol):
 class Supervision:
     """The connection to the supervisor.
 
-    `on_end` gets each launch whose first process has ended. `on_loss` is called when a supervisor was lost.
+    `on_end` gets each launch when its first process has ended. `on_loss` is called when a supervisor was lost.
     """
 
     def __init__(

@@ -7,11 +7,11 @@ from typing import Collection, List, Tuple
 
 
 def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> List[List[int]]:
-    """Return the CPUs of each task, in local order.
+    """Return the CPUs of each task, in the order of the tasks on this node.
 
-    An empty list binds nothing. `allowed` is ascending. cores, threads and rank give each task a share of its
-    own, in order. map_cpu and mask_cpu list the CPUs task by task, and repeat from the start if there are
-    more tasks. CPUs that the job may not use are omitted.
+    A task with an empty list is not bound. `allowed` is ascending. The kinds cores, threads and rank give each
+    task a share of its own, in order. map_cpu and mask_cpu list the CPUs of each task, and the list is repeated
+    if there are more tasks. CPUs that the job may not use are omitted.
     """
     name, _, value = kind.partition(":")
     if not allowed or name in ("", "none", "no", "sockets", "ldoms", "boards"):
@@ -30,9 +30,9 @@ def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> Li
 
 
 BOUND = "WARPDECK_BOUND"
-"""Variable with the text that a task prints before it begins (tasks.TASK_SCRIPT)."""
+"""Variable with the text that a task prints before it begins (see `task.TASK_SCRIPT`)."""
 PID = "@"
-"""Placeholder in that text for the task's pid."""
+"""Placeholder for the task's pid in the value of BOUND."""
 _KINDS = {"none": "NONE", "no": "NONE", "rank": "RANK", "map_cpu": "MAP "}
 
 
@@ -47,7 +47,7 @@ def describe_binding(kind: str, cpus: Collection[int], *, node: str, rank: int, 
 def own_cpus(count: int, *, allowed: List[int], taken: Collection[int]) -> Tuple[int, ...]:
     """Return `count` allowed CPUs that no other step of the job has.
 
-    Returns (), so that nothing is pinned, if that is all of them or too few are free.
+    Returns () if too few are free, or if these are all of the allowed CPUs. Then the step is not pinned.
     """
     free = [cpu for cpu in allowed if cpu not in taken]
     return tuple(free[:count]) if 0 < count < len(allowed) and count <= len(free) else ()

@@ -104,7 +104,7 @@ class PmiProtocol:
     def _read(self, text: str) -> Optional[PmiRequest]:
         if self.dialect == 2:
             return _read_two(text)
-        if self._spawns or text.startswith("mcmd="):  # a request of several lines, whose content is ignored
+        if self._spawns or text.startswith("mcmd="):  # a request of several lines; its content is ignored
             self._spawns = text.strip() != "endcmd"
             return None if self._spawns else PmiRequest("spawn", {})
         return _read_one(text)

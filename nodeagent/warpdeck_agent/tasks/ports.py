@@ -12,7 +12,7 @@ import socket
 from typing import Dict, Mapping, Set, Tuple
 
 from warpdeck_agent.linux.procfs import text
-from warpdeck_agent.wire.steps import FIRST_GANG_PORT, MADE
+from warpdeck_agent.wire.steps import FIRST_GANG_PORT, MASTER_VARIABLE
 
 FIRST_PORT = 20_000
 LAST_PORT = FIRST_GANG_PORT - 1
@@ -47,9 +47,9 @@ class Ports:
         """
         made = dict(env)
         address, port = made.get("MASTER_ADDR", ""), made.get("MASTER_PORT", "")
-        if MADE in made:
+        if MASTER_VARIABLE in made:
             port = port or str(self.reserve(launch))
-            made.update({"MASTER_PORT": port, MADE: f"{address}:{port}"})
+            made.update({"MASTER_PORT": port, MASTER_VARIABLE: f"{address}:{port}"})
         if tasks and address and port:
             host = f"[{address}]" if ":" in address else address
             made.setdefault("JAX_COORDINATOR_ADDRESS", f"{host}:{port}")

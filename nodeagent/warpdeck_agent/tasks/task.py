@@ -1,10 +1,10 @@
-"""One task of a step: a process under a small shell supervisor of its own.
+"""One task of a step: a process under a small supervisor of its own, which is a shell.
 
-The supervisor outlives the agent and records how the task ended. Like a job's supervisor (see supervisor.py),
-it runs as the user from its first instruction, waits at a gate until it is contained, holds its folder's lock
-and writes its pid. The task's output goes to two files in its folder, from where it is streamed. Its input
-comes through a pipe from the agent, or is empty. If the agent dies, the input ends. The CPU time is measured
-by the shell.
+The shell outlives the agent and records how the task ended. It runs as the user from its first instruction. It
+waits at a gate until it is in the task's containment, holds the lock of the task's folder, and writes its pid.
+The output of the task goes to two files in the folder, from where it is streamed. The input of the task comes
+through a pipe from the agent, or is empty. If the agent dies, the input ends. The shell also measures the
+task's CPU time.
 """
 
 from __future__ import annotations

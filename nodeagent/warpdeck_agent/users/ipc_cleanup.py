@@ -1,14 +1,14 @@
 """Removes shared memory that jobs leave.
 
 This covers files in /dev/shm, POSIX message queues, and System V's shared memory objects. They stay in the
-node's memory until somebody removes them, and nothing shows which job made them. So they are removed when the
+node's memory until they are removed, and nothing shows which job made them. So they are removed when the
 last launch of their user on this node has ended. Only objects are removed that were made since the first of
 those launches began and that no process uses. Objects that another job may need stay, also jobs of other
 agents. Root's objects may belong to the system, and stay.
 
 A user who is logged in on a terminal of the node may have put files there by hand. Then only files with names
 that libraries use are removed. /tmp is not touched, because people keep files there. Jobs have a TMPDIR, and
-if the site configures it a private /tmp (privatedirs). Slurm leaves this cleanup to the site's epilog.
+if the site configures it a private /tmp (see `private_folders`). Slurm leaves this cleanup to the site's epilog.
 Source: sysvipc(7), shm_overview(7), mq_overview(7), proc(5).
 """
 
@@ -106,15 +106,15 @@ class IpcCleanup:
         files = list(self._files(uid))
         in_use = _paths_in_use() if files else frozenset()
         idle = [each for each in files if not _is_in_use(each.path, in_use)]
-        mine = [each for each in idle if each.by_library or not other]
-        gone = [_named(each) for each in mine if self._is_gone(uid) and _remove(each, uid)]
+        removable = [each for each in idle if each.by_library or not other]
+        gone = [_named(each) for each in removable if self._is_gone(uid) and _remove(each, uid)]
         for each in self._objects(uid):
             if not each.is_held(unknown=other == "terminal") and self._is_gone(uid) and remove(each):
                 gone.append(str(each))
         with self._lock:
             if not self._launches.get(uid):
                 self._drop(uid)
-        return _sentence(gone, [_named(each) for each in idle if each not in mine])
+        return _sentence(gone, [_named(each) for each in idle if each not in removable])
 
     def _drop(self, uid: int) -> None:
         self._launches.pop(uid, None)
@@ -164,7 +164,7 @@ def _of_user(folder: str, uid: int) -> Iterator[SharedMemoryFile]:
 
 
 def _other_activity(uid: int) -> str:
-    """Return what else the user runs here besides the ended launches.
+    """Return the user's other activity on this node, besides the ended launches.
 
     "job" is a job of any agent, "terminal" a login on a terminal, and "" anything else or nothing.
     """

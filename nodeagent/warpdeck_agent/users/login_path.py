@@ -1,8 +1,8 @@
 """Keeps srun on the PATH of login shells in jobs (`#!/bin/bash -l`).
 
 On some systems, /etc/profile resets PATH. A root agent writes a file to /etc/profile.d, which does nothing
-outside of jobs. A user's own agent may not write there. So its jobs have the variable BASH_ENV, whose file
-bash reads after the profile, unless the user has set a BASH_ENV of their own.
+outside of jobs. A user's own agent may not write there. So its jobs have the variable BASH_ENV,
+which names a file that bash reads after the profile, unless the user has set a BASH_ENV of their own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def install(folder: str, *, uid: int, root: str = "/") -> None:
     """
     path = os.path.join(root, PROFILE) if uid == 0 else os.path.join(folder, OWN)
     if uid == 0 and not os.path.isdir(os.path.dirname(path)):
-        return  # this system's profile reads no such folder
+        return  # /etc/profile of this system does not read the folder
     try:
         write(path, TEXT.encode(), mode=0o644)
     except OSError as error:
@@ -44,5 +44,5 @@ def install(folder: str, *, uid: int, root: str = "/") -> None:
 
 
 def variables(env: Dict[str, str], folder: str, *, uid: int) -> Dict[str, str]:
-    """Return the variables that a job's environment needs for it."""
+    """Return the variables that a job's environment needs, so that its shells read the file of `install`."""
     return {} if uid == 0 or "BASH_ENV" in env else {"BASH_ENV": os.path.join(folder, OWN)}

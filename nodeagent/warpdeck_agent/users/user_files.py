@@ -1,7 +1,7 @@
 """Reads files that users named, through a child process (readfile) that runs as the user.
 
-The child can be abandoned if a file server hangs (`probes` explains why this is not a thread). A file whose
-child has not answered is not read again.
+The child can be abandoned if a file server hangs (`probes` explains why this is not a thread). A file
+is not read again while a child for it has not answered.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class UserFileReader:
         return {each.pid for of_user in list(cls._reading.values()) for each in list(of_user)}
 
     async def read_at(self, at: Optional[int]) -> Optional[FilePiece]:
-        """Like `OwnFile.look`."""
+        """Like `OwnFile.read_at`."""
         if os.geteuid() == 0 and self._uid < 0:
             raise LogError(f"the owner of {self._path} was not given")
         unanswered = self._unanswered.get(self._key)

@@ -19,7 +19,7 @@ MAX_AMOUNT = 1e15
 _FIELDS: Dict[Any, Dict[str, _Kind]] = {}
 _DEFAULTS: Dict[Any, Dict[str, Any]] = {}
 _AS_THEY_ARE = frozenset((str, int, float, bool, dict, type(None)))
-"""Types whose values are already JSON values. Most values have one of these types."""
+"""Types of values that are already JSON values. Most values have one of these types."""
 _ALWAYS = ("t", "version")
 """Fields that are always encoded, even with their default values: the tag, and the protocol version, which
 peers of other versions read.

@@ -18,7 +18,7 @@ MAX_NAMES = 1_000_000
 ADDRESSES = "WARPDECK_ADDRESSES"
 """Environment variable with the addresses of a job's nodes, for example "gpu1=10.0.0.7 gpu2=10.0.0.8"."""
 RESOLVE_S = 5.0
-"""Total time for resolving names. Nodes whose names are not resolved by then are printed as addresses."""
+"""Total time for resolving names. Afterwards, nodes with unresolved names are printed as addresses."""
 MAX_FILE_BYTES = 16 * 2**20
 LEAST = {"hostnames": 5, "hostlistsorted": 9, "hostlist": 5}
 """Minimum length of an abbreviation of each entity, in the order in which the entities are tried."""
@@ -69,7 +69,7 @@ def show(arguments: Sequence[str], env: Mapping[str, str], out: TextIO, err: Tex
 
 
 def _unreachable(names: Sequence[str], addresses: str, *, own: str) -> Dict[str, str]:
-    """Return {name: address} of the nodes whose names do not resolve to the right address on this machine.
+    """Return {name: address} of the nodes with a name that does not resolve to their address on this machine.
 
     `addresses` is the value of the variable ADDRESSES. A machine always resolves its own name, even if no other
     machine does. So `own` counts as right only if the names of all other nodes are right.

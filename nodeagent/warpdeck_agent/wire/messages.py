@@ -81,6 +81,8 @@ SHARE_MACHINE = "WARPDECK_SHARE_MACHINE"
 
 @dataclass(frozen=True)
 class Hello:
+    """The first message of a controller."""
+
     controller_id: str
     version: int = PROTOCOL_VERSION
     sample_interval_s: float = 1.0
@@ -147,6 +149,8 @@ class StreamEnd:
 
 @dataclass(frozen=True)
 class Welcome:
+    """The answer to Hello: the node's inventory, and all launches and steps that the agent still has."""
+
     build: str
     """SHA-256 of the agent's zipapp, in hexadecimal."""
     inventory: Inventory
@@ -160,6 +164,8 @@ class Welcome:
 
 @dataclass(frozen=True)
 class NeedTree:
+    """Ask for the code of a launch. The answer is PutTree."""
+
     job_id: int
     restarts: int
     tree: str
@@ -183,6 +189,8 @@ class StreamOpened:
 
 @dataclass(frozen=True)
 class PathProbed:
+    """The answer to ProbePath."""
+
     probe: int
     found: bool
     hangs: bool = False
@@ -190,7 +198,7 @@ class PathProbed:
     t: Literal["path_probed"] = "path_probed"
 
 
-_AboutSteps = Union[
+_StepRequests = Union[
     steps.StepLaunch,
     steps.StepKill,
     steps.ForgetStep,
@@ -219,9 +227,9 @@ ControllerMessage = Union[
     Quit,
     StreamAck,
     StreamEnd,
-    _AboutSteps,
+    _StepRequests,
 ]
-_OfSteps = Union[steps.StepReport, steps.StepFence, steps.PortReserved, steps.CallOpened]
+_StepReports = Union[steps.StepReport, steps.StepFence, steps.PortReserved, steps.CallOpened]
 AgentMessage = Union[
     Welcome,
     JobReport,
@@ -237,7 +245,7 @@ AgentMessage = Union[
     Moment,
     StreamAck,
     StreamEnd,
-    _OfSteps,
+    _StepReports,
 ]
 
 _BY_TAG: Dict[str, Any] = {

@@ -78,6 +78,8 @@ class OpenTunnel:
 
 @dataclass(frozen=True)
 class ResizePty:
+    """Set the size of a viewer of a terminal."""
+
     stream: int
     rows: int
     cols: int

@@ -31,13 +31,13 @@ FIRST_GANG_PORT, GANG_PORTS = 29_000, 1_000
 Commands that begin on several nodes at once without asking the controller use these ports. No other ports
 come from this range.
 """
-MADE = "WARPDECK_MASTER"
+MASTER_VARIABLE = "WARPDECK_MASTER"
 """Environment variable which says that warpdeck has set MASTER_ADDR; its value ends with MASTER_PORT."""
 FENCE_PIECE_BYTES = 256 * 1024
 """The most bytes of PMI values from the ranks that one message carries."""
 CALL_WINDOW_BYTES = 256 * 1024
-"""The window of a call in each direction. It is small so that hundreds of calls whose processes read nothing
-take little memory.
+"""The window of a call in each direction. It is small, so that hundreds of calls take little memory even if
+their processes read nothing.
 """
 MAX_ACCESS_BYTES = 64 * 1024
 """The largest message that a process may send before it is authenticated."""
@@ -62,7 +62,7 @@ class StepTask:
 
 @dataclass(frozen=True)
 class Pmi:
-    """PMI settings of a step whose tasks are ranks.
+    """PMI settings of a step. Its tasks are the ranks.
 
     `mapping` gives the ranks of each node in the format of PMI_process_mapping.
     """
@@ -151,7 +151,7 @@ class StepReport:
     check: str = ""
     """The health check that fails on this node, if the message describes a fault of the node."""
     abort: Optional[TaskEnded] = None
-    """The rank whose abort ends the whole step, and the exit code of the step."""
+    """The rank that has aborted the whole step, and the exit code of the step."""
     t: Literal["step_report"] = "step_report"
 
 

@@ -27,7 +27,7 @@ def site() -> Iterator[Home]:
     with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder:
         home = Home(Path(folder) / "home")
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         yield home
         home.close()
 

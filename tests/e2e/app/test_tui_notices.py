@@ -27,7 +27,7 @@ def window(home: Home, short_tmp: Path) -> Iterator[Tmux]:
     config = home.path / "config"
     config.mkdir(mode=0o700)
     (config / "app.toml").write_text('notify = "own"\n')
-    home.until_its_node_is_idle()
+    home.wait_for_idle_node()
     tmux = Tmux(short_tmp / "tmux", home, size=(100, 30), environ={})
     tmux.shows("No jobs. Press n to submit one")
     tmux.run("new-window", "-t", f":{OTHER}", "exec cat")

@@ -126,7 +126,7 @@ def window(home: Home, short_tmp: Path, request: pytest.FixtureRequest) -> Itera
         "#!/bin/sh\n#SBATCH -J looped\nwhile true; do echo a line; sleep 0.2; done\n"
     )
     home.ok("up")
-    home.until_its_node_is_idle()
+    home.wait_for_idle_node()
     tmux = Tmux(short_tmp / "tmux", home, size=size, environ=environ)
     yield tmux
     tmux.close()

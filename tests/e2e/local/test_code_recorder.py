@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, parent, running
 from tests.support.waiting import eventually
 
@@ -21,7 +21,7 @@ from warpdeck.slurm.submit.sbatch import RECORDED_S
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One home for all tests of the module."""
-    with passing_home() as home:
+    with temporary_home() as home:
         yield home
 
 

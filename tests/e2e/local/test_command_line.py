@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.agent import lock_holder
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, running
 from tests.support.waiting import eventually
 
@@ -25,9 +25,9 @@ from tests.support.waiting import eventually
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """A home for the tests that leave nothing in it. Its node is up."""
-    with passing_home() as home:
+    with temporary_home() as home:
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         yield home
 
 
@@ -85,7 +85,7 @@ def test_a_missing_log_is_reported_and_not_shown_as_empty(home: Home) -> None:
     path.unlink()
     for follow in ([], ["-f"]):
         result = home.run("logs", *follow, str(removed))
-        assert result.returncode == 1 and f"there is no {path}: it was removed or moved" in result.stderr
+        assert result.returncode == 1 and f"{path} does not exist: it was removed or moved" in result.stderr
         assert f"warpdeck show {removed}" in result.stderr
         result = home.run("logs", *follow, str(never_started))
         assert (
@@ -176,7 +176,7 @@ def test_the_first_sinfo_after_up_shows_an_idle_node(home: Home) -> None:
 
 def test_run_returns_output_and_exit_code(home: Home) -> None:
     home.ok("up")
-    home.until_its_node_is_idle()  # Otherwise the command would wait and report that.
+    home.wait_for_idle_node()  # Otherwise the command would wait and report that.
     result = home.run("run", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert (result.returncode, result.stdout, result.stderr) == (7, "out\n", "err\n")
     result = home.run("run", "-n", "2", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS")
@@ -235,7 +235,7 @@ def test_a_terminal_can_be_reattached_after_the_controller_was_killed(home: Home
         (["submit", "unknown.sh"], "unrecognized option '--nope'"),
         (["submit", "--gpus", "64", "--wrap", "true"], "can never start"),
         (["show", "99"], "job 99 is not known"),
-        (["show", "x"], "is no job id"),
+        (["show", "x"], "is not a job ID"),
         (["cancel", "99"], "not known"),
         (["node", "show", "nope"], "there is no node nope"),
         (["node", "add", "127.0.0.1:1"], "refused the connection"),

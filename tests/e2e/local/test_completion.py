@@ -44,7 +44,7 @@ def site() -> Iterator[Home]:
     with tempfile.TemporaryDirectory(prefix="wdt", dir="/tmp") as folder:
         home = Home(Path(folder) / "home")
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         shims = home.ok("shims", "--folder").strip()
         warpdeck = Path(shims) / "warpdeck"
         warpdeck.write_text(f'#!/bin/sh\nexec {sys.executable} -m warpdeck.cli.main "$@"\n')

@@ -41,7 +41,7 @@ def test_config_check_prints_ok_or_each_error_with_its_line(home: Home) -> None:
     path = home.path / "config.toml"
     assert result.returncode == 1
     assert result.stdout.splitlines() == [
-        f"{path}:2: partitions.gpu.max_time: '2x' is no time; write 2:00:00 or 2-00:00:00",
+        f"{path}:2: partitions.gpu.max_time: '2x' is not a time; write 2:00:00 or 2-00:00:00",
         f"{path}:4: qos.a.prio: unknown key; did you mean priority?",
     ]
     write(home, '[nodes.n1]\n[partitions.gpu]\nnodes = "n2"\n[qos.a]\n')
@@ -103,7 +103,7 @@ def test_sighup_reloads_the_configuration_and_logs_errors(home: Home) -> None:
     eventually(lambda: home.state(job) == "RUNNING", what="the job runs")
     write(home, '[partitions.all]\nmax_time = "wat"\n')
     os.kill(home.controller_pid(), signal.SIGHUP)
-    eventually(lambda: "config.toml:2: partitions.all.max_time: 'wat' is no time" in home.log())
+    eventually(lambda: "config.toml:2: partitions.all.max_time: 'wat' is not a time" in home.log())
     write(home, '[partitions.all]\nstate = "DOWN"\n')
     os.kill(home.controller_pid(), signal.SIGHUP)
     eventually(lambda: 'configuration: partitions.all.state: "UP" -> "DOWN"' in home.log())

@@ -98,7 +98,7 @@ def run_here(page: Page, gpus: dict[str, str]) -> None:
             not missing_needs(command, has) and command.text != "warpdeck demo" for command in page.commands
         ):
             home.ok("up")
-            home.until_its_node_is_idle()
+            home.wait_for_idle_node()
         run_page(page, session, has=has, log=home.path / "controller.log")
     finally:
         session.close()
@@ -128,7 +128,7 @@ def test_commands_of_a_page_run_on_hosts(page: Page, lab: Lab, short_tmp: Path) 
         run_page(page, session, has=frozenset({"ssh", "root", "gpu"}), log=home.path / "controller.log")
     finally:
         session.close()
-        for node in home.asked("nodes")["nodes"]:
+        for node in home.request("nodes")["nodes"]:
             home.run("node", "rm", "--force", str(node["name"]))
         home.close()
         if shared:
@@ -185,7 +185,7 @@ def test_a_wrong_option_is_found_in_a_command_that_is_only_parsed() -> None:
 
 def test_json_output_has_the_fields_of_the_reference(home: Home) -> None:
     home.ok("up")
-    home.until_its_node_is_idle()
+    home.wait_for_idle_node()
     home.ok("submit", "--wait", "--no-snapshot", "--wrap", "true")
     structs = {command: struct for command, _, struct in JSON_OF}
     node = home.json("node", "ls")[0]

@@ -22,8 +22,8 @@ from queue import Queue
 
 import pytest
 from tests.e2e.local import typed_program
-from tests.support.home import Home, passing_home
-from tests.support.waiting import comes, eventually
+from tests.support.home import Home, temporary_home
+from tests.support.waiting import eventually, eventually_async
 
 import warpdeck
 
@@ -36,9 +36,9 @@ SUBMISSION_S = 0.03
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One controller and one node for all tests here."""
-    with passing_home() as home:
+    with temporary_home() as home:
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         yield home
 
 
@@ -183,7 +183,7 @@ def test_invalid_input_raises_a_clear_message(deck: warpdeck.Client) -> None:
         (lambda: deck.submit(command=[]), "the command is empty"),
         (lambda: deck.submit(command="true", gpu_type="h100"), "--gpu-type"),
         (lambda: deck.submit(command="true", nodes=4), "nodes"),
-        (lambda: deck.job("twelve"), "'twelve' is no job id"),
+        (lambda: deck.job("twelve"), "'twelve' is not a job ID"),
         (lambda: deck.job(99_999_999).state(), "99999999"),
         (lambda: deck.files(deck.submit(command="true", snapshot="none")), "has no snapshot"),
         (lambda: warpdeck.Executor(deck, array="0-3"), "array is set by the executor"),
@@ -255,7 +255,7 @@ async def test_waits_and_logs_survive_a_killed_controller(
                 lines.append(line)
 
     reading, waiting = asyncio.create_task(read()), asyncio.create_task(job.wait(timeout_s=LONG_S))
-    await comes(lambda: lines == ["one"], what="the first line")
+    await eventually_async(lambda: lines == ["one"], what="the first line")
     site.kill_controller()
     assert (await adeck.status()).nodes == 1
     gate.touch()
@@ -382,7 +382,7 @@ async def test_a_client_closed_during_a_submission_leaves_no_connection_open(
         await asyncio.wait([submitting], timeout=LONG_S)
         if not submitting.cancelled() and (error := submitting.exception()) is not None:
             assert isinstance(error, warpdeck.UserError)
-    await comes(lambda: open_sockets() <= before, what="every connection is closed")
+    await eventually_async(lambda: open_sockets() <= before, what="every connection is closed")
     async with warpdeck.AsyncClient(site.path) as other:
         for row in await other.jobs():
             if row.name == "orphan":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.lab.answer_proxy import GREETINGS, AnswerDroppingProxy
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
@@ -97,21 +97,21 @@ def program(home: Home, argv: list[str]) -> Result:
 
 def job_ids(home: Home) -> set[int]:
     """Return the ids of all jobs."""
-    return {row["id"] for row in home.asked("jobs", finished=True)["jobs"]}
+    return {row["id"] for row in home.request("jobs", finished=True)["jobs"]}
 
 
 def ended_ids(home: Home, before: set[int]) -> set[int]:
     """Return the ids of new jobs that have ended."""
-    rows = home.asked("jobs", finished=True)["jobs"]
+    rows = home.request("jobs", finished=True)["jobs"]
     return {row["id"] for row in rows if row["state"] in ("COMPLETED", "FAILED")} - before
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One controller and one node for all tests here."""
-    with passing_home() as home:
+    with temporary_home() as home:
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         yield home
 
 
@@ -268,7 +268,7 @@ def test_a_step_of_a_job_runs_once_although_its_answer_was_lost(
     script = JOB_SCRIPT.format(folder=short_tmp, tasks=tasks)
     assert site.slurm("sbatch", f"-n{tasks}", "-O", "--wrap", script).returncode == 0
     socket_path = eventually(lambda: _text(short_tmp / "real"), what="the job has started")
-    proxy = AnswerDroppingProxy(site, path=str(short_tmp / "access"), socket_path=socket_path.strip())
+    proxy = AnswerDroppingProxy(site, path=str(short_tmp / "access"), real=socket_path.strip())
     proxy.wait_for_held_answers()
     proxy.drop_answers_and_restart()
     assert eventually(lambda: _text(short_tmp / "code"), what="srun has ended") == "3\n", site.log()

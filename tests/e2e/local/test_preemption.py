@@ -26,7 +26,7 @@ def start_site(home: Home, mode: str) -> None:
     home.path.mkdir(mode=0o700)
     (home.path / "config.toml").write_text(RULES.format(mode=mode))
     home.ok("up")
-    home.until_its_node_is_idle()
+    home.wait_for_idle_node()
 
 
 def submit(home: Home, *argv: str, cwd: Path | None = None) -> int:

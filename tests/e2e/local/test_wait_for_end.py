@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import WAIT_S, eventually
 
 SBATCH, SUBMIT = "warpdeck.slurm.runtime.entry", "warpdeck.cli.main"
@@ -18,7 +18,7 @@ WAIT_FOR_GO = "while [ ! -e go ]; do sleep 0.05; done; exit"
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One home for all tests of the module."""
-    with passing_home() as home:
+    with temporary_home() as home:
         home.ok("up")
         yield home
 

@@ -28,7 +28,7 @@ def site() -> Iterator[Home]:
         home.path.mkdir(mode=0o700)
         (home.path / "config.toml").write_text(SITE)
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         try:
             yield home
         finally:

@@ -54,7 +54,7 @@ def home_of(folder: str, text: str) -> Home:
     home.path.mkdir(mode=0o700)
     (home.path / "config.toml").write_text(text)
     home.ok("up")
-    home.until_its_node_is_idle()
+    home.wait_for_idle_node()
     return home
 
 
@@ -217,9 +217,9 @@ def test_reservations_can_be_created_and_removed_at_run_time(run: Run) -> None:
     assert run("reservation", *weekly)[0] == 0
     assert table(run("reservations", "--noheader")[1])[1][4:6] == ["3:00:00", "weekly"]
     refused = (
-        ("NOSUCH", "reservations have no such flags: NOSUCH"),
-        ("REPLACE", "nodes that are named are not replaced"),
-        ("DAILY,WEEKLY", "comes again in one way only"),
+        ("NOSUCH", "unknown reservation flags: NOSUCH"),
+        ("REPLACE", "REPLACE has no effect on named nodes"),
+        ("DAILY,WEEKLY", "a reservation cannot be both daily and weekly"),
     )
     for flags, text in refused:
         assert text in run("reservation", *weekly[:-1], flags)[2]
@@ -239,7 +239,7 @@ def test_parts_of_nodes_and_licenses_can_be_reserved(run: Run) -> None:
         (("--tres", f"cpu={node['cpus']}"), "not enough CPUs and GPUs"),
         (("--tres", "gres/gpu=99"), "not enough CPUs and GPUs"),
         (("--tres", "mem=5"), "TRES type 'mem' not supported with reservations"),
-        (("--tres", "cpu=1,node=2"), "node= says on how many nodes"),
+        (("--tres", "cpu=1,node=2"), "node= is only for CPUs and GPUs on nodes"),
         (("--licenses", "nosuch:2"), "fewer than 2 licenses of nosuch exist"),
     )
     for argv, message in refused:

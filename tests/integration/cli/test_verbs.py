@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.errors import UserError
@@ -26,9 +26,9 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One controller for all tests here. Each test uses its own job names."""
-    with passing_home() as home:
+    with temporary_home() as home:
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         yield home
 
 
@@ -103,16 +103,16 @@ def test_queue_filters_by_user_state_name_and_id(run: Run, ask: Callable[..., An
     ("argv", "message"),
     [
         (["queue", "-t", "BUSY"], "there is no job state 'BUSY'"),
-        (["queue", "-j", "x"], "'x' is no job id"),
+        (["queue", "-j", "x"], "'x' is not a job ID"),
         (["prio", "99999"], "not known"),
         (["show", "99999"], "job 99999 is not known"),
-        (["show", "1_"], "'1_' is no job id"),
+        (["show", "1_"], "'1_' is not a job ID"),
         (["why", "99999"], "not known"),
         (["logs", "99999"], "not known"),
         (["cancel", "99999"], "not known"),
-        (["cancel", "12_[9-"], "is no job id"),
+        (["cancel", "12_[9-"], "is not a job ID"),
         (["cancel", "--signal", "NOPE", "1"], "there is no signal NOPE"),
-        (["hold", "x"], "is no job id"),
+        (["hold", "x"], "is not a job ID"),
         (["release", "99999"], "not known"),
         (["requeue", "99999"], "not known"),
         (["snapshot", "show", "99999"], "not known"),
@@ -282,7 +282,7 @@ def test_nodes_can_be_listed_at_a_past_moment(run: Run, ask: Callable[..., Any])
     assert "MEASURED" in out and "it was not yet a node of this cluster" in out and " absent " in out
     assert "measured" in run("node", "show", row["name"], "--at", "now-2days")[1]
     code, _, err = run("node", "ls", "--at", "tomorrow")
-    assert code == 1 and "is still to come" in err
+    assert code == 1 and "is in the future" in err
     ask("cancel", job)
 
 
@@ -366,7 +366,7 @@ def test_a_sweep_is_an_array_of_every_combination(run: Run, ask: Callable[..., A
     assert "# sweep: lr=0.1,0.01 seed=1..2\n" in ask("show", f"{job}_0")["script"]
     code, _, err = run("submit", "--sweep", "lr=", "--wrap", "true")
     assert code == 1
-    assert "a value of lr is empty" in err
+    assert "the parameter lr has an empty value" in err
 
 
 def test_a_job_can_be_repeated_as_recorded(

@@ -16,7 +16,7 @@ from tests.support.waiting import WAIT_S
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
-from warpdeck.client.client import GONE, Client
+from warpdeck.client.asyncio_client import GONE, AsyncioClient
 from warpdeck.client.inbox import merge
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import JobRow
@@ -96,7 +96,7 @@ async def test_answers_find_their_callers_in_any_order(short_tmp: Path) -> None:
             peer.say("ok", id=message["id"], result={"jobs": [job(1, name=message["users"][0])]})
         await peer.next()
 
-    async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
+    async with controller(short_tmp / "h", serve) as paths, await AsyncioClient.connect(paths) as client:
         assert client.welcome.user == "ada"
         one, two = await asyncio.gather(
             *(client.ask(requests.Jobs(users=(name,))) for name in ("one", "two"))
@@ -110,7 +110,7 @@ async def test_an_error_has_the_message_of_the_controller(short_tmp: Path) -> No
         peer.say("error", id=message["id"], message="no such node", hint="see node ls", code="not_found")
         await peer.next()
 
-    async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
+    async with controller(short_tmp / "h", serve) as paths, await AsyncioClient.connect(paths) as client:
         with pytest.raises(UserError, match="no such node") as raised:
             await client.ask(requests.NodeResume(name="x"))
         assert (raised.value.hint, raised.value.code) == ("see node ls", "not_found")
@@ -121,7 +121,7 @@ async def test_a_lost_connection_ends_every_wait(short_tmp: Path) -> None:
         await peer.next()
         await peer.next()
 
-    async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
+    async with controller(short_tmp / "h", serve) as paths, await AsyncioClient.connect(paths) as client:
         waits = [asyncio.ensure_future(client.ask(requests.Status())) for _ in range(2)]
         ended = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), WAIT_S)
         assert [getattr(each, "code", "") for each in ended] == [GONE, GONE]
@@ -136,7 +136,7 @@ async def test_an_answer_of_a_wrong_structure_has_a_clear_message(short_tmp: Pat
         peer.say("ok", id=message["id"], result={"pid": "not a number"})
         await peer.next()
 
-    async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
+    async with controller(short_tmp / "h", serve) as paths, await AsyncioClient.connect(paths) as client:
         with pytest.raises(UserError, match="unexpected answer"):
             await client.ask(requests.Status())
 
@@ -147,7 +147,7 @@ async def test_malformed_data_from_the_controller_has_a_clear_message(short_tmp:
         peer.writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         await peer.next()
 
-    async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
+    async with controller(short_tmp / "h", serve) as paths, await AsyncioClient.connect(paths) as client:
         with pytest.raises(UserError, match="unexpected message"):
             await client.ask(requests.Status())
 
@@ -161,7 +161,7 @@ async def test_unread_deltas_are_merged(short_tmp: Path) -> None:
         peer.say("ok", id=(await peer.next(word="status"))["id"], result={})
         await peer.next(word="close")
 
-    async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:
+    async with controller(short_tmp / "h", serve) as paths, await AsyncioClient.connect(paths) as client:
         deltas = client.subscribe()
         first = asyncio.ensure_future(anext(deltas))
         seen = [await asyncio.wait_for(first, WAIT_S)]
@@ -203,7 +203,7 @@ async def test_a_log_is_acknowledged_when_it_is_read(short_tmp: Path) -> None:
     reported: list[str] = []
     async with (
         controller(short_tmp / "h", serve) as paths,
-        await Client.connect(paths) as client,
+        await AsyncioClient.connect(paths) as client,
         client.log("12", follow=True, progress=reported.append) as log,
     ):
         chunks = aiter(log)
@@ -221,7 +221,7 @@ async def test_an_interrupted_log_has_the_reason(short_tmp: Path) -> None:
 
     async with (
         controller(short_tmp / "h", serve) as paths,
-        await Client.connect(paths) as client,
+        await AsyncioClient.connect(paths) as client,
         client.log("12") as log,
     ):
         with pytest.raises(UserError, match="n1 went away"):
@@ -230,5 +230,5 @@ async def test_an_interrupted_log_has_the_reason(short_tmp: Path) -> None:
 
 async def test_a_controller_is_started_only_on_request(short_tmp: Path) -> None:
     with pytest.raises(UserError, match="no controller is running"):
-        await Client.connect(Paths(str(short_tmp)), start=False)
+        await AsyncioClient.connect(Paths(str(short_tmp)), start=False)
     assert list(short_tmp.iterdir()) == []

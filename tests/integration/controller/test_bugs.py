@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.core import ANN, ask
+from tests.support.core import ANN, make_request
 from tests.support.served import QuietFleet, Served, served
 
 from warpdeck.base.errors import UserError
@@ -29,7 +29,7 @@ TOO_MUCH = 2**70
 
 
 async def submitted(site: Served, **fields: Any) -> JobId:
-    outcome = await site.controller.apply(Submitted(who=ANN, request=ask(**fields)))
+    outcome = await site.controller.apply(Submitted(principal=ANN, request=make_request(**fields)))
     assert outcome.job is not None
     return outcome.job.id
 
@@ -42,9 +42,9 @@ async def test_an_event_with_a_bug_changes_nothing_and_is_reported(short_tmp: Pa
         before = site.controller.state.jobs[job_id]
         report = wire.JobReport(job_id, 0, phase="running", started_at=WRONG)
         with pytest.raises(UserError, match="an error inside the controller: nothing was changed"):
-            await site.told("a", report)
+            await site.report("a", report)
         assert site.controller.state.jobs[job_id] is before
-        await site.told("a", wire.JobReport(job_id, 0, phase="running", started_at=1.0))
+        await site.report("a", wire.JobReport(job_id, 0, phase="running", started_at=1.0))
         assert site.controller.state.jobs[job_id].state is JobState.RUNNING
 
 
@@ -69,7 +69,7 @@ async def test_a_value_that_cannot_be_stored_refuses_only_its_request(short_tmp:
         agent = await site.add_node("a")
         job_id = await submitted(site)
         await site.until(lambda: bool(site.fleet.launches))
-        await site.told("a", agent.begin((job_id, 0)))
+        await site.report("a", agent.begin((job_id, 0)))
         wrong = Reported(name=A, report=wire.JobReport(job_id, 0, phase="exited", peak_mem_bytes=TOO_MUCH))
         requested = [
             asyncio.ensure_future(submitted(site, hold=True)),
@@ -81,7 +81,7 @@ async def test_a_value_that_cannot_be_stored_refuses_only_its_request(short_tmp:
         assert (first, second) == (2, 3)
         assert site.controller.state.jobs[job_id].state is JobState.RUNNING
         assert [job.id for job in (await store.load(finished_since_unix=0.0)).jobs] == [1, 2, 3]
-        await site.told("a", agent.end((job_id, 0)))
+        await site.report("a", agent.end((job_id, 0)))
         assert site.controller.state.jobs[job_id].state is JobState.COMPLETED
     await store.close()
 
@@ -100,7 +100,7 @@ async def test_a_job_that_cannot_be_planned_does_not_stop_the_others(short_tmp: 
         why = state.planned.pending_reasons[ids[2]]
         assert why.code == "SystemFailure" and "error inside the controller" in why.sentence
         state.upsert_job(broken)  # a different one now
-        await site.told("a", wire.JobReport(ids[0], 0, phase="exited"))
+        await site.report("a", wire.JobReport(ids[0], 0, phase="exited"))
         await site.until(lambda: len(site.fleet.launches) == 5)
 
 

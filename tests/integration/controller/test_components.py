@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.core import ANN, ROOT, Core, ask
+from tests.support.core import ANN, ROOT, Core, make_request
 from tests.support.served import served
 
 from warpdeck.base.errors import UserError
@@ -36,12 +36,12 @@ COMPLETING, CANCELLED = JobState.COMPLETING, JobState.CANCELLED
 
 
 def part(cpus: int, **fields: Any) -> Request:
-    return ask(resources=Resources(tasks=1, cpus_per_task=cpus), **fields)
+    return make_request(resources=Resources(tasks=1, cpus_per_task=cpus), **fields)
 
 
 def submit(core: Core, *requests: Request) -> int:
     first, *others = requests
-    outcome = core.apply(Submitted(who=ANN, request=first, components=tuple(others)))
+    outcome = core.apply(Submitted(principal=ANN, request=first, components=tuple(others)))
     assert outcome.job is not None
     return outcome.job.id
 
@@ -69,7 +69,7 @@ def end_all(core: Core, outcome: Outcome, **facts: Any) -> None:
     for effect in outcome.effects:
         if isinstance(effect, KillShare):
             launch = (effect.job_id, effect.restarts)
-            core.told(effect.node, core.agents[effect.node].end(launch, cause=effect.cause, **facts))
+            core.report(effect.node, core.agents[effect.node].end(launch, cause=effect.cause, **facts))
 
 
 def test_all_components_have_consecutive_ids() -> None:
@@ -89,7 +89,7 @@ def test_all_components_have_consecutive_ids() -> None:
     [
         ([part(64)], "can never start"),
         ([part(10), part(10)], "can never start: its 3 components must start together"),
-        ([ask(array=ArraySpec(ranges=((0, 3, 1),)))], "cannot be an array"),
+        ([make_request(array=ArraySpec(ranges=((0, 3, 1),)))], "cannot be an array"),
         ([part(1)] * MAX_COMPONENTS, "the maximum is 128"),
     ],
 )
@@ -111,11 +111,11 @@ def test_all_components_start_in_one_transaction() -> None:
 
 def test_no_component_starts_if_one_no_longer_fits() -> None:
     from warpdeck.controller.state.planner_view import build_view
-    from warpdeck.policy import Settings, plan
+    from warpdeck.policy import PlannerSettings, plan
 
     core = Core("a", "b")
     submit(core, part(10), part(12))
-    created = plan(build_view(core.state, now=core.now), core.now, Settings())
+    created = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
     assert len(created.starts) == 2
     drained = created.starts[0].allocation.shares[0].node
     core.apply(NodeDrained(name=drained, reason="bad fan"))
@@ -136,11 +136,11 @@ def test_each_waiting_component_has_a_reason() -> None:
 def test_a_held_component_keeps_all_from_starting() -> None:
     core = Core("a", "b")
     submit(core, part(10), part(12))
-    core.apply(Held(who=ANN, jobs=("1+1",)))
+    core.apply(Held(principal=ANN, jobs=("1+1",)))
     assert [job.held for job in core.state.jobs.values()] == [False, True]
     core.plan()
     assert "1+1, which is held" in core.state.planned.pending_reasons[core.job(1).id].sentence
-    core.apply(Released(who=ANN, jobs=("1",)))
+    core.apply(Released(principal=ANN, jobs=("1",)))
     core.plan()
     assert set(states(core).values()) == {CONFIGURING}
 
@@ -149,7 +149,7 @@ def test_a_component_id_does_not_refer_to_another_job() -> None:
     core = Core("a")
     core.submit()
     core.submit()
-    assert core.apply(Cancelled(who=ANN, jobs=("1+1",))).errors
+    assert core.apply(Cancelled(principal=ANN, jobs=("1+1",))).errors
     assert set(states(core).values()) == {PENDING}
 
 
@@ -157,14 +157,14 @@ def test_a_component_id_does_not_refer_to_another_job() -> None:
 def test_cancelling_the_leader_cancels_all_waiting_components(named: tuple[str, ...]) -> None:
     core = with_one_node_away()
     submit(core, part(10), part(12))
-    assert not core.apply(Cancelled(who=ANN, jobs=named)).errors
+    assert not core.apply(Cancelled(principal=ANN, jobs=named)).errors
     assert set(states(core).values()) == {CANCELLED}
 
 
 def test_a_waiting_component_cannot_be_cancelled_alone() -> None:
     core = with_one_node_away()
     submit(core, part(10), part(12))
-    refused = core.apply(Cancelled(who=ANN, jobs=("2",)))
+    refused = core.apply(Cancelled(principal=ANN, jobs=("2",)))
     assert refused.codes == ("component",) and "cancel the whole job 1" in refused.errors[0]
     assert set(states(core).values()) == {PENDING}
 
@@ -172,7 +172,7 @@ def test_a_waiting_component_cannot_be_cancelled_alone() -> None:
 def test_a_running_component_can_be_cancelled_alone() -> None:
     core = Core("a", "b")
     running(core)
-    end_all(core, core.apply(Cancelled(who=ANN, jobs=("1+1",))))
+    end_all(core, core.apply(Cancelled(principal=ANN, jobs=("1+1",))))
     assert states(core) == {"1+0": RUNNING, "1+1": CANCELLED}
 
 
@@ -198,14 +198,14 @@ def test_the_end_of_the_leader_ends_all_components(facts: dict[str, Any], state:
 def test_a_requeue_restarts_all_components_together() -> None:
     core = Core("a", "b")
     running(core)
-    outcome = core.apply(Requeued(who=ROOT, jobs=("1",)))
+    outcome = core.apply(Requeued(principal=ROOT, jobs=("1",)))
     kills = [effect for effect in outcome.effects if isinstance(effect, KillShare)]
     first, second = kills
-    core.told(first.node, core.agents[first.node].end((first.job_id, first.restarts)))
+    core.report(first.node, core.agents[first.node].end((first.job_id, first.restarts)))
     assert states(core) == {"1+0": PENDING, "1+1": COMPLETING}
     core.plan()
     assert states(core)["1+0"] is PENDING, "it does not start before the other can"
-    core.told(second.node, core.agents[second.node].end((second.job_id, second.restarts)))
+    core.report(second.node, core.agents[second.node].end((second.job_id, second.restarts)))
     core.launch(core.plan().effects)
     assert states(core) == {"1+0": RUNNING, "1+1": RUNNING}
     assert [core.job(number).restarts for number in (1, 2)] == [1, 1]
@@ -217,7 +217,7 @@ def with_one_that_ended_long_ago() -> Core:
     """
     core = Core("a", "b")
     running(core)
-    end_all(core, core.apply(Cancelled(who=ANN, jobs=("1+1",))))
+    end_all(core, core.apply(Cancelled(principal=ANN, jobs=("1+1",))))
     core.now += 7200.0
     return core
 
@@ -225,9 +225,9 @@ def with_one_that_ended_long_ago() -> Core:
 def test_an_ended_component_restarts_with_the_others() -> None:
     core = with_one_that_ended_long_ago()
     assert evict_finished(core.state, ended_before_unix=core.now) == []
-    end_all(core, core.apply(Requeued(who=ROOT, jobs=("1",))))
+    end_all(core, core.apply(Requeued(principal=ROOT, jobs=("1",))))
     assert states(core) == {"1+0": PENDING, "1+1": PENDING}
-    core.apply(Cancelled(who=ANN, jobs=("1",)))
+    core.apply(Cancelled(principal=ANN, jobs=("1",)))
     core.now += 7200.0
     evict_finished(core.state, ended_before_unix=core.now)
     assert states(core) == {}
@@ -242,7 +242,7 @@ async def test_a_restarted_controller_knows_an_ended_component(short_tmp: Path) 
 def test_a_component_cannot_be_requeued_alone() -> None:
     core = Core("a", "b")
     running(core)
-    refused = core.apply(Requeued(who=ROOT, jobs=("2",)))
+    refused = core.apply(Requeued(principal=ROOT, jobs=("2",)))
     assert refused.codes == ("not_leader",)
     assert states(core) == {"1+0": RUNNING, "1+1": RUNNING}
 
@@ -278,10 +278,10 @@ def test_a_cancel_during_a_requeue_ends_all_components() -> None:
     running(core)
     first, second = [
         effect
-        for effect in core.apply(Requeued(who=ROOT, jobs=("1",))).effects
+        for effect in core.apply(Requeued(principal=ROOT, jobs=("1",))).effects
         if isinstance(effect, KillShare)
     ]
-    core.told(first.node, core.agents[first.node].end((first.job_id, first.restarts)))
-    core.apply(Cancelled(who=ANN, jobs=("1",)))
-    core.told(second.node, core.agents[second.node].end((second.job_id, second.restarts)))
+    core.report(first.node, core.agents[first.node].end((first.job_id, first.restarts)))
+    core.apply(Cancelled(principal=ANN, jobs=("1",)))
+    core.report(second.node, core.agents[second.node].end((second.job_id, second.restarts)))
     assert states(core) == {"1+0": CANCELLED, "1+1": CANCELLED}

@@ -157,7 +157,7 @@ def test_an_unreadable_record_is_set_aside_and_reported(quiet: Home) -> None:
     assert up(quiet).returncode == 0
     assert [row["id"] for row in quiet.json("queue")] == [1, 3]
     assert quiet.json("status")["unreadable"] == ["job 2"]
-    assert "kept in state.db: job 2;" in quiet.ok("status")
+    assert "unreadable records, which state.db still contains: job 2;" in quiet.ok("status")
     assert "job 2 cannot be read and was set aside" in quiet.log()
 
 
@@ -166,7 +166,7 @@ def test_the_controller_raises_its_limit_of_open_files(quiet: Home) -> None:
     subprocess.run(["sh", "-c", command], env=quiet.environ, check=True, capture_output=True, timeout=60)
     soft, hard = resource.prlimit(quiet.controller_pid(), resource.RLIMIT_NOFILE)
     assert soft == hard > 256
-    quiet.until_its_node_is_idle()
+    quiet.wait_for_idle_node()
     agent = lock_holder(quiet.path / "agent" / "agent.lock")
     assert resource.prlimit(agent, resource.RLIMIT_NOFILE)[0] == 256
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.core import GIB, ask
+from tests.support.core import GIB, make_request
 from tests.support.served import Served, served
 
 from warpdeck.config import Config
-from warpdeck.controller.events.events import HealthTold, Submitted
+from warpdeck.controller.events.events import HealthReported, Submitted
 from warpdeck.controller.loop.controller import Controller
 from warpdeck.controller.presenters.loop_counters import LoopCounters
 from warpdeck.controller.presenters.prometheus_gauges import GaugeCollector
@@ -43,7 +43,7 @@ async def exporter(site: Served) -> AsyncIterator[Exporter]:
 
 
 async def listening(controller: Controller) -> Exporter:
-    new_exporter = Exporter(controller)
+    new_exporter = Exporter(controller.state, statistics=controller.statistics, hub=controller.hub)
     new_exporter._server = await asyncio.start_server(
         new_exporter._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES
     )
@@ -91,8 +91,8 @@ async def test_gpu_metrics_have_the_names_of_dcgm(site: Served, exporter: Export
     )
     fault = wire.Fault(number=1, at_unix=9e9, check="xid", gpu=1, uuid="a-1", message="Xid 79", xid=79)
     reported = wire.Health(at_unix=1.0, faults=[fault])
-    await site.controller.apply(HealthTold(name=agent.name, health=reported, received_unix=1.0))
-    outcome = await site.controller.apply(Submitted(who=ANN, request=ask(gpus=3)))
+    await site.controller.apply(HealthReported(name=agent.name, health=reported, received_unix=1.0))
+    outcome = await site.controller.apply(Submitted(principal=ANN, request=make_request(gpus=3)))
     assert outcome.job is not None
     await site.until(lambda: bool(site.fleet.launches))
     found = await scrape(exporter)
@@ -132,7 +132,7 @@ async def test_gpu_metrics_have_the_names_of_dcgm(site: Served, exporter: Export
 async def test_metrics_of_the_queue_and_the_loop_are_exported(site: Served, exporter: Exporter) -> None:
     await site.add_node("a")
     for _ in range(3):
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
+        await site.controller.apply(Submitted(principal=ANN, request=make_request(gpus=4)))
     await site.until(lambda: bool(site.fleet.launches))
     found = await scrape(exporter)
     assert labelled(found["warpdeck_jobs"], state="PENDING", partition="main") == 2
@@ -164,17 +164,17 @@ async def test_other_requests_are_refused(exporter: Exporter, request_bytes: byt
 async def test_the_exporter_listens_at_the_configured_address(site: Served) -> None:
     taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = int(taken.sockets[0].getsockname()[1])
-    exporter = Exporter(site.controller)
-    await exporter.follow(Config())
+    exporter = Exporter(site.controller.state, statistics=site.controller.statistics, hub=site.controller.hub)
+    await exporter.apply_config(Config())
     assert exporter.port == 0
-    await exporter.follow(Config(metrics_port=port))
+    await exporter.apply_config(Config(metrics_port=port))
     assert exporter.port == 0, "the port is in use, which is logged"
     taken.close()
     await taken.wait_closed()
-    await exporter.follow(Config())
-    await exporter.follow(Config(metrics_port=port))
+    await exporter.apply_config(Config())
+    await exporter.apply_config(Config(metrics_port=port))
     assert exporter.port == port and (await scrape(exporter))["warpdeck_clients"]
-    await exporter.follow(Config())
+    await exporter.apply_config(Config())
     assert exporter.port == 0
 
 

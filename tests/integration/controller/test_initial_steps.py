@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.core import ANN, Agent, ask
+from tests.support.core import ANN, Agent, make_request
 from tests.support.served import Served, served
 
 from warpdeck.base.errors import StoreError
-from warpdeck.controller.events.events import StepAsked, Submitted
+from warpdeck.controller.events.events import StepRequested, Submitted
 from warpdeck.model import Job, JobId, JobState, NodeName
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.ports.ports import Changes
 from warpdeck.store import MemoryStore
 
@@ -35,16 +35,16 @@ class Disk(MemoryStore):
 
 async def allocation(site: Served, *, nodes: int = 1) -> Job:
     """Return an allocation held by an srun of ann; its launch is in progress."""
-    request = msgspec.structs.replace(ask(nodes=nodes), script="", holder="srun")
-    outcome = await site.controller.apply(Submitted(who=ANN, request=request))
+    request = msgspec.structs.replace(make_request(nodes=nodes), script="", holder="srun")
+    outcome = await site.controller.apply(Submitted(principal=ANN, request=request))
     assert outcome.job is not None
     await site.until(lambda: len(site.fleet.launches) == nodes)
     return outcome.job
 
 
-def step_of(job: Job) -> StepAsked:
-    wanted = StepAsk(argv=("true",))
-    return StepAsked(who=ANN, job_id=job.id, ask=wanted, cwd="/", first=NodeName(""))
+def step_of(job: Job) -> StepRequested:
+    wanted = StepOptions(argv=("true",))
+    return StepRequested(principal=ANN, job_id=job.id, options=wanted, cwd="/", first=NodeName(""))
 
 
 async def test_the_initial_step_is_created_in_the_transaction_of_its_jobs_start(short_tmp: Path) -> None:
@@ -52,13 +52,13 @@ async def test_the_initial_step_is_created_in_the_transaction_of_its_jobs_start(
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
         job = await allocation(site)
-        with site.controller.events.first_steps.waiting(step_of(job)) as first:
-            await site.told("a", agent.begin((job.id, 0)))
-            step = await first.made()
+        with site.controller.events.initial_steps.waiting(step_of(job)) as first:
+            await site.report("a", agent.begin((job.id, 0)))
+            step = await first.created()
         assert step is not None and (step.job_id, step.number) == (job.id, 0)
         assert [each.state for each in disk.commits[-1].jobs] == [JobState.RUNNING]
         assert disk.commits[-1].steps == (step,)
-        await site.told("a", agent.begin((job.id, 0)))  # a repeated report starts nothing again
+        await site.report("a", agent.begin((job.id, 0)))  # a repeated report starts nothing again
         assert list(site.controller.state.steps[job.id]) == [0]
 
 
@@ -67,9 +67,9 @@ async def test_a_step_over_several_nodes_is_requested_when_its_job_runs(short_tm
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         agents = {name: await site.add_node(name) for name in ("a", "b")}
         job = await allocation(site, nodes=2)
-        with site.controller.events.first_steps.waiting(step_of(job)) as first:
+        with site.controller.events.initial_steps.waiting(step_of(job)) as first:
             await _begin_all(site, agents, job)
-            assert await first.made() is None
+            assert await first.created() is None
         assert not site.controller.state.steps.get(job.id)
 
 
@@ -77,9 +77,9 @@ async def test_a_disconnected_client_gets_no_step(short_tmp: Path) -> None:
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         agent = await site.add_node("a")
         job = await allocation(site)
-        with pytest.raises(TimeoutError), site.controller.events.first_steps.waiting(step_of(job)):
+        with pytest.raises(TimeoutError), site.controller.events.initial_steps.waiting(step_of(job)):
             raise TimeoutError  # --immediate, for one
-        await site.told("a", agent.begin((job.id, 0)))
+        await site.report("a", agent.begin((job.id, 0)))
         assert not site.controller.state.steps.get(job.id)
 
 
@@ -88,11 +88,11 @@ async def test_a_step_that_could_not_be_committed_is_requested_again(short_tmp: 
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
         job = await allocation(site)
-        with site.controller.events.first_steps.waiting(step_of(job)) as first:
+        with site.controller.events.initial_steps.waiting(step_of(job)) as first:
             disk.full = True
             site.controller.nodes.post((agent.name, agent.begin((job.id, 0))))
             await asyncio.wait([first.answer])
-            assert await first.made() is None
+            assert await first.created() is None
             disk.full = False
             await site.until(lambda: site.controller.state.jobs[job.id].state is JobState.RUNNING)
         assert not site.controller.state.steps.get(job.id)
@@ -100,5 +100,5 @@ async def test_a_step_that_could_not_be_committed_is_requested_again(short_tmp: 
 
 async def _begin_all(site: Served, agents: dict[str, Agent], job: Job) -> None:
     for name, agent in agents.items():
-        await site.told(name, agent.begin((JobId(job.id), 0)))
+        await site.report(name, agent.begin((JobId(job.id), 0)))
     assert site.controller.state.jobs[job.id].state is JobState.RUNNING

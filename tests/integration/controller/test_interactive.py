@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.core import ANN, BOB, NEW_ANN, ROOT, Core, ask
+from tests.support.core import ANN, BOB, NEW_ANN, ROOT, Core, make_request
 from tests.support.served import served
 
 from warpdeck.config import Config
@@ -31,7 +31,7 @@ LAB = {"lab": Account(users={"ann": User(), "bob": User()}), "other": Account(us
 )
 def test_the_site_decides_who_may_watch_a_terminal(watch: str, account: str, allowed: bool) -> None:
     core = Core("a")
-    job = core.job(core.submit(ask(account=account)))
+    job = core.job(core.submit(make_request(account=account)))
     config = Config(interactive=Interactive(watch=watch), accounts=LAB)  # type: ignore[arg-type]
     assert may_watch(BOB, job, config) is allowed
     assert may_watch(NEW_ANN, job, config) is (watch == "all")
@@ -40,7 +40,7 @@ def test_the_site_decides_who_may_watch_a_terminal(watch: str, account: str, all
 
 def test_a_launch_carries_the_idle_limit_of_the_site() -> None:
     core = Core("a")
-    job = core.submit(ask(pty=PtySize(rows=24, cols=80)))
+    job = core.submit(make_request(pty=PtySize(rows=24, cols=80)))
     core.plan()
     config = Config(interactive=Interactive(idle_limit_s=7200, idle_warning_s=60))
     launch = build_launch(core.job(job), 0, submit_host="h", config=config)
@@ -51,10 +51,10 @@ def test_a_launch_carries_the_idle_limit_of_the_site() -> None:
 async def test_an_idle_session_is_shown_until_it_is_used_again(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site, await site.client() as client:
         agent = await site.add_node("a")
-        session = requests.Submit(request=ask(pty=PtySize(rows=24, cols=80)))
+        session = requests.Submit(request=make_request(pty=PtySize(rows=24, cols=80)))
         job = (await client.ask(session)).job_id
         await site.until(lambda: bool(site.fleet.launches))
-        await site.told("a", agent.begin((job, 0)))
+        await site.report("a", agent.begin((job, 0)))
         for idle in ([wire.IdleSession(job_id=job, since_unix=77.0)], []):
             sample = wire.Sample(at_unix=1.0, cpu_pct=0.0, mem_used_bytes=0, idle=idle)
             site.controller.nodes.post((agent.name, sample))

@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.support.core import ANN, GIB, ask
+from tests.support.core import ANN, GIB, make_request
 from tests.support.served import served
 from tests.support.waiting import WAIT_S
 
@@ -45,7 +45,7 @@ async def test_simultaneous_requests_share_a_transaction(short_tmp: Path) -> Non
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         disk.gate.clear()
-        events = [Submitted(who=ANN, request=ask(hold=True)) for _ in range(50)]
+        events = [Submitted(principal=ANN, request=make_request(hold=True)) for _ in range(50)]
         requested = [asyncio.ensure_future(site.controller.apply(event)) for event in events]
         disk.gate.set()
         ids = [outcome.job.id for outcome in await asyncio.gather(*requested) if outcome.job is not None]
@@ -58,7 +58,9 @@ async def test_nothing_is_answered_or_launched_before_the_commit(short_tmp: Path
     async with served(short_tmp / "h", store=disk) as site:
         await site.add_node("a")
         disk.gate.clear()
-        requested = asyncio.ensure_future(site.controller.apply(Submitted(who=ANN, request=ask())))
+        requested = asyncio.ensure_future(
+            site.controller.apply(Submitted(principal=ANN, request=make_request()))
+        )
         await asyncio.wait([requested], timeout=0.05)
         assert not requested.done() and not site.fleet.launches
         disk.gate.set()
@@ -73,11 +75,11 @@ async def test_a_full_disk_refuses_requests_and_loses_no_agent_report(short_tmp:
     async with served(short_tmp / "h", store=disk) as site:
         control = site.controller
         agent = await site.add_node("a")
-        await control.apply(Submitted(who=ANN, request=ask()))
+        await control.apply(Submitted(principal=ANN, request=make_request()))
         await site.until(lambda: bool(site.fleet.launches))
         disk.full = True
         with pytest.raises(UserError, match="disk is full"):
-            await control.apply(Submitted(who=ANN, request=ask()))
+            await control.apply(Submitted(principal=ANN, request=make_request()))
         assert control.state.next_job_id == 2 and len(control.state.jobs) == 1
         seen = control.hub.listen()
         control.nodes.post((agent.name, agent.begin((1, 0))))
@@ -99,10 +101,10 @@ async def test_a_node_is_not_read_further_before_the_commit_of_its_report(short_
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
-        await site.controller.apply(Submitted(who=ANN, request=ask()))
+        await site.controller.apply(Submitted(principal=ANN, request=make_request()))
         disk.full = True
         site.controller.nodes.post((agent.name, agent.end((1, 0), exit_code=3)))
-        event_received = asyncio.ensure_future(site.controller.events.heard())
+        event_received = asyncio.ensure_future(site.controller.events.wait_processed())
         await site.until(lambda: disk.refused > 0)
         await asyncio.wait([event_received], timeout=0.05)
         assert not event_received.done()
@@ -117,9 +119,9 @@ async def test_a_start_shares_the_commit_of_the_end_that_frees_its_resources(sho
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
         for _ in range(2):
-            await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
-        await site.told("a", agent.begin((1, 0)))
-        await site.told("a", agent.end((1, 0)))
+            await site.controller.apply(Submitted(principal=ANN, request=make_request(gpus=4)))
+        await site.report("a", agent.begin((1, 0)))
+        await site.report("a", agent.end((1, 0)))
         states = {job.id: job.state for job in disk.commits[-1].jobs}
         assert states == {1: JobState.COMPLETED, 2: JobState.CONFIGURING}
         await site.until(lambda: len(site.fleet.launches) == 2)
@@ -130,12 +132,12 @@ async def test_all_tasks_of_an_array_run_once_one_after_the_other(short_tmp: Pat
     async with served(short_tmp / "h", store=disk) as site:
         agent = await site.add_node("a")
         array = ArraySpec(ranges=((1, 40, 1),))
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=2, array=array)))
+        await site.controller.apply(Submitted(principal=ANN, request=make_request(gpus=2, array=array)))
         for number in range(40):
             await site.until(lambda so_far=number: len(site.fleet.launches) > so_far)
             launch = site.fleet.launches[number]
-            await site.told("a", agent.begin((launch.job_id, 0)))
-            await site.told("a", agent.end((launch.job_id, 0)))
+            await site.report("a", agent.begin((launch.job_id, 0)))
+            await site.report("a", agent.end((launch.job_id, 0)))
         jobs = site.controller.state.jobs.values()
         await site.until(lambda: all(job.state is JobState.COMPLETED for job in jobs))
         assert sorted(job.array_task_id or 0 for job in jobs) == list(range(1, 41))
@@ -148,7 +150,7 @@ async def test_the_planner_survives_a_full_disk(short_tmp: Path) -> None:
         agent = await site.add_node("a")
         stranger = [wire.GpuProcess(pid=1, mem_bytes=GIB)]
         site.controller.nodes.post((agent.name, sample(stranger)))
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
+        await site.controller.apply(Submitted(principal=ANN, request=make_request(gpus=4)))
         await site.until(lambda: JobId(1) in site.controller.state.planned.pending_reasons)
         disk.full = True
         seen = site.controller.hub.listen()
@@ -178,7 +180,7 @@ async def test_a_changed_group_membership_applies_to_waiting_jobs(short_tmp: Pat
         await site.add_node("a")
         await control.rules.learn_groups([ANN.user])
         for _ in range(2):
-            await control.apply(Submitted(who=ANN, request=ask(gpus=4)))
+            await control.apply(Submitted(principal=ANN, request=make_request(gpus=4)))
 
         def waits_for(code: str) -> bool:
             why = control.state.planned.pending_reasons.get(JobId(2))
@@ -194,12 +196,12 @@ async def test_a_changed_group_membership_applies_to_waiting_jobs(short_tmp: Pat
 async def test_held_jobs_cause_no_scheduling_pass(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")  # the first pass of the controller is over
-        held = await site.controller.apply(Submitted(who=ANN, request=ask(hold=True)))
+        held = await site.controller.apply(Submitted(principal=ANN, request=make_request(hold=True)))
         assert held.job is not None
         await site.until(lambda: bool(site.controller.state.planned.pending_reasons))
         passes = site.controller.statistics.counters.passes
         await site.add_node("b")
         await site.add_node("c")
         assert site.controller.statistics.counters.passes == passes
-        await site.controller.apply(Released(who=ANN, jobs=(str(held.job.id),)))
+        await site.controller.apply(Released(principal=ANN, jobs=(str(held.job.id),)))
         await site.until(lambda: len(site.fleet.launches) == 1)

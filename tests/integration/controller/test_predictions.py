@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.core import ANN, BOB, ROOT, Core, ask
+from tests.support.core import ANN, BOB, ROOT, Core, make_request
 from tests.support.served import served
 
 from warpdeck.config import tables
@@ -26,9 +26,9 @@ def run_for(core: Core, seconds: float, **facts: object) -> None:
 
 
 def predictions(core: Core) -> list[float | None]:
-    core.submit(ask(time_limit_s=3600))
-    core.submit(ask(time_limit_s=100))
-    core.submit(ask(), BOB)
+    core.submit(make_request(time_limit_s=3600))
+    core.submit(make_request(time_limit_s=100))
+    core.submit(make_request(), BOB)
     return [job.predicted_s for job in build_view(core.state, now=core.now).pending[-3:]]
 
 
@@ -46,7 +46,7 @@ def test_cancelled_jobs_do_not_affect_predictions() -> None:
     run_for(core, 200.0, exit_code=1)
     job_id = core.run()
     core.now += 5
-    core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, ended_at=core.now)
     assert predictions(core) == [200.0, 100.0, None]
 
@@ -55,7 +55,7 @@ def test_predictions_survive_a_killed_controller() -> None:
     core = Core("a")
     for seconds in (200.0, 400.0, 600.0):
         run_for(core, seconds)
-    waiting = core.submit(ask(hold=True))
+    waiting = core.submit(make_request(hold=True))
     before, links = core.state, core.state.node_status.links
     core.state = core.reload()
     core.state.node_status.links = links
@@ -67,7 +67,7 @@ def test_predictions_survive_a_killed_controller() -> None:
 def test_a_running_job_has_a_predicted_end_and_its_error() -> None:
     core = Core("a")
     run_for(core, 300.0)
-    job_id = core.run(ask(time_limit_s=3600))
+    job_id = core.run(make_request(time_limit_s=3600))
     (running,) = build_view(core.state, now=core.now + 10).running
     assert running.expects_end_unix == core.now + 300.0
     assert running.ends_by_unix == core.now + 3600
@@ -80,7 +80,7 @@ def test_a_running_job_has_a_predicted_end_and_its_error() -> None:
 def test_waiting_tasks_are_predicted_from_ended_tasks_of_their_array() -> None:
     core = Core("a")
     run_for(core, 3000.0)
-    array = core.run(ask(gpus=4, time_limit_s=3600, array=ArraySpec(ranges=((0, 9, 1),))))
+    array = core.run(make_request(gpus=4, time_limit_s=3600, array=ArraySpec(ranges=((0, 9, 1),))))
     assert core.job(array).predicted_s == 3000.0
     for task, known in ((0, 1505.0), (1, 10.0)):
         running = next(job for job in core.state.array_members(array) if job.array_task_id == task)
@@ -96,7 +96,7 @@ def test_waiting_tasks_are_predicted_from_ended_tasks_of_their_array() -> None:
 def test_the_prediction_of_short_tasks_does_not_change_with_each_end() -> None:
     core = Core("a")
     run_for(core, 2.0)
-    array = core.run(ask(gpus=4, time_limit_s=3600, array=ArraySpec(ranges=((0, 9, 1),))))
+    array = core.run(make_request(gpus=4, time_limit_s=3600, array=ArraySpec(ranges=((0, 9, 1),))))
     for task in range(3):
         running = next(job for job in core.state.array_members(array) if job.array_task_id == task)
         core.now += 1.2
@@ -108,14 +108,14 @@ def test_the_prediction_of_short_tasks_does_not_change_with_each_end() -> None:
 def test_the_longest_wait_counts_from_the_eligible_time() -> None:
     core = Core("a")
     first = core.run()
-    held = core.submit(ask(hold=True))
+    held = core.submit(make_request(hold=True))
     after = core.submit(
-        ask(dependencies=Dependencies(clauses=(Dependency(kind="afterany", job_id=JobId(first)),)))
+        make_request(dependencies=Dependencies(clauses=(Dependency(kind="afterany", job_id=JobId(first)),)))
     )
     core.now += 1000
     core.end(first, ended_at=core.now - 400)
-    core.apply(Held(who=ROOT, jobs=(str(held),)))
-    core.apply(Released(who=ROOT, jobs=(str(held),)))
+    core.apply(Held(principal=ROOT, jobs=(str(held),)))
+    core.apply(Released(principal=ROOT, jobs=(str(held),)))
     core.now += 50
     waiting = {job.id: job.eligible_at_unix for job in build_view(core.state, now=core.now).pending}
     assert waiting == {held: core.now - 50, after: core.now - 450}
@@ -138,13 +138,15 @@ async def test_conservative_backfill_keeps_reserved_starts_between_passes(short_
     async with served(short_tmp / "h", scheduler=scheduler) as site:
         agent = await site.add_node("a")
         for _ in range(2):
-            await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4, time_limit_s=600)))
-        await site.told("a", agent.begin((1, 0), at=site.controller.clock()))
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4, time_limit_s=600)))
+            await site.controller.apply(
+                Submitted(principal=ANN, request=make_request(gpus=4, time_limit_s=600))
+            )
+        await site.report("a", agent.begin((1, 0), at=site.controller.clock()))
+        await site.controller.apply(Submitted(principal=ANN, request=make_request(gpus=4, time_limit_s=600)))
         state = site.controller.state
-        await site.until(lambda: set(state.planned.promised) == {2, 3})
-        assert state.planned.promised[JobId(3)] == pytest.approx(
-            state.planned.promised[JobId(2)] + 600, abs=5
+        await site.until(lambda: set(state.planned.reserved_starts) == {2, 3})
+        assert state.planned.reserved_starts[JobId(3)] == pytest.approx(
+            state.planned.reserved_starts[JobId(2)] + 600, abs=5
         )
-        await site.controller.apply(Cancelled(who=ANN, jobs=("3",)))
-        assert set(state.planned.promised) == {2}
+        await site.controller.apply(Cancelled(principal=ANN, jobs=("3",)))
+        assert set(state.planned.reserved_starts) == {2}

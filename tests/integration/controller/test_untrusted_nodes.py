@@ -8,47 +8,47 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.core import ANN, Core, ask
+from tests.support.core import ANN, Core, make_request
 from tests.support.served import served
 
 from warpdeck.controller.events.events import (
     CollectOutput,
     Event,
-    HealthTold,
+    HealthReported,
     LaunchRefused,
     LaunchRevoked,
     NodeWarning,
     Reported,
     Requeued,
-    StepAsked,
     StepReported,
+    StepRequested,
     Submitted,
 )
 from warpdeck.model import JobId, JobState, NodeName
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.sim.demo import NoOutputs
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
 A, UNTRUSTED = NodeName("a"), NodeName("liar")
-SAID = "I was there"
+VERBATIM = "I was there"
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        NodeWarning(name=UNTRUSTED, remark=wire.Remark(job_id=1, restarts=0, text=SAID)),
+        NodeWarning(name=UNTRUSTED, message=wire.Remark(job_id=1, restarts=0, text=VERBATIM)),
         LaunchRefused(
-            name=UNTRUSTED, failed=wire.LaunchFailed(job_id=1, restarts=0, message=SAID, again=True)
+            name=UNTRUSTED, failed=wire.LaunchFailed(job_id=1, restarts=0, message=VERBATIM, again=True)
         ),
         LaunchRevoked(name=UNTRUSTED, launches=((JobId(1), 0),)),
-        Reported(name=UNTRUSTED, report=wire.JobReport(1, 0, phase="exited", message=SAID)),
+        Reported(name=UNTRUSTED, report=wire.JobReport(1, 0, phase="exited", message=VERBATIM)),
     ],
     ids=lambda event: type(event).__name__,
 )
 def test_reports_about_jobs_of_other_nodes_change_nothing(event: Event) -> None:
     core = Core("a", "liar")
-    job_id = core.submit(ask(gpus=4))
+    job_id = core.submit(make_request(gpus=4))
     core.plan()
     before = core.job(job_id)
     assert before.state is JobState.CONFIGURING and before.shares[0].node == A
@@ -59,10 +59,10 @@ def test_reports_about_jobs_of_other_nodes_change_nothing(event: Event) -> None:
 
 def test_output_of_a_job_is_accepted_only_from_its_nodes() -> None:
     core = Core("a", "liar")
-    job_id = core.run(ask(gpus=4))
+    job_id = core.run(make_request(gpus=4))
     for restarts in (0, 1):
         gone = wire.JobReport(job_id, restarts, phase="exited", stdout_path="spool:out")
-        outcome = core.told("liar", gone)
+        outcome = core.report("liar", gone)
         assert not [effect for effect in outcome.effects if isinstance(effect, CollectOutput)]
 
 
@@ -80,11 +80,11 @@ async def test_output_of_an_earlier_start_is_accepted_only_from_its_node(short_t
     collected = Collected()
     async with served(short_tmp / "h", outputs=collected) as site:
         a = await site.add_node(A)
-        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
-        await site.told(A, a.begin((1, 0), at=1.0))
+        await site.controller.apply(Submitted(principal=ANN, request=make_request(gpus=4)))
+        await site.report(A, a.begin((1, 0), at=1.0))
         b = await site.add_node(UNTRUSTED)
-        await site.controller.apply(Requeued(who=ANN, jobs=("1",)))
-        await site.told(A, a.end((1, 0), cause="requeued"))
+        await site.controller.apply(Requeued(principal=ANN, jobs=("1",)))
+        await site.report(A, a.end((1, 0), cause="requeued"))
         stray = wire.JobReport(1, 0, phase="exited", stdout_path="spool:out")
         assert site.controller.state.jobs[JobId(1)].restarts == 1
         for node in (b, a):
@@ -98,8 +98,10 @@ async def test_output_of_an_earlier_start_is_accepted_only_from_its_node(short_t
 
 def test_a_node_can_report_only_ends_of_its_own_tasks() -> None:
     core = Core("a", "liar")
-    job_id = core.run(ask(nodes=2, gpus=4))
-    core.apply(StepAsked(who=ANN, job_id=job_id, ask=StepAsk(name="s", tasks=2), cwd="/", first=A))
+    job_id = core.run(make_request(nodes=2, gpus=4))
+    core.apply(
+        StepRequested(principal=ANN, job_id=job_id, options=StepOptions(name="s", tasks=2), cwd="/", first=A)
+    )
     ends = [stepwire.TaskEnded(rank=rank, code=7) for rank in (0, 1, 1, 99)]
     report = stepwire.StepReport(job_id, 0, 0, phase="running", ends=ends)
     core.apply(StepReported(name=UNTRUSTED, report=report))
@@ -117,7 +119,7 @@ def test_a_node_can_drain_only_its_own_gpus() -> None:
         for number, uuid in enumerate(["liar-1", "a-1", "made up"], 1)
     ]
     reported = wire.Health(at_unix=1000.0, faults=faults)
-    core.apply(HealthTold(name=UNTRUSTED, health=reported, received_unix=1000.0))
+    core.apply(HealthReported(name=UNTRUSTED, health=reported, received_unix=1000.0))
     assert [drain.uuid for drain in core.state.nodes[UNTRUSTED].gpu_drains] == ["liar-1"]
     assert not core.state.nodes[A].gpu_drains
 
@@ -127,5 +129,5 @@ def test_an_impossible_start_time_is_corrected() -> None:
     core.now = 1e9
     job_id = core.submit()
     core.plan()
-    core.told("a", wire.JobReport(job_id, 0, phase="running", started_at=1.0))
+    core.report("a", wire.JobReport(job_id, 0, phase="running", started_at=1.0))
     assert core.job(job_id).start_at_unix == core.now

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 
 from warpdeck.base.paths import Paths
 from warpdeck.fleet.fleet import MAX_FIRST_ATTEMPTS, AgentFleet
@@ -53,17 +53,19 @@ async def test_further_connections_start_when_earlier_ones_have_finished(
     for number in range(MAX_FIRST_ATTEMPTS + MORE):
         fleet.connect(Node(name=NodeName(f"n{number}"), target=f"root@127.0.0.1:{port}"))
     try:
-        await comes(lambda: len(silent.came) == MAX_FIRST_ATTEMPTS, what="the first connections are open")
+        await eventually_async(
+            lambda: len(silent.came) == MAX_FIRST_ATTEMPTS, what="the first connections are open"
+        )
         _, probe = await asyncio.open_connection("127.0.0.1", port)
-        await comes(
+        await eventually_async(
             lambda: len(silent.came) > MAX_FIRST_ATTEMPTS, what="a new connection is accepted at once"
         )
         assert len(silent.came) == MAX_FIRST_ATTEMPTS + 1, "the other connections wait"
         probe.close()
         for writer in silent.came[:MORE]:
             writer.close()
-        await comes(lambda: len(lost) >= MORE, what="these links are lost")
-        await comes(
+        await eventually_async(lambda: len(lost) >= MORE, what="these links are lost")
+        await eventually_async(
             lambda: len(silent.came) > MAX_FIRST_ATTEMPTS + MORE, what="further connections are opened"
         )
     finally:

@@ -12,7 +12,7 @@ import asyncssh
 import pytest
 
 from warpdeck.base.errors import RemoteError
-from warpdeck.fleet.deploy import MAX_SAID, Said, run_command
+from warpdeck.fleet.deploy import MAX_OUTPUT_BYTES, CommandResult, run_command
 
 Process = asyncssh.SSHServerProcess[bytes]
 INPUT = b"echo hello\n"
@@ -43,8 +43,8 @@ async def host(
         await server.wait_closed()
 
 
-def run(program: Callable[[Process], Awaitable[None] | None], data: bytes = INPUT) -> Said:
-    async def whole() -> Said:
+def run(program: Callable[[Process], Awaitable[None] | None], data: bytes = INPUT) -> CommandResult:
+    async def whole() -> CommandResult:
         async with host(program) as connection:
             return await run_command(connection, "gpu01", "/bin/sh", data)
 
@@ -56,7 +56,7 @@ def test_the_output_of_a_command_that_ended_before_its_input_is_returned() -> No
         process.stdout.write(b"maintenance until noon\n")
         process.exit(1)
 
-    assert run(gone) == Said(out="maintenance until noon\n", err="", code=1)
+    assert run(gone) == CommandResult(out="maintenance until noon\n", err="", code=1)
 
 
 def test_the_complete_input_arrives() -> None:
@@ -64,7 +64,7 @@ def test_the_complete_input_arrives() -> None:
         process.stdout.write(b"%d" % len(await process.stdin.read()))
         process.exit(0)
 
-    assert run(counts, b"x" * 3_000_000) == Said(out="3000000", err="", code=0)
+    assert run(counts, b"x" * 3_000_000) == CommandResult(out="3000000", err="", code=0)
 
 
 def test_a_command_with_endless_output_is_given_up() -> None:
@@ -79,4 +79,4 @@ def test_a_command_with_endless_output_is_given_up() -> None:
 
     with pytest.raises(RemoteError, match="gpu01: a command printed more than 1024 kB"):
         run(floods)
-    assert sent < 8 * MAX_SAID
+    assert sent < 8 * MAX_OUTPUT_BYTES

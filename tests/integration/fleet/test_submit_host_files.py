@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 from tests.lab.hangs import hanging_mount
-from tests.support.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, eventually_async
 
-from warpdeck.fleet.userfiles import MOST_HUNG, PIECE_BYTES, UserFiles
+from warpdeck.fleet.userfiles import MAX_HUNG, PIECE_BYTES, UserFiles
 
 NOBODY = pwd.getpwnam("nobody")
 US = os.getuid()
@@ -119,11 +119,11 @@ async def test_a_cancelled_request_leaves_no_probe_file(files: UserFiles, short_
             await asyncio.Event().wait()
 
     tasks = [asyncio.create_task(ask()) for _ in range(20)]
-    await comes(lambda: any(short_tmp.iterdir()), what="a process exists")
+    await eventually_async(lambda: any(short_tmp.iterdir()), what="a process exists")
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    await comes(lambda: not any(short_tmp.iterdir()), what="all processes have ended")
+    await eventually_async(lambda: not any(short_tmp.iterdir()), what="all processes have ended")
     with contextlib.suppress(asyncio.CancelledError):
         await tasks[0]
 
@@ -176,7 +176,7 @@ def test_a_hanging_file_system_of_a_user_delays_no_other_user(short_tmp: Path) -
     folder.mkdir()
     folder.chmod(0o777)
     with hanging_mount(short_tmp / "hangs") as mount:
-        argv = [str(mount.path), str(folder), str(NOBODY.pw_uid), "61999", str(MOST_HUNG)]
+        argv = [str(mount.path), str(folder), str(NOBODY.pw_uid), "61999", str(MAX_HUNG)]
         result = subprocess.run(
             [*mount.inside, sys.executable, "-c", BESIDE_A_HANG, *argv],
             capture_output=True,

@@ -18,7 +18,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.library.callprogram import MARK
 from warpdeck.library.calls import (
     Answer,
-    Call,
+    PackedCall,
     answers_of,
     by_file,
     call_script,
@@ -31,7 +31,7 @@ from warpdeck.library.calls import (
 
 
 def ran(
-    *tasks: Sequence[Call], task: int = 0, path: Path | None = None, python: str = sys.executable
+    *tasks: Sequence[PackedCall], task: int = 0, path: Path | None = None, python: str = sys.executable
 ) -> tuple[int, list[Answer], str]:
     """Return (exit code, answers, output) of one task."""
     text = calls_text(tasks)
@@ -52,7 +52,7 @@ def ran(
     return result.returncode, list(answers.values()), result.stderr.decode()
 
 
-def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
+def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> PackedCall:
     return packed_call(packed_function(function), args, kwargs)
 
 

@@ -1,4 +1,4 @@
-"""Sweeps: every combination once, in a script that any shell and any sbatch can run."""
+"""Sweeps: each combination runs once, in a script that any shell and any sbatch can run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from warpdeck.base.errors import UserError
 from warpdeck.notation.request.sweep import (
     array_of,
-    filled_in,
     parse_grid,
+    substituted,
     sweep_of,
-    swept,
     task_count,
+    task_parameters,
     values_of,
     with_sweep,
     without_sweep,
@@ -40,17 +40,17 @@ def test_the_last_parameter_changes_fastest() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lr", "'lr' is no parameter"),
-        ("1r=2", "is no parameter"),
-        ("lr=", "a value of lr is empty"),
-        ("lr=1,,2", "a value of lr is empty"),
+        ("lr", "'lr' is not a parameter"),
+        ("1r=2", "is not a parameter"),
+        ("lr=", "the parameter lr has an empty value"),
+        ("lr=1,,2", "the parameter lr has an empty value"),
         ("lr=1 lr=2", "lr twice"),
-        ("lr=3..1", "3..1 counts no values"),
-        ("lr=1..5..0", "counts no values"),
-        ("lr='a", "not understood"),
-        ("PATH=/bin", "PATH cannot be swept"),
-        ("SLURM_JOB_ID=1", "cannot be swept"),
-        ("a=1..999999999", "over 100,000"),
+        ("lr=3..1", "the range 3..1 is empty"),
+        ("lr=1..5..0", "the range 1..5..0 is empty"),
+        ("lr='a", "cannot be read"),
+        ("PATH=/bin", "the parameter PATH would replace a variable"),
+        ("SLURM_JOB_ID=1", "would replace a variable"),
+        ("a=1..999999999", "the maximum is 100,000"),
         ("a=1..1000 b=1..1000", "1,000,000 tasks"),
         ("a=1\nb=2", "one line"),
         ("x" * 20_000, "at most"),
@@ -77,9 +77,9 @@ def test_a_sweep_is_written_below_the_options_and_can_be_replaced_and_removed() 
 
 def test_the_values_of_a_task_that_differ_between_tasks_are_shown() -> None:
     script = with_sweep(SCRIPT, "lr=0.1,0.01 model=vit seed=1,2 note='a b',c")
-    assert swept(script, 4) == "lr=0.01 seed=1 note='a b'"
-    assert swept(SCRIPT, 4) == ""
-    assert swept(script.replace("# sweep: lr=0.1", "# sweep: lr="), 4) == ""
+    assert task_parameters(script, 4) == "lr=0.01 seed=1 note='a b'"
+    assert task_parameters(SCRIPT, 4) == ""
+    assert task_parameters(script.replace("# sweep: lr=0.1", "# sweep: lr="), 4) == ""
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_only_shell_scripts_can_have_a_sweep(first: str, takes: bool) -> None:
     if takes:
         assert sweep_of(with_sweep(f"{first}\ntrue\n", "a=1,2")) == "a=1,2"
     else:
-        with pytest.raises(UserError, match="for another program"):
+        with pytest.raises(UserError, match="is not a shell script"):
             with_sweep(f"{first}\ntrue\n", "a=1,2")
 
 
-def test_the_preview_fills_in_whole_names_only() -> None:
+def test_only_whole_names_are_substituted() -> None:
     line = "train --lr $lr --lrs $lrs ${lr}x $$lr_"
-    assert filled_in(line, {"lr": "0.1"}) == "train --lr 0.1 --lrs $lrs 0.1x $$lr_"
-    assert filled_in(line, {}) == line
+    assert substituted(line, {"lr": "0.1"}) == "train --lr 0.1 --lrs $lrs 0.1x $$lr_"
+    assert substituted(line, {}) == line
 
 
 _VALUES = st.lists(

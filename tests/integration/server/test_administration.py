@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.served import Raw, served
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 
 from warpdeck.config import Config
 
@@ -30,10 +30,12 @@ async def test_a_configuration_change_completes_although_its_client_disconnects(
         Path(site.paths.config).write_text("" if message_type == "amend" else "[partitions.gpu]\n")
         site.controller.rules.on_reload = slowly
         raw = await Raw.connect(site.paths)
-        raw.say(message_type, id=1, **fields)
+        raw.send(message_type, id=1, **fields)
         await begun.wait()
         await raw.close()
-        await comes(lambda: not site.server.connections, what="the controller has noticed the change")
+        await eventually_async(
+            lambda: not site.server.connections, what="the controller has noticed the change"
+        )
         go.set()
-        await comes(lambda: bool(reported), what="the other requests are done too")
+        await eventually_async(lambda: bool(reported), what="the other requests are done too")
         assert list(reported[0].partitions) == ["gpu"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.core import ANN, ask
+from tests.support.core import ANN, make_request
 from tests.support.served import served
 
 from warpdeck.base.errors import UserError
@@ -18,7 +18,7 @@ from warpdeck.protocol import requests
 async def test_many_tasks_are_cancelled_in_chunks_and_each_once(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         array = ArraySpec(ranges=((0, 999, 1),))
-        await site.controller.apply(Submitted(who=ANN, request=ask(array=array, hold=True)))
+        await site.controller.apply(Submitted(principal=ANN, request=make_request(array=array, hold=True)))
         before = site.controller.statistics.counters.events
         tasks = [f"1_{2 * number}" for number in range(2 * ORDERED_AT_ONCE + 1)]
         async with await site.client() as client:
@@ -43,7 +43,7 @@ async def test_a_step_that_cannot_be_ended_is_reported_with_the_next_step(
     short_tmp: Path, named: str, text: str
 ) -> None:
     async with served(short_tmp / "h") as site:
-        await site.controller.apply(Submitted(who=ANN, request=ask()))
+        await site.controller.apply(Submitted(principal=ANN, request=make_request()))
         async with await site.client() as client:
             with pytest.raises(UserError) as refused:
                 await client.ask(requests.Cancel(jobs=(named,)))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.core import ANN, ask
+from tests.support.core import ANN, make_request
 from tests.support.served import Raw, served
 
 from warpdeck.base.chunking import ROWS_A_TURN, in_slices
@@ -33,7 +33,9 @@ async def test_rows_are_sent_in_order_with_other_work_in_between() -> None:
 async def test_a_subscription_sends_all_rows_in_chunks(short_tmp: Path) -> None:
     async with served(short_tmp / "home") as site:
         for number in range(8 * ROWS_A_TURN):
-            await site.controller.apply(Submitted(who=ANN, request=ask(f"j{number}", hold=True)))
+            await site.controller.apply(
+                Submitted(principal=ANN, request=make_request(f"j{number}", hold=True))
+            )
         turn, over, looked = 0, False, Counter[int]()
 
         class Jobs(dict[Any, Any]):
@@ -50,7 +52,7 @@ async def test_a_subscription_sends_all_rows_in_chunks(short_tmp: Path) -> None:
         site.controller.state.jobs = Jobs(site.controller.state.jobs)
         next_turn()
         raw = await Raw.connect(site.paths)
-        raw.say("subscribe", id=1, topics=["jobs"])
+        raw.send("subscribe", id=1, topics=["jobs"])
         rows, ready = 0, False
         while not ready:
             message = await raw.next()

@@ -9,9 +9,9 @@ from tests.support.core import ANN
 from tests.support.served import Raw, Served, served
 
 from warpdeck.base.errors import StoreError
-from warpdeck.controller.events.events import StepAsked, StepReported
+from warpdeck.controller.events.events import StepReported, StepRequested
 from warpdeck.model import Job, NodeName
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.ports.ports import Changes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.steps import ForgetStep, StepReport, TaskEnded
@@ -35,13 +35,15 @@ class Disk(MemoryStore):
 
 async def joined(site: Served) -> tuple[Job, Raw]:
     """Return a job whose step 0 runs on its node, and a client that has joined the step."""
-    job, _ = await site.begun()
-    requested = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
+    job, _ = await site.start_job()
+    requested = StepRequested(
+        principal=ANN, job_id=job.id, options=StepOptions(argv=("true",)), cwd="/", first=NodeName("a")
+    )
     await site.controller.apply(requested)
     running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")
     await site.controller.apply(StepReported(name=NodeName("a"), report=running))
     raw = await Raw.connect(site.paths)
-    assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
+    assert (await raw.request("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
     await site.until(lambda: bool(site.fleet.joined))
     return job, raw
 
@@ -56,7 +58,7 @@ async def end(site: Served, job: Job) -> None:
 
 async def heard_meanwhile(raw: Raw) -> list[str]:
     """Return the messages that arrived before the answer to another request."""
-    raw.say("status", id=9)
+    raw.send("status", id=9)
     kinds = []
     while (message := await raw.next()).get("id") != 9:
         kinds.append(str(message["t"]))
@@ -100,9 +102,9 @@ async def test_an_end_that_could_not_be_written_is_reported_after_a_later_commit
 async def test_the_end_of_a_followed_job_is_reported_after_the_commit(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
-        job, agent = await site.begun()
+        job, agent = await site.start_job()
         raw = await Raw.connect(site.paths)
-        raw.say("log", id=1, job=str(job.id), follow=True)
+        raw.send("log", id=1, job=str(job.id), follow=True)
         await site.until(lambda: bool(site.fleet.joined))
         disk.gate.clear()
         site.controller.nodes.post((agent.name, agent.end((job.id, 0), exit_code=3)))

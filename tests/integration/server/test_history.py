@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.core import ask
+from tests.support.core import make_request
 from tests.support.served import Raw, served
 
 from warpdeck.engines.native.history.job_records import PAGE_JOBS
@@ -20,7 +20,7 @@ def ended(number: int, *, user: str = "ann", uid: int = 1) -> Job:
     return Job(
         id=JobId(number),
         array_job_id=JobId(number),
-        request=ask(f"old{number % 2}"),
+        request=make_request(f"old{number % 2}"),
         user=user,
         uid=uid,
         state=JobState.FAILED,
@@ -43,7 +43,7 @@ async def test_a_long_history_comes_in_pages_by_id(short_tmp: Path) -> None:
     count = 2 * PAGE_JOBS + 1
     async with served(short_tmp / "h", store=await filled(count)) as site:
         client = await Raw.connect(site.paths)
-        client.say("records", id=1, ended=True, fields=["id"])
+        client.send("records", id=1, ended=True, fields=["id"])
         pages: list[list[int]] = []
         while True:
             message = await client.next()
@@ -61,7 +61,7 @@ async def test_ended_jobs_are_returned_only_on_request(short_tmp: Path) -> None:
         client = await Raw.connect(site.paths)
 
         async def found(**fields: object) -> list[int]:
-            answer = await client.ask("records", fields=["id"], **fields)
+            answer = await client.request("records", fields=["id"], **fields)
             return [job["id"] for job in answer["result"]["jobs"]]
 
         assert await found() == []
@@ -80,7 +80,7 @@ async def test_scripts_are_returned_only_to_their_owner(short_tmp: Path) -> None
     async with served(short_tmp / "h", store=await filled(1)) as site:
         for uid, script in ((0, "#!/bin/sh\n"), (OTHER_UID, "")):
             client = await Raw.connect(site.paths, uid=uid)
-            answer = await client.ask("records", ended=True, ids=["1"], fields=["id"], scripts=True)
+            answer = await client.request("records", ended=True, ids=["1"], fields=["id"], scripts=True)
             assert answer["result"]["jobs"] == [{"id": 1, "script": script}]
             await client.close()
 
@@ -89,10 +89,10 @@ async def test_invalid_queries_are_refused(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         client = await Raw.connect(site.paths)
         for fields, text in (
-            ({"ids": ["x"]}, "is no job id"),
+            ({"ids": ["x"]}, "is not a job ID"),
             ({"states": ["NOPE"]}, "no job state"),
             ({"fields": ["nope"]}, "unknown job field nope"),
         ):
-            answer = await client.ask("records", **fields)
+            answer = await client.request("records", **fields)
             assert answer["t"] == "error" and text in answer["message"]
         await client.close()

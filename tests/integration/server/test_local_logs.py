@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.core import ANN, BOB, Agent, ask
+from tests.support.core import ANN, BOB, Agent, make_request
 from tests.support.processes import kill, running
 from tests.support.served import QuietFleet, Raw, Served, served
 
@@ -58,11 +58,11 @@ async def job_of(site: Served, who: Principal, path: Path) -> str:
     agent = Agent("a")
     if not site.controller.state.nodes:
         await site.add_node("a")
-    outcome = await site.controller.apply(Submitted(who=who, request=ask(output=str(path))))
+    outcome = await site.controller.apply(Submitted(principal=who, request=make_request(output=str(path))))
     assert outcome.job is not None
     job_id = outcome.job.id
     await site.until(lambda: any(each.job_id == job_id for each in site.fleet.launches))
-    await site.told("a", agent.begin((job_id, 0)))
+    await site.report("a", agent.begin((job_id, 0)))
     return str(job_id)
 
 
@@ -70,7 +70,7 @@ async def log_of(site: Served, path: Path) -> tuple[dict[str, Any], bytes]:
     """Return the answer to a request for the log of Ann's job with this output file, and the data sent."""
     job = await job_of(site, ANN, path)
     raw = await Raw.connect(site.paths)
-    answer = await raw.ask("log", job=job)
+    answer = await raw.request("log", job=job)
     sent = b""
     if answer["t"] == "ok":
         while (frame := await read_frame(raw.reader))[0] != JSON or parse_json(frame[1])["t"] != "end":
@@ -119,16 +119,16 @@ async def test_hanging_files_of_a_user_delay_no_other_user(site: Served, short_t
         os.chown(path, who.uid, -1)
         jobs[who] = await job_of(site, who, path)
     first, second, others = [await Raw.connect(site.paths) for _ in range(3)]
-    assert (await first.ask("log", job=jobs[ANN]))["t"] == "ok"
+    assert (await first.request("log", job=jobs[ANN]))["t"] == "ok"
     [child] = running("outputfile.py", f"\0{ANN.uid}\0")
     os.kill(child, signal.SIGSTOP)
     try:
-        hanging = asyncio.create_task(second.ask("log", job=jobs[ANN]))
-        assert (await others.ask("jobs"))["t"] == "ok"
-        assert (await others.ask("log", number=2, job=jobs[BOB]))["t"] == "ok"
+        hanging = asyncio.create_task(second.request("log", job=jobs[ANN]))
+        assert (await others.request("jobs"))["t"] == "ok"
+        assert (await others.request("log", number=2, job=jobs[BOB]))["t"] == "ok"
         assert not hanging.done()
         assert "file system does not answer" in (await hanging)["message"]
-        later = await second.ask("log", job=jobs[ANN])
+        later = await second.request("log", job=jobs[ANN])
         assert "does not answer" in later["message"], "the server is not asked again"
     finally:
         kill([child])

@@ -110,17 +110,19 @@ async def test_a_repeated_reservation_request_gets_the_same_answer(short_tmp: Pa
     async with served(short_tmp / "1", store=store) as site:
         await site.add_node("a")
         raw = await Raw.connect(site.paths)
-        first = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"))
-        later = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"), number=2)
-        other = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("n"), number=3)
-        restarted = await raw.ask("reservation_make", nonce="6" * 32, reservation=maintenance("m"), number=4)
+        first = await raw.request("reservation_make", nonce=NONCE, reservation=maintenance("m"))
+        later = await raw.request("reservation_make", nonce=NONCE, reservation=maintenance("m"), number=2)
+        other = await raw.request("reservation_make", nonce=NONCE, reservation=maintenance("n"), number=3)
+        restarted = await raw.request(
+            "reservation_make", nonce="6" * 32, reservation=maintenance("m"), number=4
+        )
         await raw.close()
     assert (first["t"], later["t"], list(site.controller.state.reserved)) == ("ok", "ok", ["m"])
     assert other["code"] == "nonce" and "which created m" in other["message"]
     assert restarted["code"] == "reservation_exists"
     async with served(short_tmp / "2", store=store) as site:
         raw = await Raw.connect(site.paths)
-        after = await raw.ask("reservation_make", nonce=NONCE, reservation=maintenance("m"))
+        after = await raw.request("reservation_make", nonce=NONCE, reservation=maintenance("m"))
         await raw.close()
     assert after["t"] == "ok"
 
@@ -129,11 +131,11 @@ async def test_a_repeated_node_request_gets_the_same_answer(short_tmp: Path) -> 
     requested = requests.NodeAdd(id=1, nonce=NONCE, target="root@b", name="b")
     async with served(short_tmp / "h", store=MemoryStore()) as site:
         await site.controller.apply(
-            NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), mark=mark_of(requested))
+            NodeAdded(node=Node(name=NodeName("b")), uid=os.getuid(), request_id=mark_of(requested))
         )
         raw = await Raw.connect(site.paths)
-        later = await raw.ask("node_add", nonce=NONCE, target="root@b", name="b", number=2)
-        restarted = await raw.ask("node_add", nonce="6" * 32, target="root@b", name="b", number=3)
+        later = await raw.request("node_add", nonce=NONCE, target="root@b", name="b", number=2)
+        restarted = await raw.request("node_add", nonce="6" * 32, target="root@b", name="b", number=3)
         await raw.close()
     assert (later["t"], later["result"]["name"]) == ("ok", "b")
     assert "node b already exists" in restarted["message"]

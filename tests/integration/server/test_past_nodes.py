@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.core import Agent, ask
+from tests.support.core import Agent, make_request
 from tests.support.served import Raw, Served, served
 
 from warpdeck.base.errors import RemoteError
 from warpdeck.controller.events.events import NodeDrained, NodeLost, NodeResumed, NodeUp, Requeued, Submitted
-from warpdeck.model import GpuAsk, Node, NodeName, Resources
+from warpdeck.engines.native.nodes import past_nodes
+from warpdeck.model import GpuRequest, Node, NodeName, Resources
 from warpdeck.ports.caller import Principal
 from warpdeck.ports.ports import Changes
-from warpdeck.server.queries import past_nodes
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
@@ -44,8 +44,8 @@ async def raw(site: Served) -> AsyncIterator[Raw]:
 async def begun(site: Served, **fields: Any) -> tuple[int, float]:
     """Start a job on node a. Return its id and a moment at which it ran."""
     launches = len(site.fleet.launches)
-    request = ask(gpus=1, **fields)
-    outcome = await site.controller.apply(Submitted(who=ANN, request=request))
+    request = make_request(gpus=1, **fields)
+    outcome = await site.controller.apply(Submitted(principal=ANN, request=request))
     assert outcome.job is not None
     await site.until(lambda: len(site.fleet.launches) > launches)
     return int(outcome.job.id), await running(site, int(outcome.job.id))
@@ -53,12 +53,12 @@ async def begun(site: Served, **fields: Any) -> tuple[int, float]:
 
 async def running(site: Served, job_id: int, *, restarts: int = 0) -> float:
     now = time.time()
-    await site.told("a", wire.JobReport(job_id, restarts, phase="running", started_at=now))
+    await site.report("a", wire.JobReport(job_id, restarts, phase="running", started_at=now))
     return time.time()
 
 
 async def nodes_at(raw: Raw, at: float, **fields: Any) -> list[dict[str, Any]]:
-    answer = await raw.ask("nodes_at", at=at, **fields)
+    answer = await raw.request("nodes_at", at=at, **fields)
     rows: list[dict[str, Any]] = answer["result"]["nodes"]
     return rows
 
@@ -104,7 +104,7 @@ async def test_a_past_moment_shows_jobs_and_measurements_of_gpus(site: Served, r
 async def test_gpus_are_free_before_the_start_and_after_the_end_of_a_job(site: Served, raw: Raw) -> None:
     job, at = await begun(site)
     end = time.time()
-    await site.told("a", wire.JobReport(job, 0, phase="exited", started_at=at, ended_at=end))
+    await site.report("a", wire.JobReport(job, 0, phase="exited", started_at=at, ended_at=end))
     await site.until(lambda: site.controller.state.jobs[job].is_finished)  # type: ignore[index]
     for moment, label in ((at - 60, ""), (at, str(job)), (time.time(), "")):
         (row,) = await nodes_at(raw, moment, name="a")
@@ -113,8 +113,8 @@ async def test_gpus_are_free_before_the_start_and_after_the_end_of_a_job(site: S
 
 async def test_an_earlier_start_of_a_requeued_job_is_known(site: Served, raw: Raw) -> None:
     job, at = await begun(site, requeue=True)
-    await site.controller.apply(Requeued(who=ANN, jobs=(str(job),), hold=True))
-    await site.told("a", wire.JobReport(job, 0, phase="exited", started_at=at, ended_at=time.time()))
+    await site.controller.apply(Requeued(principal=ANN, jobs=(str(job),), hold=True))
+    await site.report("a", wire.JobReport(job, 0, phase="exited", started_at=at, ended_at=time.time()))
     await site.until(lambda: site.controller.state.jobs[job].state == "PENDING")  # type: ignore[index]
     (row,) = await nodes_at(raw, at, name="a")
     assert row["gpus"][0]["job"] == str(job)
@@ -229,7 +229,7 @@ async def test_missing_records_of_foreign_processes_count_as_unknown(site: Serve
 async def test_all_jobs_that_shared_a_gpu_are_listed_with_their_shares(site: Served, raw: Raw) -> None:
     jobs = []
     for part in (50, 30):
-        job, at = await begun(site, resources=Resources(gpus=GpuAsk(share_pct=part)))
+        job, at = await begun(site, resources=Resources(gpus=GpuRequest(share_pct=part)))
         jobs.append(str(job))
     (row,) = await nodes_at(raw, at, name="a")
     parts = [
@@ -252,7 +252,7 @@ async def test_all_jobs_that_shared_a_gpu_are_listed_with_their_shares(site: Ser
 async def test_an_invalid_moment_is_refused_with_a_message(
     raw: Raw, fields: dict[str, Any], text: str
 ) -> None:
-    raw.say("nodes_at", id=1, **fields)
+    raw.send("nodes_at", id=1, **fields)
     answer = await raw.next()
     assert answer["t"] == "error" and text in answer["message"]
 
@@ -279,7 +279,7 @@ async def test_few_nodes_are_asked_at_once_and_a_slow_one_delays_no_other(
         if not answers.is_set():
             asyncio.get_running_loop().call_soon(next_turn)
 
-    monkeypatch.setattr(site.fleet, "moment", moment)
+    monkeypatch.setattr(site.fleet, "past_state", moment)
     next_turn()
     rows = await nodes_at(raw, time.time())
     assert [row["unknown"] for row in rows] == [""] * 13
@@ -288,6 +288,6 @@ async def test_few_nodes_are_asked_at_once_and_a_slow_one_delays_no_other(
 
 async def test_many_queries_at_once_are_all_answered(site: Served, raw: Raw) -> None:
     for number in range(1, 13):
-        raw.say("nodes_at", id=number, at=5.0 if number % 3 else 1e11)
+        raw.send("nodes_at", id=number, at=5.0 if number % 3 else 1e11)
     kinds = [(await raw.next())["t"] for _ in range(12)]
     assert sorted(kinds) == ["error"] * 4 + ["ok"] * 8

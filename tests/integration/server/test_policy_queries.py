@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.core import ROOT, ask
+from tests.support.core import ROOT, make_request
 from tests.support.served import Raw, Served, served
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config, decode
 from warpdeck.controller.events.events import Submitted
-from warpdeck.controller.planning.forecast import rehearse
+from warpdeck.controller.planning.forecast import view_with_request
 from warpdeck.model import Job, Request
 from warpdeck.ports.caller import Principal
 from warpdeck.store import MemoryStore
@@ -71,7 +71,7 @@ def site_config(text: str = SITE) -> Config:
 
 
 async def put(site: Served, request: Request, who: Principal = ANN) -> Job:
-    outcome = await site.controller.apply(Submitted(who=who, request=request))
+    outcome = await site.controller.apply(Submitted(principal=who, request=request))
     assert outcome.job is not None
     return outcome.job
 
@@ -79,7 +79,7 @@ async def put(site: Served, request: Request, who: Principal = ANN) -> Job:
 async def answer_to(site: Served, t: str, **fields: Any) -> Any:
     """Return the result of one request. A refusal fails the test."""
     raw = await Raw.connect(site.paths)
-    answer = await raw.ask(t, **fields)
+    answer = await raw.request(t, **fields)
     await raw.close()
     assert answer["t"] == "ok", answer
     return answer["result"]
@@ -92,7 +92,7 @@ async def dry_run(site: Served, request: Request) -> Any:
 async def full_node(site: Served) -> Job:
     """Return a job that holds the four GPUs of one node for two hours."""
     await site.add_node("a")
-    job = await put(site, ask("first", gpus=4, time_limit_s=7200))
+    job = await put(site, make_request("first", gpus=4, time_limit_s=7200))
     await site.until(lambda: site.controller.state.jobs[job.id].allocation is not None)
     return job
 
@@ -100,7 +100,7 @@ async def full_node(site: Served) -> Job:
 async def test_a_dry_run_that_fits_would_start_now_and_changes_nothing(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
-        found = await dry_run(site, ask(gpus=4))
+        found = await dry_run(site, make_request(gpus=4))
         assert (found["verdict"], found["node_list"]) == ("now", "a")
         state = site.controller.state
         assert not state.jobs and not state.index.pending and state.next_job_id == 1
@@ -112,8 +112,8 @@ async def test_a_dry_run_behind_others_names_the_start_and_the_change_for_an_ear
 ) -> None:
     async with served(short_tmp / "h") as site:
         first = await full_node(site)
-        second = await put(site, ask("second", gpus=2, time_limit_s=600))
-        found = await dry_run(site, ask(gpus=4, time_limit_s=600))
+        second = await put(site, make_request("second", gpus=2, time_limit_s=600))
+        found = await dry_run(site, make_request(gpus=4, time_limit_s=600))
         assert (found["verdict"], found["code"]) == ("later", "Resources")
         assert found["leaders"] == [{"label": str(second.id), "user": "ann"}] and found["ahead"] == 1
         assert found["expected_start"] > site.controller.clock() + 7000
@@ -124,10 +124,10 @@ async def test_a_dry_run_behind_others_names_the_start_and_the_change_for_an_ear
 async def test_a_dry_run_of_an_impossible_request_says_never(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
-        found = await dry_run(site, ask(gpus=64))
+        found = await dry_run(site, make_request(gpus=64))
         assert found["verdict"] == "never" and found["code"] == "BadConstraints" and found["hint"]
         assert found["sentence"].startswith("the job requests 64 GPUs"), found
-        found = await dry_run(site, msgspec.structs.replace(ask(), script=""))
+        found = await dry_run(site, msgspec.structs.replace(make_request(), script=""))
         assert found["verdict"] == "never" and "neither a script nor a command" in found["sentence"]
 
 
@@ -135,13 +135,13 @@ async def test_a_dry_run_refuses_what_a_submission_refuses_by_the_sites_rules(sh
     async with served(short_tmp / "h", config=site_config()) as site:
         for name in ("a", "b", "c"):
             await site.add_node(name)
-        asked_for = ask(partition="short", time_limit_s=7200)
+        asked_for = make_request(partition="short", time_limit_s=7200)
         found = await dry_run(site, asked_for)
         assert (found["verdict"], found["code"]) == ("never", "PartitionTimeLimit")
         with pytest.raises(UserError) as refused:
             await put(site, asked_for)
         assert refused.value.message.endswith(found["sentence"])
-        assert (await dry_run(site, ask(partition="short", time_limit_s=600)))["node_list"] == "b"
+        assert (await dry_run(site, make_request(partition="short", time_limit_s=600)))["node_list"] == "b"
 
 
 async def test_a_rehearsal_does_not_change_the_state(short_tmp: Path) -> None:
@@ -149,22 +149,24 @@ async def test_a_rehearsal_does_not_change_the_state(short_tmp: Path) -> None:
         await full_node(site)
         state = site.controller.state
         before = (dict(state.jobs), dict(state.index.pending), dict(state.index.active), state.next_job_id)
-        view, job_id = rehearse(state, Submitted(who=ANN, request=ask(hold=True)), now=1000.0)
+        view, job_id = view_with_request(
+            state, Submitted(principal=ANN, request=make_request(hold=True)), now=1000.0
+        )
         assert [job.id for job in view.pending] == [job_id] and not view.pending[0].held
         assert (state.jobs, state.index.pending, state.index.active, state.next_job_id) == before
         with pytest.raises(UserError):
-            rehearse(state, Submitted(who=ANN, request=ask(gpus=64)), now=1000.0)
+            view_with_request(state, Submitted(principal=ANN, request=make_request(gpus=64)), now=1000.0)
         assert (state.jobs, state.index.pending, state.index.active, state.next_job_id) == before
 
 
 async def test_a_waiting_job_has_a_forecast_and_any_other_has_none(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         first = await full_node(site)
-        second = await put(site, ask("second", gpus=4, time_limit_s=600))
+        second = await put(site, make_request("second", gpus=4, time_limit_s=600))
         found = await answer_to(site, "forecast", job=str(second.id))
         assert found["verdict"] == "later" and found["sentence"] and not found["leaders"]
         assert (await answer_to(site, "forecast", job=str(first.id)))["verdict"] == ""
-        held = await put(site, ask("held", hold=True))
+        held = await put(site, make_request("held", hold=True))
         assert (await answer_to(site, "forecast", job=str(held.id)))["code"] == "JobHeldUser"
 
 
@@ -172,11 +174,11 @@ async def test_the_parts_of_a_priority_add_up(short_tmp: Path) -> None:
     async with served(short_tmp / "h", config=site_config()) as site:
         await site.add_node("a")
         await site.add_node("c")
-        plain = await put(site, ask("plain", gpus=4, nodes=2))
+        plain = await put(site, make_request("plain", gpus=4, nodes=2))
         await site.until(lambda: site.controller.state.jobs[plain.id].allocation is not None)
-        normal = await put(site, ask("normal", gpus=4, nice=50))
-        urgent = await put(site, ask("urgent", gpus=4, qos="urgent"))
-        by_hand = await put(site, ask("set", gpus=4, priority=10**6), ROOT)
+        normal = await put(site, make_request("normal", gpus=4, nice=50))
+        urgent = await put(site, make_request("urgent", gpus=4, qos="urgent"))
+        by_hand = await put(site, make_request("set", gpus=4, priority=10**6), ROOT)
         answer = await answer_to(site, "priorities")
         assert answer["weights"] == {"age": 1000.0, "fairshare": 5000.0, "qos": 200.0}
         rows = answer["jobs"]
@@ -188,7 +190,7 @@ async def test_the_parts_of_a_priority_add_up(short_tmp: Path) -> None:
         only = await answer_to(site, "priorities", ids=[str(normal.id)])
         assert [row["label"] for row in only["jobs"]] == [str(normal.id)]
         raw = await Raw.connect(site.paths)
-        refused = await raw.ask("priorities", ids=[str(plain.id)])
+        refused = await raw.request("priorities", ids=[str(plain.id)])
         assert "is not waiting" in refused["message"]
         await raw.close()
         await site.until(lambda: by_hand.id in site.controller.state.planned.priorities)
@@ -199,9 +201,9 @@ async def test_the_parts_of_a_priority_add_up(short_tmp: Path) -> None:
 async def test_a_long_queue_of_priorities_comes_in_pages(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         for number in range(1100):
-            await put(site, ask(f"job{number}", hold=True))
+            await put(site, make_request(f"job{number}", hold=True))
         raw = await Raw.connect(site.paths)
-        raw.say("priorities", id=1)
+        raw.send("priorities", id=1)
         page, last = await raw.next(), await raw.next()
         assert len(page["part"]["jobs"]) == 1000 and len(last["result"]["jobs"]) == 100
         assert last["result"]["weights"] == {}
@@ -231,11 +233,11 @@ async def test_shares_are_the_tree_of_accounts(short_tmp: Path) -> None:
 async def test_usage_counts_at_once_even_without_waiting_jobs(short_tmp: Path) -> None:
     async with served(short_tmp / "h", config=site_config()) as site:
         agent = await site.add_node("a")
-        job = await put(site, ask(gpus=4))
+        job = await put(site, make_request(gpus=4))
         await site.until(lambda: bool(site.fleet.launches))
         began = site.controller.clock() - 1000
-        await site.told("a", agent.begin((job.id, 0), at=began))
-        await site.told("a", agent.end((job.id, 0), ended_at=began + 900))
+        await site.report("a", agent.begin((job.id, 0), at=began))
+        await site.report("a", agent.end((job.id, 0), ended_at=began + 900))
         rows = (await answer_to(site, "shares"))["shares"]
         usage = {(row["account"], row["user"]): row["usage"] for row in rows}
         assert usage["vision", "ann"] > 0 and usage["lab", ""] == usage["vision", "ann"]
@@ -247,7 +249,7 @@ async def test_partitions_show_their_nodes_limits_and_users(short_tmp: Path) -> 
     async with served(short_tmp / "h", config=site_config()) as site:
         await site.add_node("a")
         await site.add_node("b")
-        job = await put(site, ask(gpus=3))
+        job = await put(site, make_request(gpus=3))
         await site.until(lambda: site.controller.state.jobs[job.id].allocation is not None)
         answer = await answer_to(site, "partitions")
         long, short = answer["partitions"]

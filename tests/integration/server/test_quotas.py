@@ -12,7 +12,7 @@ import pytest
 from tests.bench.rig import rss_mb
 from tests.integration.server.test_history import ended
 from tests.integration.server.test_server import ANN, BOB, submitted
-from tests.support.core import ask
+from tests.support.core import make_request
 from tests.support.served import Raw, frame, served
 
 from warpdeck.daemon.log_limit import LINES_A_SECOND, RateLimit
@@ -49,16 +49,16 @@ async def test_streams_of_all_clients_of_a_user_are_counted_together(
         clients = [await Raw.connect(site.paths, uid=ANN) for _ in range(3)]
         for number in range(1, 6):
             for raw in clients[:2]:
-                raw.say("subscribe", id=number)
+                raw.send("subscribe", id=number)
         for raw in clients[:2]:
-            assert (await raw.ask("status", number=100))["t"] == "ok"
-        clients[2].say("subscribe", id=1)
+            assert (await raw.request("status", number=100))["t"] == "ok"
+        clients[2].send("subscribe", id=1)
         assert text in (await refused(clients[2]))["message"]
         other = await Raw.connect(site.paths, uid=BOB)
-        assert (await other.ask("subscribe", number=1))["t"] == "ok"
-        clients[0].say("close", stream=1)
-        assert (await clients[0].ask("status", number=101))["t"] == "ok"
-        assert (await clients[2].ask("subscribe", number=2))["t"] == "ok"
+        assert (await other.request("subscribe", number=1))["t"] == "ok"
+        clients[0].send("close", stream=1)
+        assert (await clients[0].request("status", number=101))["t"] == "ok"
+        assert (await clients[2].request("subscribe", number=2))["t"] == "ok"
         for raw in (*clients, other):
             await raw.close()
 
@@ -75,10 +75,10 @@ async def test_clients_that_never_read_use_little_memory_and_delay_no_others(
         deaf = [await Raw.connect(site.paths, uid=BOB) for _ in range(5)]
         for raw in deaf:
             for number in range(1, 400):
-                raw.say("records", id=number, ended=True)
+                raw.send("records", id=number, ended=True)
         ann = await Raw.connect(site.paths, uid=ANN)
         for number in range(1, 6):
-            assert (await ann.ask("jobs", number=number, limit=10))["t"] == "ok"
+            assert (await ann.request("jobs", number=number, limit=10))["t"] == "ok"
         page_bytes = 400 * 4000
         for client in site.server.of_user(BOB):
             assert client.unread_bytes < OUTBOX_BYTES + page_bytes
@@ -86,7 +86,7 @@ async def test_clients_that_never_read_use_little_memory_and_delay_no_others(
             for raw in deaf:
                 await raw.close()
             while site.server.of_user(BOB):
-                assert (await ann.ask("status", number=100))["t"] == "ok"
+                assert (await ann.request("status", number=100))["t"] == "ok"
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
         await ann.close()
 
@@ -107,7 +107,7 @@ async def test_unread_answers_are_not_kept_in_memory(
         deaf = [await Raw.connect(site.paths, uid=BOB) for _ in range(5)]
         for raw in deaf:
             for number in range(1, 401):
-                raw.say("records", id=number, ended=True)
+                raw.send("records", id=number, ended=True)
         await site.until(lambda: all(each.unread_bytes > OUTBOX_BYTES for each in site.server.of_user(BOB)))
         assert rss_mb(os.getpid()) - before_mb < 60
         for raw in deaf:
@@ -159,7 +159,7 @@ async def test_requests_beyond_the_limit_of_a_user_wait_and_are_answered(
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths, uid=ANN)
         for number in range(1, 51):
-            raw.say("submit", id=number, request=ask_of(f"job{number}"))
+            raw.send("submit", id=number, request=ask_of(f"job{number}"))
         answers = [await raw.next() for _ in range(50)]
         assert {answer["t"] for answer in answers} == {"ok"}
         await raw.close()
@@ -168,7 +168,7 @@ async def test_requests_beyond_the_limit_of_a_user_wait_and_are_answered(
 def ask_of(name: str) -> dict[str, Any]:
     import msgspec
 
-    found: dict[str, Any] = msgspec.to_builtins(ask(name))
+    found: dict[str, Any] = msgspec.to_builtins(make_request(name))
     return found
 
 

@@ -26,7 +26,7 @@ async def node(folder: Path) -> AsyncIterator[tuple[Served, Raw]]:
 async def run_answer(raw: Raw, *argv: str, **fields: Any) -> dict[str, Any]:
     """Return the answer to a command."""
     given = {"env": {"HOME": "/home/ann", "PATH": "/bin"}, "cwd": "/work", "errors": 2, **fields}
-    return await raw.ask("run", argv=argv, **given)
+    return await raw.request("run", words=argv, **given)
 
 
 async def test_a_command_line_becomes_a_job_with_its_folder_and_environment(short_tmp: Path) -> None:
@@ -45,7 +45,7 @@ async def test_a_command_line_becomes_a_job_with_its_folder_and_environment(shor
         (["--gpus", "1"], "no command given", ""),
         (["--gpsu", "1", "true"], "unrecognized option '--gpsu'", "unknown_option"),
         (["-n", "2", "true"], "several tasks", "steps"),
-        (["-t", "never", "true"], "'never' is no time", ""),
+        (["-t", "never", "true"], "Invalid --time specification: 'never'", ""),
         (["--gpus", "64", "true"], "can never start", "BadConstraints"),
         (["a\0b"], "NUL", ""),
     ],
@@ -68,9 +68,9 @@ async def test_a_used_stream_id_is_refused_for_standard_error(short_tmp: Path) -
 
 async def test_a_command_cancelled_before_its_start_is_reported(short_tmp: Path) -> None:
     async with node(short_tmp) as (_, raw):
-        answer = await raw.ask("run", words=["-H", "true"], errors=2)
+        answer = await raw.request("run", words=["-H", "true"], errors=2)
         assert answer["result"]["job_id"] == 1
-        raw.say("cancel", id=3, jobs=["1"])
+        raw.send("cancel", id=3, jobs=["1"])
         while (error := await raw.next())["t"] != "error":
             continue
         assert error["id"] == 1 and "ended before it started (CANCELLED)" in error["message"]

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 import uvloop
-from tests.support.core import ask
+from tests.support.core import make_request
 from tests.support.served import Raw, Served, as_uid, frame, served
 
 from warpdeck import __version__
@@ -75,7 +75,7 @@ async def test_a_client_of_another_version_gets_the_next_step(short_tmp: Path) -
     """It sends a request that this controller does not know."""
     async with served(short_tmp / "h") as site:
         newer = await Raw.connect(site.paths)
-        newer.say("from_the_future", id=1)
+        newer.send("from_the_future", id=1)
         [message] = await newer.rest()
         assert f"warpdeck {__version__}" in message["message"] and "from_the_future" in message["message"]
         assert RESTART in message["hint"]
@@ -92,7 +92,7 @@ async def test_an_incomplete_frame_delays_no_others(short_tmp: Path) -> None:
 
 
 def broken(**fields: Any) -> dict[str, Any]:
-    request: dict[str, Any] = msgspec.to_builtins(ask())
+    request: dict[str, Any] = msgspec.to_builtins(make_request())
     resources = {**request["resources"], **fields.pop("resources", {})}
     return {**request, "resources": resources, **fields}
 
@@ -123,7 +123,7 @@ async def test_a_request_outside_of_the_field_limits_is_refused(
 ) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
-        raw.say("submit", id=1, request=request_)
+        raw.send("submit", id=1, request=request_)
         [error] = await raw.rest()
         assert "not understood" in error["message"]
         await raw.close()
@@ -136,7 +136,7 @@ async def test_a_reconnecting_srun_must_send_numeric_offsets(short_tmp: Path, ha
     """The node that is asked for the rest parses them."""
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
-        raw.say("srun_attach", id=1, step="1.0", have=have)
+        raw.send("srun_attach", id=1, step="1.0", have=have)
         [error] = await raw.rest()
         assert "not understood" in error["message"]
         await raw.close()
@@ -163,9 +163,9 @@ async def test_an_impossible_request_is_refused_with_a_message(
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         raw = await Raw.connect(site.paths)
-        answer = await raw.ask("submit", request=request_)
+        answer = await raw.request("submit", request=request_)
         assert answer["t"] == "error" and text in answer["message"] and answer["hint"], answer
-        assert (await raw.ask("status", number=2))["result"]["jobs"] == {}
+        assert (await raw.request("status", number=2))["result"]["jobs"] == {}
         await raw.close()
 
 
@@ -173,13 +173,13 @@ async def test_the_streams_of_a_client_are_limited(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
         for number in range(1, MAX_STREAMS + 2):
-            raw.say("subscribe", id=number)
+            raw.send("subscribe", id=number)
         error: dict[str, Any] = {}
         while error.get("t") != "error":
             error = await raw.next()
         assert error["id"] == MAX_STREAMS + 1 and "streams are already open" in error["message"]
-        raw.say("close", stream=1)
-        assert (await raw.ask("status", number=1000))["t"] == "ok"
+        raw.send("close", stream=1)
+        assert (await raw.request("status", number=1000))["t"] == "ok"
         await raw.close()
 
 
@@ -210,7 +210,7 @@ def test_a_stopping_controller_accepts_no_clients(short_tmp: Path, turns: int) -
                 await asyncio.sleep(0)
             await up.server.close()
             client = Raw(*await asyncio.open_unix_connection(sock=link))
-            client.say("queue", id=1)
+            client.send("queue", id=1)
             answer = [message["t"] for message in await client.rest()]
             await client.close()
             return answer
@@ -227,7 +227,7 @@ async def test_a_client_that_never_reads_delays_no_others(short_tmp: Path) -> No
         deaf = await Raw.connect(site.paths)
         wanted = 40
         for number in range(1, wanted + 1):
-            deaf.say("jobs", id=number, limit=1000)
+            deaf.send("jobs", id=number, limit=1000)
         async with await site.client() as good:
             for _ in range(20):
                 await good.ask(requests.Status())
@@ -244,7 +244,7 @@ def submitted(name: str, **fields: Any) -> Any:
 
     from warpdeck.controller.events.events import Submitted
 
-    return Submitted(who=WHO, request=ask(name, hold=True, **fields))
+    return Submitted(principal=WHO, request=make_request(name, hold=True, **fields))
 
 
 async def test_long_lists_are_paged_and_returned_as_one(short_tmp: Path) -> None:
@@ -259,7 +259,7 @@ async def test_long_lists_are_paged_and_returned_as_one(short_tmp: Path) -> None
                 range(count - 4, count + 1)
             )
         raw = await Raw.connect(site.paths)
-        raw.say("jobs", id=1, limit=count)
+        raw.send("jobs", id=1, limit=count)
         assert [(await raw.next())["t"] for _ in range(3)] == ["rows", "rows", "ok"]
         await raw.close()
 
@@ -268,8 +268,8 @@ async def test_jobs_are_found_by_user_state_and_id(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.add_node("a")
         async with await site.client() as client:
-            await client.ask(requests.Submit(request=ask("one", hold=True)))
-            two = msgspec.structs.replace(ask("two", hold=True), array=None)
+            await client.ask(requests.Submit(request=make_request("one", hold=True)))
+            two = msgspec.structs.replace(make_request("two", hold=True), array=None)
             await client.ask(requests.Submit(request=two))
             await client.ask(requests.Cancel(jobs=("2",)))
             assert [row.id for row in (await client.ask(requests.Jobs())).jobs] == [1]
@@ -282,7 +282,7 @@ async def test_jobs_are_found_by_user_state_and_id(short_tmp: Path) -> None:
             assert (await client.ask(requests.Jobs(users=("nobody",)))).jobs == []
             with pytest.raises(UserError, match="no job state 'BUSY'"):
                 await client.ask(requests.Jobs(states=("BUSY",)))
-            with pytest.raises(UserError, match="is no job id"):
+            with pytest.raises(UserError, match="is not a job ID"):
                 await client.ask(requests.Jobs(ids=("x",)))
 
 
@@ -290,10 +290,10 @@ async def test_rows_have_the_requested_fields(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         await site.controller.apply(submitted("one"))
         raw = await Raw.connect(site.paths)
-        raw.say("jobs", id=1, fields=["name", "why", "label"])
+        raw.send("jobs", id=1, fields=["name", "why", "label"])
         [row] = (await raw.next())["result"]["jobs"]
         assert list(row) == ["name", "why", "label"] and row["name"] == "one" and row["why"]["code"]
-        raw.say("jobs", id=2, fields=["name", "colour"])
+        raw.send("jobs", id=2, fields=["name", "colour"])
         assert "unknown job field colour" in (await raw.next())["message"]
         await raw.close()
 
@@ -307,7 +307,7 @@ async def test_a_personal_controller_serves_its_user_and_root_only(short_tmp: Pa
         peers = {uid: await Raw.connect(site.paths, uid=uid, hello=False) for uid in (0, ANN, BOB)}
         with as_uid(ANN):
             for raw in peers.values():
-                raw.say("hello", version=1)
+                raw.send("hello", version=1)
             message = {uid: await raw.next() for uid, raw in peers.items()}
         assert (message[0]["t"], message[ANN]["t"]) == ("welcome", "welcome")
         assert "serves only its own user" in message[BOB]["message"]
@@ -322,8 +322,8 @@ async def test_users_of_a_shared_controller_access_only_their_own_jobs(short_tmp
         ann = await Raw.connect(site.paths, uid=ANN)
         bob = await Raw.connect(site.paths, uid=BOB)
         root = await Raw.connect(site.paths)
-        request = msgspec.to_builtins(ask("secret", hold=True, env={"TOKEN": "x"}))
-        job = str((await ann.ask("submit", request=request))["result"]["job_id"])
+        request = msgspec.to_builtins(make_request("secret", hold=True, env={"TOKEN": "x"}))
+        job = str((await ann.request("submit", request=request))["result"]["job_id"])
         assert site.controller.state.jobs[int(job)].uid == ANN
         for kind, fields in (
             ("cancel", {"jobs": [job]}),
@@ -334,7 +334,7 @@ async def test_users_of_a_shared_controller_access_only_their_own_jobs(short_tmp
             ("log", {"job": job}),
             ("attach", {"job": job}),
         ):
-            denied = await bob.ask(kind, number=7, **fields)
+            denied = await bob.request(kind, number=7, **fields)
             assert denied["t"] == "error" and f"belongs to {ANN}" in denied["message"], kind
         for kind, fields in (
             ("node_drain", {"name": "a", "reason": "x"}),
@@ -343,12 +343,13 @@ async def test_users_of_a_shared_controller_access_only_their_own_jobs(short_tmp
             ("shutdown", {}),
         ):
             assert (
-                "only root and the controller's user" in (await bob.ask(kind, number=7, **fields))["message"]
+                "only root and the controller's user"
+                in (await bob.request(kind, number=7, **fields))["message"]
             )
-        rows = (await bob.ask("jobs", number=8))["result"]["jobs"]
+        rows = (await bob.request("jobs", number=8))["result"]["jobs"]
         assert [row["name"] for row in rows] == ["secret"] and "TOKEN" not in json.dumps(rows)
-        assert (await ann.ask("job", number=9, job=job))["result"]["row"]["user"] == str(ANN)
-        assert (await root.ask("cancel", number=9, jobs=[job]))["t"] == "ok"
+        assert (await ann.request("job", number=9, job=job))["result"]["row"]["user"] == str(ANN)
+        assert (await root.request("cancel", number=9, jobs=[job]))["t"] == "ok"
         for raw in (ann, bob, root):
             await raw.close()
 
@@ -358,12 +359,12 @@ async def test_users_of_a_shared_controller_access_only_their_own_jobs(short_tmp
 
 async def upload(raw: Raw, data: bytes, *, number: int = 1, **lies: Any) -> dict[str, Any]:
     facts = {"tree": "a" * 40, "sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
-    raw.say("put_tree", id=number, **{**facts, **lies})
+    raw.send("put_tree", id=number, **{**facts, **lies})
     first = await raw.next()
     if first["t"] == "error":
         return first
     raw.write(data_frame(number, data))
-    raw.say("end", stream=number)
+    raw.send("end", stream=number)
     while (message := await raw.next())["t"] == "ack":
         continue
     return message
@@ -385,9 +386,9 @@ async def test_an_upload_is_kept_if_it_matches_its_announcement(short_tmp: Path)
         ):
             answer = await upload(raw, b"packed tree", number=number, **lies)
             assert text in answer["message"] + answer["hint"], lies
-            assert not (await raw.ask("have_tree", number=50 + number, tree="a" * 40))["result"]["have"]
+            assert not (await raw.request("have_tree", number=50 + number, tree="a" * 40))["result"]["have"]
         assert (await upload(raw, b"packed tree", number=40))["t"] == "ok"
-        assert (await raw.ask("have_tree", number=41, tree="a" * 40))["result"]["have"]
+        assert (await raw.request("have_tree", number=41, tree="a" * 40))["result"]["have"]
         await raw.close()
         files = [path.name for path in (short_tmp / "h" / "trees" / "0").iterdir()]
         assert sorted(files) == ["a" * 40 + ".tar.gz", "a" * 40 + ".tar.gz.sha256"]
@@ -409,15 +410,15 @@ async def test_the_digest_of_another_users_code_gives_no_access(short_tmp: Path)
             if uid == ANN:
                 await raw.close()
         snapshot = {"commit": "c", "tree": "a" * 40, "root": "/", "sha256": digests[ANN], "size_bytes": 6}
-        request = msgspec.to_builtins(ask(script="#!/bin/sh\n")) | {"snapshot": snapshot}
-        raw.say("submit", id=7, request=request, components=[request])
+        request = msgspec.to_builtins(make_request(script="#!/bin/sh\n")) | {"snapshot": snapshot}
+        raw.send("submit", id=7, request=request, components=[request])
         assert (await raw.next())["t"] == "ok"
         jobs = list(site.controller.state.jobs.values())
         assert len(jobs) == 2
         for job in jobs:
             assert job.uid == BOB
             assert job.request.snapshot is not None and job.request.snapshot.sha256 == digests[BOB]
-        raw.say("submit", id=8, request=request | {"snapshot": snapshot | {"tree": digests[ANN]}})
+        raw.send("submit", id=8, request=request | {"snapshot": snapshot | {"tree": digests[ANN]}})
         assert "was not uploaded" in (await raw.next())["message"]
         await raw.close()
 
@@ -425,7 +426,7 @@ async def test_the_digest_of_another_users_code_gives_no_access(short_tmp: Path)
 async def test_an_incomplete_upload_leaves_nothing(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
-        raw.say("put_tree", id=1, tree="a" * 40, sha256="0" * 64, size_bytes=10)
+        raw.send("put_tree", id=1, tree="a" * 40, sha256="0" * 64, size_bytes=10)
         assert (await raw.next())["t"] == "ack"
         raw.write(data_frame(1, b"12345"))
         assert (await raw.next())["t"] == "ack"
@@ -437,12 +438,12 @@ async def test_an_incomplete_upload_leaves_nothing(short_tmp: Path) -> None:
 
 
 def test_submit_accepts_exactly_the_request_model() -> None:
-    assert msgspec.convert(msgspec.to_builtins(ask()), Request) == ask()
+    assert msgspec.convert(msgspec.to_builtins(make_request()), Request) == make_request()
 
 
 async def test_a_submission_is_answered_with_its_id(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
         assert isinstance(site, Served)
         async with await site.client() as client:
-            done = await client.ask(requests.Submit(request=ask()))
+            done = await client.ask(requests.Submit(request=make_request()))
             assert (done.job_id, done.label, done.tasks) == (1, "1", 1)

@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.core import ANN, Agent, ask
+from tests.support.core import ANN, Agent, make_request
 from tests.support.served import Raw, Served, served
 
-from warpdeck.controller.events.events import NodeUp, StepAsked, StepReported, Submitted
+from warpdeck.controller.events.events import NodeUp, StepReported, StepRequested, Submitted
+from warpdeck.engines.native.processes import step_leases
+from warpdeck.engines.native.processes.step_leases import COME_BACK_S
+from warpdeck.engines.native.processes.step_requests import NativeSteps
 from warpdeck.model import Job, JobState, NodeName
-from warpdeck.model.step import Step, StepAsk
-from warpdeck.server import step_leases
-from warpdeck.server.step_leases import COME_BACK_S
+from warpdeck.model.step import Step, StepOptions
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire.messages import Welcome
 from warpdeck_agent.wire.steps import StepReport
@@ -43,9 +44,9 @@ def clients_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def stepping(site: Served, *, caller: NodeName | None = None) -> Job:
     """Return a job whose step 0 runs without its srun."""
-    job, _ = await site.begun()
-    requested = StepAsked(
-        who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=A, caller=caller
+    job, _ = await site.start_job()
+    requested = StepRequested(
+        principal=ANN, job_id=job.id, options=StepOptions(argv=("true",)), cwd="/", first=A, caller=caller
     )
     await site.controller.apply(requested)
     running = StepReport(job_id=job.id, restarts=0, step=0, phase="running")
@@ -67,7 +68,9 @@ def back(job: Job) -> Welcome:
 
 async def look(site: Served, clock: Clock, *, after_s: float) -> None:
     clock.now += after_s
-    await site.server.steps.look()
+    steps = site.server.engine.steps
+    assert isinstance(steps, NativeSteps)
+    await steps.context.leases.look()
 
 
 async def test_a_step_without_srun_ends_despite_controller_restarts(short_tmp: Path) -> None:
@@ -92,10 +95,10 @@ async def test_a_reconnected_srun_gets_a_full_lease(short_tmp: Path) -> None:
     async with served(short_tmp / "2", store=store, clock=clock) as site:
         await site.controller.apply(NodeUp(name=A, welcome=back(job)))
         raw = await Raw.connect(site.paths)
-        assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
+        assert (await raw.request("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
         await site.until(lambda: bool(site.fleet.joined))
         await look(site, clock, after_s=2 * COME_BACK_S)
-        assert step_of(site, job).unheld_since_unix is None
+        assert step_of(site, job).client_gone_since_unix is None
     await raw.close()
     async with served(short_tmp / "3", store=store, clock=clock) as site:
         await look(site, clock, after_s=PART_S)
@@ -110,10 +113,10 @@ async def test_the_lease_of_an_unreachable_srun_starts_when_its_node_returns(sho
     async with served(short_tmp / "1", store=store, clock=clock) as site:
         job = await stepping(site, caller=A)
         await look(site, clock, after_s=0)
-        assert step_of(site, job).unheld_since_unix == clock.now
+        assert step_of(site, job).client_gone_since_unix == clock.now
     async with served(short_tmp / "2", store=store, clock=clock) as site:
         await look(site, clock, after_s=10 * COME_BACK_S)
-        assert step_of(site, job).ending_cause == "" and step_of(site, job).unheld_since_unix is None
+        assert step_of(site, job).ending_cause == "" and step_of(site, job).client_gone_since_unix is None
         await site.controller.apply(NodeUp(name=A, welcome=back(job)))
         await look(site, clock, after_s=PART_S)
         assert step_of(site, job).ending_cause == ""
@@ -125,7 +128,9 @@ async def test_the_lease_of_an_unreachable_srun_starts_when_its_node_returns(sho
 async def test_an_allocation_without_a_client_is_released(short_tmp: Path, holder: str) -> None:
     store, clock = MemoryStore(), Clock()
     async with served(short_tmp / "1", store=store, clock=clock) as site:
-        outcome = await site.controller.apply(Submitted(who=ANN, request=ask(holder=holder, script="")))
+        outcome = await site.controller.apply(
+            Submitted(principal=ANN, request=make_request(holder=holder, script=""))
+        )
         assert outcome.job is not None
         number = outcome.job.id
         await look(site, clock, after_s=0)

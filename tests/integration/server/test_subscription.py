@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.core import ANN, Agent, ask
+from tests.support.core import ANN, Agent, make_request
 from tests.support.served import Raw, Served, served
 from tests.support.waiting import WAIT_S
 
@@ -57,7 +57,7 @@ class Mirror:
 
 async def follow(raw: Raw, mirror: Mirror) -> None:
     """Apply deltas forever."""
-    raw.say("subscribe", id=1)
+    raw.send("subscribe", id=1)
     while True:
         message = await raw.next()
         if message["t"] == "delta":
@@ -107,10 +107,12 @@ async def something(site: Served, agents: list[Agent], rng: random.Random) -> No
     match rng.randint(0, 8):
         case 0 | 1:
             array = ArraySpec(ranges=((0, 3, 1),)) if rng.random() < 0.3 else None
-            await control.apply(Submitted(who=ANN, request=ask(gpus=rng.randint(0, 3), array=array)))
+            await control.apply(
+                Submitted(principal=ANN, request=make_request(gpus=rng.randint(0, 3), array=array))
+            )
         case 2:
             kind = rng.choice((Cancelled, Held, Released, Requeued))
-            await control.apply(kind(who=ANN, jobs=name))  # type: ignore[arg-type]
+            await control.apply(kind(principal=ANN, jobs=name))  # type: ignore[arg-type]
         case 3:
             await control.apply(NodeLost(name=agent.name, reason="cut"))
         case 4:
@@ -131,7 +133,7 @@ async def nodes_work(site: Served, agents: list[Agent], rng: random.Random) -> N
             launch = (job.id, job.restarts)
             ends = job.state is JobState.COMPLETING or rng.random() < 0.3
             message = agent.end(launch) if ends else agent.begin(launch)
-            await site.told(agent.name, message)
+            await site.report(agent.name, message)
 
 
 async def test_a_removed_node_is_reported_as_gone(short_tmp: Path) -> None:
@@ -154,17 +156,17 @@ async def test_a_slow_reader_delays_no_others_and_gets_merged_deltas(short_tmp: 
     quick, slow = Mirror(), Mirror()
     async with served(short_tmp / "h") as site:
         for number in range(400):
-            request = ask(f"{number}" + "x" * 1000, hold=True)
-            await site.controller.apply(Submitted(who=ANN, request=request))
+            request = make_request(f"{number}" + "x" * 1000, hold=True)
+            await site.controller.apply(Submitted(principal=ANN, request=request))
         deaf, good = await Raw.connect(site.paths), await Raw.connect(site.paths)
-        deaf.say("subscribe", id=1)
+        deaf.send("subscribe", id=1)
         task = asyncio.get_running_loop().create_task(follow(good, quick))
         await site.until(lambda: len(site.controller.hub.listeners) >= 2)
         jobs = tuple(str(number) for number in range(1, 401))
         for turn in range(60):
             kind = Released if turn % 2 else Held
-            await site.controller.apply(kind(who=ANN, jobs=jobs))
-        await site.controller.apply(Cancelled(who=ANN, jobs=jobs))
+            await site.controller.apply(kind(principal=ANN, jobs=jobs))
+        await site.controller.apply(Cancelled(principal=ANN, jobs=jobs))
         await agrees(site, quick)
         for connection in site.server.connections:
             assert connection.unread_bytes < 16 * 2**20

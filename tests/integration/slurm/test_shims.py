@@ -6,7 +6,7 @@ import pytest
 
 from warpdeck.base.paths import Paths
 from warpdeck.slurm.command_table import APP, COMMANDS, FRONTED
-from warpdeck.slurm.shims.shims import install
+from warpdeck.slurm.shims.shim_scripts import install
 
 
 def test_every_command_has_its_own_script(tmp_path):

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import eventually
 
-from warpdeck.snapshots import Taken, take
-from warpdeck.snapshots.look import Look, look
+from warpdeck.snapshots import Capture, capture_folder
+from warpdeck.snapshots.folder_state import FolderState, folder_state
 
 
 def git(folder: Path, *argv: str) -> None:
@@ -40,12 +40,12 @@ def code(plain: Path) -> Path:
     return plain
 
 
-def captured(folder: Path) -> Taken:
-    return take(str(folder), str(folder.parent / "store.git"))
+def captured(folder: Path) -> Capture:
+    return capture_folder(str(folder), str(folder.parent / "store.git"))
 
 
-def seen(taken: Taken) -> Look:
-    found = look(taken)
+def seen(taken: Capture) -> FolderState:
+    found = folder_state(taken)
     assert found is not None
     return found
 
@@ -104,7 +104,7 @@ def test_a_folder_that_becomes_a_repository_has_another_fingerprint(plain: Path)
     assert seen(taken).facts != before.facts
     git(plain.parent, "init", "-q")
     (plain / ".git").rename(plain.parent / "elsewhere")
-    assert look(taken) is None
+    assert folder_state(taken) is None
 
 
 @pytest.mark.parametrize("name", ["slurm-12.out", "slurm-12_3.err"])
@@ -120,14 +120,14 @@ def test_default_output_files_of_jobs_are_ignored(code: Path, name: str) -> None
 
 def test_a_fingerprint_is_reliable_only_a_while_after_the_last_change(code: Path) -> None:
     taken = captured(code)
-    eventually(lambda: seen(taken).proves)
+    eventually(lambda: seen(taken).shows_every_change)
     soon = time.time() + 3600
     os.utime(code / "pkg" / "a.py", (soon, soon))
-    assert not seen(taken).proves
+    assert not seen(taken).shows_every_change
 
 
 def test_a_nested_repository_has_no_reliable_fingerprint(code: Path) -> None:
     (code / "inner").mkdir()
     git(code / "inner", "init", "-q")
     (code / "inner" / "c.py").write_text("c")
-    assert look(captured(code)) is None
+    assert folder_state(captured(code)) is None

@@ -19,7 +19,7 @@ import pytest
 from warpdeck.base.errors import UserError
 from warpdeck.client import code
 from warpdeck.client.submission import _packed
-from warpdeck.snapshots import SnapshotStore, capture, git, take
+from warpdeck.snapshots import SnapshotStore, capture, capture_folder, git
 
 OTHER = pwd.getpwnam("nobody").pw_uid
 SECRET = b"print('of nobody')\n"
@@ -44,7 +44,7 @@ class Stranger:
         self.snapshots = []
         for text in (b"old\n", SECRET):
             (self.code / "train.py").write_bytes(text)
-            taken = take(str(self.code), str(store)).snapshot
+            taken = capture_folder(str(self.code), str(store)).snapshot
             assert taken is not None
             self.snapshots.append({**taken, "uid": OTHER})
         self.store = store
@@ -132,7 +132,7 @@ WRITES: dict[str, Reads] = {
     "pack": lambda old, new: code.store_of(new).pack(new["tree"]),
     "pack as our own": lambda old, new: SnapshotStore(new["store"]).pack(new["tree"]),
     "read as our own": lambda old, new: SnapshotStore(new["store"]).files(new["tree"]),
-    "capture into it": lambda old, new: take(os.path.dirname(__file__), new["store"]),
+    "capture into it": lambda old, new: capture_folder(os.path.dirname(__file__), new["store"]),
 }
 
 
@@ -253,6 +253,6 @@ def test_git_skips_a_nested_repository_of_another_user(stranger: Stranger, tmp_p
     os.utime(nested / "train.py", (1, 1))
     subprocess.run(["chown", "-R", str(OTHER), str(nested)], check=True)
     with pytest.raises(UserError, match="safe"):
-        take(str(own), str(tmp_path / "store"))
+        capture_folder(str(own), str(tmp_path / "store"))
     capture._git_facts(str(own))  # as if .git appeared between listing the files and this call
     assert stranger.uids() == set()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from warpdeck.base.errors import UserError
-from warpdeck.snapshots import SnapshotStore, Taken, take
+from warpdeck.snapshots import Capture, SnapshotStore, capture_folder
 
 
 def git(folder: Path, *argv: str) -> None:
@@ -32,11 +32,11 @@ def code(tmp_path: Path) -> Path:
     return folder
 
 
-def taken(folder: Path) -> Taken:
-    return take(str(folder), str(folder.parent / "store.git"))
+def taken(folder: Path) -> Capture:
+    return capture_folder(str(folder), str(folder.parent / "store.git"))
 
 
-def content(found: Taken) -> dict[str, bytes]:
+def content(found: Capture) -> dict[str, bytes]:
     with tarfile.open(found.packed) as archive:
         members = {member.name: archive.extractfile(member) for member in archive if member.isfile()}
         return {name: file.read() for name, file in members.items() if file is not None}

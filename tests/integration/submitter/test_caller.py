@@ -13,8 +13,8 @@ from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
 from warpdeck.slurm.shims.sbatch_script import ANSWER_FD
-from warpdeck.submitter.caller import Caller, OtherRoad
-from warpdeck.submitter.request_fifos import Question, Slot
+from warpdeck.submitter.caller import CallingShell, LeftToClient
+from warpdeck.submitter.request_fifos import ShellRequest, Slot
 
 ENVIRON = {"HOME": "/h", "WARPDECK_HOME": "/w", "PATH": os.environ["PATH"]}
 PATHS = Paths("/w")
@@ -50,7 +50,7 @@ def test_arguments_variables_folder_umask_and_niceness_are_read_from_the_process
     argv = ("a b", "", "new\nline", "é")
     nice = str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5))
     asking = shell(short_tmp, *argv, umask=0o027, A="1=2", PWD="/elsewhere")
-    with asking as pid, Caller(Question(pid, len(argv), slot), PATHS) as caller:
+    with asking as pid, CallingShell(ShellRequest(pid, len(argv), slot), PATHS) as caller:
         assert (caller.words, caller.folder) == (list(argv), str(short_tmp))
         assert caller.env == ENVIRON | {
             "A": "1=2",
@@ -63,16 +63,16 @@ def test_arguments_variables_folder_umask_and_niceness_are_read_from_the_process
 
 def test_a_reused_pid_is_not_accepted(short_tmp: Path, slot: Slot) -> None:
     other = Slot(str(short_tmp / "2.slot"))
-    with shell(short_tmp) as pid, pytest.raises(OtherRoad, match="not the one that waits"):
-        Caller(Question(pid, 0, other), PATHS)
+    with shell(short_tmp) as pid, pytest.raises(LeftToClient, match="another process waits"):
+        CallingShell(ShellRequest(pid, 0, other), PATHS)
     other.close()
 
 
 def test_a_caller_that_has_ended_gets_no_answer(short_tmp: Path, slot: Slot) -> None:
     with shell(short_tmp) as pid:
         pass
-    with pytest.raises(OtherRoad):
-        Caller(Question(pid, 0, slot), PATHS)
+    with pytest.raises(LeftToClient):
+        CallingShell(ShellRequest(pid, 0, slot), PATHS)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_a_caller_that_has_ended_gets_no_answer(short_tmp: Path, slot: Slot) -> 
 def test_requests_with_a_local_meaning_use_the_python_client(
     short_tmp: Path, slot: Slot, environ: dict[str, str], text: int
 ) -> None:
-    with shell(short_tmp, "x", **environ) as pid, pytest.raises(OtherRoad):
-        Caller(Question(pid, text, slot), PATHS)
+    with shell(short_tmp, "x", **environ) as pid, pytest.raises(LeftToClient):
+        CallingShell(ShellRequest(pid, text, slot), PATHS)
 
 
 @pytest.fixture
-def caller(short_tmp: Path, slot: Slot) -> Iterator[Caller]:
-    with shell(short_tmp) as pid, Caller(Question(pid, 0, slot), PATHS) as new_caller:
+def caller(short_tmp: Path, slot: Slot) -> Iterator[CallingShell]:
+    with shell(short_tmp) as pid, CallingShell(ShellRequest(pid, 0, slot), PATHS) as new_caller:
         yield new_caller
 
 
@@ -105,16 +105,18 @@ def caller(short_tmp: Path, slot: Slot) -> Iterator[Caller]:
     "path",
     ["/dev/stdin", "/dev/fd/3", "/dev/null", "/proc/self/environ", "to-stdin", "fds/0", "loop", "fifo", "."],
 )
-def test_only_regular_files_of_the_caller_are_read(short_tmp: Path, caller: Caller, path: str) -> None:
+def test_only_regular_files_of_the_caller_are_read(short_tmp: Path, caller: CallingShell, path: str) -> None:
     (short_tmp / "to-stdin").symlink_to("/dev/stdin")
     (short_tmp / "fds").symlink_to("/proc/self/fd")
     (short_tmp / "loop").symlink_to("loop")
     os.mkfifo(short_tmp / "fifo")
-    with pytest.raises((OtherRoad, IsADirectoryError)):
+    with pytest.raises((LeftToClient, IsADirectoryError)):
         caller.read(os.path.join(short_tmp, path), 100)
 
 
-def test_files_and_links_are_read_and_missing_files_are_reported(short_tmp: Path, caller: Caller) -> None:
+def test_files_and_links_are_read_and_missing_files_are_reported(
+    short_tmp: Path, caller: CallingShell
+) -> None:
     (short_tmp / "file").write_text("text")
     (short_tmp / "link").symlink_to("file")
     assert [caller.read(str(short_tmp / name), 3) for name in ("file", "link")] == [b"tex", b"tex"]
@@ -127,9 +129,9 @@ def test_no_descriptor_is_left_open(short_tmp: Path, slot: Slot) -> None:
     with shell(short_tmp) as pid:
         inside = len(os.listdir("/proc/self/fd"))
         for _ in range(3):
-            with Caller(Question(pid, 0, slot), PATHS):
+            with CallingShell(ShellRequest(pid, 0, slot), PATHS):
                 pass
-            with pytest.raises(OtherRoad):
-                Caller(Question(pid, 5000, slot), PATHS)
+            with pytest.raises(LeftToClient):
+                CallingShell(ShellRequest(pid, 5000, slot), PATHS)
         assert len(os.listdir("/proc/self/fd")) == inside
     eventually(lambda: len(os.listdir("/proc/self/fd")) == before)

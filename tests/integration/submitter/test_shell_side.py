@@ -16,7 +16,7 @@ import pytest
 from tests.support.waiting import WAIT_S
 
 from warpdeck.slurm.shims.sbatch_script import LOOK, script
-from warpdeck.submitter.request_fifos import Question, Slots
+from warpdeck.submitter.request_fifos import ShellRequest, Slots
 
 SHELLS = {
     "sh": ["/bin/sh"],
@@ -29,13 +29,13 @@ LOST = f"sbatch: error: the answer was lost, and the job may have been submitted
 
 KILLED = """
 import select
-from warpdeck.submitter.request_fifos import Slots, hold
-held = hold({folder!r})
+from warpdeck.submitter.request_fifos import Slots, lock_folder
+held = lock_folder({folder!r})
 slots = Slots({folder!r})
 print("ready", flush=True)
 select.select([slots], [], [])
-(question,) = slots.questions()
-question.slot.say("{said}")
+(request,) = slots.requests()
+request.slot.say("{message}")
 print("asked", flush=True)
 select.select([], [], [])
 """
@@ -80,19 +80,19 @@ class Desk:
             finally:
                 running.kill()
 
-    def question(self) -> Question:
-        """Return the next question when it arrives."""
+    def request(self) -> ShellRequest:
+        """Return the next request when it arrives."""
         assert select.select([self.slots], [], [], WAIT_S)[0], "no shell asks"
-        (found,) = self.slots.questions()
+        (found,) = self.slots.requests()
         return found
 
     def answer(self, *lines: str, argv: tuple[str, ...] = ("x",)) -> tuple[int, str, str]:
         """Return the shell's result for an answer of these lines."""
         with self.start(*argv) as asking:
-            question = self.question()
-            assert (question.pid, question.words) == (asking.pid, len(argv))
-            question.slot.say("".join(f"{line}\n" for line in lines))
-            question.slot.close()
+            request = self.request()
+            assert (request.pid, request.words) == (asking.pid, len(argv))
+            request.slot.say("".join(f"{line}\n" for line in lines))
+            request.slot.close()
             out, err = asking.communicate(timeout=WAIT_S)
         return asking.returncode, out, err
 
@@ -116,8 +116,8 @@ def test_non_ascii_characters_are_printed_unchanged(desk: Desk) -> None:
 
 @pytest.mark.parametrize("lines", [[], ["?", "-"]], ids=["turned away", "refused"])
 def test_without_an_answer_the_python_client_gets_all_arguments(desk: Desk, lines: list[str]) -> None:
-    text = ("-J", "a b", "", "new\nline", "*", "'\"$HOME\\")
-    assert desk.answer(*lines, text=text) == (OTHER, "".join(f"<{word}>" for word in text), "")
+    argv = ("-J", "a b", "", "new\nline", "*", "'\"$HOME\\")
+    assert desk.answer(*lines, argv=argv) == (OTHER, "".join(f"<{word}>" for word in argv), "")
 
 
 def test_a_lost_answer_is_reported(desk: Desk) -> None:
@@ -141,7 +141,7 @@ def test_a_shell_stops_waiting_when_the_submitter_is_killed(
         stack.callback(serving.kill)
         assert serving.stdout and serving.stdout.readline()  # it listens
         asking = stack.enter_context(desk.start("x"))
-        assert serving.stdout.readline()  # it received a question
+        assert serving.stdout.readline()  # it received a request
         serving.kill()
         out, err = asking.communicate(timeout=WAIT_S)
     assert (asking.returncode, out, err) == seen
@@ -169,13 +169,13 @@ def test_without_a_free_slot_the_python_client_is_used(desk: Desk) -> None:
 def test_each_of_many_shells_has_a_separate_slot(desk: Desk) -> None:
     with ExitStack() as stack:
         asking = [stack.enter_context(desk.start(str(number))) for number in range(8)]
-        questions: list[Question] = []
-        while len(questions) < len(asking):
+        requests: list[ShellRequest] = []
+        while len(requests) < len(asking):
             assert select.select([desk.slots], [], [], WAIT_S)[0]
-            questions += desk.slots.questions()
-        for question in questions:
-            question.slot.say(f"?\n1{question.pid}\n.\n")
-            question.slot.close()
+            requests += desk.slots.requests()
+        for request in requests:
+            request.slot.say(f"?\n1{request.pid}\n.\n")
+            request.slot.close()
         outputs = [each.communicate(timeout=WAIT_S)[0] for each in asking]
     assert outputs == [f"{each.pid}\n" for each in asking]
 
@@ -209,16 +209,16 @@ def test_the_python_client_gets_the_environment_unchanged(desk: Desk) -> None:
 def test_without_arguments_the_submitter_is_not_asked(desk: Desk) -> None:
     with desk.start() as asking:
         asking.communicate(timeout=WAIT_S)
-    assert (asking.returncode, desk.slots.questions()) == (OTHER, [])
+    assert (asking.returncode, desk.slots.requests()) == (OTHER, [])
 
 
 def test_an_interrupt_ends_the_waiting_shell(desk: Desk) -> None:
     with desk.start("x") as asking:
-        question = desk.question()
+        request = desk.request()
         asking.send_signal(signal.SIGINT)
         assert asking.wait(WAIT_S) == 130
-        question.slot.say("?\n1late\n.\n")  # nothing reads it, and nothing fails
-        question.slot.close()
+        request.slot.say("?\n1late\n.\n")  # nothing reads it, and nothing fails
+        request.slot.close()
 
 
 def test_a_closed_pipe_is_ignored_and_a_full_disk_is_reported(desk: Desk) -> None:
@@ -229,9 +229,9 @@ def test_a_closed_pipe_is_ignored_and_a_full_disk_is_reported(desk: Desk) -> Non
     for descriptor in (other_end, full):
         with desk.start("x", stdout=descriptor) as asking:
             os.close(descriptor)
-            question = desk.question()
-            question.slot.say("?\n1Submitted batch job 1\n.\n")
-            question.slot.close()
+            request = desk.request()
+            request.slot.say("?\n1Submitted batch job 1\n.\n")
+            request.slot.close()
             message.append((asking.communicate(timeout=WAIT_S)[1], asking.returncode))
     full_words = "sbatch: error: the answer cannot be written\n  the command may have taken effect; check before you repeat it\n"
     assert message == [("", 1), (full_words, 1)]
@@ -247,7 +247,7 @@ def test_descriptors_of_the_caller_stay_open(desk: Desk, number: int) -> None:
         ["sh", "-c", f'exec {number}<{held} && exec "$@"', "sh", *shell], stdout=subprocess.PIPE, text=True
     ) as asking:
         out, _ = asking.communicate(timeout=WAIT_S)
-    assert (out, desk.slots.questions()) == ("held", [])
+    assert (out, desk.slots.requests()) == ("held", [])
 
 
 def test_a_shell_without_output_does_not_use_the_submitter(desk: Desk) -> None:
@@ -255,11 +255,11 @@ def test_a_shell_without_output_does_not_use_the_submitter(desk: Desk) -> None:
     (desk.folder.parent / "python").write_text(f"#!/bin/sh\n: >{mark}\n")
     line = 'exec >&-; exec "$@"'
     subprocess.run(["sh", "-c", line, "sh", *desk.shell, desk.program, "x"], timeout=WAIT_S, check=True)
-    assert mark.exists() and desk.slots.questions() == []
+    assert mark.exists() and desk.slots.requests() == []
 
 
 def test_a_shell_with_another_home_does_not_use_this_submitter(desk: Desk) -> None:
     with desk.start("x", WARPDECK_HOME="/another") as running:
         out, _ = running.communicate(timeout=WAIT_S)
     assert (running.returncode, out) == (OTHER, "<x>")
-    assert desk.slots.questions() == []
+    assert desk.slots.requests() == []

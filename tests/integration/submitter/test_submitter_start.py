@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from warpdeck.base.paths import Paths
-from warpdeck.base.submitter_address import AGAIN_S, ensure, folder_of, listens, log_of
-from warpdeck.submitter.request_fifos import Slots, hold
+from warpdeck.base.submitter_address import RETRY_S, ensure, folder_of, listens, log_of
+from warpdeck.submitter.request_fifos import Slots, lock_folder
 
 
 def test_a_submitter_that_has_just_failed_is_not_restarted(short_tmp: Path) -> None:
@@ -17,7 +17,7 @@ def test_a_submitter_that_has_just_failed_is_not_restarted(short_tmp: Path) -> N
     log.write_text("a bug")
     ensure(paths)
     assert log.read_text() == "a bug"
-    long_ago = log.stat().st_mtime - 2 * AGAIN_S
+    long_ago = log.stat().st_mtime - 2 * RETRY_S
     os.utime(log, (long_ago, long_ago))
     ensure(paths)  # finds no controller, and exits
     assert log.read_text() == ""
@@ -27,7 +27,7 @@ def test_a_listening_submitter_is_recognized_despite_stale_files(short_tmp: Path
     paths = Paths(str(short_tmp))
     folder = folder_of(paths)
     assert not listens(paths)
-    held = hold(folder)
+    held = lock_folder(folder)
     slots = Slots(folder)
     assert listens(paths)
     slots.close()

@@ -131,7 +131,10 @@ def test_accounts_users_and_qos_are_added_modified_and_deleted_as_in_slurm(pair:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("add user kim account=first adminlevel=operator", "root and the controller's own user administer"),
+        (
+            "add user kim account=first adminlevel=operator",
+            "root and the controller's user are the administrators",
+        ),
         ("add user kim account=first partition=gpu", "holds in all partitions"),
         ("modify cluster warpdeck set fairshare=1", "there is one cluster"),
         ("add account kim fairshare=parent", "give a number of shares"),

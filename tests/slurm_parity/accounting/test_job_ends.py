@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.slurm_parity.peer.real_slurm import RealSlurm
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -29,7 +29,7 @@ DERIVED_EXIT_CODES = {
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """A home in which only this machine is a node."""
-    with passing_home() as made:
+    with temporary_home() as made:
         made.ok("up")
         yield made
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.slurm_parity.peer.real_slurm import RealSlurm
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import has_ended
 from tests.support.waiting import eventually
 
@@ -60,7 +60,7 @@ NOISE = "scancel: select/"
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One home for all tests of the module."""
-    with passing_home() as made:
+    with temporary_home() as made:
         yield made
 
 

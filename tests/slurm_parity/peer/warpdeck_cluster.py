@@ -23,7 +23,7 @@ from tests.support.waiting import WAIT_S, eventually
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.submission import draft_script
 from warpdeck.config import decode
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.runtime.commands import run
 from warpdeck_agent.wire import messages as wire
 
@@ -130,7 +130,7 @@ class WarpdeckCluster:
         """Run one command as a process inside a job would, with `data` on its input."""
         out, err = io.StringIO(), io.StringIO()
         console = Console(
-            streams=Streams(io.StringIO(data), out, err),
+            streams=StandardStreams(io.StringIO(data), out, err),
             controller=ControllerAccess(lambda: self.connect(user)),
             env=env or {},
             folder=str(self.folder),
@@ -165,7 +165,7 @@ class WarpdeckCluster:
                     launch.job_id, launch.restarts, phase="running", started_at=time.time()
                 )
                 for node in _nodes_of(site, launch.job_id):
-                    await site.told(node, report)
+                    await site.report(node, report)
 
         self.run_in_loop(send_reports)
 
@@ -176,7 +176,7 @@ class WarpdeckCluster:
             running = site.controller.state.jobs[job]  # type: ignore[index]
             report = wire.JobReport(running.id, running.restarts, **{"phase": "exited", **facts})
             for node in _nodes_of(site, running.id):
-                await site.told(node, report)
+                await site.report(node, report)
 
         self.run_in_loop(send_reports)
 

@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
+from tests.support.command_lines import parse_srun, validate_launch
 
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.options import SALLOC_22_05, SRUN_22_05
-from warpdeck.notation.step.srun import parse_srun
-from warpdeck.notation.step.step_arguments import TOLD
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.step.step_variables import PREFIXES
 from warpdeck.notation.values.exports import NICENESS
-from warpdeck.notation.verdict.launch import judge_launch
 
 pytestmark = pytest.mark.slurm
 SOURCE = OptionSource(cwd="/", environ={}, now=0.0)
@@ -50,9 +49,9 @@ def warpdeck() -> Iterator[WarpdeckCluster]:
 def test_tasks_have_the_binding_variables_that_slurm_sets(slurm: RealSlurm, options: str) -> None:
     argv = ["-n2", "-N1", *options.split(), "env"]
     lines = (line.partition("=") for line in slurm.ok("srun", *argv).splitlines())
-    expected = {name: value for name, _, value in lines if name.startswith(TOLD)}
+    expected = {name: value for name, _, value in lines if name.startswith(PREFIXES)}
     environ = parse_srun(argv, {NICENESS: str(os.getpriority(os.PRIO_PROCESS, 0))}, files={}).ask["env"]
-    assert {name: value for name, value in environ.items() if name.startswith(TOLD)} == expected
+    assert {name: value for name, value in environ.items() if name.startswith(PREFIXES)} == expected
 
 
 @pytest.mark.parametrize("option", ["--hint=help", "--mem-bind=help", "--distribution=help", "--hint=x"])
@@ -69,7 +68,7 @@ def test_help_values_use_the_output_and_exit_code_of_slurm(
     known_options = SALLOC_22_05
     for command in ("salloc", "srun"):
         slurm_result = slurm.run([command, option, "true"])
-        error = judge_launch([option, "true"], SOURCE, known=known_options).fault
+        error = validate_launch([option, "true"], SOURCE, known=known_options).rejection
         assert error is not None and (error.exit_code, error.is_answer) == (
             slurm_result.rc,
             bool(slurm_result.out),

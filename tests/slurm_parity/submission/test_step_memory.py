@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from tests.slurm_parity.peer.pair import H100_GRES, H100_SITE
 from tests.slurm_parity.peer.real_slurm import RealSlurm
+from tests.support.command_lines import parse_srun
 from tests.support.waiting import eventually
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.step_records import step_tres
 from warpdeck.model import Allocation, GpuUuid, NodeName, Resources, Share
-from warpdeck.model.step import StepAsk
-from warpdeck.notation.step.srun import parse_srun
+from warpdeck.model.step import StepOptions
 from warpdeck.policy.step_placement import Busy, lay_out
 
 pytestmark = pytest.mark.slurm
@@ -69,7 +69,7 @@ def memory_by_warpdeck(step: str) -> str:
         gpus=tuple(range(GPUS)),
         gpu_uuids=uuids,
     )
-    request = msgspec.convert(parse_srun([*step.split(), "true"], {}, files={}).ask, StepAsk)
+    request = msgspec.convert(parse_srun([*step.split(), "true"], {}, files={}).ask, StepOptions)
     try:
         layout = lay_out(request, Allocation(shares=(share,)), job=Resources(tasks=CPUS), running=())
     except UserError:

@@ -17,12 +17,12 @@ import msgspec
 import pytest
 from tests.slurm_parity.peer.real_slurm import RealSlurm
 from tests.slurm_parity.peer.warpdeck_cluster import WarpdeckCluster
+from tests.support.command_lines import parse_srun
 from tests.support.waiting import eventually
 
 from warpdeck.controller.launch.environment import made_environment
-from warpdeck.model.step import StepAsk
-from warpdeck.notation.step.srun import parse_srun
-from warpdeck.policy.step_placement import Layout, lay_out
+from warpdeck.model.step import StepOptions
+from warpdeck.policy.step_placement import StepLayout, lay_out
 
 pytestmark = pytest.mark.slurm
 LAYOUT_VARIABLES = ("SLURM_JOB_CPUS_PER_NODE", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE")
@@ -58,7 +58,7 @@ _TASK_LINE = re.compile(r"task (\d+) (\d+) (\d+)")
 
 
 class JobLayout(NamedTuple):
-    """Layout variables of a job, and the ranks of each step on each of its nodes in the order of their local
+    """StepLayout variables of a job, and the ranks of each step on each of its nodes in the order of their local
     ids.
     """
 
@@ -103,9 +103,9 @@ def layout_by_warpdeck(warpdeck: WarpdeckCluster, job: str, steps: tuple[str, ..
     environ = made_environment(job_record, 0, submit_host="login")
     ranks = {}
     for step in steps:
-        request = msgspec.convert(parse_srun([*step.split(), "true"], environ, files={}).ask, StepAsk)
+        request = msgspec.convert(parse_srun([*step.split(), "true"], environ, files={}).ask, StepOptions)
         layout = lay_out(request, job_record.allocation, job=job_record.request.resources, running=())
-        assert isinstance(layout, Layout)
+        assert isinstance(layout, StepLayout)
         ranks[step] = _ranks_text([share.ranks for share in layout.shares])
     warpdeck.report_job_end(job_id)
     return JobLayout({name: environ.get(name) for name in LAYOUT_VARIABLES}, ranks)

@@ -1,4 +1,4 @@
-"""A user of a test's own: nothing of the real one's settings is read, (empty screen)."""
+"""Settings of a separate user for each test. The settings of the real user are not read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def folder(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the test's files lie; also the working folder."""
+    """Return the folder of the test's files. Its subfolder `work` is the working folder."""
     for name, value in (
         ("HOME", "user"),
         ("XDG_CONFIG_HOME", "user/config"),

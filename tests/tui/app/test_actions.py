@@ -1,4 +1,4 @@
-"""The one table of actions: no key means two things in one place, everything is explained, and everything is there."""
+"""The table of actions: keys are unambiguous in each context, and each action is explained and implemented."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ OWNERS: dict[str, tuple[type, ...]] = {
     "page": (HelpPage, TextPage),
     "usage": (UsagePage,),
 }
-"""Who has the keys of a place, and does what they mean."""
+"""The classes that bind the keys of a context and implement its actions."""
 
 
-def test_no_key_means_two_things_in_one_place() -> None:
+def test_no_key_has_two_actions_in_one_context() -> None:
     assert clashes(ACTIONS) == []
 
 
-def test_a_clash_is_found_and_named() -> None:
+def test_a_key_conflict_is_detected_and_named() -> None:
     taken = ACTIONS[0]._replace(where="queue", id="other", keys="c")
     assert clashes([*ACTIONS, taken]) == ["c means both cancel and other in queue"]
     everywhere = ACTIONS[0]._replace(where="app", id="other", keys="l")
@@ -74,14 +74,14 @@ def test_a_clash_is_found_and_named() -> None:
     }
 
 
-def test_every_action_is_explained() -> None:
+def test_every_action_has_a_title_and_a_help_text() -> None:
     for action in ACTIONS:
         assert action.title and action.help, action
         assert not action.help.endswith("."), action
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: f"{action.where}.{action.id}")
-def test_every_action_can_be_done(action: Action) -> None:
+def test_every_action_is_bound_and_implemented(action: Action) -> None:
     for owner in OWNERS[action.where]:
         held = {each.id for each in owner._merge_bindings().key_to_bindings[action.keys.split(",")[0]]}
         assert f"{action.where}.{action.id}" in held
@@ -91,18 +91,18 @@ def test_every_action_can_be_done(action: Action) -> None:
         assert callable(getattr(target, f"action_{name}", None))
 
 
-def test_every_place_has_its_owner_and_meets_others_or_stands_alone() -> None:
+def test_every_context_has_owners_and_belongs_to_a_combination() -> None:
     met = {place for meeting in MEETINGS for place in meeting}
     assert set(OWNERS) == set(PLACES) == met == {action.where for action in ACTIONS}
 
 
-def test_the_help_page_begins_with_the_place_and_leaves_nothing_out() -> None:
+def test_the_help_page_starts_with_the_context_and_lists_all_actions() -> None:
     lines = help_lines(("job", "log"), {})
     assert lines[0] == ("", PLACES["job"], "")
     assert len([line for line in lines if line[2]]) == len(ACTIONS)
 
 
-def test_the_key_line_fits_and_keeps_help_and_quit() -> None:
+def test_the_key_line_fits_the_width_and_keeps_help_and_quit() -> None:
     for place in ("queue", "nodes", "job", "history"):
         for width in (200, 80, 40, 20):
             hints = key_line(actions_at(place, "app"), {}, width)

@@ -1,4 +1,4 @@
-"""The site's tables: what they say in words, and what can be changed from them."""
+"""The site's tables: their explanations, and the changes that start from them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.tui.app.stage import ME, on_stage
+from tests.tui.app.app_pilot import ME, run_app
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.model import (
     ExitStatus,
     Gpu,
-    GpuAsk,
+    GpuRequest,
     GpuUuid,
     Job,
     JobId,
@@ -56,7 +56,7 @@ def texts(row: tables.Row) -> list[str]:
     return [cell.text for cell in row[1]]
 
 
-def test_a_place_in_the_tree_of_accounts_is_explained() -> None:
+def test_the_position_of_an_account_or_user_is_explained() -> None:
     vision, ann, bob, nlp = TREE
     words = tables.share_words(vision, TREE, half_life_s=7 * 86_400.0)
     assert words == (
@@ -71,7 +71,7 @@ def test_a_place_in_the_tree_of_accounts_is_explained() -> None:
     assert [texts(row)[0] for row in tables.account_rows(TREE)] == ["vision", "  ann", "  bob", "nlp"]
 
 
-def test_a_priority_is_explained_by_its_parts() -> None:
+def test_a_priority_is_explained_by_its_components() -> None:
     row = PriorityRow(label="12", user="ann", priority=690, age_part=200.0, fairshare_part=500.0, nice=10)
     weights = {"age": 1000.0, "fairshare": 500.0, "qos": 50.0}
     assert tables.priority_words(row, weights) == (
@@ -84,7 +84,7 @@ def test_a_priority_is_explained_by_its_parts() -> None:
     assert "was set by an admin" in tables.priority_words(by_hand, weights)
 
 
-def test_partitions_reservations_and_qos_say_whom_they_are_for() -> None:
+def test_partitions_reservations_and_qos_show_their_users() -> None:
     part = PartitionRow(
         name="gpu", default=True, allow_accounts=["a", "b"], node_states={"idle": 2}, max_nodes=4
     )
@@ -101,7 +101,7 @@ def test_partitions_reservations_and_qos_say_whom_they_are_for() -> None:
     assert texts(tables.qos_rows([qos])[0])[-1] == "max_tres_per_user gpu=8, max_jobs_per_user 4"
 
 
-def test_drained_nodes_stand_first_and_events_latest_first() -> None:
+def test_drained_nodes_come_first_and_events_newest_first() -> None:
     nodes = [
         NodeRow(name="a", state="idle"),
         NodeRow(name="b", state="drained", reason="dust", reason_at=NOW - 60),
@@ -112,45 +112,45 @@ def test_drained_nodes_stand_first_and_events_latest_first() -> None:
     assert len({key for key, _ in rows}) == 2 and texts(rows[0])[1:] == ["7", "ended"]
 
 
-async def test_reservations_are_made_changed_and_removed_with_the_command_that_does_the_same(
+async def test_reservations_are_created_changed_and_removed_with_undo(
     folder: Path,
 ) -> None:
-    async with on_stage(folder, size=(100, 30)) as stage:
-        await stage.press("6")
-        await stage.shows("[Partitions]", "main*")
-        await stage.press("tab", "n")
-        await stage.shows("New reservation", "$ warpdeck reservation create NAME")
-        await stage.type("class")
-        await stage.press("tab")
-        await stage.type("gpu01")
-        await stage.press("tab", "tab", "tab")
-        await stage.type(ME)
-        await stage.shows(f"create class --nodes gpu01 --users {ME}")
-        await stage.press("enter")
-        await stage.shows("[Reservations]", "class", "active", "--reservation=class")
-        await stage.press("e")
-        await stage.shows("Edit reservation class")
-        stage.field("duration").value = "nonsense"
-        await stage.press("enter")
-        await stage.shows("nonsense")
-        stage.field("duration").value = "2:00:00"
-        await stage.press("enter")
-        await stage.shows("2:00:00", "Active, ends in")
-        await stage.press("X")
-        await stage.shows("$ warpdeck reservation rm class")
-        await stage.press("y")
-        await stage.shows("No reservations")
-        await stage.press("Z")
-        await stage.told("Undone: warpdeck reservation create class --nodes gpu01")
-        await stage.press("Z")
-        await stage.told("--instead")
-        await stage.press("Z")
-        await stage.told("Undone: warpdeck reservation rm class")
-        assert not (await stage.app.core.ask(requests.Reservations())).reservations
+    async with run_app(folder, size=(100, 30)) as ui:
+        await ui.press("6")
+        await ui.shows("[Partitions]", "main*")
+        await ui.press("tab", "n")
+        await ui.shows("New reservation", "$ warpdeck reservation create NAME")
+        await ui.type("class")
+        await ui.press("tab")
+        await ui.type("gpu01")
+        await ui.press("tab", "tab", "tab")
+        await ui.type(ME)
+        await ui.shows(f"create class --nodes gpu01 --users {ME}")
+        await ui.press("enter")
+        await ui.shows("[Reservations]", "class", "active", "--reservation=class")
+        await ui.press("e")
+        await ui.shows("Edit reservation class")
+        ui.field("duration").value = "nonsense"
+        await ui.press("enter")
+        await ui.shows("nonsense")
+        ui.field("duration").value = "2:00:00"
+        await ui.press("enter")
+        await ui.shows("2:00:00", "Active, ends in")
+        await ui.press("X")
+        await ui.shows("$ warpdeck reservation rm class")
+        await ui.press("y")
+        await ui.shows("No reservations")
+        await ui.press("Z")
+        await ui.shows_notification("Undone: warpdeck reservation create class --nodes gpu01")
+        await ui.press("Z")
+        await ui.shows_notification("--instead")
+        await ui.press("Z")
+        await ui.shows_notification("Undone: warpdeck reservation rm class")
+        assert not (await ui.app.core.ask(requests.Reservations())).reservations
 
 
-async def test_a_changed_reservation_keeps_what_its_form_does_not_show(folder: Path) -> None:
-    """Each node's part, the features by which nodes were chosen, how many they were; and the same after it was taken back."""
+async def test_a_changed_reservation_keeps_fields_that_its_form_does_not_show(folder: Path) -> None:
+    """These are the parts of nodes, the requested features and the node count. Undo keeps them, too."""
     parts = [
         {"node": "gpu01", "cpus": 12, "gpus": [["h100", 3]]},
         {"node": "gpu02", "cpus": 4, "gpus": [["h100", 1]]},
@@ -168,42 +168,42 @@ async def test_a_changed_reservation_keeps_what_its_form_does_not_show(folder: P
         "burst_buffer": "5G",
     }
 
-    async with on_stage(folder, size=(100, 34)) as stage:
-        core = stage.app.core
+    async with run_app(folder, size=(100, 34)) as ui:
+        core = ui.app.core
 
-        async def told() -> dict[str, object]:
+        async def fields_of_reservation() -> dict[str, object]:
             [row] = msgspec.json.decode(
                 msgspec.json.encode((await core.ask(requests.Reservations())).reservations)
             )
             return {name: row[name] for name in (*made, "node_list") if name in row}
 
         await core.ask(requests.ReservationMake(reservation=msgspec.convert(made, Reservation)))
-        before = await told()
+        before = await fields_of_reservation()
         assert before["parts"] == parts
-        await stage.press("6", "tab")
-        await stage.shows("[Reservations]", "uneven")
-        await stage.press("e")
-        await stage.shows("Edit reservation uneven")
-        stage.field("duration").value = "5:00:00"
-        await stage.press("enter")
-        await stage.shows("5:00:00")
-        assert await told() == before
+        await ui.press("6", "tab")
+        await ui.shows("[Reservations]", "uneven")
+        await ui.press("e")
+        await ui.shows("Edit reservation uneven")
+        ui.field("duration").value = "5:00:00"
+        await ui.press("enter")
+        await ui.shows("5:00:00")
+        assert await fields_of_reservation() == before
         [changed] = (await core.ask(requests.Reservations())).reservations
         assert changed.end is not None and changed.start is not None
         assert changed.end - changed.start == 5 * 3600
-        await stage.press("Z")
-        await stage.told("Undone")
-        assert await told() == before
-        await stage.press("X", "y")
-        await stage.shows("No reservations")
-        await stage.press("Z")
-        await stage.told("Undone")
-        assert await told() == before
+        await ui.press("Z")
+        await ui.shows_notification("Undone")
+        assert await fields_of_reservation() == before
+        await ui.press("X", "y")
+        await ui.shows("No reservations")
+        await ui.press("Z")
+        await ui.shows_notification("Undone")
+        assert await fields_of_reservation() == before
 
 
-async def test_other_nodes_of_a_changed_reservation_share_evenly_anew(folder: Path) -> None:
-    async with on_stage(folder, size=(100, 34)) as stage:
-        core = stage.app.core
+async def test_a_changed_total_is_spread_evenly_over_the_reserved_nodes(folder: Path) -> None:
+    async with run_app(folder, size=(100, 34)) as ui:
+        core = ui.app.core
         parts = [{"node": "gpu01", "cpus": 12, "gpus": []}, {"node": "gpu02", "cpus": 4, "gpus": []}]
         end = time.time() + 7200
         made = {
@@ -215,21 +215,21 @@ async def test_other_nodes_of_a_changed_reservation_share_evenly_anew(folder: Pa
             "users": [ME],
         }
         await core.ask(requests.ReservationMake(reservation=msgspec.convert(made, Reservation)))
-        await stage.press("6", "tab")
-        await stage.shows("[Reservations]", "r")
-        await stage.press("e")
-        await stage.shows("Edit reservation r")
-        stage.field("tres").value = "cpu=10"
-        await stage.press("enter")
-        await stage.shows("[Reservations]")
+        await ui.press("6", "tab")
+        await ui.shows("[Reservations]", "r")
+        await ui.press("e")
+        await ui.shows("Edit reservation r")
+        ui.field("tres").value = "cpu=10"
+        await ui.press("enter")
+        await ui.shows("[Reservations]")
         [row] = (await core.ask(requests.Reservations())).reservations
         assert [part.cpus for part in row.parts] == [5, 5]
 
 
-async def test_every_table_of_the_site_can_be_looked_at(folder: Path) -> None:
-    async with on_stage(folder, size=(80, 24)) as stage:
-        await stage.cluster.submit("llama")
-        await stage.press("6")
+async def test_every_table_of_the_site_is_shown(folder: Path) -> None:
+    async with run_app(folder, size=(80, 24)) as ui:
+        await ui.cluster.submit("llama")
+        await ui.press("6")
         for words in (
             "[Reservations]",
             "[QoS]",
@@ -239,156 +239,156 @@ async def test_every_table_of_the_site_can_be_looked_at(folder: Path) -> None:
             "[Events]",
             "[What if]",
         ):
-            await stage.press("tab")
-            await stage.shows(words)
-        await stage.press("shift+tab")
-        await stage.shows("[Events]", "submitted")
-        await stage.press("enter")
-        await stage.shows("llama")
-        await stage.press("escape", "shift+tab")
-        await stage.shows("[Drains]", "gpu01", "gpu02")
-        await stage.press("d")
-        await stage.shows("Reason for draining gpu01")
-        await stage.type("dust")
-        await stage.press("enter")
-        await stage.shows("drain", "dust")
+            await ui.press("tab")
+            await ui.shows(words)
+        await ui.press("shift+tab")
+        await ui.shows("[Events]", "submitted")
+        await ui.press("enter")
+        await ui.shows("llama")
+        await ui.press("escape", "shift+tab")
+        await ui.shows("[Drains]", "gpu01", "gpu02")
+        await ui.press("d")
+        await ui.shows("Reason for draining gpu01")
+        await ui.type("dust")
+        await ui.press("enter")
+        await ui.shows("drain", "dust")
 
 
-async def test_rules_that_are_wrong_change_nothing_and_right_ones_count_at_once(folder: Path) -> None:
-    async with on_stage(folder, size=(100, 30)) as stage:
-        await stage.press("6", "tab", "tab")
-        await stage.shows("[QoS]")
-        screen, path = stage.app.screen, Path(stage.cluster.paths.config)
+async def test_invalid_settings_change_nothing_and_valid_ones_apply_at_once(folder: Path) -> None:
+    async with run_app(folder, size=(100, 30)) as ui:
+        await ui.press("6", "tab", "tab")
+        await ui.shows("[QoS]")
+        screen, path = ui.app.screen, Path(ui.cluster.paths.config)
         before = path.read_text()
         assert isinstance(screen, AdminScreen)
         screen.use_config("[qos.high]\npriority = nonsense\n", before=before)
-        await stage.shows("Errors in config.toml", "No settings were changed")
+        await ui.shows("Errors in config.toml", "No settings were changed")
         assert path.read_text() == before
-        await stage.press("escape")
+        await ui.press("escape")
         screen.use_config("[qos.high]\nfoo = 3\n", before=before)
-        await stage.shows("qos.high.foo: unknown key")
-        assert "preempt_exempt_s" in "".join(stage.text().split())  # far behind the width of the page
-        await stage.press("escape")
+        await ui.shows("qos.high.foo: unknown key")
+        assert "preempt_exempt_s" in "".join(ui.text().split())  # far beyond the width of the page
+        await ui.press("escape")
         screen.use_config("[qos.high]\npriority = 10\n", before=before)
-        await stage.shows("high", "10")
+        await ui.shows("high", "10")
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_the_events_of_an_arrays_tasks_are_told_by_their_places_in_it(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit_array(tasks=4, at_once=2)
-        await stage.press("6")
-        await stage.shows("[Partitions]")
-        stage.app.screen.show_tab("events")  # type: ignore[attr-defined]
-        await stage.shows("[Events]", " 1_0 running", " 1 submitted")
+async def test_events_of_array_tasks_show_their_task_numbers(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit_array(tasks=4, at_once=2)
+        await ui.press("6")
+        await ui.shows("[Partitions]")
+        ui.app.screen.show_tab("events")  # type: ignore[attr-defined]
+        await ui.shows("[Events]", " 1_0 running", " 1 submitted")
 
 
-async def test_a_key_for_another_table_says_for_which_and_nodes_and_a_what_if_are_asked_for_anywhere(
+async def test_a_key_of_another_table_names_that_table(
     folder: Path,
 ) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("6", "d")
-        await stage.told("This key works in Drains, not in Partitions. Press Tab to go there")
-        await stage.press("A")
-        await stage.shows("Add a node")
-        await stage.press("escape", "w")
-        await stage.shows("Simulation options", "simulate --history")
-        await stage.press("escape")
-        await stage.shows("[What if]")
+    async with run_app(folder) as ui:
+        await ui.press("6", "d")
+        await ui.shows_notification("This key works in Drains, not in Partitions. Press Tab to go there")
+        await ui.press("A")
+        await ui.shows("Add a node")
+        await ui.press("escape", "w")
+        await ui.shows("Simulation options", "simulate --history")
+        await ui.press("escape")
+        await ui.shows("[What if]")
 
 
-async def test_a_qos_is_made_changed_and_removed_by_its_form(folder: Path) -> None:
-    async with on_stage(folder, size=(80, 24)) as stage:
-        path = Path(stage.cluster.paths.config)
+async def test_a_qos_is_created_changed_and_removed_with_undo(folder: Path) -> None:
+    async with run_app(folder, size=(80, 24)) as ui:
+        path = Path(ui.cluster.paths.config)
         path.write_text("# ours\n[qos.normal]\nmax_wall = '1:00:00' # short\n")
-        await stage.cluster.controller.reload(str(path))
-        await stage.press("6", "tab", "tab", "n")
-        await stage.shows("New QoS", "[qos.NAME]", "max_submit_per_user", "Enter Save")
-        await stage.type("high")
-        stage.field("priority").value = "many"
-        await stage.shows("priority must be a number, not 'many'")
-        stage.field("priority").value = "10"
-        stage.field("preempts").value = "normal, none"
-        await stage.shows('[qos.high] priority = 10, preempts = ["normal", "none"]')
-        await stage.press("enter")
-        await stage.shows("there is no QoS 'none'")
+        await ui.cluster.controller.reload(str(path))
+        await ui.press("6", "tab", "tab", "n")
+        await ui.shows("New QoS", "[qos.NAME]", "max_submit_per_user", "Enter Save")
+        await ui.type("high")
+        ui.field("priority").value = "many"
+        await ui.shows("priority must be a number, not 'many'")
+        ui.field("priority").value = "10"
+        ui.field("preempts").value = "normal, none"
+        await ui.shows('[qos.high] priority = 10, preempts = ["normal", "none"]')
+        await ui.press("enter")
+        await ui.shows("there is no QoS 'none'")
         assert "high" not in path.read_text()
-        stage.field("preempts").value = "normal"
-        await stage.press("enter")
-        await stage.shows("[QoS]", "▌high", "max_wall")
-        await stage.press("G", "e")
-        await stage.shows("Edit QoS normal", "1:00:00")
-        stage.field("max_wall").value = "2:00:00"
-        await stage.press("enter")
-        await stage.shows("max_wall 2:00:00")
+        ui.field("preempts").value = "normal"
+        await ui.press("enter")
+        await ui.shows("[QoS]", "▌high", "max_wall")
+        await ui.press("G", "e")
+        await ui.shows("Edit QoS normal", "1:00:00")
+        ui.field("max_wall").value = "2:00:00"
+        await ui.press("enter")
+        await ui.shows("max_wall 2:00:00")
         assert path.read_text() == (
             '# ours\n[qos.normal]\nmax_wall = "2:00:00" # short\n'
             '\n[qos.high]\npriority = 10\npreempts = ["normal"]\n'
         )
-        await stage.press("g", "X")
-        await stage.shows("Remove QoS high from config.toml?")
-        await stage.press("y")
-        await stage.hides("high")
+        await ui.press("g", "X")
+        await ui.shows("Remove QoS high from config.toml?")
+        await ui.press("y")
+        await ui.hides("high")
         assert "high" not in path.read_text()
-        await stage.press("Z", "Z", "Z")
-        await stage.told("Undone: warpdeck config reload  # undo: [qos.high] priority = 10")
+        await ui.press("Z", "Z", "Z")
+        await ui.shows_notification("Undone: warpdeck config reload  # undo: [qos.high] priority = 10")
         assert path.read_text() == "# ours\n[qos.normal]\nmax_wall = '1:00:00' # short\n"
 
 
-async def test_rules_that_somebody_else_has_changed_since_are_not_written_over(folder: Path) -> None:
-    async with on_stage(folder, size=(80, 24)) as stage:
-        path = Path(stage.cluster.paths.config)
-        await stage.press("6", "tab", "tab", "n")
-        await stage.type("high")
-        stage.field("priority").value = "10"
-        await stage.press("enter")
-        await stage.shows("▌high")
+async def test_undo_does_not_overwrite_a_file_changed_by_someone_else(folder: Path) -> None:
+    async with run_app(folder, size=(80, 24)) as ui:
+        path = Path(ui.cluster.paths.config)
+        await ui.press("6", "tab", "tab", "n")
+        await ui.type("high")
+        ui.field("priority").value = "10"
+        await ui.press("enter")
+        await ui.shows("▌high")
         theirs = path.read_text() + "# somebody else's\n"
         path.write_text(theirs)
-        await stage.press("Z")
-        await stage.told("was changed by someone else")
+        await ui.press("Z")
+        await ui.shows_notification("was changed by someone else")
         assert path.read_text() == theirs
 
 
-async def test_a_partition_is_changed_by_its_form(folder: Path) -> None:
-    async with on_stage(folder, size=(100, 30)) as stage:
-        await stage.press("6", "n")
-        await stage.shows("New partition")
-        await stage.type("short")
-        stage.field("max_time").value = "1:00:00"
-        await stage.press("enter")
-        await stage.shows("[Partitions]", "short", "1:00:00")
-        await stage.press("enter")
-        await stage.shows("Edit partition short")
-        stage.field("state").value = "SIDEWAYS"
-        await stage.press("enter")
-        await stage.shows("SIDEWAYS", "Edit partition short")
+async def test_a_partition_is_created_and_validated_by_its_form(folder: Path) -> None:
+    async with run_app(folder, size=(100, 30)) as ui:
+        await ui.press("6", "n")
+        await ui.shows("New partition")
+        await ui.type("short")
+        ui.field("max_time").value = "1:00:00"
+        await ui.press("enter")
+        await ui.shows("[Partitions]", "short", "1:00:00")
+        await ui.press("enter")
+        await ui.shows("Edit partition short")
+        ui.field("state").value = "SIDEWAYS"
+        await ui.press("enter")
+        await ui.shows("SIDEWAYS", "Edit partition short")
 
 
-async def test_a_what_if_replays_the_past_tells_how_far_it_is_and_what_comes_of_it(folder: Path) -> None:
+async def test_a_what_if_replays_the_history_and_reports_progress(folder: Path) -> None:
     home = folder / "past"
     home.mkdir(mode=0o700)
-    with pytest.raises(UserError):  # there is no past here
+    with pytest.raises(UserError):  # the home has no history
         await what_if.what_if(["--add-gpus", "8"], Paths(str(home)), lambda words: None)
     with pytest.raises(UserError) as wrong:
         await what_if.what_if(["--nodes", "x"], Paths(str(home)), lambda words: None)
     assert wrong.value.message == "argument --nodes: 'x' is not between 1 and 1,000,000"
-    await _live(home / "state.db")
-    heard: list[str] = []
-    found = await what_if.what_if(["--add-gpus", "8"], Paths(str(home)), heard.append)
+    await _write_history(home / "state.db")
+    progress: list[str] = []
+    found = await what_if.what_if(["--add-gpus", "8"], Paths(str(home)), progress.append)
     assert [(each.name, each.jobs) for each in found.users] == [("ann", JOBS)]
     assert found.users[0].now_waits_s > 0 and found.users[0].then_waits_s < found.users[0].now_waits_s
-    assert heard and all(0 < int(words.removesuffix(" %")) <= 100 for words in heard)
+    assert progress and all(0 < int(words.removesuffix(" %")) <= 100 for words in progress)
 
 
-async def _live(database: Path) -> None:
-    """One node of two GPUs, and jobs of an hour that wanted one each at once."""
+async def _write_history(database: Path) -> None:
+    """Write a history with one node of two GPUs and jobs of one hour, submitted together with one GPU each."""
     gpus = tuple(
         Gpu(index=at, uuid=GpuUuid(f"gpu-{at}"), name="H100", type="h100", mem_bytes=80 << 30)
         for at in (0, 1)
     )
     store = await SqliteStore.open(str(database))
-    request = Request(name="train", resources=Resources(gpus=GpuAsk(per_node=1)))
+    request = Request(name="train", resources=Resources(gpus=GpuRequest(per_node=1)))
     jobs = [
         Job(
             id=JobId(number),
@@ -412,7 +412,7 @@ async def _live(database: Path) -> None:
     await store.close()
 
 
-def test_a_what_if_says_who_gains_and_who_loses() -> None:
+def test_a_what_if_shows_the_change_of_waits() -> None:
     change = WaitChange(
         name="ann",
         jobs=10,

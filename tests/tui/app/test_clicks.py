@@ -1,40 +1,40 @@
-"""What can be clicked: the names of panes and tables, and the keys in the last line of a dialog."""
+"""Mouse clicks on the names of panes and tables, and on the keys in the last line of a dialog."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tui.app.stage import on_stage
+from tests.tui.app.app_pilot import run_app
 
 from warpdeck_tui.screens.shared.key_line import DialogKeys
 from warpdeck_tui.screens.shared.tab_line import TabLine
 
 
-async def test_a_click_on_a_panes_name_goes_there(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        await stage.press("enter")
-        await stage.shows("[Log] Metrics")
-        await stage.pilot.click(TabLine, offset=(8, 0))
-        await stage.shows("[Metrics]")
-        await stage.pilot.click(TabLine, offset=(2, 0))
-        await stage.shows("[Log]")
-        await stage.press("6")
-        await stage.shows("[Partitions]")
-        await stage.pilot.click(TabLine, offset=(27, 0))
-        await stage.shows("[QoS]")
+async def test_a_click_on_a_panes_name_opens_the_pane(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("[Log] Metrics")
+        await ui.pilot.click(TabLine, offset=(8, 0))
+        await ui.shows("[Metrics]")
+        await ui.pilot.click(TabLine, offset=(2, 0))
+        await ui.shows("[Log]")
+        await ui.press("6")
+        await ui.shows("[Partitions]")
+        await ui.pilot.click(TabLine, offset=(27, 0))
+        await ui.shows("[QoS]")
 
 
-async def test_a_click_on_a_dialogs_key_does_what_the_key_does(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        await stage.press("c")
-        await stage.shows("y Yes   n No")
-        await stage.pilot.click(DialogKeys, offset=(9, 0))
-        await stage.hides("y Yes   n No")
-        await stage.press("c")
-        await stage.shows("y Yes   n No")
-        await stage.pilot.click(DialogKeys, offset=(1, 0))
-        await stage.told("Canceled job 1")
+async def test_a_click_on_a_key_in_a_dialog_has_the_keys_effect(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press("c")
+        await ui.shows("y Yes   n No")
+        await ui.pilot.click(DialogKeys, offset=(9, 0))
+        await ui.hides("y Yes   n No")
+        await ui.press("c")
+        await ui.shows("y Yes   n No")
+        await ui.pilot.click(DialogKeys, offset=(1, 0))
+        await ui.shows_notification("Canceled job 1")

@@ -1,63 +1,63 @@
-"""A job's page: log, details, GPUs, events, and what happens while it is looked at."""
+"""A job's page: log, details, GPUs and events, also while the job changes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tui.app.stage import on_stage
-from tests.tui.app.test_views import NOW, row, running
+from tests.tui.app.app_pilot import run_app
+from tests.tui.app.test_viewmodels import NOW, row, running
 
-from warpdeck.model import ArraySpec, GpuAsk, Resources
+from warpdeck.model import ArraySpec, GpuRequest, Resources
 from warpdeck.protocol.job_rows import JobDetail
 from warpdeck_tui.viewmodels.jobs.job import neighbour, writing_nodes
 
 
-async def test_the_log_is_live(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        await stage.press("enter")
-        await stage.shows("job 1", "[Log]", "gpu01: llama on 1 x NVIDIA H100")
-        await stage.shows("step      8")
+async def test_the_log_shows_new_lines_at_once(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("job 1", "[Log]", "gpu01: llama on 1 x NVIDIA H100")
+        await ui.shows("step      8")
 
 
-async def test_a_log_is_read_to_its_end_and_the_end_is_told(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        stage.cluster.ends["short"] = (1.0, 1)
-        await stage.cluster.submit("short")
-        await stage.shows("short")
-        await stage.press("enter")
-        await stage.shows("FAILED", "exit 1 on gpu01", "CUDA out of memory")
+async def test_the_log_is_read_to_its_end_and_the_exit_is_shown(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        ui.cluster.ends["short"] = (1.0, 1)
+        await ui.cluster.submit("short")
+        await ui.shows("short")
+        await ui.press("enter")
+        await ui.shows("FAILED", "exit 1 on gpu01", "CUDA out of memory")
 
 
-async def test_a_waiting_job_says_why_in_full(folder: Path) -> None:
-    async with on_stage(folder, size=(80, 24)) as stage:
+async def test_a_waiting_job_shows_its_full_reason(folder: Path) -> None:
+    async with run_app(folder, size=(80, 24)) as ui:
         for name in ("big-1", "big-2", "big-3"):
-            await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)), time_limit_s=3600)
-        await stage.shows("big-3", "◌ PD")
-        await stage.press("G", "l")
-        await stage.shows("PENDING", "[Log]", "No log: the job has not started", "expected start in about")
-        await stage.press("escape", "enter")
-        await stage.shows("[Details]", "reason Resources:")
-        text = " ".join(stage.text().split())
+            await ui.cluster.submit(name, resources=Resources(gpus=GpuRequest(per_node=4)), time_limit_s=3600)
+        await ui.shows("big-3", "◌ PD")
+        await ui.press("G", "l")
+        await ui.shows("PENDING", "[Log]", "No log: the job has not started", "expected start in about")
+        await ui.press("escape", "enter")
+        await ui.shows("[Details]", "reason Resources:")
+        text = " ".join(ui.text().split())
         assert "waits for 4 GPUs, 1 CPU on one node: best is gpu0" in text and "with 0 GPUs free" in text
 
 
-async def test_a_waiting_job_says_who_is_ahead_and_what_would_start_it_now(folder: Path) -> None:
-    async with on_stage(folder, size=(100, 40)) as stage:
+async def test_a_waiting_job_shows_the_jobs_ahead_and_helpful_changes(folder: Path) -> None:
+    async with run_app(folder, size=(100, 40)) as ui:
         for name, gpus in (("big-1", 4), ("big-2", 2), ("big-3", 4), ("big-4", 4)):
-            asked = Resources(gpus=GpuAsk(per_node=gpus))
-            await stage.cluster.submit(name, resources=asked, time_limit_s=3600)
-        await stage.shows("big-4", "◌ PD")
-        await stage.press("G", "enter", "d")
-        await stage.shows("ahead 1 job: 3 of", "helps it starts now with --gpus-per-node=2")
+            resources = Resources(gpus=GpuRequest(per_node=gpus))
+            await ui.cluster.submit(name, resources=resources, time_limit_s=3600)
+        await ui.shows("big-4", "◌ PD")
+        await ui.press("G", "enter", "d")
+        await ui.shows("ahead 1 job: 3 of", "helps it starts now with --gpus-per-node=2")
 
 
-async def test_every_pane_has_its_key_and_tab_goes_round(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("panes", time_limit_s=600)
-        await stage.shows("● R")
-        await stage.press("enter")
+async def test_every_pane_has_a_key_and_tab_cycles_through_the_panes(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("panes", time_limit_s=600)
+        await ui.shows("● R")
+        await ui.press("enter")
         for key, words in (
             ("d", ("[Details]", "10:00", "script")),
             ("p", ("[GPUs]", "UUIDs", "GPU-gpu01-0")),
@@ -65,69 +65,69 @@ async def test_every_pane_has_its_key_and_tab_goes_round(folder: Path) -> None:
             ("e", ("[Events]", "submitted by", "running on gpu01")),
             ("l", ("[Log]",)),
         ):
-            await stage.press(key)
-            await stage.shows(*words)
+            await ui.press(key)
+            await ui.shows(*words)
         for name in ("[Metrics]", "[Details]", "[GPUs]", "[Code]", "[Events]", "[Log]"):
-            await stage.press("tab")
-            await stage.shows(name)
-        await stage.press("shift+tab")
-        await stage.shows("[Events]")
-        await stage.press("escape")
-        await stage.shows("jobs of")
+            await ui.press("tab")
+            await ui.shows(name)
+        await ui.press("shift+tab")
+        await ui.shows("[Events]")
+        await ui.press("escape")
+        await ui.shows("jobs of")
 
 
-async def test_what_cannot_be_compared_says_so(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("bare")
-        await stage.shows("● R")
-        await stage.press("enter")
-        await stage.shows("job 1")
-        assert "D Diff" not in stage.line(-1)
-        await stage.press("D")
-        await stage.told("no snapshot to compare")
+async def test_a_job_without_a_snapshot_cannot_be_compared(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("bare")
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("job 1")
+        assert "D Diff" not in ui.line(-1)
+        await ui.press("D")
+        await ui.shows_notification("no snapshot to compare")
 
 
-async def test_cancel_and_requeue_from_the_page(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("again")
-        await stage.shows("● R")
-        await stage.press("enter")
-        await stage.shows("RUNNING", "c Cancel")
-        await stage.press("c", "y")
-        await stage.shows("CANCELLED", "R Requeue")
-        await stage.press("R")
-        await stage.shows("Requeue job 1?")
-        await stage.press("y")
-        await stage.shows("RUNNING")
+async def test_a_job_is_canceled_and_requeued_from_its_page(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("again")
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("RUNNING", "c Cancel")
+        await ui.press("c", "y")
+        await ui.shows("CANCELLED", "R Requeue")
+        await ui.press("R")
+        await ui.shows("Requeue job 1?")
+        await ui.press("y")
+        await ui.shows("RUNNING")
 
 
-async def test_three_returns_to_the_job_that_was_looked_at(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("seen")
-        await stage.shows("● R")
-        await stage.press("enter")
-        await stage.shows("[Log]")
-        await stage.press("2")
-        await stage.shows("NODE")
-        await stage.press("3")
-        await stage.shows("job 1", "[Log]")
+async def test_the_key_3_returns_to_the_last_opened_job(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("seen")
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("[Log]")
+        await ui.press("2")
+        await ui.shows("NODE")
+        await ui.press("3")
+        await ui.shows("job 1", "[Log]")
 
 
-async def test_history_holds_what_has_ended(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        stage.cluster.ends["fails"] = (0.0, 3)
-        await stage.cluster.submit("fails")
-        await stage.cluster.submit("theirs", user="somebody")
-        await stage.shows("✗ F")
-        await stage.press("4")
-        await stage.shows("history", "fails", "exit 3 on gpu01")
-        await stage.press("enter")
-        await stage.shows("job 1", "FAILED")
-        await stage.press("escape", "escape")
-        await stage.shows("jobs of")
+async def test_the_history_lists_ended_jobs(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        ui.cluster.ends["fails"] = (0.0, 3)
+        await ui.cluster.submit("fails")
+        await ui.cluster.submit("theirs", user="somebody")
+        await ui.shows("✗ F")
+        await ui.press("4")
+        await ui.shows("history", "fails", "exit 3 on gpu01")
+        await ui.press("enter")
+        await ui.shows("job 1", "FAILED")
+        await ui.press("escape", "escape")
+        await ui.shows("jobs of")
 
 
-def test_the_next_task_is_the_nearest_that_has_begun() -> None:
+def test_the_next_task_is_the_nearest_started_one() -> None:
     tasks = [row(10 + at, array_task_id=at, start=NOW) for at in (0, 1, 4)]
     tasks += [row(20, array_task_id=2), row(21)]
     four, zero = tasks[2], tasks[0]
@@ -137,51 +137,51 @@ def test_the_next_task_is_the_nearest_that_has_begun() -> None:
     assert neighbour(zero, tasks, -1) is None
 
 
-def test_only_commands_write_on_every_node() -> None:
+def test_only_commands_have_a_log_on_every_node() -> None:
     runs = running(node_list="n[1-3]")
     assert writing_nodes(JobDetail(row=runs, argv=["hostname"])) == ["n1", "n2", "n3"]
     assert writing_nodes(JobDetail(row=runs, script="#!/bin/sh\n")) == []
     assert writing_nodes(None) == []
 
 
-async def test_where_both_outputs_are_one_file_there_is_no_other(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        await stage.press("enter", "d")
-        await stage.shows("[Details]", "stdout")
-        await stage.press("o")
-        await stage.told("stdout and stderr of this job are one file")
-        await stage.press("l")
-        await stage.shows("[Log]")
+async def test_a_job_with_one_output_file_has_no_separate_stderr(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press("enter", "d")
+        await ui.shows("[Details]", "stdout")
+        await ui.press("o")
+        await ui.shows_notification("stdout and stderr of this job are one file")
+        await ui.press("l")
+        await ui.shows("[Log]")
 
 
-async def test_the_tasks_of_an_array_are_gone_through_at_the_same_output(folder: Path) -> None:
-    async with on_stage(folder, size=(100, 24)) as stage:
-        await stage.cluster.submit("sweep", array=ArraySpec(ranges=((0, 2, 1),), throttle=3), error="err-%a")
-        await stage.shows("3 R")
-        await stage.press("z", "j", "enter")
-        await stage.shows("job 1_", "[Log]", "] Task")
-        await stage.press(*["left_square_bracket"] * 4)
-        await stage.until(lambda: "first started task" in stage.notices(), "the beginning")
-        await stage.press("o", "right_square_bracket")
-        await stage.shows("job 1_1 ", "[Stderr]")
-        await stage.press("right_square_bracket")
-        await stage.shows("job 1_2 ", "[Stderr]")
-        await stage.press("right_square_bracket")
-        await stage.told("This is the last started task")
-        await stage.press("escape")
-        await stage.shows("jobs of")
+async def test_stepping_through_array_tasks_keeps_the_selected_output(folder: Path) -> None:
+    async with run_app(folder, size=(100, 24)) as ui:
+        await ui.cluster.submit("sweep", array=ArraySpec(ranges=((0, 2, 1),), throttle=3), error="err-%a")
+        await ui.shows("3 R")
+        await ui.press("z", "j", "enter")
+        await ui.shows("job 1_", "[Log]", "] Task")
+        await ui.press(*["left_square_bracket"] * 4)
+        await ui.until(lambda: "first started task" in ui.notifications(), "the beginning")
+        await ui.press("o", "right_square_bracket")
+        await ui.shows("job 1_1 ", "[Stderr]")
+        await ui.press("right_square_bracket")
+        await ui.shows("job 1_2 ", "[Stderr]")
+        await ui.press("right_square_bracket")
+        await ui.shows_notification("This is the last started task")
+        await ui.press("escape")
+        await ui.shows("jobs of")
 
 
-async def test_the_log_of_each_node_of_a_command_has_its_key(folder: Path) -> None:
-    async with on_stage(folder, size=(100, 24)) as stage:
+async def test_a_key_switches_between_the_logs_of_a_commands_nodes(folder: Path) -> None:
+    async with run_app(folder, size=(100, 24)) as ui:
         two = Resources(nodes_min=2, nodes_max=2)
-        await stage.cluster.submit("hosts", argv=("hostname",), resources=two)
-        await stage.shows("● R")
-        await stage.press("enter")
-        await stage.shows("gpu01", "O Node")
-        await stage.press("O")
-        await stage.shows("[Log on gpu02]", "gpu02: hosts")
-        await stage.press("O")
-        await stage.shows("[Log on gpu01]")
+        await ui.cluster.submit("hosts", argv=("hostname",), resources=two)
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("gpu01", "O Node")
+        await ui.press("O")
+        await ui.shows("[Log on gpu02]", "gpu02: hosts")
+        await ui.press("O")
+        await ui.shows("[Log on gpu01]")

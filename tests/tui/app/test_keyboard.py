@@ -1,4 +1,4 @@
-"""Whatever is typed or pasted, however fast: each key means what it means after all that the one before has done."""
+"""Fast typing and pasting: each key takes effect after all effects of the previous key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import Stage, on_stage
+from tests.tui.app.app_pilot import AppPilot, run_app
 from textual import events
 from textual.keys import _character_to_key
 from textual.widgets import Input
@@ -21,15 +21,15 @@ from warpdeck_tui.viewmodels.jobs.verbs import NO_JOB
 from warpdeck_tui.widgets.log.view import LogView
 
 NAMED = {"\n": "enter", "\t": "tab", "\x1b": "escape"}
-FULL_OF_VERBS = "qcyHRU q:Zidn"
-"""Each letter of it would do something, were it taken for a key."""
+LETTERS_WITH_ACTIONS = "qcyHRU q:Zidn"
+"""Text in which each letter is also the key of an action."""
 
 
-def burst(stage: Stage, text: str) -> None:
-    """All at once, before the app has seen the first of them."""
+def burst(ui: AppPilot, text: str) -> None:
+    """Send all keys at once, before the app has processed the first one."""
     for char in text:
         name = NAMED.get(char) or _character_to_key(char)
-        stage.app.post_message(events.Key(name, char if char.isprintable() else None))
+        ui.app.post_message(events.Key(name, char if char.isprintable() else None))
 
 
 OPENERS = {
@@ -46,86 +46,86 @@ OPENERS = {
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-async def test_what_is_typed_behind_the_key_that_opens_a_line_stands_in_it(folder: Path, opener: str) -> None:
+async def test_keys_typed_after_the_opening_key_go_into_the_input_line(folder: Path, opener: str) -> None:
     keys, kind = OPENERS[opener]
-    async with on_stage(folder) as stage:
-        stage.cluster.ends["over"] = (0.0, 0)
-        await stage.cluster.submit("over")
-        await stage.shows("✓ CD")
+    async with run_app(folder) as ui:
+        ui.cluster.ends["over"] = (0.0, 0)
+        await ui.cluster.submit("over")
+        await ui.shows("✓ CD")
         if keys[0] == "4":
-            await stage.press("4")
-            await stage.shows("history:", "over")
+            await ui.press("4")
+            await ui.shows("history:", "over")
             keys = keys[1:]
-        burst(stage, keys + FULL_OF_VERBS)
-        await stage.until(lambda: isinstance(stage.app.focused, kind), "the line has the focus")
-        line = stage.app.focused
+        burst(ui, keys + LETTERS_WITH_ACTIONS)
+        await ui.until(lambda: isinstance(ui.app.focused, kind), "the line has the focus")
+        line = ui.app.focused
         assert isinstance(line, Input)
-        await stage.until(
-            lambda: line.value.endswith(FULL_OF_VERBS), f"all of it in the line, not {line.value!r}"
+        await ui.until(
+            lambda: line.value.endswith(LETTERS_WITH_ACTIONS), f"all of it in the line, not {line.value!r}"
         )
-        assert stage.app.is_running and len(stage.cluster.controller.state.jobs) == 1
+        assert ui.app.is_running and len(ui.cluster.controller.state.jobs) == 1
 
 
-async def test_a_search_of_the_log_may_be_typed_ahead(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        burst(stage, "\n/" + FULL_OF_VERBS)
-        await stage.until(lambda: stage.app.screen.query(LogView), "the job's page")
-        await stage.shows("/" + FULL_OF_VERBS)
+async def test_a_log_search_may_be_typed_ahead(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        burst(ui, "\n/" + LETTERS_WITH_ACTIONS)
+        await ui.until(lambda: ui.app.screen.query(LogView), "the job's page")
+        await ui.shows("/" + LETTERS_WITH_ACTIONS)
 
 
-async def test_a_whole_order_may_be_typed_ahead(folder: Path) -> None:
-    """Filter, keep it, go to the other job, and hold it: the letters mean what they would mean if each were waited for."""
-    async with on_stage(folder) as stage:
+async def test_a_sequence_of_actions_may_be_typed_ahead(folder: Path) -> None:
+    """The keys filter the queue, apply the filter, move to the second match and cancel it."""
+    async with run_app(folder) as ui:
         for name in ("alpha", "beta-one", "beta-two"):
-            await stage.cluster.submit(name, hold=True)
-        await stage.shows("alpha", "beta-two")
-        burst(stage, "/beta\njc")
-        await stage.shows("Cancel job 3?")
-        burst(stage, "y")
-        await stage.told("Cancel")
-        await stage.until(lambda: stage.app.board.jobs[3].end is not None, "the second of them is cancelled")
-        assert stage.app.board.jobs[2].end is None
+            await ui.cluster.submit(name, hold=True)
+        await ui.shows("alpha", "beta-two")
+        burst(ui, "/beta\njc")
+        await ui.shows("Cancel job 3?")
+        burst(ui, "y")
+        await ui.shows_notification("Cancel")
+        await ui.until(lambda: ui.app.board.jobs[3].end is not None, "the second match is canceled")
+        assert ui.app.board.jobs[2].end is None
 
 
-async def test_keys_behind_a_dialog_that_is_answered_are_for_the_screen(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        burst(stage, "cn2")  # cancel it? no; then the nodes
-        await stage.shows("gpu01", "metric: utilization")
+async def test_keys_after_the_answer_to_a_dialog_go_to_the_screen(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        burst(ui, "cn2")  # cancel, answer no, then open the nodes
+        await ui.shows("gpu01", "metric: utilization")
 
 
-async def test_a_dialog_goes_once_whatever_ends_it_at_the_same_time(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("question_mark")
-        await stage.shows("Help")
-        page = stage.app.screen
+async def test_a_dialog_dismissed_twice_closes_once(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("question_mark")
+        await ui.shows("Help")
+        page = ui.app.screen
         page.dismiss(None)
         page.dismiss(None)
-        await stage.shows("No jobs. Press n to submit one")
-        assert isinstance(stage.app.screen, QueueScreen)
+        await ui.shows("No jobs. Press n to submit one")
+        assert isinstance(ui.app.screen, QueueScreen)
 
 
-async def test_a_key_without_anything_under_the_cursor_says_so(folder: Path) -> None:
-    async with on_stage(folder) as stage:
+async def test_a_key_without_a_selected_job_shows_a_notification(folder: Path) -> None:
+    async with run_app(folder) as ui:
         for key in ("ctrl+n", "A", "a", "Y", "c"):
-            await stage.press(key)
-            await stage.told(NO_JOB)
-            stage.app.clear_notifications()
+            await ui.press(key)
+            await ui.shows_notification(NO_JOB)
+            ui.app.clear_notifications()
 
 
-async def test_a_form_that_comes_late_says_so_and_disturbs_no_dialog(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("question_mark")
-        await stage.shows("Help")
-        stage.app.forms.open(Sheet())
-        await stage.told("The form was not opened")
-        await stage.shows("Help")
+async def test_a_form_that_is_ready_late_does_not_cover_a_dialog(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("question_mark")
+        await ui.shows("Help")
+        ui.app.forms.open(Sheet())
+        await ui.shows_notification("The form was not opened")
+        await ui.shows("Help")
 
 
-PASTED = FULL_OF_VERBS + "\nyes\r" + FULL_OF_VERBS
+PASTED = LETTERS_WITH_ACTIONS + "\nyes\r" + LETTERS_WITH_ACTIONS
 LISTS = {
     "queue": (),
     "nodes": ("2",),
@@ -143,62 +143,62 @@ LISTS = {
 
 
 @pytest.mark.parametrize("place", LISTS)
-async def test_a_paste_is_no_key(folder: Path, place: str) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        await stage.press(*LISTS[place])
-        await stage.pilot.pause()
-        before = (list(stage.app.screen_stack), stage.app.focused, stage.app.everybody)
-        stage.app.post_message(events.Paste(PASTED))
-        await stage.press("f24")
-        await stage.pilot.pause()
-        assert (list(stage.app.screen_stack), stage.app.focused, stage.app.everybody) == before
-        assert stage.app.is_running and stage.app.board.jobs[1].state == "RUNNING"
+async def test_a_paste_triggers_no_keys(folder: Path, place: str) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press(*LISTS[place])
+        await ui.pilot.pause()
+        before = (list(ui.app.screen_stack), ui.app.focused, ui.app.everybody)
+        ui.app.post_message(events.Paste(PASTED))
+        await ui.press("f24")
+        await ui.pilot.pause()
+        assert (list(ui.app.screen_stack), ui.app.focused, ui.app.everybody) == before
+        assert ui.app.is_running and ui.app.board.jobs[1].state == "RUNNING"
 
 
-async def test_a_paste_into_a_line_is_its_first_line_and_submits_nothing(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("W")
-        await stage.until(lambda: isinstance(stage.app.focused, Input), "a line")
-        stage.app.post_message(events.Paste("mine\nand more"))
-        await stage.until(lambda: stage.field("answer").value == "mine", "the first line of it")
-        await stage.told("Only the first of 2 lines was pasted")
-        assert isinstance(stage.app.screen, Ask)
+async def test_a_paste_into_an_input_line_keeps_its_first_line_only(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("W")
+        await ui.until(lambda: isinstance(ui.app.focused, Input), "a line")
+        ui.app.post_message(events.Paste("mine\nand more"))
+        await ui.until(lambda: ui.field("answer").value == "mine", "the first line of it")
+        await ui.shows_notification("Only the first of 2 lines was pasted")
+        assert isinstance(ui.app.screen, Ask)
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r", "\r\n"])
-async def test_a_command_that_goes_on_in_the_next_line_is_pasted_whole(folder: Path, newline: str) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("W")
-        await stage.until(lambda: isinstance(stage.app.focused, Input), "a line")
-        stage.app.post_message(events.Paste(f"python train.py \\{newline}    --lr 0.1{newline}"))
-        await stage.until(lambda: stage.field("answer").value == "python train.py --lr 0.1", "all of it")
-        assert not stage.notices()
+async def test_a_command_with_continued_lines_is_pasted_completely(folder: Path, newline: str) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("W")
+        await ui.until(lambda: isinstance(ui.app.focused, Input), "a line")
+        ui.app.post_message(events.Paste(f"python train.py \\{newline}    --lr 0.1{newline}"))
+        await ui.until(lambda: ui.field("answer").value == "python train.py --lr 0.1", "all of it")
+        assert not ui.notifications()
 
 
-async def test_a_widget_that_goes_does_not_keep_the_keyboard(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("2")
-        await stage.shows("gpu01")
-        burst(stage, "1")
-        stage.app.action_show_queue()
-        burst(stage, "4")
-        await stage.shows("history:")
-        burst(stage, "1")
-        await stage.until(lambda: isinstance(stage.app.screen, QueueScreen), "the queue")
+async def test_a_removed_widget_does_not_keep_the_keyboard(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("2")
+        await ui.shows("gpu01")
+        burst(ui, "1")
+        ui.app.action_show_queue()
+        burst(ui, "4")
+        await ui.shows("history:")
+        burst(ui, "1")
+        await ui.until(lambda: isinstance(ui.app.screen, QueueScreen), "the queue")
 
 
-async def test_keys_wait_for_one_that_takes_long_on_a_busy_machine(
+async def test_keys_wait_for_a_slow_key_on_a_busy_machine(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def passes_on_late(_: object, event: events.Key) -> None:
+    async def delay_key(_: object, event: events.Key) -> None:
         begun_s = time.process_time()
         while event.character == "/" and time.process_time() - begun_s < 1.3 * PATIENCE_S:
             await asyncio.sleep(0)
 
-    async with on_stage(folder) as stage:
-        line = stage.app.screen.query_one(FilterLine)
-        monkeypatch.setattr(type(stage.app.focused), "on_key", passes_on_late, raising=False)
-        burst(stage, "/" + FULL_OF_VERBS)
-        await stage.until(lambda: line.value == FULL_OF_VERBS, "all of it in the line")
+    async with run_app(folder) as ui:
+        line = ui.app.screen.query_one(FilterLine)
+        monkeypatch.setattr(type(ui.app.focused), "on_key", delay_key, raising=False)
+        burst(ui, "/" + LETTERS_WITH_ACTIONS)
+        await ui.until(lambda: line.value == LETTERS_WITH_ACTIONS, "all of it in the line")

@@ -1,11 +1,11 @@
-"""The user's own keys: presets, the file, and one sentence for each mistake in it."""
+"""The user's own keys: presets, the key file, and one message for each error in it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import on_stage
+from tests.tui.app.app_pilot import run_app
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import config_dir
@@ -20,7 +20,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_other_keys_are_taken_from_the_file(folder: Path) -> None:
+def test_keys_are_read_from_the_file(folder: Path) -> None:
     path = written(
         folder, '[queue]\ncancel = "x"\nmark = "?, ctrl+_"\n[app]\nshow_nodes = "2,f2"\nhelp = "f1"\n'
     )
@@ -34,14 +34,14 @@ def test_other_keys_are_taken_from_the_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_no_preset_gives_a_key_two_meanings_or_names_what_is_not_there(folder: Path, preset: str) -> None:
+def test_presets_have_no_conflicts_and_only_known_actions(folder: Path, preset: str) -> None:
     keymap = read_keymap(written(folder, f'preset = "{preset}"\n'))
     assert keymap.preset == preset and keymap.keys == PRESETS[preset]
     assert set(keymap.keys) <= {f"{action.where}.{action.id}" for action in ACTIONS}
     assert clashes(action._replace(keys=keys_of(action, keymap.keys)) for action in ACTIONS) == []
 
 
-def test_ones_own_keys_outrank_the_preset(folder: Path) -> None:
+def test_the_users_keys_override_the_preset(folder: Path) -> None:
     keymap = read_keymap(written(folder, 'preset = "k9s"\n[queue]\ncancel = "x"\n'))
     assert keymap.keys["queue.cancel"] == "x" and keymap.keys["job.cancel"] == "ctrl+k,c"
 
@@ -62,7 +62,7 @@ def test_ones_own_keys_outrank_the_preset(folder: Path) -> None:
         ("#" * (MAX_KEYS_BYTES + 1), "larger than 64 KiB"),
     ],
 )
-def test_a_wrong_file_of_keys_is_named(folder: Path, text: str, words: str) -> None:
+def test_an_error_in_the_key_file_names_the_file(folder: Path, text: str, words: str) -> None:
     path = written(folder, text)
     with pytest.raises(UserError) as raised:
         read_keymap(path)
@@ -70,7 +70,7 @@ def test_a_wrong_file_of_keys_is_named(folder: Path, text: str, words: str) -> N
     assert "\n" not in raised.value.message and raised.value.hint
 
 
-def test_the_page_of_keys_has_every_id_and_says_what_was_moved(folder: Path) -> None:
+def test_the_key_page_lists_every_action_and_the_changed_keys(folder: Path) -> None:
     path = written(folder, '[queue]\ncancel = "x"\nmark = ""\n')
     lines = keymap_lines(read_keymap(path), path)
     assert str(path) in lines[0][1]
@@ -79,31 +79,31 @@ def test_the_page_of_keys_has_every_id_and_says_what_was_moved(folder: Path) -> 
     assert {action.id for action in ACTIONS} <= {title for _, title, _ in lines}
 
 
-async def test_the_file_is_read_again_when_its_page_is_opened(folder: Path) -> None:
+async def test_the_key_file_is_read_again_when_the_key_page_opens(folder: Path) -> None:
     config = Path(config_dir())
     config.mkdir(parents=True)
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("job")
-        await stage.shows("● R", "c Cancel")
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("job")
+        await ui.shows("● R", "c Cancel")
         (config / "keys.toml").write_text('preset = "k9s"\n[queue]\ncancel = "x"\nhold = ""\n')
-        await stage.press("colon")
-        await stage.type("keys")
-        await stage.shows("how to assign other keys")
-        await stage.press("enter")
-        await stage.shows("preset k9s", "[queue]")
-        await stage.press("escape")
-        await stage.shows("x Cancel")
-        await stage.press("x")
-        await stage.shows("Cancel job 1?")
+        await ui.press("colon")
+        await ui.type("keys")
+        await ui.shows("how to assign other keys")
+        await ui.press("enter")
+        await ui.shows("preset k9s", "[queue]")
+        await ui.press("escape")
+        await ui.shows("x Cancel")
+        await ui.press("x")
+        await ui.shows("Cancel job 1?")
 
 
-async def test_a_key_that_was_taken_away_does_nothing(folder: Path) -> None:
+async def test_a_removed_key_does_nothing(folder: Path) -> None:
     config = Path(config_dir())
     config.mkdir(parents=True)
     (config / "keys.toml").write_text('[queue]\nmark = ""\n')
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("job")
-        await stage.shows("● R")
-        await stage.press("space", "u")
-        await stage.shows("all jobs")
-        assert "marked" not in stage.text()
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("job")
+        await ui.shows("● R")
+        await ui.press("space", "u")
+        await ui.shows("all jobs")
+        assert "marked" not in ui.text()

@@ -1,4 +1,4 @@
-"""Keys, help, palette and themes on the real screen."""
+"""Keys, help, palette and themes in the running app."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tui.app.stage import Stage, on_stage
+from tests.tui.app.app_pilot import AppPilot, run_app
 from textual.binding import Binding
 from textual.keys import _character_to_key
 from textual.screen import Screen
@@ -20,45 +20,45 @@ from warpdeck_tui.table.actions import ACTIONS
 from warpdeck_tui.table.bindings import TARGETS, bindings, key_words
 
 PLACE_KEYS = {"queue": (), "nodes": ("2",), "job": ("enter",), "history": ("4",)}
-LEAVES = ("app.quit", "app.shell")
-"""Not pressed here: they end the app, or need a terminal."""
+SKIPPED = ("app.quit", "app.shell")
+"""Actions that this test does not perform, as they end the app or need a terminal."""
 
 
-async def prepared(stage: Stage) -> None:
-    """Something to act on, in every place."""
-    stage.cluster.ends["over"] = (0.0, 0)
-    await stage.cluster.submit("over")
-    await stage.shows("✓ CD")
-    await stage.cluster.submit_shell()
-    await stage.shows("interactive")
+async def submit_jobs(ui: AppPilot) -> None:
+    """Submit jobs so that each context has something to act on."""
+    ui.cluster.ends["over"] = (0.0, 0)
+    await ui.cluster.submit("over")
+    await ui.shows("✓ CD")
+    await ui.cluster.submit_shell()
+    await ui.shows("interactive")
 
 
 @pytest.mark.parametrize("place", PLACE_KEYS)
 async def test_every_key_of_the_key_line_works(folder: Path, place: str) -> None:
     done: list[str] = []
-    async with on_stage(folder, size=(160, 40)) as stage:
-        await prepared(stage)
-        await stage.press(*PLACE_KEYS[place])
-        await stage.until(lambda: stage.app.screen.place == place, place)  # type: ignore[attr-defined]
-        screen = stage.app.screen
-        await stage.until(lambda: len(screen.hints()) > 4, "the key line is there")  # type: ignore[attr-defined]
+    async with run_app(folder, size=(160, 40)) as ui:
+        await submit_jobs(ui)
+        await ui.press(*PLACE_KEYS[place])
+        await ui.until(lambda: ui.app.screen.place == place, place)  # type: ignore[attr-defined]
+        screen = ui.app.screen
+        await ui.until(lambda: len(screen.hints()) > 4, "the key line is there")  # type: ignore[attr-defined]
         for hint in screen.hints():  # type: ignore[attr-defined]
-            assert f"{hint.key} {hint.words}" in stage.text()
+            assert f"{hint.key} {hint.words}" in ui.text()
             owner, _, name = hint.command.partition(".")
-            if hint.command in LEAVES:
+            if hint.command in SKIPPED:
                 continue
-            target = {"app": stage.app, "screen": screen, "focused": screen.focused}[owner]
+            target = {"app": ui.app, "screen": screen, "focused": screen.focused}[owner]
             setattr(target, f"action_{name}", lambda command=hint.command: done.append(command))
             key = next(
                 binding.key
                 for binding in bindings(*TARGETS, place)
                 if isinstance(binding, Binding) and binding.action == name
             )
-            await stage.press(key.split(",")[0])
+            await ui.press(key.split(",")[0])
             assert done[-1:] == [hint.command]
 
 
-SIGHTS: dict[str, tuple[str, ...]] = {
+SCREENS: dict[str, tuple[str, ...]] = {
     "queue": (),
     "the filter": ("slash",),
     "a question": ("c",),
@@ -76,116 +76,116 @@ SIGHTS: dict[str, tuple[str, ...]] = {
     "a text": (),
     "a choice": (),
 }
-TEXTUALS_OWN = ("ctrl+c", "super+c")
-"""Copies what is selected; the app says of it how to leave."""
+TEXTUAL_KEYS = ("ctrl+c", "super+c")
+"""Keys that copy the selection; the app binds them to a hint about leaving."""
 
 
-async def brought_to(stage: Stage, sight: str) -> Screen[Any]:
-    """The screen, with a job that runs."""
-    job = await stage.cluster.submit("job")
-    await stage.shows("● R")
-    await stage.press(*SIGHTS[sight])
-    if sight == "a text":
-        await stage.app.push_screen(TextPage("a text", "words"))
-    elif sight == "a choice":
-        await stage.app.push_screen(Choose("Which?", [stage.app.board.jobs[job.id]]))
-    return stage.app.screen
+async def open_screen(ui: AppPilot, name: str) -> Screen[Any]:
+    """Open the screen while a job runs, and return it."""
+    job = await ui.cluster.submit("job")
+    await ui.shows("● R")
+    await ui.press(*SCREENS[name])
+    if name == "a text":
+        await ui.app.push_screen(TextPage("a text", "words"))
+    elif name == "a choice":
+        await ui.app.push_screen(Choose("Which?", [ui.app.board.jobs[job.id]]))
+    return ui.app.screen
 
 
-@pytest.mark.parametrize("sight", SIGHTS)
-async def test_a_key_that_means_nothing_there_does_nothing(folder: Path, sight: str) -> None:
-    """Textual calls what an app, a screen or a widget has by the name key_... or _key_..., be it a method or not."""
-    async with on_stage(folder) as stage:
-        screen = await brought_to(stage, sight)
+@pytest.mark.parametrize("name", SCREENS)
+async def test_an_unbound_key_does_nothing(folder: Path, name: str) -> None:
+    """Textual calls any attribute key_... or _key_... of an app, a screen or a widget."""
+    async with run_app(folder) as ui:
+        screen = await open_screen(ui, name)
         meant = {key for _, bound in screen._modal_binding_chain for key, _ in bound}
         names = {_character_to_key(char) for char in string.printable if char.isprintable()}
-        before = stage.app.screen_stack
-        await stage.press(*sorted(names - meant))
-        assert stage.app.screen_stack == before
+        before = ui.app.screen_stack
+        await ui.press(*sorted(names - meant))
+        assert ui.app.screen_stack == before
 
 
-@pytest.mark.parametrize("sight", SIGHTS)
-async def test_no_key_means_two_things_wherever_the_focus_is(folder: Path, sight: str) -> None:
-    """As Textual has it: from the widget with the focus up to the app, with all that was inherited."""
-    async with on_stage(folder) as stage:
-        screen = await brought_to(stage, sight)
+@pytest.mark.parametrize("name", SCREENS)
+async def test_no_key_has_two_actions_for_any_focus(folder: Path, name: str) -> None:
+    """Bindings are collected as in Textual, from the focused widget up to the app."""
+    async with run_app(folder) as ui:
+        screen = await open_screen(ui, name)
         for widget in screen.focus_chain or [None]:
             screen.set_focus(widget)
             meanings: dict[str, set[str]] = {}
             for node, bound in screen._modal_binding_chain:
                 for key, binding in bound:
                     if isinstance(node, Input) and binding.action.startswith("scroll_"):
-                        continue  # one line: Textual lets the key go on
+                        continue  # an input has one line, so Textual passes the key on
                     meanings.setdefault(key, set()).add(binding.action.rpartition(".")[2])
             twice = {key: sorted(names) for key, names in meanings.items() if len(names) > 1}
-            assert not {key: twice[key] for key in twice if key not in TEXTUALS_OWN}, widget
+            assert not {key: twice[key] for key in twice if key not in TEXTUAL_KEYS}, widget
 
 
-async def test_a_log_is_searched_with_keys_of_ones_own(folder: Path) -> None:
+async def test_a_log_is_searched_with_the_users_own_keys(folder: Path) -> None:
     config = Path(config_dir())
     config.mkdir(parents=True)
     (config / "keys.toml").write_text('[log]\nsearch = "ctrl+f"\nnext_match = "comma"\n')
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        await stage.press("enter")
-        await stage.shows("step", "^f Search")
-        await stage.press("slash", "ctrl+f", *"loss", "enter")
-        await stage.shows("/loss: line")
-        before = stage.line(-2)
-        await stage.press("comma")
-        await stage.until(lambda: stage.line(-2) != before, "the next match")
-        await stage.press("escape")
-        await stage.hides("/loss")
-        assert stage.app.screen.place == "job"  # type: ignore[attr-defined]
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("step", "^f Search")
+        await ui.press("slash", "ctrl+f", *"loss", "enter")
+        await ui.shows("/loss: line")
+        before = ui.line(-2)
+        await ui.press("comma")
+        await ui.until(lambda: ui.line(-2) != before, "the next match")
+        await ui.press("escape")
+        await ui.hides("/loss")
+        assert ui.app.screen.place == "job"  # type: ignore[attr-defined]
 
 
 async def test_the_palette_searches_the_log(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        await stage.press("enter")
-        await stage.shows("step")
-        await stage.press("colon")
-        await stage.type("search")
-        await stage.shows("search forward")
-        await stage.press("enter")
-        await stage.hides("search forward")
-        await stage.type("loss")
-        await stage.press("enter")
-        await stage.shows("/loss: line")
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("step")
+        await ui.press("colon")
+        await ui.type("search")
+        await ui.shows("search forward")
+        await ui.press("enter")
+        await ui.hides("search forward")
+        await ui.type("loss")
+        await ui.press("enter")
+        await ui.shows("/loss: line")
 
 
-async def test_help_shows_the_keys_of_the_place_and_closes(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("2", "question_mark")
-        await stage.shows("Nodes and GPUs", "Map or list")
-        await stage.press("escape")
-        await stage.hides("Map or list")
-        assert stage.app.screen.place == "nodes"  # type: ignore[attr-defined]
+async def test_help_shows_the_keys_of_the_screen_and_closes(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("2", "question_mark")
+        await ui.shows("Nodes and GPUs", "Map or list")
+        await ui.press("escape")
+        await ui.hides("Map or list")
+        assert ui.app.screen.place == "nodes"  # type: ignore[attr-defined]
 
 
-async def test_help_fits_80_columns_without_a_broken_word(folder: Path) -> None:
-    async with on_stage(folder, size=(80, 72)) as stage:
-        await stage.press("question_mark")
-        await stage.shows("Queue")
-        assert all(len(line) <= 80 for line in stage.text().splitlines())
-        await stage.press("G")
-        await stage.shows("Help and text pages", "close the search, then the page")
+async def test_help_fits_80_columns(folder: Path) -> None:
+    async with run_app(folder, size=(80, 72)) as ui:
+        await ui.press("question_mark")
+        await ui.shows("Queue")
+        assert all(len(line) <= 80 for line in ui.text().splitlines())
+        await ui.press("G")
+        await ui.shows("Help and text pages", "close the search, then the page")
 
 
-async def test_the_palette_finds_an_action_and_does_it(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.press("colon")
-        await stage.type("nodes")
-        await stage.shows("nodes and GPUs, live")
-        await stage.press("enter")
-        await stage.until(lambda: getattr(stage.app.screen, "place", "") == "nodes", "the nodes are shown")
+async def test_the_palette_finds_an_action_and_runs_it(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("colon")
+        await ui.type("nodes")
+        await ui.shows("nodes and GPUs, live")
+        await ui.press("enter")
+        await ui.until(lambda: getattr(ui.app.screen, "place", "") == "nodes", "the nodes are shown")
 
 
-async def test_the_palette_has_every_action_of_the_place_with_its_key(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        commands = {each.action.title: each.words for each in stage.app.commands(stage.app.screen)}
+async def test_the_palette_lists_every_action_of_the_screen_with_its_key(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        commands = {each.action.title: each.words for each in ui.app.commands(ui.app.screen)}
         expected = [
             each
             for each in ACTIONS
@@ -196,53 +196,53 @@ async def test_the_palette_has_every_action_of_the_place_with_its_key(folder: Pa
             assert commands[each.title] == f"{key_words(each.keys)}   {each.help}"
 
 
-async def test_a_theme_changes_every_colour_at_once(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("coloured")
-        await stage.shows("coloured")
+async def test_a_theme_changes_all_colors_at_once(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("coloured")
+        await ui.shows("coloured")
         seen = {}
-        themes = stage.app.looks.themes
+        themes = ui.app.looks.themes
         for _ in themes:
-            style = stage.app.palette["RUNNING"]
-            seen[stage.app.theme] = (style, stage.app.screen.styles.background.hex)
-            await stage.press("t")
+            style = ui.app.palette["RUNNING"]
+            seen[ui.app.theme] = (style, ui.app.screen.styles.background.hex)
+            await ui.press("t")
         assert {theme.name for theme in themes} == set(seen)
         ansi = [theme.name for theme in themes if theme.ansi]
         assert len({background for _, background in seen.values()}) == len(themes) - len(ansi) + 1
-        assert stage.app.theme == "deck-dark"
+        assert ui.app.theme == "deck-dark"
 
 
-async def test_keys_of_ones_own(folder: Path) -> None:
+async def test_the_users_own_keys_replace_the_defaults(folder: Path) -> None:
     config = Path(config_dir())
     config.mkdir(parents=True)
     (config / "keys.toml").write_text('[queue]\ncancel = "x"\n')
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("job")
-        await stage.shows("● R", "x Cancel")
-        await stage.press("c")
-        assert len(stage.app.screen_stack) == 2
-        await stage.press("x")
-        await stage.shows("Cancel job 1?")
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("job")
+        await ui.shows("● R", "x Cancel")
+        await ui.press("c")
+        assert len(ui.app.screen_stack) == 2
+        await ui.press("x")
+        await ui.shows("Cancel job 1?")
 
 
-async def test_a_wrong_file_of_keys_or_a_wrong_theme_is_one_notice(folder: Path) -> None:
+async def test_an_invalid_key_file_or_theme_shows_one_notification(folder: Path) -> None:
     config = Path(config_dir())
     (config / "themes").mkdir(parents=True)
     (config / "keys.toml").write_text("[queue\n")
     (config / "themes" / "mine.toml").write_text('name = "mine"\n')
-    async with on_stage(folder) as stage:
-        await stage.told("keys.toml: ")
-        await stage.told("mine.toml: ")
-        await stage.shows("No jobs. Press n to submit one")
+    async with run_app(folder) as ui:
+        await ui.shows_notification("keys.toml: ")
+        await ui.shows_notification("mine.toml: ")
+        await ui.shows("No jobs. Press n to submit one")
 
 
-async def test_the_key_line_is_drawn_anew_only_when_it_differs(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        line = stage.app.screen.query_one(KeyLine)
+async def test_the_key_line_is_redrawn_only_when_it_changes(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        line = ui.app.screen.query_one(KeyLine)
         before = line.visual
-        await stage.cluster.submit("job")
-        await stage.shows("● R", "c Cancel")
+        await ui.cluster.submit("job")
+        await ui.shows("● R", "c Cancel")
         changed = line.visual
         assert changed is not before
-        stage.app.screen.show_keys()  # type: ignore[attr-defined]
+        ui.app.screen.show_keys()  # type: ignore[attr-defined]
         assert line.visual is changed

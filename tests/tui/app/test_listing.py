@@ -1,4 +1,4 @@
-"""Lists of jobs: arrays folded, sorted, and kept as jobs change, whatever their number."""
+"""Lists of jobs: folding of arrays, sorting, and updates when jobs change, for any number of jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def task(number: int, index: int, state: str = "RUNNING", short: str = "R", **fi
 
 
 def sweep() -> dict[int, JobRow]:
-    """87 run, 3 have failed, 10 wait."""
+    """Return an array of which 87 tasks run, 3 have failed and 10 wait."""
     why = WhyRow(code="Resources", sentence="waits for 10 GPUs", expected_start=NOW + 60)
     rest = job(7, label="7_[90-99]", tasks_pending=10, gpus=1, name="sweep", why=why)
     runs = [task(100 + at, at, gpus=1, gpu_util_pct=90, name="sweep") for at in range(87)]
@@ -44,7 +44,7 @@ def listed(jobs: Mapping[int, JobRow], choice: Choice | None = None) -> Listing:
 
 
 def follow(listing: Listing, jobs: Mapping[int, JobRow], choice: Choice) -> bool:
-    """Until it has looked at everything."""
+    """Update the listing until it has processed all jobs. Return whether it changed."""
     changed = listing.follow(jobs, choice)
     while listing.behind:
         changed |= listing.follow(jobs, choice)
@@ -55,14 +55,14 @@ def text(listing: Listing, line: int) -> list[str]:
     return [cell.text for cell in JobRows(listing, DEFAULT_COLUMNS, now=NOW).row(line)]
 
 
-def test_a_narrow_column_tells_first_what_is_missing() -> None:
+def test_a_narrow_column_starts_with_the_missing_resource() -> None:
     why = WhyRow(code="Resources", sentence="waits for 4 GPUs on one node: best is n05 with 2 GPUs free")
     assert where(job(1, why=why), NOW).text == "best is n05 with 2 GPUs free"
     after = "waits for job 57 to end (afterok)"
     assert where(job(2, why=WhyRow(code="Dependency", sentence=after)), NOW).text == after
 
 
-def test_an_array_is_one_line_with_what_its_tasks_do() -> None:
+def test_an_array_is_one_line_with_the_counts_of_its_tasks() -> None:
     listing = listed(sweep())
     assert len(listing.entries) == 1
     shown = dict(zip(DEFAULT_COLUMNS, text(listing, 0), strict=True))
@@ -70,11 +70,11 @@ def test_an_array_is_one_line_with_what_its_tasks_do() -> None:
     assert shown["where"] == "87 R 3 F 10 PD  waits for 10 GPUs"
     array = listing.fold("array 7")
     assert array is not None
-    said = "".join(cell.text for cell in array_in_full(array, now=NOW))
-    assert "87 running, 3 failed, 10 pending on 87 GPUs" in said and "in about 1m" in said
+    full_text = "".join(cell.text for cell in array_in_full(array, now=NOW))
+    assert "87 running, 3 failed, 10 pending on 87 GPUs" in full_text and "in about 1m" in full_text
 
 
-def test_an_array_that_has_ended_is_as_its_failed_tasks_whichever_ended_last() -> None:
+def test_an_ended_array_shows_the_state_of_its_failed_tasks() -> None:
     failed = task(300, 0, "OUT_OF_MEMORY", "OOM", end=NOW - 50)
     done = [task(301 + at, 1 + at, "COMPLETED", "CD", end=NOW - 5) for at in range(3)]
     jobs = {row.id: row for row in (failed, *done)}
@@ -92,18 +92,18 @@ def test_an_open_array_shows_its_tasks_below_its_line() -> None:
     assert [key_of(entry) for entry in listing.entries] == ["array 7", "1"]
 
 
-def test_an_open_sweeps_tasks_go_by_their_values() -> None:
+def test_tasks_of_an_open_sweep_show_their_values() -> None:
     tasks = {100 + at: task(100 + at, at, name="vit", sweep=f"lr=0.1 seed={at}") for at in range(3)}
     listing = listed(tasks)
     assert text(listing, 0)[2] == "vit"
     listing.toggle(7)
     assert [text(listing, line)[2] for line in (1, 3)] == ["lr=0.1 seed=0", "lr=0.1 seed=2"]
     assert text(listed({1: job(1, name="vit", sweep="lr=2")}), 0)[2] == "vit lr=2"
-    said = "".join(cell.text for cell in in_full(tasks[102], now=NOW))
-    assert said.startswith("7_2 vit lr=0.1 seed=2  on ")
+    full_text = "".join(cell.text for cell in in_full(tasks[102], now=NOW))
+    assert full_text.startswith("7_2 vit lr=0.1 seed=2  on ")
 
 
-def test_what_waits_as_a_whole_is_a_job_as_it_was() -> None:
+def test_an_array_without_started_tasks_is_shown_as_a_job() -> None:
     listing = listed({7: sweep()[7]})
     assert [key_of(entry) for entry in listing.entries] == ["7"]
     assert text(listing, 0)[-1] == "waits for 10 GPUs"
@@ -114,7 +114,7 @@ def test_a_filter_narrows_the_tasks_of_an_array() -> None:
     assert text(listing, 0)[-1] == "3 F"
 
 
-def test_a_verb_names_an_array_by_its_number_only_where_it_is_met_whole() -> None:
+def test_an_action_names_an_array_by_its_number_only_if_it_covers_all_tasks() -> None:
     rows = sweep()
     live = [row for row in rows.values() if row.end is None]
     assert targets("cancel", live, rows.values()) == ["7"]
@@ -127,7 +127,7 @@ def test_a_verb_names_an_array_by_its_number_only_where_it_is_met_whole() -> Non
     assert confirmation("cancel", live[1:2], rows.values()).text == "Cancel job 7_0?"
 
 
-def test_gpus_that_do_nothing_are_pointed_out() -> None:
+def test_idle_gpus_are_highlighted() -> None:
     idle = task(1, 0, gpus=2, gpu_util_pct=0)
     starting = task(2, 1, gpus=2, gpu_util_pct=0)
     assert JOB_COLUMNS["util"].job(idle, NOW) == ("idle", "warn")
@@ -136,7 +136,7 @@ def test_gpus_that_do_nothing_are_pointed_out() -> None:
 
 
 @pytest.mark.parametrize("column", SORTED_BY)
-def test_what_a_column_does_not_say_stands_last_in_both_directions(column: str) -> None:
+def test_rows_without_a_value_come_last_in_both_sort_directions(column: str) -> None:
     jobs = {1: job(1), 2: task(2, 0, gpus=1, gpu_util_pct=5, node_list="a", time_limit_s=60), 3: job(3)}
     rising = listed(jobs, Choice(order=Order(column))).entries
     falling = listed(jobs, Choice(order=Order(column, descending=True))).entries
@@ -146,7 +146,7 @@ def test_what_a_column_does_not_say_stands_last_in_both_directions(column: str) 
 
 
 @pytest.mark.parametrize("order", [Order(), Order("name"), Order("gpus", descending=True)])
-def test_what_is_kept_equals_what_would_be_made_anew(order: Order) -> None:
+def test_an_updated_listing_equals_a_new_one(order: Order) -> None:
     rng = random.Random(4)
     kept, jobs, choice = Listing(), dict[int, JobRow](), Choice(user="ann", text="!hidden", order=order)
     for round_number in range(60):
@@ -163,13 +163,13 @@ def test_what_is_kept_equals_what_would_be_made_anew(order: Order) -> None:
                 else job(number, name=name, user=user, priority=rng.randrange(9))
             )
         kept.follow(jobs, choice)
-        anew = listed(jobs, choice)
-        for listing in (kept, anew):
-            assert listing.jobs.keys() == anew.jobs.keys()
-        assert list(map(key_of, kept.entries)) == list(map(key_of, anew.entries)), round_number
+        fresh = listed(jobs, choice)
+        for listing in (kept, fresh):
+            assert listing.jobs.keys() == fresh.jobs.keys()
+        assert list(map(key_of, kept.entries)) == list(map(key_of, fresh.entries)), round_number
 
 
-def test_of_a_long_queue_what_runs_comes_with_the_first_slice_and_the_rest_in_order() -> None:
+def test_running_jobs_of_a_long_queue_come_with_the_first_slice() -> None:
     jobs = {at: job(at, priority=at % 1000) for at in range(1, 4 * SLICE)}
     jobs[4 * SLICE] = job(4 * SLICE, state="RUNNING", state_short="R", start=NOW)
     listing, slices = Listing(), 1
@@ -187,28 +187,28 @@ def test_of_a_long_queue_what_runs_comes_with_the_first_slice_and_the_rest_in_or
 
 
 class Counting(Order):
-    """Counts the jobs that were looked at."""
+    """An order that counts the jobs it examines."""
 
-    looked_at: ClassVar[int] = 0
+    examined: ClassVar[int] = 0
 
     def place(self, row: JobRow) -> Rank:
-        Counting.looked_at += 1
+        Counting.examined += 1
         return super().place(row)
 
 
-def test_of_a_hundred_thousand_jobs_only_what_has_changed_is_looked_at() -> None:
+def test_only_changed_jobs_of_a_hundred_thousand_are_examined() -> None:
     jobs = {at: job(at, name=f"train{at % 97}", priority=at % 1000) for at in range(1, 100_001)}
     listing, choice = Listing(), Choice(order=Counting("name"))
     assert follow(listing, jobs, choice)
-    assert Counting.looked_at == 100_000
-    assert not listing.follow(jobs, choice) and Counting.looked_at == 100_000
+    assert Counting.examined == 100_000
+    assert not listing.follow(jobs, choice) and Counting.examined == 100_000
     jobs[5] = job(5, name="a")
     del jobs[9]
-    assert listing.follow(jobs, choice) and Counting.looked_at == 100_001
+    assert listing.follow(jobs, choice) and Counting.examined == 100_001
     assert key_of(listing.entries[0]) == "5" and len(listing.entries) == 99_999
 
 
-def test_the_line_of_an_array_that_has_gone_can_be_painted_until_the_screen_follows() -> None:
+def test_a_removed_arrays_line_can_be_drawn_until_the_next_update() -> None:
     jobs = sweep()
     listing = listed(jobs)
     fold = next(each for each in listing.entries if isinstance(each, Fold))

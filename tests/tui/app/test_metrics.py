@@ -1,4 +1,4 @@
-"""A job's metrics page: the numbers that it prints, drawn; other runs over it; its GPUs on the same axis."""
+"""A job's metrics page: curves of the numbers in its log, of other runs, and of its GPUs on the same axis."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import on_stage
-from tests.tui.app.test_views import row, words
+from tests.tui.app.app_pilot import run_app
+from tests.tui.app.test_viewmodels import row, words
 
 from warpdeck.protocol.job_rows import CurveRow
 from warpdeck_tui.screens.metrics import MetricsPane
@@ -20,7 +20,7 @@ from warpdeck_tui.widgets.cells import fit
 from warpdeck_tui.widgets.plot import NOBODY, Curve, Frame, frame_of, means, plot, reach
 
 DRAWN_CPU_S = 0.010
-"""At 100x30; 3 ms on a quiet machine."""
+"""CPU time limit of a drawing of 100x30 cells; an idle machine needs 3 ms."""
 
 
 def read(text: str, *, begin: float = 0.0, end: float = 100.0) -> Readings:
@@ -45,12 +45,14 @@ def values(text: str, name: str) -> list[float]:
         ("tok: 12,345.5 tokens/s", "tokens/s", 12345.5, None),
     ],
 )
-def test_what_trainings_print_is_understood(line: str, name: str, value: float, step: float | None) -> None:
+def test_metrics_are_read_from_common_log_formats(
+    line: str, name: str, value: float, step: float | None
+) -> None:
     points = read(f"{line}\n{line}\n")[name]
     assert [(point.value, point.step) for point in points] == [(value, step)] * 2
 
 
-def test_a_sentence_with_a_number_is_no_curve() -> None:
+def test_a_sentence_with_a_number_gives_no_metric() -> None:
     text = "listening on port 29500\nat 12:30:41 on 8 x H100\nseed=7\nloading 3 shards\n" * 1
     assert read(text) == {}
     assert read("took 3 s\ntook 4 s\n") == {}
@@ -60,7 +62,7 @@ def test_the_states_of_a_progress_bar_are_all_points() -> None:
     assert values("loss=3\rloss=2\rloss=1\n", "loss") == [3, 2, 1]
 
 
-def test_nan_is_kept_and_told() -> None:
+def test_nan_values_are_kept_and_counted() -> None:
     found = read("step=1 loss=1.5\nstep=2 loss=nan\nstep=3 loss=NaN\n")
     assert [math.isnan(point.value) for point in found["loss"]] == [False, True, True]
     run = Run("1", "1", "llama", found)
@@ -68,15 +70,15 @@ def test_nan_is_kept_and_told() -> None:
     assert "⚠ 2 nans, first at step 2" in title
 
 
-def test_time_is_what_the_line_says_else_its_place_in_the_file() -> None:
+def test_the_time_of_a_point_is_its_timestamp_or_its_position_in_the_file() -> None:
     even = read("loss=1\nloss=2\nloss=3\nloss=4\n", begin=1000.0, end=1100.0)["loss"]
     assert [point.at_s for point in even] == [0.0, 25.0, 50.0, 75.0]
     begin = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
-    told = read("2026-03-01 12:00:05 loss=1\n2026-03-01T12:01:00 loss=2\n", begin=begin, end=begin + 1)
-    assert [point.at_s for point in told["loss"]] == [5.0, 60.0]
+    stamped = read("2026-03-01 12:00:05 loss=1\n2026-03-01T12:01:00 loss=2\n", begin=begin, end=begin + 1)
+    assert [point.at_s for point in stamped["loss"]] == [5.0, 60.0]
 
 
-def test_a_part_from_the_middle_loses_its_torn_first_line_only() -> None:
+def test_a_part_of_the_log_skips_only_its_incomplete_first_line() -> None:
     part = Part(500, b"oss=9\nloss=1\nloss=2\n")
     found = readings([part], size_bytes=1000, begin=0.0, end=100.0)["loss"]
     assert [(round(point.at_s, 1), point.value) for point in found] == [(50.6, 1.0), (51.3, 2.0)]
@@ -84,20 +86,20 @@ def test_a_part_from_the_middle_loses_its_torn_first_line_only() -> None:
 
 @pytest.mark.parametrize("unit", ["1", "a.", "1,", "loss=1", "loss ", "1_", "1/"])
 @pytest.mark.parametrize("end", ["\n", ""])
-def test_hostile_lines_cost_no_more_than_their_length(unit: str, end: str) -> None:
+def test_parsing_time_of_hostile_lines_is_linear(unit: str, end: str) -> None:
     text = (unit * (4000 // len(unit)) + end) * 60
     began = time.process_time()
     read(text)
     assert time.process_time() - began < 3.0
 
 
-def test_the_loss_comes_first_and_names_are_bounded() -> None:
+def test_the_loss_comes_first_and_the_number_of_metrics_is_limited() -> None:
     text = "".join(f"m{number}=1 " for number in range(500)) + "\n"
     assert len(read(text * 2)) == 60
     assert list(read("acc=1 val_loss=2 loss=3\n" * 2)) == ["loss", "val_loss", "acc"]
 
 
-def test_a_plot_is_exactly_as_large_as_asked_and_loses_no_spike() -> None:
+def test_a_plot_has_the_requested_size_and_keeps_all_peaks() -> None:
     rng = random.Random(4)
     for _ in range(50):
         curve = [(float(x), rng.uniform(-1, 1)) for x in range(rng.randint(1, 3000))]
@@ -115,23 +117,23 @@ def test_a_plot_is_exactly_as_large_as_asked_and_loses_no_spike() -> None:
         ]
         assert len(curve) == 1 or drawn_columns == list(range(2 * width))
         joined = [max(tops[at : at + 2]) <= min(bottoms[at : at + 2]) + 1 for at in drawn_columns[:-1]]
-        assert all(joined), "a curve without gaps is drawn without holes"
+        assert all(joined), "a curve without gaps must be drawn without holes"
 
 
-def test_a_straight_line_runs_from_corner_to_corner() -> None:
+def test_a_straight_line_is_drawn_from_corner_to_corner() -> None:
     drawn = plot([Curve([0, 10], [0, 10])], Frame(0, 10, 0, 10), width=5, height=3)
     lines = [ascii_text(row.text) for row in drawn]
     assert [line.strip() != "" for line in lines] == [True] * 3
     assert lines[2][0] != " " and lines[0][4] != " " and lines[0][0] == " "
 
 
-def test_a_gap_of_nan_is_not_bridged() -> None:
+def test_a_gap_of_nan_values_is_not_connected() -> None:
     drawn = plot([Curve([0, 1, 10], [1, math.nan, 1])], Frame(0, 10, 0, 2), width=5, height=1)
     assert drawn[0].curves == [0, NOBODY, NOBODY, NOBODY, 0]
     assert drawn[0].pieces()[1] == ("   ", NOBODY)
 
 
-def test_means_fill_what_lies_between_readings_and_nothing_after_them() -> None:
+def test_means_fill_gaps_between_measurements_only() -> None:
     assert means(Curve([0, 0.5, 4], [10, 30, 50]), Frame(0, 8, 0, 1), width=8) == [
         20,
         20,
@@ -145,7 +147,7 @@ def test_means_fill_what_lies_between_readings_and_nothing_after_them() -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(0, "0"), (0.41274, "0.4127"), (2.9e-4, "2.9e-04"), (31400, "31400"), (1e9, "1.0e+09")]
 )  # fmt: skip
-def test_numbers_stay_short(value: float, text: str) -> None:
+def test_numbers_are_formatted_briefly(value: float, text: str) -> None:
     assert figure(value) == text
 
 
@@ -156,7 +158,7 @@ def falling(key: str, *, factor: float = 1.0) -> Run:
 
 @pytest.mark.parametrize(("width", "height"), [(80, 20), (200, 55), (30, 8)])
 @pytest.mark.parametrize("by_step", [False, True])
-def test_the_page_fits(width: int, height: int, by_step: bool) -> None:
+def test_the_chart_fits_its_size(width: int, height: int, by_step: bool) -> None:
     runs = (falling("1"), falling("2", factor=2.0), falling("3", factor=0.5))
     lines = chart(Page(runs, "loss", by_step=by_step), width=width, height=height)
     assert len(lines) == height
@@ -164,7 +166,7 @@ def test_the_page_fits(width: int, height: int, by_step: bool) -> None:
     assert all(len(words(line)) < width for line in lines[1:-3])
 
 
-def test_runs_are_told_apart_by_letters_and_gpus_stand_below_by_time_only() -> None:
+def test_runs_have_letters_and_gpu_curves_appear_only_over_time() -> None:
     runs = (falling("1"), falling("2", factor=2.0))
     text = "\n".join(words(line) for line in chart(Page(runs, "loss"), width=90, height=24))
     assert "a job 1 llama  0.2311" in text and "b job 2 llama" in text and "GPU 90 %" in text
@@ -177,7 +179,7 @@ def test_runs_are_told_apart_by_letters_and_gpus_stand_below_by_time_only() -> N
     assert "GPU" not in by_step and "╵2396" not in by_step and "step ╵0" in by_step
 
 
-def test_a_smoothed_curve_keeps_its_course_and_its_gaps_and_the_title_tells_what_was_printed() -> None:
+def test_a_smoothed_curve_keeps_its_gaps_and_the_title_its_true_range() -> None:
     ys = [10 + (5.0 if at % 2 else -5.0) for at in range(200)]
     ys[100] = math.nan
     smooth = Curve(range(200), ys).smoothed()
@@ -192,19 +194,19 @@ def test_a_smoothed_curve_keeps_its_course_and_its_gaps_and_the_title_tells_what
 
 
 @pytest.mark.parametrize("by_step", [False, True])
-def test_the_axis_of_a_short_run_tells_no_moment_twice(by_step: bool) -> None:
+def test_the_axis_of_a_short_run_repeats_no_label(by_step: bool) -> None:
     points = tuple(Point(at, 3 - at, step=at) for at in (0.0, 1.0, 2.0))
     axis = words(
         chart(
             Page((Run("1", "1", "short", {"loss": points}),), "loss", by_step=by_step), width=200, height=24
         )[-1]
     )
-    told = [tick.strip() for tick in axis.split("╵")[1:]]
-    assert told == (["0", "1", "2"] if by_step else ["0s", "1s", "2s"])
+    ticks = [tick.strip() for tick in axis.split("╵")[1:]]
+    assert ticks == (["0", "1", "2"] if by_step else ["0s", "1s", "2s"])
 
 
 def noisy(key: str) -> Run:
-    """As many points as are kept of a run, and each of its GPUs' for five hours."""
+    """Return a run with the maximum number of points, and five hours of GPU measurements."""
     rng = random.Random(key)
     points = tuple(
         Point(9.0 * at, 3 / (1 + at / 50) + rng.gauss(0, 0.1), float(at)) for at in range(MAX_POINTS)
@@ -214,7 +216,7 @@ def noisy(key: str) -> Run:
 
 
 @pytest.mark.parametrize("by_step", [False, True])
-def test_four_runs_over_each_other_are_drawn_in_ten_milliseconds(by_step: bool) -> None:
+def test_four_overlaid_runs_are_drawn_in_ten_milliseconds(by_step: bool) -> None:
     page = Page(tuple(noisy(key) for key in "abcd"), "loss", by_step=by_step)
 
     def cost_s() -> float:
@@ -222,18 +224,18 @@ def test_four_runs_over_each_other_are_drawn_in_ten_milliseconds(by_step: bool) 
         chart(page, width=100, height=30)
         return time.process_time() - begun
 
-    cost_s()  # a curve is made once
-    anew = []
+    cost_s()  # the first call builds the curves
+    costs = []
     for _ in range(7):
         reach.cache_clear()
-        anew.append(cost_s())
-    assert min(anew) < DRAWN_CPU_S
+        costs.append(cost_s())
+    assert min(costs) < DRAWN_CPU_S
     known = reach.cache_info().misses
     cost_s()
-    assert reach.cache_info().misses == known, "what has not changed is kept"
+    assert reach.cache_info().misses == known, "unchanged curves stay in the cache"
 
 
-def test_of_several_nodes_the_use_is_the_mean_and_the_power_the_sum() -> None:
+def test_nodes_contribute_mean_utilization_and_total_power() -> None:
     curves = [
         CurveRow(node=node, begin=100.0, step_s=10.0, columns={"gpu_util_pct": (use, None), "gpu_power_w": (500.0,)})
         for node, use in (("n1", 40.0), ("n2", 60.0))
@@ -244,40 +246,40 @@ def test_of_several_nodes_the_use_is_the_mean_and_the_power_the_sum() -> None:
     assert names([run]) == []
 
 
-async def test_the_page_draws_what_a_running_job_prints_with_its_gpus(folder: Path) -> None:
-    async with on_stage(folder, size=(100, 30)) as stage:
-        await stage.cluster.submit("llama")
-        await stage.shows("● R")
-        await stage.press("enter")
-        await stage.shows("step      8")
-        await stage.press("m")
-        await stage.shows("[Metrics]", "loss", "min", "1 of 3", "GPU", "time ╵0s")
-        await stage.press("v")
-        await stage.shows("2 of 3")
-        await stage.press("x")
-        await stage.shows("step ╵4")
-        await stage.press("tilde")
-        await stage.shows("2 of 3   smoothed")
+async def test_the_page_draws_a_running_jobs_metrics_with_its_gpus(folder: Path) -> None:
+    async with run_app(folder, size=(100, 30)) as ui:
+        await ui.cluster.submit("llama")
+        await ui.shows("● R")
+        await ui.press("enter")
+        await ui.shows("step      8")
+        await ui.press("m")
+        await ui.shows("[Metrics]", "loss", "min", "1 of 3", "GPU", "time ╵0s")
+        await ui.press("v")
+        await ui.shows("2 of 3")
+        await ui.press("x")
+        await ui.shows("step ╵4")
+        await ui.press("tilde")
+        await ui.shows("2 of 3   smoothed")
 
 
-async def test_a_run_is_laid_over_and_taken_away(folder: Path) -> None:
-    async with on_stage(folder, size=(100, 30)) as stage:
-        stage.cluster.ends["llama"] = (3.0, 0)
-        await stage.cluster.submit("llama")
-        await stage.shows("✓ CD")
-        await stage.cluster.submit("llama-2")
-        await stage.shows("● R")
-        await stage.press("g", "enter", "m", "plus")
-        await stage.shows("Select a run to compare with", "NAME", "llama")
-        await stage.press("enter")
-        await stage.shows("a job 2 llama-2", "b job 1 llama")
-        await stage.press("minus")
-        await stage.hides("b job 1 llama")
-        await stage.press("minus")
-        await stage.told("No run to remove")
+async def test_another_run_is_overlaid_and_removed(folder: Path) -> None:
+    async with run_app(folder, size=(100, 30)) as ui:
+        ui.cluster.ends["llama"] = (3.0, 0)
+        await ui.cluster.submit("llama")
+        await ui.shows("✓ CD")
+        await ui.cluster.submit("llama-2")
+        await ui.shows("● R")
+        await ui.press("g", "enter", "m", "plus")
+        await ui.shows("Select a run to compare with", "NAME", "llama")
+        await ui.press("enter")
+        await ui.shows("a job 2 llama-2", "b job 1 llama")
+        await ui.press("minus")
+        await ui.hides("b job 1 llama")
+        await ui.press("minus")
+        await ui.shows_notification("No run to remove")
 
 
-def test_a_long_curve_is_thinned_and_keeps_its_spikes_its_ends_and_its_nans() -> None:
+def test_a_long_curve_is_thinned_but_keeps_peaks_ends_and_nans() -> None:
     text = "".join(f"loss={at % 7}\n" for at in range(40_000))
     text = text.replace("loss=3\n", "loss=1000\n", 1).replace("loss=5\n", "loss=nan\n", 1)
     points = read(text)["loss"]
@@ -289,19 +291,19 @@ def test_a_long_curve_is_thinned_and_keeps_its_spikes_its_ends_and_its_nans() ->
     assert thinned(points[:10]) == points[:10]
 
 
-async def test_a_chart_in_which_nothing_changed_is_not_drawn_again(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        stage.cluster.ends["done"] = (1.0, 0)
-        await stage.cluster.submit("done")
-        await stage.shows("✓ CD")
-        await stage.press("enter", "m")
-        await stage.shows("time ╵")
-        pane = stage.app.screen.query_one(MetricsPane)
+async def test_an_unchanged_chart_is_not_drawn_again(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        ui.cluster.ends["done"] = (1.0, 0)
+        await ui.cluster.submit("done")
+        await ui.shows("✓ CD")
+        await ui.press("enter", "m")
+        await ui.shows("time ╵")
+        pane = ui.app.screen.query_one(MetricsPane)
         made: list[tuple[int, int]] = []
         make = pane._make
         pane._make = lambda width, height: made.append((width, height)) or make(width, height)
-        stage.app.screen.draw()
-        stage.app.screen.draw()
+        ui.app.screen.draw()
+        ui.app.screen.draw()
         assert made == []
-        await stage.press("x")
+        await ui.press("x")
         assert pane._make is not make

@@ -1,4 +1,4 @@
-"""The page of a node: its curves, its GPUs with their jobs and processes, and what is not well."""
+"""The page of a node: its curves, its GPUs with their jobs and processes, and failed health checks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.tui.app.stage import on_stage
+from tests.tui.app.app_pilot import run_app
 
 from warpdeck.model import GpuLinks
 from warpdeck.protocol.job_rows import CurveRow
@@ -24,14 +24,14 @@ def node(**fields: object) -> NodeRow:
     return NodeRow(**{"name": "gpu01", "cpus": 8, "mem_bytes": 1 << 40, "gpus": [gpu], **fields})  # type: ignore[arg-type]
 
 
-def test_points_are_means_of_equal_parts_and_unknown_is_never_0() -> None:
+def test_resampling_averages_and_keeps_unknown_values() -> None:
     assert resampled([1, 3, 5, 7], 2) == [2, 6]
     assert resampled([None, None, 4, None], 2) == [None, 4]
     assert resampled([1, None], 8) == [1, None]
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_the_curves_stand_beside_their_figures_within_the_screen(width: int) -> None:
+def test_curves_and_their_values_fit_the_screen(width: int) -> None:
     curve = CurveRow(
         node="gpu01",
         begin=0,
@@ -46,7 +46,7 @@ def test_the_curves_stand_beside_their_figures_within_the_screen(width: int) -> 
         assert all(len(each) <= width for each in shown)
 
 
-def test_what_is_not_well_is_said_with_its_gpu() -> None:
+def test_failed_checks_are_shown_with_their_gpu() -> None:
     checks = [
         CheckRow(check="ecc", verdict="fail", message="2 errors", gpu=3),
         CheckRow(check="disk", verdict="warn"),
@@ -70,7 +70,7 @@ LINKS = GpuLinks(
 
 
 def linked(*, width: int = 80, **fields: object) -> list[str]:
-    """The lines of its links below a GPU's graphs."""
+    """Return the lines with a GPU's links below its graphs."""
     gpu = msgspec.structs.replace(node().gpus[0], links=msgspec.structs.replace(LINKS, **fields))
     shown = text(node(gpus=[gpu]), [], width=width)
     return [
@@ -78,37 +78,37 @@ def linked(*, width: int = 80, **fields: object) -> list[str]:
     ]
 
 
-def test_what_goes_over_a_gpus_links_stands_below_its_graphs() -> None:
+def test_the_traffic_of_a_gpus_links_is_shown_below_its_graphs() -> None:
     assert linked() == ["   PCIe 5.0 x16, 1.2 out, 13 in GB/s    NVLink 18/18, 121 out, 0.0 in GB/s"]
     assert linked(nvlinks=0) == ["   PCIe 5.0 x16, 1.2 out, 13 in GB/s"]
     assert linked(pcie_gen=None, nvlink_tx_bytes_s=None, nvlink_rx_bytes_s=None) == [" NVLink 18/18"]
     assert linked(pcie_gen=None, nvlinks=0) == []
 
 
-def test_a_link_that_lacks_lanes_is_pointed_out_and_one_that_idles_is_not() -> None:
+def test_a_link_with_missing_lanes_is_highlighted_and_an_idle_one_is_not() -> None:
     narrow = linked(pcie_width=8, nvlinks_up=17)
     assert narrow == ["   PCIe 5.0 x8 of x16!, 1.2 out, 13 in GB/s", " NVLink 17/18!, 121 out, 0.0 in GB/s"]
     assert linked(width=120, pcie_gen=1)[0].startswith("   PCIe 5.0 x16 (now 1.0), 1.2 out")
     assert linked(pcie_gen=1) == linked()
 
 
-async def test_the_page_of_a_node_opens_from_the_map_and_goes_back_in_time(folder: Path) -> None:
-    async with on_stage(folder) as stage:
-        await stage.cluster.submit("held")
-        await stage.press("2")
-        await stage.shows("1 of 8 GPUs allocated")
-        await stage.press("p")
-        await stage.shows("node gpu01", "last 10 minutes", "GPU 0", "job 1", "python", "util", "power")
-        await stage.until(lambda: "▇" in stage.text() or "█" in stage.text(), "a curve is drawn")
-        await stage.press("m")
-        await stage.shows("last 2 hours")
-        await stage.press("d")
-        await stage.shows("Reason for draining gpu01")
-        await stage.press("escape", "escape")
-        await stage.shows("metric: utilization")
+async def test_the_node_page_opens_from_the_map_and_changes_its_time_range(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.cluster.submit("held")
+        await ui.press("2")
+        await ui.shows("1 of 8 GPUs allocated")
+        await ui.press("p")
+        await ui.shows("node gpu01", "last 10 minutes", "GPU 0", "job 1", "python", "util", "power")
+        await ui.until(lambda: "▇" in ui.text() or "█" in ui.text(), "a curve is drawn")
+        await ui.press("m")
+        await ui.shows("last 2 hours")
+        await ui.press("d")
+        await ui.shows("Reason for draining gpu01")
+        await ui.press("escape", "escape")
+        await ui.shows("metric: utilization")
 
 
-def test_links_are_told_and_that_nothing_is_wrong() -> None:
+def test_links_and_passed_checks_are_shown() -> None:
     gpus = [
         GpuRow(index=at, uuid=f"G{at}", name="H100", type="h100", mem_bytes=1, island=at // 2, numa_node=0)
         for at in range(4)

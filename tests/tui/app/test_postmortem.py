@@ -1,12 +1,12 @@
-"""What a failed job died of, in one sentence."""
+"""The cause of a job's failure in one sentence."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import on_stage
-from tests.tui.app.test_views import NOW, ended, words
+from tests.tui.app.app_pilot import run_app
+from tests.tui.app.test_viewmodels import NOW, ended, words
 
 from warpdeck.protocol.job_rows import GpuUse, JobDetail, StepRow, UsageRow
 from warpdeck_tui.viewmodels.jobs import job as view
@@ -26,7 +26,7 @@ def detail(**fields: object) -> JobDetail:
     return JobDetail(row=ended(**fields))  # type: ignore[arg-type]
 
 
-def test_gpu_memory_is_named_with_how_full_it_was() -> None:
+def test_gpu_out_of_memory_is_shown_with_the_memory_used() -> None:
     gpu = GpuUse(node="gpu01", index=0, uuid="u", mem_bytes=80 * GIB)
     used = UsageRow(gpu_mem_peak_bytes=round(79.6 * GIB))
     job = JobDetail(row=ended(used=used), gpus=[gpu])
@@ -34,14 +34,14 @@ def test_gpu_memory_is_named_with_how_full_it_was() -> None:
     assert post_mortem(job, tail).words == ("GPU out of memory at 79.6G of 80G: Tried to allocate 2.50 GiB.")
 
 
-def test_the_memory_limit_goes_before_what_the_job_wrote() -> None:
+def test_the_memory_limit_takes_precedence_over_the_log() -> None:
     used = UsageRow(peak_mem_bytes=round(63.9 * GIB))
     job = detail(state="OUT_OF_MEMORY", exit_cause="oom", used=used, mem_bytes=64 * GIB)
     assert post_mortem(job, TRACEBACK).words == "out of memory at 63.9G of 64G; request more with --mem"
 
 
 @pytest.mark.parametrize(
-    ("fields", "tail", "said"),
+    ("fields", "tail", "cause"),
     [
         ({}, TRACEBACK, "ValueError: bad shape (3, 4)"),
         ({}, b"a\nn0: NCCL WARN Call to connect failed\n", "n0: NCCL WARN Call to connect failed"),
@@ -59,18 +59,20 @@ def test_the_memory_limit_goes_before_what_the_job_wrote() -> None:
         ({"state": "CANCELLED"}, TRACEBACK, ""),
     ],
 )  # fmt: skip
-def test_the_cause_is_found(fields: dict[str, object], tail: bytes, said: str) -> None:
-    assert post_mortem(detail(**fields), tail).words == said
+def test_the_cause_is_found_in_exit_status_and_log(
+    fields: dict[str, object], tail: bytes, cause: str
+) -> None:
+    assert post_mortem(detail(**fields), tail).words == cause
 
 
-def test_the_last_lines_are_kept_harmless_and_few() -> None:
+def test_the_last_lines_are_few_and_without_control_characters() -> None:
     tail = b"".join(b"line %d\n" % number for number in range(50)) + b"\x1b]52;c;eA==\x07end\x00\n"
     lines = post_mortem(detail(), tail).lines
     assert len(lines) == LAST_LINES and lines[0] == "line 43"
     assert lines[-1].startswith("end") and all(line.isprintable() for line in lines)
 
 
-def test_steps_stand_among_the_details_with_what_they_used() -> None:
+def test_the_details_list_steps_with_their_usage() -> None:
     step = StepRow(
         id="1.0", name="train", state="FAILED", start=NOW - 90, end=NOW, exit_code="2:0", gpus=8, tasks=8
     )
@@ -79,14 +81,14 @@ def test_steps_stand_among_the_details_with_what_they_used() -> None:
     assert "1.0          ✗ FAILED  exit 2  1:30  train  8 tasks, 8 GPUs on gpu01  GPUs at 91 %" in shown
 
 
-async def test_a_failed_job_says_what_it_died_of_and_its_last_words(folder: Path) -> None:
-    async with on_stage(folder, size=(110, 40)) as stage:
-        stage.cluster.ends["short"] = (1.0, 1)
-        await stage.cluster.submit("short")
-        await stage.shows("✗ F")
-        await stage.press("4", "enter")
-        await stage.shows(
+async def test_a_failed_jobs_page_shows_the_cause_and_the_last_lines(folder: Path) -> None:
+    async with run_app(folder, size=(110, 40)) as ui:
+        ui.cluster.ends["short"] = (1.0, 1)
+        await ui.cluster.submit("short")
+        await ui.shows("✗ F")
+        await ui.press("4", "enter")
+        await ui.shows(
             "exit 1 on gpu01", "GPU out of memory at ", "torch.OutOfMemoryError: CUDA out of memory"
         )
-        await stage.press("d")
-        await stage.shows("cause GPU out of memory", "last lines", "loss.backward()")
+        await ui.press("d")
+        await ui.shows("cause GPU out of memory", "last lines", "loss.backward()")

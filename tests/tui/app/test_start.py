@@ -1,4 +1,4 @@
-"""How the app starts: quickly, and before a controller has answered."""
+"""The start of the app is fast and does not wait for a controller."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ HEAVY = (
     *("asyncssh", "uvloop", "aiosqlite", "sqlite3", "pynvml", "numpy", "markdown_it", "pygments"),
     *("hashlib", "gzip", "csv", "textual.document"),
     *("warpdeck.fleet", "warpdeck.store", "warpdeck.sim", "warpdeck.cli", "warpdeck.snapshots"),
-    *("warpdeck.policy", "warpdeck.controller", "warpdeck.config", "warpdeck.notation.request.request"),
+    *("warpdeck.policy", "warpdeck.controller", "warpdeck.config", "warpdeck.notation.request.job_request"),
     *LATER,
 )
-"""What the core needs, or the app later, and the first frame does not: it would wait for it."""
+"""Modules that the first frame does not need. Their import would delay it."""
 MOST_MODULES = 500
-"""490 when this was written, a fifth of a second; 80 are our own. More is a reason to look at -X importtime."""
-APART = {
+"""There were 490 when this was written, which take 0.2 s; 80 are our own. If there are more, use -X importtime."""
+NOT_PRELOADED = {
     f"warpdeck_tui.{name}"
     for name in ("terminal.ascii_fallback", "entry", "terminal.terminal_guard", "plain", "serve")
 }
-"""What starts the app is there before it; the others are programs of their own."""
+"""Modules that are never preloaded: they start the app, or are separate programs."""
 
 
-async def test_the_first_paint_waits_for_nobody(folder: Path) -> None:
+async def test_the_first_frame_does_not_wait_for_the_controller(folder: Path) -> None:
     async with waiting_app(folder) as (app, _):
         strips = app.screen._compositor.render_strips()
         text = "\n".join("".join(segment.text for segment in strip) for strip in strips)
         assert "warpdeck" in text and "Connecting..." in text and "q Quit" in text
 
 
-async def test_the_first_paint_reads_one_theme_and_each_style_sheet_once(
+async def test_the_first_frame_reads_one_theme_and_each_style_sheet_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -62,7 +62,7 @@ async def test_the_first_paint_reads_one_theme_and_each_style_sheet_once(
         assert read.count("app.tcss") == 1
 
 
-async def test_the_first_rows_do_not_wait_for_the_pace_of_news(folder: Path) -> None:
+async def test_the_first_rows_are_drawn_without_the_refresh_delay(folder: Path) -> None:
     async with waiting_app(folder) as (app, _):
         app.updates.linked("ada")
         app.updates.told(Delta(ready=True))
@@ -73,7 +73,7 @@ async def test_the_first_rows_do_not_wait_for_the_pace_of_news(folder: Path) -> 
 
 @asynccontextmanager
 async def waiting_app(folder: Path) -> AsyncIterator[tuple[DeckApp, Pilot[None]]]:
-    """No controller ever answers it."""
+    """Run the app without any answer from a controller."""
     (folder / "home").mkdir()
     app = DeckApp(Paths(str(folder / "home")))
     app._watch = lambda: None  # type: ignore[method-assign,assignment]
@@ -83,26 +83,26 @@ async def waiting_app(folder: Path) -> AsyncIterator[tuple[DeckApp, Pilot[None]]
 
 
 def python(program: str) -> str:
-    """What it prints, in a process that has imported nothing."""
+    """Return the output of a program in a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     return done.stdout
 
 
-def test_the_app_imports_little_and_nothing_that_it_does_not_show() -> None:
+def test_the_app_imports_few_modules_for_the_first_frame() -> None:
     counted = "sum(not (name.startswith('warpdeck') and hasattr(each, '__path__')) for name, each in sys.modules.items())"
     heavy = f"print([name for name in {HEAVY!r} if name in sys.modules], {counted})"
     found, _, modules = python(f"import sys, warpdeck_tui.app; {heavy}").rpartition(" ")
     assert found == "[]" and int(modules) <= MOST_MODULES
 
 
-def test_when_the_rows_are_there_all_that_a_key_may_open_is_imported(folder: Path) -> None:
-    left = set(python(WARMED).split())
-    assert left == APART
+def test_all_other_modules_are_preloaded_after_the_first_rows(folder: Path) -> None:
+    left = set(python(PRELOAD_PROGRAM).split())
+    assert left == NOT_PRELOADED
 
 
-WARMED = """
+PRELOAD_PROGRAM = """
 import asyncio, pkgutil, sys
 import warpdeck_tui
 from warpdeck.protocol.results import Delta

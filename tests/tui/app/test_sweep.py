@@ -1,10 +1,11 @@
-"""The grid of a sweep in the form: the count, the GPU-hours, the commands, and the array that is submitted."""
+"""Parameter sweeps in the form: number of tasks, GPU-hours, commands, and the submitted array."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tui.app.stage import on_stage
+from tests.tui.app.app_pilot import run_app
+from tests.tui.app.filled_form import filled
 from tests.tui.app.test_submit import fill, open_form
 
 from warpdeck.notation.request.sweep import with_sweep
@@ -14,18 +15,11 @@ from warpdeck_tui.viewmodels.jobs.sweep import preview
 NOW = 1_700_000_000.0
 
 
-def sheet(**fields: str) -> Sheet:
-    found = Sheet()
-    for field, value in fields.items():
-        found = typed(found, field, value)
-    return found
-
-
 def form() -> Sheet:
-    return sheet(wrap="python train.py --lr $lr", gpus="2", time="4:00:00")
+    return filled(wrap="python train.py --lr $lr", gpus="2", time="4:00:00")
 
 
-def test_the_grid_says_how_many_tasks_and_gpu_hours_and_what_each_runs() -> None:
+def test_the_preview_shows_tasks_gpu_hours_and_commands() -> None:
     found = preview(form(), "lr=0.1,0.01 seed=1..3", now=NOW)
     assert found.words.startswith("6 tasks with 2 GPUs each, 4:00:00 each: up to 48 GPU-hours")
     assert found.words.endswith("⚠ $seed is not used in the script")
@@ -38,11 +32,11 @@ def test_the_grid_says_how_many_tasks_and_gpu_hours_and_what_each_runs() -> None
     wrong = preview(form(), "lr=", now=NOW)
     assert (wrong.wrong, wrong.words) == (
         True,
-        "a value of lr is empty. write it as in: lr=0.1,0.01 seed=1..5",
+        "the parameter lr has an empty value. write it as in: lr=0.1,0.01 seed=1..5",
     )
 
 
-def test_a_sweep_is_the_scripts_own_lines_and_an_array() -> None:
+def test_a_sweep_becomes_script_lines_and_an_array() -> None:
     swept = typed(form(), "sweep", "lr=0.1,0.01")
     assert "#SBATCH --array=0-1\n# sweep: lr=0.1,0.01\nexport lr=" in swept.text
     assert swept.value("wrap") == "python train.py --lr $lr"
@@ -57,35 +51,35 @@ def test_a_sweep_is_the_scripts_own_lines_and_an_array() -> None:
     assert typed(swept, "wrap", "true").value("sweep") == "lr=0.1,0.01"
 
 
-def test_a_sweep_that_is_written_in_the_script_stands_in_its_field() -> None:
+def test_a_sweep_written_in_the_script_fills_its_field() -> None:
     text = with_sweep(form().text, "lr=1,2")
     assert written(form(), text).value("sweep") == "lr=1,2"
 
 
-def test_a_sweep_that_cannot_be_is_told_beside_its_field() -> None:
+def test_an_invalid_sweep_is_reported_at_its_field() -> None:
     assert [each.field for each in check(typed(form(), "sweep", "lr="), now=NOW)] == ["sweep"]
     python = written(Sheet(), "#!/usr/bin/env python3\nprint(1)\n")
-    assert "another program" in check(typed(python, "sweep", "lr=1,2"), now=NOW)[0].words
+    assert "not a shell script" in check(typed(python, "sweep", "lr=1,2"), now=NOW)[0].words
 
 
-async def test_a_sweep_is_typed_looked_at_and_submitted_as_an_array(folder: Path) -> None:
-    async with on_stage(folder, size=(120, 40)) as stage:
-        await open_form(stage)
-        await fill(stage, "wrap", "echo $lr")
-        await fill(stage, "gpus", "1")
-        await fill(stage, "time", "60")
-        await stage.press("ctrl+g")
-        await stage.shows("each combination", "No sweep: one job")
-        await stage.type("lr=0.1,0.2")
-        await stage.shows("2 tasks with 1 GPU each, 1:00:00 each: up to 2 GPU-hours", "echo 0.2")
-        await stage.type(",")
-        await stage.shows("a value of lr is empty")
-        await stage.press("enter", "backspace", "enter")
-        await stage.shows("New job", "# sweep: lr=0.1,0.2", "--sweep=lr=0.1,0.2")
-        await stage.press("enter")
-        await stage.told("Submitted job 1_[0-1], 2 tasks")
-        await stage.shows("1_[0-1]")
-        await stage.press("z")
-        await stage.shows("  lr=0.1 ", "  lr=0.2 ")
-        await stage.press("j", "enter", "d")
-        await stage.shows("sweep lr=0.")
+async def test_a_sweep_is_entered_previewed_and_submitted_as_an_array(folder: Path) -> None:
+    async with run_app(folder, size=(120, 40)) as ui:
+        await open_form(ui)
+        await fill(ui, "wrap", "echo $lr")
+        await fill(ui, "gpus", "1")
+        await fill(ui, "time", "60")
+        await ui.press("ctrl+g")
+        await ui.shows("each combination", "No sweep: one job")
+        await ui.type("lr=0.1,0.2")
+        await ui.shows("2 tasks with 1 GPU each, 1:00:00 each: up to 2 GPU-hours", "echo 0.2")
+        await ui.type(",")
+        await ui.shows("the parameter lr has an empty value")
+        await ui.press("enter", "backspace", "enter")
+        await ui.shows("New job", "# sweep: lr=0.1,0.2", "--sweep=lr=0.1,0.2")
+        await ui.press("enter")
+        await ui.shows_notification("Submitted job 1_[0-1], 2 tasks")
+        await ui.shows("1_[0-1]")
+        await ui.press("z")
+        await ui.shows("  lr=0.1 ", "  lr=0.2 ")
+        await ui.press("j", "enter", "d")
+        await ui.shows("sweep lr=0.")

@@ -1,4 +1,4 @@
-"""What ended jobs have cost, by user, account, state and reason, on the screen and as a file."""
+"""Usage of ended jobs by user, account, state and reason, on the screen and as a file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import ME, on_stage
-from tests.tui.app.test_views import ended
+from tests.tui.app.app_pilot import ME, run_app
+from tests.tui.app.test_viewmodels import ended
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.past import GroupCost
+from warpdeck.model.finished_jobs import GroupCost
 from warpdeck.notation.filters.job_filter import holds as holds_of
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.notation.values.time_points import moment_text
@@ -48,13 +48,13 @@ def costs(*rows: JobRow) -> list[GroupCost]:
 
 
 def export(rows: Sequence[JobRow], path: str, *, at_once: int = 1) -> str:
-    """As the history writes it, so many jobs at once."""
+    """Return the exported text, written in pieces of `at_once` jobs like the history."""
     form = form_of(path)
     pieces = [form.piece(records(rows[at : at + at_once]), not at) for at in range(0, len(rows) + 1, at_once)]
     return form.begin + "".join(pieces) + form.end
 
 
-def test_hours_are_summed_by_group_and_the_dearest_comes_first() -> None:
+def test_hours_are_summed_by_group_with_the_largest_first() -> None:
     rows = [
         job(1, user="ann", gpus=8, hours=2, use=50.0),
         job(2, user="bob", gpus=4, hours=10, use=100.0, state="COMPLETED"),
@@ -67,7 +67,7 @@ def test_hours_are_summed_by_group_and_the_dearest_comes_first() -> None:
     assert ann.cpu_hours == 3.0
 
 
-def test_what_was_not_measured_is_not_called_unused() -> None:
+def test_missing_measurements_do_not_count_as_unused() -> None:
     text = usage_text(costs(job(1, use=None, gpus=2), job(2, use=50.0, gpus=2)))
     assert "50 % of them used, 25 % wasted" in text
     assert "No utilization data for 2.00 GPU-hours" in text
@@ -75,7 +75,7 @@ def test_what_was_not_measured_is_not_called_unused() -> None:
     assert unknown[0][5:7] == ["?", "?"]
 
 
-def test_there_is_a_table_for_each_group_and_a_long_one_is_cut() -> None:
+def test_each_grouping_has_a_table_and_long_tables_are_cut() -> None:
     rows = [job(number, user=f"user{number}", gpus=number) for number in range(1, 31)]
     text = usage_text(costs(*rows))
     for title in ("BY USER", "BY ACCOUNT", "BY PARTITION", "BY STATE", "BY EXIT REASON"):
@@ -86,16 +86,16 @@ def test_there_is_a_table_for_each_group_and_a_long_one_is_cut() -> None:
     assert all(len(line.removeprefix(BOLD).removesuffix(PLAIN)) <= 71 for line in lines)
 
 
-def test_nothing_is_said_of_nothing() -> None:
+def test_usage_without_jobs_shows_a_message() -> None:
     assert "No finished jobs" in usage_text([])
 
 
-def test_reasons_do_not_name_nodes() -> None:
+def test_exit_reasons_do_not_name_nodes() -> None:
     rows = [job(1, node_list="gpu01"), job(2, node_list="gpu02")]
     assert [name for name, _ in grouped(costs(*rows), GROUPS["exit reason"])] == ["exit 1"]
 
 
-def test_jobs_are_chosen_by_account_and_by_reason() -> None:
+def test_jobs_are_filtered_by_account_and_reason() -> None:
     vision = job(1, account="vision", exit_code="0:9", exit_cause="oom")
     for text, holds in (
         ("account:vis", True),
@@ -106,7 +106,7 @@ def test_jobs_are_chosen_by_account_and_by_reason() -> None:
         assert holds_of(parse_filter(text))(vision) is holds
 
 
-def test_a_file_holds_every_job_in_the_form_that_its_name_says() -> None:
+def test_an_export_contains_every_job_in_the_format_of_its_extension() -> None:
     rows = [job(7, use=50.0, name="a|b,c", sweep="lr=0.1"), job(8, name="=cmd()")]
     records = json.loads(export(rows, "x.json"))
     assert [(each["id"], each["gpu_hours"], each["gpu_hours_used"]) for each in records] == [
@@ -135,10 +135,10 @@ HOSTILE = {
     "\x1b[31mred\0": (f"{REPLACEMENT}[31mred{REPLACEMENT}", f"{REPLACEMENT}\\[31mred{REPLACEMENT}"),
     "训练 🚀": ("训练 🚀", "训练 🚀"),
 }
-"""A job's name, and what stands for it in CSV and in Markdown."""
+"""Names of jobs, with their form in CSV and in Markdown."""
 
 
-def test_other_peoples_words_break_no_table_and_are_no_formulas_and_no_markup() -> None:
+def test_exported_names_are_no_formulas_and_no_markup() -> None:
     rows = [job(number, name=name) for number, name in enumerate(HOSTILE, 1)]
     assert [each["name"] for each in json.loads(export(rows, "x.json"))] == list(HOSTILE)
     table = csv.DictReader(io.StringIO(export(rows, "x.csv"), newline=""))
@@ -147,7 +147,7 @@ def test_other_peoples_words_break_no_table_and_are_no_formulas_and_no_markup() 
     assert [line.split(" | ")[1] for line in lines] == [words for _, words in HOSTILE.values()]
 
 
-def test_the_figures_of_usage_are_written_for_each_way_to_group_them() -> None:
+def test_usage_is_exported_for_each_grouping() -> None:
     found = cost_records(costs(job(1, user="ann", use=50.0), job(2, user="=bob")))
     assert [(each["name"], each["gpu_hours_used"]) for each in found if each["by"] == "user"] == [
         ("=bob", None),
@@ -159,50 +159,50 @@ def test_the_figures_of_usage_are_written_for_each_way_to_group_them() -> None:
 
 
 @pytest.mark.parametrize("path", ["jobs", "jobs.xls", "jobs."])
-def test_another_form_is_refused(path: str) -> None:
+def test_an_unknown_file_format_is_refused(path: str) -> None:
     with pytest.raises(UserError, match="Unknown file format"):
         export([job(1)], path)
 
 
-async def test_a_text_longer_than_the_dialog_opens_at_its_beginning(folder: Path) -> None:
-    async with on_stage(folder, size=(80, 24)) as stage:
-        stage.app.push_screen(TextPage("Long", "".join(f"line {number}\n" for number in range(500))))
-        await stage.shows("line 0 ", "line 9 ")
-        await stage.pilot.pause(0.2)
-        assert "line 0 " in stage.text() and "line 499" not in stage.text()
+async def test_a_long_text_page_opens_at_its_beginning(folder: Path) -> None:
+    async with run_app(folder, size=(80, 24)) as ui:
+        ui.app.push_screen(TextPage("Long", "".join(f"line {number}\n" for number in range(500))))
+        await ui.shows("line 0 ", "line 9 ")
+        await ui.pilot.pause(0.2)
+        assert "line 0 " in ui.text() and "line 499" not in ui.text()
 
 
-async def test_usage_and_export_are_of_the_jobs_that_are_listed(folder: Path) -> None:
-    async with on_stage(folder, size=(100, 30)) as stage:
-        stage.cluster.ends["fails"] = (0.0, 3)
-        stage.cluster.ends["works"] = (0.0, 0)
-        await stage.cluster.submit("fails")
-        await stage.cluster.submit("works")
-        await stage.shows("✗ F", "✓ CD")
-        await stage.press("4")
-        await stage.shows("history", "fails", "works")
-        await stage.press("b")
-        await stage.shows("Usage:", "2 jobs, 1 failed", "BY USER", "BY EXIT REASON", "exit 3")
-        await stage.press("e")
-        await stage.shows("Export usage to file")
-        await stage.type("usage.csv")
-        await stage.press("enter")
-        await stage.told("Wrote usage to usage.csv")
+async def test_usage_and_export_cover_the_listed_jobs(folder: Path) -> None:
+    async with run_app(folder, size=(100, 30)) as ui:
+        ui.cluster.ends["fails"] = (0.0, 3)
+        ui.cluster.ends["works"] = (0.0, 0)
+        await ui.cluster.submit("fails")
+        await ui.cluster.submit("works")
+        await ui.shows("✗ F", "✓ CD")
+        await ui.press("4")
+        await ui.shows("history", "fails", "works")
+        await ui.press("b")
+        await ui.shows("Usage:", "2 jobs, 1 failed", "BY USER", "BY EXIT REASON", "exit 3")
+        await ui.press("e")
+        await ui.shows("Export usage to file")
+        await ui.type("usage.csv")
+        await ui.press("enter")
+        await ui.shows_notification("Wrote usage to usage.csv")
         lines = Path("usage.csv").read_text().splitlines()
         assert lines[0].startswith("by,name,jobs,failed,") and lines[1] == f"user,{ME},2,1,0.0,0.0,0.0,,"
-        await stage.press("escape", "slash")
-        await stage.type("fails")
-        await stage.press("enter")
-        await stage.hides("works")
-        await stage.press("E")
-        await stage.shows("Export 1 job to file")
-        await stage.type("jobs.json")
-        await stage.press("enter")
-        await stage.told("Wrote 1 job to jobs.json")
+        await ui.press("escape", "slash")
+        await ui.type("fails")
+        await ui.press("enter")
+        await ui.hides("works")
+        await ui.press("E")
+        await ui.shows("Export 1 job to file")
+        await ui.type("jobs.json")
+        await ui.press("enter")
+        await ui.shows_notification("Wrote 1 job to jobs.json")
         assert [each["name"] for each in json.loads(Path("jobs.json").read_text())] == ["fails"]
         assert Path("jobs.json").stat().st_mode & 0o777 == 0o600
-        await stage.press("E")
-        await stage.shows("Export 1 job")
-        await stage.type("jobs.json")
-        await stage.press("enter")
-        await stage.told("Cannot write jobs.json: File exists")
+        await ui.press("E")
+        await ui.shows("Export 1 job")
+        await ui.type("jobs.json")
+        await ui.press("enter")
+        await ui.shows_notification("Cannot write jobs.json: File exists")

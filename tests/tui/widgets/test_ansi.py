@@ -1,4 +1,4 @@
-"""What a log may say to the terminal: text and colours, nothing else, whatever bytes it is made of."""
+"""Log lines of any bytes become text and colors, without other control sequences."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def text_of(line: bytes) -> str:
 
 
 @given(LINES)
-def test_any_line_gives_text_without_controls(line: bytes) -> None:
+def test_any_line_becomes_text_without_control_characters(line: bytes) -> None:
     text = text_of(line)
     assert not [each for each in text if unicodedata.category(each) == "Cc"]
     assert not set(text) & set("\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u2028\u2029")
 
 
 @given(LINES)
-def test_any_line_gives_styles_that_can_be_written(line: bytes) -> None:
+def test_any_line_gives_valid_styles(line: bytes) -> None:
     for segment in segments(line):
         assert segment.style is not None and segment.control is None
         segment.style.render(segment.text)
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Zl", "Zp", "Cf"])))
-def test_plain_text_stays_as_it_is(text: str) -> None:
+def test_plain_text_is_unchanged(text: str) -> None:
     assert text_of(text.encode()) == text
 
 
@@ -58,7 +58,7 @@ def test_plain_text_stays_as_it_is(text: str) -> None:
         (b"31;0", (None, None)),
     ],
 )
-def test_each_way_to_write_a_colour(
+def test_each_color_syntax_is_understood(
     sequence: bytes, colour: tuple[tuple[int, int, int] | None, int | None]
 ) -> None:
     style = segments(b"\x1b[" + sequence + b"mx")[0].style
@@ -69,7 +69,7 @@ def test_each_way_to_write_a_colour(
     assert (tuple(found.triplet) if found and found.triplet else None) == triplet
 
 
-def test_the_default_colour_is_the_themes_own_not_the_terminals() -> None:
+def test_the_default_color_is_that_of_the_theme() -> None:
     style = segments(b"\x1b[1;31;44m\x1b[39mx")[0].style
     assert style is not None and style.color is None and style.bold
     assert style.bgcolor is not None and style.bgcolor.number == 4
@@ -87,10 +87,10 @@ def test_other_escapes_are_dropped(escape: bytes) -> None:
     assert without_escapes(b"a" + escape + b"b") == b"ab"
 
 
-def test_tabs_go_to_the_next_eighth_column_also_between_colours() -> None:
+def test_tabs_advance_to_the_next_eighth_column() -> None:
     assert text_of(b"ab\tc") == "ab      c"
     assert text_of(b"ab\x1b[31mc\td") == "abc     d"
 
 
-def test_a_line_that_is_cut_in_an_escape_shows_nothing_of_it() -> None:
+def test_an_incomplete_escape_sequence_is_dropped() -> None:
     assert text_of(b"text\x1b[38;5;2") == "text"

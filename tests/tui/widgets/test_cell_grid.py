@@ -1,11 +1,11 @@
-"""The heat map as somebody uses it: the cursor on a GPU, and only the tiles that changed are written."""
+"""The heat map: the cursor on a GPU, and output of changed tiles only."""
 
 from __future__ import annotations
 
 import pytest
 from rich.cells import cell_len
 
-from tests.tui.widgets.stage import STYLES, Player, stage
+from tests.tui.widgets.widget_pilot import STYLES, WidgetPilot, run_widget
 from warpdeck_tui.widgets.cell_grid import CellGrid, GridCell, GridLine
 from warpdeck_tui.widgets.meter import heat_step
 
@@ -33,110 +33,110 @@ def lines(nodes: int = 8, *, gpus: int = 8, shift: int = 0) -> list[GridLine]:
     ]
 
 
-def bracketed(player: Player[CellGrid]) -> str:
-    """What stands in the cursor's brackets."""
-    (line,) = [row for row in player.rows() if "[" in row]
+def bracketed(ui: WidgetPilot[CellGrid]) -> str:
+    """Return the text in the brackets of the cursor."""
+    (line,) = [row for row in ui.rows() if "[" in row]
     return line.partition("[")[2].partition("]")[0].strip()
 
 
-async def test_the_cursor_moves_over_gpus_and_stays_on_its_gpu_when_nodes_move() -> None:
-    async with stage(grid()) as player:
-        player.widget.show(lines())
-        await player.press("j", "l", "l")
-        assert player.widget.cursor == ("gpu01", 2)
-        assert bracketed(player) == "27%*"
+async def test_the_cursor_stays_on_its_gpu_when_nodes_move() -> None:
+    async with run_widget(grid()) as ui:
+        ui.widget.show(lines())
+        await ui.press("j", "l", "l")
+        assert ui.widget.cursor == ("gpu01", 2)
+        assert bracketed(ui) == "27%*"
         moved = lines()
-        player.widget.show([moved[5], moved[1], moved[0]])
-        await player.pilot.pause()
-        assert player.widget.cursor == ("gpu01", 2)
-        assert bracketed(player) == "27%*"
-        player.widget.show(moved[:1])
-        assert player.widget.cursor == ("gpu00", 2)
+        ui.widget.show([moved[5], moved[1], moved[0]])
+        await ui.pilot.pause()
+        assert ui.widget.cursor == ("gpu01", 2)
+        assert bracketed(ui) == "27%*"
+        ui.widget.show(moved[:1])
+        assert ui.widget.cursor == ("gpu00", 2)
 
 
-async def test_an_empty_grid_and_a_node_without_gpus_take_every_key() -> None:
-    async with stage(grid()) as player:
+async def test_an_empty_grid_and_a_node_without_gpus_accept_every_key() -> None:
+    async with run_widget(grid()) as ui:
         for shown in ([], [("cpu01 idle", ())]):
-            player.widget.show(shown)
+            ui.widget.show(shown)
             for key in ("j", "k", "l", "h", "g", "G", "ctrl+d", "ctrl+u", "enter"):
-                await player.press(key)
-        assert player.widget.cursor == ("cpu01", -1)
-        await player.shows("no GPU")
+                await ui.press(key)
+        assert ui.widget.cursor == ("cpu01", -1)
+        await ui.shows("no GPU")
 
 
-async def test_a_tick_that_changes_nothing_writes_nothing() -> None:
-    async with stage(grid()) as player:
-        player.widget.show(lines())
-        await player.settle()
-        player.widget.show(lines())
-        await player.pilot.pause()
-        assert player.take_written() == ""
+async def test_an_update_without_changes_writes_nothing() -> None:
+    async with run_widget(grid()) as ui:
+        ui.widget.show(lines())
+        await ui.settle()
+        ui.widget.show(lines())
+        await ui.pilot.pause()
+        assert ui.take_written() == ""
 
 
-async def test_a_tick_writes_the_tiles_that_changed_only() -> None:
-    async with stage(grid()) as player:
+async def test_an_update_writes_only_changed_tiles() -> None:
+    async with run_widget(grid()) as ui:
         before = lines()
-        player.widget.show(before)
-        await player.settle()
+        ui.widget.show(before)
+        await ui.settle()
         label, cells = before[3]
         before[3] = (label, (*cells[:4], cell("gpu03", 4, 99), *cells[5:]))
-        player.widget.show(before)
-        await player.pilot.pause()
-        written = player.take_written()
+        ui.widget.show(before)
+        await ui.pilot.pause()
+        written = ui.take_written()
         # Textual writes a line from its beginning to the last column that changed.
         assert "99%*" in written and "gpu02" not in written
         assert len(written) < 700
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 48)])
-async def test_a_tick_of_all_64_gpus_keeps_to_its_bytes(size: tuple[int, int]) -> None:
-    async with stage(grid(), size=size) as player:
-        player.widget.show(lines())
-        await player.settle()
-        player.widget.show(lines(shift=31))
-        await player.pilot.pause()
-        assert 0 < len(player.take_written().encode()) <= 9_000
+async def test_an_update_of_64_gpus_stays_within_its_byte_limit(size: tuple[int, int]) -> None:
+    async with run_widget(grid(), size=size) as ui:
+        ui.widget.show(lines())
+        await ui.settle()
+        ui.widget.show(lines(shift=31))
+        await ui.pilot.pause()
+        assert 0 < len(ui.take_written().encode()) <= 9_000
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_every_line_is_as_wide_as_the_grid_at_every_size(size: tuple[int, int]) -> None:
-    async with stage(grid(), size=(100, 30)) as player:
-        player.widget.show(
+    async with run_widget(grid(), size=(100, 30)) as ui:
+        ui.widget.show(
             [*lines(20, gpus=8), ("a-node-with-a-very-long-name.example.org down*", (cell("x", 0, None),))]
         )
-        await player.press("G")
-        await player.pilot.resize_terminal(*size)
-        await player.until(lambda: player.widget.size.height == size[1], "the new size")
-        await player.settle()
-        assert {cell_len(row) for row in player.rows()} == {player.widget.line_width}
+        await ui.press("G")
+        await ui.pilot.resize_terminal(*size)
+        await ui.until(lambda: ui.widget.size.height == size[1], "the new size")
+        await ui.settle()
+        assert {cell_len(row) for row in ui.rows()} == {ui.widget.line_width}
 
 
-async def test_a_node_with_sixteen_gpus_goes_on_below_at_80_columns() -> None:
-    async with stage(grid()) as player:
-        player.widget.show(lines(2, gpus=16))
-        await player.press(*["l"] * 15)
-        assert player.widget.cursor == ("gpu00", 15)
-        assert bracketed(player) == f"{105 % 101}%*"
-        await player.pilot.click(player.widget, offset=(player.widget._label_width + 1, 1))
-        assert player.widget.cursor == ("gpu00", 0)
+async def test_a_node_with_sixteen_gpus_is_wrapped_at_80_columns() -> None:
+    async with run_widget(grid()) as ui:
+        ui.widget.show(lines(2, gpus=16))
+        await ui.press(*["l"] * 15)
+        assert ui.widget.cursor == ("gpu00", 15)
+        assert bracketed(ui) == f"{105 % 101}%*"
+        await ui.pilot.click(ui.widget, offset=(ui.widget._label_width + 1, 1))
+        assert ui.widget.cursor == ("gpu00", 0)
 
 
 async def test_a_thousand_nodes_scroll_with_the_cursor() -> None:
-    async with stage(grid()) as player:
-        player.widget.show(lines(1000))
-        await player.press("G")
-        assert player.widget.cursor == ("gpu999", 0)
-        assert any("gpu999" in row for row in player.rows())
-        await player.press("g")
-        assert any("gpu00" in row for row in player.rows())
+    async with run_widget(grid()) as ui:
+        ui.widget.show(lines(1000))
+        await ui.press("G")
+        assert ui.widget.cursor == ("gpu999", 0)
+        assert any("gpu999" in row for row in ui.rows())
+        await ui.press("g")
+        assert any("gpu00" in row for row in ui.rows())
 
 
-@pytest.mark.parametrize("colours", ["standard", None])
-async def test_each_tile_says_in_characters_what_its_colour_says(colours: str | None) -> None:
-    async with stage(grid(), colours=colours) as player:  # type: ignore[arg-type]
-        player.widget.show(
+@pytest.mark.parametrize("color_system", ["standard", None])
+async def test_each_tile_shows_its_color_in_characters_too(color_system: str | None) -> None:
+    async with run_widget(grid(), color_system=color_system) as ui:  # type: ignore[arg-type]
+        ui.widget.show(
             [("gpu00 down*", (cell("gpu00", 0, 50), cell("gpu00", 1, None), (("gpu00", 2), "!", -1)))]
         )
-        await player.pilot.pause()
-        row = player.rows()[1]
+        await ui.pilot.pause()
+        row = ui.rows()[1]
         assert "50%*" in row and "?" in row and "!" in row and "down*" in row and "[" in row

@@ -1,4 +1,4 @@
-"""Of an update only the cells that differ are written, and the terminal shows the same as if all had been."""
+"""Only changed cells of an update are written, with the same result as a complete redraw."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from warpdeck_tui.terminal.frame import Frame, cells_of
 WIDTH = 12
 CONSOLE = Console(color_system="truecolor", force_terminal=True, legacy_windows=False, width=WIDTH)
 STYLES = (None, Style(color="red"), Style(bold=True))
-_TOLD = re.compile(r"\x1b\[(\d*);?(\d*)([HCm])|(.)", re.DOTALL)
+_SEQUENCE = re.compile(r"\x1b\[(\d*);?(\d*)([HCm])|(.)", re.DOTALL)
 
 
 class Terminal:
-    """As much of one as an update asks for: where the cursor goes, colours, and what half a wide character becomes."""
+    """A terminal that implements cursor movement, colors, and overwritten halves of wide characters."""
 
     def __init__(self, lines: int) -> None:
         self.cells = [[(" ", "")] * WIDTH for _ in range(lines)]
@@ -32,14 +32,14 @@ class Terminal:
         self.ink = ""
 
     def write(self, text: str) -> None:
-        for told in _TOLD.finditer(text):
-            first, second, kind, char = told.groups()
+        for sequence in _SEQUENCE.finditer(text):
+            first, second, kind, char = sequence.groups()
             if kind == "H":
                 self.y, self.x = int(first) - 1, int(second) - 1
             elif kind == "C":
                 self.x += int(first)
             elif kind == "m":
-                self.ink = "" if told[0] == "\x1b[0m" else told[0]
+                self.ink = "" if sequence[0] == "\x1b[0m" else sequence[0]
             else:
                 self._put(char)
 
@@ -64,7 +64,7 @@ class Terminal:
 
 
 def update(*lines: list[tuple[str, int]]) -> LayoutUpdate:
-    """Lines of texts and the number of their style, each cut and filled to the width."""
+    """Return an update of lines. Each line consists of texts with the number of their style."""
     strips = [
         [Strip([Segment(text, STYLES[style]) for text, style in line]).adjust_cell_length(WIDTH)]
         for line in lines
@@ -77,12 +77,14 @@ a_line = st.lists(st.tuples(texts, st.integers(0, 2)), max_size=4)
 
 
 @given(st.lists(st.tuples(a_line, a_line), min_size=1, max_size=6))
-def test_the_terminal_shows_every_update(history: list[tuple[list[tuple[str, int]], ...]]) -> None:
-    frame, kept, told_all = Frame(), Terminal(2), Terminal(2)
+def test_partial_updates_give_the_same_screen_as_complete_ones(
+    history: list[tuple[list[tuple[str, int]], ...]],
+) -> None:
+    frame, partial, complete = Frame(), Terminal(2), Terminal(2)
     for lines in history:
-        kept.write(frame.difference(update(*lines), CONSOLE))
-        told_all.write(Frame().difference(update(*lines), CONSOLE))
-        assert kept.cells == told_all.cells
+        partial.write(frame.difference(update(*lines), CONSOLE))
+        complete.write(Frame().difference(update(*lines), CONSOLE))
+        assert partial.cells == complete.cells
 
 
 def test_only_cells_that_differ_are_written() -> None:
@@ -94,24 +96,24 @@ def test_only_cells_that_differ_are_written() -> None:
     assert frame.difference(update([("Time 2:01 g?", 0)]), CONSOLE) == "\x1b[1;1HT\x1b[10C?"
 
 
-def test_where_in_its_text_a_cell_stands_is_not_written() -> None:
-    """Textual notes it in the style, for who selects text."""
-    frame, looks = Frame(), ContentStyle(bold=True)
+def test_text_offsets_in_styles_are_not_written() -> None:
+    """Textual stores the offset in the style, for the selection of text."""
+    frame, style = Frame(), ContentStyle(bold=True)
     for x, y in ((0, 0), (5, 0), (0, 7)):
-        noted = Strip([Segment("steady", looks.rich_style_with_offset(x, y))])
-        shown = frame.difference(LayoutUpdate([[noted]], Region(0, 0, 6, 1)), CONSOLE)
+        with_offset = Strip([Segment("steady", style.rich_style_with_offset(x, y))])
+        shown = frame.difference(LayoutUpdate([[with_offset]], Region(0, 0, 6, 1)), CONSOLE)
         assert ("steady" in shown) == (x == y == 0)
-    assert cells_of(noted) == [(char, Style(bold=True)) for char in "steady"]
+    assert cells_of(with_offset) == [(char, Style(bold=True)) for char in "steady"]
 
 
-def test_of_a_wide_character_both_columns_are_written() -> None:
+def test_both_columns_of_a_wide_character_are_written() -> None:
     frame = Frame()
     frame.difference(update([("世x", 0)]), CONSOLE)
     assert frame.difference(update([("世x", 1)]), CONSOLE).startswith("\x1b[1;1H\x1b[31m世x")
     assert [char for char, _ in cells_of(Strip([Segment("a世\u0301b")]))] == ["a", "世\u0301", "", "b"]
 
 
-def test_what_was_forgotten_is_written_anew() -> None:
+def test_a_forgotten_frame_is_written_again() -> None:
     frame = Frame()
     lines = update([("steady", 0)])
     first = frame.difference(lines, CONSOLE)

@@ -1,4 +1,4 @@
-"""The window of lines against a plain list: whatever way bytes come in, and however much is forgotten."""
+"""The buffer of log lines behaves like a plain list, for any arrival of bytes and any removal of old lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHUNKS = st.lists(st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", 
 
 
 def expected(data: bytes) -> list[bytes]:
-    """A line is what follows its last carriage return that something follows."""
+    """Return the expected lines. A line starts after its last carriage return that is followed by text."""
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -28,7 +28,7 @@ def all_of(lines: LogLines) -> list[bytes]:
 
 
 @given(CHUNKS, st.booleans())
-def test_lines_do_not_depend_on_how_the_bytes_are_cut(chunks: list[bytes], look: bool) -> None:
+def test_lines_do_not_depend_on_the_chunks_of_bytes(chunks: list[bytes], look: bool) -> None:
     lines = LogLines()
     for chunk in chunks:
         lines.append(chunk)
@@ -39,7 +39,7 @@ def test_lines_do_not_depend_on_how_the_bytes_are_cut(chunks: list[bytes], look:
 
 
 @given(st.lists(st.sampled_from([b"a\n", b"bb\rcc\n", b"\n", b"longer line\r\n"])), st.integers(0, 100))
-def test_what_is_put_in_front_stands_in_front(parts: list[bytes], cut: int) -> None:
+def test_prepended_bytes_come_first(parts: list[bytes], cut: int) -> None:
     cut = min(cut, len(parts))
     lines = LogLines()
     lines.clear(at_bytes=sum(map(len, parts[:cut])))
@@ -50,7 +50,7 @@ def test_what_is_put_in_front_stands_in_front(parts: list[bytes], cut: int) -> N
     assert lines.start_bytes == 0
 
 
-def test_memory_is_bounded_whatever_comes() -> None:
+def test_memory_is_limited_for_any_input() -> None:
     bound = 4 * BLOCK_BYTES
     lines = LogLines(max_bytes=bound)
     for data in (b"x\n", b"no end ", b"progress\r", b"\x00\xff\n\n\n"):
@@ -61,7 +61,7 @@ def test_memory_is_bounded_whatever_comes() -> None:
     assert lines.first > 0
 
 
-def test_the_newest_go_when_the_window_grows_in_front() -> None:
+def test_the_newest_lines_are_removed_when_the_buffer_grows_at_the_front() -> None:
     lines = LogLines(max_bytes=4 * BLOCK_BYTES)
     page = b"y" * 1023 + b"\n"
     lines.clear(at_bytes=100 * BLOCK_BYTES)
@@ -73,14 +73,14 @@ def test_the_newest_go_when_the_window_grows_in_front() -> None:
     assert set(all_of(lines)) == {page[:-1]}
 
 
-def test_a_line_that_never_ends_is_broken() -> None:
+def test_a_line_without_an_end_is_split() -> None:
     lines = LogLines()
     lines.append(b"z" * (3 * MAX_LINE_BYTES + 7))
     assert [len(line) for line in all_of(lines)] == [MAX_LINE_BYTES] * 3 + [7]
     assert lines.end_bytes == 3 * MAX_LINE_BYTES + 7
 
 
-def test_a_window_that_begins_in_a_line_leaves_its_rest_out() -> None:
+def test_a_buffer_that_starts_inside_a_line_skips_its_rest() -> None:
     lines = LogLines()
     lines.clear(at_bytes=1000, in_line=True)
     lines.append(b"rest of")
@@ -91,7 +91,7 @@ def test_a_window_that_begins_in_a_line_leaves_its_rest_out() -> None:
 
 
 @given(st.lists(st.sampled_from([b"a", b"\n", b"needle", b"\x1b[31m"])).map(b"".join))
-def test_matching_lines_are_those_that_hold_the_words(data: bytes) -> None:
+def test_matching_lines_contain_the_text(data: bytes) -> None:
     found = matching_lines(data, re.compile(b"needle"))
     plain = data.replace(b"\x1b[31m", b"")
     assert found == [number for number, line in enumerate(plain.split(b"\n")) if b"needle" in line]
@@ -112,18 +112,18 @@ def test_matching_lines_are_those_that_hold_the_words(data: bytes) -> None:
         b"[rank3]: Watchdog caught collective operation timeout",
     ],
 )
-def test_trouble_is_known(line: bytes) -> None:
+def test_error_lines_are_recognized(line: bytes) -> None:
     assert TROUBLE.data.search(line) and TROUBLE.text.search(line.decode())
 
 
 @pytest.mark.parametrize(
     "line", [b"epoch 3 loss=0.31", b"0 errors", b"finance banana nanoseconds", b"NCCL INFO ready"]
 )
-def test_what_is_no_trouble_is_passed_over(line: bytes) -> None:
+def test_harmless_lines_are_not_taken_for_errors(line: bytes) -> None:
     assert not TROUBLE.data.search(line)
 
 
-def test_a_capital_letter_makes_the_search_mind_the_case() -> None:
+def test_a_capital_letter_makes_the_search_case_sensitive() -> None:
     assert words("error").data.search(b"ERROR (x)")
     assert not words("Error").data.search(b"ERROR")
     assert words("a(b").data.search(b"A(B")
@@ -157,7 +157,7 @@ async def test_reading_a_file_backwards_and_forwards_loses_nothing(
     assert text.at_start and text.at_end
 
 
-async def test_what_comes_while_the_window_is_elsewhere_is_read_where_it_stands() -> None:
+async def test_new_lines_at_the_end_are_read_from_the_file_later() -> None:
     file = bytearray(b"".join(b"old %d\n" % number for number in range(100_000)))
 
     async def read(start: int, size: int, /) -> bytes:
@@ -175,8 +175,8 @@ async def test_what_comes_while_the_window_is_elsewhere_is_read_where_it_stands(
     assert text.lines.text() == bytes(file)
 
 
-@pytest.mark.parametrize("way", ["read_before", "read_after"])
-async def test_a_page_that_comes_after_the_window_has_moved_is_left_out(way: str) -> None:
+@pytest.mark.parametrize("method", ["read_before", "read_after"])
+async def test_a_page_read_for_an_old_position_is_ignored(method: str) -> None:
     whole = b"".join(b"line %d\n" % number for number in range(100_000))
 
     async def read(start: int, size: int, /) -> bytes:
@@ -185,7 +185,7 @@ async def test_a_page_that_comes_after_the_window_has_moved_is_left_out(way: str
 
     text = LogText()
     text.clear(at_bytes=len(whole), read=read)
-    if way == "read_after":
+    if method == "read_after":
         text.to_start()
-    assert await getattr(text, way)()
+    assert await getattr(text, method)()
     assert text.lines.text() == b""

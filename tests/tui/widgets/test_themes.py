@@ -1,4 +1,4 @@
-"""The shipped themes are readable wherever they are used, and a broken theme file is one clear sentence."""
+"""The shipped themes are readable everywhere, and a broken theme file causes one clear message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from warpdeck_tui.user_files.themes import (
 LEAST_CONTRAST = 4.5
 """WCAG 2.1, level AA, for text."""
 FAINT_SHARE = 0.75
-"""Of the foreground in hints, as app.tcss has it."""
+"""Share of the foreground color in hints, as in app.tcss."""
 LOG_INKS = [f"ansi{number}" for number in range(16)]
 INKS = (*STATE_ROLES, "muted", "accent", "warn", "cursor-sign", "mark-sign")
 NAMES = ("deck-dark", "deck-light", "deck-contrast", "deck-safe")
@@ -34,7 +34,7 @@ ANSI_NAMES = ("deck-ansi", "deck-ansi-light")
 HIGH_CONTRAST = 7.0
 """WCAG 2.1, level AAA."""
 SAME_COLOUR = 12.0
-"""CIE 1976 distance in Lab below which two inks are taken for one: five times what is just noticed."""
+"""CIE 1976 distance in Lab below which two colors look equal: five times the just noticeable difference."""
 
 
 def shipped(name: str) -> ThemeFile:
@@ -48,7 +48,7 @@ def colour(style: Style, *, ground: bool = False) -> str:
 
 
 def pairs(theme: ThemeFile) -> Iterator[tuple[str, str, str]]:
-    """(what, text, ground) of all that the widgets and the style sheet put together."""
+    """Yield (name, text color, background) of all combinations that widgets and style sheet use."""
     styles = text_styles(theme)
     grounds = {
         "background": theme.background,
@@ -72,7 +72,7 @@ def pairs(theme: ThemeFile) -> Iterator[tuple[str, str, str]]:
         yield f"error on {name}", theme.error, grounds[name]
         faint = Color.parse(grounds[name]).blend(Color.parse(theme.foreground), FAINT_SHARE)
         yield f"faint on {name}", faint.hex6, grounds[name]
-    yield "the head while away", theme.background, theme.error
+    yield "header while disconnected", theme.background, theme.error
 
 
 def luminance(given: str) -> float:
@@ -102,7 +102,7 @@ DICHROMATS = {
         (0.004733, 0.691367, 0.303900),
     ),
 }
-"""What is left of linear red, green and blue (Machado, Oliveira and Fernandes 2009, severity 1)."""
+"""Transformations of linear red, green and blue (Machado, Oliveira and Fernandes 2009, severity 1)."""
 
 
 def linear(given: str) -> list[float]:
@@ -113,14 +113,14 @@ def linear(given: str) -> list[float]:
 
 
 def seen_by(vision: str, given: str) -> list[float]:
-    """Linear red, green and blue as these eyes see them."""
+    """Return linear red, green and blue as seen with this color vision."""
     rgb = linear(given)
     rows = DICHROMATS[vision]
     return [min(1.0, max(0.0, sum(map(operator.mul, row, rgb)))) for row in rows]
 
 
 def lab(rgb: list[float]) -> tuple[float, float, float]:
-    """CIE Lab under D65 of linear red, green and blue."""
+    """Return CIE Lab under D65 for linear red, green and blue."""
     to_xyz = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
     x, y, z = (
         value ** (1 / 3) if value > 0.008856 else 7.787 * value + 16 / 116
@@ -133,39 +133,39 @@ def lab(rgb: list[float]) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_text_can_be_read_on_its_ground(name: str) -> None:
+def test_every_text_has_enough_contrast(name: str) -> None:
     poor = [
-        f"{what}: {contrast(text, ground):.2f} ({text} on {ground})"
-        for what, text, ground in pairs(shipped(name))
+        f"{label}: {contrast(text, ground):.2f} ({text} on {ground})"
+        for label, text, ground in pairs(shipped(name))
         if contrast(text, ground) < LEAST_CONTRAST
     ]
     assert not poor, "\n".join(poor)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_heat_ramp_goes_one_way_in_brightness(name: str) -> None:
+def test_the_brightness_of_the_heat_ramp_is_monotonic(name: str) -> None:
     ramp = [contrast(step, "#000000") for step in shipped(name).heat]
     assert ramp == sorted(ramp) or ramp == sorted(ramp, reverse=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_states_that_mean_different_things_look_different(name: str) -> None:
+def test_different_states_have_different_colors(name: str) -> None:
     styles = text_styles(shipped(name))
-    looks = [styles[state].color for state in ("RUNNING", "PENDING", "FAILED", "HELD", "COMPLETED")]
-    assert len(set(looks)) == len(looks)
+    colors = [styles[state].color for state in ("RUNNING", "PENDING", "FAILED", "HELD", "COMPLETED")]
+    assert len(set(colors)) == len(colors)
 
 
-def test_high_contrast_is_seven_to_one() -> None:
+def test_the_high_contrast_theme_has_seven_to_one() -> None:
     poor = [
-        f"{what}: {contrast(text, ground):.2f} ({text} on {ground})"
-        for what, text, ground in pairs(shipped("deck-contrast"))
-        if contrast(text, ground) < HIGH_CONTRAST and not what.startswith("faint")
+        f"{label}: {contrast(text, ground):.2f} ({text} on {ground})"
+        for label, text, ground in pairs(shipped("deck-contrast"))
+        if contrast(text, ground) < HIGH_CONTRAST and not label.startswith("faint")
     ]
     assert not poor, "\n".join(poor)
 
 
 @pytest.mark.parametrize("vision", DICHROMATS)
-def test_the_safe_theme_keeps_states_apart_for_all_kinds_of_colour_vision(vision: str) -> None:
+def test_the_safe_theme_separates_states_for_all_kinds_of_color_vision(vision: str) -> None:
     styles = text_styles(shipped("deck-safe"))
     states = ("RUNNING", "PENDING", "FAILED", "HELD", "COMPLETED")
     seen = {state: lab(seen_by(vision, colour(styles[state]))) for state in states}
@@ -177,7 +177,7 @@ def test_the_safe_theme_keeps_states_apart_for_all_kinds_of_colour_vision(vision
     assert not alike, "\n".join(alike)
 
 
-def test_inks_for_a_light_ground_leave_out_yellow() -> None:
+def test_colors_for_a_light_background_exclude_yellow() -> None:
     assert not [
         role
         for role, style in ansi_styles(dark=False).items()
@@ -186,7 +186,7 @@ def test_inks_for_a_light_ground_leave_out_yellow() -> None:
     assert text_styles(shipped("deck-ansi-light")) == ansi_styles(dark=False)
 
 
-def test_sixteen_colours_have_every_role_and_more_have_the_themes() -> None:
+def test_sixteen_colors_cover_every_role_and_larger_palettes_use_the_theme() -> None:
     styles = text_styles(shipped("deck-dark"))
     assert set(ansi_styles()) >= set(styles) - set(LOG_INKS)
     assert for_terminal(styles, "standard", dark=True) == ansi_styles()
@@ -195,13 +195,13 @@ def test_sixteen_colours_have_every_role_and_more_have_the_themes() -> None:
     assert for_terminal(styles, None, dark=True) is styles
 
 
-def test_the_cursor_and_the_badge_stand_out_on_sixteen_colours_without_a_colour_of_their_own() -> None:
+def test_cursor_and_badge_are_visible_with_sixteen_colors() -> None:
     styles = ansi_styles()
     assert styles["cursor"].reverse and styles["new"].reverse
     assert styles["match"].underline
 
 
-def test_all_shipped_themes_can_be_put_on() -> None:
+def test_all_shipped_themes_can_be_applied() -> None:
     themes = [load_theme(path) for path in shipped_folder().glob("*.toml")]
     assert {theme.name for theme in themes} >= {*NAMES, *ANSI_NAMES}
     for theme in themes:
@@ -209,7 +209,7 @@ def test_all_shipped_themes_can_be_put_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "key"),
     [
         (("accent = ", "accent = 7 #"), "$.accent"),
         (("accent = ", "akzent = "), "akzent"),
@@ -222,8 +222,8 @@ def test_all_shipped_themes_can_be_put_on() -> None:
     ],
     ids=["type", "unknown key", "colour", "colour of a state", "heat", "seven steps", "toml", "variable"],
 )
-def test_a_broken_theme_is_one_sentence_with_file_and_key(
-    tmp_path: Path, change: tuple[str, str], said: str
+def test_a_broken_theme_gives_one_message_with_file_and_key(
+    tmp_path: Path, change: tuple[str, str], key: str
 ) -> None:
     text = (shipped_folder() / "deck-dark.toml").read_text()
     path = tmp_path / "mine.toml"
@@ -231,14 +231,14 @@ def test_a_broken_theme_is_one_sentence_with_file_and_key(
     assert path.read_text() != text
     with pytest.raises(UserError) as caught:
         load_theme(path)
-    assert str(path) in caught.value.message and said in caught.value.message
+    assert str(path) in caught.value.message and key in caught.value.message
     assert "\n" not in caught.value.message and caught.value.hint
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"\xff\xfe", b"x" * 100_000], ids=["empty", "not text", "too large"]
 )
-def test_what_is_no_theme_at_all_is_said_too(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_theme_gives_one_message(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"mine\.toml"):

@@ -1,35 +1,42 @@
-"""Completion candidates: a pure function of the words, the command's own description, and the existing
-names.
-"""
+"""Completion candidates depend only on the words, the command's description, and the existing names."""
 
 from __future__ import annotations
 
 import pytest
 
-from warpdeck.cli.main import VERBS
-from warpdeck.cli.shared.candidates import Candidate, Grammar, candidates, grammar_of_help, value_named
+from warpdeck.cli.index import SUMMARIES
+from warpdeck.cli.shared.candidates import (
+    Candidate,
+    Grammar,
+    candidates,
+    descriptions,
+    grammar_of,
+    value_of_option,
+)
+from warpdeck.cli.verb import Argument
 from warpdeck.cli.verbs.completion import complete, rejoined
 
+STOP = (
+    Argument("[JOB ...]", "12, or 12_3"),
+    Argument("--me", "only mine"),
+    Argument("-u, --user USER,...", "of these"),
+    Argument("--to NODE", "there"),
+    Argument("--step {1s,10s}", "how long\n(roughly)"),
+    Argument("--comment TEXT"),
+)
+SUBVERBS = (Candidate("add", "a host"), Candidate("rm", "no more"))
 HELP = """\
-usage: warpdeck stop [-h] [--me] [-u USER,...] [--step {1s,10s}] [JOB ...]
+usage: stop [OPTIONS] JOB
 
-Stops.
-
-positional arguments:
-  JOB                       12, or 12_3
-
-options:
-  -h, --help                show this help message and exit
-  --me                      only mine
-  -u USER,..., --user USER,...  of these
-  --to NODE                 there
-  --step {1s,10s}           how long
+  -q, --quiet               print nothing
+  -u USER, --user USER      of these
+  -N NODES  -n TASKS  -c CPUS_PER_TASK
+  --hold[=SIGNAL]           wait
   --comment TEXT
 
 examples:
-  warpdeck stop -x 12
+  stop -x 12
 """
-SUBVERBS = "positional arguments:\n  VERB\n    add       a host\n    rm        no more\n\noptions:\n  -h, --help  this\n"
 NAMES = {
     "jobs": [Candidate("12", "train RUNNING"), Candidate("13"), Candidate("2")],
     "users": [Candidate("ann"), Candidate("bob"), Candidate("o'brien")],
@@ -38,7 +45,7 @@ NAMES = {
 
 
 def offered(*words: str, grammar: Grammar | None = None) -> list[str]:
-    found = candidates(words, grammar or grammar_of_help(HELP), lambda kind: NAMES.get(kind, []))
+    found = candidates(words, grammar or grammar_of(STOP), lambda kind: NAMES.get(kind, []))
     return [each.word for each in found]
 
 
@@ -63,40 +70,42 @@ def offered(*words: str, grammar: Grammar | None = None) -> list[str]:
         (["--nowhere", "1"], ["12", "13"]),
     ],
 )
-def test_candidates_cover_arguments_options_values_and_lists(words: list[str], found: list[str]) -> None:
+def test_words_options_values_and_lists_are_offered(words: list[str], found: list[str]) -> None:
     assert offered(*words) == found
 
 
-def test_names_that_need_quoting_are_not_offered() -> None:
+def test_a_name_that_a_shell_would_take_apart_is_not_offered() -> None:
     assert offered("-u", "o") == []
 
 
-def test_an_argument_that_does_not_repeat_is_completed_once() -> None:
-    once = grammar_of_help(HELP.replace("[JOB ...]", "JOB"))
+def test_a_place_that_does_not_repeat_is_filled_once() -> None:
+    once = grammar_of([Argument("JOB")])
     assert (offered("", grammar=once), offered("12", "", grammar=once)) == (["12", "13", "2"], [])
 
 
-def test_a_handwritten_help_is_parsed_by_its_first_usage_line() -> None:
-    handwritten = grammar_of_help(
-        "usage: warpdeck stop [OPTIONS] [--now] JOB\n       warpdeck start NODE\n\nStops.\n"
-    )
-    assert (offered("--", grammar=handwritten), offered("1", grammar=handwritten)) == (
-        ["--now"],
-        ["12", "13"],
-    )
+def test_sub_verbs_are_offered_with_their_summaries() -> None:
+    grammar = grammar_of([], SUBVERBS)
+    assert offered("", grammar=grammar) == ["add", "rm"]
+    assert candidates(["r"], grammar, lambda kind: []) == [Candidate("rm", "no more")]
 
 
-def test_subverbs_are_read_from_the_help_but_examples_are_not() -> None:
-    assert offered("", grammar=grammar_of_help(SUBVERBS)) == ["add", "rm"]
-    assert "-x" not in grammar_of_help(HELP).options
-    assert grammar_of_help(HELP).about["--to"] == "there"
+def test_options_have_the_first_line_of_their_help() -> None:
+    about = grammar_of(STOP).about
+    assert (about["--to"], about["-u"], about["--step"]) == ("there", "of these", "how long")
+
+
+def test_descriptions_are_read_from_a_help_that_is_a_text() -> None:
+    found = descriptions(HELP)
+    assert (found["--quiet"], found["-q"], found["--user"]) == ("print nothing", "print nothing", "of these")
+    assert (found["-N"], found["--hold"], found["--comment"]) == ("", "wait", "")
+    assert "-x" not in found
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("JOB,...", "jobs"), ("[NODE]", "nodes"), ("--partition", "partitions"), ("N", "")]
+    ("name", "kind"), [("jobs", "jobs"), ("nodelist", "nodes"), ("partition", "partitions"), ("ntasks", "")]
 )
-def test_the_name_of_a_value_determines_its_kind(name: str, kind: str) -> None:
-    assert value_named(name).kind == kind
+def test_what_a_value_is_follows_from_the_name_of_slurm_s_option(name: str, kind: str) -> None:
+    assert value_of_option(name).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -109,22 +118,25 @@ def test_the_name_of_a_value_determines_its_kind(name: str, kind: str) -> None:
         (["scancel", "--me", "1"], ["scancel", "--me", "1"]),
     ],
 )
-def test_words_that_bash_split_are_joined_again(pieces: list[str], words: list[str]) -> None:
+def test_bash_s_pieces_are_put_together_again(pieces: list[str], words: list[str]) -> None:
     assert rejoined(pieces) == words
 
 
 @pytest.fixture
-def _no_controller(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("WARPDECK_HOME", f"{tmp_path}/home")
 
 
-@pytest.mark.usefixtures("_no_controller")
+@pytest.mark.usefixtures("_alone")
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("line", "among"),
     [
         ("warpdeck can", "cancel"),
         ("warpdeck node ", "drain"),
         ("warpdeck node drain --j", "--json"),
+        ("warpdeck snapshot ", "diff"),
+        ("warpdeck jupyter --gpus-per-n", "--gpus-per-node"),
+        ("warpdeck jupyter --det", "--detach"),
         ("warpdeck submit --gpus-per-n", "--gpus-per-node"),
         ("warpdeck submit --dry", "--dry-run"),
         ("warpdeck run --p", "--pty"),
@@ -140,12 +152,12 @@ def _no_controller(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
         ("scontrol show par", "partition"),
     ],
 )
-def test_options_and_subverbs_complete_without_a_controller(line: str, expected: str) -> None:
-    assert expected in [each.word for each in complete(line.split(" "))]
+def test_verbs_and_commands_tell_their_options_without_a_controller(line: str, among: str) -> None:
+    assert among in [each.word for each in complete(line.split(" "))]
 
 
-@pytest.mark.usefixtures("_no_controller")
-def test_completion_is_empty_for_file_names_and_without_a_controller() -> None:
+@pytest.mark.usefixtures("_alone")
+def test_nothing_is_offered_where_files_are_meant_or_nobody_answers() -> None:
     for line in (
         "sbatch tr",
         "warpdeck submit tr",
@@ -153,11 +165,12 @@ def test_completion_is_empty_for_file_names_and_without_a_controller() -> None:
         "squeue -j ",
         "scancel ",
         "warpdeck submit --out=x",
+        "warpdeck snapshot show ",
     ):
         assert complete(line.split(" ")) == [], line
 
 
-@pytest.mark.usefixtures("_no_controller")
-@pytest.mark.parametrize("verb", sorted(VERBS))
+@pytest.mark.usefixtures("_alone")
+@pytest.mark.parametrize("verb", sorted(SUMMARIES))
 def test_every_verb_can_be_completed(verb: str) -> None:
     assert complete(["warpdeck", verb, "--"]) != []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from warpdeck.base import paths
-from warpdeck.base.paths import Paths, be_slurms_command, default_paths, start_refusal
+from warpdeck.base.paths import Paths, declare_slurm_command, default_paths, start_refusal
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_slurm_command_starts_a_controller_only_in_its_own_or_a_named_home(
     own = home / "own"
     if exists:
         own.mkdir()
-    be_slurms_command(str(own) if shim else "")
+    declare_slurm_command(str(own) if shim else "")
     if named:
         monkeypatch.setenv("WARPDECK_HOME", str(home / named))
     found = default_paths() if shim or named else Paths(str(own))

@@ -94,7 +94,7 @@ def errors(text: str) -> list[str]:
             '[nodes."n[1-3]"]\nswitch = "s1"\n[nodes.n2]\nswitch = "s2"\n',
             "f:4: nodes.n2.switch: conflicts with nodes.'n[1-3]', which sets 's1' for n2",
         ),
-        ('[nodes."n[1-"]\n', "f:1: nodes.\"n[1-\": 'n[1-' is no hostlist"),
+        ('[nodes."n[1-"]\n', "f:1: nodes.\"n[1-\": 'n[1-' is not a hostlist"),
         (
             '[scheduler]\nreservation_holds = "start"\nreservations = 3\n',
             'f:2: scheduler.reservation_holds: "start" works only with backfill = "easy"',

@@ -79,7 +79,7 @@ def test_every_error_is_reported_with_its_line_and_key() -> None:
         "config.toml:1: grace_s: 'x' has the wrong type: expected `float`, got `str`",
         "config.toml:3: scheduler.backfil: unknown key; did you mean backfill?",
         "config.toml:4: scheduler.preempt_by: unknown value 'luck'; write off, qos or partition",
-        "config.toml:7: partitions.gpu.max_time: '2x' is no time; write 2:00:00 or 2-00:00:00",
+        "config.toml:7: partitions.gpu.max_time: '2x' is not a time; write 2:00:00 or 2-00:00:00",
         "config.toml:8: partitions.gpu.min_nodes: -1 has the wrong type: expected `int` >= 0",
         'config.toml:9: partitions.gpu.nodes: 3 is not a string; write it in quotes, such as "gpu[01-08]"',
         'config.toml:11: nodes."gpu[01-02]".features: \'a100\' is not a list; write ["a100"]',

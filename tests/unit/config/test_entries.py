@@ -23,7 +23,7 @@ FORMS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def tables_of(kind: type[Table]) -> st.SearchStrategy[Any]:
-    """Return tables of that kind whose keys are valid each by itself."""
+    """Return tables of that kind in which each key is valid separately."""
     fields = {name: values_of(name, each) for name, each in field_types(kind).items()}
     return st.fixed_dictionaries({}, optional=fields).map(lambda chosen: kind(**chosen))
 

@@ -9,7 +9,7 @@ import pytest
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config, ConfigError, load, rewrite
-from warpdeck.model.amendment import Amendment
+from warpdeck.model.config_edit import Amendment
 
 HIGH = Amendment(path=("qos", "high"), values={"priority": 10})
 

@@ -9,22 +9,22 @@ from pathlib import Path
 import msgspec
 from tests.unit.config.test_decode import EXAMPLE
 
-from warpdeck.config import Config, NodeFacts, Usage, build_site, decode, read, with_usage
+from warpdeck.config import Config, NodeSettings, UsageTotals, build_site, decode, read, with_usage
 from warpdeck.config import site as site_module
 from warpdeck.config.tables import LimitTable
 from warpdeck.model import NodeName
-from warpdeck.policy import Limits, Settings
+from warpdeck.policy import Limits, PlannerSettings
 
 
 def test_without_a_file_the_planner_uses_its_defaults() -> None:
     site = build_site(Config())
-    assert site.settings == Settings()
+    assert site.settings == PlannerSettings()
     assert (site.partitions, site.qos, site.accounts, site.users) == ((), (), (), ())
 
 
 def test_every_setting_and_limit_of_the_policy_is_configurable() -> None:
     source = inspect.getsource(site_module)
-    for field in (*Settings.__struct_fields__, *Limits.__struct_fields__):
+    for field in (*PlannerSettings.__struct_fields__, *Limits.__struct_fields__):
         assert f"{field}=" in source, f"{field} cannot be set in config.toml"
 
 
@@ -62,7 +62,7 @@ def test_the_example_gives_sorted_tables() -> None:
     assert site.default_qos[("vision", "")] == "normal"
     assert site.accounts[0].quota == {"gres/gpu": 64}
     assert site.licenses == (("matlab", 10),)
-    assert site.nodes[NodeName("gpu09")] == NodeFacts(
+    assert site.nodes[NodeName("gpu09")] == NodeSettings(
         features=frozenset({"h100", "ib"}), switch="leaf2", weight=10, comment="second rack"
     )
     assert site.half_life_s == 14 * 86_400
@@ -104,7 +104,7 @@ def test_reservations_get_their_times_and_default_to_all_nodes() -> None:
 
 def test_usage_is_assigned_to_account_user_and_qos() -> None:
     config = decode("[accounts.a.users.u]\n[qos.q]\n", "f").config
-    usage = Usage(
+    usage = UsageTotals(
         accounts={"a": 5.0},
         users={("u", "a"): 4.0},
         account_tres={"a": {"cpu": 1.0}},

@@ -129,7 +129,9 @@ def test_accounts_and_users_are_imported_from_the_sacctmgr_dump(lab: Imported) -
     assert (accounts["astro"].shares, accounts["astro"].grp_tres) == (50, {"gres/gpu": 16, "cpu": 512})
     assert accounts["astro"].qos == ("normal",), "inherited from the cluster"
     assert accounts["astro_ml"].qos == ("normal", "high"), "its default is among them"
-    assert accounts["astro_ml"].users["bob"].qos == ("normal", "high"), "+high beside those of the account"
+    assert accounts["astro_ml"].users["bob"].qos == ("normal", "high"), (
+        "+high in addition to those of the account"
+    )
     assert accounts["astro_ml"].default_qos == "high"
     assert accounts["bio"].max_wall == 2 * 86_400
     assert accounts["astro"].users["ann"].max_jobs_per_user == 10
@@ -199,15 +201,15 @@ def test_invalid_values_are_remarked_and_the_rest_is_imported() -> None:
     assert (low.preempt_mode, low.exclusive, low.max_nodes, low.min_nodes) == ("requeue", False, 2, 0)
     assert (high.nodes, high.priority_tier) == (("n1", "n2", "n3", "n4", "n6"), 5)
     assert high.allow_accounts == ("gold", "silver")
-    assert set(made.config.accounts) == {"gold", "silver"}, "closed, and open to whoever is put in"
+    assert set(made.config.accounts) == {"gold", "silver"}, "closed, except for added users"
     assert set(made.config.qos) == {"bad"}
     assert made.config.partitions["empty"].state == "INACTIVE"
     assert made.config.partitions["odd"].state == "INACTIVE"
     assert "created without users" in remark(made, "account gold")
     assert "'soon' is not a whole number" in remark(made, "killwait")
     assert "time slicing is not supported" in remark(made, "PreemptMode=GANG")
-    assert "'tomorrow' is no time" in remark(made, "maxtime of odd")
-    assert "no hostlist" in remark(made, "Nodes of odd")
+    assert "'tomorrow' is not a time" in remark(made, "maxtime of odd")
+    assert "is not a hostlist" in remark(made, "Nodes of odd")
 
 
 @pytest.mark.parametrize(

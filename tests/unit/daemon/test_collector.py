@@ -21,7 +21,7 @@ class Ring:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    monkeypatch.setattr(collector, "LEAST_MORE", 1000)
+    monkeypatch.setattr(collector, "MIN_GROWTH", 1000)
     monkeypatch.setattr(collector, "GROWTH", 1.0)
     found = Collector()
     with found.loading():

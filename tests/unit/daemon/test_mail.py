@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from tests.support.core import Core, ask
+from tests.support.core import Core, make_request
 
-from warpdeck.daemon.mail import MailedEvents, mails, seen, told
+from warpdeck.daemon.mail import MailedEvents, mail_state, mails, reported_once
 from warpdeck.daemon.mailer import addresses, message
 from warpdeck.model import ArraySpec, ExitStatus, Job, JobId, JobState, Request
 
@@ -68,7 +68,7 @@ def test_each_fraction_of_the_time_limit_is_mailed_once() -> None:
     assert events(RUNNING, now, at=149.0) == []
     found = mails(RUNNING, now, [], now=151.0)
     assert [mail.event for mail in found] == ["TIME_LIMIT_50"]
-    again = MailedEvents(JobState.RUNNING, 0, told=told(RUNNING, found))
+    again = MailedEvents(JobState.RUNNING, 0, reported=reported_once(RUNNING, found))
     assert events(again, now, at=160.0) == []
     assert events(again, now, at=181.0) == ["TIME_LIMIT_80"]
 
@@ -84,13 +84,13 @@ def test_an_array_is_mailed_as_a_whole_unless_array_tasks_is_requested() -> None
     request = Request(name="n", script="#!/bin/sh\n", mail_types=("BEGIN", "END"), array=array)
     first = job(JobState.COMPLETED, request=request, array_task_id=0)
     second = job(JobState.RUNNING, request=request, array_task_id=1, id=JobId(8))
-    assert events(RUNNING, first, seen(second)) == []
-    assert events(PENDING, second, seen(first)) == []
+    assert events(RUNNING, first, mail_state(second)) == []
+    assert events(PENDING, second, mail_state(first)) == []
     ended = msgspec.structs.replace(second, state=JobState.COMPLETED)
-    assert events(RUNNING, ended, seen(first)) == ["END"]
+    assert events(RUNNING, ended, mail_state(first)) == ["END"]
     each = msgspec.structs.replace(request, mail_types=("END", "ARRAY_TASKS"))
     alone = msgspec.structs.replace(first, request=each)
-    assert events(RUNNING, alone, seen(second)) == ["END"]
+    assert events(RUNNING, alone, mail_state(second)) == ["END"]
 
 
 def test_tasks_that_change_together_cause_one_begin_and_one_end_mail() -> None:
@@ -99,13 +99,15 @@ def test_tasks_that_change_together_cause_one_begin_and_one_end_mail() -> None:
     good = job(JobState.COMPLETED, request=request, array_task_id=0)
     bad = job(JobState.FAILED, request=request, array_task_id=1, id=JobId(8))
     assert events(PENDING, bad, PENDING) == ["BEGIN"]
-    assert events(PENDING, good, seen(bad)) == ["FAIL"]
+    assert events(PENDING, good, mail_state(bad)) == ["FAIL"]
 
 
 def subjects(
     before: MailedEvents, now: Job, *others: MailedEvents, at: float = 190.0, why: str = ""
 ) -> list[str]:
-    return [mail.subject.removeprefix("Slurm ") for mail in mails(before, now, others, now=at, why=why)]
+    return [
+        mail.subject.removeprefix("Slurm ") for mail in mails(before, now, others, now=at, reason_code=why)
+    ]
 
 
 STARTED = MailedEvents(JobState.RUNNING, 0, start_unix=100.0)
@@ -160,13 +162,15 @@ def test_an_array_summary_shows_the_range_of_exit_codes(exits: list[str], words:
         job(state, request=request, array_task_id=0, exit=each)
         for state, each in zip(states, found, strict=True)
     ]
-    assert subjects(STARTED, tasks[1], seen(tasks[0])) == [f"Array Summary Job_id=7_* (7) Name=n {words}"]
+    assert subjects(STARTED, tasks[1], mail_state(tasks[0])) == [
+        f"Array Summary Job_id=7_* (7) Name=n {words}"
+    ]
     running = job(JobState.RUNNING, request=request, array_task_id=0)
     assert subjects(PENDING, running, PENDING) == ["Array Summary Job_id=7_* (7) Name=n Began"]
     again = msgspec.structs.replace(tasks[1], restarts=1)
-    assert subjects(MailedEvents(JobState.RUNNING, 1, start_unix=1.0), again, seen(tasks[0]))[0].endswith(
-        ", with requeued tasks"
-    )
+    assert subjects(MailedEvents(JobState.RUNNING, 1, start_unix=1.0), again, mail_state(tasks[0]))[
+        0
+    ].endswith(", with requeued tasks")
 
 
 def test_a_mail_about_a_task_shows_its_own_job_id_too() -> None:
@@ -178,9 +182,9 @@ def test_a_mail_about_a_task_shows_its_own_job_id_too() -> None:
 
 def test_an_impossible_dependency_of_a_waiting_job_is_mailed_once() -> None:
     waits = job(JobState.PENDING, "INVALID_DEPEND")
-    never = mails(PENDING, waits, [], now=110.0, why="DependencyNeverSatisfied")
+    never = mails(PENDING, waits, [], now=110.0, reason_code="DependencyNeverSatisfied")
     assert [mail.subject for mail in never] == ["Slurm Job_id=7 Name=n Invalid dependency"]
-    again = seen(waits, told(PENDING, never))
+    again = mail_state(waits, reported_once(PENDING, never))
     assert subjects(again, waits, why="DependencyNeverSatisfied") == []
     assert subjects(PENDING, waits, why="Dependency") == []
 
@@ -205,7 +209,7 @@ def test_the_end_of_a_task_examines_as_few_other_tasks_as_possible() -> None:
 
 def test_member_ids_start_with_the_record_of_waiting_tasks() -> None:
     core = Core("a")
-    array = core.submit(ask(array=ArraySpec(ranges=((0, 99, 1),))))
+    array = core.submit(make_request(array=ArraySpec(ranges=((0, 99, 1),))))
     core.plan()
     first, *others = core.state.member_ids(array)
     assert core.job(first).state is JobState.PENDING and len(others) == 16

@@ -6,9 +6,9 @@ import re
 
 import pytest
 from docs.generate import pages as reference
-from docs.generate.parsers import commands_page
+from docs.generate.verbs import commands_page
 
-from warpdeck.cli.main import VERBS
+from warpdeck.cli.index import SUMMARIES
 from warpdeck.slurm.command_table import COMMANDS
 
 
@@ -39,7 +39,7 @@ def test_every_key_of_the_configuration_has_a_meaning(pages: dict[str, str]) -> 
 
 
 def test_every_command_of_the_overview_has_a_section(pages: dict[str, str]) -> None:
-    for verb in VERBS:
+    for verb in SUMMARIES:
         assert f"\n## warpdeck {verb}\n" in pages["commands.md"]
 
 

@@ -8,17 +8,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.support.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck.base.errors import RemoteError
-from warpdeck.fleet.channel import (
-    AHEAD_BYTES,
-    MAX_CALLS,
-    MAX_TYPED_BYTES,
-    MAX_UNSENT_BYTES,
-    MAX_UNTAKEN_BYTES,
-    Channel,
-)
+from warpdeck.fleet.channel import MAX_UNPROCESSED_BYTES, Channel
+from warpdeck.fleet.channel_streams import MAX_BUFFERED_BYTES, MAX_CALLS, MAX_TYPED_BYTES
+from warpdeck.fleet.frame_writer import MAX_UNSENT_BYTES
 from warpdeck_agent.wire import data_frame, json_frame
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
@@ -70,7 +65,7 @@ class Ends:
             processed,
         )
         self.agent = agent
-        self.pump = asyncio.get_running_loop().create_task(self.channel.pump())
+        self.pump = asyncio.get_running_loop().create_task(self.channel.process_frames())
 
     async def lost(self) -> str:
         """Return the reason why the connection ended."""
@@ -96,7 +91,7 @@ async def ends() -> AsyncIterator[Ends]:
 async def test_data_beyond_the_window_of_a_stream_ends_the_connection(ends: Ends) -> None:
     sink = Sink()
     ends.channel.accept_stream(3, sink)
-    for _ in range(MAX_UNTAKEN_BYTES // DATA_CHUNK_BYTES + 1):
+    for _ in range(MAX_BUFFERED_BYTES // DATA_CHUNK_BYTES + 1):
         ends.agent.write(data_frame(3, bytes(DATA_CHUNK_BYTES)))
     assert "more bytes on stream 3 than its window" in await ends.lost()
     sink.may_take.set()
@@ -112,7 +107,7 @@ async def test_a_full_window_may_consist_of_pieces_of_any_size(ends: Ends, piece
             ends.agent.write(data_frame(3, bytes(piece)))
         await ends.agent.drain()
         sink.may_take.set()
-        await comes(lambda so_far=sent: sink.taken == so_far * window, what="all of it is taken")
+        await eventually_async(lambda so_far=sent: sink.taken == so_far * window, what="all of it is taken")
     ends.agent.write(json_frame(wire.encode(wire.StreamEnd(stream=3))))
     assert await asyncio.wait_for(sink.end, WAIT_S) == ""
 
@@ -122,7 +117,7 @@ async def test_messages_on_a_stream_count_against_its_window(ends: Ends) -> None
     ends.channel.accept_stream(3, sink)
     ends.agent.write(data_frame(3, b"x"))
     opened = json_frame(wire.encode(wire.StreamOpened(stream=3)))
-    for _ in range(MAX_UNTAKEN_BYTES // 100):
+    for _ in range(MAX_BUFFERED_BYTES // 100):
         ends.agent.write(opened)
     assert "than its window" in await ends.lost()
     sink.may_take.set()
@@ -150,24 +145,24 @@ async def test_data_on_unopened_streams_ends_the_connection(ends: Ends) -> None:
     for _ in range(STREAM_WINDOW_BYTES // 30):
         ends.agent.write(data_frame(3, bytes(30)))
     ends.agent.write(json_frame(wire.encode(REPORT)))
-    await comes(lambda: ends.received, what="the link goes on")
-    for _ in range(MAX_UNTAKEN_BYTES // DATA_CHUNK_BYTES):
+    await eventually_async(lambda: ends.received, what="the link goes on")
+    for _ in range(MAX_BUFFERED_BYTES // DATA_CHUNK_BYTES):
         ends.agent.write(data_frame(3, bytes(DATA_CHUNK_BYTES)))
     assert "stream 3, which nobody has opened" in await ends.lost()
 
 
 async def test_reading_pauses_until_received_messages_are_processed(ends: Ends) -> None:
     report = json_frame(wire.encode(REPORT))
-    most = AHEAD_BYTES // len(report)
+    most = MAX_UNPROCESSED_BYTES // len(report)
     ends.agent.write(report * (2 * most))
-    await comes(lambda: ends.is_waiting, what="the channel waits")
+    await eventually_async(lambda: ends.is_waiting, what="the channel waits")
     read = len(ends.received)
     assert 0 < read < most
     for _ in range(100):  # iterations of the event loop, in which a reader that does not wait would continue
         await asyncio.sleep(0)
     assert len(ends.received) == read
     ends.may_process.set()
-    await comes(lambda: len(ends.received) == 2 * most, what="then all of it is read")
+    await eventually_async(lambda: len(ends.received) == 2 * most, what="then all of it is read")
 
 
 async def test_an_agent_that_never_reads_is_disconnected_and_its_buffer_is_freed() -> None:
@@ -194,7 +189,9 @@ async def test_typed_input_waits_for_a_slow_agent_and_keeps_the_connection() -> 
     typed = ends.channel.open_stream(wire.OpenPty(stream=0, job_id=7, restarts=0, rows=1, cols=1), sink)
     typing = asyncio.get_running_loop().create_task(typed.write(bytes(2 * MAX_UNSENT_BYTES)))
     transport = writer.transport
-    await comes(lambda: transport.get_write_buffer_size() > MAX_TYPED_BYTES, what="the link is full")
+    await eventually_async(
+        lambda: transport.get_write_buffer_size() > MAX_TYPED_BYTES, what="the link is full"
+    )
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(asyncio.shield(typing), 0.3)
     assert transport.get_write_buffer_size() <= MAX_TYPED_BYTES + 2 * DATA_CHUNK_BYTES

@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 
 from warpdeck.fleet import memory_trim
-from warpdeck.fleet.memory_trim import MANY, Burst, Tidying, trim
+from warpdeck.fleet.memory_trim import MANY, BurstCounter, MemoryTrimmer, trim
 
 BLOCKS, BLOCK_BYTES = 400, 100_000
 """Each block is smaller than the blocks that the C library maps separately."""
@@ -18,19 +18,19 @@ BLOCKS, BLOCK_BYTES = 400, 100_000
 @pytest.mark.parametrize(("count", "calls"), [(MANY, 1), (MANY - 1, 0)])
 def test_a_large_burst_is_followed_by_exactly_one_call(count: int, calls: int) -> None:
     over: list[int] = []
-    burst = Burst(lambda: over.append(1))
+    burst = BurstCounter(lambda: over.append(1))
     with ExitStack() as stack:
         for _ in range(count):
-            stack.enter_context(burst.one())
+            stack.enter_context(burst.operation())
         assert not over, "the handshakes are still in progress"
     assert len(over) == calls
 
 
 def test_failed_handshakes_leave_a_burst_and_single_ones_never_add_up() -> None:
     over: list[int] = []
-    burst = Burst(lambda: over.append(1))
+    burst = BurstCounter(lambda: over.append(1))
     for _ in range(2 * MANY):
-        with pytest.raises(ValueError, match="no"), burst.one():
+        with pytest.raises(ValueError, match="no"), burst.operation():
             raise ValueError("no")
     assert not over
 
@@ -40,15 +40,15 @@ async def test_many_ended_links_cause_one_collection_and_a_few_wait_for_the_next
 ) -> None:
     monkeypatch.setattr(memory_trim, "SETTLE_S", 0.01)
     collected: list[int] = []
-    tidying = Tidying(lambda: collected.append(1))
+    tidying = MemoryTrimmer(lambda: collected.append(1))
     for _ in range(2 * MANY):
-        tidying.ended()
-    await comes(lambda: collected, what="the dead links are collected")
+        tidying.count_ended_link()
+    await eventually_async(lambda: collected, what="the dead links are collected")
     for _ in range(MANY - 1):
-        tidying.ended()
+        tidying.count_ended_link()
     assert collected == [1]
-    tidying.later()
-    await comes(lambda: len(collected) == 2, what="the few links are collected after a burst")
+    tidying.schedule()
+    await eventually_async(lambda: len(collected) == 2, what="the few links are collected after a burst")
 
 
 def resident_bytes() -> int:

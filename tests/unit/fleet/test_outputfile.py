@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from warpdeck.fleet.outputfile import open_here
+from warpdeck.fleet.outputfile import open_for_append
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def strict_umask() -> Iterator[None]:
 
 
 def test_missing_folders_are_created_with_the_users_umask(tmp_path: Path, strict_umask: None) -> None:
-    os.close(open_here(str(tmp_path / "a" / "b" / "x.out"), truncate=False, umask=0o027))
+    os.close(open_for_append(str(tmp_path / "a" / "b" / "x.out"), truncate=False, umask=0o027))
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o750
     assert (tmp_path / "a" / "b" / "x.out").stat().st_mode & 0o777 == 0o640
 
@@ -30,7 +30,7 @@ def test_an_existing_file_is_truncated_or_appended_to(tmp_path: Path, truncate: 
     path = tmp_path / "x.out"
     path.write_bytes(b"old")
     path.chmod(0o600)
-    descriptor = open_here(str(path), truncate=truncate, umask=0o022)
+    descriptor = open_for_append(str(path), truncate=truncate, umask=0o022)
     os.write(descriptor, b"new")
     os.close(descriptor)
     assert path.read_bytes() == left
@@ -41,4 +41,4 @@ def test_a_pipe_or_folder_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "."):
         with pytest.raises(OSError):
-            open_here(str(tmp_path / name), truncate=False, umask=0o022)
+            open_for_append(str(tmp_path / name), truncate=False, umask=0o022)

@@ -16,9 +16,9 @@ import pytest
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.fleet.deploy import PROBED
 from warpdeck.fleet.fleet import BACKOFF_FIRST_S, BACKOFF_LAST_S, backoff_s
-from warpdeck.fleet.hostkeys import HostKey, KnownHosts, Witness
+from warpdeck.fleet.hostkeys import HostKey, HostKeyVerifier, KnownHosts
 from warpdeck.fleet.ssh import explain, parse_target
-from warpdeck.fleet.transport import said, start_result
+from warpdeck.fleet.transport import agent_answer, start_result
 from warpdeck_agent.wire.frames import SENTINEL
 
 
@@ -80,9 +80,9 @@ def test_each_connection_failure_has_a_message_and_a_hint(error: Exception, word
 
 def test_the_agents_greeting_is_found_in_noisy_output() -> None:
     noise = f'hello\n\x1b[1mprompt$ {SENTINEL}{{"ok": true}}\nbye\n'
-    assert said(noise) == {"ok": True}
-    assert said("hello\n") is None
-    assert said(f"{SENTINEL}not json\n") is None
+    assert agent_answer(noise) == {"ok": True}
+    assert agent_answer("hello\n") is None
+    assert agent_answer(f"{SENTINEL}not json\n") is None
     start_result("box", noise, "")
 
 
@@ -125,14 +125,18 @@ def test_only_the_confirmed_key_of_an_unknown_host_is_stored(
 ) -> None:
     own = tmp_path / "known_hosts"
     known = KnownHosts([str(tmp_path / "absent")], own=str(own))
-    unseen = Witness(known, "")
+    unseen = HostKeyVerifier(known, "")
     assert not unseen.validate_host_public_key("box", "10.0.0.1", 22, keys[0])
     refused = unseen.refusal("box")
     assert refused is not None and refused.code == "host_key"
     assert refused.details["fingerprint"] == keys[0].get_fingerprint()
     assert not own.exists()
-    assert not Witness(known, keys[1].get_fingerprint()).validate_host_public_key("box", "", 22, keys[0])
-    assert Witness(known, keys[0].get_fingerprint()).validate_host_public_key("box", "", 2222, keys[0])
+    assert not HostKeyVerifier(known, keys[1].get_fingerprint()).validate_host_public_key(
+        "box", "", 22, keys[0]
+    )
+    assert HostKeyVerifier(known, keys[0].get_fingerprint()).validate_host_public_key(
+        "box", "", 2222, keys[0]
+    )
     assert own.read_text() == f"[box]:2222 {public(keys[0])}\n"
     assert own.stat().st_mode & 0o777 == 0o600
 
@@ -142,7 +146,7 @@ def test_a_changed_key_is_refused_with_both_fingerprints_even_if_confirmed(
 ) -> None:
     file = tmp_path / "user_known_hosts"
     file.write_text(f"box {public(keys[0])}\n")
-    witness = Witness(KnownHosts([str(file)], own=str(tmp_path / "own")), keys[1].get_fingerprint())
+    witness = HostKeyVerifier(KnownHosts([str(file)], own=str(tmp_path / "own")), keys[1].get_fingerprint())
     assert not witness.validate_host_public_key("box", "", 22, keys[1])
     refused = witness.refusal("box")
     assert refused is not None and refused.code == "host_key_changed"

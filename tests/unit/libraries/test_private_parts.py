@@ -1,8 +1,7 @@
-"""Every private attribute of a library that the code uses, with the reason. A release that changes one fails
-here first.
+"""Every private attribute of a library that the code uses, with the reason.
 
-Each is used in one module only, those of Textual in `terminal/textual_private.py`. There is no public way to the same end in the
-pinned release; the reason says why it is needed.
+A release that changes one fails here first. Each is used in one module only, those of Textual in
+`terminal/textual_private.py`. The pinned release has no public alternative.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ import pytest
 
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import command_options
-from warpdeck.library.options import option_words
+from warpdeck.library.drafting import option_words
+from warpdeck.notation.request.job_request import build_request
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ from warpdeck.library.options import option_words
 )
 def test_keyword_arguments_become_sbatch_options(given: dict[str, object], words: list[str]) -> None:
     assert option_words(given) == words
-    command_options(words)
+    build_request(command_options(words, {}, now=0.0), {})
 
 
 def test_a_point_in_time_is_passed_in_local_time() -> None:
@@ -43,4 +44,4 @@ def test_a_value_of_the_wrong_type_is_refused_with_the_options_name(given: dict[
 
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(UserError, match="--gpu-count"):
-        command_options(option_words({"gpu_count": 1}))
+        build_request(command_options(option_words({"gpu_count": 1}), {}, now=0.0), {})

@@ -9,7 +9,7 @@ from tests.support.builders import node, pending
 
 from warpdeck.config import build_site, decode
 from warpdeck.model import Resources
-from warpdeck.policy import View, admit
+from warpdeck.policy import PlannerView, admit
 
 SITE = """
 [partitions.gpu]
@@ -32,7 +32,7 @@ max_submit_per_user = 2
 def refusal(*, held: int = 0, must_fit: bool = True, **fields: Any) -> str:
     """Return the refusal of this job, or "" if it is admitted. `held` jobs of the user already wait."""
     site = build_site(decode(SITE, "f").config)
-    view = View(
+    view = PlannerView(
         nodes=(node("n1"),),
         running=(),
         pending=(),
@@ -125,7 +125,7 @@ def test_submit_limits_count_all_jobs_below_the_account_or_qos(
 ) -> None:
     site = build_site(decode(GROUPS, "f").config)
     tables = {"qos": site.qos, "accounts": site.accounts, "users": site.users}
-    queue = View(nodes=(node("n1"),), running=(), pending=(), submitted=submitted, **tables)  # type: ignore[arg-type]
+    queue = PlannerView(nodes=(node("n1"),), running=(), pending=(), submitted=submitted, **tables)  # type: ignore[arg-type]
     found = admit(pending(1, **{"account": "vision", **fields}), queue, site.settings)
     refused = "" if found is None else f"{found.code}: {found.sentence}"
     assert refused.startswith(sentence) if sentence else refused == ""

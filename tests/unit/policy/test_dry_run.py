@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.support.builders import GIB, node, pending, running, view
 
-from warpdeck.model import Allocation, GpuAsk, JobId, NodeName, Resources
-from warpdeck.policy import PartitionView, PendingJob, RunningJob, Settings, View, dry_run, plan
+from warpdeck.model import Allocation, GpuRequest, JobId, NodeName, Resources
+from warpdeck.policy import PartitionView, PendingJob, PlannerSettings, PlannerView, RunningJob, dry_run, plan
 from warpdeck.policy.dry_run import MAX_FORECASTS, MAX_STEPS, _below
 
 NOW = 1000.0
@@ -19,14 +19,14 @@ def busy_until(number: int, name: str, ends: float, gpus: int = 8) -> RunningJob
     return running(number, name, tuple(range(gpus)), ends=ends)
 
 
-def changed(cluster: View, job: PendingJob) -> View:
+def changed(cluster: PlannerView, job: PendingJob) -> PlannerView:
     return msgspec.structs.replace(
         cluster, pending=(*(each for each in cluster.pending if each.id != job.id), job)
     )
 
 
 def test_a_job_that_fits_starts_now() -> None:
-    advice = dry_run(view([node("a")], [pending(1, gpus=2)]), NOW, Settings(), JobId(1))
+    advice = dry_run(view([node("a")], [pending(1, gpus=2)]), NOW, PlannerSettings(), JobId(1))
     assert advice.starts_now and advice.nodes == ("a",)
 
 
@@ -34,18 +34,18 @@ def test_a_time_limit_that_fits_before_the_first_job_is_advised() -> None:
     head = pending(1, gpus=8)
     held = [busy_until(9, "a", NOW + 7800, gpus=4)]
     cluster = view([node("a")], [head, pending(2, gpus=2, limit_s=86_400)], held)
-    advice = dry_run(cluster, NOW, Settings(), JobId(2))
+    advice = dry_run(cluster, NOW, PlannerSettings(), JobId(2))
     assert "starts now with --time=02:10:00" in advice.changes
-    again = plan(changed(cluster, pending(2, gpus=2, limit_s=7800)), NOW, Settings())
+    again = plan(changed(cluster, pending(2, gpus=2, limit_s=7800)), NOW, PlannerSettings())
     assert [start.job_id for start in again.starts] == [2]
-    longer = plan(changed(cluster, pending(2, gpus=2, limit_s=7801)), NOW, Settings())
+    longer = plan(changed(cluster, pending(2, gpus=2, limit_s=7801)), NOW, PlannerSettings())
     assert not longer.starts
 
 
 def test_the_advised_time_limit_is_in_whole_minutes() -> None:
     held = [busy_until(9, "a", NOW + 7859, gpus=4)]
     jobs = [pending(1, gpus=8), pending(2, gpus=2, limit_s=86_400)]
-    advice = dry_run(view([node("a")], jobs, held), NOW, Settings(), JobId(2))
+    advice = dry_run(view([node("a")], jobs, held), NOW, PlannerSettings(), JobId(2))
     assert "starts now with --time=02:10:00" in advice.changes
 
 
@@ -63,9 +63,11 @@ def test_fewer_gpus_and_another_partition_are_advised_where_they_help() -> None:
         ),
         partitions=parts,
     )
-    assert dry_run(cluster, NOW, Settings(), JobId(1)).changes == ("starts now with --partition=short",)
+    assert dry_run(cluster, NOW, PlannerSettings(), JobId(1)).changes == (
+        "starts now with --partition=short",
+    )
     alone = msgspec.structs.replace(cluster, pending=(pending(1, gpus=4, partition="long"),))
-    assert dry_run(alone, NOW, Settings(), JobId(1)).changes == (
+    assert dry_run(alone, NOW, PlannerSettings(), JobId(1)).changes == (
         "starts now with --gpus-per-node=2",
         "starts now with --partition=short",
     )
@@ -77,7 +79,7 @@ def test_fewer_gpus_and_another_partition_are_advised_where_they_help() -> None:
         ({"cpus_per_task": 40}, "--cpus-per-task=14"),
         ({"mem_per_node_bytes": 500 * GIB}, "--mem=100G"),
         ({"exclusive": True}, "other jobs on its nodes (without --exclusive)"),
-        ({"gpus": GpuAsk(per_node=2, type="a100")}, "GPUs of any type"),
+        ({"gpus": GpuRequest(per_node=2, type="a100")}, "GPUs of any type"),
     ],
 )
 def test_a_smaller_request_is_advised_for_the_resource_that_is_missing(
@@ -89,9 +91,9 @@ def test_a_smaller_request_is_advised_for_the_resource_that_is_missing(
     ]
     share = msgspec.structs.replace(held[0].allocation.shares[0], mem_bytes=400 * GIB)
     held[0] = msgspec.structs.replace(held[0], allocation=Allocation(shares=(share,)))
-    job = pending(1, resources=Resources(**{"gpus": GpuAsk(per_node=2), **fields}))
+    job = pending(1, resources=Resources(**{"gpus": GpuRequest(per_node=2), **fields}))
     cluster = view([node("a"), node("b", gpu_type="a100")], [job], held)
-    assert dry_run(cluster, NOW, Settings(), JobId(1)).changes == (f"starts now with {change}",)
+    assert dry_run(cluster, NOW, PlannerSettings(), JobId(1)).changes == (f"starts now with {change}",)
 
 
 def test_a_large_request_is_tried_at_a_limited_number_of_smaller_sizes() -> None:
@@ -103,18 +105,18 @@ def test_a_large_request_is_tried_at_a_limited_number_of_smaller_sizes() -> None
 def test_advice_forecasts_a_start_that_the_pass_does_not_compute() -> None:
     jobs = [pending(number, gpus=8, limit_s=600) for number in range(1, 6)]
     cluster = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
-    settings = Settings(max_forecasts=1)
+    settings = PlannerSettings(max_forecasts=1)
     assert plan(cluster, NOW, settings).pending_reasons[JobId(5)].expected_start_unix is None
     advice = dry_run(cluster, NOW, settings, JobId(5))
     assert advice.reason is not None and advice.reason.expected_start_unix == NOW + 100 + 4 * 600
-    assert advice.ahead == 4 and advice.leaders == (1, 2, 3)
+    assert advice.ahead == 4 and advice.first_ahead == (1, 2, 3)
 
 
 def test_no_start_is_forecast_for_a_job_beyond_the_forecast_limit() -> None:
     jobs = [pending(number, gpus=8, limit_s=600) for number in range(1, MAX_FORECASTS + 2)]
     cluster = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
     for number, known in ((MAX_FORECASTS, True), (MAX_FORECASTS + 1, False)):
-        why = dry_run(cluster, NOW, Settings(), JobId(number)).reason
+        why = dry_run(cluster, NOW, PlannerSettings(), JobId(number)).reason
         assert why is not None and why.sentence
         assert (why.expected_start_unix is not None) is known
 
@@ -129,10 +131,10 @@ def test_only_jobs_that_compete_for_the_same_nodes_are_ahead() -> None:
     jobs = [pending(number, gpus=8, partition=name) for number, name in enumerate(names, 1)]
     held = [busy_until(8, "a", NOW + 600), busy_until(9, "b", NOW + 600)]
     cluster = msgspec.structs.replace(view([node("a"), node("b")], jobs, held), partitions=parts)
-    assert dry_run(cluster, NOW, Settings(), JobId(5)).leaders == (2, 4)
-    assert dry_run(cluster, NOW, Settings(), JobId(4)).leaders == (1, 2, 3)
+    assert dry_run(cluster, NOW, PlannerSettings(), JobId(5)).first_ahead == (2, 4)
+    assert dry_run(cluster, NOW, PlannerSettings(), JobId(4)).first_ahead == (1, 2, 3)
 
 
 def test_advice_for_a_job_that_is_not_in_the_queue_raises_keyerror() -> None:
     with pytest.raises(KeyError):
-        dry_run(view([node("a")], []), NOW, Settings(), JobId(1))
+        dry_run(view([node("a")], []), NOW, PlannerSettings(), JobId(1))

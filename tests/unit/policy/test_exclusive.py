@@ -1,6 +1,4 @@
-"""--exclusive and partitions of whole nodes: a job gets all CPUs and GPUs and the requested memory, and
-shares no node.
-"""
+"""--exclusive and exclusive partitions: a job gets all CPUs and GPUs of its nodes, and shares no node."""
 
 from __future__ import annotations
 
@@ -10,15 +8,15 @@ import msgspec
 import pytest
 from tests.support.builders import GIB, node, pending, running, view
 
-from warpdeck.model import Allocation, GpuAsk, JobId, Resources
+from warpdeck.model import Allocation, GpuRequest, JobId, Resources
 from warpdeck.policy import (
     AccountView,
     Limits,
     PartitionView,
     PendingJob,
+    PlannerSettings,
     QosView,
     RunningJob,
-    Settings,
     plan,
 )
 from warpdeck.policy.input.view import NodeView
@@ -27,7 +25,7 @@ NOW = 10_000.0
 
 
 def exclusive_job(number: int, *, gpus: int = 1, kind: str = "", **fields: Any) -> PendingJob:
-    ask = GpuAsk(per_node=gpus, type=kind) if gpus else GpuAsk()
+    ask = GpuRequest(per_node=gpus, type=kind) if gpus else GpuRequest()
     return pending(number, resources=Resources(gpus=ask, exclusive=True, **fields))
 
 
@@ -35,7 +33,7 @@ def allocated(
     nodes: list[NodeView], job: PendingJob, held: list[RunningJob] | None = None, **tables: Any
 ) -> Any:
     cluster = msgspec.structs.replace(view(nodes, [job], held), **tables)
-    starts = plan(cluster, NOW, Settings()).starts
+    starts = plan(cluster, NOW, PlannerSettings()).starts
     return starts[0].allocation.shares[0] if starts else None
 
 
@@ -63,7 +61,7 @@ def test_a_blocked_gpu_is_not_allocated_to_an_exclusive_job() -> None:
 
 
 def test_an_exclusive_job_gets_whole_gpus_instead_of_shares() -> None:
-    job = pending(1, resources=Resources(gpus=GpuAsk(share_pct=50), exclusive=True))
+    job = pending(1, resources=Resources(gpus=GpuRequest(share_pct=50), exclusive=True))
     share = allocated([node("a", gpus=2)], job)
     assert share.gpus == (0, 1) and share.gpu_share_pct == 100
 
@@ -81,7 +79,7 @@ def test_all_resources_of_the_node_count_against_limits() -> None:
     job = msgspec.structs.replace(exclusive_job(1), qos="small")
     assert allocated([node("a", gpus=8)], job, qos=qos) is None
     cluster = msgspec.structs.replace(view([node("a", gpus=8)], [job]), qos=qos)
-    assert plan(cluster, NOW, Settings()).pending_reasons[JobId(1)].code == "QOSMaxGRESPerUser"
+    assert plan(cluster, NOW, PlannerSettings()).pending_reasons[JobId(1)].code == "QOSMaxGRESPerUser"
     assert allocated([node("a", gpus=8), node("b", gpus=4)], job, qos=qos).node == "b"
 
 
@@ -90,10 +88,10 @@ def test_a_waiting_exclusive_job_counts_whole_nodes_against_a_quota() -> None:
     whole = msgspec.structs.replace(exclusive_job(1), account="vision")
     other = msgspec.structs.replace(pending(2, gpus=4), account="guests", priority=1)
     cluster = msgspec.structs.replace(view([node("a", gpus=4)], [whole, other]), accounts=accounts)
-    borrowing = plan(cluster, NOW, Settings()).starts
+    borrowing = plan(cluster, NOW, PlannerSettings()).starts
     assert [start.job_id for start in borrowing] == [2], "all four GPUs are more than the quota of two"
     guaranteed = (accounts[0], msgspec.structs.replace(accounts[1], quota={"gres/gpu": 4}))
-    within = plan(msgspec.structs.replace(cluster, accounts=guaranteed), NOW, Settings()).starts
+    within = plan(msgspec.structs.replace(cluster, accounts=guaranteed), NOW, PlannerSettings()).starts
     assert [start.job_id for start in within] == [1]
 
 
@@ -101,13 +99,13 @@ def test_a_waiting_exclusive_job_counts_whole_nodes_against_a_quota() -> None:
 def test_a_limit_counts_the_smallest_node_that_fits_an_exclusive_job(source: str) -> None:
     nodes = [node("large", gpus=8), node("small", gpus=4), node("bare", gpus=0)]
     partitions = (PartitionView(name="whole", exclusive=source == "partition"),)
-    resources = Resources(gpus=GpuAsk(per_node=1), exclusive=source == "request")
+    resources = Resources(gpus=GpuRequest(per_node=1), exclusive=source == "request")
     job = msgspec.structs.replace(pending(1, resources=resources, partition="whole"), qos="q")
 
     def why(most: int) -> str:
         qos = (QosView(name="q", limits=Limits(max_tres_per_user={"gres/gpu": most})),)
         cluster = msgspec.structs.replace(view(nodes, [job]), qos=qos, partitions=partitions)
-        made = plan(cluster, NOW, Settings())
+        made = plan(cluster, NOW, PlannerSettings())
         return made.pending_reasons[JobId(1)].sentence if made.pending_reasons else "starts"
 
     assert why(4) == "starts"

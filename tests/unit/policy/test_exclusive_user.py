@@ -1,6 +1,4 @@
-"""--exclusive=user, and partitions that share nodes only within a user: which jobs may share a node, now and
-later.
-"""
+"""--exclusive=user and partitions with ExclusiveUser: users never share a node, now and later."""
 
 from __future__ import annotations
 
@@ -10,7 +8,16 @@ import msgspec
 from tests.support.builders import node, pending, running, view
 
 from warpdeck.model import JobId, NodeName, Resources
-from warpdeck.policy import PartitionView, PassCache, PendingJob, Plan, QosView, RunningJob, Settings, plan
+from warpdeck.policy import (
+    PartitionView,
+    PassCache,
+    PendingJob,
+    Plan,
+    PlannerSettings,
+    QosView,
+    RunningJob,
+    plan,
+)
 from warpdeck.policy.dry_run import dry_run
 from warpdeck.policy.input.view import NodeView, owner_of
 
@@ -30,7 +37,7 @@ def planned(
     jobs: list[PendingJob], held: list[RunningJob], nodes: list[NodeView] | None = None, **tables: Any
 ) -> Plan:
     cluster = msgspec.structs.replace(view(nodes or [node("a")], jobs, held), **tables)
-    return plan(cluster, NOW, Settings(preempt_by="qos", preempt_mode=tables.pop("mode", "requeue")))
+    return plan(cluster, NOW, PlannerSettings(preempt_by="qos", preempt_mode=tables.pop("mode", "requeue")))
 
 
 def started(made: Plan) -> list[int]:
@@ -136,7 +143,7 @@ def test_no_job_is_suspended_for_an_exclusive_user_job() -> None:
 
 def test_advice_names_exclusive_user_if_the_job_would_start_without_it() -> None:
     cluster = view([node("a")], [exclusive_user(1)], [runs(8, "bob")])
-    found = dry_run(cluster, NOW, Settings(), JobId(1))
+    found = dry_run(cluster, NOW, PlannerSettings(), JobId(1))
     assert "starts now with other users' jobs on its nodes (without --exclusive=user)" in found.changes
 
 
@@ -144,10 +151,10 @@ def test_the_cache_drops_node_owners_when_no_job_needs_them() -> None:
     cache, nodes = PassCache(), [node("a"), node("b")]
     held = [runs(8, "bob"), runs(9, "ann", on="b", excludes_users=True)]
     first = view(nodes, [pending(1, user="cat"), pending(2, user="bob")], held)
-    assert plan(first, NOW, Settings(), cache=cache) == plan(first, NOW, Settings())
+    assert plan(first, NOW, PlannerSettings(), cache=cache) == plan(first, NOW, PlannerSettings())
     later = msgspec.structs.replace(first, running=(held[0],))
-    assert plan(later, NOW, Settings(), cache=cache) == plan(later, NOW, Settings())
-    assert cache.cluster_table.owners is None
+    assert plan(later, NOW, PlannerSettings(), cache=cache) == plan(later, NOW, PlannerSettings())
+    assert cache.cluster_table.classes.owners is None
 
 
 def test_only_requests_of_node_owners_have_their_own_equivalence_classes() -> None:
@@ -156,9 +163,9 @@ def test_only_requests_of_node_owners_have_their_own_equivalence_classes() -> No
     jobs = [pending(number, user=user, resources=same) for number, user in enumerate(users, start=1)]
     jobs += [exclusive_user(50, "u3"), exclusive_user(51, "u4")]
     cache = PassCache()
-    plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, Settings(), cache=cache)
+    plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, PlannerSettings(), cache=cache)
     kinds = cache.queue.representatives
-    assert cache.cluster_table.owners == {owner_of("u3", 0), owner_of("u4", 0)}
+    assert cache.cluster_table.classes.owners == {owner_of("u3", 0), owner_of("u4", 0)}
     assert len(kinds) == 5, "that of all others, and of each owner two"
 
 
@@ -166,7 +173,7 @@ def test_users_excluded_for_the_same_reason_share_one_placement_test() -> None:
     jobs = [exclusive_user(number, f"u{number}") for number in range(1, 31)] + [
         exclusive_user(50, "bob", limit_s=400)
     ]
-    few = Settings(max_backfill_tests=8, queue_order="submit", backfill_order="priority")
+    few = PlannerSettings(max_backfill_tests=8, queue_order="submit", backfill_order="priority")
     made = plan(view([node("a")], jobs, [runs(99, "bob")]), NOW, few)
     assert started(made) == [50], "the others took all of the tests"
     assert len({made.pending_reasons[JobId(number)].sentence for number in range(2, 31)}) == 1
@@ -190,10 +197,10 @@ def test_advice_skips_an_exclusive_user_partition_with_other_users() -> None:
     parts = (PartitionView(name="free", nodes=b), PartitionView(name="other", nodes=a), own)
     jobs = [pending(1, user="dan", partition="other"), pending(2, user="cat", partition="free")]
     cluster = view([node("a"), node("b")], jobs, [runs(9, "bob", on="b", cpus=64, partition="free")])
-    found = dry_run(msgspec.structs.replace(cluster, partitions=parts), NOW, Settings(), JobId(2))
+    found = dry_run(msgspec.structs.replace(cluster, partitions=parts), NOW, PlannerSettings(), JobId(2))
     assert "starts now with --partition=other" in found.changes
     first = msgspec.structs.replace(cluster, partitions=(parts[0], own, parts[1]))
-    assert "starts now with --partition=other" in dry_run(first, NOW, Settings(), JobId(2)).changes
+    assert "starts now with --partition=other" in dry_run(first, NOW, PlannerSettings(), JobId(2)).changes
 
 
 def test_the_reason_names_the_partition_or_option_that_excludes_users() -> None:

@@ -7,8 +7,8 @@ import pytest
 from tests.support.builders import node, pending, view
 
 from warpdeck.base.errors import UserError
-from warpdeck.model import GpuAsk, JobId, Resources
-from warpdeck.policy import Settings, parse_constraint, plan
+from warpdeck.model import GpuRequest, JobId, Resources
+from warpdeck.policy import PlannerSettings, parse_constraint, plan
 from warpdeck.policy.input.view import NodeView
 from warpdeck.policy.resources.features import Traits
 
@@ -67,9 +67,11 @@ def test_a_node_without_gpus_has_no_gpu_memory() -> None:
 
 def test_a_job_goes_to_a_node_where_every_gpu_has_the_memory() -> None:
     nodes = [sized("small", A100_40, A100_40), sized("mixed", H100_80, A100_40), sized("large", H100_80)]
-    requested = Resources(gpus=GpuAsk(per_node=1), constraint="gpumem>=80G")
+    requested = Resources(gpus=GpuRequest(per_node=1), constraint="gpumem>=80G")
     made = plan(
-        view(nodes, [pending(1, resources=requested), pending(2, resources=requested)]), 10_000.0, Settings()
+        view(nodes, [pending(1, resources=requested), pending(2, resources=requested)]),
+        10_000.0,
+        PlannerSettings(),
     )
     assert [start.allocation.node_names() for start in made.starts] == [("large",)]
     assert made.pending_reasons[JobId(2)].code == "Resources"

@@ -1,6 +1,4 @@
-"""Parts of GPUs: preemption for them and of them, the accounting of shared GPUs, and the resumption of
-suspended parts.
-"""
+"""Parts of GPUs: preemption, accounting of shared GPUs, and resumption of suspended parts."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from typing import Any
 import msgspec
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import Allocation, GpuAsk, JobId, Resources
-from warpdeck.policy import PendingJob, Plan, QosView, RunningJob, Settings, View, plan
+from warpdeck.model import Allocation, GpuRequest, JobId, Resources
+from warpdeck.policy import PendingJob, Plan, PlannerSettings, PlannerView, QosView, RunningJob, plan
 
 NOW = 10_000.0
 QOS = (QosView(name="high", priority=10, preempts=frozenset({"low"})), QosView(name="low", grace_s=60))
@@ -26,7 +24,7 @@ def sharer(number: int, gpu: int, pct: int, *, ends: float = 86_400.0, **fields:
 
 def part(number: int, pct: int, **fields: Any) -> PendingJob:
     """A waiting job that requests a part of a GPU."""
-    return pending(number, resources=Resources(gpus=GpuAsk(share_pct=pct)), **fields)
+    return pending(number, resources=Resources(gpus=GpuRequest(share_pct=pct)), **fields)
 
 
 def planned(
@@ -37,8 +35,8 @@ def planned(
     qos: tuple[QosView, ...] = QOS,
     **settings: Any,
 ) -> Plan:
-    cluster: View = view([node("a", gpus=gpus)], jobs, held)
-    return plan(msgspec.structs.replace(cluster, qos=qos), NOW, Settings(**settings))
+    cluster: PlannerView = view([node("a", gpus=gpus)], jobs, held)
+    return plan(msgspec.structs.replace(cluster, qos=qos), NOW, PlannerSettings(**settings))
 
 
 def preempted(made: Plan) -> list[JobId]:
@@ -105,7 +103,7 @@ def test_a_suspended_sharer_resumes_when_its_share_is_free() -> None:
     held, jobs = [waits, sharer(2, 0, 40, qos="high")], [pending(5, gpus=1), part(6, 40)]
     made = planned(1, jobs, held, queue_order="submission")
     assert [each.job_id for each in made.resumes] == [1]
-    assert not made.starts, "what the resumed job holds again is not free"
+    assert not made.starts, "the resources of the resumed job are not free"
 
 
 def test_backfill_does_not_use_a_reserved_gpu_share() -> None:

@@ -15,10 +15,10 @@ from warpdeck.policy import (
     PartitionView,
     PendingJob,
     Plan,
+    PlannerSettings,
+    PlannerView,
     RunningJob,
-    Settings,
     UserView,
-    View,
     plan,
 )
 
@@ -31,9 +31,9 @@ def together(first: PendingJob, *others: PendingJob) -> PendingJob:
 
 def cluster_view(
     nodes: list[Any], jobs: list[PendingJob], held: list[Any] | None = None, **more: Any
-) -> View:
+) -> PlannerView:
     leaders = tuple(job.id for job in jobs if job.components)
-    return msgspec.structs.replace(view(nodes, jobs, held), leaders=leaders, **more)
+    return msgspec.structs.replace(view(nodes, jobs, held), hetjob_leaders=leaders, **more)
 
 
 def started(made: Plan) -> dict[int, tuple[str, ...]]:
@@ -50,9 +50,9 @@ def test_all_components_start_in_one_pass_and_may_share_nodes() -> None:
         [node("n1", cpus=8), node("n2", cpus=8)],
         [together(component(1, 2), component(2, 8), component(3, 6))],
     )
-    made = plan(cluster, NOW, Settings())
+    made = plan(cluster, NOW, PlannerSettings())
     assert started(made).keys() == {1, 2, 3}
-    invariants.nothing_is_held_twice(cluster, made)
+    invariants.no_resource_is_allocated_twice(cluster, made)
     assert not made.pending_reasons
 
 
@@ -63,7 +63,7 @@ def test_no_component_starts_if_one_does_not_fit_and_each_has_a_reason() -> None
         [together(component(1, 2), component(2, 8), component(3, 8))],
         held,
     )
-    made = plan(cluster, NOW, Settings())
+    made = plan(cluster, NOW, PlannerSettings())
     assert not made.starts
     assert {job_id: why.code for job_id, why in made.pending_reasons.items()} == dict.fromkeys(
         (1, 2, 3), "Resources"
@@ -77,7 +77,7 @@ def test_the_component_with_the_fewest_possible_nodes_is_placed_first() -> None:
     made = plan(
         cluster_view([node("n1", cpus=8), node("n2", cpus=8)], [together(component(1, 4), only)]),
         NOW,
-        Settings(),
+        PlannerSettings(),
     )
     assert started(made) == {1: ("n2",), 2: ("n1",)}
 
@@ -93,48 +93,50 @@ def test_resources_of_a_failed_attempt_are_free_in_the_same_pass() -> None:
         held,
         licenses=licenses,
     )
-    made = plan(found, NOW, Settings(backfill="none", queue_order="submit"))
+    made = plan(found, NOW, PlannerSettings(backfill="none", queue_order="submit"))
     assert not made.starts and made.pending_reasons.keys() == {1, 2, 5}, (
         "in strict order no job passes another"
     )
-    assert started(plan(found, NOW, Settings(queue_order="submit"))) == {5: ("n1",)}
+    assert started(plan(found, NOW, PlannerSettings(queue_order="submit"))) == {5: ("n1",)}
 
 
 def test_shared_gpus_of_a_failed_attempt_are_free_again() -> None:
-    from warpdeck.model import GpuAsk
+    from warpdeck.model import GpuRequest
 
-    part = pending(1, resources=Resources(gpus=GpuAsk(share_pct=50)))
+    part = pending(1, resources=Resources(gpus=GpuRequest(share_pct=50)))
     whole = pending(2, gpus=1)
     nodes = [node("n1", gpus=1)]
     made = plan(
-        cluster_view(nodes, [together(part, whole), pending(3, gpus=1)]), NOW, Settings(queue_order="submit")
+        cluster_view(nodes, [together(part, whole), pending(3, gpus=1)]),
+        NOW,
+        PlannerSettings(queue_order="submit"),
     )
     assert started(made) == {3: ("n1",)}
 
 
 def test_the_leader_reserves_the_time_at_which_all_components_fit() -> None:
-    """Both nodes are free at different times. A later job that would hold either node beyond the common time
-    waits.
-    """
+    """Both nodes are free at different times. Later jobs must not hold either node beyond the common time."""
     held = [running(90, "n1", (), ends=NOW + 600, cpus=8), running(91, "n2", (), ends=NOW + 300, cpus=8)]
     nodes = [node("n1", cpus=8), node("n2", cpus=8)]
     job = together(component(1, 8), component(2, 8))
-    made = plan(cluster_view(nodes, [job], held), NOW, Settings())
+    made = plan(cluster_view(nodes, [job], held), NOW, PlannerSettings())
     assert {(each.job_id, each.at_unix) for each in made.reserves} == {(1, NOW + 600), (2, NOW + 600)}
     assert {why.expected_start_unix for why in made.pending_reasons.values()} == {NOW + 600}
     later = NOW + 400
     nodes_now = [running(90, "n1", (), ends=NOW + 600, cpus=8)]
     long, short = component(7, 8, limit_s=3600), component(8, 8, limit_s=200)
-    made = plan(cluster_view(nodes, [job, long], nodes_now), later, Settings(queue_order="submit"))
+    made = plan(cluster_view(nodes, [job, long], nodes_now), later, PlannerSettings(queue_order="submit"))
     assert not made.starts
-    made = plan(cluster_view(nodes, [job, short], nodes_now), later, Settings(queue_order="submit"))
+    made = plan(cluster_view(nodes, [job, short], nodes_now), later, PlannerSettings(queue_order="submit"))
     assert started(made) == {8: ("n2",)}
 
 
 def test_a_waiting_component_does_not_block_equal_plain_jobs() -> None:
     same = Resources(cpus_per_task=2, tasks=1)
     first = together(pending(1, resources=same), component(2, 64))
-    made = plan(cluster_view([node("n1", cpus=8)], [first, pending(5, resources=same)]), NOW, Settings())
+    made = plan(
+        cluster_view([node("n1", cpus=8)], [first, pending(5, resources=same)]), NOW, PlannerSettings()
+    )
     assert started(made) == {5: ("n1",)}
 
 
@@ -146,32 +148,34 @@ def test_limits_count_all_components_together() -> None:
     found = cluster_view(
         [node("n1", cpus=64)], [job, component(5, 4, **mine)], accounts=accounts, users=users
     )
-    made = plan(found, NOW, Settings(queue_order="submit"))
+    made = plan(found, NOW, PlannerSettings(queue_order="submit"))
     assert started(made) == {5: ("n1",)}
     assert made.pending_reasons[JobId(2)].code == "AssocGrpCpuLimit"
 
 
 def test_all_components_wait_for_the_dependency_of_one() -> None:
     job = together(pending(1, waits_for="component 1+1, which is held"), pending(2))
-    made = plan(cluster_view([node("n1")], [job]), NOW, Settings())
+    made = plan(cluster_view([node("n1")], [job]), NOW, PlannerSettings())
     assert made.pending_reasons[JobId(1)] == made.pending_reasons[JobId(2)]
     assert "which is held" in made.pending_reasons[JobId(2)].sentence
 
 
 def test_allocations_name_their_nodes() -> None:
-    made = plan(cluster_view([node("n1")], [together(pending(1), pending(2))]), NOW, Settings())
+    made = plan(cluster_view([node("n1")], [together(pending(1), pending(2))]), NOW, PlannerSettings())
     assert {share.node for start in made.starts for share in start.allocation.shares} == {NodeName("n1")}
 
 
 def test_a_plain_job_starts_where_an_equal_component_does_not_fit() -> None:
     small = Resources(cpus_per_task=4, tasks=1)
     first = together(pending(1, resources=small), component(2, 8))
-    made = plan(cluster_view([node("n1", cpus=8)], [first, pending(5, resources=small)]), NOW, Settings())
+    made = plan(
+        cluster_view([node("n1", cpus=8)], [first, pending(5, resources=small)]), NOW, PlannerSettings()
+    )
     assert started(made) == {5: ("n1",)}
 
 
 TIERS = (PartitionView(name="batch", priority_tier=1), PartitionView(name="urgent", priority_tier=5))
-BY_TIER = Settings(preempt_by="partition", preempt_mode="requeue")
+BY_TIER = PlannerSettings(preempt_by="partition", preempt_mode="requeue")
 
 
 def low(number: int, on: str, *, cpus: int = 8, **fields: Any) -> RunningJob:
@@ -183,7 +187,7 @@ def urgent(number: int, cpus: int, **fields: Any) -> PendingJob:
     return component(number, cpus, partition="urgent", **fields)
 
 
-def crowd(jobs: list[PendingJob], held: list[RunningJob]) -> View:
+def crowd(jobs: list[PendingJob], held: list[RunningJob]) -> PlannerView:
     return cluster_view([node("n1", cpus=8), node("n2", cpus=8)], jobs, held, partitions=TIERS)
 
 

@@ -8,17 +8,17 @@ import msgspec
 import pytest
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import GpuAsk, JobId, NodeName, Resources
+from warpdeck.model import GpuRequest, JobId, NodeName, Resources
 from warpdeck.policy import (
     AccountView,
     Limits,
     PartitionView,
     PendingJob,
     Plan,
+    PlannerSettings,
+    PlannerView,
     QosView,
-    Settings,
     UserView,
-    View,
     admit,
     plan,
 )
@@ -26,11 +26,11 @@ from warpdeck.policy import (
 NOW = 1000.0
 
 
-def planned(cluster: View, **settings: object) -> Plan:
-    return plan(cluster, NOW, Settings(**settings))  # type: ignore[arg-type]
+def planned(cluster: PlannerView, **settings: object) -> Plan:
+    return plan(cluster, NOW, PlannerSettings(**settings))  # type: ignore[arg-type]
 
 
-def with_tables(cluster: View, **tables: object) -> View:
+def with_tables(cluster: PlannerView, **tables: object) -> PlannerView:
     return msgspec.structs.replace(cluster, **tables)
 
 
@@ -155,7 +155,7 @@ def test_a_job_waits_for_licenses() -> None:
 
 
 def refused(job: PendingJob, **tables: object) -> str:
-    refusal = admit(job, with_tables(view([node("a"), node("b", gpus=0)], []), **tables), Settings())
+    refusal = admit(job, with_tables(view([node("a"), node("b", gpus=0)], []), **tables), PlannerSettings())
     return "" if refusal is None else f"{refusal.code}: {refusal.sentence}"
 
 
@@ -183,8 +183,8 @@ def test_a_job_that_can_never_start_is_refused_at_submission() -> None:
 def test_a_job_above_the_submit_limit_is_refused() -> None:
     few = (QosView(name="normal", limits=Limits(max_submit_per_user=3)),)
     cluster = with_tables(view([node("a")], []), qos=few, submitted={("", "ann", "normal"): 2})
-    assert admit(pending(2, qos="normal"), cluster, Settings()) is None
-    over = admit(pending(2, qos="normal", tasks=((0, 1, 1),)), cluster, Settings())
+    assert admit(pending(2, qos="normal"), cluster, PlannerSettings()) is None
+    over = admit(pending(2, qos="normal", tasks=((0, 1, 1),)), cluster, PlannerSettings())
     assert over is not None and "QOSMaxSubmitJobPerUserLimit" in over.code
 
 
@@ -252,13 +252,13 @@ def test_the_usage_factor_of_a_qos_multiplies_minutes() -> None:
 @pytest.mark.parametrize(("nodes", "starts"), [(2, True), (1, False)])
 def test_a_limit_per_node_applies_to_the_largest_share(nodes: int, starts: bool) -> None:
     qos = (QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2})),)
-    three = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(total=3))
+    three = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuRequest(total=3))
     job = pending(1, resources=three, qos="flat")
     made = planned(with_tables(view([node("a"), node("b")], [job]), qos=qos))
     assert bool(made.starts) == starts
     if not starts:
         assert code(made, 1) == "QOSMaxGRESPerNode"
-    uneven = pending(1, qos="flat", resources=Resources(nodes_min=2, nodes_max=2, gpus=GpuAsk(total=5)))
+    uneven = pending(1, qos="flat", resources=Resources(nodes_min=2, nodes_max=2, gpus=GpuRequest(total=5)))
     assert not planned(with_tables(view([node("a"), node("b")], [uneven]), qos=qos)).starts
 
 
@@ -268,24 +268,24 @@ def test_a_range_of_nodes_spreads_to_satisfy_a_limit_per_node() -> None:
         QosView(name="free"),
     )
     nodes = [node(name) for name in "abcd"]
-    ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuAsk(total=6))
+    ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuRequest(total=6))
     jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free")]
     cluster = with_tables(view(nodes, jobs), qos=qos)
     held = {start.job_id: start.allocation for start in planned(cluster).starts}
     assert [len(share.gpus) for share in held[JobId(1)].shares] == [2, 2, 2]
     assert len(held[JobId(2)].shares) == 1, "nothing makes the other spread"
-    assert admit(jobs[0], with_tables(view(nodes, []), qos=qos), Settings()) is None
+    assert admit(jobs[0], with_tables(view(nodes, []), qos=qos), PlannerSettings()) is None
     wide = msgspec.structs.replace(jobs[0], resources=msgspec.structs.replace(ranged, nodes_max=2))
-    refused = admit(wide, with_tables(view(nodes, []), qos=qos), Settings())
+    refused = admit(wide, with_tables(view(nodes, []), qos=qos), PlannerSettings())
     assert refused is not None and refused.code == "QOSMaxGRESPerNode"
 
 
 def test_a_job_that_must_spread_does_not_block_equal_jobs_without_the_limit() -> None:
     qos = (QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2})), QosView(name="free"))
-    ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuAsk(total=4))
+    ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuRequest(total=4))
     jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free", limit_s=100)]
     busy = [running(9, "b", tuple(range(8)), ends=NOW + 90_000)]
     for reservations in (0, 1):
-        chosen = Settings(reservations=reservations, backfill_order="priority")
+        chosen = PlannerSettings(reservations=reservations, backfill_order="priority")
         made = plan(with_tables(view([node("a"), node("b")], jobs, busy), qos=qos), NOW, chosen)
         assert [start.job_id for start in made.starts] == [2]

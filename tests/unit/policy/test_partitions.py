@@ -5,16 +5,16 @@ from __future__ import annotations
 from tests.support.builders import node, pending
 
 from warpdeck.model import NodeName
-from warpdeck.policy import PartitionView, Plan, QosView, Settings, View, plan
+from warpdeck.policy import PartitionView, Plan, PlannerSettings, PlannerView, QosView, plan
 from warpdeck.policy.input.site import Limits
 
 GPU = PartitionView(name="gpu", nodes=frozenset({NodeName("n1")}), max_time_s=7200)
 
 
-def planned(*jobs: object, settings: Settings | None = None, **site: object) -> Plan:
+def planned(*jobs: object, settings: PlannerSettings | None = None, **site: object) -> Plan:
     whole = {"partitions": (GPU,), **site}
-    view = View(nodes=(node("n1"), node("n2")), running=(), pending=jobs, **whole)  # type: ignore[arg-type]
-    return plan(view, 100.0, settings or Settings())
+    view = PlannerView(nodes=(node("n1"), node("n2")), running=(), pending=jobs, **whole)  # type: ignore[arg-type]
+    return plan(view, 100.0, settings or PlannerSettings())
 
 
 def test_a_job_of_a_removed_partition_waits_with_a_reason() -> None:
@@ -32,7 +32,7 @@ def test_a_job_without_a_partition_waits_if_there_is_no_default() -> None:
 def test_a_job_without_a_time_limit_gets_the_maximum_of_its_partition() -> None:
     made = planned(pending(1, partition="gpu", limit_s=None))
     assert [start.time_limit_s for start in made.starts] == [7200]
-    made = planned(pending(1, partition="gpu", limit_s=None), settings=Settings(default_time_s=60))
+    made = planned(pending(1, partition="gpu", limit_s=None), settings=PlannerSettings(default_time_s=60))
     assert [start.time_limit_s for start in made.starts] == [60]
 
 

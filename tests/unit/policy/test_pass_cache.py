@@ -13,17 +13,17 @@ from warpdeck.policy import (
     PartitionView,
     PassCache,
     PendingJob,
+    PlannerSettings,
+    PlannerView,
     QosView,
     RunningJob,
-    Settings,
-    View,
     plan,
 )
 from warpdeck.policy.cache.waiting_queue import SPARE_CLASSES
 from warpdeck.policy.resources.row_diff import NEW, old_positions
 
 NOW = 1000.0
-SETTINGS = Settings()
+SETTINGS = PlannerSettings()
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def test_rows_of_replaced_objects_are_new(now: list[Thing], new: list[int]) -> N
     assert all(THINGS[before] is now[at] for at, before in enumerate(found) if before != NEW)
 
 
-def full_site(limit: int) -> View:
-    """Return a site with a node half used by jobs without a QoS, and a partition whose QoS limits GPUs."""
+def full_site(limit: int) -> PlannerView:
+    """Return a site with a node half used by jobs without a QoS, and a partition with a QoS that limits GPUs."""
     held = msgspec.structs.replace(running(1, "a", (0, 1, 2, 3), ends=NOW + 9000), partition="p")
     waiting = pending(2, gpus=1, partition="p")
     return msgspec.structs.replace(

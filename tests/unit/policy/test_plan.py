@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import GpuAsk, JobId, NodeName, Resources
-from warpdeck.policy import Plan, Settings, View, never_fits, plan
+from warpdeck.model import GpuRequest, JobId, NodeName, Resources
+from warpdeck.policy import Plan, PlannerSettings, PlannerView, never_fits, plan
 
 NOW = 1000.0
 
 
-def planned(cluster: View) -> Plan:
-    return plan(cluster, NOW, Settings())
+def planned(cluster: PlannerView) -> Plan:
+    return plan(cluster, NOW, PlannerSettings())
 
 
 def started(made: Plan) -> list[int]:
@@ -114,13 +114,13 @@ def test_reasons_of_the_job_itself_come_before_missing_resources() -> None:
     assert [(end.job_id, end.state, end.code) for end in made.ends] == [
         (3, "CANCELLED", "DependencyNeverSatisfied")
     ]
-    kept = plan(view([node("a")], jobs), NOW, Settings(kill_invalid_dependency=False))
+    kept = plan(view([node("a")], jobs), NOW, PlannerSettings(kill_invalid_dependency=False))
     assert kept.pending_reasons[JobId(3)].code == "DependencyNeverSatisfied"
 
 
 def test_gpu_types_nodelists_and_exclusions_are_respected() -> None:
     nodes = [node("a"), node("b", gpu_type="A100"), node("c", gpu_type="a100")]
-    requested = Resources(gpus=GpuAsk(per_node=1, type="a100"), exclude=("b",))
+    requested = Resources(gpus=GpuRequest(per_node=1, type="a100"), exclude=("b",))
     made = planned(view(nodes, [pending(1, resources=requested)]))
     assert made.starts[0].allocation.node_names() == ("c",)
     only = Resources(nodelist=("b",))
@@ -135,22 +135,22 @@ def test_an_exclusive_job_waits_for_an_empty_node() -> None:
     assert made.starts[0].allocation.shares[0].cpus == 64
 
 
-def refused(requested: Resources, cluster: View) -> str:
-    refusal = never_fits(requested, None, cluster, Settings())
+def refused(requested: Resources, cluster: PlannerView) -> str:
+    refusal = never_fits(requested, None, cluster, PlannerSettings())
     return "" if refusal is None else refusal.sentence
 
 
 def test_a_request_that_can_never_fit_is_refused_with_the_reason() -> None:
     cluster = view([node("a"), node("b", gpu_type="a100", unavailable="drained")], [])
-    assert "largest node has 8" in refused(Resources(gpus=GpuAsk(per_node=9)), cluster)
-    assert "of type v100" in refused(Resources(gpus=GpuAsk(per_node=1, type="v100")), cluster)
+    assert "largest node has 8" in refused(Resources(gpus=GpuRequest(per_node=9)), cluster)
+    assert "of type v100" in refused(Resources(gpus=GpuRequest(per_node=1, type="v100")), cluster)
     assert "3 nodes" in refused(Resources(nodes_min=3, nodes_max=3), cluster)
     assert "no node x" in refused(Resources(nodelist=("x",)), cluster)
-    assert refused(Resources(gpus=GpuAsk(per_node=8, type="A100")), cluster) == ""
+    assert refused(Resources(gpus=GpuRequest(per_node=8, type="A100")), cluster) == ""
 
 
 def test_total_gpus_are_spread_over_the_requested_nodes() -> None:
-    requested = Resources(nodes_min=2, nodes_max=2, gpus=GpuAsk(total=6))
+    requested = Resources(nodes_min=2, nodes_max=2, gpus=GpuRequest(total=6))
     made = planned(view([node("a"), node("b")], [pending(1, resources=requested)]))
     assert [len(share.gpus) for share in made.starts[0].allocation.shares] == [3, 3]
     assert made.starts[0].allocation.node_names() == (NodeName("a"), NodeName("b"))
@@ -158,6 +158,6 @@ def test_total_gpus_are_spread_over_the_requested_nodes() -> None:
 
 def test_an_unlimited_job_gets_no_default_time_limit() -> None:
     cluster = view([node("n1")], [pending(1, limit_s=None), pending(2, limit_s=None, unlimited=True)])
-    settings = Settings(default_time_s=3600)
+    settings = PlannerSettings(default_time_s=3600)
     found = {start.job_id: start.time_limit_s for start in plan(cluster, 0.0, settings).starts}
     assert found == {1: 3600, 2: None}

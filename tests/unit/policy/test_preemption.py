@@ -13,11 +13,11 @@ from warpdeck.policy import (
     PartitionView,
     PendingJob,
     Plan,
+    PlannerSettings,
+    PlannerView,
     QosView,
     ReservationView,
     RunningJob,
-    Settings,
-    View,
     plan,
 )
 from warpdeck.policy.preemption.preemption import CLAIM_KEPT_S
@@ -30,11 +30,11 @@ def held(number: int, name: str, gpus: tuple[int, ...], **fields: Any) -> Runnin
     return msgspec.structs.replace(running(number, name, gpus, ends=NOW + 86_400), **fields)
 
 
-def planned(cluster: View, **settings: Any) -> Plan:
-    return plan(cluster, NOW, Settings(**settings))
+def planned(cluster: PlannerView, **settings: Any) -> Plan:
+    return plan(cluster, NOW, PlannerSettings(**settings))
 
 
-def site(cluster: View, **tables: Any) -> View:
+def site(cluster: PlannerView, **tables: Any) -> PlannerView:
     return msgspec.structs.replace(cluster, **tables)
 
 
@@ -214,7 +214,7 @@ def test_a_preempting_job_starts_first_and_on_the_freed_nodes() -> None:
     for settings in ({}, {"reservations": 0}):
         made = planned(cluster, **settings)
         assert [(start.job_id, start.allocation.node_names()) for start in made.starts] == [(2, ("b",))]
-    late = plan(cluster, NOW + 10, Settings())
+    late = plan(cluster, NOW + 10, PlannerSettings())
     assert [start.job_id for start in late.starts] == [1]
 
 

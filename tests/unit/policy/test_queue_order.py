@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import GpuAsk, JobId, NodeName, Resources
-from warpdeck.policy import PartitionView, PendingJob, Plan, RunningJob, Settings, plan
+from warpdeck.model import GpuRequest, JobId, NodeName, Resources
+from warpdeck.policy import PartitionView, PendingJob, Plan, PlannerSettings, RunningJob, plan
 
 NOW = 100_000.0
 
@@ -25,7 +25,7 @@ def planned(
     jobs: list[PendingJob], *, longest_wait_s: float, held: list[RunningJob] | None = None, **how: Any
 ) -> Plan:
     cluster = view([node("a")], jobs, full() if held is None else held)
-    return plan(msgspec.structs.replace(cluster, longest_wait_s=longest_wait_s), NOW, Settings(**how))
+    return plan(msgspec.structs.replace(cluster, longest_wait_s=longest_wait_s), NOW, PlannerSettings(**how))
 
 
 def first_reserved(made: Plan) -> JobId:
@@ -52,9 +52,7 @@ def test_a_job_is_overtaken_no_more_when_its_wait_nears_the_longest() -> None:
 
 
 def test_work_ahead_of_a_job_counts_as_waiting_time() -> None:
-    """Job 2 has waited only briefly, but running jobs will delay it for an hour, longer than any recent
-    wait.
-    """
+    """Job 2 has waited only briefly, but running jobs will delay it for an hour, longer than recent waits."""
     jobs = [waiting(2, waited_s=10, limit_s=36_000), waiting(3, waited_s=5, limit_s=60)]
     assert first_reserved(planned(jobs, longest_wait_s=4000, held=full(NOW + 3600))) == 2
     assert first_reserved(planned(jobs, longest_wait_s=40_000, held=full(NOW + 3600))) == 3
@@ -70,19 +68,17 @@ def test_overdue_jobs_get_two_reservations_unless_reservations_are_off() -> None
 
 
 def beside(jobs: list[PendingJob], *, busy_gpus: int, longest_wait_s: float = 4000, **how: Any) -> Plan:
-    """Return the plan of a cluster with two nodes of 8 GPUs, of which `busy_gpus` are held for a long
-    time.
-    """
+    """Return the plan of a cluster with two nodes of 8 GPUs. `busy_gpus` of them are held for a long time."""
     on_b = min(8, busy_gpus)
     held = [running(1, "b", tuple(range(on_b)), ends=NOW + 9000)] if on_b else []
     if busy_gpus > 8:
         held.append(running(5, "a", tuple(range(busy_gpus - 8)), ends=NOW + 9000))
     cluster = view([node("a"), node("b")], jobs, held)
-    return plan(msgspec.structs.replace(cluster, longest_wait_s=longest_wait_s), NOW, Settings(**how))
+    return plan(msgspec.structs.replace(cluster, longest_wait_s=longest_wait_s), NOW, PlannerSettings(**how))
 
 
 def both_nodes(number: int, *, waited_s: float) -> PendingJob:
-    resources = Resources(nodes_min=2, nodes_max=2, cpus_per_task=8, gpus=GpuAsk(per_node=8))
+    resources = Resources(nodes_min=2, nodes_max=2, cpus_per_task=8, gpus=GpuRequest(per_node=8))
     return waiting(number, waited_s=waited_s, limit_s=600, resources=resources)
 
 
@@ -112,10 +108,10 @@ def test_the_width_of_a_job_is_relative_to_its_partition() -> None:
         PartitionView(name="many", nodes=frozenset(NodeName(name) for name in "bcd")),
     )
     cluster = msgspec.structs.replace(view(names, jobs, []), partitions=parts, longest_wait_s=4000)
-    assert [each.job_id for each in plan(cluster, NOW, Settings()).starts] == [3]
+    assert [each.job_id for each in plan(cluster, NOW, PlannerSettings()).starts] == [3]
     elsewhere = [msgspec.structs.replace(job, partition="many") for job in jobs]
     cluster = msgspec.structs.replace(cluster, pending=tuple(elsewhere))
-    assert [each.job_id for each in plan(cluster, NOW, Settings()).starts] == [2, 3]
+    assert [each.job_id for each in plan(cluster, NOW, PlannerSettings()).starts] == [2, 3]
 
 
 def test_conservative_backfill_keeps_reserved_starts_in_order() -> None:
@@ -133,14 +129,15 @@ def test_conservative_backfill_keeps_reserved_starts_in_order() -> None:
 
 
 def test_a_reservation_of_the_start_only_leaves_the_nodes_open() -> None:
-    """The head job can have all of node b in 50 s. A small job may take half of it if it ends by then, or if
-    other nodes have room.
+    """The head job can have all of node b in 50 s.
+
+    A small job may take half of it if it ends by then, or if other nodes have room.
     """
     held = [running(1, "a", tuple(range(8)), ends=NOW + 100), running(5, "b", (0, 1, 2, 3), ends=NOW + 50)]
     head = waiting(2, waited_s=50, limit_s=600)
     small = waiting(3, waited_s=40, limit_s=6000, gpus=4)
     cluster = view([node("a"), node("b")], [head, small], held)
-    textbook = Settings(queue_order="submission", reservation_holds="start")
+    textbook = PlannerSettings(queue_order="submission", reservation_holds="start")
     assert not plan(cluster, NOW, textbook).starts
     more = msgspec.structs.replace(cluster, nodes=(*cluster.nodes, node("c", gpus=4, cpus=8)))
     assert [each.job_id for each in plan(more, NOW, textbook).starts] == [3]

@@ -84,11 +84,11 @@ def test_an_idle_reservation_is_purged_after_its_time() -> None:
 def test_the_end_of_a_reservation_ends_running_jobs_and_drops_waiting_ones() -> None:
     use = ReservationUse(waiting=(JobId(1),), running=((JobId(2), NOW), (JobId(3), NOW + 1)))
     over = actions(made(end_unix=NOW), use=use)
-    assert over.losers == (1,) and over.overrun == (2,)
-    assert actions(made(), use=use).losers == ()
-    assert actions(made(end_unix=NOW, repeat="daily"), use=use).losers == (), "it comes again"
+    assert over.detached == (1,) and over.timed_out == (2,)
+    assert actions(made(), use=use).detached == ()
+    assert actions(made(end_unix=NOW, repeat="daily"), use=use).detached == (), "it comes again"
     flexible = ReservationUse(waiting=(JobId(1),), running=((JobId(2), math.inf),))
-    assert actions(made(end_unix=NOW, flex=True), use=flexible).losers == (1, 2)
+    assert actions(made(end_unix=NOW, flex=True), use=flexible).detached == (1, 2)
 
 
 def test_the_next_deadline_is_the_next_action() -> None:

@@ -1,6 +1,4 @@
-"""Estimated starts far back in the queue: the work ahead of a job divided by the rate of the nodes that it
-may use.
-"""
+"""Starts far back in the queue are estimated by the work ahead divided by the rate of the job's nodes."""
 
 from __future__ import annotations
 
@@ -11,15 +9,15 @@ import pytest
 from tests.property.pass_player import PassPlayer
 from tests.support.builders import node, pending, running, view
 
-from warpdeck.model import GpuAsk, JobId, NodeName, Resources
+from warpdeck.model import GpuRequest, JobId, NodeName, Resources
 from warpdeck.policy import (
     NO_ESTIMATES,
     PartitionView,
     PendingJob,
+    PlannerSettings,
+    PlannerView,
     RunningJob,
-    Settings,
     StartEstimates,
-    View,
     estimate_starts,
 )
 
@@ -28,8 +26,8 @@ HOUR_S = 3600.0
 WHOLE = tuple(range(8))
 
 
-def estimated(cluster: View, **settings: object) -> StartEstimates:
-    return estimate_starts(cluster, NOW, Settings(**settings), priorities={})  # type: ignore[arg-type]
+def estimated(cluster: PlannerView, **settings: object) -> StartEstimates:
+    return estimate_starts(cluster, NOW, PlannerSettings(**settings), priorities={})  # type: ignore[arg-type]
 
 
 def hours(found: StartEstimates, number: int) -> float | None:
@@ -65,7 +63,7 @@ def test_jobs_of_other_nodes_do_not_delay_a_job() -> None:
 
 
 def test_a_job_that_may_run_elsewhere_counts_in_part() -> None:
-    of_type = Resources(gpus=GpuAsk(per_node=8, type="a100"))
+    of_type = Resources(gpus=GpuRequest(per_node=8, type="a100"))
     nodes = [node("a", gpu_type="a100"), node("b", gpu_type="h100")]
     jobs = [pending(1, gpus=8), pending(2, gpus=8), pending(3, resources=of_type)]
     assert hours(estimated(view(nodes, jobs)), 3) == pytest.approx(1)
@@ -85,7 +83,9 @@ def test_jobs_without_end_reduce_the_rate_and_may_make_the_start_unknown() -> No
 def test_held_and_dependent_jobs_do_not_delay_others() -> None:
     jobs = [pending(1, gpus=8, held=True), pending(2, gpus=8, waits_for="job 1"), pending(3, gpus=8)]
     assert hours(estimated(view([node("a")], jobs)), 3) == 0
-    found = estimate_starts(view([node("a")], jobs), NOW, Settings(), priorities={}, besides={JobId(3)})
+    found = estimate_starts(
+        view([node("a")], jobs), NOW, PlannerSettings(), priorities={}, besides={JobId(3)}
+    )
     assert len(found) == 0
 
 
@@ -102,7 +102,7 @@ def test_only_estimates_that_moved_by_much_of_the_wait_are_reported_as_moved() -
     assert before.changed_since(before, NOW) == []
     later = estimated(view([node("a")], jobs, [busy(ends=NOW + 1.9 * HOUR_S)]))
     assert later.changed_since(before, NOW) == [1, 2, 3], (
-        "0.9 hours are much for those who wait less than 4.5"
+        "0.9 hours are a large change for jobs that wait less than 4.5"
     )
 
 
@@ -114,7 +114,7 @@ def test_simulated_starts_match_the_estimates_within_a_third(seed: int) -> None:
         for number in range(1, 201)
     ]
     cluster = view([node(name) for name in "abcd"], jobs)
-    fifo = Settings(queue_order="submission", backfill_order="priority")
+    fifo = PlannerSettings(queue_order="submission", backfill_order="priority")
     found = estimate_starts(cluster, NOW, fifo, priorities={})
     player, started = PassPlayer(cluster, fifo, NOW), dict[JobId, float]()
     while True:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from warpdeck.base.errors import UserError
-from warpdeck.model import Allocation, GpuAsk, GpuUuid, JobId, NodeName, Resources, Share
-from warpdeck.model.step import Program, Step, StepAsk
-from warpdeck.policy.step_placement import Busy, Layout, lay_out
+from warpdeck.model import Allocation, GpuRequest, GpuUuid, JobId, NodeName, Resources, Share
+from warpdeck.model.step import Program, Step, StepOptions
+from warpdeck.policy.step_placement import Busy, StepLayout, lay_out
 
 
 def job(*cpus: int, gpus: int = 0, tasks: tuple[int, ...] = (), mem_bytes: int = 0) -> Allocation:
@@ -31,19 +31,19 @@ def job(*cpus: int, gpus: int = 0, tasks: tuple[int, ...] = (), mem_bytes: int =
 
 def place(
     allocation: Allocation, *running: Step, resources: Resources | None = None, **fields: Any
-) -> Layout | Busy:
+) -> StepLayout | Busy:
     fields.setdefault("argv", ("true",))
     resources = resources or Resources(nodes_min=len(allocation.shares), nodes_max=len(allocation.shares))
-    return lay_out(StepAsk(**fields), allocation, job=resources, running=running)
+    return lay_out(StepOptions(**fields), allocation, job=resources, running=running)
 
 
-def counts(found: Layout | Busy) -> dict[str, int]:
-    assert isinstance(found, Layout), found
+def counts(found: StepLayout | Busy) -> dict[str, int]:
+    assert isinstance(found, StepLayout), found
     return {share.node: len(share.ranks) for share in found.shares}
 
 
-def running(number: int, found: Layout | Busy, *, holds: bool = True, whole: bool = True) -> Step:
-    assert isinstance(found, Layout)
+def running(number: int, found: StepLayout | Busy, *, holds: bool = True, whole: bool = True) -> Step:
+    assert isinstance(found, StepLayout)
     return Step(
         job_id=JobId(1), restarts=0, number=number, name="s", holds=holds, whole=whole, shares=found.shares
     )
@@ -73,7 +73,7 @@ def test_a_step_for_a_range_of_nodes_gets_as_many_as_the_job_has() -> None:
 
 def test_cyclic_distribution_alternates_between_nodes() -> None:
     found = place(job(4, 4), tasks=4, distribution="cyclic")
-    assert isinstance(found, Layout)
+    assert isinstance(found, StepLayout)
     assert [share.ranks for share in found.shares] == [(0, 2), (1, 3)]
 
 
@@ -93,7 +93,7 @@ def test_cyclic_distribution_alternates_between_nodes() -> None:
 )
 def test_ranks_are_placed_as_by_real_slurm(fields: dict[str, Any], ranks: list[tuple[int, ...]]) -> None:
     found = place(job(4, 4, gpus=2), **fields)
-    assert isinstance(found, Layout)
+    assert isinstance(found, StepLayout)
     assert [share.ranks for share in found.shares] == ranks
 
 
@@ -129,7 +129,7 @@ def test_a_step_that_exceeds_the_job_is_refused() -> None:
         ({"tasks": 2, "cpus_per_task": 5}, "of 5 CPUs"),
         ({"nodes_min": 3}, "the step requests 3 nodes"),
         ({"nodelist": ("n9",)}, "node n9 does not belong to the job"),
-        ({"gpus": GpuAsk(total=1)}, "more GPUs"),
+        ({"gpus": GpuRequest(total=1)}, "more GPUs"),
         ({"exclude": ("n1", "n2")}, "nodes"),
     ):
         with pytest.raises(UserError, match=words):
@@ -139,7 +139,7 @@ def test_a_step_that_exceeds_the_job_is_refused() -> None:
 
 def test_the_jobs_cpus_per_task_are_reduced_to_fit_the_step() -> None:
     found = place(job(8), resources=Resources(cpus_per_task=8), tasks=4)
-    assert isinstance(found, Layout)
+    assert isinstance(found, StepLayout)
     assert found.cpus_per_task == 2
 
 
@@ -154,11 +154,13 @@ def test_a_step_holds_whole_nodes_by_default() -> None:
 
 def test_an_exact_step_holds_only_its_requested_resources() -> None:
     one = job(4, gpus=2)
-    first = running(0, place(one, tasks=1, cpus_per_task=3, exact=True, gpus=GpuAsk(total=1)), whole=False)
-    second = place(one, first, tasks=1, exact=True, gpus=GpuAsk(total=1))
-    assert isinstance(second, Layout)
+    first = running(
+        0, place(one, tasks=1, cpus_per_task=3, exact=True, gpus=GpuRequest(total=1)), whole=False
+    )
+    second = place(one, first, tasks=1, exact=True, gpus=GpuRequest(total=1))
+    assert isinstance(second, StepLayout)
     assert (second.shares[0].cpus, second.shares[0].gpus) == (1, (1,))
-    assert place(one, first, tasks=2, exact=True, gpus=GpuAsk(total=0)) == Busy(steps=(0,))
+    assert place(one, first, tasks=2, exact=True, gpus=GpuRequest(total=0)) == Busy(steps=(0,))
     assert place(one, first, tasks=1, exact=True) == Busy(steps=(0,))  # all GPUs, the default
 
 
@@ -185,8 +187,8 @@ def test_a_busy_step_names_only_the_steps_on_its_nodes() -> None:
     assert place(two, first, second, tasks=1) == Busy(steps=(0, 1))
 
 
-def memory(found: Layout | Busy) -> list[int]:
-    assert isinstance(found, Layout)
+def memory(found: StepLayout | Busy) -> list[int]:
+    assert isinstance(found, StepLayout)
     return [share.mem_bytes for share in found.shares]
 
 
@@ -197,9 +199,9 @@ def test_a_step_may_use_its_requested_memory() -> None:
     assert memory(place(one, tasks=2, exact=True, mem_per_cpu_bytes=30)) == [60]
     assert memory(place(one, tasks=2, mem_per_cpu_bytes=30)) == [120], "it has the node's CPUs"
     assert memory(place(one, tasks=2, mem_per_cpu_bytes=90)) == [200], "and no more memory than there is"
-    assert memory(place(one, tasks=2, mem_per_gpu_bytes=70, gpus=GpuAsk(per_task=1))) == [140]
+    assert memory(place(one, tasks=2, mem_per_gpu_bytes=70, gpus=GpuRequest(per_task=1))) == [140]
     with pytest.raises(UserError, match="of memory per GPU") as refused:
-        place(one, tasks=2, mem_per_gpu_bytes=101, gpus=GpuAsk(per_task=1))
+        place(one, tasks=2, mem_per_gpu_bytes=101, gpus=GpuRequest(per_task=1))
     assert refused.value.code == "step_mem"
     assert memory(place(job(4), mem_per_node_bytes=50)) == [50], "of a job that is held to none"
 
@@ -211,11 +213,11 @@ def test_a_step_goes_to_a_node_with_enough_memory() -> None:
 
 
 def test_each_task_may_get_its_own_gpus() -> None:
-    found = place(job(4, 4, gpus=2), tasks=4, gpus=GpuAsk(per_task=1))
-    assert isinstance(found, Layout)
+    found = place(job(4, 4, gpus=2), tasks=4, gpus=GpuRequest(per_task=1))
+    assert isinstance(found, StepLayout)
     assert [share.task_gpus for share in found.shares] == [((0,), (1,)), ((0,), (1,))]
     shared = place(job(4, gpus=2), tasks=4)
-    assert isinstance(shared, Layout)
+    assert isinstance(shared, StepLayout)
     assert (shared.shares[0].gpus, shared.shares[0].task_gpus) == ((0, 1), ())
 
 
@@ -230,7 +232,7 @@ def test_each_task_may_get_its_own_gpus() -> None:
 )
 def test_gpus_are_bound_to_tasks_as_requested(bind: str, seen: tuple[tuple[int, ...], ...]) -> None:
     found = place(job(4, gpus=2), tasks=2, gpu_bind=bind)
-    assert isinstance(found, Layout)
+    assert isinstance(found, StepLayout)
     assert found.shares[0].task_gpus == seen
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.support.core import ask
+from tests.support.core import make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.engines.native.jobs.resubmit import asked_again, variables_of
@@ -17,7 +17,11 @@ ANN, NEW_ANN = Principal(user="ann", uid=1000), Principal(user="ann", uid=1001)
 
 def make_job() -> Job:
     return Job(
-        id=JobId(7), array_job_id=JobId(7), user="ann", uid=1000, request=ask("train", script="#!/bin/sh\n")
+        id=JobId(7),
+        array_job_id=JobId(7),
+        user="ann",
+        uid=1000,
+        request=make_request("train", script="#!/bin/sh\n"),
     )
 
 

@@ -18,15 +18,19 @@ def job(**fields: object) -> TraceJob:
 def test_a_pool_measures_jobs_in_cpus_or_gpus_or_nodes() -> None:
     pool = Pool(64)
     sizes = [
-        pool.shape(job(**requested)) for requested in ({"cpus": 5, "nodes": 2}, {"gpus": 3}, {"nodes": 4})
+        pool.request_of(job(**requested))
+        for requested in ({"cpus": 5, "nodes": 2}, {"gpus": 3}, {"nodes": 4})
     ]
     assert [found and found.units for found in sizes] == [5, 3, 4]
-    assert pool.shape(job(cpus=65)) is None
+    assert pool.request_of(job(cpus=65)) is None
 
 
 def test_equal_requests_share_one_object() -> None:
     nodes = GpuNodes(4, gpus_per_node=8)
-    first, again = nodes.shape(job(nodes=2, gpus=16)), nodes.shape(job(job_id="2", nodes=2, gpus=16))
+    first, again = (
+        nodes.request_of(job(nodes=2, gpus=16)),
+        nodes.request_of(job(job_id="2", nodes=2, gpus=16)),
+    )
     assert first is not None and again is not None and first.resources is again.resources
 
 
@@ -43,7 +47,7 @@ def test_equal_requests_share_one_object() -> None:
 def test_gpus_are_distributed_over_nodes(
     requested: dict[str, int], nodes: int, per_node: int | None, units: int
 ) -> None:
-    found = GpuNodes(4, gpus_per_node=8).shape(job(**requested))
+    found = GpuNodes(4, gpus_per_node=8).request_of(job(**requested))
     assert found is not None
     assert (found.resources.nodes_min, found.resources.gpus.per_node, found.units) == (nodes, per_node, units)
     assert found.resources.exclusive == ("gpus" not in requested)
@@ -53,7 +57,7 @@ def test_gpus_are_distributed_over_nodes(
     "requested", [{"nodes": 1, "gpus": 9}, {"gpus": 33}, {"nodes": 5}, {"nodes": 5, "gpus": 40}]
 )
 def test_a_job_larger_than_the_machine_has_no_request(requested: dict[str, int]) -> None:
-    assert GpuNodes(4, gpus_per_node=8).shape(job(**requested)) is None
+    assert GpuNodes(4, gpus_per_node=8).request_of(job(**requested)) is None
 
 
 def test_the_time_limit_follows_the_selected_rule() -> None:

@@ -1,4 +1,4 @@
-"""What-if simulations: more GPUs and other weights for the replayed history."""
+"""What-if simulations replay the history with more GPUs and other weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.support.builders import node, view
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import NodeName
-from warpdeck.policy import Settings, Weights
+from warpdeck.policy import PlannerSettings, Weights
 from warpdeck.policy.input.site import PartitionView
 from warpdeck.sim.history import with_more_gpus
 from warpdeck.sim.policies import weighted
@@ -35,7 +35,7 @@ def test_additional_gpus_are_placed_on_copies_of_the_largest_node() -> None:
 
 
 def test_weights_are_set_by_name_and_invalid_ones_are_refused() -> None:
-    own = Settings(weights=Weights(age=5, qos=7))
+    own = PlannerSettings(weights=Weights(age=5, qos=7))
     assert weighted(own, ["age=100", "fairshare=3"]).weights == Weights(age=100, fairshare=3, qos=7)
     for words in ("age", "age=-1", "beauty=3", "age=x", "age=99999999999999"):
         with pytest.raises(UserError, match="is not a weight"):

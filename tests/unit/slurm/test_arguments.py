@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     EMPTY,
     WordsError,
-    listed,
-    only_ours,
+    check_cluster,
     options,
     read,
     read_anywhere,
     read_lists,
+    split_list,
 )
 
 KNOWN = options("squeue", "array,r format=,o jobs?,j me noheader,h user=,u")
@@ -51,11 +51,11 @@ def test_a_word_is_the_value_of_the_list_option_before_it() -> None:
 
 
 def test_another_cluster_is_refused() -> None:
-    only_ours("squeue", None)
-    only_ours("squeue", "warpdeck")
+    check_cluster("squeue", None)
+    check_cluster("squeue", "warpdeck")
     with pytest.raises(WordsError, match="No cluster 'other' known by database"):
-        only_ours("squeue", "other")
+        check_cluster("squeue", "other")
 
 
 def test_empty_words_of_a_list_are_dropped() -> None:
-    assert listed(",a,,b,") == ["a", "b"]
+    assert split_list(",a,,b,") == ["a", "b"]

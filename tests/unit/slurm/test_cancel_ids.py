@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warpdeck.slurm.console.console import CommandError
-from warpdeck.slurm.submit.cancel_ids import GivenId, Row, Rows, given_ids
+from warpdeck.slurm.submit.cancel_ids import CancelRow, CancelRows, GivenId, given_ids
 
 QUEUE = [
     {"id": 5, "label": "5", "name": "plain", "partition": "gpu", "state": "RUNNING", "tasks_text": ""},
@@ -62,8 +62,8 @@ def test_a_malformed_id_is_refused(word: str) -> None:
 
 
 def test_an_id_of_several_tasks_is_split() -> None:
-    assert [each.told for each in one("12_[1-2,5]").each_task()] == ["12_1", "12_2", "12_5"]
-    assert [each.told for each in one("12_*").each_task()] == ["12_*"]
+    assert [each.shown for each in one("12_[1-2,5]").each_task()] == ["12_1", "12_2", "12_5"]
+    assert [each.shown for each in one("12_*").each_task()] == ["12_*"]
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_an_id_of_several_tasks_is_split() -> None:
     ],
 )
 def test_an_id_finds_the_jobs_that_it_names(word: str, labels: list[str]) -> None:
-    rows = Rows(Row.of(row) for row in QUEUE)
+    rows = CancelRows(CancelRow.of(row) for row in QUEUE)
     assert sorted(row.label for row in rows.meant(one(word))) == labels
 
 
 def test_the_limit_of_concurrent_tasks_is_part_of_the_printed_label() -> None:
-    assert [Row.of(row).told for row in QUEUE] == ["5", "7_1", "7_[2-9%4]"]
+    assert [CancelRow.of(row).shown for row in QUEUE] == ["5", "7_1", "7_[2-9%4]"]

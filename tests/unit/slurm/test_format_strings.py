@@ -6,8 +6,8 @@ import pytest
 
 from warpdeck.slurm.format.format_strings import (
     NULL,
-    Field,
-    Layout,
+    LineLayout,
+    TextField,
     cut,
     fixed,
     letters_of,
@@ -18,9 +18,9 @@ from warpdeck.slurm.format.format_strings import (
 )
 
 FIELDS = {
-    "jobid": Field("JOBID", "id", lambda row: str(row["id"]), letter="i"),
-    "name": Field("NAME", "name", lambda row: row["name"], letter="j"),
-    "nodelist": Field("NODELIST", "nodes", lambda row: row["nodes"], whole, letter="N"),
+    "jobid": TextField("JOBID", "id", lambda row: str(row["id"]), letter="i"),
+    "name": TextField("NAME", "name", lambda row: row["name"], letter="j"),
+    "nodelist": TextField("NODELIST", "nodes", lambda row: row["nodes"], whole, letter="N"),
     "account": fixed("ACCOUNT", NULL, "a"),
 }
 LETTERS = letters_of(FIELDS)
@@ -30,14 +30,14 @@ ROW = {"id": 12, "name": "pretrain", "nodes": "gpu[01-04]"}
 def short(form: str) -> tuple[str, str, list[str]]:
     """Return the line of titles, the line of the row, and the unknown letters."""
     unknown: list[str] = []
-    layout = Layout(short_columns(form, LETTERS, unknown.append), FIELDS)
+    layout = LineLayout(short_columns(form, LETTERS, unknown.append), FIELDS)
     return layout.titles(), layout.line(ROW), unknown
 
 
 def long(form: str) -> tuple[str, str, list[str]]:
     """Like `short`, for a format of names."""
     unknown: list[str] = []
-    layout = Layout(long_columns(form, {name: name for name in FIELDS}, unknown.append), FIELDS)
+    layout = LineLayout(long_columns(form, {name: name for name in FIELDS}, unknown.append), FIELDS)
     return layout.titles(), layout.line(ROW), unknown
 
 

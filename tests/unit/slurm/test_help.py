@@ -9,7 +9,7 @@ import pytest
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.slurm.command_table import COMMANDS
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.runtime.commands import run
 
 OURS_ALONE = "seff"
@@ -27,7 +27,7 @@ def answer(command: str, option: str) -> tuple[int, str, str]:
 
     out, err = io.StringIO(), io.StringIO()
     place = Console(
-        streams=Streams(io.StringIO(), out, err),
+        streams=StandardStreams(io.StringIO(), out, err),
         controller=ControllerAccess(nobody),
         env={},
         folder="/",

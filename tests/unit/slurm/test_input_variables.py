@@ -14,12 +14,11 @@ SLURM_NTASKS_PER_SOCKET, although its man page names them.
 from __future__ import annotations
 
 import pytest
+from tests.support.command_lines import validate_launch, validate_script
 
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.options import NONE, SALLOC_22_05, SBATCH_22_05, SRUN_22_05
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import NONE, SALLOC_22_05, SBATCH_22_05, SRUN_22_05
 from warpdeck.notation.options.variables import SALLOC_VARIABLES, SBATCH_VARIABLES, SRUN_VARIABLES
-from warpdeck.notation.verdict.launch import judge_launch
-from warpdeck.notation.verdict.verdict import judge
 from warpdeck.slurm.submit import scancel
 from warpdeck.slurm.viewers import sinfo, squeue
 
@@ -123,11 +122,11 @@ def _shown(command: str, environ: dict[str, str], words: list[str]) -> dict[str,
     """Return the options as the command shows them."""
     place = OptionSource(cwd="/here", environ=environ, now=1_800_000_000.0, read_text=lambda name: "")
     if command == "sbatch":
-        verdict = judge("#!/bin/sh\n", "job.sh", place, words=words)
+        result = validate_script("#!/bin/sh\n", place, words=words)
     else:
-        verdict = judge_launch([*words, "true"], place, known=PAGES[command][2])
-    assert verdict.shown, verdict.fault
-    return verdict.shown[0]
+        result = validate_launch([*words, "true"], place, known=PAGES[command][2])
+    assert result.shown, result.rejection
+    return result.shown[0]
 
 
 @pytest.mark.parametrize(

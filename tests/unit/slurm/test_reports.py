@@ -1,5 +1,5 @@
-from warpdeck.slurm.sacct.reports import Form, ReportWindow, as_one_account, by_people, utilization
-from warpdeck.slurm.sacct.size_reports import Lines, sizes
+from warpdeck.slurm.sacct.reports import AmountForm, ReportWindow, as_one_account, by_people, utilization
+from warpdeck.slurm.sacct.size_reports import AccountLines, sizes
 
 DAY = 86_400.0
 WINDOW = ReportWindow(DAY, 2 * DAY)
@@ -23,13 +23,13 @@ def test_only_the_part_of_a_job_in_the_window_counts():
         job(start=None, end=None),
         job(start=DAY, end=DAY + 120, suspended_s=60.0),
     ]
-    [row] = utilization(jobs, HAVE, WINDOW, Form()).rows
+    [row] = utilization(jobs, HAVE, WINDOW, AmountForm()).rows
     assert (row["Allocated"], row["Idle"], row["Reported"]) == ("6", "14394", "14400")
 
 
 def test_each_tres_has_a_line_and_its_share():
     report = utilization(
-        [job(end=DAY + 3600 * 12, gpus=2)], HAVE, WINDOW, Form("hours", "too", ("cpu", "gres/gpu"))
+        [job(end=DAY + 3600 * 12, gpus=2)], HAVE, WINDOW, AmountForm("hours", "too", ("cpu", "gres/gpu"))
     )
     assert [(row["TresName"], row["Allocated"]) for row in report.rows] == [
         ("cpu", "24(10.00%)"),
@@ -40,20 +40,20 @@ def test_each_tres_has_a_line_and_its_share():
 
 def test_the_users_who_held_most_come_first():
     jobs = [job(user="ann"), job(user="bob", end=DAY + 7200), job(user="cy", end=DAY + 60)]
-    report = by_people(jobs, HAVE, WINDOW, Form(), report="top", top=2)
+    report = by_people(jobs, HAVE, WINDOW, AmountForm(), report="top", top=2)
     assert list(used(report).items()) == [(("bio", "bob"), "240"), (("bio", "ann"), "120")]
     assert report.heading[0].startswith("Top 2 Users ")
 
 
 def test_the_accounts_of_a_user_are_one_where_that_is_asked():
     jobs = as_one_account([job(account="ml"), job(), job(user="bob")])
-    found = used(by_people(jobs, HAVE, WINDOW, Form(), report="top", top=10))
+    found = used(by_people(jobs, HAVE, WINDOW, AmountForm(), report="top", top=10))
     assert found == {("bio, ml", "ann"): "240", ("bio", "bob"): "120"}
 
 
 def test_an_account_is_the_sum_of_its_users_and_root_that_of_all():
     jobs = [job(user="ann"), job(user="bob"), job(user="cy", account="")]
-    found = used(by_people(jobs, HAVE, WINDOW, Form(), report="account"))
+    found = used(by_people(jobs, HAVE, WINDOW, AmountForm(), report="account"))
     assert found == {
         ("root", ""): "360",
         ("root", "cy"): "120",
@@ -65,20 +65,24 @@ def test_an_account_is_the_sum_of_its_users_and_root_that_of_all():
 
 
 def test_an_accounts_use_is_in_the_sums_of_all_above_it():
-    lines = Lines({"lab": "inst", "inst": ""})
-    found = used(by_people([job(account="lab")], HAVE, WINDOW, Form(), report="account", above=lines.upwards))
+    lines = AccountLines({"lab": "inst", "inst": ""})
+    found = used(
+        by_people([job(account="lab")], HAVE, WINDOW, AmountForm(), report="account", above=lines.upwards)
+    )
     assert list(found) == [("root", ""), ("inst", ""), ("lab", ""), ("lab", "ann")]
     assert set(found.values()) == {"120"}
 
 
 def test_jobs_are_sorted_into_sizes():
     jobs = [job(cpus=1), job(cpus=4), job(cpus=4, account="chem"), job(cpus=9), job(end=DAY + 0.5)]
-    lines = Lines({}, flat=True)
-    report = sizes(jobs, WINDOW, Form(), lines=lines, groups=(2, 8), count=True)
+    lines = AccountLines({}, flat=True)
+    report = sizes(jobs, WINDOW, AmountForm(), lines=lines, groups=(2, 8), count=True)
     assert [row["Account"] for row in report.rows] == ["bio", "chem"]
     assert report.rows[0] | {"0-1 CPUs": "1", "2-7 CPUs": "1", ">= 8 CPUs": "1"} == report.rows[0]
     assert report.rows[1]["% of cluster"] == "25.00%"
-    [row] = sizes([job(gpus=2), job()], WINDOW, Form("hours", "too", ("gres/gpu",)), lines=Lines({})).rows
+    [row] = sizes(
+        [job(gpus=2), job()], WINDOW, AmountForm("hours", "too", ("gres/gpu",)), lines=AccountLines({})
+    ).rows
     assert (row["Account"], row["0-49 TRES"]) == ("root", "2(100.00%)")
 
 
@@ -87,10 +91,10 @@ def test_sizes_are_of_the_accounts_that_are_named_with_all_below_them():
     jobs = [job(account="lab"), job(account="bio")]
 
     def accounts(lines):
-        return [row["Account"] for row in sizes(jobs, WINDOW, Form(), lines=lines, groups=None).rows]
+        return [row["Account"] for row in sizes(jobs, WINDOW, AmountForm(), lines=lines, groups=None).rows]
 
-    assert accounts(Lines(above)) == ["root"]
-    assert accounts(Lines(above, ("inst",))) == ["inst"]
-    assert accounts(Lines(above, as_parents=True)) == ["bio", "inst"]
-    assert accounts(Lines(above, ("inst",), as_parents=True)) == ["lab"]
-    assert accounts(Lines(above, ("inst",), flat=True)) == ["lab"]
+    assert accounts(AccountLines(above)) == ["root"]
+    assert accounts(AccountLines(above, ("inst",))) == ["inst"]
+    assert accounts(AccountLines(above, as_parents=True)) == ["bio", "inst"]
+    assert accounts(AccountLines(above, ("inst",), as_parents=True)) == ["lab"]
+    assert accounts(AccountLines(above, ("inst",), flat=True)) == ["lab"]

@@ -9,29 +9,29 @@ from typing import Any, Self
 
 import msgspec
 import pytest
-from tests.support.core import Core, ask
+from tests.support.core import Core, make_request
 
-from warpdeck.controller.presenters.job_columns import JOB_FIELDS, shower
+from warpdeck.controller.presenters.job_columns import JOB_FIELDS, row_maker
 from warpdeck.model import ArraySpec
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
-from warpdeck.slurm.format.timestamps import Stamps
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
+from warpdeck.slurm.format.units import stamped
 from warpdeck.slurm.runtime.commands import run
-from warpdeck.slurm.viewers.job_fields import JobFields
+from warpdeck.slurm.viewers.squeue_columns import job_columns
 
 
 def cluster() -> Core:
     core = Core("n1", "n2")
-    core.end(core.run(ask("ended", comment="sweep")), exit_code=3)
-    core.run(ask("runs", gpus=2, time_limit_s=3600))
-    core.submit(ask("array", array=ArraySpec(ranges=((1, 99, 2),), throttle=3), hold=True))
+    core.end(core.run(make_request("ended", comment="sweep")), exit_code=3)
+    core.run(make_request("runs", gpus=2, time_limit_s=3600))
+    core.submit(make_request("array", array=ArraySpec(ranges=((1, 99, 2),), throttle=3), hold=True))
     return core
 
 
 CORE = cluster()
 ROWS: list[dict[str, Any]] = msgspec.to_builtins(
-    shower(CORE.state, JOB_FIELDS, now=CORE.now)(list(CORE.state.jobs.values()))
+    row_maker(CORE.state, JOB_FIELDS, now=CORE.now)(list(CORE.state.jobs.values()))
 )
-FIELDS = JobFields({}, now=CORE.now, stamps=Stamps({"SLURM_TIME_FORMAT": "%s"}, CORE.now)).by_name
+FIELDS = job_columns(now=CORE.now)
 
 
 class Answers:
@@ -59,7 +59,7 @@ def squeue(*words: str, answers: Answers | None = None, **env: str) -> tuple[int
     out, err = io.StringIO(), io.StringIO()
     connection: Any = answers or Answers()
     console = Console(
-        streams=Streams(io.StringIO(), out, err),
+        streams=StandardStreams(io.StringIO(), out, err),
         controller=ControllerAccess(lambda: connection),
         env=env,
         folder="/",
@@ -94,7 +94,8 @@ def squeue(*words: str, answers: Answers | None = None, **env: str) -> tuple[int
     ],
 )
 def test_a_field_is_printed_as_slurm_prints_it(field: str, printed: tuple[str, ...]) -> None:
-    assert tuple(FIELDS[field].text(row) for row in ROWS) == printed
+    with stamped({"SLURM_TIME_FORMAT": "%s"}):
+        assert tuple(FIELDS[field].text(row) for row in ROWS) == printed
 
 
 def test_every_field_prints_one_line_and_names_the_columns_that_it_reads() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.slurm.format.task_lists import cut_as_asked, length_of, task_list, told_tasks
+from warpdeck.slurm.format.task_lists import length_of, shown_tasks, task_list, task_list_length
 
 
 @pytest.mark.parametrize(
@@ -34,10 +34,10 @@ def test_the_length_is_that_of_the_variable_if_it_is_a_number(value: str, length
 
 def test_the_length_holds_within_the_block_only() -> None:
     tasks = ",".join(map(str, range(1, 99, 2)))
-    before = told_tasks(tasks)
-    with cut_as_asked({"SLURM_BITSTR_LEN": "8"}):
-        assert told_tasks(tasks) == "1,3,5..."
-    assert told_tasks(tasks) == before and len(before) <= 64 + len("...")
+    before = shown_tasks(tasks)
+    with task_list_length({"SLURM_BITSTR_LEN": "8"}):
+        assert shown_tasks(tasks) == "1,3,5..."
+    assert shown_tasks(tasks) == before and len(before) <= 64 + len("...")
 
 
 def test_a_huge_list_is_cut_without_being_expanded() -> None:

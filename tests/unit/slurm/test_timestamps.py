@@ -13,13 +13,13 @@ HOUR_S, DAY_S = 3600.0, 86400.0
 
 
 def text(at_unix: float | None, form: str = "") -> str:
-    return Stamps({"SLURM_TIME_FORMAT": form}, NOW).text(at_unix)
+    return Stamps({"SLURM_TIME_FORMAT": form}, clock=lambda: NOW).text(at_unix)
 
 
 def test_the_standard_is_iso_without_a_zone() -> None:
     assert text(NOW) == text(NOW, "standard") == "2026-11-21T14:16:12"
     assert text(None) == text(0) == "N/A"
-    assert Stamps({}, NOW).text(None, unknown="Unknown") == "Unknown"
+    assert Stamps({}).text(None, unknown="Unknown") == "Unknown"
 
 
 def test_a_format_of_strftime_is_used() -> None:
@@ -43,11 +43,12 @@ def test_relative_times_name_near_days(later_s: float, printed: str) -> None:
     assert text(NOW + later_s, "relative") == printed
 
 
-def test_a_wrong_format_is_reported_once_a_time_was_printed() -> None:
-    stamps = Stamps({"SLURM_TIME_FORMAT": "nosuch"}, NOW)
-    assert stamps.complaint == ""
-    assert stamps.text(NOW) == "2026-11-21T14:16:12"
-    assert stamps.complaint == "invalid SLURM_TIME_FORMAT = 'nosuch'"
+def test_a_wrong_format_is_reported_once_and_only_when_a_time_is_printed() -> None:
+    told: list[str] = []
+    stamps = Stamps({"SLURM_TIME_FORMAT": "nosuch"}, complain=told.append)
+    assert stamps.text(None) == "N/A" and told == []
+    assert stamps.text(NOW) == stamps.text(NOW) == "2026-11-21T14:16:12"
+    assert told == ["invalid SLURM_TIME_FORMAT = 'nosuch'"]
 
 
 def test_the_headline_of_a_repeated_listing_is_that_of_ctime() -> None:

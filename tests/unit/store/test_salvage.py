@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from tests.unit.store.test_store_contract import make_job, submission
 
-from warpdeck.model import Condition, Curve, JobCurve, JobId, Node, NodeName, Reservation
-from warpdeck.model.created_by_nonce import Made, Mark
+from warpdeck.model import Condition, JobCurve, JobId, Node, NodeName, Reservation, UsageCurve
+from warpdeck.model.created_by_nonce import CreatedObject, RequestId
 from warpdeck.model.step import Step
-from warpdeck.ports.ports import Changes, UnreadableRow, UsageRow
+from warpdeck.ports.ports import Changes, UnreadableRow, UsageRecord
 from warpdeck.store import SqliteStore
-from warpdeck.store.salvage import KEYS, STAND_IN_REASON
+from warpdeck.store.salvage import KEYS, PLACEHOLDER_REASON
 
 NOISE = b"\xc1\xc1\xc1"
 """No msgpack value begins with these bytes."""
@@ -34,10 +34,14 @@ async def filled(path: str) -> None:
             nodes=(Node(name=NodeName("a"), target="root@a"), Node(name=NodeName("b"))),
             conditions=(Condition(node=NodeName("a"), at_unix=10.0),),
             reservations=(Reservation(name="night", start_unix=1.0, end_unix=2.0),),
-            usage=(UsageRow(account="lab", user="ann", qos="", at_unix=1.0, tres={}),),
+            usage=(UsageRecord(account="lab", user="ann", qos="", at_unix=1.0, tres={}),),
             steps=(Step(job_id=first, restarts=0, number=0, name="train"),),
-            made=(Made(uid=1000, mark=Mark("n", "d"), at_unix=1.0, job_id=1, label="1"),),
-            curves=(JobCurve(job_id=first, node=NodeName("a"), curve=Curve(begin_unix=1.0, step_s=1.0)),),
+            created=(
+                CreatedObject(uid=1000, request_id=RequestId("n", "d"), at_unix=1.0, job_id=1, label="1"),
+            ),
+            curves=(
+                JobCurve(job_id=first, node=NodeName("a"), curve=UsageCurve(begin_unix=1.0, step_s=1.0)),
+            ),
         )
     )
     await store.close()
@@ -58,7 +62,7 @@ async def test_an_unreadable_job_is_set_aside_and_the_others_are_loaded(tmp_path
         loaded = await store.load(finished_since_unix=0.0)
         assert [job.id for job in loaded.jobs] == [1, 3, 4]
         [row] = loaded.unreadable
-        assert (row.words, loaded.next_job_id) == ("job 2", 5)
+        assert (row.description, loaded.next_job_id) == ("job 2", 5)
         assert row.reason
         await store.close()
     with contextlib.closing(sqlite3.connect(path)) as db:
@@ -93,7 +97,7 @@ async def test_an_unreadable_request_sets_its_jobs_aside_too(tmp_path: Path) -> 
     store = await SqliteStore.open(path)
     loaded = await store.load(finished_since_unix=0.0)
     assert [job.id for job in loaded.jobs] == [1, 2, 3]
-    assert {row.words for row in loaded.unreadable} == {"request 4", "job 4", "run 4 0"}
+    assert {row.description for row in loaded.unreadable} == {"request 4", "job 4", "run 4 0"}
     await store.close()
 
 
@@ -104,7 +108,7 @@ async def test_an_unreadable_node_stays_known_and_is_drained(tmp_path: Path) -> 
     store = await SqliteStore.open(path)
     nodes = {node.name: node for node in (await store.load(finished_since_unix=0.0)).nodes}
     stand_in = nodes[NodeName("a")]
-    assert (stand_in.drained, stand_in.reason, stand_in.target) == (True, STAND_IN_REASON, "a.invalid")
+    assert (stand_in.drained, stand_in.reason, stand_in.target) == (True, PLACEHOLDER_REASON, "a.invalid")
     assert not nodes[NodeName("b")].drained
     await store.commit(Changes(gone_nodes=(NodeName("a"),)))
     assert [node.name for node in (await store.load(finished_since_unix=0.0)).nodes] == ["b"]
@@ -118,7 +122,7 @@ async def test_an_unreadable_ended_job_is_set_aside_when_it_is_requested(tmp_pat
     await store.load(finished_since_unix=1000.0)
     spoil(path, "jobs", "id = 4")
     assert await store.job(JobId(4)) is None
-    assert [row.words for row in (await store.load(finished_since_unix=1000.0)).unreadable] == ["job 4"]
+    assert [row.description for row in (await store.load(finished_since_unix=1000.0)).unreadable] == ["job 4"]
     await store.close()
 
 
@@ -135,4 +139,4 @@ async def test_job_ids_are_not_reused_if_the_next_id_is_lost(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("key", ["12", "12 0 3"])
 def test_an_unreadable_row_is_named_in_readable_form(key: str) -> None:
-    assert UnreadableRow(table="steps", key=key).words == f"step {key}"
+    assert UnreadableRow(table="steps", key=key).description == f"step {key}"

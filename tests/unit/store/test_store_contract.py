@@ -18,10 +18,9 @@ import pytest
 from warpdeck.base.errors import StoreError
 from warpdeck.model import (
     Condition,
-    Curve,
     ExitStatus,
-    GpuAsk,
     GpuDrain,
+    GpuRequest,
     GpuUuid,
     Job,
     JobCurve,
@@ -32,11 +31,12 @@ from warpdeck.model import (
     Request,
     Reservation,
     Resources,
+    UsageCurve,
 )
-from warpdeck.model.past import PastQuery
+from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.notation.request.sweep import with_sweep
-from warpdeck.ports.ports import LAST_RUNS, MOST_CONDITIONS, Changes, JournalEntry, Store, UsageRow, Waits
+from warpdeck.ports.ports import LAST_RUNS, MAX_CONDITIONS, Changes, JournalEntry, Store, UsageRecord, Waits
 from warpdeck.store import MemoryStore, SqliteStore
 from warpdeck.store.schema import MIGRATIONS
 
@@ -85,7 +85,7 @@ async def test_curves_are_stored_by_job_and_node_and_replaced_by_the_next_start(
         return JobCurve(
             job_id=JobId(job),
             node=NodeName(node),
-            curve=Curve(begin_unix=5.0, step_s=2.0, columns=columns),
+            curve=UsageCurve(begin_unix=5.0, step_s=2.0, columns=columns),
         )
 
     await store.commit(Changes(curves=(curve(1, "b", 1.0), curve(1, "a", 2.0), curve(2, "a", 3.0))))
@@ -142,7 +142,7 @@ async def test_equal_resource_requests_are_shared_after_a_restart(tmp_path: Path
     path = str(tmp_path / "state.db")
     store = await SqliteStore.open(path)
     for number, gpus in ((1, 4), (2, 4), (3, 8)):
-        resources = Resources(gpus=GpuAsk(per_node=gpus), nodelist=(NodeName("a"),))
+        resources = Resources(gpus=GpuRequest(per_node=gpus), nodelist=(NodeName("a"),))
         job = make_job(number)
         changed = msgspec.structs.replace(
             job, request=msgspec.structs.replace(job.request, resources=resources)
@@ -155,8 +155,8 @@ async def test_equal_resource_requests_are_shared_after_a_restart(tmp_path: Path
 
 
 async def test_the_last_committed_usage_is_loaded(store: Store) -> None:
-    def row(user: str, seconds: float) -> UsageRow:
-        return UsageRow(account="lab", user=user, qos="", at_unix=seconds, tres={"cpu": seconds})
+    def row(user: str, seconds: float) -> UsageRecord:
+        return UsageRecord(account="lab", user=user, qos="", at_unix=seconds, tres={"cpu": seconds})
 
     await store.commit(Changes(usage=(row("ann", 1.0), row("bob", 2.0))))
     await store.commit(Changes(usage=(row("ann", 3.0),)))
@@ -275,7 +275,7 @@ async def test_a_changed_array_task_has_its_own_request(store: Store) -> None:
 
 
 async def test_the_migration_to_step_curves_keeps_job_curves(tmp_path: Path) -> None:
-    before = JobCurve(job_id=JobId(4), node=NodeName("a"), curve=Curve(begin_unix=1.0, step_s=1.0))
+    before = JobCurve(job_id=JobId(4), node=NodeName("a"), curve=UsageCurve(begin_unix=1.0, step_s=1.0))
     path = tmp_path / "state.db"
     version = next(at for at, script in enumerate(MIGRATIONS) if "curves_of_jobs" in script)
     with contextlib.closing(sqlite3.connect(path)) as old:
@@ -313,7 +313,7 @@ async def test_the_migration_to_stored_sweeps_makes_ended_tasks_searchable(
         old.commit()
     store = await SqliteStore.open(str(path))
     try:
-        found = await store.past(PastQuery(clauses=parse_filter("lr=0.2")), counted=True)
+        found = await store.search_finished(FinishedQuery(clauses=parse_filter("lr=0.2")), counted=True)
         assert (found.ids, found.total) == ((1,), 1)
     finally:
         await store.close()
@@ -341,9 +341,9 @@ async def test_past_conditions_of_nodes_are_found_until_the_node_is_removed(stor
 
 
 async def test_only_the_last_conditions_of_a_node_are_kept(store: Store) -> None:
-    was = [condition("a", float(at), down=bool(at % 2)) for at in range(MOST_CONDITIONS + 3)]
-    await store.commit(Changes(conditions=tuple(was[:MOST_CONDITIONS])))
-    for each in was[MOST_CONDITIONS:]:
+    was = [condition("a", float(at), down=bool(at % 2)) for at in range(MAX_CONDITIONS + 3)]
+    await store.commit(Changes(conditions=tuple(was[:MAX_CONDITIONS])))
+    for each in was[MAX_CONDITIONS:]:
         await store.commit(Changes(conditions=(each,)))
     await store.commit(Changes(conditions=(condition("b", 0.0),)))
     assert [each.node for each in await store.conditions(2.5)] == ["b"]

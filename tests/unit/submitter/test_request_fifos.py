@@ -16,17 +16,17 @@ from warpdeck.submitter.request_fifos import (
     MAX_LINE_BYTES,
     READY,
     SWEEP_S,
-    Question,
+    ShellRequest,
     Slots,
-    hold,
+    lock_folder,
 )
-from warpdeck.submitter.service import PATIENCE_S, Waiting
+from warpdeck.submitter.service import PATIENCE_S, RequestQueue
 
 
 @pytest.fixture
 def folder(short_tmp: Path) -> Iterator[Path]:
     made = short_tmp / "requests"
-    held = hold(str(made))
+    held = lock_folder(str(made))
     yield made
     os.close(held)
 
@@ -56,7 +56,7 @@ def test_the_folder_and_its_fifos_are_private(folder: Path, slots: Slots) -> Non
 
 def test_a_folder_has_one_submitter(folder: Path) -> None:
     with pytest.raises(BlockingIOError):
-        hold(str(folder))
+        lock_folder(str(folder))
 
 
 def test_closing_removes_the_folder(folder: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_folder_removed_before_it_is_locked_is_not_held(
 
     monkeypatch.setattr(fcntl, "flock", after_it_went)
     with pytest.raises(BlockingIOError, match="removed"):
-        hold(str(made))
+        lock_folder(str(made))
 
 
 def test_files_created_by_early_shells_are_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_files_created_by_early_shells_are_replaced(folder: Path, monkeypatch: p
     slots = Slots(str(folder))
     monkeypatch.undo()
     send(folder, f"17 3 {ready(folder)[0]}\n")
-    (found,) = slots.questions()
+    (found,) = slots.requests()
     found.slot.close()
     slots.close()
     assert not folder.exists()
@@ -108,25 +108,25 @@ def test_a_folder_that_others_can_access_is_refused(short_tmp: Path, mode: int) 
     (short_tmp / "open").mkdir()
     (short_tmp / "open").chmod(mode)
     with pytest.raises(PermissionError, match="not this user's alone"):
-        hold(str(short_tmp / "open"))
+        lock_folder(str(short_tmp / "open"))
 
 
 def test_a_link_to_a_folder_is_refused(short_tmp: Path) -> None:
     (short_tmp / "mine").mkdir(mode=0o700)
     (short_tmp / "link").symlink_to("mine")
     with pytest.raises(NotADirectoryError):
-        hold(str(short_tmp / "link"))
+        lock_folder(str(short_tmp / "link"))
 
 
 def test_each_slot_serves_one_request(folder: Path, slots: Slots) -> None:
     name = ready(folder)[0]
     send(folder, f"17 3 {name}\n17 3 {name}\n")
-    (found,) = slots.questions()
+    (found,) = slots.requests()
     assert (found.pid, found.words) == (17, 3)
     found.slot.close()
     assert name not in ready(folder)
     send(folder, f"17 3 {name}\n")
-    assert slots.questions() == []
+    assert slots.requests() == []
 
 
 @pytest.mark.parametrize(
@@ -136,30 +136,30 @@ def test_each_slot_serves_one_request(folder: Path, slots: Slots) -> None:
 def test_invalid_requests_are_ignored(folder: Path, slots: Slots, line: str) -> None:
     name = ready(folder)[0]
     send(folder, line.format(name) + f"\n5 0 {name}\n")
-    assert [question.pid for question in slots.questions()] == [5]
+    assert [request.pid for request in slots.requests()] == [5]
 
 
 def test_a_line_without_an_end_is_discarded(folder: Path, slots: Slots) -> None:
     name = ready(folder)[0]
     send(folder, "9" * (MAX_LINE_BYTES + 1))
-    assert slots.questions() == []
+    assert slots.requests() == []
     send(folder, f"5 0 {name}\n")
-    assert [question.pid for question in slots.questions()] == [5]
+    assert [request.pid for request in slots.requests()] == [5]
 
 
 def test_a_request_may_arrive_in_two_pieces(folder: Path, slots: Slots) -> None:
     name = ready(folder)[0]
     send(folder, f"5 0 {name[:4]}")
-    assert slots.questions() == []
+    assert slots.requests() == []
     send(folder, f"{name[4:]}\n")
-    assert [question.pid for question in slots.questions()] == [5]
+    assert [request.pid for request in slots.requests()] == [5]
 
 
 def test_slots_are_refilled_before_they_run_out(folder: Path, slots: Slots) -> None:
     used = ready(folder)[: READY - LEAST_READY]
     send(folder, "".join(f"1 0 {name}\n" for name in used))
-    for question in slots.questions():
-        question.slot.close()
+    for request in slots.requests():
+        request.slot.close()
     slots.refill(LEAST_READY)
     assert len(ready(folder)) == LEAST_READY
     slots.refill()
@@ -189,24 +189,24 @@ def test_leftovers_of_a_killed_submitter_are_removed(folder: Path) -> None:
 
 def test_an_answer_that_does_not_fit_is_an_error(folder: Path, slots: Slots) -> None:
     send(folder, f"5 0 {ready(folder)[0]}\n")
-    (question,) = slots.questions()
+    (request,) = slots.requests()
     with pytest.raises(BlockingIOError):
-        question.slot.say("1" + "x" * (1 << 20) + "\n")
-    question.slot.close()
+        request.slot.say("1" + "x" * (1 << 20) + "\n")
+    request.slot.close()
 
 
 def test_overdue_requests_are_removed_oldest_first(folder: Path, slots: Slots) -> None:
     send(folder, "".join(f"{number} 0 {name}\n" for number, name in enumerate(ready(folder)[:3])))
-    waiting = Waiting()
-    questions = slots.questions()
-    for number, question in enumerate(questions):
-        question.since = number
-        waiting.put(question)
+    waiting = RequestQueue()
+    requests = slots.requests()
+    for number, request in enumerate(requests):
+        request.since = number
+        waiting.put(request)
     assert waiting.overdue(PATIENCE_S) == []
-    assert [question.pid for question in waiting.overdue(1.5 + PATIENCE_S)] == [0, 1]
-    last: Question | None = waiting.take()
+    assert [request.pid for request in waiting.overdue(1.5 + PATIENCE_S)] == [0, 1]
+    last: ShellRequest | None = waiting.take()
     assert last is not None and last.pid == 2
     waiting.close()
     assert waiting.take() is None
-    for question in questions:
-        question.slot.close()
+    for request in requests:
+        request.slot.close()

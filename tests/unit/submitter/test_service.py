@@ -12,14 +12,14 @@ import pytest
 
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.submitter.request_fifos import Slots, hold
+from warpdeck.submitter.request_fifos import Slots, lock_folder
 from warpdeck.submitter.service import Submitter
 
 
 @contextmanager
 def submitter(folder: Path, *, linger_s: float) -> Iterator[tuple[Submitter, socket.socket]]:
     """Return a submitter that has not run yet, and the controller's end of its connection."""
-    held = hold(str(folder))
+    held = lock_folder(str(folder))
     ours, theirs = socket.socketpair()
     with theirs, SyncClient.greeted(ours, {"user": "me"}) as controller:
         yield Submitter(Paths("/nowhere"), Slots(str(folder)), controller, linger_s=linger_s), theirs

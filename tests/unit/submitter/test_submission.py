@@ -14,16 +14,16 @@ from warpdeck.base.errors import UNCERTAIN
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.slurm.shims.sbatch_script import DONE, REFUSED, SENT
-from warpdeck.submitter.caller import Caller
+from warpdeck.submitter.caller import CallingShell
 from warpdeck.submitter.request_fifos import Slot
-from warpdeck.submitter.submission import Progress, submit
+from warpdeck.submitter.submission import SubmissionProgress, submit
 from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
 
 SCRIPT = b"#!/bin/sh\ntrue\n"
 
 
 class Shell:
-    """The facts about a shell that submits a script, as Caller collects them."""
+    """The facts about a shell that submits a script, as CallingShell collects them."""
 
     def __init__(self, folder: str) -> None:
         self.words = ["job.sh"]
@@ -62,12 +62,12 @@ def test_a_late_answer_makes_the_shell_retry_only_after_a_refusal(
     controller.start()
     with theirs, SyncClient.greeted(ours, {"user": "me"}) as link:
         submit(
-            cast(Caller, Shell(str(short_tmp))),
+            cast(CallingShell, Shell(str(short_tmp))),
             slot,
             link,
             paths=Paths(str(short_tmp)),
             record=lambda job, folder: None,
-            progress=Progress(),
+            progress=SubmissionProgress(),
         )
         controller.join()
     received = os.read(reading, 1 << 16).decode().splitlines()

@@ -1,6 +1,4 @@
-"""Framing: frames can be read in arbitrary pieces, and invalid frames are rejected before they are
-buffered.
-"""
+"""Frames can be read in arbitrary pieces, and invalid frames are rejected before they are buffered."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpdeck.base.errors import UNCERTAIN, UserError
-from warpdeck.client.client import GONE
+from warpdeck.client.asyncio_client import GONE
 from warpdeck_tui.deck import Deck
 
 UNANSWERED = frozenset((GONE, UNCERTAIN))

@@ -14,12 +14,12 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.client import code
+from warpdeck.client.asyncio_client import GONE, AsyncioClient
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.client import GONE, Client
 from warpdeck.client.peek_terminal import Glance, glance
 from warpdeck.model import Request
 from warpdeck.model.change import JobChange
-from warpdeck.model.past import Clause, GroupCost, PastQuery
+from warpdeck.model.finished_jobs import Clause, FinishedQuery, GroupCost
 from warpdeck.notation.filters.job_filter import LONGEST_VALUE
 from warpdeck.protocol import requests
 from warpdeck.protocol.job_rows import (
@@ -38,7 +38,7 @@ from warpdeck.protocol.site_rows import ForecastRow
 from warpdeck_tui.viewmodels.jobs.queue import only_waiting
 
 if TYPE_CHECKING:
-    from warpdeck.client.submission import Submitted
+    from warpdeck.client.submission import SubmissionResult
 
 RECONNECT_FIRST_S = 0.2
 RECONNECT_MOST_S = 5.0
@@ -116,7 +116,7 @@ class Core:
         self.paths = paths
         self._rng = rng
         self._pulse_s, self._late_s = pulse_s, late_s
-        self._client: Client | None = None
+        self._client: AsyncioClient | None = None
         self._up = asyncio.Event()
 
     async def watch(self, listener: Listener) -> None:
@@ -129,7 +129,7 @@ class Core:
         while True:
             try:
                 with _answering(listener, self._late_s):
-                    client = await Client.connect(self.paths, start=start, name="app")
+                    client = await AsyncioClient.connect(self.paths, start=start, name="app")
                 async with client:
                     wait_s = RECONNECT_FIRST_S
                     self._client = client
@@ -147,7 +147,7 @@ class Core:
             await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, RECONNECT_MOST_S)
 
-    async def _tell(self, client: Client, listener: Listener) -> None:
+    async def _tell(self, client: AsyncioClient, listener: Listener) -> None:
         """Report changes to the listener for as long as the connection lasts."""
         lost: UserError | None = None
         async with asyncio.TaskGroup() as group:
@@ -162,7 +162,7 @@ class Core:
         if lost is not None:
             raise lost
 
-    async def _feel_pulse(self, client: Client, listener: Listener) -> None:
+    async def _feel_pulse(self, client: AsyncioClient, listener: Listener) -> None:
         """Send a cheap request now and then.
 
         Otherwise a controller that hangs would not be noticed, and the clocks would go on.
@@ -174,7 +174,7 @@ class Core:
 
     async def start_controller(self) -> None:
         """Start a controller after it was stopped; `watch` then connects to it."""
-        await (await Client.connect(self.paths, name="app")).close()
+        await (await AsyncioClient.connect(self.paths, name="app")).close()
 
     async def connected(self) -> None:
         """Return once there is a connection.
@@ -225,23 +225,23 @@ class Core:
         """Return the user's newest jobs, both ended and not ended."""
         return (await self.ask(requests.Jobs(users=(user,), finished=True, limit=limit))).jobs
 
-    async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
+    async def past(self, query: FinishedQuery, *, counted: bool = False) -> PastJobs:
         """Return a page of the jobs that have ended."""
         return await self.ask(requests.Past(query=query, counted=counted))
 
-    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+    async def past_costs(self, query: FinishedQuery) -> list[GroupCost]:
         """Return the resource usage of the ended jobs, in groups."""
         return (await self.ask(requests.PastCosts(query=query))).groups
 
     async def last_ended(self, user: str | None) -> list[JobRow]:
         """Return the first page of the user's ended jobs, the latest first."""
-        return (await self.past(PastQuery(user=user))).jobs
+        return (await self.past(FinishedQuery(user=user))).jobs
 
     async def last_completed(self, user: str, *, name: str) -> list[JobRow]:
         """Return the user's completed jobs that contain `name` in their name, the latest first."""
         completed = Clause(field="state", sign="has", value="completed")
         named = Clause(field="name", sign="has", value=name.lower()[:LONGEST_VALUE])
-        return (await self.past(PastQuery(user=user, clauses=(completed, named)))).jobs
+        return (await self.past(FinishedQuery(user=user, clauses=(completed, named)))).jobs
 
     async def change(self, verb: str, jobs: Sequence[str]) -> Changed:
         """Apply one of ORDERS to the jobs."""
@@ -369,20 +369,20 @@ class Core:
         cwd: str,
         args: Sequence[str] = (),
         code_of: str = "",
-    ) -> Submitted:
+    ) -> SubmissionResult:
         """Submit the text of a script as the command line does. `script` is its name, or "" if it has none.
 
         Parsing and git run in a thread.
         """
         from . import submission as submitting
 
-        def send() -> Submitted:
+        def send() -> SubmissionResult:
             draft = submitting.draft_text(script, text, options, cwd, args=args, environ=os.environ)
             return submitting.submit_draft(self.paths, draft, code_of=code_of)
 
         return await asyncio.to_thread(send)
 
-    async def rerun(self, job: str) -> Submitted:
+    async def rerun(self, job: str) -> SubmissionResult:
         """Submit the job again as it was recorded. Git runs in a thread."""
         from . import submission as submitting
 
@@ -419,7 +419,7 @@ class Core:
         """Return the output of a session's terminal from `offset` on. The session is not affected."""
         return await asyncio.to_thread(self._glance, job, offset)
 
-    async def shell(self, options: Sequence[str], *, rows: int, cols: int) -> Submitted:
+    async def shell(self, options: Sequence[str], *, rows: int, cols: int) -> SubmissionResult:
         """Submit an interactive shell."""
         from . import submission as submitting
 
@@ -447,7 +447,7 @@ class Core:
         """Return a separate connection for a terminal. Raises UserError."""
         return SyncClient.connect(self.paths, start=start)
 
-    def _live(self) -> Client:
+    def _live(self) -> AsyncioClient:
         if self._client is None:
             raise UserError("The controller is not reachable", "Wait until it is back", code=GONE)
         return self._client

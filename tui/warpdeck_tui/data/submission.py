@@ -14,7 +14,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.submission import (
     Draft,
-    Submitted,
+    SubmissionResult,
     draft_command,
     draft_script,
     local_files,
@@ -46,19 +46,19 @@ def draft_text(
     )
 
 
-def submit_draft(paths: Paths, draft: Draft, *, code_of: str = "") -> Submitted:
+def submit_draft(paths: Paths, draft: Draft, *, code_of: str = "") -> SubmissionResult:
     """Submit the draft. If `code_of` is given, the job runs the code of that job. Raises UserError."""
     with SyncClient.connect(paths) as client:
         return submit(client, draft, paths=paths, code_of=code_of)
 
 
-def submit_again(paths: Paths, job: str) -> Submitted:
+def submit_again(paths: Paths, job: str) -> SubmissionResult:
     """Submit the job again as it was recorded. Raises UserError."""
     with SyncClient.connect(paths) as client:
         return rerun(client, job)
 
 
-def submit_shell(paths: Paths, options: Sequence[str], *, rows: int, cols: int) -> Submitted:
+def submit_shell(paths: Paths, options: Sequence[str], *, rows: int, cols: int) -> SubmissionResult:
     """Submit an interactive shell with a terminal of this size. Raises UserError."""
     draft = draft_command(
         [os.environ.get("SHELL", "/bin/sh")],

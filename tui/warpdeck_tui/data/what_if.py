@@ -16,7 +16,7 @@ from warpdeck_tui.viewmodels.site.what_if import WhatIf
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Largest answer in bytes. It has one line for each of some ten thousand users."""
-_NAMED = re.compile(r"warpdeck(?: simulate)?: (?:error: )?")
+_NAMED = re.compile(r"warpdeck(?: simulate)?: ")
 """Prefix of the command's messages, which is removed."""
 Progress = Callable[[str], None]
 
@@ -49,7 +49,10 @@ async def what_if(words: Sequence[str], paths: Paths, progress: Progress) -> Wha
             process.kill()
             await process.wait()
     if code:
-        raise UserError(told or f"The simulation exited with {code}", "See `warpdeck simulate --help`")
+        message, _, hint = told.partition("\n")
+        raise UserError(
+            message or f"The simulation exited with {code}", hint or "See `warpdeck simulate --help`"
+        )
     try:
         return msgspec.json.decode(answer, type=WhatIf)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -59,7 +62,7 @@ async def what_if(words: Sequence[str], paths: Paths, progress: Progress) -> Wha
 
 
 async def _follow(errors: asyncio.StreamReader, progress: Progress) -> str:
-    """Pass percentages on to `progress`, and return the last of the other lines as a message."""
+    """Pass percentages on to `progress`, and return the error message and its next step, a line each."""
     told: list[str] = []
     async for line in errors:
         words = line.decode(errors="replace").strip()
@@ -67,10 +70,5 @@ async def _follow(errors: asyncio.StreamReader, progress: Progress) -> str:
             progress(words)
         elif words:
             told.append(words)
-    return "\n".join(_without_usage(told)[-3:])
-
-
-def _without_usage(told: list[str]) -> list[str]:
-    """Return the error message without the list of options that argparse prints before it."""
     first = next((at for at, line in enumerate(told) if _NAMED.match(line)), 0)
-    return [_NAMED.sub("", line) for line in told[first:]]
+    return "\n".join(_NAMED.sub("", line) for line in told[first:][-3:])

@@ -17,8 +17,8 @@ from textual.binding import BindingType
 from textual.widgets import Static
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.amendment import Amendment
-from warpdeck.notation.config.toml_edit import amended
+from warpdeck.model.config_edit import Amendment
+from warpdeck.notation.config.toml_edit import apply_changes
 from warpdeck.protocol import requests, results
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.request_base import RequestMessage
@@ -362,7 +362,7 @@ class AdminScreen(NodeVerbs):
         what = f"remove [{self._tab}.{name}]"
         try:
             before = self._rules.read()
-            after = amended(before, [Amendment(path=(self._tab, name))])
+            after = apply_changes(before, [Amendment(path=(self._tab, name))])
         except UserError as error:
             self.deck.tell_error(error)
             return

@@ -15,7 +15,7 @@ from textual import work
 from textual.binding import BindingType
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.past import MAX_PAGE_JOBS, PAST_ORDERS, PastQuery
+from warpdeck.model.finished_jobs import FINISHED_ORDERS, MAX_PAGE_JOBS, FinishedQuery
 from warpdeck.notation.filters.job_filter import parse_filter
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.screens.shared.dialogs import EXPORT_NAMES, Ask
@@ -46,9 +46,9 @@ class HistoryScreen(JobListScreen):
     def __init__(self) -> None:
         super().__init__()
         self._pages = PastPages()
-        self._query: PastQuery | None = None
+        self._query: FinishedQuery | None = None
         """The query that the pages belong to."""
-        self._asked: PastQuery | None = None
+        self._asked: FinishedQuery | None = None
         self._wanted: list[int] = []
         self._marked: dict[str, JobRow] = {}
         self._words = "Loading..."
@@ -69,8 +69,8 @@ class HistoryScreen(JobListScreen):
             self._load(wait_s=TYPING_S if typed else 0.0)
         self.tick()
 
-    def _choice(self) -> PastQuery:
-        return PastQuery(
+    def _choice(self) -> FinishedQuery:
+        return FinishedQuery(
             user=None if self.deck.everybody else self.deck.board.user,
             clauses=parse_filter(self.filter_text, me=self.deck.board.user),
             order=self.order.column or "end",
@@ -131,7 +131,7 @@ class HistoryScreen(JobListScreen):
 
     @property
     def sortable(self) -> Collection[str]:
-        return PAST_ORDERS
+        return FINISHED_ORDERS
 
     def rows(self, *, now: float) -> RowSource:
         return PastRows(self._pages, self.columns, now=now, missing=self._want)
@@ -196,7 +196,7 @@ class HistoryScreen(JobListScreen):
         )
 
     @work(exclusive=True, group="export")
-    async def _export(self, query: PastQuery, path: str) -> None:
+    async def _export(self, query: FinishedQuery, path: str) -> None:
         """Write all jobs of the query into a file, page by page, so that they are never all in memory.
 
         Leaving the screen cancels the export and removes the file.
@@ -212,7 +212,7 @@ class HistoryScreen(JobListScreen):
         else:
             self.app.notify(f"Wrote {_jobs(written)} to {path}", markup=False)
 
-    async def _write(self, query: PastQuery, form: Form, file: TextIO) -> int:
+    async def _write(self, query: FinishedQuery, form: Form, file: TextIO) -> int:
         file.write(form.begin)
         written, last = 0, None
         while True:

@@ -12,7 +12,12 @@ from textual.binding import BindingType
 from warpdeck.base.errors import UserError
 from warpdeck.model import Reservation
 from warpdeck.notation.filters.reservation_flags import FLAGS
-from warpdeck.notation.filters.reservations import Wish, parse_wish, wish_command, wish_of
+from warpdeck.notation.filters.reservations import (
+    ReservationText,
+    create_command,
+    parse_reservation,
+    reservation_text,
+)
 from warpdeck.protocol import requests
 from warpdeck_tui.data.action_log import Undo
 from warpdeck_tui.data.connection import Core
@@ -33,7 +38,7 @@ FIELDS = (
     FormField("tres", "tres", "cpu=16,gres/gpu=2; empty: whole nodes"),
     FormField("licenses", "licenses", "matlab:2"),
 )
-"""The fields of a Wish."""
+"""The fields of a ReservationText."""
 
 
 class Reserve(FormDialog):
@@ -46,7 +51,7 @@ class Reserve(FormDialog):
         """Create the form. `before` is the row of the reservation to change, or None for a new one."""
         self._before = before
         self._instead = before is not None
-        wish = Wish("") if before is None else wish_of(before)
+        wish = ReservationText("") if before is None else reservation_text(before)
         super().__init__(
             f"Edit reservation {wish.name}" if self._instead else "New reservation",
             tuple(field._replace(is_fixed=self._instead and field.id == "name") for field in FIELDS),
@@ -54,10 +59,10 @@ class Reserve(FormDialog):
         )
 
     def command(self, values: FormValues) -> str:
-        return f"$ {wish_command(Wish(**values), instead=self._instead)}"
+        return f"$ {create_command(ReservationText(**values), instead=self._instead)}"
 
     async def save(self, values: FormValues) -> str:
-        wish, before, core = Wish(**values), self._before, self.deck.core
+        wish, before, core = ReservationText(**values), self._before, self.deck.core
         await core.ask(reservation_request(wish, before, instead=self._instead))
         back = (
             reserving(core, before, instead=True)
@@ -67,15 +72,15 @@ class Reserve(FormDialog):
                 lambda: core.ask(requests.ReservationRemove(name=wish.name)),
             )
         )
-        self.deck.chronicle.add(wish_command(wish, instead=self._instead), back)
+        self.deck.chronicle.add(create_command(wish, instead=self._instead), back)
         return wish.name
 
 
 def reservation_request(
-    wish: Wish, before: dict[str, Any] | None, *, instead: bool
+    wish: ReservationText, before: dict[str, Any] | None, *, instead: bool
 ) -> requests.ReservationMake:
     """Return the request that makes the reservation. Raises UserError if it is invalid."""
-    fields = parse_wish(wish, time.time(), before=before)
+    fields = parse_reservation(wish, time.time(), before=before)
     try:
         reservation = msgspec.convert(fields, Reservation)
     except msgspec.ValidationError as error:
@@ -86,9 +91,9 @@ def reservation_request(
 
 def reserving(core: Core, before: dict[str, Any], *, instead: bool) -> Undo:
     """Return the undo of a changed or removed reservation, which restores it from its former row `before`."""
-    wish = wish_of(before)
+    wish = reservation_text(before)
 
     async def reserve() -> None:
         await core.ask(reservation_request(wish, before, instead=instead))
 
-    return Undo(wish_command(wish, instead=instead), reserve)
+    return Undo(create_command(wish, instead=instead), reserve)

@@ -11,9 +11,9 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.amendment import Amendment
+from warpdeck.model.config_edit import Amendment
 from warpdeck.notation.config.rules import values_of
-from warpdeck.notation.config.toml_edit import amended
+from warpdeck.notation.config.toml_edit import apply_changes
 from warpdeck_tui.data.rule_changes import RELOAD, RuleChanges
 from warpdeck_tui.screens.shared.form_dialog import FormDialog
 from warpdeck_tui.table.bindings import bindings
@@ -53,7 +53,7 @@ class RuleForm(FormDialog):
         before = self._rules.read()
         if not self._rule and values_of(before, self._kind.table, name):
             raise UserError(f"{self._kind.noun} {name} already exists", "Press e in the table to edit it")
-        after = amended(before, [Amendment(path=(self._kind.table, name), values=changed)])
+        after = apply_changes(before, [Amendment(path=(self._kind.table, name), values=changed)])
         reloaded = await self._rules.use(after, before=before)
         what = told(self._kind, name, changed)
         self.deck.chronicle.add(f"{RELOAD}  # {what}", self._rules.undo(before, after=after, what=what))

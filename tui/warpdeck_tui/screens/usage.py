@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 from textual.binding import BindingType
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.past import GroupCost
+from warpdeck.model.finished_jobs import GroupCost
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.screens.shared.dialogs import EXPORT_NAMES, Ask, TextPage
 from warpdeck_tui.table.bindings import bindings

@@ -18,7 +18,7 @@ LATER = (
         for name in ("screens.shared.dialogs", "screens.shared.job_verbs", "screens.nodes", "screens.job")
     ),
     *(
-        "warpdeck.notation.request.request",
+        "warpdeck.notation.request.job_request",
         "warpdeck_tui.screens.submit",
         "warpdeck_tui.screens.shared.form_opening",
         "warpdeck_tui.data.submission",

@@ -25,7 +25,7 @@ from textual.notifications import Notify
 from textual.widget import Widget
 from textual.widgets import Input
 
-from warpdeck_agent.client.visible import OBEYED
+from warpdeck_agent.client.visible import CONTROL_CODES
 from warpdeck_tui.widgets.line_view import LineView
 
 from .driver import LinuxDriver, TerminalDriver
@@ -77,7 +77,7 @@ class Harmless(LineFilter):
     not depend on any widget; Textual's own text fields also show text that other users wrote.
     """
 
-    _DROPPED = dict.fromkeys(OBEYED)
+    _DROPPED = dict.fromkeys(CONTROL_CODES)
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(segment.text.isprintable() for segment in segments):

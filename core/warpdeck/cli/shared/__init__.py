@@ -1,3 +1,1 @@
-"""Code that several verbs of the command line share: argument parsing, tables, terminals, completion
-candidates.
-"""
+"""Parts of verbs: progress, forecasts, completion candidates, past nodes, and the processes of this machine."""

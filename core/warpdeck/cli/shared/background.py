@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 
-def go_on_behind() -> bool:
+def continue_in_background() -> bool:
     """Fork. Return False in the process that returns to the shell, and True in the background process, which
     has no terminal.
     """

@@ -1,32 +1,39 @@
 """Completion candidates for a command line up to the cursor. Pure.
 
-A command's grammar is read from its --help, and for Slurm's commands from their tables of options. The kind
-of an option's value follows from the option's name, or from the name that the help gives the value.
+The grammar of a verb is made from its row, and that of a Slurm command from its table of options.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-JOBS, NODES, PARTITIONS, USERS = "jobs", "nodes", "partitions", "users"
-ACCOUNTS, QOS, RESERVATIONS, STATES = "accounts", "qos", "reservations", "states"
+from warpdeck.cli.verb import (
+    ACCOUNTS,
+    JOBS,
+    NODES,
+    PARTITIONS,
+    QOS,
+    RESERVATIONS,
+    REST,
+    STATES,
+    USERS,
+    Argument,
+)
 
-_OF_VALUE = {
-    "JOB": JOBS, "JOB2": JOBS, "NODE": NODES, "USER": USERS, "STATE": STATES, "job_id": JOBS,
-    "jobs": JOBS, "job": JOBS, "jobid": JOBS, "dependency": JOBS,
+_OF_OPTION = {
+    "job_id": JOBS, "jobs": JOBS, "job": JOBS, "jobid": JOBS, "dependency": JOBS,
     "partition": PARTITIONS, "nodelist": NODES, "exclude": NODES, "node": NODES, "hosts": NODES,
     "user": USERS, "users": USERS, "uid": USERS, "account": ACCOUNTS, "accounts": ACCOUNTS,
     "qos": QOS, "reservation": RESERVATIONS, "state": STATES, "states": STATES,
 }  # fmt: skip
-"""Maps the name of an option, or the help's name of a value, to the kind of the value."""
+"""Maps an option of a Slurm command to the kind of its value."""
 _SAFE = re.compile(r"[\w.,:@%+/=-]+")
 """Names that need no quotes in any shell. Other names are not offered."""
-_OPTION = re.compile(r" {2,8}(-.*?)(?: {2,}(.*))?")
-_NAME = re.compile(r"(--?[A-Za-z][\w-]*)(\[?[= ]?(?:\{[^}]*\}|[A-Z][^\s]*|\"[^\"]*\"))?")
-_POSITIONAL = re.compile(r"  ([A-Za-z{]\S*)(?: {2,}(.*))?")
-_SUBVERB = re.compile(r"    ([a-z][\w-]*)(?: {2,}(.*))?")
+_LINE = re.compile(r" {2,8}(-.*?)(?: {2,}(.*))?")
+_NAME = re.compile(r"--?[A-Za-z][\w-]*")
+HELP = "show this help message and exit"
 
 
 class Candidate(NamedTuple):
@@ -36,7 +43,7 @@ class Candidate(NamedTuple):
     about: str = ""
 
 
-class Value(NamedTuple):
+class ValueChoices(NamedTuple):
     """The value of an option or of a positional argument: a kind of live names, a list of words, or anything,
     such as a file.
     """
@@ -48,10 +55,10 @@ class Value(NamedTuple):
 class Grammar(NamedTuple):
     """A command's options and positional arguments. An option without a value maps to None."""
 
-    options: Mapping[str, Value | None]
+    options: Mapping[str, ValueChoices | None]
     """Option names include their hyphens."""
     about: Mapping[str, str]
-    places: Sequence[Value] = ()
+    places: Sequence[ValueChoices] = ()
     """The positional arguments, in order."""
     repeats: bool = False
     """True if the last positional argument may be repeated."""
@@ -61,61 +68,41 @@ Live = Callable[[str], list[Candidate]]
 """Returns the current names of a kind."""
 
 
-def value_named(name: str) -> Value:
-    """Return the value of an option with that name, or of a value with that name in the help."""
-    bare = name.strip("[]<>").rstrip(",.")
-    if bare.startswith("{"):
-        return Value(words=tuple(Candidate(word) for word in bare.strip("{}").split(",")))
-    return Value(kind=_OF_VALUE.get(bare.lstrip("-"), ""))
+def value_of_option(name: str) -> ValueChoices:
+    """Return the value of a Slurm command's option with that name."""
+    return ValueChoices(kind=_OF_OPTION.get(name, ""))
 
 
-def grammar_of_help(text: str) -> Grammar:
-    """Read a grammar from a verb's --help."""
-    options: dict[str, Value | None] = {}
-    about: dict[str, str] = {}
-    places: list[Value] = []
-    subverbs: list[Candidate] = []
+def grammar_of(arguments: Iterable[Argument], subverbs: Iterable[Candidate] = ()) -> Grammar:
+    """Return the grammar of a verb with these arguments or sub-verbs."""
+    options: dict[str, ValueChoices | None] = {"-h": None, "--help": None}
+    about = dict.fromkeys(options, HELP)
+    words = tuple(subverbs)
+    places = [ValueChoices(words=words)] if words else []
+    repeats = False
+    for each in arguments:
+        value = ValueChoices(each.completes, tuple(Candidate(word) for word in each.choices))
+        names = [name for name in each.names if name != REST]
+        if each.is_option:
+            options |= dict.fromkeys(names, None if each.is_flag else value)
+            about |= dict.fromkeys(names, each.help.partition("\n")[0])
+        else:
+            places.append(value)
+            repeats = each.nargs in ("*", "+")
+    return Grammar(options, about, places, repeats)
+
+
+def descriptions(text: str) -> dict[str, str]:
+    """Return the descriptions of options in a help that is a text."""
+    found: dict[str, str] = {}
     lines = text.splitlines()
     examples = next((at for at, line in enumerate(lines) if line.startswith("examples")), len(lines))
-    in_places = False
     for line in lines[:examples]:
-        in_places = line == "positional arguments:" or (in_places and bool(line))
-        if found := _OPTION.fullmatch(line):
-            _add_options(options, about, found[1], found[2] or "")
-        elif in_places and (found := _SUBVERB.fullmatch(line)):
-            subverbs.append(Candidate(found[1], found[2] or ""))
-        elif in_places and (found := _POSITIONAL.fullmatch(line)):
-            places.append(value_named(found[1]))
-    if not places:
-        places = _by_hand(lines[0] if lines else "", options)
-    if subverbs:
-        places = [Value(words=tuple(subverbs))]
-    return Grammar(options, about, places, repeats=" ...]" in text)
-
-
-def _by_hand(usage: str, options: dict[str, Value | None]) -> list[Value]:
-    """Return the positional arguments from the first line of a help that does not list them. Also adds
-    options in that line.
-    """
-    places = []
-    for word in usage.split()[3:]:
-        bare = word.strip("[]")
-        if bare.startswith("--"):
-            options.setdefault(bare, None)
-        elif bare != "OPTIONS":
-            places.append(value_named(bare))
-    return places
-
-
-def _add_options(options: dict[str, Value | None], about: dict[str, str], head: str, words: str) -> None:
-    """Add the options of one line of the help. All names of an option take the same value."""
-    named = _NAME.findall(head.replace(" | ", ", "))
-    taken = next((value for _, value in named if value), "")
-    for name, _ in named:
-        value = value_named(name)
-        options[name] = (value if value.kind else value_named(taken.lstrip("[= "))) if taken else None
-        # in this case it is the next option of the same line
-        about[name] = "" if words.startswith("-") else words
+        if match := _LINE.fullmatch(line):
+            words = match[2] or ""
+            # If the line lists several options, the next one follows in place of a description.
+            found |= dict.fromkeys(_NAME.findall(match[1]), "" if words.startswith("-") else words)
+    return found
 
 
 def candidates(words: Sequence[str], grammar: Grammar, live: Live) -> list[Candidate]:
@@ -134,7 +121,7 @@ def candidates(words: Sequence[str], grammar: Grammar, live: Live) -> list[Candi
     return _values(current, grammar.places[min(place, len(grammar.places) - 1)], live)
 
 
-def _walk(before: Sequence[str], grammar: Grammar) -> tuple[bool, Value | None, int]:
+def _walk(before: Sequence[str], grammar: Grammar) -> tuple[bool, ValueChoices | None, int]:
     """Return whether options have ended, the value that the last option still needs, and the number of
     positional arguments.
     """
@@ -167,7 +154,7 @@ def _options(current: str, grammar: Grammar, live: Live) -> list[Candidate]:
     )
 
 
-def _values(current: str, value: Value, live: Live) -> list[Candidate]:
+def _values(current: str, value: ValueChoices, live: Live) -> list[Candidate]:
     """Return the names that match the last item of a comma-separated list."""
     if value.words:
         return [each for each in value.words if each.word.startswith(current)]

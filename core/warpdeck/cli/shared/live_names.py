@@ -11,40 +11,38 @@ from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import default_paths
+from warpdeck.cli import verb
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.model.states import COMPACT
 
-from . import candidates as kinds
 from .candidates import Candidate
 
 PATIENCE_S = 1.0
 """Longest wait for names. A user who pressed Tab does not wait longer."""
 MAX_ROWS = 500
 """Number of jobs that are offered, the newest first. More would not help anybody to choose."""
-ENDED_TOO = frozenset({"show", "logs", "metrics", "snapshot", "requeue", "code", "sacct"})
-"""Verbs for which ended jobs are offered, too."""
 STATES_OF = {
-    "hold": ("PENDING",),
-    "release": ("PENDING",),
-    "suspend": ("RUNNING",),
-    "resume": ("SUSPENDED",),
-    "attach": ("PENDING", "RUNNING"),
+    verb.JOBS: (),
+    verb.ANY_JOBS: (),
+    verb.PENDING_JOBS: ("PENDING",),
+    verb.RUNNING_JOBS: ("RUNNING",),
+    verb.SUSPENDED_JOBS: ("SUSPENDED",),
+    verb.TERMINALS: ("PENDING", "RUNNING"),
 }
+"""Maps a kind of jobs to their states; () stands for all unfinished jobs."""
 
 
-def live_names(verb: str) -> Callable[[str], list[Candidate]]:
-    """Return a function that gives the names of a kind for that verb. It gives none if no controller answers."""
-
-    def names(kind: str) -> list[Candidate]:
-        if kind == kinds.STATES:
-            return [Candidate(state.value, code) for state, code in COMPACT.items()]
-        try:
-            with _patience(), SyncClient.connect(default_paths(), start=False) as client:
-                return _ASK[kind](client, verb)
-        except (UserError, OSError):  # without an answer, nothing is offered
-            return []
-
-    return names
+def live_names(kind: str) -> list[Candidate]:
+    """Return the names of a kind, or none if no controller answers in time."""
+    if kind == verb.STATES:
+        return [Candidate(state.value, code) for state, code in COMPACT.items()]
+    try:
+        with _patience(), SyncClient.connect(default_paths(), start=False) as client:
+            if kind in STATES_OF:
+                return _jobs(client, kind)
+            return _users(client) if kind == verb.USERS else _named(client, kind)
+    except (UserError, OSError):  # without an answer, nothing is offered
+        return []
 
 
 @contextmanager
@@ -63,69 +61,41 @@ def _patience() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _jobs(client: SyncClient, verb: str) -> list[Candidate]:
+def _jobs(client: SyncClient, kind: str) -> list[Candidate]:
     """Return the caller's jobs or, if there are none, the jobs of all users."""
-    fields = ["label", "array_job_id", "tasks_pending", "name", "state", "user", "node_list"]
-    asked: dict[str, Any] = {
-        "states": list(STATES_OF.get(verb, ())),
-        "finished": verb in ENDED_TOO,
+    wanted: dict[str, Any] = {
+        "states": list(STATES_OF[kind]),
+        "finished": kind == verb.ANY_JOBS,
         "limit": MAX_ROWS,
-        "fields": fields,
+        "fields": ["label", "array_job_id", "tasks_pending", "name", "state", "user", "node_list"],
     }
-    rows = (
-        client.call("jobs", users=[client.welcome["user"]], **asked)["jobs"]
-        or client.call("jobs", **asked)["jobs"]
-    )
+    own = client.call("jobs", users=[client.welcome["user"]], **wanted)["jobs"]
     found: dict[str, str] = {}
-    for row in reversed(rows):
+    for row in reversed(own or client.call("jobs", **wanted)["jobs"]):
         label = str(row["array_job_id"]) if row["tasks_pending"] > 1 else row["label"]
-        found.setdefault(
-            label, " ".join(filter(None, (row["name"], row["state"], row["user"], row["node_list"])))
-        )
+        about = (row["name"], row["state"], row["user"], row["node_list"])
+        found.setdefault(label, " ".join(filter(None, about)))
     return [Candidate(*each) for each in found.items()]
 
 
-def _nodes(client: SyncClient, _: str) -> list[Candidate]:
-    rows = client.call("nodes")["nodes"]
-    return [
-        Candidate(row["name"], f"{row['state']}, {len(row['gpus'])} GPUs, {row['cpus']} CPUs") for row in rows
-    ]
-
-
-def _partitions(client: SyncClient, _: str) -> list[Candidate]:
-    rows = client.call("partitions")["partitions"]
-    return [
-        Candidate(row["name"], f"{row['state']}, {row['nodes']} nodes, {row['gpus']} GPUs") for row in rows
-    ]
-
-
-def _users(client: SyncClient, _: str) -> list[Candidate]:
+def _users(client: SyncClient) -> list[Candidate]:
     """Return the users who have jobs, and the users in the tree of shares."""
     jobs = client.call("jobs", fields=["user"])["jobs"]
     names = {row["user"] for row in (*jobs, *client.call("shares")["shares"])} | {client.welcome["user"]}
     return [Candidate(name) for name in sorted(names) if name]
 
 
-def _accounts(client: SyncClient, _: str) -> list[Candidate]:
-    rows = client.call("shares")["shares"]
-    return [Candidate(name) for name in dict.fromkeys(row["account"] for row in rows)]
+_REQUESTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], str]]] = {
+    verb.NODES: ("nodes", "name", lambda row: f"{row['state']}, {len(row['gpus'])} GPUs, {row['cpus']} CPUs"),
+    verb.PARTITIONS: ("partitions", "name", lambda row: f"{row['state']}, {row['nodes']} nodes, {row['gpus']} GPUs"),
+    verb.ACCOUNTS: ("shares", "account", lambda row: ""),
+    verb.QOS: ("qos", "name", lambda row: f"priority {row['priority']}"),
+    verb.RESERVATIONS: ("reservations", "name", lambda row: f"{row['state']}, {row['node_list']}"),
+}  # fmt: skip
+"""Kind -> (request and list of its answer, field with the name, description of a row)."""
 
 
-def _qos(client: SyncClient, _: str) -> list[Candidate]:
-    return [Candidate(row["name"], f"priority {row['priority']}") for row in client.call("qos")["qos"]]
-
-
-def _reservations(client: SyncClient, _: str) -> list[Candidate]:
-    rows = client.call("reservations")["reservations"]
-    return [Candidate(row["name"], f"{row['state']}, {row['node_list']}") for row in rows]
-
-
-_ASK: dict[str, Callable[[SyncClient, str], list[Candidate]]] = {
-    kinds.JOBS: _jobs,
-    kinds.NODES: _nodes,
-    kinds.PARTITIONS: _partitions,
-    kinds.USERS: _users,
-    kinds.ACCOUNTS: _accounts,
-    kinds.QOS: _qos,
-    kinds.RESERVATIONS: _reservations,
-}
+def _named(client: SyncClient, kind: str) -> list[Candidate]:
+    request, name, about = _REQUESTS[kind]
+    rows = client.call(request)[request]
+    return [Candidate(*each) for each in dict.fromkeys((row[name], about(row)) for row in rows)]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json, print_table
+from warpdeck.cli.shared.progress import progress
 
 CONTROLLER, AGENT = "controller", "agent"
 STOP_S = 30.0
@@ -28,7 +29,7 @@ KILLED_S = 10.0
 POLL_S = 0.05
 
 
-class Found(NamedTuple):
+class MachineProcess(NamedTuple):
     """A controller or an agent.
 
     `home` is the controller's home or the agent's folder. `jobs` contains the ids of the jobs whose processes
@@ -83,7 +84,8 @@ def stop(*, kill_jobs: bool) -> int:
     _end([each for each in mine if each.kind == CONTROLLER])
     jobs = sorted({member.job for member in _members() if member.folder in folders}, key=int)
     if kill_jobs:
-        _kill_jobs(folders)
+        with progress("killing the jobs ..."):
+            _kill_jobs(folders)
     _end([each for each in mine if each.kind == AGENT])
     if jobs:
         names = ", ".join(jobs)
@@ -95,7 +97,7 @@ def stop(*, kill_jobs: bool) -> int:
     return 0
 
 
-def find() -> list[Found]:
+def find() -> list[MachineProcess]:
     """Return all visible controllers and agents of this machine in the order of their pids."""
     members = _members()
     found = []
@@ -103,11 +105,11 @@ def find() -> list[Found]:
         argv = process.argv
         if argv[1:3] == ("-m", "warpdeck.daemon.controller_process") and "--home" in argv[:-1]:
             home = argv[argv.index("--home") + 1]
-            found.append(Found(CONTROLLER, process.pid, process.uid, home))
+            found.append(MachineProcess(CONTROLLER, process.pid, process.uid, home))
         elif argv[-3:-1] == ("serve", "--dir") and any(_is_agent(word) for word in argv[:-3]):
             jobs = {member.job for member in members if member.folder == argv[-1]}
             seen = sorted(jobs, key=int) if os.geteuid() in (0, process.uid) else None
-            found.append(Found(AGENT, process.pid, process.uid, argv[-1], seen))
+            found.append(MachineProcess(AGENT, process.pid, process.uid, argv[-1], seen))
     return found
 
 
@@ -115,14 +117,16 @@ def _is_agent(word: str) -> bool:
     return "warpdeck_agent" in word or (word.endswith(".pyz") and os.path.basename(word).startswith("agent"))
 
 
-def _end(which: Sequence[Found]) -> None:
+def _end(which: Sequence[MachineProcess]) -> None:
     """Send SIGTERM to each, and wait until it has ended. Raises UserError."""
     for each in which:
         with _pidfd(each.pid) as descriptor:
             if descriptor is None or each[:4] not in {other[:4] for other in find()}:
                 continue  # it ended, and another process may have its pid now
             signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-            if not select.select([descriptor], [], [], STOP_S)[0]:
+            with progress(f"stopping the {each.kind} in {clean(each.home)} ..."):
+                ended = select.select([descriptor], [], [], STOP_S)[0]
+            if not ended:
                 raise UserError(
                     f"the {each.kind} in {each.home} (pid {each.pid}) did not stop within {STOP_S:.0f} s",
                     f"check its log, or kill it with `kill -9 {each.pid}`",
@@ -144,7 +148,7 @@ def _kill_jobs(folders: set[str]) -> None:
             time.sleep(POLL_S)
     raise UserError(
         f"job processes cannot be killed: pids {', '.join(str(pid) for pid in sorted(left))}",
-        "they hang in the kernel; the agents keep running",
+        "they hang in the kernel, often on a file system that does not answer; try again, or reboot this machine",
     )
 
 
@@ -236,7 +240,7 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
-def _jobs_text(found: Found) -> str:
+def _jobs_text(found: MachineProcess) -> str:
     if found.kind == CONTROLLER:
         return ""
     return "?" if found.jobs is None else ",".join(found.jobs) or "none"

@@ -11,7 +11,7 @@ from warpdeck.notation.values.durations import roughly
 from warpdeck.notation.values.time_points import moment_text, parse_past
 
 
-def ask(client: SyncClient, at: str, name: str = "") -> list[dict[str, Any]]:
+def request_nodes(client: SyncClient, at: str, name: str = "") -> list[dict[str, Any]]:
     """Return all nodes, or the node with that name, as they were. Raises UserError."""
     rows: list[dict[str, Any]] = client.call("nodes_at", at=parse_past(at, time.time()), name=name)["nodes"]
     return rows

@@ -1,3 +1,1 @@
-"""The verbs of the command line, one module for each group of related verbs. `warpdeck.cli.main` imports a
-module when its verb is called.
-"""
+"""The verbs of the command line, one module for each group of related verbs. Its VERBS are the rows of the table."""

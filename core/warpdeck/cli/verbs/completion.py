@@ -1,35 +1,34 @@
 """`warpdeck completion bash|zsh|fish`: print a script for the shell's Tab key.
 
 It completes verbs, options, and the present jobs, nodes and partitions. The script calls `warpdeck completion
---words SHELL WORD...`. `candidates` and `livenames` contain the rest.
+--words SHELL -- WORD...`. `candidates` chooses the words, and `live_names` asks the controller for names.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import io
 import os
-from collections.abc import Iterator, Mapping
 
-from warpdeck.base.errors import UserError, WarpdeckError
+from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean
-from warpdeck.cli.shared.arguments import Arguments
+from warpdeck.cli.index import SUMMARIES, load
 from warpdeck.cli.shared.candidates import (
-    JOBS,
-    NODES,
-    PARTITIONS,
-    RESERVATIONS,
     Candidate,
     Grammar,
-    Live,
-    Value,
+    ValueChoices,
     candidates,
-    grammar_of_help,
-    value_named,
+    descriptions,
+    grammar_of,
+    value_of_option,
 )
 from warpdeck.cli.shared.live_names import live_names
-from warpdeck.notation.options.options import NONE, REFUSED, Option
+from warpdeck.cli.slurm_verb import SlurmVerb
+from warpdeck.cli.verb import ANY_JOBS, JOBS, NODES, PARTITIONS, RESERVATIONS, Argument, Verb, flat
+from warpdeck.notation.options.option_table import NONE, REFUSED, SALLOC, SBATCH, SRUN, OptionTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 BASH = """\
 _warpdeck_complete() {
@@ -61,8 +60,7 @@ for name in COMMANDS
 end
 """
 SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
-HELP_COLUMNS = "1000"
-"""Wide enough that no line of a help is wrapped."""
+_TABLES = {"sbatch": SBATCH, "srun": SRUN, "salloc": SALLOC}
 _SHOWN = {
     "job": JOBS, "step": JOBS, "node": NODES, "partition": PARTITIONS, "reservation": RESERVATIONS,
     "config": "", "hostnames": "", "hostlist": "", "assoc_mgr": "", "daemons": "", "licenses": "",
@@ -75,22 +73,7 @@ _ABOUT_JOBS = frozenset(
 )
 
 
-def main(_: str, words: list[str]) -> int:
-    """Print a shell's script, or candidates."""
-    if words[:1] == ["--words"]:
-        return _answer(words[1:])
-    parser = Arguments(
-        "warpdeck completion",
-        description="Print the completion script of a shell, for warpdeck and the Slurm commands. Tab completes verbs, options,\n"
-        "jobs, nodes, partitions, users, accounts and QoS.",
-        examples=(
-            'eval "$(warpdeck completion bash)"                             in ~/.bashrc',
-            'eval "$(warpdeck completion zsh)"                              in ~/.zshrc, after compinit',
-            "warpdeck completion fish | source                              in ~/.config/fish/config.fish",
-        ),
-    )
-    parser.add_argument("shell", choices=list(SHELLS), help="shell")
-    args = parser.parse_args(words)
+def _print_script(args: Namespace) -> int:
     print(SHELLS[args.shell].replace("COMMANDS", " ".join(_commands())), end="")
     return 0
 
@@ -145,104 +128,93 @@ def complete(line: list[str]) -> list[Candidate]:
     """Return the candidates for the last word of a command line."""
     command, *words = line
     command = os.path.basename(command)
+    if command == "scontrol":
+        return _of_scontrol(words)
     if command != "warpdeck":
-        live = live_names(command)
-        return (
-            _of_scontrol(words, live)
-            if command == "scontrol"
-            else candidates(words, _of_slurm(command), live)
-        )
-    from warpdeck.cli.main import VERBS
-
+        return candidates(words, _of_slurm(command), live_names)
     if len(words) == 1:
-        return [Candidate(verb, about) for verb, (_, about) in VERBS.items() if verb.startswith(words[0])]
+        return [Candidate(verb, about) for verb, about in SUMMARIES.items() if verb.startswith(words[0])]
     verb, *words = words
-    if verb not in VERBS:
+    if verb not in SUMMARIES:
         return []
-    grammar = _of_verb(verb, [])
-    first = grammar.places[0] if grammar.places else Value()
-    if len(words) > 1 and words[0] in {each.word for each in first.words}:
-        return candidates(words[1:], _of_verb(verb, words[:1]), live_names(words[0]))
-    return candidates(words, grammar, live_names(verb))
+    row = load(verb)
+    subverbs = {each.name: each for each in row.subverbs}
+    if len(words) > 1 and words[0] in subverbs:
+        return candidates(words[1:], grammar_of(flat(subverbs[words[0]].arguments)), live_names)
+    return candidates(words, _of_row(row), live_names)
 
 
-def _of_verb(verb: str, subverb: list[str]) -> Grammar:
-    """Return a verb's grammar from its own help and, if it takes options of sbatch or srun, from their table."""
-    from warpdeck.cli.main import VERBS
-
-    text = io.StringIO()
-    with _wide(), contextlib.redirect_stdout(text), contextlib.suppress(SystemExit, WarpdeckError):
-        importlib.import_module(f"warpdeck.{VERBS[verb][0]}").main(verb, [*subverb, "--help"])
-    grammar = grammar_of_help(text.getvalue())
-    table = {"submit": "sbatch", "run": "srun", "srun": "srun", "salloc": "salloc"}.get(verb)
-    return grammar if table is None else _of_table(table, grammar)
-
-
-@contextlib.contextmanager
-def _wide() -> Iterator[None]:
-    """Set COLUMNS, from which argparse takes the length of its lines."""
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = HELP_COLUMNS
-    try:
-        yield
-    finally:
-        os.environ.pop("COLUMNS")
-        if before is not None:
-            os.environ["COLUMNS"] = before
+def _of_row(row: Verb) -> Grammar:
+    grammar = grammar_of(flat(row.arguments), [Candidate(each.name, each.summary) for each in row.subverbs])
+    if not isinstance(row, SlurmVerb):
+        return grammar
+    about = {**descriptions(row.help_text()), **grammar.about}
+    return _with(grammar._replace(about=about), _TABLES[row.takes])
 
 
 def _of_slurm(command: str) -> Grammar:
     """Return the grammar of one of Slurm's commands."""
     from warpdeck.slurm.command_table import COMMANDS
 
-    if command in ("sbatch", "srun", "salloc"):
-        return _of_table(command, Grammar({}, {}))
+    if command in _TABLES:
+        return _with(Grammar({}, {}), _TABLES[command])
     module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[command]}") if command in COMMANDS else None
-    known = getattr(module, "OPTIONS", None)
-    places = [Value(JOBS)] if command == "scancel" else []
-    told = grammar_of_help(getattr(module, "HELP", ""))
-    return _with(Grammar({}, told.about, places, bool(places)), {} if known is None else known.options)
+    known: OptionTable | None = getattr(module, "OPTIONS", None)
+    places = [ValueChoices(JOBS)] if command == "scancel" else []
+    grammar = Grammar({}, descriptions(getattr(module, "HELP", "")), places, bool(places))
+    return grammar if known is None else _with(grammar, known, any_job=command == "sacct")
 
 
-def _of_scontrol(words: list[str], live: Live) -> list[Candidate]:
+def _with(grammar: Grammar, known: OptionTable, *, any_job: bool = False) -> Grammar:
+    """Return the grammar with the options of a Slurm command. Those that it refuses are left out."""
+    found = dict(grammar.options)
+    for name, option in known.options.items():
+        if option.here == REFUSED:
+            continue
+        value = None if option.takes == NONE else value_of_option(name)
+        if any_job and value == ValueChoices(JOBS):
+            value = ValueChoices(ANY_JOBS)
+        found[f"--{name}"] = value
+        if option.short:
+            found[f"-{option.short}"] = value
+    return grammar._replace(options=found)
+
+
+def _of_scontrol(words: list[str]) -> list[Candidate]:
     """Return the candidates for scontrol: a subcommand, then its argument."""
     from warpdeck.slurm.scontrol.keywords import KEYWORDS
 
     *before, current = words
     order, *given = [word for word in before if not word.startswith("-")] or [""]
     key, equals, value = current.partition("=")
-    place = Value()
+    place = ValueChoices()
     if equals:
-        found = candidates([value], Grammar({}, {}, [Value(_KEYS.get(key.lower(), ""))]), live)
+        found = candidates([value], Grammar({}, {}, [ValueChoices(_KEYS.get(key.lower(), ""))]), live_names)
         return [Candidate(f"{key}={word}", about) for word, about in found]
     if not order:
-        place = Value(words=tuple(Candidate(word) for word in KEYWORDS))
+        place = ValueChoices(words=tuple(Candidate(word) for word in KEYWORDS))
     elif order == "show":
         place = (
-            Value(_SHOWN.get(given[0], ""))
+            ValueChoices(_SHOWN.get(given[0], ""))
             if given
-            else Value(words=tuple(Candidate(word) for word in _SHOWN))
+            else ValueChoices(words=tuple(Candidate(word) for word in _SHOWN))
         )
     elif order in _ABOUT_JOBS:
-        place = Value(JOBS)
-    return candidates([current], Grammar({}, {}, [place]), live)
+        place = ValueChoices(JOBS)
+    return candidates([current], Grammar({}, {}, [place]), live_names)
 
 
-def _of_table(command: str, grammar: Grammar) -> Grammar:
-    """Return the grammar with the options of sbatch, srun or salloc. Their arguments are files."""
-    from warpdeck.notation.options import options
-
-    tables = {"sbatch": options.SBATCH, "srun": options.SRUN, "salloc": options.SALLOC}
-    return _with(Grammar(grammar.options, grammar.about), tables[command].options)
-
-
-def _with(grammar: Grammar, known: Mapping[str, Option]) -> Grammar:
-    found = dict(grammar.options)
-    for name, option in known.items():
-        if option.here == REFUSED:
-            continue
-        value = None if option.takes == NONE else value_named(name)
-        found[f"--{name}"] = value
-        if option.short:
-            found[f"-{option.short}"] = value
-    return grammar._replace(options=found)
+VERBS = (
+    Verb(
+        "completion", """\
+Print the completion script of a shell, for warpdeck and the Slurm commands. Tab completes verbs, options,
+jobs, nodes, partitions, users, accounts and QoS.""",
+        (Argument("{bash,zsh,fish}", "the shell", into="shell"),),
+        examples=(
+            'eval "$(warpdeck completion bash)"                             in ~/.bashrc',
+            'eval "$(warpdeck completion zsh)"                              in ~/.zshrc, after compinit',
+            "warpdeck completion fish | source                              in ~/.config/fish/config.fish",
+        ),
+        reads=False, internal={"--words": _answer}, run=_print_script,
+    ),
+)  # fmt: skip

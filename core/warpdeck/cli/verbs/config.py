@@ -2,77 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json
+from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import default_paths
+from warpdeck.cli.shared.progress import progress
+from warpdeck.cli.verb import JSON, Argument, Verb
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from warpdeck.config import Config, Decoded
 
 # `warpdeck.config` is imported where it is needed. It imports msgspec, and `reload` does not need it.
-
-
-def main(_: str, words: list[str]) -> int:
-    """Run the sub-verb."""
-    args = _parser().parse_args(words)
-    return int(args.run(args))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="warpdeck config",
-        description="Check, show, reload or import the configuration. It is read from config.toml in the controller's home. "
-        "Without this file, all settings have their defaults.",
-        epilog="examples:\n  warpdeck config import /etc/slurm/slurm.conf --out config.toml\n"
-        "  warpdeck config check config.toml",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    check = verbs.add_parser("check", help="list all errors of a file with their lines")
-    check.set_defaults(run=_check)
-    show = verbs.add_parser("show", help="show all active settings and their origins")
-    show.set_defaults(run=_show)
-    show.add_argument(
-        "--file",
-        dest="of_file",
-        action="store_true",
-        help="show the settings of config.toml instead of those of the running controller",
-    )
-    for each in (check, show):
-        each.add_argument(
-            "file", nargs="?", default="", metavar="FILE", help="default: config.toml in the home"
-        )
-    reload = verbs.add_parser(
-        "reload", help="apply config.toml to the running controller; nothing changes if it has errors"
-    )
-    reload.set_defaults(run=_reload)
-    imported = verbs.add_parser(
-        "import",
-        help="convert slurm.conf to config.toml",
-        description="Convert slurm.conf to config.toml. Settings that cannot be converted are listed on "
-        "standard error with the reason.",
-    )
-    imported.add_argument("slurm_conf", metavar="slurm.conf")
-    imported.add_argument("--gres", default="", metavar="gres.conf")
-    imported.add_argument("--topology", default="", metavar="topology.conf")
-    imported.add_argument(
-        "--sacctmgr",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="output of `sacctmgr dump CLUSTER` or `sacctmgr -P show qos`; can be repeated",
-    )
-    imported.add_argument(
-        "--out", default="", metavar="FILE", help="output file, must not exist; default: standard output"
-    )
-    imported.set_defaults(run=_import)
-    for each in (check, show, reload, imported):
-        each.add_argument("--json", action="store_true", help="print JSON")
-    return parser
 
 
 def _read(file: str) -> tuple[str, Decoded]:
@@ -88,7 +32,7 @@ def _read(file: str) -> tuple[str, Decoded]:
         raise UserError(f"no such file: {file}", "check the path") from None
 
 
-def _check(args: argparse.Namespace) -> int:
+def _check(args: Namespace) -> int:
     from warpdeck.config import ConfigError
 
     try:
@@ -105,7 +49,7 @@ def _check(args: argparse.Namespace) -> int:
         print_json({"ok": True, "errors": [], "warnings": warnings})
         return 0
     for warning in warnings:
-        note(f"warning: {warning}")
+        print_note(f"warning: {warning}")
     print(
         f"ok: {summary(decoded.config)}"
         if os.path.exists(path)
@@ -127,7 +71,7 @@ def summary(config: Config) -> str:
     return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: Namespace) -> int:
     from warpdeck.config import entries, write
 
     path, decoded = _read(args.file) if args.file or args.of_file else _in_force()
@@ -161,26 +105,26 @@ def _in_force() -> tuple[str, Decoded]:
 
     paths = default_paths()
     if not is_running(paths):
-        note("no controller is running: these are the settings of config.toml")
+        print_note("no controller is running: these are the settings of config.toml")
         return _read("")
-    with SyncClient.connect(paths, start=False) as client:
+    with progress("waiting for the controller ..."), SyncClient.connect(paths, start=False) as client:
         told: dict[str, Any] = client.call("config")
     lines = {tuple(key): line for key, line in told["lines"]}
     held = Decoded(config=decode(told["text"], told["file"]).config, lines=lines)
     try:
         if changes(held.config, load(told["file"]).config):
-            note("config.toml has changed since it was loaded: apply it with `warpdeck config reload`")
+            print_note("config.toml has changed since it was loaded: apply it with `warpdeck config reload`")
     except UserError as error:
-        note(f"config.toml cannot be loaded: {error.message}")
+        print_note(f"config.toml cannot be loaded: {error.message}")
     return str(told["file"]), held
 
 
-def _reload(args: argparse.Namespace) -> int:
+def _reload(args: Namespace) -> int:
     from warpdeck.client.blocking_client import SyncClient
 
-    client = SyncClient.connect(default_paths(), start=False)
     try:
-        answer: dict[str, Any] = client.call("reload")
+        with progress("applying config.toml ..."), SyncClient.connect(default_paths(), start=False) as client:
+            answer: dict[str, Any] = client.call("reload")
     except UserError as error:
         problems = error.details.get("problems", "")
         if not problems or args.json:
@@ -190,18 +134,16 @@ def _reload(args: argparse.Namespace) -> int:
             "config.toml has errors; nothing was changed",
             "correct the file, then run `warpdeck config reload` again",
         ) from None
-    finally:
-        client.close()
     if args.json:
         print_json(answer)
         return 0
     for warning in answer["warnings"]:
-        note(f"warning: {warning}")
+        print_note(f"warning: {warning}")
     print("\n".join(answer["changes"]) or "no changes")
     return 0
 
 
-def _import(args: argparse.Namespace) -> int:
+def _import(args: Namespace) -> int:
     from warpdeck.config.slurm import import_site
 
     made = import_site(args.slurm_conf, gres=args.gres, topology=args.topology, sacctmgr=tuple(args.sacctmgr))
@@ -213,9 +155,9 @@ def _import(args: argparse.Namespace) -> int:
     if not args.out:
         print(made.text, end="")
     if made.remarks:
-        note("Not converted:")
+        print_note("Not converted:")
     for remark in made.remarks:
-        note(f"  {remark}")
+        print_note(f"  {remark}")
     if args.out:
         print(f"{args.out}: {summary(made.config)}")
     return 0
@@ -232,3 +174,61 @@ def _write_new(path: str, text: str) -> None:
         ) from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
+
+
+FILE = Argument("[FILE]", "a config.toml; default: the one in the controller's home")
+SUBVERBS = (
+    Verb(
+        "check", summary="list all errors of a file with their lines",
+        arguments=(FILE, JSON),
+        examples=("warpdeck config check", "warpdeck config check new.toml"),
+        run=_check,
+    ),
+    Verb(
+        "show", summary="show all active settings and their origins",
+        arguments=(
+            Argument("--file", "show the settings of config.toml instead of those of the running controller", into="of_file"),
+            FILE,
+            JSON,
+        ),
+        examples=("warpdeck config show", "warpdeck config show --file", "warpdeck config show new.toml"),
+        run=_show,
+    ),
+    Verb(
+        "reload", summary="apply config.toml to the running controller; nothing changes if it has errors",
+        arguments=(JSON,),
+        examples=("warpdeck config reload",),
+        reads=False, run=_reload,
+    ),
+    Verb(
+        "import",
+        "Convert slurm.conf to config.toml. Settings that cannot be converted are listed on standard error, with\n"
+        "the reason.",
+        summary="convert slurm.conf to config.toml",
+        arguments=(
+            Argument("slurm.conf", "Slurm's configuration file", into="slurm_conf"),
+            Argument("--gres gres.conf", "also read this gres.conf, to list what is not converted"),
+            Argument("--topology topology.conf", "also read the network switches of this topology.conf"),
+            Argument(
+                "--sacctmgr FILE", "output of `sacctmgr dump CLUSTER` or `sacctmgr -P show qos`; can be repeated", repeats=True,
+            ),
+            Argument("--out FILE", "new file to write; default: standard output"),
+            JSON,
+        ),
+        examples=("warpdeck config import /etc/slurm/slurm.conf --out config.toml",),
+        run=_import,
+    ),
+)  # fmt: skip
+VERBS = (
+    Verb(
+        "config",
+        "Check, show, reload or import the configuration. It is read from config.toml in the controller's home.\n"
+        "Without this file, all settings have their defaults.",
+        examples=(
+            "warpdeck config import /etc/slurm/slurm.conf --out config.toml",
+            "warpdeck config check config.toml",
+            "warpdeck config reload",
+        ),
+        subverbs=SUBVERBS,
+    ),
+)  # fmt: skip

@@ -1,100 +1,75 @@
-"""`warpdeck show|why|logs`: information about one job."""
+"""`warpdeck show|why|logs|snapshot`: information about one job."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import clean, format_count, format_time, note, print_json
-from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.arguments import Arguments
+from warpdeck.base.output import clean, format_count, format_time, print_json, print_note
 from warpdeck.cli.shared.forecast import ahead_in_words, print_forecast
-from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.terminal import write_all
+from warpdeck.cli.verb import (
+    ANY_JOBS,
+    JOB,
+    JOB_NODE,
+    JSON,
+    PENDING_JOBS,
+    TASK_HELP,
+    Argument,
+    UsageError,
+    Verb,
+    request,
+)
+from warpdeck.client.code import store_of, tree_now
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.usage_text import used_in_words
+from warpdeck_agent.client.lines import write_all
 
 from .nodes import isolated
 from .queue import where
 
-EXAMPLES = {
-    "show": ("warpdeck show 12", "warpdeck show 12_3 --json"),
-    "why": ("warpdeck why 12", "warpdeck why 12 --json"),
-    "logs": ("warpdeck logs 12", "warpdeck logs -f 12_3", "warpdeck logs --stderr --tail 2000 12"),
-}
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from warpdeck.client.blocking_client import SyncClient
 
 
-def main(verb: str, words: list[str]) -> int:
-    """Run one of the verbs."""
-    args = _parser(verb).parse_args(words)
-    with SyncClient.connect(default_paths()) as client:
-        return _RUN[verb](client, args)
+def _show(client: SyncClient, args: Namespace) -> dict[str, Any]:
+    """Return the details of a job, with a forecast if they are not printed as JSON."""
+    if args.environment:
+        return dict(client.call("job_environment", job=args.job)["variables"])
+    detail = client.call("job", job=args.job)
+    if not args.json and detail["row"]["state"] == "PENDING":
+        detail["forecast"] = client.call("forecast", job=args.job)
+    return detail
 
 
-def _parser(verb: str) -> Arguments:
-    parser = Arguments(f"warpdeck {verb}", description=_RUN[verb].__doc__, examples=EXAMPLES[verb])
-    parser.add_argument("job", metavar="JOB", help="12, or 12_3 for a task of an array")
-    if verb == "show":
-        parser.add_argument(
-            "--environment",
-            action="store_true",
-            help="print only the environment variables of the submission (your own jobs)",
-        )
-    if verb == "logs":
-        parser.add_argument(
-            "-f",
-            "--follow",
-            action="store_true",
-            help="wait until the job starts and print output until it ends",
-        )
-        parser.add_argument(
-            "-e", "--stderr", action="store_true", help="print standard error, if it has its own file"
-        )
-        parser.add_argument("--tail", type=int, metavar="BYTES", help="print only the last BYTES bytes")
-        parser.add_argument("--node", default="", help="node to use, if the job has several")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
-
-
-def _print_environment(variables: dict[str, str], *, as_json: bool) -> int:
-    if as_json:
-        print_json(variables)
-    for name in [] if as_json else sorted(variables):
+def _print_environment(variables: dict[str, str]) -> None:
+    for name in sorted(variables):
         line = f"{name}={variables[name]}"
         print(clean(line) if sys.stdout.isatty() else line)
-    return 0
 
 
-def _show(client: SyncClient, args: argparse.Namespace) -> int:
-    """Show the details of a job."""
+def _print_job(detail: dict[str, Any], args: Namespace) -> None:
     if args.environment:
-        return _print_environment(
-            client.call("job_environment", job=args.job)["variables"], as_json=args.json
-        )
-    detail = client.call("job", job=args.job)
-    if args.json:
-        print_json(detail)
-        return 0
+        _print_environment(detail)
+        return
     row = detail["row"]
-    found: dict[str, Any] = {"ahead": 0, "changes": []}
-    if row["state"] == "PENDING":
-        found = client.call("forecast", job=args.job)
+    forecast: dict[str, Any] = detail.get("forecast", {"ahead": 0, "changes": []})
     facts = [
         ("job", f"{row['label']}  {row['name']}"),
         ("user", row["user"]),
         ("state", row["state"] + (f" (start {row['restarts'] + 1})" if row["restarts"] else "")),
         ("why", where(row, time.time()) if row.get("why") else ""),
-        ("ahead", ahead_in_words(found)),
-        ("would help", "; ".join(found["changes"])),
+        ("ahead", ahead_in_words(forecast)),
+        ("would help", "; ".join(forecast["changes"])),
         ("priority", format_count(row["priority"])),
         ("account", f"{row['account'] or 'none'}, partition {row['partition']}, QoS {row['qos']}"),
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),
         ("warning", detail["notice"]),
-        ("requested", _asked(row)),
-        ("run time", _likely(detail)),
+        ("requested", _requested(row)),
+        ("run time", _run_time(detail)),
         ("submitted", format_time(row["submit"])),
         ("started", format_time(row["start"])),
         ("idle since", format_time(row["idle_since"])),
@@ -117,7 +92,6 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         print(f"{'step':>12}  {clean(_step(step))}")
     for event in detail["events"]:
         print(f"{format_time(event['at']):>32}  {clean(event['text'])}")
-    return 0
 
 
 def _step(step: dict[str, Any]) -> str:
@@ -131,13 +105,13 @@ def _step(step: dict[str, Any]) -> str:
     )
 
 
-def _asked(row: dict[str, Any]) -> str:
+def _requested(row: dict[str, Any]) -> str:
     limit = "none" if row["time_limit_s"] is None else format_duration(row["time_limit_s"])
     counts = ((row["nodes"], "node"), (row["cpus"], "CPU"), (row["gpus"], "GPU"))
     return ", ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in counts) + f", time limit {limit}"
 
 
-def _likely(detail: dict[str, Any]) -> str:
+def _run_time(detail: dict[str, Any]) -> str:
     if detail["predicted_s"] is None:
         return ""
     said = f"{format_duration(round(detail['predicted_s']))} (predicted from the user's previous jobs)"
@@ -162,30 +136,24 @@ def _code(detail: dict[str, Any]) -> str:
     return f"tree {snapshot['tree'][:12]}" + (f", commit {head}{changed}" if head else "")
 
 
-def _why(client: SyncClient, args: argparse.Namespace) -> int:
-    """Show why a job waits, which jobs are ahead of it, when it is expected to start, and which changes would start it now."""
-    found = client.call("forecast", job=args.job)
-    if args.json:
-        print_json(found)
-        return 0
-    if not found["verdict"]:
-        reason = f"{found['code']}: {found['sentence']}"
+def _print_why(found: dict[str, Any], _: Namespace) -> None:
+    if found["verdict"]:
+        print_forecast(found, now=time.time())
+    elif found["code"]:
+        print(clean(f"{found['code']}: {found['sentence']}"))
+    else:
         state = f"job {found['job']} is not waiting: {found['state']}"
-        print(clean(reason) if found["code"] else "; ".join(filter(None, (state, clean(found["sentence"])))))
-        return 0
-    print_forecast(found, now=time.time())
-    return 0
+        print(clean("; ".join(filter(None, (state, found["sentence"])))))
 
 
-def _logs(client: SyncClient, args: argparse.Namespace) -> int:
-    """Print a job's output."""
+def _logs(client: SyncClient, args: Namespace) -> int:
     offset = 0 if args.tail is None else -max(1, args.tail)
     fields = {"job": args.job, "channel": "err" if args.stderr else "out", "offset": offset}
     text = bytearray()
     opened: dict[str, Any] = {}
     for word, value in client.stream("log", follow=args.follow, node=args.node, **fields):
         if word == "progress":
-            note(value)
+            print_note(value)
         elif word == "ok":
             opened = value
         elif word == "data" and args.json:
@@ -199,4 +167,88 @@ def _logs(client: SyncClient, args: argparse.Namespace) -> int:
     return 0
 
 
-_RUN = {"show": _show, "why": _why, "logs": _logs}
+def _check_snapshot(args: Namespace) -> None:
+    if len(args.jobs) > (1 if args.verb == "show" else 2):
+        takes = "one job" if args.verb == "show" else "one or two jobs"
+        raise UsageError(f"{args.prog}: {args.verb} takes {takes}", f"see `{args.prog} --help`")
+
+
+def _snapshots(client: SyncClient, args: Namespace) -> dict[str, Any]:
+    """Return a snapshot with its files, or the difference between two snapshots."""
+    first, *others = [_snapshot(client, job) for job in args.jobs]
+    store, tree = store_of(first), first["tree"]
+    if args.verb == "show":
+        return {**first, "meta": store.meta(tree), "paths": store.files(tree)}
+    other = others[0]["tree"] if others else tree_now(first)
+    return {"old": tree, "new": other, "diff": store.diff(tree, other), "at": time.time()}
+
+
+def _snapshot(client: SyncClient, job: str) -> dict[str, Any]:
+    snapshot = client.call("job", job=job).get("snapshot")
+    if not snapshot:
+        raise UserError(
+            f"job {job} has no snapshot",
+            "it ran in its folder; to get snapshots, submit from a git repository",
+        )
+    return dict(snapshot)
+
+
+def _print_snapshot(found: dict[str, Any], args: Namespace) -> None:
+    if args.verb == "diff":
+        sys.stdout.write(found["diff"])
+        return
+    print(f"tree    {found['tree']}")
+    print(f"root    {clean(found['root'])}")
+    if found["head"]:
+        changed = " with uncommitted changes" if found["dirty"] else ""
+        print(f"commit  {found['head']} ({clean(found['meta'].get('branch') or 'no branch')}){changed}")
+    for name in found["meta"].get("skipped", []):
+        print(f"left out (too large)  {clean(name)}")
+    print(f"files   {len(found['paths'])}")
+    for name in found["paths"]:
+        print(f"  {clean(name)}")
+
+
+VERBS = (
+    Verb(
+        "show", "Show the details of a job.",
+        (JOB, Argument("--environment", "print only the environment variables of the submission; your own jobs only"), JSON),
+        examples=("warpdeck show 12", "warpdeck show 12_3 --json"),
+        ask=_show, show=_print_job,
+    ),
+    Verb(
+        "why",
+        "Show why a job waits, which jobs are ahead of it, when it is expected to start, and which changes "
+        "would start it now.",
+        (Argument("JOB", TASK_HELP, completes=PENDING_JOBS), JSON),
+        examples=("warpdeck why 12", "warpdeck why 12 --json"),
+        ask=request("forecast", job="job"), show=_print_why,
+    ),
+    Verb(
+        "logs", "Print a job's output.",
+        (
+            JOB,
+            Argument("-f, --follow", "wait until the job starts and print output until it ends"),
+            Argument("-e, --stderr", "print standard error, if it has its own file"),
+            Argument("--tail BYTES", "print only the last BYTES bytes", parse=int),
+            JOB_NODE,
+            JSON,
+        ),
+        examples=("warpdeck logs 12", "warpdeck logs -f 12_3", "warpdeck logs --stderr --tail 2000 12"),
+        ask=_logs,
+    ),
+    Verb(
+        "snapshot", "Show the code snapshot of a job, or compare it with that of another job or with the current folder.",
+        (
+            Argument("{show,diff}", "show a snapshot, or compare two", into="verb"),
+            Argument("JOB ...", "one job id; two for a comparison of two jobs", completes=ANY_JOBS),
+            JSON,
+        ),
+        examples=(
+            "warpdeck snapshot show 12",
+            "warpdeck snapshot diff 12       compare with the current folder",
+            "warpdeck snapshot diff 12 15",
+        ),
+        check=_check_snapshot, ask=_snapshots, waits="reading the snapshot ...", show=_print_snapshot,
+    ),
+)  # fmt: skip

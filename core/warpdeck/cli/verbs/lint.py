@@ -4,63 +4,69 @@ only if one runs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json
-from warpdeck.base.passwd import group_there, user_there
+from warpdeck.base.passwd import existing_gid, existing_uid
 from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.arguments import Arguments
+from warpdeck.cli.shared.progress import progress
+from warpdeck.cli.verb import Argument, Verb
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.client.submission import draft_script, dry_run, local_files
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
-from warpdeck.notation.options.options import SBATCH, SBATCH_22_05, with_plugins
+from warpdeck.client.submission import draft_components, dry_run, local_files
+from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES, script_error
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import SBATCH, SBATCH_22_05, with_plugins
+from warpdeck.notation.reading.components import Component
+from warpdeck.notation.reading.script import read_components
 from warpdeck.notation.script_lint import Remark, in_words, remarks
-from warpdeck.notation.verdict.verdict import Verdict, judge
+from warpdeck.notation.validation.result import ValidationResult, rejection
+from warpdeck.notation.validation.script import validate_components
+
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 
-def main(_: str, words: list[str]) -> int:
+def _lint(args: Namespace) -> int:
     """Return 0 if sbatch accepts the script, else 1."""
-    parser = Arguments(
-        "warpdeck lint",
-        description="Check a batch script as sbatch reads it, without submitting it. Prints each option with its value in Slurm's\n"
-        "format, and warns about likely mistakes: ignored directives, times in minutes, missing folders, and requests\n"
-        "that no node can satisfy. SBATCH_* variables are read as well.",
-        examples=("warpdeck lint train.sh", "warpdeck lint --json train.sh", "generate | warpdeck lint -"),
-    )
-    parser.add_argument("script", metavar="SCRIPT", help="a batch script; - for standard input")
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON: accepted, components, errors, warnings"
-    )
-    args = parser.parse_args(words)
     name = "stdin" if args.script == "-" else args.script
     data = _read(args.script)
     text = data.decode("utf-8", "surrogateescape")
     cwd = current_folder()
-    with _Site() as site:
-        known = with_plugins(SBATCH_22_05, site.plugins())
-        verdict = judge(text, name, _place(cwd), known=known)
-        _check_size(verdict, name)
-        warnings = remarks(text, verdict, is_folder=os.path.isdir)
-        if verdict.fault is not None and verdict.fault.hint:
-            warnings.insert(0, Remark(verdict.fault.line, verdict.fault.hint))
-        warnings += _of_submission(text, data, verdict, name=name, cwd=cwd, site=site)
+    client = _client()
+    with progress("checking the script ..."), client or contextlib.nullcontext():
+        plugins = {} if client is None else dict(client.call("plugin_options")["options"])
+        source = _source(cwd)
+        components = read_components(text, name, source, known=with_plugins(SBATCH, plugins))
+        result = _validate(text, name, components, source, plugins)
+        _check_size(result, name)
+        warnings = remarks(text, result, is_folder=os.path.isdir)
+        if result.rejection is not None and result.rejection.hint:
+            warnings.insert(0, Remark(result.rejection.line, result.rejection.hint))
+        if result.accepted:
+            warnings += _submission_remarks(
+                data, components, name=name, cwd=cwd, client=client, plugins=plugins
+            )
     if args.json:
         print_json(
             {
-                "accepted": verdict.accepted,
-                "components": [_printable(shown) for shown in verdict.shown],
-                "errors": [] if verdict.fault is None else [_text(line) for line in verdict.fault.words],
+                "accepted": result.accepted,
+                "components": [_printable(shown) for shown in result.shown],
+                "errors": []
+                if result.rejection is None
+                else [_text(line) for line in result.rejection.lines],
                 "warnings": [_text(str(warning)) for warning in warnings],
             }
         )
     else:
-        _say(verdict, warnings)
-    return 0 if verdict.accepted else 1
+        _print_report(result, warnings)
+    return 0 if result.accepted else 1
 
 
 MAX_SHOWN_CHARS = 1 << 24
@@ -69,9 +75,9 @@ thousands of components.
 """
 
 
-def _check_size(verdict: Verdict, name: str) -> None:
-    if sum(len(value) for shown in verdict.shown for value in shown.values()) > MAX_SHOWN_CHARS:
-        words = f"the options of {name} ({len(verdict.shown):,} components) are larger than {MAX_SHOWN_CHARS >> 20} MiB"
+def _check_size(result: ValidationResult, name: str) -> None:
+    if sum(len(value) for shown in result.shown for value in shown.values()) > MAX_SHOWN_CHARS:
+        words = f"the options of {name} ({len(result.shown):,} components) are larger than {MAX_SHOWN_CHARS >> 20} MiB"
         raise UserError(words, "shorten the values that apply to all components")
 
 
@@ -93,14 +99,14 @@ def _read(path: str) -> bytes:
     return data
 
 
-def _place(cwd: str) -> OptionSource:
+def _source(cwd: str) -> OptionSource:
     return OptionSource(
         cwd=cwd,
         environ=os.environ,
         now=time.time(),
         is_root=os.getuid() == 0,
-        user_id=user_there,
-        group_id=group_there,
+        user_id=existing_uid,
+        group_id=existing_gid,
         read_text=_read_text,
     )
 
@@ -110,44 +116,43 @@ def _read_text(path: str) -> str:
         return file.read(MAX_SCRIPT_BYTES)
 
 
-class _Site:
-    """The connection to the controller, if one runs."""
-
-    def __init__(self) -> None:
-        self.client: SyncClient | None = None
-
-    def __enter__(self) -> _Site:
-        try:
-            self.client = SyncClient.connect(default_paths(), start=False)
-        except (UserError, OSError):
-            self.client = None
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.client is not None:
-            self.client.close()
-
-    def plugins(self) -> dict[str, str]:
-        """Return the options of the site's plug-ins."""
-        return {} if self.client is None else dict(self.client.call("plugin_options")["options"])
+def _client() -> SyncClient | None:
+    """Connect to the controller, if one runs."""
+    try:
+        return SyncClient.connect(default_paths(), start=False)
+    except (UserError, OSError):
+        return None
 
 
-def _of_submission(
-    text: str, data: bytes, verdict: Verdict, *, name: str, cwd: str, site: _Site
+def _validate(
+    text: str, name: str, components: Sequence[Component], source: OptionSource, plugins: dict[str, str]
+) -> ValidationResult:
+    """Validate the script as Slurm 22.05 does, with the options of the site's plug-ins."""
+    error = script_error(text, name)
+    if error is not None:
+        return ValidationResult([], [], rejection(error, source))
+    return validate_components(components, source, known=with_plugins(SBATCH_22_05, plugins))
+
+
+def _submission_remarks(
+    data: bytes,
+    components: Sequence[Component],
+    *,
+    name: str,
+    cwd: str,
+    client: SyncClient | None,
+    plugins: dict[str, str],
 ) -> list[Remark]:
     """Return remarks on reasons for which a submission here would fail, or the job would never start."""
-    if not verdict.accepted:
-        return []
     try:
-        data.decode()
-        known = with_plugins(SBATCH, site.plugins())
-        files = local_files(cwd)
-        draft = draft_script(
-            text, name, cwd=cwd, environ=os.environ, now=time.time(), known=known, read=files
+        script = {"script": data.decode()}
+        known = with_plugins(SBATCH, plugins)
+        draft = draft_components(
+            components, name, script, cwd=cwd, environ=os.environ, known=known, read=local_files(cwd)
         )
-        if site.client is None:
+        if client is None:
             return []
-        found = dry_run(site.client, draft)
+        found = dry_run(client, draft)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return [Remark(line, "the script is not UTF-8 text and would be refused; convert it with iconv")]
@@ -164,16 +169,16 @@ def _of_submission(
     ]
 
 
-def _say(verdict: Verdict, warnings: list[Remark]) -> None:
-    for number, shown in enumerate(verdict.shown, start=1):
-        head = f"component {number}: " if len(verdict.shown) > 1 else ""
+def _print_report(result: ValidationResult, warnings: list[Remark]) -> None:
+    for number, shown in enumerate(result.shown, start=1):
+        head = f"component {number}: " if len(result.shown) > 1 else ""
         print(clean(head + (", ".join(in_words(shown)) or "no options: one task on one CPU")))
-    if verdict.fault is not None:
-        where = f"line {verdict.fault.line}: " if verdict.fault.line else ""
-        print(clean(f"refused: {where}{'; '.join(verdict.fault.words)}"))
+    if result.rejection is not None:
+        where = f"line {result.rejection.line}: " if result.rejection.line else ""
+        print(clean(f"refused: {where}{'; '.join(result.rejection.lines)}"))
     for warning in warnings:
         print(clean(f"  {warning}"))
-    if verdict.accepted and not warnings:
+    if result.accepted and not warnings:
         print("  no problems found")
 
 
@@ -184,3 +189,19 @@ def _printable(shown: dict[str, str]) -> dict[str, str]:
 def _text(words: str) -> str:
     """Return the text with bytes that are not UTF-8 replaced by the replacement character."""
     return words.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+VERBS = (
+    Verb(
+        "lint", """\
+Check a batch script as sbatch reads it, without submitting it. Prints each option with its value in Slurm's
+format, and warns about likely mistakes: ignored directives, times in minutes, missing folders, and requests
+that no node can satisfy. SBATCH_* variables are read as well.""",
+        (
+            Argument("SCRIPT", "a batch script; - for standard input"),
+            Argument("--json", "print JSON: accepted, components, errors, warnings"),
+        ),
+        examples=("warpdeck lint train.sh", "warpdeck lint --json train.sh", "generate | warpdeck lint -"),
+        run=_lint,
+    ),
+)  # fmt: skip

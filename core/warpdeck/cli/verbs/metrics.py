@@ -4,18 +4,18 @@ day.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.errors import UserError
-from warpdeck.base.output import format_time, note, print_json, print_table
-from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.arguments import USAGE_EXIT, Arguments
-from warpdeck.client.blocking_client import SyncClient
+from warpdeck.base.output import format_time, print_note, print_table
+from warpdeck.cli.verb import ANY_JOBS, JSON, Argument, UsageError, Verb
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.memory_sizes import format_memory
 from warpdeck.protocol.usage_text import used_in_words
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
@@ -31,56 +31,25 @@ TITLES = {
 """Maps a column to its title and unit. Numbers of bytes include their unit."""
 
 
-def main(_: str, words: list[str]) -> int:
-    """Print curves."""
-    parser = Arguments(
-        "warpdeck metrics",
-        description="Plot the resource usage of a running or finished job, or the recent usage of a node. "
-        "CPU usage is 100 % per CPU.",
-        examples=(
-            "warpdeck metrics 12",
-            "warpdeck metrics 12_3 --json",
-            "warpdeck metrics 12.0                    one step of the job",
-            "warpdeck metrics --node gpu01            the last ten minutes",
-            "warpdeck metrics --node gpu01 --step 1min   the last day",
-        ),
-    )
-    parser.add_argument(
-        "job",
-        metavar="JOB",
-        nargs="?",
-        default="",
-        help="12, 12_3 for a task of an array, or 12.0 for a step",
-    )
-    parser.add_argument(
-        "--node", default="", metavar="NODE", help="show a node and each of its GPUs instead of a job"
-    )
-    parser.add_argument("--step", choices=STEPS, default="1s", help="with --node: time between two points")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args(words)
+def _check(args: Namespace) -> None:
     if bool(args.job) == bool(args.node):
-        raise UserError(
-            "metrics needs either a job or --node", "usage: warpdeck metrics 12", exit_code=USAGE_EXIT
-        )
-    with SyncClient.connect(default_paths()) as client:
-        found = client.call("curves", job=args.job, node=args.node, step_s=STEPS[args.step])
-    if args.json:
-        print_json(found)
-        return 0
-    _print(found, args)
-    return 0
+        raise UsageError("metrics needs either a job or --node", "usage: warpdeck metrics 12")
 
 
-def _print(found: dict[str, Any], args: argparse.Namespace) -> None:
+def _print(found: dict[str, Any], args: Namespace) -> None:
+    """Print curves."""
     for error in found["errors"]:
-        note(error)
+        print_note(error)
     rows = [line for curve in found["curves"] for line in _lines(curve)]
     if rows:
         print_table(["WHERE", "METRIC", "MIN", "MEAN", "MAX", "CURVE"], rows, right=frozenset({2, 3, 4}))
         spans = {_span(curve) for curve in found["curves"] if curve["columns"]}
         print("\n".join(sorted(spans)))
     else:
-        print("no data" + (" yet: a job is first measured after a few seconds" if args.job else ""))
+        print(
+            "no measurements"
+            + ("; a job is first measured a few seconds after its start" if args.job else "")
+        )
     if found["used"]:
         print("used: " + (", ".join(used_in_words(**found["used"])) or "no measurements"))
 
@@ -118,3 +87,27 @@ def sparkline(points: Sequence[float | None], width: int = WIDTH) -> str:
         BARS[min(len(BARS) - 1, int(sum(known) / len(known) / most * len(BARS)))] if known else " "
         for known in means
     ).rstrip()
+
+
+VERBS = (
+    Verb(
+        "metrics",
+        "Plot the resource usage of a running or finished job, or the recent usage of a node.\n"
+        "A job that keeps two CPUs busy has a CPU usage of 200 %.",
+        (
+            Argument("[JOB]", "job id, such as 12; 12_3 for a task of an array; 12.0 for a step", completes=ANY_JOBS),
+            Argument("--node NODE", "show a node and each of its GPUs instead of a job"),
+            Argument("--step {1s,10s,1min}", "with --node: time between two points", default="1s"),
+            JSON,
+        ),
+        examples=(
+            "warpdeck metrics 12",
+            "warpdeck metrics 12_3 --json",
+            "warpdeck metrics 12.0                    one step of the job",
+            "warpdeck metrics --node gpu01            the last ten minutes",
+            "warpdeck metrics --node gpu01 --step 1min   the last day",
+        ),
+        check=_check, ask=lambda client, args: client.call("curves", job=args.job, node=args.node, step_s=STEPS[args.step]),
+        show=_print,
+    ),
+)  # fmt: skip

@@ -2,117 +2,52 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import clean, note, print_json, print_table
-from warpdeck.cli.shared.arguments import Arguments, run_sub_verb
-from warpdeck.client.blocking_client import SyncClient
+from warpdeck.base.output import clean, print_note, print_table
+from warpdeck.cli.shared.row_tables import print_rows
+from warpdeck.cli.verb import JSON, Argument, InvalidValue, Verb, request
 from warpdeck.notation.values.memory_sizes import format_memory
 
+if TYPE_CHECKING:
+    from argparse import Namespace
 
-def main(_: str, words: list[str]) -> int:
-    """Run the sub-verb."""
-    return run_sub_verb(_parser(), words)
-
-
-def _parser() -> Arguments:
-    parser = Arguments(
-        "warpdeck node",
-        description="Add, list, check, drain and remove nodes. Nodes are reached over SSH. warpdeck copies its agent "
-        "to them; they need only Python 3.9 or newer.",
-        examples=(
-            "warpdeck node add alice@gpu01:2222 --name gpu01",
-            "warpdeck node ls",
-            "warpdeck node ls --at 03:12        state and measurements at 03:12",
-            "warpdeck node check               run all health checks on all nodes now",
-            "warpdeck node drain gpu01 'bad fan'",
-            "warpdeck node drain --gpu 3 gpu01 'bad cable'",
-        ),
-    )
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    add = verbs.add_parser("add", help="add a host over SSH, or this machine as `local`")
-    _describe_add(add)
-    ls = verbs.add_parser("ls", help="list the nodes")
-    ls.set_defaults(run=_ls)
-    show = verbs.add_parser("show", help="show a node with its GPUs and their processes")
-    show.set_defaults(run=_show)
-    check = verbs.add_parser(
-        "check", help="run the health checks of a node, or of all nodes; exit code 1 if a check fails"
-    )
-    check.set_defaults(run=_check)
-    check.add_argument("name", metavar="NODE", nargs="?", default="", help="default: all nodes")
-    drain = verbs.add_parser("drain", help="start no new jobs on a node or GPU; running jobs keep running")
-    drain.set_defaults(run=_drain)
-    resume = verbs.add_parser("resume", help="accept jobs again")
-    resume.set_defaults(run=_resume)
-    remove = verbs.add_parser("rm", help="remove a node")
-    remove.set_defaults(run=_remove)
-    remove.add_argument(
-        "--force",
-        action="store_true",
-        help="remove the node even if jobs run on it; they end as NODE_FAIL or are requeued",
-    )
-    for each in (show, drain, resume, remove):
-        each.add_argument("name", metavar="NODE")
-    drain.add_argument("reason", nargs="?", default="", help="reason, shown to all users")
-    for each in (drain, resume):
-        each.add_argument(
-            "--gpu", type=_indices, default=[], metavar="N,...", help="only these GPUs of the node"
-        )
-    for each in (ls, show):
-        each.add_argument(
-            "--at",
-            metavar="WHEN",
-            help="show a time in the last 24 hours: 03:12 (most recent), now-2hours, 11/20 14:00",
-        )
-    for each in (add, ls, show, check, drain, resume, remove):
-        each.add_argument("--json", action="store_true", help="print JSON")
-    return parser
+    from warpdeck.cli.shared.row_tables import Columns
+    from warpdeck.client.blocking_client import SyncClient
 
 
-def _describe_add(add: argparse.ArgumentParser) -> None:
-    add.add_argument("target", metavar="[USER@]HOST[:PORT]")
-    add.add_argument("--name", default="", help="name of the node; default: the host name")
-    add.add_argument(
-        "--accept-host-key",
-        default="",
-        metavar="FINGERPRINT",
-        help="accept an unknown host key with this fingerprint",
-    )
-    add.set_defaults(run=_add)
-
-
-def _add(client: SyncClient, args: argparse.Namespace) -> int:
+def _add(client: SyncClient, args: Namespace) -> dict[str, Any]:
     fields = {"target": args.target, "name": args.name}
     accepted = args.accept_host_key
     while True:  # a jump host's key comes first, then the target's
         try:
-            row = client.create("node_add", progress=note, accept_host_key=accepted, **fields)
+            row: dict[str, Any] = client.create(
+                "node_add", progress=print_note, accept_host_key=accepted, **fields
+            )
             break
         except UserError as error:
             if error.code != "host_key":
                 raise
-            accepted = _ask(error, args.target)
-    if args.json:
-        print_json(row)
-    else:
-        gpus = _gpus(row) or "no GPU"
-        print(clean(f"added {row['name']}: {row['cpus']} CPUs, {format_memory(row['mem_bytes'])}, {gpus}"))
-    return 0
+            accepted = _confirm_host_key(error, args.target)
+    return row
 
 
-def _ask(error: UserError, target: str) -> str:
+def _print_added(row: dict[str, Any], _: Namespace) -> None:
+    gpus = _gpus(row) or "no GPU"
+    print(clean(f"added {row['name']}: {row['cpus']} CPUs, {format_memory(row['mem_bytes'])}, {gpus}"))
+
+
+def _confirm_host_key(error: UserError, target: str) -> str:
     """Show the host key's fingerprint, and return it if the user accepts it."""
     fingerprint = error.details["fingerprint"]
     if not sys.stdin.isatty():
         raise UserError(
             error.message, f"warpdeck node add {target} --accept-host-key {fingerprint}", code="host_key"
         )
-    note(f"Unknown host key of {error.details['host']}:")
-    note(f"  {error.details['key_type']}  {fingerprint}")
+    print_note(f"Unknown host key of {error.details['host']}:")
+    print_note(f"  {error.details['key_type']}  {fingerprint}")
     try:
         answer = input("Accept this key? Type yes: ")
     except EOFError:
@@ -122,38 +57,23 @@ def _ask(error: UserError, target: str) -> str:
     return fingerprint
 
 
-def _ls(client: SyncClient, args: argparse.Namespace) -> int:
+def _ls(client: SyncClient, args: Namespace) -> Any:
+    return client.call("nodes")["nodes"] if args.at is None else _past(client, args.at)
+
+
+def _past(client: SyncClient, at: str, name: str = "") -> list[dict[str, Any]]:
+    from warpdeck.cli.shared import past_nodes  # this import takes three milliseconds
+
+    return past_nodes.request_nodes(client, at, name)
+
+
+def _print_list(rows: list[dict[str, Any]], args: Namespace) -> None:
     if args.at is not None:
-        return _ls_then(client, args)
-    rows = client.call("nodes")["nodes"]
-    if args.json:
-        print_json(rows)
-        return 0
-    head = ["NODE", "STATE", "CPUS", "MEMORY", "GPUS", "JOBS", "REASON"]
-    print_table(
-        head,
-        [
-            [
-                row["name"],
-                row["state"],
-                f"{row['cpus_used']}/{row['cpus']}",
-                format_memory(row["mem_bytes"]),
-                _gpus(row),
-                ",".join(row["jobs"][:4]),
-                row["reason"],
-            ]
-            for row in rows
-        ],
-    )
-    return 0
+        from warpdeck.cli.shared import past_nodes
 
-
-def _ls_then(client: SyncClient, args: argparse.Namespace) -> int:
-    from warpdeck.cli.shared import past_nodes as pastnodes  # These imports take three milliseconds.
-
-    rows = pastnodes.ask(client, args.at)
-    (print_json if args.json else pastnodes.print_nodes)(rows)
-    return 0
+        past_nodes.print_nodes(rows)
+        return
+    print_rows(rows, COLUMNS)
 
 
 def _gpus(row: dict[str, Any]) -> str:
@@ -163,18 +83,32 @@ def _gpus(row: dict[str, Any]) -> str:
     return f"{busy}/{len(row['gpus'])} {row['gpus'][0]['type']}"
 
 
-def _show(client: SyncClient, args: argparse.Namespace) -> int:
-    measured = ""
-    if args.at is None:
-        (row,) = client.call("nodes", name=args.name)["nodes"]
-    else:
-        from warpdeck.cli.shared import past_nodes as pastnodes
+COLUMNS: Columns = {
+    "NODE": lambda row: row["name"],
+    "STATE": lambda row: row["state"],
+    "CPUS": lambda row: f"{row['cpus_used']}/{row['cpus']}",
+    "MEMORY": lambda row: format_memory(row["mem_bytes"]),
+    "GPUS": _gpus,
+    "JOBS": lambda row: ",".join(row["jobs"][:4]),
+    "REASON": lambda row: row["reason"],
+}
 
-        (row,) = pastnodes.ask(client, args.at, args.name)
-        measured = pastnodes.measured(row)
-    if args.json:
-        print_json(row)
-        return 0
+
+def _show(client: SyncClient, args: Namespace) -> Any:
+    found = (
+        client.call("nodes", name=args.name)["nodes"]
+        if args.at is None
+        else _past(client, args.at, args.name)
+    )
+    return found[0]
+
+
+def _print_node(row: dict[str, Any], args: Namespace) -> None:
+    measured = ""
+    if args.at is not None:
+        from warpdeck.cli.shared import past_nodes
+
+        measured = past_nodes.measured(row)
     used = format_memory(row["mem_used_bytes"]) or "?"
     for name, value in (
         ("node", f"{row['name']} ({row['target']}, {row['hostname']})"),
@@ -185,7 +119,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("driver", "; ".join(filter(None, (row["driver"], row["gpu_error"]))) or "no NVIDIA driver"),
         ("containment", row["containment"]),
         *(("", f"{each['name']}: {each['strength']} ({each['how']})") for each in row["facilities"]),
-        ("health", "; ".join(_ill(check) for check in row["health"])),
+        ("health", "; ".join(_failed_check(check) for check in row["health"])),
         ("containers", ", ".join(row["containers"])),
         ("jobs", ", ".join(row["jobs"])),
         ("measured", measured),
@@ -206,7 +140,6 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
                 mem,
             )
             print(f"{'':>16}{clean(' '.join(filter(None, who)))}  {whose}")
-    return 0
 
 
 def _gpu_line(gpu: dict[str, Any]) -> str:
@@ -247,17 +180,17 @@ def isolated(isolation: str) -> str:
     return f"isolated by {isolation.upper()}" if isolation else "not isolated"
 
 
-def _ill(check: dict[str, Any]) -> str:
+def _failed_check(check: dict[str, Any]) -> str:
     where = "" if check["gpu"] is None else f"GPU {check['gpu']} "
     return f"{where}{check['check']}: {check['message']}"
 
 
-def _check(client: SyncClient, args: argparse.Namespace) -> int:
-    rows = client.call("node_check", name=args.name)["nodes"]
-    bad = any(row["error"] or any(check["verdict"] == "fail" for check in row["checks"]) for row in rows)
-    if args.json:
-        print_json(rows)
-        return int(bad)
+def _has_failed(rows: list[dict[str, Any]]) -> bool:
+    """Return whether a check failed, or a node could not be asked."""
+    return any(row["error"] or any(check["verdict"] == "fail" for check in row["checks"]) for row in rows)
+
+
+def _print_checks(rows: list[dict[str, Any]], _: Namespace) -> None:
     lines = []
     for row in rows:
         if row["error"]:
@@ -265,32 +198,95 @@ def _check(client: SyncClient, args: argparse.Namespace) -> int:
         for check in row["checks"]:
             name = check["check"] if check["gpu"] is None else f"{check['check']} GPU {check['gpu']}"
             lines.append([row["name"], name, check["verdict"], check["message"]])
-    print_table(["NODE", "CHECK", "RESULT", "WHAT"], lines)
-    return int(bad)
+    print_table(["NODE", "CHECK", "RESULT", "DETAILS"], lines)
 
 
 def _indices(text: str) -> list[int]:
     words = text.split(",")
     if not all(word.isdecimal() and len(word) < 5 for word in words):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of GPU indices such as 0,3")
+        raise InvalidValue(f"{text!r} is not a list of GPU indices such as 0,3")
     return [int(word) for word in words]
 
 
-def _drain(client: SyncClient, args: argparse.Namespace) -> int:
-    return _done(client.call("node_drain", name=args.name, reason=args.reason, gpus=args.gpu), args)
-
-
-def _resume(client: SyncClient, args: argparse.Namespace) -> int:
-    return _done(client.call("node_resume", name=args.name, gpus=args.gpu), args)
-
-
-def _remove(client: SyncClient, args: argparse.Namespace) -> int:
-    return _done(client.call("node_rm", name=args.name, force=args.force), args)
-
-
-def _done(answer: dict[str, Any], args: argparse.Namespace) -> int:
-    if args.json:
-        print_json(answer)
-    elif answer:
+def _print_state(answer: dict[str, Any], _: Namespace) -> None:
+    if answer:
         print(f"{answer['name']}: {answer['state']}")
-    return 0
+
+
+NODE = Argument("NODE", "name of the node", into="name")
+GPU = Argument("--gpu N,...", "only these GPUs of the node, such as 0,3", parse=_indices, default=[])
+AT = Argument(
+    "--at WHEN",
+    "show a past time, up to 24 hours ago: 03:12 (most recent), now-2hours, 11/20 14:00",
+    parse=str,
+)
+SUBVERBS = (
+    Verb(
+        "add", summary="add a host over SSH, or this machine as `local`",
+        arguments=(
+            Argument("[USER@]HOST[:PORT]", "address for SSH, or `local` for this machine", into="target"),
+            Argument("--name NAME", "name of the node; default: the host name"),
+            Argument("--accept-host-key FINGERPRINT", "accept an unknown host key with this fingerprint"),
+            JSON,
+        ),
+        examples=("warpdeck node add gpu01", "warpdeck node add alice@gpu01:2222 --name gpu01", "warpdeck node add local"),
+        reads=False, ask=_add, waits="", show=_print_added,
+    ),
+    Verb(
+        "ls", summary="list the nodes",
+        arguments=(AT, JSON),
+        examples=("warpdeck node ls", "warpdeck node ls --at 03:12"),
+        ask=_ls, show=_print_list,
+    ),
+    Verb(
+        "show", summary="show a node with its GPUs and their processes",
+        arguments=(NODE, AT, JSON),
+        examples=("warpdeck node show gpu01", "warpdeck node show gpu01 --at now-2hours"),
+        ask=_show, show=_print_node,
+    ),
+    Verb(
+        "check", summary="run the health checks of a node, or of all nodes; exit code 1 if a check fails",
+        arguments=(Argument("[NODE]", "name of the node; default: all nodes", into="name"), JSON),
+        examples=("warpdeck node check", "warpdeck node check gpu01"),
+        ask=lambda client, args: client.call("node_check", name=args.name)["nodes"], waits="running the health checks ...",
+        show=_print_checks, failed=_has_failed,
+    ),
+    Verb(
+        "drain", summary="start no new jobs on a node or GPU; running jobs keep running",
+        arguments=(NODE, Argument("[REASON]", "reason, which all users see"), GPU, JSON),
+        examples=("warpdeck node drain gpu01 'bad fan'", "warpdeck node drain --gpu 3 gpu01 'bad cable'"),
+        reads=False, ask=request("node_drain", name="name", reason="reason", gpus="gpu"), show=_print_state,
+    ),
+    Verb(
+        "resume", summary="let a drained node or GPU accept jobs again",
+        arguments=(NODE, GPU, JSON),
+        examples=("warpdeck node resume gpu01", "warpdeck node resume --gpu 3 gpu01"),
+        reads=False, ask=request("node_resume", name="name", gpus="gpu"), show=_print_state,
+    ),
+    Verb(
+        "rm", summary="remove a node",
+        arguments=(
+            Argument("--force", "remove the node even if jobs run on it; they end as NODE_FAIL or are requeued"),
+            NODE,
+            JSON,
+        ),
+        examples=("warpdeck node rm gpu01", "warpdeck node rm --force gpu01"),
+        reads=False, ask=request("node_rm", name="name", force="force"), show=_print_state,
+    ),
+)  # fmt: skip
+VERBS = (
+    Verb(
+        "node",
+        "Add, list, check, drain and remove nodes. Nodes are reached over SSH. warpdeck copies its agent to them.\n"
+        "They need only Python 3.9 or newer.",
+        examples=(
+            "warpdeck node add alice@gpu01:2222 --name gpu01",
+            "warpdeck node ls",
+            "warpdeck node ls --at 03:12        state and measurements at 03:12",
+            "warpdeck node check               run all health checks on all nodes now",
+            "warpdeck node drain gpu01 'bad fan'",
+            "warpdeck node drain --gpu 3 gpu01 'bad cable'",
+        ),
+        subverbs=SUBVERBS,
+    ),
+)  # fmt: skip

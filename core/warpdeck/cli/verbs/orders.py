@@ -2,74 +2,49 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 
-from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json
-from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.arguments import USAGE_EXIT, Arguments
-from warpdeck.client.blocking_client import SyncClient
-from warpdeck.model.ranges import Ranges, format_ranges, split_ranges
-from warpdeck.model.states import JobState, state_named
-from warpdeck.notation.values.job_ids import parse_job_id
+from warpdeck.base.output import print_json, print_note
+from warpdeck.cli.shared.progress import progress
+from warpdeck.cli.verb import (
+    ANY_JOBS,
+    JOBS,
+    JSON,
+    PENDING_JOBS,
+    RUNNING_JOBS,
+    SELECTION,
+    SUSPENDED_JOBS,
+    Argument,
+    UsageError,
+    Verb,
+)
 from warpdeck.notation.values.lists import words_of
 
-from .queue import add_selection, has_selection, select
+from .queue import has_selection, select
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing takes longer than answering a verb
+    from argparse import Namespace
     from typing import Any
+
+    from warpdeck.client.blocking_client import SyncClient
+    from warpdeck.model.ranges import Ranges
 
 MAX_SELECTED = 100_000
 """Largest number of jobs that filters may select, which is also the limit of one request."""
-TEXTS = {
-    "cancel": "Cancel waiting or running jobs. With --signal, only send a signal to running jobs.",
-    "hold": "Hold waiting jobs: they do not start until they are released.",
-    "release": "Release held jobs.",
-    "requeue": "Stop running jobs and put them back in the queue. Finished jobs are requeued at once.",
-    "suspend": "Suspend running jobs. They keep memory and GPUs but free their CPUs, and their time limit is paused. Admins only.",
-    "resume": "Resume suspended jobs as soon as their CPUs are free again. Admins only.",
-}
-EXAMPLES = {
-    "cancel": (
-        "warpdeck cancel 12 13",
-        "warpdeck cancel 12_[3-5,9]         some tasks of an array",
-        "warpdeck cancel --state PD 12      the waiting tasks of an array; the others keep running",
-        "warpdeck cancel --me --state PD    all of my waiting jobs",
-        "warpdeck cancel --signal USR1 12",
-        "warpdeck cancel 12.0               one step of a job",
-    ),
-    "hold": ("warpdeck hold 12", "warpdeck hold 12_[5-9]", "warpdeck hold --me"),
-    "release": ("warpdeck release 12", "warpdeck release --me"),
-    "requeue": ("warpdeck requeue 12", "warpdeck requeue 12 --state FAILED"),
-    "suspend": ("warpdeck suspend 12", "warpdeck suspend --user ann"),
-    "resume": ("warpdeck resume 12",),
-}
 
 
-def main(verb: str, words: list[str]) -> int:
-    """Run one of the verbs. Return 1 if anything was refused."""
-    parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
-    parser.add_argument(
-        "jobs",
-        metavar="JOB",
-        nargs="*",
-        help="12; 12_3 or 12_[3-5] for tasks of an array" + ("; 12.0 for a step" if verb == "cancel" else ""),
-    )
-    add_selection(parser)
-    if verb == "cancel":
-        parser.add_argument("-s", "--signal", default="", help="send this signal instead of ending the job")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args(words)
+def _check(args: Namespace) -> None:
     if not args.jobs and not has_selection(args):
-        raise UserError(
-            f"no jobs given to {verb}",
-            f"name jobs, as in `warpdeck {verb} 12`, or use --me",
-            exit_code=USAGE_EXIT,
-        )
-    with SyncClient.connect(default_paths()) as client:
-        jobs = list(args.jobs)
+        verb = args.row.name
+        raise UsageError(f"no jobs given to {verb}", f"name jobs, as in `warpdeck {verb} 12`, or use --me")
+
+
+def _order(client: SyncClient, args: Namespace) -> int:
+    """Run one of the verbs. Return 1 if anything was refused."""
+    verb = args.row.name
+    jobs = list(args.jobs)
+    with progress("waiting for the controller ..."):
         if has_selection(args):
             ended = verb == "requeue" and bool(args.state)
             rows = select(client, args, ids=jobs, finished=ended, limit=MAX_SELECTED)
@@ -79,9 +54,9 @@ def main(verb: str, words: list[str]) -> int:
     if args.json:
         print_json({key: answer[key] for key in ("jobs", "errors")})
     elif not jobs:
-        note("no matching jobs")
+        print_note("no matching jobs")
     for error in answer["errors"]:
-        note(f"warpdeck: {error}")
+        print_note(f"warpdeck: {error}")
     return 1 if answer["errors"] else 0
 
 
@@ -91,6 +66,10 @@ def _names(rows: Sequence[dict[str, Any]], words: Sequence[str]) -> Iterator[str
     For the waiting tasks of an array, yield only the tasks that `words` name, if `words` name tasks of this
     array.
     """
+    # These imports take as long as all others, and most orders name their jobs.
+    from warpdeck.model.ranges import format_ranges, split_ranges
+    from warpdeck.notation.values.job_ids import parse_job_id
+
     asked: dict[int, list[Ranges | None]] = {}
     for word in words:
         number, tasks = parse_job_id(word)
@@ -105,9 +84,70 @@ def _names(rows: Sequence[dict[str, Any]], words: Sequence[str]) -> Iterator[str
             yield from (f"{array}_[{format_ranges(part)}]" for part in parts if part)
 
 
-def _only_waiting(args: argparse.Namespace) -> bool:
+def _only_waiting(args: Namespace) -> bool:
     """Return whether the filters select waiting jobs only. Jobs that begin in the meantime are then left
     alone.
     """
     states = words_of(args.state)
-    return bool(states) and all(state_named(word) is JobState.PENDING for word in states)
+    if not states:
+        return False
+    from warpdeck.model.states import JobState, state_named  # as in _names
+
+    return all(state_named(word) is JobState.PENDING for word in states)
+
+
+def _row(name: str, about: str, *examples: str, jobs: str, signal: bool = False) -> Verb:
+    """Return the row of a verb that changes jobs of that kind."""
+    step = "; 12.0 for a step" if signal else ""
+    which = Argument(
+        "[JOB ...]", f"job id, such as 12; 12_3 or 12_[3-5] for tasks of an array{step}", completes=jobs
+    )
+    more = [Argument("-s, --signal SIGNAL", "send this signal instead of ending the job")] if signal else []
+    arguments = (which, *SELECTION, *more, JSON)
+    return Verb(name, about, arguments, reads=False, examples=examples, check=_check, ask=_order)
+
+
+VERBS = (
+    _row(
+        "cancel",
+        "Cancel waiting or running jobs. With --signal, only send a signal to running jobs.",
+        "warpdeck cancel 12 13",
+        "warpdeck cancel 12_[3-5,9]         some tasks of an array",
+        "warpdeck cancel --state PD 12      the waiting tasks of an array; the others keep running",
+        "warpdeck cancel --me --state PD    all of my waiting jobs",
+        "warpdeck cancel --signal USR1 12",
+        "warpdeck cancel 12.0               one step of a job",
+        jobs=JOBS,
+        signal=True,
+    ),
+    _row(
+        "hold",
+        "Hold waiting jobs: they do not start until they are released.",
+        "warpdeck hold 12",
+        "warpdeck hold 12_[5-9]",
+        "warpdeck hold --me",
+        jobs=PENDING_JOBS,
+    ),
+    _row("release", "Release held jobs.", "warpdeck release 12", "warpdeck release --me", jobs=PENDING_JOBS),
+    _row(
+        "requeue",
+        "Stop running jobs and put them back in the queue. Finished jobs are requeued at once.",
+        "warpdeck requeue 12",
+        "warpdeck requeue 12 --state FAILED",
+        jobs=ANY_JOBS,
+    ),
+    _row(
+        "suspend",
+        "Suspend running jobs. They keep their memory and GPUs, free their CPUs, and their time limit is paused.\n"
+        "Only admins may do this.",
+        "warpdeck suspend 12",
+        "warpdeck suspend --user ann",
+        jobs=RUNNING_JOBS,
+    ),
+    _row(
+        "resume",
+        "Resume suspended jobs as soon as their CPUs are free again. Only admins may do this.",
+        "warpdeck resume 12",
+        jobs=SUSPENDED_JOBS,
+    ),
+)

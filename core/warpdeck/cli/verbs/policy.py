@@ -1,74 +1,37 @@
-"""`warpdeck prio|share|partitions|reservations|qos`: the site's rules and the numbers that follow from them."""
+"""`warpdeck prio|share|partitions|qos`: the site's rules and the numbers that follow from them."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.output import format_count, format_time, note, print_json, print_table
+from warpdeck.base.output import format_count, print_note, print_table
 from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.arguments import Arguments
-from warpdeck.client.blocking_client import SyncClient
-from warpdeck.notation.filters.reservations import for_whom, parts_in_words
+from warpdeck.cli.shared.row_tables import print_rows
+from warpdeck.cli.verb import JSON, NO_HEADER, PENDING_JOBS, Argument, Verb, request
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.tres_counts import format_tres
 
-TEXTS = {
-    "prio": """Show the priority of waiting jobs and its components.
+if TYPE_CHECKING:
+    from argparse import Namespace
 
-Each component is a weight ([scheduler.weights] in config.toml) times a factor between 0 and 1:
-  AGE        time since the job became eligible; 1 after scheduler.max_age
-  FAIRSHARE  fair-share factor of the user and account; see `warpdeck share`
-  SIZE       mean of the job's fractions of the cluster's nodes and CPUs
-  PARTITION  the partition's priority_job_factor divided by the largest one
-  QOS        the QoS's priority divided by the largest one
-  TRES       the job's fractions of the cluster's CPUs, memory, GPUs and other TRES
-The priority is the sum of the components minus NICE. Jobs are ordered first by the partition's tier and by whether
-their QoS can preempt, then by priority. scheduler.queue_order orders jobs of equal priority: "response" (largest
-ratio of waiting time to run time first) or "submission".""",
-    "share": """Show the tree of accounts with shares, usage and fair-share factors.
+    from warpdeck.cli.shared.row_tables import Columns
 
-  SHARES      configured shares; NORM_SHARES is their fraction of the shares of all siblings
-  USAGE       billing-seconds of its jobs, decayed with the half-life; NORM_USAGE is its fraction of all siblings
-  LEVEL_FS    NORM_SHARES / NORM_USAGE: above 1 means less usage than the share, below 1 means more
-  FAIRSHARE   factor of a user between 0 and 1: the rank by LEVEL_FS in the tree (Slurm's Fair Tree)
-  QUOTA       resources guaranteed to the account; beyond them it borrows idle resources""",
-    "partitions": """List the partitions with the states of their nodes, limits and access. * marks the default partition.""",
-    "reservations": """List reservations with their times, nodes and users. A recurring reservation is shown with its current or next
-occurrence. The scheduler considers all occurrences, but estimates no start on its nodes after the 64th.""",
-    "qos": """List the qualities of service (QoS) with their priorities, preemption and limits.""",
-}
-EXAMPLES = {
-    "prio": ("warpdeck prio", "warpdeck prio 12 13_4", "warpdeck prio --json"),
-    "share": ("warpdeck share", "warpdeck share --json"),
-    "partitions": ("warpdeck partitions", "warpdeck partitions --json"),
-    "reservations": ("warpdeck reservations",),
-    "qos": ("warpdeck qos", "warpdeck submit --qos urgent train.sh"),
+PARTS = (
+    ("age", "AGE"),
+    ("fairshare", "FAIRSHARE"),
+    ("job_size", "SIZE"),
+    ("partition", "PARTITION"),
+    ("qos", "QOS"),
+)
+"""Parts of a priority with fixed names, and their titles."""
+TIES = {
+    "submission": "in the order of submission",
+    "response": "by response ratio, (waited + likely run time) / likely run time, the largest first",
+    "promised": "by their reserved start times",
 }
 
 
-def main(verb: str, words: list[str]) -> int:
-    """Run one of the verbs."""
-    parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
-    if verb == "prio":
-        parser.add_argument(
-            "jobs", metavar="JOB", nargs="*", help="only these jobs; default: all waiting jobs"
-        )
-    parser.add_argument("--noheader", action="store_true", help="omit the header line")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args(words)
-    fields = {"ids": args.jobs} if verb == "prio" else {}
-    with SyncClient.connect(default_paths()) as client:
-        answer = client.call(_ASKED.get(verb, verb), **fields)
-    if args.json:
-        print_json(answer)
-    else:
-        _SHOW[verb](answer, args)
-    return 0
-
-
-def _prio(answer: dict[str, Any], args: argparse.Namespace) -> None:
+def _print_prio(answer: dict[str, Any], args: Namespace) -> None:
     weights: dict[str, float] = answer["weights"]
     parts = [(name, title) for name, title in PARTS if name in weights]
     tres = [name for name in weights if name not in dict(PARTS)]
@@ -84,96 +47,44 @@ def _prio(answer: dict[str, Any], args: argparse.Namespace) -> None:
         shown = [format_count(round(number, 3)) for number in numbers]
         lines.append([*facts, str(row["priority"]), *shown, f"{row['nice']}{set_by}"])
     if not lines:
-        note("no waiting jobs")
+        print_note("no waiting jobs")
         return
     print_table([] if args.noheader else head, lines, right=frozenset({0, *range(5, len(head))}))
     if not weights:
         order = TIES[answer["queue_order"]]
-        note(
-            f"all weights are 0; jobs of equal priority are ordered {order}. {_write('[scheduler.weights]')}"
+        print_note(
+            f"all weights are 0; jobs of equal priority are ordered {order}. {settings_hint('[scheduler.weights]')}"
         )
     elif not args.noheader:
         most = " + ".join(f"{name} (0 to {format_count(weight)})" for name, weight in weights.items())
         print(f"priority = {most} - nice; the highest priority is first")
 
 
-def _share(answer: dict[str, Any], args: argparse.Namespace) -> None:
+def _print_share(answer: dict[str, Any], args: Namespace) -> None:
     rows = answer["shares"]
     if not rows:
-        note(f"no accounts are configured, so usage is not counted. {_write('[accounts.NAME] tables')}")
+        print_note(
+            f"no accounts are configured, so usage is not counted. {settings_hint('[accounts.NAME] tables')}"
+        )
         return
-    head = (
-        "ACCOUNT",
-        "USER",
-        "SHARES",
-        "NORM_SHARES",
-        "USAGE",
-        "NORM_USAGE",
-        "LEVEL_FS",
-        "FAIRSHARE",
-        "QUOTA",
-    )
-    lines = [
-        [
-            "  " * row["depth"] + row["account"],
-            row["user"],
-            str(row["shares"]),
-            f"{row['norm_shares']:.4f}",
-            f"{row['usage']:.0f}",
-            f"{row['norm_usage']:.4f}",
-            "inf" if row["level_fs"] is None else f"{row['level_fs']:.4f}",
-            "" if row["fairshare"] is None else f"{row['fairshare']:.4f}",
-            format_tres(row["quota"]),
-        ]
-        for row in rows
-    ]
-    print_table([] if args.noheader else head, lines, right=frozenset(range(2, 8)))
+    print_rows(rows, SHARE_COLUMNS, titles=not args.noheader)
     if not args.noheader:
         half = answer["half_life_s"]
         fades = f"it decays with a half-life of {format_duration(half)}" if half else "it does not decay"
         print(f"usage is in billing-seconds; {fades}")
 
 
-def _partitions(answer: dict[str, Any], args: argparse.Namespace) -> None:
-    head = (
-        "PARTITION",
-        "STATE",
-        "TIME_LIMIT",
-        "NODES",
-        "GPUS",
-        "CPUS",
-        "TIER",
-        "NODE_STATES",
-        "NODELIST",
-        "LIMITS",
-        "MAY_USE",
-    )
-    lines = [
-        [
-            row["name"] + "*" * row["default"],
-            row["state"],
-            format_duration(row["max_time_s"]),
-            str(row["nodes"]),
-            f"{row['gpus_used']}/{row['gpus']}",
-            f"{row['cpus_used']}/{row['cpus']}",
-            str(row["priority_tier"]),
-            ",".join(f"{count} {state}" for state, count in row["node_states"].items()),
-            row["node_list"] + (f" (missing: {row['missing']})" if row["missing"] else ""),
-            _bounds(row),
-            _admitted(row),
-        ]
-        for row in answer["partitions"]
-    ]
-    print_table([] if args.noheader else head, lines, right=frozenset(range(2, 7)))
+def _print_partitions(answer: dict[str, Any], args: Namespace) -> None:
+    print_rows(answer["partitions"], PARTITION_COLUMNS, titles=not args.noheader)
     if not args.noheader:
         print("GPUs and CPUs: used/total")
     if not answer["configured"]:
-        note(
-            f"no partitions are configured; one partition contains all nodes. {_write('[partitions.NAME] tables')}"
+        print_note(
+            f"no partitions are configured; one partition contains all nodes. {settings_hint('[partitions.NAME] tables')}"
         )
 
 
-def _bounds(row: dict[str, Any]) -> str:
+def _partition_limits(row: dict[str, Any]) -> str:
     """Return a partition's limits, without the longest time."""
     default = row["default_time_s"]
     words = [
@@ -191,7 +102,7 @@ def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
 
 
-def _admitted(row: dict[str, Any]) -> str:
+def _partition_access(row: dict[str, Any]) -> str:
     """Return who may use a partition."""
     words = []
     groups = [f"group {name}" for name in row["allow_groups"] or ()]
@@ -205,48 +116,12 @@ def _admitted(row: dict[str, Any]) -> str:
     return ", ".join(words) or "everybody"
 
 
-def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
-    rows = answer["reservations"]
-    if not rows:
-        note(f"no reservations. {_write('[reservations.NAME] tables')}")
-        return
-    head = ("RESERVATION", "STATE", "START", "END", "DURATION", "NODELIST", "FOR")
-    lines = []
-    for row in rows:
-        both = row["start"] is not None and row["end"] is not None
-        lines.append(
-            [
-                row["name"],
-                row["state"],
-                format_time(row["start"]) or "always",
-                format_time(row["end"]) or "never",
-                f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip(),
-                parts_in_words(row["parts"]) or row["node_list"],
-                for_whom(row),
-            ]
-        )
-    print_table([] if args.noheader else head, lines)
-
-
-def _qos(answer: dict[str, Any], args: argparse.Namespace) -> None:
+def _print_qos(answer: dict[str, Any], args: Namespace) -> None:
     rows = answer["qos"]
     if not rows:
-        note(f"no QoS is configured. {_write('[qos.NAME] tables')}")
+        print_note(f"no QoS is configured. {settings_hint('[qos.NAME] tables')}")
         return
-    head = ("QOS", "PRIORITY", "PREEMPTS", "WHEN_PREEMPTED", "GRACE", "USAGE_FACTOR", "LIMITS")
-    lines = [
-        [
-            row["name"],
-            str(row["priority"]),
-            ",".join(row["preempts"]),
-            row["preempt_mode"] or "site default",
-            format_duration(row["grace_s"]),
-            format_count(row["usage_factor"]),
-            " ".join(f"{name}={_limit(name, value)}" for name, value in row["limits"].items()) or "none",
-        ]
-        for row in rows
-    ]
-    print_table([] if args.noheader else head, lines, right=frozenset({1, 4, 5}))
+    print_rows(rows, QOS_COLUMNS, titles=not args.noheader)
 
 
 def _limit(name: str, value: dict[str, int] | int) -> str:
@@ -256,29 +131,89 @@ def _limit(name: str, value: dict[str, int] | int) -> str:
     return format_duration(value) if name.endswith("_wall") else str(value)
 
 
-def _write(what: str) -> str:
+def settings_hint(what: str) -> str:
     """Return a hint where to change a setting."""
     return f"To change this, edit {what} in {default_paths().config}, then run `warpdeck config reload`"
 
 
-PARTS = (
-    ("age", "AGE"),
-    ("fairshare", "FAIRSHARE"),
-    ("job_size", "SIZE"),
-    ("partition", "PARTITION"),
-    ("qos", "QOS"),
-)
-"""Parts of a priority with fixed names, and their titles."""
-TIES = {
-    "submission": "in the order of submission",
-    "response": "by response ratio, (waited + likely run time) / likely run time, the largest first",
-    "promised": "by their reserved start times",
+SHARE_COLUMNS: Columns = {
+    "ACCOUNT": lambda row: "  " * row["depth"] + row["account"],
+    "USER": lambda row: row["user"],
+    ">SHARES": lambda row: row["shares"],
+    ">NORM_SHARES": lambda row: f"{row['norm_shares']:.4f}",
+    ">USAGE": lambda row: f"{row['usage']:.0f}",
+    ">NORM_USAGE": lambda row: f"{row['norm_usage']:.4f}",
+    ">LEVEL_FS": lambda row: "inf" if row["level_fs"] is None else f"{row['level_fs']:.4f}",
+    ">FAIRSHARE": lambda row: "" if row["fairshare"] is None else f"{row['fairshare']:.4f}",
+    "QUOTA": lambda row: format_tres(row["quota"]),
 }
-_ASKED = {"prio": "priorities", "share": "shares"}
-_SHOW: dict[str, Callable[[dict[str, Any], argparse.Namespace], None]] = {
-    "prio": _prio,
-    "share": _share,
-    "partitions": _partitions,
-    "reservations": _reservations,
-    "qos": _qos,
+PARTITION_COLUMNS: Columns = {
+    "PARTITION": lambda row: row["name"] + "*" * row["default"],
+    "STATE": lambda row: row["state"],
+    ">TIME_LIMIT": lambda row: format_duration(row["max_time_s"]),
+    ">NODES": lambda row: row["nodes"],
+    ">GPUS": lambda row: f"{row['gpus_used']}/{row['gpus']}",
+    ">CPUS": lambda row: f"{row['cpus_used']}/{row['cpus']}",
+    ">TIER": lambda row: row["priority_tier"],
+    "NODE_STATES": lambda row: ",".join(f"{count} {state}" for state, count in row["node_states"].items()),
+    "NODELIST": lambda row: row["node_list"] + (f" (missing: {row['missing']})" if row["missing"] else ""),
+    "LIMITS": _partition_limits,
+    "MAY_USE": _partition_access,
 }
+QOS_COLUMNS: Columns = {
+    "QOS": lambda row: row["name"],
+    ">PRIORITY": lambda row: row["priority"],
+    "PREEMPTS": lambda row: ",".join(row["preempts"]),
+    "WHEN_PREEMPTED": lambda row: row["preempt_mode"] or "site default",
+    ">GRACE": lambda row: format_duration(row["grace_s"]),
+    ">USAGE_FACTOR": lambda row: format_count(row["usage_factor"]),
+    "LIMITS": lambda row: (
+        " ".join(f"{name}={_limit(name, limit)}" for name, limit in row["limits"].items()) or "none"
+    ),
+}
+VERBS = (
+    Verb(
+        "prio", """\
+Show the priority of waiting jobs and its components.
+
+Each component is a weight ([scheduler.weights] in config.toml) times a factor between 0 and 1:
+  AGE        time since the job became eligible; 1 after scheduler.max_age
+  FAIRSHARE  fair-share factor of the user and account; see `warpdeck share`
+  SIZE       mean of the job's fractions of the cluster's nodes and CPUs
+  PARTITION  the partition's priority_job_factor divided by the largest one
+  QOS        the QoS's priority divided by the largest one
+  TRES       the job's fractions of the cluster's CPUs, memory, GPUs and other TRES
+
+The priority is the sum of the components minus NICE. Jobs are ordered first by the partition's tier and by whether
+their QoS can preempt, then by priority. scheduler.queue_order orders jobs of equal priority: "response" (largest
+ratio of waiting time to run time first) or "submission".""",
+        (Argument("[JOB ...]", "only these jobs; default: all waiting jobs", completes=PENDING_JOBS), NO_HEADER, JSON),
+        examples=("warpdeck prio", "warpdeck prio 12 13_4", "warpdeck prio --json"),
+        ask=request("priorities", ids="jobs"), show=_print_prio,
+    ),
+    Verb(
+        "share", """\
+Show the tree of accounts with shares, usage and fair-share factors.
+
+  SHARES      configured shares; NORM_SHARES is their fraction of the shares of all siblings
+  USAGE       billing-seconds of its jobs, decayed with the half-life; NORM_USAGE is its fraction of all siblings
+  LEVEL_FS    NORM_SHARES / NORM_USAGE: above 1 means less usage than the share, below 1 means more
+  FAIRSHARE   factor of a user between 0 and 1: the rank by LEVEL_FS in the tree (Slurm's Fair Tree)
+  QUOTA       resources guaranteed to the account; beyond them it borrows idle resources""",
+        (NO_HEADER, JSON),
+        examples=("warpdeck share", "warpdeck share --json"),
+        ask=request("shares"), show=_print_share,
+    ),
+    Verb(
+        "partitions", "List the partitions with the states of their nodes, limits and access. * marks the default partition.",
+        (NO_HEADER, JSON),
+        examples=("warpdeck partitions", "warpdeck partitions --json"),
+        ask=request("partitions"), show=_print_partitions,
+    ),
+    Verb(
+        "qos", "List the qualities of service (QoS) with their priorities, preemption and limits.",
+        (NO_HEADER, JSON),
+        examples=("warpdeck qos", "warpdeck submit --qos urgent train.sh"),
+        ask=request("qos"), show=_print_qos,
+    ),
+)  # fmt: skip

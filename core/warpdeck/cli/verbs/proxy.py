@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json
+from warpdeck.base.output import print_json, print_note
 from warpdeck.base.paths import Paths, default_paths
-from warpdeck.cli.shared.arguments import USAGE_EXIT, Arguments
+from warpdeck.cli.verb import Argument, UsageError, Verb, connected
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.in_job import ssh_client, ssh_server
 from warpdeck.client.tunnel import Relay, open_tunnel
 
-DESCRIPTION = """Connect standard input and output to an SSH server in a job, for ssh's ProxyCommand. The session runs on the job's
-node as the job's user, with the job's GPUs, limits and environment, and ends with the job. Run --install once, then use
-
-  ssh wd-12        scp model.pt wd-12:        sftp wd-12        ssh wd-12.gpu02 (one of its nodes)
-
-VS Code Remote-SSH and PyCharm connect to the host wd-12."""
-EXAMPLES = (
-    "warpdeck proxy --install          include the configuration in ~/.ssh/config",
-    "warpdeck proxy --config           print the configuration instead",
-    "warpdeck proxy --config --via ann@login    print it for your laptop, which connects through this machine",
-    "ssh -o ProxyCommand='warpdeck proxy %h' wd-12",
-)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 
-def main(_: str, words: list[str]) -> int:
+def _run(args: Namespace) -> int:
     """Relay, or print or install the configuration."""
-    args = _parser().parse_args(words)
     paths = default_paths()
     if args.install:
         ours = ssh_client.install(paths)
@@ -38,31 +27,11 @@ def main(_: str, words: list[str]) -> int:
     if args.config:
         return _print_config(paths, args)
     if not args.job:
-        raise UserError("no job given", "usage: warpdeck proxy wd-12", exit_code=USAGE_EXIT)
+        raise UsageError("no job given", "usage: warpdeck proxy wd-12")
     return _relay(paths, args)
 
 
-def _parser() -> Arguments:
-    parser = Arguments("warpdeck proxy", description=DESCRIPTION, examples=EXAMPLES)
-    parser.add_argument(
-        "job", nargs="?", metavar="JOB", help="12, wd-12, or wd-12.gpu02 for one of its nodes"
-    )
-    parser.add_argument(
-        "--user", default="", help="user name that ssh logs in with (%%r), to detect a wrong user early"
-    )
-    parser.add_argument("--config", action="store_true", help="print the block for ~/.ssh/config")
-    parser.add_argument(
-        "--via",
-        default="",
-        metavar="HOST",
-        help="with --config: for a machine that connects through this HOST",
-    )
-    parser.add_argument("--install", action="store_true", help="include this block in ~/.ssh/config")
-    parser.add_argument("--json", action="store_true", help="with --config: print JSON")
-    return parser
-
-
-def _print_config(paths: Paths, args: argparse.Namespace) -> int:
+def _print_config(paths: Paths, args: Namespace) -> int:
     ssh_client.authorized_keys(paths)
     text = ssh_client.config_text(paths, via=args.via)
     if args.json:
@@ -72,17 +41,17 @@ def _print_config(paths: Paths, args: argparse.Namespace) -> int:
     return 0
 
 
-def _relay(paths: Paths, args: argparse.Namespace) -> int:
+def _relay(paths: Paths, args: Namespace) -> int:
     job, node = ssh_client.parse_host(args.job)
-    with SyncClient.connect(paths) as client:
+    with connected() as client:
         number = open_tunnel(
             client,
             job,
             node=node,
             argv=ssh_server.command(ssh_client.authorized_keys(paths)),
-            progress=note,
+            progress=print_note,
         )
-        server, rest = _read_banner(client, number)
+        server, rest = _read_banner(client, number, job)
         if args.user and args.user != server.user:
             raise UserError(
                 f"job {job} runs as user {server.user}, not as {args.user}",
@@ -93,11 +62,11 @@ def _relay(paths: Paths, args: argparse.Namespace) -> int:
         relay.feed(rest)
         error = relay.run()
     if error:
-        note(f"warpdeck: {error}")
+        print_note(f"warpdeck: {error}")
     return 1 if error else 0
 
 
-def _read_banner(client: SyncClient, number: int) -> tuple[ssh_server.Server, bytes]:
+def _read_banner(client: SyncClient, number: int, job: str) -> tuple[ssh_server.Server, bytes]:
     """Return the server's first line, and the bytes that followed it. Raises UserError."""
     said = bytearray()
     while b"\n" not in said and len(said) < ssh_server.MAX_BANNER_BYTES:
@@ -105,7 +74,35 @@ def _read_banner(client: SyncClient, number: int) -> tuple[ssh_server.Server, by
             if word == "data":
                 said += value
             if word == "end":
-                raise UserError(value["error"] or "the job has ended", "see `warpdeck show`")
+                raise UserError(value["error"] or f"job {job} has ended", f"see `warpdeck show {job}`")
     line, _, rest = bytes(said).partition(b"\n")
     client.acknowledge(number, len(line) + 1)
     return ssh_server.parse_banner(line), rest
+
+
+VERBS = (
+    Verb(
+        "proxy", """\
+Connect standard input and output to an SSH server in a job, for ssh's ProxyCommand. The session runs on the job's
+node as the job's user, with the job's GPUs, limits and environment, and ends with the job. Run --install once, then use
+
+  ssh wd-12        scp model.pt wd-12:        sftp wd-12        ssh wd-12.gpu02 (one of its nodes)
+
+VS Code Remote-SSH and PyCharm connect to the host wd-12.""",
+        (
+            Argument("[JOB]", "job id as 12 or wd-12, or wd-12.gpu02 for one of its nodes"),
+            Argument("--user USER", "user name of the ssh session (%r in ssh_config), to detect a wrong user early"),
+            Argument("--config", "print the block for ~/.ssh/config"),
+            Argument("--via HOST", "with --config: write it for a machine that connects through this host"),
+            Argument("--install", "include this block in ~/.ssh/config"),
+            Argument("--json", "with --config: print JSON"),
+        ),
+        examples=(
+            "warpdeck proxy --install          include the configuration in ~/.ssh/config",
+            "warpdeck proxy --config           print the configuration instead",
+            "warpdeck proxy --config --via ann@login    print it for your laptop, which connects through this machine",
+            "ssh -o ProxyCommand='warpdeck proxy %h' wd-12",
+        ),
+        run=_run,
+    ),
+)  # fmt: skip

@@ -2,72 +2,40 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 
-from warpdeck.base.output import format_count, format_time, print_columns, print_json
-from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.arguments import Arguments
-from warpdeck.client.blocking_client import SyncClient
+from warpdeck.base.output import format_count, format_time, print_columns
+from warpdeck.cli.verb import JSON, NO_HEADER, SELECTION, Argument, InvalidValue, Verb, number
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.notation.values.lists import words_of
 from warpdeck.protocol.start_text import about
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing takes longer than answering a verb
+    from argparse import Namespace
     from typing import Any
+
+    from warpdeck.client.blocking_client import SyncClient
 
 DEFAULT = "job partition name user state time nodes gpus where"
 NOT_BEGUN = format_duration(0)
 START = "job partition name user state start nodes gpus where"
 
 
-def main(_: str, words: list[str]) -> int:
-    """List jobs."""
-    parser = Arguments(
-        "warpdeck queue",
-        description="List waiting and running jobs, with the reason why each waiting job waits.",
-        examples=(
-            "warpdeck queue --me",
-            "warpdeck queue --user ann,bob --state PD",
-            "warpdeck queue --start           expected start times of waiting jobs, earliest first",
-            "warpdeck queue -o +priority,account,qos",
-            "warpdeck queue --all --json      include finished jobs",
-        ),
-    )
-    add_selection(parser)
-    parser.add_argument("-j", "--jobs", default="", metavar="JOB,...", help="only these jobs: 12,13_4")
-    parser.add_argument("-a", "--all", action="store_true", help="include finished jobs")
-    parser.add_argument(
-        "--start", action="store_true", help="show waiting jobs with their expected start times"
-    )
-    parser.add_argument(
-        "-o",
-        "--columns",
-        type=_columns,
-        metavar="NAME,...",
-        help=f"show these columns; a leading + adds them to the default columns: {', '.join(COLUMNS)}",
-    )
-    parser.add_argument(
-        "--limit", type=_count, default=10_000, metavar="N", help="show at most N jobs, the newest ones"
-    )
-    parser.add_argument("--noheader", action="store_true", help="omit the header line")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args(words)
-    with SyncClient.connect(default_paths()) as client:
-        ids, fields = words_of(args.jobs), [] if args.json else needed(_chosen(args))
-        rows = select(client, args, ids=ids, finished=args.all, limit=args.limit, fields=fields)
+def _queue(client: SyncClient, args: Namespace) -> list[dict[str, Any]]:
+    ids, fields = words_of(args.jobs), [] if args.json else fields_of(_column_names(args))
+    rows = select(client, args, ids=ids, finished=args.all, limit=args.limit, fields=fields)
     if args.start:
-        rows = sorted((row for row in rows if row["why"] and not row["end"]), key=_expected)
-    if args.json:
-        print_json(rows)
-        return 0
-    print_queue(rows, _chosen(args), now=time.time(), titles=not args.noheader)
-    return 0
+        return sorted((row for row in rows if row["why"] and not row["end"]), key=_expected)
+    return rows
 
 
-def _chosen(args: argparse.Namespace) -> list[str]:
+def _print(rows: list[dict[str, Any]], args: Namespace) -> None:
+    print_queue(rows, _column_names(args), now=time.time(), titles=not args.noheader)
+
+
+def _column_names(args: Namespace) -> list[str]:
     usual = (START if args.start else DEFAULT).split()
     if args.columns is None:
         return usual
@@ -78,34 +46,20 @@ def _chosen(args: argparse.Namespace) -> list[str]:
 def print_queue(rows: list[dict[str, Any]], names: list[str], *, now: float, titles: bool) -> None:
     """Print a table of jobs with these columns of COLUMNS."""
     columns = [COLUMNS[name] for name in names]
-    right = frozenset(index for index, column in enumerate(columns) if column.right)
-    texts = [[column.text(row, now) for row in rows] for column in columns]
-    heads = [[column.title] if titles else [] for column in columns]
+    right = frozenset(place for place, (title, _, _) in enumerate(columns) if title.startswith(">"))
+    texts = [[text(row, now) for row in rows] for _, _, text in columns]
+    heads = [[title.lstrip(">")] if titles else [] for title, _, _ in columns]
     print_columns([head + text for head, text in zip(heads, texts, strict=True)], right=right)
 
 
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select jobs."""
-    parser.add_argument("--me", action="store_true", help="only my jobs")
-    parser.add_argument("-u", "--user", default="", metavar="USER,...", help="only jobs of these users")
-    parser.add_argument(
-        "-t",
-        "--state",
-        default="",
-        metavar="STATE,...",
-        help="only jobs in these states, such as PENDING or PD",
-    )
-    parser.add_argument("-n", "--name", default="", metavar="NAME,...", help="only jobs with these names")
-
-
-def has_selection(args: argparse.Namespace) -> bool:
-    """Return whether one of these options was given."""
+def has_selection(args: Namespace) -> bool:
+    """Return whether one of the options of SELECTION was given."""
     return bool(args.me or args.user or args.state or args.name)
 
 
 def select(
     client: SyncClient,
-    args: argparse.Namespace,
+    args: Namespace,
     *,
     ids: list[str],
     finished: bool,
@@ -128,18 +82,12 @@ def select(
     return rows
 
 
-def _count(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return int(text)
-
-
 def _columns(text: str) -> tuple[bool, list[str]]:
     """Return whether the columns are added to the usual ones, and their names."""
     names = [name.strip().lower() for name in text.removeprefix("+").split(",") if name.strip()]
     unknown = next((name for name in names if name not in COLUMNS), "")
     if unknown or not names:
-        raise argparse.ArgumentTypeError(f"there is no column {unknown!r}; there are: {', '.join(COLUMNS)}")
+        raise InvalidValue(f"there is no column {unknown!r}; there are: {', '.join(COLUMNS)}")
     return text.startswith("+"), names
 
 
@@ -177,46 +125,60 @@ def _start(row: dict[str, Any]) -> str:
     return format_time(row["why"]["expected_start"] if row.get("why") else row["start"]) or "N/A"
 
 
-class QueueColumn:
-    """A column of the queue: its title, the fields that it needs, and its text for a row at a time."""
-
-    def __init__(
-        self, title: str, needs: str, text: Callable[[dict[str, Any], float], str], *, right: bool = False
-    ) -> None:
-        self.title = title
-        self.needs = needs
-        self.text = text
-        self.right = right
-
-
-COLUMNS = {
-    "job": QueueColumn("JOBID", "label", lambda row, now: row["label"], right=True),
-    "partition": QueueColumn("PARTITION", "partition", lambda row, now: row["partition"]),
-    "name": QueueColumn("NAME", "name", lambda row, now: row["name"]),
-    "user": QueueColumn("USER", "user", lambda row, now: row["user"]),
-    "account": QueueColumn("ACCOUNT", "account", lambda row, now: row["account"]),
-    "qos": QueueColumn("QOS", "qos", lambda row, now: row["qos"]),
-    "priority": QueueColumn(
-        "PRIORITY", "priority", lambda row, now: format_count(row["priority"]), right=True
-    ),
-    "state": QueueColumn("ST", "state_short", lambda row, now: row["state_short"]),
-    "time": QueueColumn("TIME", "start end", _time, right=True),
-    "limit": QueueColumn(
-        "TIME_LIMIT", "time_limit_s", lambda row, now: format_duration(row["time_limit_s"]), right=True
-    ),
-    "submit": QueueColumn("SUBMIT_TIME", "submit", lambda row, now: format_time(row["submit"]), right=True),
-    "start": QueueColumn("START_TIME", "start why", lambda row, now: _start(row), right=True),
-    "nodes": QueueColumn("NODES", "nodes", lambda row, now: str(row["nodes"]), right=True),
-    "cpus": QueueColumn("CPUS", "cpus", lambda row, now: str(row["cpus"]), right=True),
-    "gpus": QueueColumn("GPUS", "gpus", lambda row, now: str(row["gpus"]), right=True),
-    "restarts": QueueColumn("RESTARTS", "restarts", lambda row, now: str(row["restarts"]), right=True),
-    "comment": QueueColumn("COMMENT", "comment", lambda row, now: row["comment"]),
-    "where": QueueColumn("NODELIST(REASON)", "why node_list end exit_cause exit_code idle_since", where),
+COLUMNS: dict[str, tuple[str, str, Callable[[dict[str, Any], float], str]]] = {
+    "job": (">JOBID", "label", lambda row, now: row["label"]),
+    "partition": ("PARTITION", "partition", lambda row, now: row["partition"]),
+    "name": ("NAME", "name", lambda row, now: row["name"]),
+    "user": ("USER", "user", lambda row, now: row["user"]),
+    "account": ("ACCOUNT", "account", lambda row, now: row["account"]),
+    "qos": ("QOS", "qos", lambda row, now: row["qos"]),
+    "priority": (">PRIORITY", "priority", lambda row, now: format_count(row["priority"])),
+    "state": ("ST", "state_short", lambda row, now: row["state_short"]),
+    "time": (">TIME", "start end", _time),
+    "limit": (">TIME_LIMIT", "time_limit_s", lambda row, now: format_duration(row["time_limit_s"])),
+    "submit": (">SUBMIT_TIME", "submit", lambda row, now: format_time(row["submit"])),
+    "start": (">START_TIME", "start why", lambda row, now: _start(row)),
+    "nodes": (">NODES", "nodes", lambda row, now: str(row["nodes"])),
+    "cpus": (">CPUS", "cpus", lambda row, now: str(row["cpus"])),
+    "gpus": (">GPUS", "gpus", lambda row, now: str(row["gpus"])),
+    "restarts": (">RESTARTS", "restarts", lambda row, now: str(row["restarts"])),
+    "comment": ("COMMENT", "comment", lambda row, now: row["comment"]),
+    "where": ("NODELIST(REASON)", "why node_list end exit_cause exit_code idle_since", where),
 }
+"""Name -> (title, which stands at the right after ">"; the fields that the column needs; its text for a row at a time)."""
 SELECTED_BY = ("why", "end")
 """Fields that --start needs."""
 
 
-def needed(names: list[str]) -> list[str]:
+def fields_of(names: list[str]) -> list[str]:
     """Return the fields that a table of these columns needs. Fewer fields are faster to decode."""
-    return [*dict.fromkeys([*SELECTED_BY, *(word for name in names for word in COLUMNS[name].needs.split())])]
+    return [*dict.fromkeys([*SELECTED_BY, *(word for name in names for word in COLUMNS[name][1].split())])]
+
+
+VERBS = (
+    Verb(
+        "queue", "List waiting and running jobs, with the reason why each waiting job waits.",
+        (
+            *SELECTION,
+            Argument("-j, --jobs JOB,...", "only these jobs, such as 12,13_4"),
+            Argument("-a, --all", "include finished jobs"),
+            Argument("--start", "show waiting jobs with their expected start times"),
+            Argument(
+                "-o, --columns NAME,...",
+                f"show these columns; a leading + adds them to the default columns: {', '.join(COLUMNS)}",
+                parse=_columns,
+            ),
+            Argument("--limit N", "show only the newest N jobs; default: 10000", parse=number(), default=10_000),
+            NO_HEADER,
+            JSON,
+        ),
+        examples=(
+            "warpdeck queue --me",
+            "warpdeck queue --user ann,bob --state PD",
+            "warpdeck queue --start           expected start times of waiting jobs, earliest first",
+            "warpdeck queue -o +priority,account,qos",
+            "warpdeck queue --all --json      include finished jobs",
+        ),
+        ask=_queue, show=_print,
+    ),
+)  # fmt: skip

@@ -1,37 +1,25 @@
-"""`warpdeck run`: run a command on the cluster and wait for it. --pty gives it a terminal.
+"""`warpdeck run|srun|salloc|attach`: run commands on the cluster, and join the terminals of jobs.
 
-The controller parses the arguments. This process is started often, so it only forwards the streams.
+The functions import their parts, so that each verb loads only its own.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-import time
-
-from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note
-from warpdeck.base.paths import default_paths
-from warpdeck.cli.shared.run_help import HELP
-from warpdeck.client.blocking_client import GONE, STEPS, SyncClient
-from warpdeck_agent.client.lines import write_all
-from warpdeck_agent.client.process import with_process
+from warpdeck.cli.slurm_verb import SlurmVerb
+from warpdeck.cli.verb import TASK_HELP, TERMINALS, Argument, Verb
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not typing's own, as in client/blocking_client
-    from typing import Any
+if TYPE_CHECKING:
+    from argparse import Namespace
 
-PATIENCE_S = 1.0
-"""Progress is reported after this time."""
-NO_COMMAND = ("no command given", "usage: warpdeck run [OPTIONS] COMMAND...")
+    from warpdeck.client.blocking_client import SyncClient
 
 
-def main(_: str, words: list[str]) -> int:
-    """Run the command and return its exit code."""
-    if not words or words[0] in ("-h", "--help"):
-        print(HELP, end="")
-        return 0 if words else 2
+def _run(words: list[str]) -> int:
+    from warpdeck.client.blocking_client import STEPS
+    from warpdeck.client.run_command import run_command
+
     if "--pty" in words:
         from warpdeck.client.terminal_session import run_on_terminal
 
@@ -39,91 +27,70 @@ def main(_: str, words: list[str]) -> int:
         if code is not None:
             return code
     try:
-        with _connect(words) as client:
-            return _Command(client).run(words)
+        return run_command(words)
     except UserError as error:
         if error.code != STEPS:
             raise
-    from warpdeck.slurm.interactive.srun import main as run_step
-
-    return run_step("srun", words)
+    return _srun(words)
 
 
-def _connect(words: list[str]) -> SyncClient:
-    """Connect to the controller. It is not started for arguments without a command. Raises UserError."""
-    paths = default_paths()
-    try:
-        return SyncClient.connect(paths, start=False)
-    except UserError as error:
-        if error.code != GONE:
-            raise
-    from warpdeck.notation.options.getopt import split_command
+def _srun(words: list[str]) -> int:
+    from warpdeck.slurm.interactive import srun
 
-    if not split_command(words)[1]:
-        raise UserError(*NO_COMMAND)
-    return SyncClient.connect(paths)
+    return srun.main("srun", words)
 
 
-class _Command:
-    """One run of a command. Ctrl-C cancels its job."""
+def _srun_help() -> str:
+    from warpdeck.notation.step.srun_help import HELP
 
-    def __init__(self, client: SyncClient) -> None:
-        self._client = client
-        self._job_id = 0
-        self._begun = time.monotonic()
+    return HELP
 
-    def run(self, words: list[str]) -> int:
-        """Print both output streams until the job has ended, and return the exit code. Raises UserError."""
-        try:
-            return self._follow(words)
-        except KeyboardInterrupt:
-            if self._job_id:
-                self._client.call("cancel", jobs=[str(self._job_id)])
-                note("")
-                note(f"warpdeck: job {self._job_id} cancelled")
-            return 130
 
-    def _follow(self, words: list[str]) -> int:
-        (out, errors), made = self._client.again_until(lambda nonce: self._ask(words, nonce), self._answer)
-        self._job_id = made["job_id"]
-        for line in made["notes"]:
-            note(f"warpdeck: {line}")
-        streams = {out: sys.stdout, errors: sys.stderr}
-        ended: dict[str, int] = {}
-        while streams:
-            number, word, value = self._client.any_event(streams)
-            if word == "data":
-                write_all(streams[number].fileno(), value)
-            elif word == "end":
-                del streams[number]
-                ended = value.get("exit") or ended
-                if value["error"]:
-                    note(f"warpdeck: {value['error']}")
-            elif word == "progress":
-                self._tell(value)
-        if int(ended.get("signal", 0)):
-            return 128 + int(ended["signal"])
-        return int(ended.get("code", 1))
+def _salloc(words: list[str]) -> int:
+    from warpdeck.slurm.interactive import salloc
 
-    def _ask(self, words: list[str], nonce: str) -> tuple[int, int]:
-        """Send the request and return the numbers of its two output streams."""
-        errors = self._client.number()
-        env = with_process(os.environ)
-        out = self._client.begin(
-            "run", words=words, env=env, cwd=current_folder(), errors=errors, nonce=nonce
-        )
-        return out, errors
+    return salloc.main("salloc", words)
 
-    def _answer(self, streams: tuple[int, int]) -> dict[str, Any]:
-        """Return the created job and its notes. They come before any output."""
-        while True:
-            _, word, value = self._client.any_event(streams)
-            if word == "ok":
-                made: dict[str, Any] = value
-                return made
-            if word == "progress":
-                self._tell(value)
 
-    def _tell(self, line: str) -> None:
-        if time.monotonic() - self._begun > PATIENCE_S:
-            note(line)
+def _salloc_help() -> str:
+    from warpdeck.slurm.interactive.salloc import HELP
+
+    return HELP
+
+
+def _attach(client: SyncClient, args: Namespace) -> int:
+    from warpdeck.client.terminal_session import join
+
+    return join(client, args.job, watch=args.watch)
+
+
+VERBS = (
+    SlurmVerb(
+        "run", """\
+Run a command on the cluster in the current folder, print its output and return its exit code. All sbatch options are
+accepted (-N -n -c --gpus --gres --mem -t ...). With --pty the command gets a terminal. To detach, press Enter, then ~ d:
+the job keeps running, and `warpdeck attach JOB` attaches again. Enter ~ ? lists all of these keys.""",
+        examples=("warpdeck run --gpus 1 --pty bash", "warpdeck run -N 2 -n 2 hostname", "warpdeck run --gpus 1 nvidia-smi"),
+        takes="srun", usage=("[OPTIONS] [--pty] COMMAND...",), run_words=_run,
+    ),
+    SlurmVerb(
+        "srun",
+        takes="srun", text=_srun_help, run_words=_srun,
+    ),
+    SlurmVerb(
+        "salloc",
+        takes="salloc", text=_salloc_help, run_words=_salloc,
+    ),
+    Verb(
+        "attach", """\
+Attach to the terminal of a job that was started with --pty. To detach, press Enter, then ~ d: the job keeps running.
+Enter ~ ? lists all of these keys. Several users can be attached at once; the terminal takes the size of the one that
+typed last.""",
+        (
+            Argument("--watch", "show the terminal and send no keys to it; q quits"),
+            Argument("JOB", TASK_HELP, completes=TERMINALS),
+        ),
+        examples=("warpdeck attach 12", "warpdeck attach --watch 12"),
+        reads=False, ask=_attach,
+    ),
+)  # fmt: skip

@@ -11,11 +11,15 @@ import subprocess
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths, default_paths
-from warpdeck.cli.shared.arguments import Arguments
-from warpdeck.slurm.shims.shims import SBATCH, install, install_beside_others, is_own, remove_from
+from warpdeck.cli.verb import Argument, Group, Verb
+from warpdeck.slurm.shims.shim_scripts import SBATCH, install, install_beside_others, is_own, remove_from
 
-USERS = ".local/bin"
-EVERYBODYS = "/usr/local/bin"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+USER_FOLDER = ".local/bin"
+SITE_FOLDER = "/usr/local/bin"
 SHELL_S = 10.0
 """Longest time that a login shell may take to print its PATH."""
 MARK = "WARPDECK-PATH:"
@@ -23,41 +27,22 @@ MARK = "WARPDECK-PATH:"
 PROFILES = {"bash": (".bash_profile", ".bash_login", ".profile"), "zsh": (".zprofile",)}
 
 
-def main(_: str, words: list[str]) -> int:
+def _shims(args: Namespace) -> int:
     """Write the scripts and print a command for the shell."""
-    parser = Arguments(
-        "warpdeck shims",
-        description="Print the line that puts sbatch, srun, squeue and the other Slurm commands first on a shell's PATH. With "
-        f"--install, write them to ~/{USERS} (as root for a shared site: {EVERYBODYS}).",
-        examples=(
-            "warpdeck shims --install                         for login shells, cron and other programs",
-            "warpdeck shims --remove                          remove them again",
-            "warpdeck shims --folder",
-            'eval "$(warpdeck shims)"                        in this shell',
-            "echo 'eval \"$(warpdeck shims)\"' >> ~/.bashrc   in every shell",
-        ),
-    )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--folder", action="store_true", help="print only the folder of the commands")
-    which.add_argument(
-        "--install", action="store_true", help="write them to a folder on the PATH of login shells"
-    )
-    which.add_argument("--remove", action="store_true", help="remove the files that --install wrote")
-    args = parser.parse_args(words)
     paths = default_paths()
     if args.install or args.remove:
-        folder = _place(paths)
+        folder = _target_folder(paths)
         return _install(paths, folder) if args.install else _remove(paths, folder)
     folder = install(paths)
     print(folder if args.folder else f"export PATH={shlex.quote(folder)}:$PATH")
     return 0
 
 
-def _place(paths: Paths) -> str:
+def _target_folder(paths: Paths) -> str:
     """Return the common folder for a shared site of root, else the user's own folder."""
     if os.geteuid() == 0 and os.path.isdir(paths.home) and os.stat(paths.home).st_mode & stat.S_IXOTH:
-        return EVERYBODYS
-    return os.path.join(os.path.expanduser("~"), USERS)
+        return SITE_FOLDER
+    return os.path.join(os.path.expanduser("~"), USER_FOLDER)
 
 
 def _install(paths: Paths, folder: str) -> int:
@@ -117,3 +102,27 @@ def _profile() -> str:
     names = PROFILES.get(shell, (".profile",))
     home = os.path.expanduser("~")
     return "~/" + next((name for name in names if os.path.exists(os.path.join(home, name))), names[-1])
+
+
+VERBS = (
+    Verb(
+        "shims",
+        "Print the line that puts sbatch, srun, squeue and the other Slurm commands first on a shell's PATH.\n"
+        f"With --install, write them to ~/{USER_FOLDER} (as root for a shared site: {SITE_FOLDER}).",
+        (
+            Group(
+                Argument("--folder", "print only the folder of the commands"),
+                Argument("--install", "write them to a folder on the PATH of login shells"),
+                Argument("--remove", "remove the files that --install wrote"),
+            ),
+        ),
+        examples=(
+            "warpdeck shims --install                         for login shells, cron and other programs",
+            "warpdeck shims --remove                          remove them again",
+            "warpdeck shims --folder",
+            'eval "$(warpdeck shims)"                        in this shell',
+            "echo 'eval \"$(warpdeck shims)\"' >> ~/.bashrc   in every shell",
+        ),
+        reads=False, run=_shims,
+    ),
+)  # fmt: skip

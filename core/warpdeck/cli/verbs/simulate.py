@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import sys
@@ -11,14 +10,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note, print_json, print_table
+from warpdeck.base.output import print_json, print_note, print_table
+from warpdeck.cli.verb import JSON, Argument, Group, UsageError, Verb, number
 from warpdeck.notation.values.durations import format_duration
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from warpdeck.config import Decoded
-    from warpdeck.sim.history import Change
-    from warpdeck.sim.replay import Progress, Replayed
-    from warpdeck.sim.report import Report
+    from warpdeck.sim.history import WaitChange
+    from warpdeck.sim.replay import Progress, ReplayResult
+    from warpdeck.sim.report import ReplayReport
     from warpdeck.sim.resource_model import Machine
     from warpdeck.sim.simjobs import Workload
     from warpdeck.sim.trace import Trace
@@ -31,27 +33,14 @@ MAX_GPUS = 100_000
 SHOW_AFTER_S = 1.0
 SHOW_EVERY_S = 0.2
 
-EPILOG = """\
-examples:
-  warpdeck simulate --trace curie.csv.gz --cpus 93312
-  warpdeck simulate --trace philly.csv.gz --nodes 28 --gpus-per-node 8 --limits menu --policy fcfs-easy --json
-  warpdeck simulate --history --config new.toml
-  warpdeck simulate --history --add-gpus 8 --weight fairshare=1000
 
-A workload log is a CSV file with the columns job_id,submit_s,runtime_s and cpus or nodes,gpus (optional: user,
-account_or_vc, timelimit_s), or a file in the Standard Workload Format (.swf). Both can be gzipped.
-time limits: log    from the log; a job without a limit gets its run time (the output counts these jobs)
-             exact  the run time of each job
-             menu   run time x 1 to 5 (depending on the job id), rounded up to 10 or 30 min, 1, 4, 12, 24, 48 h,
-                    7, 30 or 365 d
-"""
-
-
-def main(verb: str, words: list[str]) -> int:
-    """Run the verb."""
-    args = _parser(verb).parse_args(words)
+def _check(args: Namespace) -> None:
     if args.history:
-        return _history(args)
+        if args.cpus is not None or args.nodes is not None or args.gpus_per_node is not None:
+            raise UsageError(
+                "--history uses the nodes of this site", "remove --nodes, --gpus-per-node and --cpus"
+            )
+        return
     for name, given in (
         ("--from", args.since),
         ("--to", args.until),
@@ -59,91 +48,29 @@ def main(verb: str, words: list[str]) -> int:
         ("--weight", args.weight),
     ):
         if given:
-            raise UserError(f"{name} requires --history", "add --history", exit_code=2)
-    return _trace(args)
+            raise UsageError(f"{name} requires --history", "add --history")
 
 
-def _parser(verb: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"warpdeck {verb}",
-        description="Replay a workload log or the site's job history in virtual time and report waiting times.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--trace", metavar="FILE", help="a workload log: .csv or .swf, also .gz")
-    what.add_argument("--history", action="store_true", help="replay the finished jobs of this site")
-    parser.add_argument("--nodes", type=_count("--nodes", MAX_NODES), metavar="N", help="number of nodes")
-    parser.add_argument(
-        "--gpus-per-node", type=_count("--gpus-per-node", MAX_GPUS_PER_NODE, least=0), metavar="G"
-    )
-    parser.add_argument(
-        "--cpus", type=_count("--cpus", MAX_CPUS), metavar="C", help="simulate a single pool of C CPUs"
-    )
-    parser.add_argument(
-        "--policy",
-        choices=("fcfs", "fcfs-easy", "conservative", "default"),
-        default="default",
-        help="a textbook policy, or the configured one (default)",
-    )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="config.toml to simulate; with --trace only its [scheduler] table is used",
-    )
-    parser.add_argument(
-        "--limits", choices=("log", "menu", "exact"), default="log", help="time limits of the jobs, see below"
-    )
-    parser.add_argument("--from", dest="since", metavar="DATE", help="jobs submitted on or after YYYY-MM-DD")
-    parser.add_argument("--to", dest="until", metavar="DATE", help="jobs submitted before YYYY-MM-DD")
-    parser.add_argument(
-        "--add-gpus",
-        type=_count("--add-gpus", MAX_GPUS, least=0),
-        default=0,
-        metavar="G",
-        help="with --history: add G GPUs, on copies of the node with the most GPUs",
-    )
-    parser.add_argument(
-        "--weight",
-        action="append",
-        default=[],
-        metavar="NAME=N",
-        help="with --history: set the weight of age, fairshare, job_size, partition or qos",
-    )
-    parser.add_argument(
-        "--progress",
-        action="store_true",
-        help="print the progress as lines, for calling programs",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
+def _simulate(args: Namespace) -> int:
+    return _history(args) if args.history else _trace(args)
 
 
-def _count(name: str, most: int, *, least: int = 1) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text[:12]) <= most:
-            raise argparse.ArgumentTypeError(f"{text[:20]!r} is not between {least} and {most:,}")
-        return int(text)
-
-    return parse
-
-
-def _trace(args: argparse.Namespace) -> int:
+def _trace(args: Namespace) -> int:
     # Imported here so that --help does not load the planner.
     from warpdeck.config import read
     from warpdeck.config.site import build_settings
-    from warpdeck.policy import Settings, View
+    from warpdeck.policy import PlannerSettings, PlannerView
     from warpdeck.sim.policies import settings_of
     from warpdeck.sim.replay import replay
     from warpdeck.sim.report import make_report
     from warpdeck.sim.simjobs import make_workload
     from warpdeck.sim.trace import read_trace
 
-    own = Settings() if args.config is None else build_settings(_existing(read, args.config).config)
+    own = PlannerSettings() if not args.config else build_settings(_existing(read, args.config).config)
     trace = read_trace(args.trace)
     machine = _machine(args, trace)
     work = make_workload(trace, machine, limits=args.limits)
-    site = View(nodes=machine.nodes, running=(), pending=())
+    site = PlannerView(nodes=machine.nodes, running=(), pending=())
     played = replay(work.jobs, site, settings_of(args.policy, own), progress=_progress_line())
     report = make_report(
         played,
@@ -152,49 +79,47 @@ def _trace(args: argparse.Namespace) -> int:
         skipped=work.skipped,
         without_limit=work.without_limit,
     )
-    _remark(work, played.unstarted)
+    _print_assumptions(work, played.unstarted)
     _print(report, as_json=args.json)
     return 0
 
 
-def _machine(args: argparse.Namespace, trace: Trace) -> Machine:
+def _machine(args: Namespace, trace: Trace) -> Machine:
     from warpdeck.sim.resource_model import GpuNodes, Pool
 
     if args.cpus is not None and (args.nodes is not None or args.gpus_per_node is not None):
-        raise UserError(
-            "--cpus cannot be combined with --nodes",
-            "use --cpus, or --nodes and --gpus-per-node",
-            exit_code=2,
+        raise UsageError(
+            "--cpus cannot be combined with --nodes", "use --cpus, or --nodes and --gpus-per-node"
         )
     if args.nodes is not None:
         if args.gpus_per_node is None:
-            raise UserError("--nodes needs --gpus-per-node", "0 means nodes without GPUs", exit_code=2)
+            raise UsageError("--nodes needs --gpus-per-node", "0 means nodes without GPUs")
         return GpuNodes(args.nodes, gpus_per_node=args.gpus_per_node)
     cpus = args.cpus or trace.machine_cpus
     if cpus is None or args.gpus_per_node is not None:
-        raise UserError(
-            "the size of the cluster is missing",
-            "use --cpus C, or --nodes N and --gpus-per-node G",
-            exit_code=2,
+        raise UsageError(
+            "the size of the cluster is missing", "use --cpus C, or --nodes N and --gpus-per-node G"
         )
     return Pool(cpus)
 
 
-def _remark(work: Workload, unstarted: tuple[object, ...]) -> None:
+def _print_assumptions(work: Workload, unstarted: tuple[object, ...]) -> None:
     """Print remarks on the assumptions behind the figures, where they differ from the log."""
     if work.skipped:
-        note(
+        print_note(
             f"{work.skipped:,} lines skipped: size, submit time or run time missing, or part of a job with its own line"
         )
     if work.refused:
-        note(f"{work.refused:,} jobs refused: larger than the cluster")
+        print_note(f"{work.refused:,} jobs refused: larger than the cluster")
     if work.without_limit:
-        note(f"{work.without_limit:,} jobs without a time limit got their run time as limit; see --limits")
+        print_note(
+            f"{work.without_limit:,} jobs without a time limit got their run time as limit; see --limits"
+        )
     if unstarted:
-        note(f"{len(unstarted):,} jobs never started")
+        print_note(f"{len(unstarted):,} jobs never started")
 
 
-def _print(report: Report, *, as_json: bool) -> None:
+def _print(report: ReplayReport, *, as_json: bool) -> None:
     import msgspec
 
     facts: dict[str, Any] = msgspec.to_builtins(report)
@@ -210,7 +135,7 @@ def _figure(value: float) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
 
 
-def _progress(args: argparse.Namespace, done: int) -> Progress | None:
+def _progress(args: Namespace, done: int) -> Progress | None:
     """Return the progress callback of the next of two replays.
 
     `done` is the number of finished replays. With --progress, each percentage is printed on its own line.
@@ -249,7 +174,7 @@ def _progress_line() -> Progress | None:
     return show
 
 
-def _history(args: argparse.Namespace) -> int:
+def _history(args: Namespace) -> int:
     from warpdeck.base.paths import default_paths
     from warpdeck.config import load, read
     from warpdeck.sim.archive import read_archive
@@ -257,7 +182,6 @@ def _history(args: argparse.Namespace) -> int:
     from warpdeck.sim.policies import settings_of, weighted
     from warpdeck.sim.replay import replay
 
-    _no_machine(args)
     paths = default_paths()
     jobs, nodes = read_archive(paths.database)
     past = past_jobs(jobs, since_unix=_day(args.since, -math.inf), until_unix=_day(args.until, math.inf))
@@ -265,7 +189,7 @@ def _history(args: argparse.Namespace) -> int:
         raise UserError("no finished jobs in this time range", "list them with `warpdeck queue --all`")
     site, settings = site_of(load(paths.config).config, nodes)
     now = replay(past, site, settings, progress=_progress(args, 0))
-    if args.config is not None:
+    if args.config:
         site, settings = site_of(_existing(read, args.config).config, nodes)
     if args.add_gpus:
         site = with_more_gpus(site, args.add_gpus)
@@ -275,13 +199,6 @@ def _history(args: argparse.Namespace) -> int:
     return 0
 
 
-def _no_machine(args: argparse.Namespace) -> None:
-    if args.cpus is not None or args.nodes is not None or args.gpus_per_node is not None:
-        raise UserError(
-            "--history uses the nodes of this site", "remove --nodes, --gpus-per-node and --cpus", exit_code=2
-        )
-
-
 def _existing(read: Callable[[str], Decoded], path: str) -> Decoded:
     try:
         return read(path)
@@ -289,17 +206,17 @@ def _existing(read: Callable[[str], Decoded], path: str) -> Decoded:
         raise UserError(f"no such file: {path}", "check the path") from None
 
 
-def _day(text: str | None, default: float) -> float:
+def _day(text: str, default: float) -> float:
     """Return the local midnight of YYYY-MM-DD."""
-    if text is None:
+    if not text:
         return default
     try:
         return time.mktime(time.strptime(text, "%Y-%m-%d"))
     except (ValueError, OverflowError):
-        raise UserError(f"{text!r} is not a date", "use YYYY-MM-DD", exit_code=2) from None
+        raise UsageError(f"{text!r} is not a date", "use YYYY-MM-DD") from None
 
 
-def _compare(now: Replayed, then: Replayed, jobs: int, *, as_json: bool) -> None:
+def _compare(now: ReplayResult, then: ReplayResult, jobs: int, *, as_json: bool) -> None:
     import msgspec
 
     from warpdeck.sim.history import compare
@@ -317,10 +234,12 @@ def _compare(now: Replayed, then: Replayed, jobs: int, *, as_json: bool) -> None
         print_table(head, [_change_line(change) for change in changes], right=frozenset(range(1, 8)))
         print()
     if left:
-        note(f"{left:,} of {jobs:,} jobs could not start on the current nodes in one of the two simulations")
+        print_note(
+            f"{left:,} of {jobs:,} jobs could not start on the current nodes in one of the two simulations"
+        )
 
 
-def _change_line(change: Change) -> list[str]:
+def _change_line(change: WaitChange) -> list[str]:
     sign = "-" if change.difference_s < 0 else "+"
     waits = (change.really_waited_s, change.now_waits_s, change.then_waits_s)
     return [
@@ -331,3 +250,54 @@ def _change_line(change: Change) -> list[str]:
         str(change.shorter),
         str(change.longer),
     ]
+
+
+VERBS = (
+    Verb(
+        "simulate", "Replay a workload log or the site's job history in virtual time and report waiting times.",
+        (
+            Group(
+                Argument("--trace FILE", "a workload log: .csv or .swf, also .gz"),
+                Argument("--history", "replay the finished jobs of this site"),
+                required=True,
+            ),
+            Argument("--nodes N", "number of nodes", parse=number(1, MAX_NODES)),
+            Argument("--gpus-per-node G", "number of GPUs of each node", parse=number(0, MAX_GPUS_PER_NODE)),
+            Argument("--cpus C", "simulate one pool of C CPUs", parse=number(1, MAX_CPUS)),
+            Argument(
+                "--policy {fcfs,fcfs-easy,conservative,default}",
+                "a textbook policy, or default: the configured policy",
+                default="default",
+            ),
+            Argument("--config FILE", "config.toml to simulate; with --trace only its [scheduler] table is used"),
+            Argument("--limits {log,menu,exact}", "origin of the time limits of the jobs, see below", default="log"),
+            Argument("--from DATE", "jobs submitted on or after YYYY-MM-DD", into="since"),
+            Argument("--to DATE", "jobs submitted before YYYY-MM-DD", into="until"),
+            Argument(
+                "--add-gpus G",
+                "with --history: add G GPUs, on copies of the node with the most GPUs",
+                parse=number(0, MAX_GPUS),
+                default=0,
+            ),
+            Argument(
+                "--weight NAME=N", "with --history: set the weight of age, fairshare, job_size, partition or qos", repeats=True,
+            ),
+            Argument("--progress", "print the progress as lines, for programs that run this command"),
+            JSON,
+        ),
+        examples=(
+            "warpdeck simulate --trace curie.csv.gz --cpus 93312",
+            "warpdeck simulate --trace philly.csv.gz --nodes 28 --gpus-per-node 8 --limits menu --policy fcfs-easy --json",
+            "warpdeck simulate --history --config new.toml",
+            "warpdeck simulate --history --add-gpus 8 --weight fairshare=1000",
+        ),
+        notes="""\
+A workload log is a CSV file with the columns job_id,submit_s,runtime_s and cpus or nodes,gpus (optional: user,
+account_or_vc, timelimit_s), or a file in the Standard Workload Format (.swf). Both can be gzipped.
+time limits: log    from the log; a job without a limit gets its run time (the output counts these jobs)
+             exact  the run time of each job
+             menu   run time x 1 to 5 (depending on the job id), rounded up to 10 or 30 min, 1, 4, 12, 24, 48 h,
+                    7, 30 or 365 d""",
+        check=_check, run=_simulate,
+    ),
+)  # fmt: skip

@@ -8,208 +8,122 @@ import tempfile
 import time
 import webbrowser
 from functools import partial
-from typing import NamedTuple
+from types import SimpleNamespace
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import clean, note, print_json
+from warpdeck.base.output import clean, print_json, print_note
 from warpdeck.base.paths import Paths, default_paths
-from warpdeck.cli.shared.arguments import USAGE_EXIT
-from warpdeck.cli.shared.background import go_on_behind
+from warpdeck.cli.shared.background import continue_in_background
+from warpdeck.cli.slurm_verb import SlurmVerb
+from warpdeck.cli.verb import JOB_NODE, JSON, REST, Argument, UsageError, connected, port
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.forwarding import Forwarding
 from warpdeck.client.in_job import ssh_client, web_server
-from warpdeck.client.in_job.web_server import NO_SERVER, Found
+from warpdeck.client.in_job.web_server import NO_SERVER, WebServer
+from warpdeck.client.job_web_server import SLOW, await_server, find_server, start_server
 from warpdeck.client.submission import draft_script, submit
 from warpdeck.client.tunnel import TunnelRefused
-from warpdeck.client.webserver import SLOW, await_server, find_server, start_server
-from warpdeck.notation.options.getopt import takes_next
 
-HELP = """usage: warpdeck {verb} [OPTIONS] [-- WORDS...]
-       warpdeck {verb} --job JOB [--node NODE]
-
-{text}
-
-All sbatch options (--gpus 1 -t 4:00:00 --mem 64G -p PARTITION ...) apply to the new job. Other options:
-
-  --job JOB       start the server in a running job, or reconnect to a server that runs there
-  --node NODE     node to use, if the job has several
-  --port PORT     port on this machine; default: any free port
-  --detach        print the URL and keep forwarding in the background until the job ends
-  --json          print JSON
-  -- WORDS        more arguments for the server
-
-Enter opens the URL in a browser, if there is one. Ctrl-C asks whether to cancel the job. Without a terminal,
-Ctrl-C cancels a job that was submitted for the server.
-
-examples:
-  warpdeck {verb} --gpus 1 -t 8:00:00
-  warpdeck {verb} --job 12
-  warpdeck {verb} --gpus 1 --detach
-"""
-TEXTS = {
-    web_server.JUPYTER: """Start JupyterLab (or Jupyter Notebook or Jupyter Server) in a job and print a URL on this machine. The
-server listens on the node's loopback interface, requires a token and is reached over warpdeck's connection.
-jupyter must be on the PATH, on this machine and on the node.""",
-    web_server.CODE: """Start openvscode-server or code-server in a job and print a URL on this machine. The server listens on
-the node's loopback interface and requires a token. If neither is installed on the node, the output explains
-how VS Code on your own machine connects to the job over SSH.""",
-}
-LAST_WORDS_BYTES = 2000
+LAST_OUTPUT_BYTES = 2000
 END_S, END_LOOK_S = 10.0, 0.1
 """Longest wait for the end of a job whose server has ended, and the time between two checks."""
 
 
-class ServerOptions(NamedTuple):
-    """The parsed command line."""
-
-    options: list[str]
-    words: list[str]
-    job: str = ""
-    node: str = ""
-    port: int | None = None
-    detach: bool = False
-    json: bool = False
-
-
-def main(verb: str, words: list[str]) -> int:
-    """Find or start the server, and forward it until the job ends."""
-    if any(word in ("-h", "--help") for word in words[: words.index("--") if "--" in words else None]):
-        print(HELP.format(verb=verb, text=TEXTS[verb]), end="")
-        return 0
-    asked = parse(words)
-    paths = default_paths()
-    with SyncClient.connect(paths) as client:
-        job = asked.job or _submit(client, paths, verb, asked)
-        try:
-            return _serve(client, paths, verb, job, asked)
-        except KeyboardInterrupt:
-            return _interrupted(client, job, ours=not asked.job)
-
-
-def parse(words: list[str]) -> ServerOptions:
-    """Parse the command line. Raises UserError."""
-    rest: list[str] = []
-    if "--" in words:
-        words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
-    own: dict[str, str] = {}
-    flags: set[str] = set()
-    options: list[str] = []
-    index = 0
-    while index < len(words):
-        word = words[index]
-        name, equals, value = word.partition("=")
-        index += 1
-        if word in ("--detach", "--json"):
-            flags.add(word)
-        elif name in ("--job", "--node", "--port"):
-            if not equals:
-                if index >= len(words):
-                    raise UserError(f"{name} needs a value", "see --help", exit_code=USAGE_EXIT)
-                value = words[index]
-                index += 1
-            own[name] = value
-        elif word.startswith("-") and len(word) > 1:
-            options.append(word)
-            if takes_next(word):
-                options += words[index : index + 1]
-                index += 1
-        else:
-            raise UserError(
-                f"unexpected argument {word}", "put arguments for the server after --", exit_code=USAGE_EXIT
-            )
-    if own.get("--job") and options:
-        raise UserError(
-            f"{options[0]} cannot be combined with --job", "remove one of them", exit_code=USAGE_EXIT
+def _check(args: SimpleNamespace) -> None:
+    options = args.components[0]
+    if args.job and options:
+        raise UsageError(
+            f"{options[0].partition('=')[0]} cannot be combined with --job", "remove one of them"
         )
-    port = own.get("--port")
-    if port is not None and not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise UserError(f"{port!r} is not a port", "use a number, as in --port 8888", exit_code=USAGE_EXIT)
-    return ServerOptions(
-        options=options,
-        words=rest,
-        job=own.get("--job", ""),
-        node=own.get("--node", ""),
-        port=int(port) if port is not None else None,
-        detach="--detach" in flags,
-        json="--json" in flags,
-    )
 
 
-def _submit(client: SyncClient, paths: Paths, verb: str, asked: ServerOptions) -> str:
+def _run(verb: str, args: SimpleNamespace) -> int:
+    """Find or start the server, and forward it until the job ends."""
+    paths = default_paths()
+    with connected() as client:
+        job = args.job or _submit(client, paths, verb, args)
+        try:
+            return _serve(client, paths, verb, job, args)
+        except KeyboardInterrupt:
+            return _interrupted(client, job, ours=not args.job)
+
+
+def _submit(client: SyncClient, paths: Paths, verb: str, args: SimpleNamespace) -> str:
     """Submit the job that runs the server, and return its id."""
     defaults = ["--job-name", verb, "--output", "%x-%j.log", "--no-requeue"]
     draft = draft_script(
         web_server.job_script(verb),
         verb,
-        args=asked.words,
-        options=[*defaults, *asked.options],
+        args=args.rest,
+        options=[*defaults, *args.components[0]],
+        known=args.known,
         cwd=current_folder(),
         environ=os.environ,
         now=time.time(),
     )
     done = submit(client, draft, paths=paths, snapshot="none")
     for line in done.notes:
-        note(f"warpdeck: {line}")
-    if not asked.json:
-        note(f"job {done.label}")
+        print_note(f"warpdeck: {line}")
+    if not args.json:
+        print_note(f"submitted job {done.label}")
     return done.label
 
 
-def _serve(client: SyncClient, paths: Paths, verb: str, job: str, asked: ServerOptions) -> int:
+def _serve(client: SyncClient, paths: Paths, verb: str, job: str, args: SimpleNamespace) -> int:
     try:
-        if asked.job and not _is_there(client, job, verb, asked.node):
-            start_server(client, job, verb, words=asked.words, node=asked.node)
-        found = await_server(client, job, verb, node=asked.node, progress=note)
+        if args.job and not _is_running(client, job, verb, args.node):
+            start_server(client, job, verb, words=args.rest, node=args.node)
+        found = await_server(client, job, verb, node=args.node, progress=print_note)
     except UserError as error:
-        raise _explained(client, job, error, ours=not asked.job) from error
+        raise _with_last_output(client, job, error, ours=not args.job) from error
     if found.kind == NO_SERVER:
-        return _say_remote_ssh(client, paths, job, asked)
+        return _explain_remote_ssh(client, paths, job, args)
     forwarding = Forwarding(
         paths,
         job,
         port=found.port,
-        local_port=asked.port or 0,
-        node=asked.node,
+        local_port=args.port or 0,
+        node=args.node,
         purpose=verb,
         page=found.page,
-        say=note,
+        say=print_note,
     )
     forwarding.register(client)
     url = found.url(forwarding.local_port)
-    _say(found, url, job, asked)
-    if asked.detach and not go_on_behind():
+    _print_url(found, url, job, args)
+    if args.detach and not continue_in_background():
         return 0
     try:
-        why = _forward(forwarding, client, url, detached=asked.detach)
+        why = _forward(forwarding, client, url, detached=args.detach)
     finally:
-        if asked.detach:
+        if args.detach:
             os._exit(0)
-    note(why or f"job {job} has ended")
+    print_note(why or f"job {job} has ended")
     return 0
 
 
-def _is_there(client: SyncClient, job: str, verb: str, node: str) -> bool:
+def _is_running(client: SyncClient, job: str, verb: str, node: str) -> bool:
     try:
-        return find_server(client, job, verb, node=node, progress=note) is not None
+        return find_server(client, job, verb, node=node, progress=print_note) is not None
     except TunnelRefused:  # a server was there and has ended
         return False
 
 
-def _say(found: Found, url: str, job: str, asked: ServerOptions) -> None:
-    if asked.json:
+def _print_url(found: WebServer, url: str, job: str, args: SimpleNamespace) -> None:
+    if args.json:
         print_json({"job": job, "kind": found.kind, "port": found.port, "url": url})
     else:
         print(url)
         if found.kind == "code-server":
             print(f"password: {found.token}")
     sys.stdout.flush()
-    if asked.detach:
-        note(
+    if args.detach:
+        print_note(
             f"job {job} keeps running; reconnect with --job {job}, or cancel it with `warpdeck cancel {job}`"
         )
     elif sys.stdin.isatty():
-        note(("Enter opens the URL; " if _has_browser() else "") + "Ctrl-C quits")
+        print_note(("Enter opens the URL; " if _has_browser() else "") + "Ctrl-C quits")
 
 
 def _forward(forwarding: Forwarding, client: SyncClient, url: str, *, detached: bool) -> str:
@@ -240,18 +154,18 @@ def _interrupted(client: SyncClient, job: str, *, ours: bool) -> int:
             ours = False
     if ours:
         client.call("cancel", jobs=[job])
-        note(f"job {job} cancelled")
+        print_note(f"job {job} canceled")
     else:
-        note(f"job {job} keeps running; reconnect with --job {job}")
+        print_note(f"job {job} keeps running; reconnect with --job {job}")
     return 130
 
 
-def _explained(client: SyncClient, job: str, error: UserError, *, ours: bool) -> UserError:
+def _with_last_output(client: SyncClient, job: str, error: UserError, *, ours: bool) -> UserError:
     """Return the error with the last output of the server, if its job ended together with it."""
     if not ours or error.code == SLOW or not _ended(client, job):
         return error
     said = bytearray()
-    for word, value in client.stream("log", job=job, offset=-LAST_WORDS_BYTES):
+    for word, value in client.stream("log", job=job, offset=-LAST_OUTPUT_BYTES):
         if word == "data":
             said += value
     lines = said.decode("utf-8", "replace").strip().splitlines()
@@ -274,11 +188,11 @@ def _ended(client: SyncClient, job: str) -> bool:
     return False
 
 
-def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: ServerOptions) -> int:
+def _explain_remote_ssh(client: SyncClient, paths: Paths, job: str, args: SimpleNamespace) -> int:
     """Explain the use of the user's own VS Code over SSH, for a node without an editor server."""
-    host = f"{ssh_client.PREFIX}{job}" + (f".{asked.node}" if asked.node else "")
+    host = f"{ssh_client.PREFIX}{job}" + (f".{args.node}" if args.node else "")
     folder = client.call("job", job=job)["work_dir"]
-    if asked.json:
+    if args.json:
         print_json({"job": job, "kind": NO_SERVER, "host": host, "folder": folder})
     else:
         print(
@@ -287,11 +201,58 @@ def _say_remote_ssh(client: SyncClient, paths: Paths, job: str, asked: ServerOpt
             f"  code --remote ssh-remote+{host} {clean(folder)}"
         )
     sys.stdout.flush()
-    if asked.detach or asked.job:
+    if args.detach or args.job:
         return 0
     number = client.begin("log", job=job, follow=True)
     while True:  # Runs until the job ends or the user presses Ctrl-C.
         for word, _ in client.events(number):
             if word == "end":
-                note(f"job {job} has ended")
+                print_note(f"job {job} has ended")
                 return 0
+
+
+def _row(verb: str, about: str) -> SlurmVerb:
+    return SlurmVerb(
+        verb,
+        f"{about}\n\nAll sbatch options (--gpus 1 -t 4:00:00 --mem 64G -p PARTITION ...) apply to the new job. Other options:\n",
+        (
+            Argument(
+                "--job JOB", "start the server in a running job, or reconnect to a server that runs there"
+            ),
+            JOB_NODE,
+            Argument("--port PORT", "port on this machine; default: any free port", parse=port),
+            Argument("--detach", "print the URL and keep forwarding in the background until the job ends"),
+            JSON,
+            Argument(f"{REST} WORDS", "more arguments for the server"),
+        ),
+        examples=(
+            f"warpdeck {verb} --gpus 1 -t 8:00:00",
+            f"warpdeck {verb} --job 12",
+            f"warpdeck {verb} --gpus 1 --detach",
+        ),
+        notes="""\
+Enter opens the URL in a browser, if there is one. Ctrl-C asks whether to cancel the job. Without a terminal,
+Ctrl-C cancels a job that was submitted for the server.""",
+        takes="sbatch",
+        usage=("[OPTIONS] [-- WORDS...]", "--job JOB [--node NODE]"),
+        check=_check,
+        run=partial(_run, verb),
+    )
+
+
+VERBS = (
+    _row(
+        web_server.JUPYTER,
+        """\
+Start JupyterLab (or Jupyter Notebook or Jupyter Server) in a job and print a URL on this machine. The
+server listens on the node's loopback interface, requires a token and is reached over warpdeck's connection.
+jupyter must be on the PATH, on this machine and on the node.""",
+    ),
+    _row(
+        web_server.CODE,
+        """\
+Start openvscode-server or code-server in a job and print a URL on this machine. The server listens on
+the node's loopback interface and requires a token. If neither is installed on the node, the output explains
+how VS Code on your own machine connects to the job over SSH.""",
+    ),
+)

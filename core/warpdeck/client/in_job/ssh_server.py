@@ -27,13 +27,13 @@ command -v ssh-keygen >/dev/null || fail "there is no ssh-keygen on this node: i
 me=$(id -un)
 if [ ! -s "$place/hostkey" ]; then
     ssh-keygen -q -t ed25519 -N '' -C "$WARPDECK_JOB" -f "$place/hostkey.$$" || fail "no host key can be made"
-    ln "$place/hostkey.$$" "$place/hostkey" 2>/dev/null # the first of several wins
+    ln "$place/hostkey.$$" "$place/hostkey" 2>/dev/null # the first of several keys is kept
     rm -f "$place/hostkey.$$" "$place/hostkey.$$.pub"
 fi
 printf '%s\n' "$1" | while IFS= read -r key; do
     grep -qxF -- "$key" "$place/authorized" 2>/dev/null || printf '%s\n' "$key" >>"$place/authorized"
 done
-# The mark and what the job has; what a login makes anew is left out, and so is what a line cannot hold.
+# The job's environment with its mark. Variables that a login sets, and values with line breaks, are left out.
 set_env() {
     awk 'BEGIN {
         for (name in ENVIRON) {
@@ -71,7 +71,7 @@ Subsystem sftp internal-sftp
 SetEnv$(set_env)
 END
 mv "$place/sshd_config.$$" "$place/sshd_config" || fail "the disk of $place is full"
-[ "$(id -u)" != 0 ] || mkdir -p -m 755 /run/sshd # as its own service file has it made
+[ "$(id -u)" != 0 ] || mkdir -p -m 755 /run/sshd # as the service file of sshd does
 printf 'WARPDECK-SSH %s %s\n' "$me" "$(ssh-keygen -y -f "$place/hostkey")"
 exec "$sshd" -i -e -f "$place/sshd_config"
 """

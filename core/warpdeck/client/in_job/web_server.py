@@ -16,7 +16,7 @@ from .service_folder import PLACE
 
 JUPYTER, CODE = "jupyter", "code"
 NO_SERVER = "none"
-"""The kind that is reported if the node has no code server. The allocation is then meant for Remote-SSH."""
+"""The kind that is reported if the node has no editor server. The job then serves Remote-SSH."""
 LOOKS = 20
 """Number of attempts of the finding script, a tenth of a second apart, before it reports that there is no
 server yet.
@@ -25,7 +25,7 @@ server yet.
 _START = (
     PLACE
     + r"""
-[ "${SLURM_PROCID:-0}" = 0 ] || exec tail -f /dev/null # of several tasks one serves
+[ "${SLURM_PROCID:-0}" = 0 ] || exec tail -f /dev/null # only the first task runs the server
 secret() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
 free_port() {
     while :; do
@@ -104,7 +104,7 @@ done
 )
 
 
-class Found(NamedTuple):
+class WebServer(NamedTuple):
     """A server that is listening, or will be in a moment."""
 
     kind: str
@@ -147,11 +147,11 @@ def job_script(kind: str) -> str:
     return "#!/bin/sh\n" + START[kind]
 
 
-def parse(said: bytes) -> Found | None:
+def parse(said: bytes) -> WebServer | None:
     """Parse the output of the command from `find`. Return None if it is missing or incomplete."""
     try:
         facts = json.loads(said)
-        return Found(
+        return WebServer(
             kind=str(facts.get("kind", JUPYTER)),
             port=int(facts["port"]),
             token=str(facts["token"]),

@@ -1,4 +1,4 @@
-"""Imports a site's Slurm configuration: slurm.conf, the files next to it, and the output of sacctmgr."""
+"""Import a site's Slurm configuration: slurm.conf, the files next to it, and the output of sacctmgr."""
 
 from .site import Imported, import_site
 

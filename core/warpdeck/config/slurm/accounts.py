@@ -1,6 +1,6 @@
-"""Reads accounts, users and QoS from the output of sacctmgr.
+"""Read accounts, users and QoS from the output of sacctmgr.
 
-The files are made with `sacctmgr dump CLUSTER` and `sacctmgr -P show qos`. A dump names the QoS that an
+The files are created with `sacctmgr dump CLUSTER` and `sacctmgr -P show qos`. A dump names the QoS that an
 association may use but does not define them. The second file provides the definitions. Source: sacctmgr(1),
 "FLAT FILE DUMP AND LOAD".
 """
@@ -17,7 +17,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.config import tables
 
 from . import values
-from .notes import Notes
+from .notes import ImportNotes
 
 Fields = dict[str, str]
 
@@ -77,17 +77,17 @@ OLD_LIMITS = {
     "maxnodesperuser": ("max_tres_per_user", "node"),
 }
 """Names of limits before Slurm 15.08, when each TRES had separate limits."""
-SILENT = values.words(
+IGNORED_FIELDS = values.word_set(
     "name id description organization defaultaccount adminlevel coordinator fairshare share parent qos defaultqos"
     " defaultwckey wckeys flags preempt preemptmode preemptexempttime gracetime priority usagefactor"
 )
-"""Fields that are not limits: they are read by name, or we do not keep their data."""
+"""Fields that are not limits. They are read by name, or have no equivalent here."""
 
 
-class Associations:
+class AssociationReader:
     """Reads files of sacctmgr and returns the tables [accounts] and [qos]."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: ImportNotes) -> None:
         self._notes = notes
         self._accounts: dict[str, tables.Account] = {}
         self._lists: dict[str, str] = {}
@@ -96,7 +96,10 @@ class Associations:
         self.qos: dict[str, tables.Qos] = {}
 
     def take(self, text: str, file: str) -> None:
-        """Read a dump of sacctmgr or a table of its QoS. The first line shows which. Raises UserError for any other file."""
+        """Read a dump of sacctmgr or a table of its QoS. The first line shows the kind of file.
+
+        Raises UserError for any other file.
+        """
         lines = text.splitlines()
         head = next((line for line in lines if line.strip() and not line.startswith("#")), "")
         if "|" in head and head.lower().startswith("name"):
@@ -149,10 +152,10 @@ class Associations:
                 case _:
                     self._take_user(name, parent, fields)
 
-    def _refuse_limits(self, what: str, fields: Fields) -> None:
+    def _refuse_limits(self, owner: str, fields: Fields) -> None:
         for key in fields:
             if key in LIMITS or key in TRES_LIMITS or key in OLD_LIMITS:
-                self._notes.add(f"{key} of {what}", "only accounts, users and QoS can have limits")
+                self._notes.add(f"{key} of {owner}", "only accounts, users and QoS can have limits")
 
     def _take_account(self, name: str, parent: str, fields: Fields) -> None:
         shares = self._shares(f"account {name}", fields)
@@ -172,9 +175,9 @@ class Associations:
         if account not in self._accounts:
             self._notes.add(f"user {name} of account {account}", "the dump does not contain this account")
             return
-        what = f"user {name} of account {account}"
+        owner = f"user {name} of account {account}"
         if fields.get("partition"):
-            self._notes.add(what, "was limited to one partition; imported for all partitions")
+            self._notes.add(owner, "was limited to one partition; imported for all partitions")
         if fields.get("adminlevel", "none").lower() not in ("none", "not set"):
             self._notes.add(
                 f"AdminLevel of user {name}", "root and the controller's user are the only admins"
@@ -183,19 +186,19 @@ class Associations:
         self._accounts[account].users.setdefault(
             name,
             tables.User(
-                shares=self._shares(what, fields),
+                shares=self._shares(owner, fields),
                 qos=self._own_qos(account, fields.get("qos", "")),
                 default_qos=fields.get("defaultqos", ""),
-                **self._limits(what, fields),
+                **self._limits(owner, fields),
             ),
         )
 
-    def _shares(self, what: str, fields: Fields) -> int:
+    def _shares(self, owner: str, fields: Fields) -> int:
         text = fields.get("fairshare", fields.get("share", "1"))
         if text.lower() == "parent":
-            self._notes.add(f"Fairshare=parent of {what}", _PARENT_SHARES)
+            self._notes.add(f"Fairshare=parent of {owner}", _PARENT_SHARES)
             return 1
-        return self._notes.attempt(f"Fairshare of {what}", values.whole, text, 1)
+        return self._notes.attempt(f"Fairshare of {owner}", values.whole, text, 1)
 
     def _inherited(self, account: str) -> str:
         """Return the account's QoS list, its own or inherited from its parents."""
@@ -209,11 +212,11 @@ class Associations:
 
     def _own_qos(self, account: str, listed: str) -> tuple[str, ...] | None:
         """Return a user's QoS: a complete list, or changes (+ and -) to the account's list."""
-        words = values.names(listed) or ()
-        plain = [word for word in words if word[0] not in "+-"]
-        names = plain or (self._qos_of(account) or ()) if words else ()
-        more = [word[1:] for word in words if word.startswith("+")]
-        less = {word[1:] for word in words if word.startswith("-")}
+        items = values.names(listed) or ()
+        plain = [word for word in items if word[0] not in "+-"]
+        names = plain or (self._qos_of(account) or ()) if items else ()
+        more = [word[1:] for word in items if word.startswith("+")]
+        less = {word[1:] for word in items if word.startswith("-")}
         return tuple(name for name in dict.fromkeys([*names, *more]) if name not in less) or None
 
     def _qos_of(self, account: str) -> tuple[str, ...] | None:
@@ -231,16 +234,16 @@ class Associations:
             self.qos[fields["name"]] = self._one_qos(fields)
 
     def _one_qos(self, fields: Fields) -> tables.Qos:
-        what = f"QoS {fields['name']}"
+        owner = f"QoS {fields['name']}"
         flags = [flag for flag in fields.get("flags", "").split(",") if flag]
         for flag in flags:
             if flag.lower() not in ("denyonlimit", "overpartqos", "partitiontimelimit"):
-                self._notes.add(f"flag {flag} of {what}", "no equivalent")
+                self._notes.add(f"flag {flag} of {owner}", "no equivalent")
         lowered = [flag.lower() for flag in flags]
 
         def read(key: str, how: Callable[[str], Any], otherwise: Any) -> Any:
             text = fields.get(key, "")
-            return self._notes.attempt(f"{key} of {what}", how, text, otherwise) if text else otherwise
+            return self._notes.attempt(f"{key} of {owner}", how, text, otherwise) if text else otherwise
 
         mode = fields.get("preemptmode", "").lower()
         return tables.Qos(
@@ -252,33 +255,33 @@ class Associations:
             usage_factor=read("usagefactor", _factor, 1.0),
             overrides_partition="overpartqos" in lowered or "partitiontimelimit" in lowered,
             deny_on_limit="denyonlimit" in lowered,
-            **self._limits(what, fields),
+            **self._limits(owner, fields),
         )
 
-    def _limits(self, what: str, fields: Fields) -> dict[str, Any]:
+    def _limits(self, owner: str, fields: Fields) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        for key, field, found in self._read_limits(what, fields):
+        for key, field, found in self._read_limits(owner, fields):
             if key in TRES_LIMITS or key in OLD_LIMITS:
                 made[field] = made.get(field, {}) | found
             else:
                 made[field] = found
         return made
 
-    def _read_limits(self, what: str, fields: Fields) -> Iterator[tuple[str, str, Any]]:
+    def _read_limits(self, owner: str, fields: Fields) -> Iterator[tuple[str, str, Any]]:
         for key, text in fields.items():
             if key in LIMITS:
                 field, read = LIMITS[key]
-                yield key, field, self._notes.attempt(f"{key} of {what}", read, text, None)
+                yield key, field, self._notes.attempt(f"{key} of {owner}", read, text, None)
             elif key in TRES_LIMITS or key in OLD_LIMITS:
                 field, name = OLD_LIMITS.get(key, (TRES_LIMITS.get(key, ""), ""))
                 listed = f"{name}={text}" if name else text
-                nothing: tuple[dict[str, int], list[str]] = ({}, [])
-                found, strange = self._notes.attempt(f"{key} of {what}", values.tres, listed, nothing)
-                for each in strange:
-                    self._notes.add(f"{each} in {key} of {what}", "this TRES is not counted here")
+                empty: tuple[dict[str, int], list[str]] = ({}, [])
+                found, unknown = self._notes.attempt(f"{key} of {owner}", values.tres, listed, empty)
+                for each in unknown:
+                    self._notes.add(f"{each} in {key} of {owner}", "this TRES is not counted here")
                 yield key, field, found
-            elif key not in SILENT and text and text.lower() not in ("0", "0.000000", "none"):
-                self._notes.add(f"{key} of {what}", "no equivalent")
+            elif key not in IGNORED_FIELDS and text and text.lower() not in ("0", "0.000000", "none"):
+                self._notes.add(f"{key} of {owner}", "no equivalent")
 
 
 def _factor(text: str) -> float:

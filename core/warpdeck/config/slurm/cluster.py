@@ -1,4 +1,4 @@
-"""Reads nodes, node sets, switches, GPU shards and partitions from slurm.conf, gres.conf and topology.conf.
+"""Read nodes, node sets, switches, GPU shards and partitions from slurm.conf, gres.conf and topology.conf.
 
 A node's hardware (CPUs, memory, GPUs and their links) is measured by its agent and not taken from these
 files.
@@ -17,18 +17,18 @@ from warpdeck.notation.values.tres_counts import parse_tres_prices
 
 from . import values
 from .conf import ConfLine
-from .notes import Notes
+from .notes import ImportNotes
 
 Pairs = dict[str, str]
 
-MEASURED = values.words(
+MEASURED = values.word_set(
     "boards corespersocket cores cpus procs cpuspeclist corespeccount realmemory sockets socketsperboard threadspercore"
     " tmpdisk memspeclimit nodeaddr nodehostname bcastaddr port state reason gres"
     " restrictedcorespergpu cpubind parameters"
 )
 """Keys of NodeName lines that describe the node's hardware or address."""
 
-PARTITION_LOST = {
+UNSUPPORTED_PARTITION_KEYS = {
     "defmempercpu": "the default memory is set for the whole site: scheduler.default_mem_per_cpu",
     "defmempernode": "a default memory per node is not supported; use scheduler.default_mem_per_cpu",
     "defmempergpu": "a default memory per GPU is not supported",
@@ -64,10 +64,10 @@ class _Node(msgspec.Struct):
     switch: str | None = None
 
 
-class Cluster:
-    """Reads the lines of all files in order and returns the tables [nodes] and [partitions]."""
+class ClusterReader:
+    """Reads the lines of all files in order and builds the tables [nodes] and [partitions]."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: ImportNotes) -> None:
         self._notes = notes
         self._nodes: dict[str, _Node] = {}
         self._sets: dict[str, Pairs] = {}
@@ -116,7 +116,7 @@ class Cluster:
         return {name: self._partition(name, pairs) for name, pairs in self._partitions.items()}
 
     def billing_weights(self) -> dict[str, float]:
-        """Return TRESBillingWeights of the default partition, else of the first partition that has some."""
+        """Return TRESBillingWeights of the default partition, or else of the first partition that has some."""
         if not self._prices:
             return {}
         chosen = self._prices.get(self.default_partition) or next(iter(self._prices.values()))
@@ -130,14 +130,14 @@ class Cluster:
     def shards_per_gpu(self) -> int:
         """Return the number of shards per GPU.
 
-        If there are several, the first one found is used and the others are noted.
+        If nodes differ in it, the first number found is used and the others are noted.
         """
         if not self._shards:
             return 0
         chosen, *others = self._shards
         for other in others:
-            why = f"all GPUs have the same number of shards: {chosen}"
-            self._notes.add(f"{other} shards per GPU on {self._shards[other]}", why)
+            reason = f"all GPUs have the same number of shards: {chosen}"
+            self._notes.add(f"{other} shards per GPU on {self._shards[other]}", reason)
         return chosen
 
     def _hosts(self, text: str, line: ConfLine) -> list[str]:
@@ -162,17 +162,17 @@ class Cluster:
     def _take_gres(self, hosts: str, gres: str, line: ConfLine) -> None:
         counts: dict[str, int] = {}
         for item in gres.split(","):
-            words = item.partition("(")[0].split(":")
-            name = words[0].lower()
+            parts = item.partition("(")[0].split(":")
+            name = parts[0].lower()
             if not name:
                 continue
-            number = words[-1] if words[-1].isdigit() else "1"
+            number = parts[-1] if parts[-1].isdigit() else "1"
             counts[name] = counts.get(name, 0) + int(number)
             if name not in ("gpu", "shard"):
                 self._notes.add(f"Gres={item} of {hosts}", "only GPUs and their shards are supported as GRES")
         if counts.get("shard"):
-            each, rest = divmod(counts["shard"], max(1, counts.get("gpu", 0)))
-            if rest or not counts.get("gpu"):
+            each, remainder = divmod(counts["shard"], max(1, counts.get("gpu", 0)))
+            if remainder or not counts.get("gpu"):
                 self._notes.add(f"{line.place}: shards", "not a whole number per GPU")
             else:
                 self._shards.setdefault(each, hosts)
@@ -199,37 +199,37 @@ class Cluster:
             if own.get("tresbillingweights"):
                 self._prices[one] = own["tresbillingweights"]
         for key in own:
-            if key in PARTITION_LOST:
-                self._notes.add(f"{line.spelled.get(key, key)} of {name}", PARTITION_LOST[key])
-            elif key not in CARRIED:
+            if key in UNSUPPORTED_PARTITION_KEYS:
+                self._notes.add(f"{line.spelled.get(key, key)} of {name}", UNSUPPORTED_PARTITION_KEYS[key])
+            elif key not in CONVERTED:
                 self._notes.add(f"{line.spelled.get(key, key)} of {name}", "unknown key")
 
     def _partition(self, name: str, pairs: Pairs) -> tables.Partition:
-        made: dict[str, Any] = {}
-        for key, (field, read) in CARRIED.items():
+        fields: dict[str, Any] = {}
+        for key, (field, read) in CONVERTED.items():
             if key not in pairs or read is None:
                 continue
             try:
-                made[field] = read(pairs[key])
+                fields[field] = read(pairs[key])
             except UserError as error:
                 self._notes.add(f"{key} of {name}", f"left out: {error.message}")
-        self._drop_contradictions(name, made)
+        self._drop_contradictions(name, fields)
         nodes = self._members(name, pairs.get("nodes", ""))
         if values.yes(pairs.get("rootonly", "")):
-            made["allow_users"] = ("root",)
+            fields["allow_users"] = ("root",)
         if nodes == ():
             self._notes.add(f"partition {name}", "has no nodes; imported as INACTIVE with all nodes")
-            return tables.Partition(**{**made, "state": "INACTIVE"})
-        return tables.Partition(**made, nodes=nodes)
+            return tables.Partition(**{**fields, "state": "INACTIVE"})
+        return tables.Partition(**fields, nodes=nodes)
 
-    def _drop_contradictions(self, name: str, made: dict[str, Any]) -> None:
+    def _drop_contradictions(self, name: str, fields: dict[str, Any]) -> None:
         """Drop contradicting limits. slurmctld does the same, logs it and continues."""
-        longest, most = made.get("max_time"), made.get("max_nodes")
-        if longest is not None and (made.get("default_time") or 0) > longest:
-            del made["default_time"]
+        longest, most = fields.get("max_time"), fields.get("max_nodes")
+        if longest is not None and (fields.get("default_time") or 0) > longest:
+            del fields["default_time"]
             self._notes.add(f"DefaultTime of {name}", "longer than MaxTime; left out, as in Slurm")
-        if most is not None and made.get("min_nodes", 0) > most:
-            del made["min_nodes"]
+        if most is not None and fields.get("min_nodes", 0) > most:
+            del fields["min_nodes"]
             self._notes.add(f"MinNodes of {name}", "more than MaxNodes; left out, as no job would ever fit")
 
     def _members(self, name: str, text: str) -> tuple[str, ...] | None:
@@ -251,8 +251,8 @@ class Cluster:
 
 
 def _preempt_mode(text: str) -> str:
-    words = [word for word in text.lower().split(",") if word not in ("gang", "within")]
-    mode = words[0] if words else ""
+    parts = [word for word in text.lower().split(",") if word not in ("gang", "within")]
+    mode = parts[0] if parts else ""
     return mode if mode in ("off", "requeue", "suspend", "cancel") else ""
 
 
@@ -267,7 +267,7 @@ def _positive(text: str) -> int | None:
     return values.count(text) or None
 
 
-CARRIED = {
+CONVERTED = {
     "nodes": ("nodes", None),
     "default": ("default", None),
     "tresbillingweights": ("", None),
@@ -292,7 +292,7 @@ CARRIED = {
     "exclusiveuser": ("exclusive_user", values.yes),
     "shared": ("exclusive", lambda text: text.upper().startswith("EXCLUSIVE")),
 }
-"""Our key and the reader of its value for each key of a PartitionName line.
+"""For each key of a PartitionName line: the key in config.toml, and the reader of its value.
 
-Keys with None are handled separately.
+Keys without a reader are handled separately.
 """

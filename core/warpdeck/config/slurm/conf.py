@@ -1,4 +1,4 @@
-r"""Reads slurm.conf, gres.conf and topology.conf as lists of lines with KEY=VALUE pairs.
+r"""Read slurm.conf, gres.conf and topology.conf as lists of lines with KEY=VALUE pairs.
 
 Source: slurm.conf(5).
 
@@ -31,7 +31,7 @@ ReadFile = Callable[[str], str]
 class ConfLine(msgspec.Struct, frozen=True, kw_only=True):
     """A logical line: its first line number, and its pairs by lower-case key.
 
-    `spelled` has the keys as they were written.
+    `spelled` contains the keys in their original spelling.
     """
 
     file: str
@@ -50,7 +50,7 @@ def read_conf(path: str, read_file: ReadFile | None = None) -> list[ConfLine]:
 
     Raises UserError, which names file and line.
     """
-    return _Reader(read_file or read_text).read(path)
+    return _ConfReader(read_file or read_text).read(path)
 
 
 def read_text(path: str) -> str:
@@ -70,7 +70,7 @@ def read_text(path: str) -> str:
     return raw.decode("utf-8", "replace")
 
 
-class _Reader:
+class _ConfReader:
     def __init__(self, read_file: ReadFile) -> None:
         self._read_file = read_file
         self._files = 0

@@ -8,10 +8,10 @@ from typing import TypeVar
 from warpdeck.base.errors import UserError
 
 T = TypeVar("T")
-Default = TypeVar("Default")
+D = TypeVar("D")
 
 
-class Notes:
+class ImportNotes:
     """Remarks in the order in which they were made.
 
     A remark about several settings is listed once, with all of them.
@@ -20,21 +20,21 @@ class Notes:
     def __init__(self) -> None:
         self._about: dict[str, dict[str, None]] = {}
 
-    def add(self, what: str, why: str) -> None:
-        """Record that the setting `what` could not be converted as it is, for the reason `why`."""
-        self._about.setdefault(why, {})[what] = None
+    def add(self, setting: str, reason: str) -> None:
+        """Record that this setting could not be converted unchanged, for this reason."""
+        self._about.setdefault(reason, {})[setting] = None
 
     def lines(self) -> list[str]:
         """Return the remarks, one sentence each."""
-        return [f"{_named(list(about))}: {why}" for why, about in self._about.items()]
+        return [f"{_named(list(about))}: {reason}" for reason, about in self._about.items()]
 
-    def attempt(self, what: str, read: Callable[[str], T], text: str, otherwise: Default) -> T | Default:
-        """Return the result of `read`. If it raises UserError, add a remark and return `otherwise`."""
+    def attempt(self, setting: str, read: Callable[[str], T], text: str, default: D) -> T | D:
+        """Return the result of `read`. If it raises UserError, add a remark and return `default`."""
         try:
             return read(text)
         except UserError as error:
-            self.add(what, f"left out: {error.message}")
-            return otherwise
+            self.add(setting, f"left out: {error.message}")
+            return default
 
 
 MAX_NAMED = 6

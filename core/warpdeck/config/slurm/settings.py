@@ -1,4 +1,4 @@
-"""Reads the site-wide keys of slurm.conf: scheduler, priority, preemption, defaults, licenses."""
+"""Read the site-wide keys of slurm.conf: scheduler, priority, preemption, defaults, licenses."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from warpdeck.notation.values.tres_counts import parse_tres_weights
 
 from . import values
 from .conf import ConfLine
-from .notes import Notes
+from .notes import ImportNotes
 
-LOST = {
+UNSUPPORTED = {
     "priorityweightassoc": "associations have no priority here",
     "priorityusageresetperiod": "usage decays with fairshare.half_life and is never reset",
     "prioritysitefactorplugin": "plugins are not supported",
@@ -54,7 +54,7 @@ LOST = {
 }
 """Keys that affect the resources of jobs and have no equivalent here."""
 
-DAEMONS = values.words(
+DAEMONS = values.word_set(
     "accountingstoragebackuphost accountingstorageexternalhost accountingstoragehost accountingstorageloc"
     " accountingstorageparameters accountingstoragepass accountingstorageport accountingstoragetres"
     " accountingstoragetype accountingstorageuser accountingstoreflags accountingstorejobcomment acctgatherenergytype"
@@ -90,10 +90,10 @@ From slurm.conf(5), versions 14.11 to 25.05.
 """
 
 
-class Settings:
-    """Reads lines about the whole site and returns our tables."""
+class SiteReader:
+    """Reads lines about the whole site and builds the tables of the configuration."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: ImportNotes) -> None:
         self._notes = notes
         self._values: dict[str, str] = {}
         self._daemons: dict[str, None] = {}
@@ -104,9 +104,9 @@ class Settings:
             self._values[key] = value
             if key in USED:
                 continue
-            if key in LOST:
+            if key in UNSUPPORTED:
                 if value.lower() not in ("no", "none", "0", ""):
-                    self._notes.add(line.spelled[key], LOST[key])
+                    self._notes.add(line.spelled[key], UNSUPPORTED[key])
             elif key in DAEMONS:
                 self._daemons[line.spelled[key]] = None
             else:
@@ -118,7 +118,7 @@ class Settings:
             self._notes.add(name, "configures Slurm's own daemons and plugins; no equivalent here")
 
     def config(self, scheduler: tables.Scheduler) -> tables.Config:
-        """Return the tables. `scheduler` has the values that came from the partitions."""
+        """Return the tables. `scheduler` contains the values that were read from the partitions."""
         weights = self._weights()
         made = msgspec.structs.replace(
             scheduler,
@@ -247,21 +247,21 @@ class Settings:
             self._notes.add(
                 "SchedulerParameters", "tunes Slurm's scheduling loop; see [scheduler] for the settings here"
             )
-        why = "set as in Slurm: conservative, by priority; the default here (easy, shortest first) usually waits less"
-        self._notes.add("backfill", why)
+        reason = "set as in Slurm: conservative, by priority; the default here (easy, shortest first) usually waits less"
+        self._notes.add("backfill", reason)
         return {"backfill": "conservative", "queue_order": "submission", "backfill_order": "priority"}
 
     def _preemption(self) -> dict[str, Any]:
         kind = self._get("preempttype").lower().rpartition("/")[2]
-        words = [word for word in self._get("preemptmode").lower().split(",") if word]
-        if "gang" in words:
+        items = [word for word in self._get("preemptmode").lower().split(",") if word]
+        if "gang" in items:
             self._notes.add(
                 "PreemptMode=GANG",
                 "time slicing is not supported; a suspended job resumes when resources are free",
             )
-        if "within" in words:
+        if "within" in items:
             self._notes.add("PreemptMode=WITHIN", "preemption within one QoS is not supported")
-        modes = [word for word in words if word in ("requeue", "suspend", "cancel")]
+        modes = [word for word in items if word in ("requeue", "suspend", "cancel")]
         by = {"qos": "qos", "partition_prio": "partition"}.get(kind, "off")
         if by == "off" or not modes:
             if by != "off":
@@ -270,8 +270,8 @@ class Settings:
         return {"preempt_by": by, "preempt_mode": modes[0], "reclaim": False}
 
     def _enforces_limits(self) -> bool:
-        words = self._get("accountingstorageenforce").lower().split(",")
-        return any(word in ("limits", "safe", "all", "1") for word in words)
+        items = self._get("accountingstorageenforce").lower().split(",")
+        return any(word in ("limits", "safe", "all", "1") for word in items)
 
     def _licenses(self) -> dict[str, int]:
         made: dict[str, int] = {}
@@ -286,7 +286,7 @@ def _exempt_s(text: str) -> int:
     return 0 if text.startswith("-") else values.limit_s(text) or 0
 
 
-USED = values.words(
+USED = values.word_set(
     "prioritytype priorityweightage priorityweightfairshare priorityweightjobsize priorityweightpartition"
     " priorityweightqos priorityweighttres prioritymaxage priorityfavorsmall prioritydecayhalflife priorityflags"
     " schedulertype schedulerparameters dependencyparameters preempttype preemptmode preemptexempttime"
@@ -294,4 +294,4 @@ USED = values.words(
     " taskprolog taskepilog mpidefault healthcheckprogram healthcheckinterval"
     " jobcontainertype namespacetype"
 )
-"""Keys from which the tables are made."""
+"""Keys that are converted to values of the tables."""

@@ -1,4 +1,4 @@
-"""Parses values of slurm.conf and sacctmgr where their format differs from users' input.
+"""Parse values of slurm.conf and sacctmgr where their format differs from users' input.
 
 The functions raise UserError for invalid values.
 """
@@ -12,8 +12,8 @@ from warpdeck.notation.values.tres_counts import parse_tres, tres_name
 UNLIMITED = ("", "infinite", "unlimited", "-1", "none", "n/a", "4294967295", "4294967294")
 
 
-def words(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+def word_set(text: str) -> frozenset[str]:
+    """Return the set of words of a text."""
     return frozenset(text.split())
 
 
@@ -61,10 +61,10 @@ def yes(text: str) -> bool:
 def tres(text: str) -> tuple[dict[str, int], list[str]]:
     """Parse a TRES list.
 
-    Returns (the TRES that we count, names of unknown TRES). A count of -1 removes a limit.
+    Returns the TRES that warpdeck counts, and the names of the unknown TRES. A count of -1 removes a limit.
     """
     kept: list[str] = []
-    strange: list[str] = []
+    unknown: list[str] = []
     for item in text.split(",") if text.strip() else ():
         name, _, value = item.partition("=")
         if value.strip() == "-1":
@@ -72,7 +72,7 @@ def tres(text: str) -> tuple[dict[str, int], list[str]]:
         try:
             tres_name(name)
         except UserError:
-            strange.append(name)
+            unknown.append(name)
         else:
             kept.append(item)
-    return parse_tres(",".join(kept)), strange
+    return parse_tres(",".join(kept)), unknown

@@ -5,39 +5,39 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation, Snapshot
-from warpdeck.model.annotations import Annotating
+from warpdeck.model.annotations import AnnotationsChange
 from warpdeck.model.change import JobChange
-from warpdeck.model.created_by_nonce import Made, Mark
+from warpdeck.model.created_by_nonce import CreatedObject, RequestId
 from warpdeck.model.step import Step
-from warpdeck.policy import End, Preempt, Resume, Start
+from warpdeck.policy import EndDecision, Preempt, Resume, Start
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import messages as wire
 
 from .step_events import (
+    BroadcastFence,
     ForgetStep,
     HolderLeft,
     HolderSeen,
     KillStep,
     LaunchStep,
-    SpreadFence,
-    StepAsked,
     StepEffect,
-    StepEndAsked,
+    StepEndRequested,
     StepEvent,
     StepReported,
+    StepRequested,
 )
 
 __all__ = [
+    "BroadcastFence",
     "ForgetStep",
     "HolderLeft",
     "HolderSeen",
     "KillStep",
     "LaunchStep",
     "Principal",
-    "SpreadFence",
-    "StepAsked",
-    "StepEndAsked",
+    "StepEndRequested",
     "StepReported",
+    "StepRequested",
 ]
 
 
@@ -47,42 +47,43 @@ __all__ = [
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     """A submission of a job.
 
-    If its user has sent the same `mark` before, nothing is created, and the outcome is the same as the first
-    time. `ended` are finished jobs that its dependencies name and that are no longer in memory.
+    If the user has already sent a submission with the same `request_id`, nothing is created, and the outcome
+    is the outcome of that earlier submission. `ended` contains the finished jobs that the dependencies name
+    and that are no longer in memory.
     """
 
-    who: Principal
+    principal: Principal
     request: Request
     components: tuple[Request, ...] = ()
     """The components of a heterogeneous job after the first."""
     ended: tuple[Job, ...] = ()
-    mark: Mark | None = None
+    request_id: RequestId | None = None
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class JobCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A user command on jobs, which are given as the user wrote them.
 
     `ended` are finished jobs among them that are no longer in memory.
     """
 
-    who: Principal
+    principal: Principal
     jobs: tuple[str, ...]
     ended: tuple[Job, ...] = ()
 
 
-class Cancelled(Order, frozen=True, kw_only=True):
+class Cancelled(JobCommand, frozen=True, kw_only=True):
     """Cancel jobs.
 
-    With a `signal` number, only send that signal to the processes that `whom` selects (see `KillShare`).
+    With a `signal` number, only send that signal to the processes that `target` selects (see `KillShare`).
     `waiting_only` refuses jobs that have started.
     """
 
     signal: int = 0
-    whom: str = "all"
+    target: str = "all"
     waiting_only: bool = False
 
 
-class Held(Order, frozen=True, kw_only=True):
+class Held(JobCommand, frozen=True, kw_only=True):
     """Hold waiting jobs, which then do not start.
 
     With `for_owner`, the owner may also release a job that an administrator holds.
@@ -91,11 +92,11 @@ class Held(Order, frozen=True, kw_only=True):
     for_owner: bool = False
 
 
-class Released(Order, frozen=True, kw_only=True):
+class Released(JobCommand, frozen=True, kw_only=True):
     """Release held jobs, which then may start."""
 
 
-class Requeued(Order, frozen=True, kw_only=True):
+class Requeued(JobCommand, frozen=True, kw_only=True):
     """Requeue running and ended jobs.
 
     With `hold` or `special_exit`, they are held until they are released.
@@ -107,43 +108,47 @@ class Requeued(Order, frozen=True, kw_only=True):
     """If set, jobs that are neither starting, running nor suspended stay as they are."""
 
 
-class NotifyJob(Order, frozen=True, kw_only=True):
+class NotifyJob(JobCommand, frozen=True, kw_only=True):
     """Show a line of text to the users of running jobs."""
 
     text: str
 
 
-class Suspended(Order, frozen=True, kw_only=True):
+class Suspended(JobCommand, frozen=True, kw_only=True):
     """Suspend running jobs. Only administrators may do this."""
 
 
-class Resumed(Order, frozen=True, kw_only=True):
+class Resumed(JobCommand, frozen=True, kw_only=True):
     """Resume suspended jobs. Only administrators may do this."""
 
 
-class Updated(Order, frozen=True, kw_only=True):
+class Updated(JobCommand, frozen=True, kw_only=True):
     """Change existing jobs."""
 
     change: JobChange
 
 
 class CommentUpdated(msgspec.Struct, frozen=True, kw_only=True):
-    """Change the annotations (comments, derived exit code) of these jobs. `ended` is as in `Order`."""
+    """Change the annotations (comments, derived exit code) of these jobs. `ended` has the same meaning as in
+    `JobCommand`.
+    """
 
-    who: Principal
+    principal: Principal
     ids: tuple[JobId, ...]
-    annotating: Annotating
+    changes: AnnotationsChange
     ended: tuple[Job, ...] = ()
 
 
-class CodeRecorded(Order, frozen=True, kw_only=True):
-    """The snapshot for which the jobs wait is stored. If there is none, `note` gives the reason."""
+class CodeRecorded(JobCommand, frozen=True, kw_only=True):
+    """Report that the snapshot for which the jobs wait has been stored. If there is no snapshot, `note` gives
+    the reason.
+    """
 
     snapshot: Snapshot | None = None
     note: str = ""
 
 
-class Ahead(msgspec.Struct, frozen=True, kw_only=True):
+class Prefetch(msgspec.Struct, frozen=True, kw_only=True):
     """Prefetch tasks of an array to the node of a running job.
 
     Each task starts there when the previous one ends.
@@ -151,19 +156,19 @@ class Ahead(msgspec.Struct, frozen=True, kw_only=True):
 
     job_id: JobId
     """The record of the waiting tasks."""
-    behind: JobId
+    after: JobId
     """The last job that is running or prefetched in that allocation."""
     tasks: tuple[int, ...]
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """The planner's decisions. Each is checked again against the present state."""
+    """The planner's decisions. The reducer checks each decision again against the present state."""
 
     starts: tuple[Start, ...] = ()
-    aheads: tuple[Ahead, ...] = ()
+    prefetches: tuple[Prefetch, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     resumes: tuple[Resume, ...] = ()
-    ends: tuple[End, ...] = ()
+    ends: tuple[EndDecision, ...] = ()
 
 
 class LaunchRevoked(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,11 +179,11 @@ class LaunchRevoked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeAdded(msgspec.Struct, frozen=True, kw_only=True):
-    """A new node. `uid` and `mark` identify the request, if it may be repeated."""
+    """A new node. `uid` and `request_id` identify the request if it may be repeated."""
 
     node: Node
     uid: int = 0
-    mark: Mark | None = None
+    request_id: RequestId | None = None
 
 
 class NodeDrained(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,11 +201,8 @@ class NodeResumed(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...] = ()
 
 
-class HealthTold(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's report on the health of its node.
-
-    It arrived at `received_unix` on the controller's clock.
-    """
+class HealthReported(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent's report on the health of the node. It arrived at `received_unix` on the controller's clock."""
 
     name: NodeName
     health: wire.Health
@@ -213,21 +215,22 @@ class NodeRemoved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservationMade(msgspec.Struct, frozen=True, kw_only=True):
-    """Create a reservation. With `instead`, it replaces the one of the same name, which was made at run time.
+    """Create a reservation.
 
-    `uid` and `mark` identify the request, if it may be repeated.
+    With `instead`, it replaces the reservation of the same name that a user created at run time. `uid` and
+    `request_id` identify the request if it may be repeated.
     """
 
     reservation: Reservation
     instead: bool = False
     uid: int = 0
-    mark: Mark | None = None
+    request_id: RequestId | None = None
 
 
-class ReservationsTended(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationsDue(msgspec.Struct, frozen=True, kw_only=True):
     """Apply the lifecycle of reservations after time has passed or jobs and nodes have changed.
 
-    The actions come from policy.reservations.lifecycle.
+    `policy.reservations.lifecycle` determines the actions.
     """
 
 
@@ -260,10 +263,10 @@ class LaunchRefused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeWarning(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's remark on a launch for the users of the job."""
+    """A warning of an agent about a launch, for the users of the job."""
 
     name: NodeName
-    remark: wire.Remark
+    message: wire.Remark
 
 
 class JournalNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,11 +284,11 @@ SiteEvent = (
     NodeAdded
     | NodeDrained
     | NodeResumed
-    | HealthTold
+    | HealthReported
     | NodeRemoved
     | ReservationMade
     | ReservationRemoved
-    | ReservationsTended
+    | ReservationsDue
     | NodeUp
     | NodeLost
 )
@@ -331,15 +334,16 @@ class KillShare(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     cause: str = "cancelled"
     signal: int = 0
-    whom: str = "all"
-    """The processes that get the signal: all, the batch shell, or the programs that the shell runs."""
+    target: str = "all"
+    """The processes that get the signal: all of them, the batch shell, or the programs that the shell runs.
+    """
     at_once: bool = False
     grace_s: float | None = None
     """Seconds between TERM and KILL. None means the site's setting."""
 
 
-class TakeBack(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask the node to give back prefetched launches (job id, restarts) that may not have started."""
+class RevokeLaunches(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask the node to return prefetched launches (job id, restarts) that have not started."""
 
     node: NodeName
     launches: tuple[tuple[JobId, int], ...]
@@ -369,8 +373,8 @@ class CollectOutput(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
 
 
-class AskHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask the node for its health, and tell it how it is to be monitored."""
+class RequestHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask the node for a health report, and send the node the site's settings for health checks."""
 
     node: NodeName
 
@@ -382,7 +386,7 @@ class SetSampling(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float
 
 
-class TellJob(msgspec.Struct, frozen=True, kw_only=True):
+class ShowNotice(msgspec.Struct, frozen=True, kw_only=True):
     """Show a line of text to the users of this launch on the node."""
 
     node: NodeName
@@ -400,13 +404,13 @@ class DropNode(msgspec.Struct, frozen=True, kw_only=True):
 Effect = (
     LaunchShare
     | KillShare
-    | TakeBack
+    | RevokeLaunches
     | LimitShare
     | ForgetShare
     | CollectOutput
-    | AskHealth
+    | RequestHealth
     | SetSampling
-    | TellJob
+    | ShowNotice
     | DropNode
     | StepEffect
 )
@@ -418,8 +422,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     effects: tuple[Effect, ...] = ()
     job: Job | None = None
     step: Step | None = None
-    made: Made | None = None
-    """The present or earlier answer to a submission. Its job may no longer be in memory."""
+    created: CreatedObject | None = None
+    """The object that this request, or an earlier request with the same id, created. A job among them may no
+    longer be in memory.
+    """
     notes: tuple[str, ...] = ()
     """Notes to the user about the completed action."""
     labels: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Converts messages of nodes into events. Pure functions."""
+"""Convert messages of nodes into events. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
-from .events import Event, HealthTold, LaunchRefused, LaunchRevoked, NodeWarning, Reported, StepReported
+from .events import Event, HealthReported, LaunchRefused, LaunchRevoked, NodeWarning, Reported, StepReported
 
-Said = wire.Remark | wire.Health | wire.JobReport | wire.GivenBack | wire.LaunchFailed | stepwire.StepReport
+NodeMessage = (
+    wire.Remark | wire.Health | wire.JobReport | wire.GivenBack | wire.LaunchFailed | stepwire.StepReport
+)
 
 
-def heard(name: NodeName, message: Said, *, received_unix: float) -> Event:
+def decode_node_message(name: NodeName, message: NodeMessage, *, received_unix: float) -> Event:
     """Return the event for a message that arrived at `received_unix` on the controller's clock."""
     match message:
         case wire.Remark():
-            return NodeWarning(name=name, remark=message)
+            return NodeWarning(name=name, message=message)
         case wire.Health():
-            return HealthTold(name=name, health=message, received_unix=received_unix)
+            return HealthReported(name=name, health=message, received_unix=received_unix)
         case wire.JobReport():
             return Reported(name=name, report=message)
         case wire.GivenBack():

@@ -5,32 +5,33 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import JobId, NodeName
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck.ports.caller import Principal
 from warpdeck_agent.wire import steps as wire
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """All tasks that one srun starts over several components of a heterogeneous job.
+    """All tasks that one srun starts on several components of a heterogeneous job.
 
-    `nodes` are their nodes in the order of ranks, and `tasks` the number of tasks on each.
+    `nodes` are the nodes of these tasks in the order of ranks, and `tasks` is the number of tasks on each
+    node.
     """
 
     nodes: tuple[NodeName, ...]
     tasks: tuple[int, ...]
     at: int = 0
-    """Index of the first node of a step in `nodes`."""
+    """Index in `nodes` of the first node of a step."""
 
 
-class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
+class StepRequested(msgspec.Struct, frozen=True, kw_only=True):
     """A request of srun for a step.
 
     `first` is the node on which `port` was reserved; the layout must begin there.
     """
 
-    who: Principal
+    principal: Principal = msgspec.field(name="who")
     job_id: JobId
-    ask: StepAsk
+    options: StepOptions = msgspec.field(name="ask")
     cwd: str
     mpi: str = "none"
     """Method by which the ranks find each other: none or pmi2."""
@@ -38,24 +39,25 @@ class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
     """The node on which srun runs; None if it is not a node of this cluster."""
     first: NodeName
     port: int = 0
-    """MASTER_PORT. 0 if the only node of the step chooses it or the user has set it."""
+    """Value of MASTER_PORT. It is 0 if the only node of the step chooses the port or the user has set it."""
     nonce: str = ""
     """Nonce of the request. A repeated request is answered with the step that it created before."""
     own_master: bool = False
     """If set, the user's MASTER_ADDR and MASTER_PORT are kept."""
-    others: tuple[StepAsked, ...] = ()
-    """Requests for further components of a heterogeneous job.
+    others: tuple[StepRequested, ...] = ()
+    """Requests for the other components of a heterogeneous job.
 
-    Either all components start or none. Their ranks continue the ranks of the first one.
+    Either all components start or none. The ranks of each component continue the ranks of the component
+    before it.
     """
     world: World | None = None
     """All tasks over all components, for a request with `others`."""
 
 
-class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):
+class StepEndRequested(msgspec.Struct, frozen=True, kw_only=True):
     """End a step or, with `signal`, send a signal to it."""
 
-    who: Principal
+    principal: Principal
     job_id: JobId
     number: int
     cause: str = "cancelled"
@@ -67,20 +69,20 @@ class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     job_id: JobId
     step: int | None = None
-    there: bool
+    is_connected: bool
 
 
 class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):
-    """The client of an allocation (srun, salloc) has ended with this code, or is gone."""
+    """The client of an allocation (srun, salloc) has ended with this exit code, or has disappeared."""
 
-    who: Principal
+    principal: Principal
     job_id: JobId
     code: int = 0
     signal: int = 0
 
 
 class StepReported(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's report on its share of a step."""
+    """An agent's report on the part of a step that runs on its node."""
 
     name: NodeName
     report: wire.StepReport
@@ -92,7 +94,7 @@ class LaunchStep(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeName
     job_id: JobId
     number: int
-    asked: StepAsked
+    request: StepRequested
 
 
 class KillStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,12 +117,12 @@ class ForgetStep(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
-class SpreadFence(msgspec.Struct, frozen=True, kw_only=True):
+class BroadcastFence(msgspec.Struct, frozen=True, kw_only=True):
     """Send a node the values that the ranks of all nodes have put before a PMI fence."""
 
     node: NodeName
-    said: wire.StepFenced
+    message: wire.StepFenced
 
 
-StepEvent = StepAsked | StepEndAsked | StepReported | HolderLeft | HolderSeen
-StepEffect = LaunchStep | KillStep | ForgetStep | SpreadFence
+StepEvent = StepRequested | StepEndRequested | StepReported | HolderLeft | HolderSeen
+StepEffect = LaunchStep | KillStep | ForgetStep | BroadcastFence

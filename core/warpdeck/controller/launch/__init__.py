@@ -1,5 +1,5 @@
-"""Builds the messages that start jobs and steps on nodes.
+"""Build the messages that start jobs and steps on nodes.
 
-They contain the environment, the code, the hooks, and the variables for MPI and training. The main entry
-points are `build_launch` and `build_step_launch`.
+The messages contain the environment, the code, the hooks, and the variables for MPI and training. The main
+entry points are `build_launch` and `build_step_launch`.
 """

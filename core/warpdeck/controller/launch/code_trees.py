@@ -1,6 +1,6 @@
 """Packed code snapshots uploaded by users, in trees/<uid>/<tree>.tar.gz.
 
-They are kept by user, so that one user's upload never reaches another user's job.
+Each user has a separate folder, so one user's upload never reaches another user's job.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Builds the SLURM_* variables of a job's processes on one node. Pure functions.
+"""Build the SLURM_* variables of a job's processes on one node. Pure functions.
 
-The variables of other launchers are in training_environment.py. This module makes the job-wide and node-wide
-variables; the agent adds the ones that differ between tasks (SLURM_PROCID, SLURM_LOCALID). The launchers' own
-sources show which program reads which variable (Lightning, jax, submitit, TensorFlow, fairseq).
+training_environment.py builds the variables of other launchers. This module builds the variables of the job
+and of the node; the agent adds the variables that differ between tasks (SLURM_PROCID, SLURM_LOCALID). The
+launchers' own sources show which program reads which variable (Lightning, jax, submitit, TensorFlow,
+fairseq).
 
-A batch script gets the same variables as with sbatch, and no more: SLURM_NTASKS only if a number of tasks was
-requested, and no step variables. Programs take step variables as a sign that srun started them, and then wait
-for tasks that never start.
+A batch script gets the same variables as with sbatch and no others. SLURM_NTASKS is set only if a number of
+tasks was requested, and no step variables are set. Programs take step variables as a sign that srun started
+them, and then wait for tasks that never start.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def component_variables(components: Sequence[Job]) -> dict[str, str]:
         if job.allocation is None:
             continue
         known = made_environment(job, 0, submit_host="")
-        asked = job.request.resources
-        if asked.cpus_per_task == 1:
+        requested = job.request.resources
+        if requested.cpus_per_task == 1:
             known.pop("SLURM_CPUS_PER_TASK", None)
         for name in _NAMES:
             if name in known:
@@ -132,17 +133,17 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
 
 def _layout(job: Job, rank: int, share: Share) -> dict[str, str]:
     assert job.allocation is not None
-    asked = job.request.resources
+    requested = job.request.resources
     shares = job.allocation.shares
     nodes = collapse([part.node for part in shares])
-    each = asked.cpus_held_each()  # As in Slurm, only the CPUs that the job uses are counted.
+    each = requested.cpus_held_each()  # As in Slurm, only the CPUs that the job uses are counted.
     made = {
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_NODELIST": nodes,
         "SLURM_JOB_NUM_NODES": str(len(shares)),
         "SLURM_NNODES": str(len(shares)),
         "SLURM_TASKS_PER_NODE": run_lengths([part.tasks for part in shares]),
-        "SLURM_CPUS_PER_TASK": str(asked.cpus_per_task),
+        "SLURM_CPUS_PER_TASK": str(requested.cpus_per_task),
         "SLURM_CPUS_ON_NODE": str(share.cpus // each),
         "SLURM_JOB_CPUS_PER_NODE": run_lengths([part.cpus // each for part in shares]),
         "SLURM_NODEID": str(rank),
@@ -152,15 +153,15 @@ def _layout(job: Job, rank: int, share: Share) -> dict[str, str]:
         "SLURM_TOPOLOGY_ADDR_PATTERN": TOPOLOGY,
         **_memory(job, share),
     }
-    if asked.tasks is not None or asked.tasks_per_node is not None:
+    if requested.tasks is not None or requested.tasks_per_node is not None:
         made["SLURM_NTASKS"] = made["SLURM_NPROCS"] = str(sum(part.tasks for part in shares))
     else:  # The number of tasks that fit; launchers of MPI start that many.
         made["SLURM_TASKS_PER_NODE"] = run_lengths(
-            [max(1, part.cpus // asked.cpus_of_task()) for part in shares]
+            [max(1, part.cpus // requested.cpus_of_task()) for part in shares]
         )
-    if asked.tasks_per_node is not None:  # As in Slurm, even if --ntasks requests fewer tasks in total.
-        made["SLURM_NTASKS_PER_NODE"] = str(asked.tasks_per_node)
-        made["SLURM_TASKS_PER_NODE"] = run_lengths([asked.tasks_per_node] * len(shares))
+    if requested.tasks_per_node is not None:  # As in Slurm, even if --ntasks requests fewer tasks in total.
+        made["SLURM_NTASKS_PER_NODE"] = str(requested.tasks_per_node)
+        made["SLURM_TASKS_PER_NODE"] = run_lengths([requested.tasks_per_node] * len(shares))
     return made
 
 
@@ -169,12 +170,14 @@ def _memory(job: Job, share: Share) -> dict[str, str]:
 
     --mem=0 requests all memory and sets no variable. A default of the site is given per CPU.
     """
-    asked = job.request.resources
-    if asked.mem_per_gpu_bytes is not None:
-        return {"SLURM_MEM_PER_GPU": _mib(asked.mem_per_gpu_bytes)}
-    if asked.mem_per_node_bytes is not None:
-        return {"SLURM_MEM_PER_NODE": _mib(asked.mem_per_node_bytes)} if asked.mem_per_node_bytes else {}
-    per_cpu = asked.mem_per_cpu_bytes or share.mem_bytes // max(1, share.cpus)
+    requested = job.request.resources
+    if requested.mem_per_gpu_bytes is not None:
+        return {"SLURM_MEM_PER_GPU": _mib(requested.mem_per_gpu_bytes)}
+    if requested.mem_per_node_bytes is not None:
+        return (
+            {"SLURM_MEM_PER_NODE": _mib(requested.mem_per_node_bytes)} if requested.mem_per_node_bytes else {}
+        )
+    per_cpu = requested.mem_per_cpu_bytes or share.mem_bytes // max(1, share.cpus)
     return {"SLURM_MEM_PER_CPU": _mib(per_cpu)} if per_cpu else {}
 
 
@@ -215,14 +218,18 @@ def _gpus(job: Job, share: Share) -> dict[str, str]:
         "GPU_DEVICE_ORDINAL": indices,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
-    asked = job.request.resources
+    requested = job.request.resources
     if share.gpu_share_pct < 100:
         made |= _part(share)
-    if asked.cpus_per_gpu is not None:
-        made["SLURM_CPUS_PER_GPU"] = str(asked.cpus_per_gpu)
-    counts = {"": asked.gpus.total, "_PER_NODE": asked.gpus.per_node, "_PER_TASK": asked.gpus.per_task}
-    if asked.tasks_per_gpu is not None:
-        made["SLURM_NTASKS_PER_GPU"] = str(asked.tasks_per_gpu)
+    if requested.cpus_per_gpu is not None:
+        made["SLURM_CPUS_PER_GPU"] = str(requested.cpus_per_gpu)
+    counts = {
+        "": requested.gpus.total,
+        "_PER_NODE": requested.gpus.per_node,
+        "_PER_TASK": requested.gpus.per_task,
+    }
+    if requested.tasks_per_gpu is not None:
+        made["SLURM_NTASKS_PER_GPU"] = str(requested.tasks_per_gpu)
     made |= {f"SLURM_GPUS{what}": str(count) for what, count in counts.items() if count is not None}
     return made
 

@@ -1,7 +1,8 @@
-"""Builds the environment of the site's prolog and epilog for a job. Pure functions.
+"""Build the environment of the site's prolog and epilog for a job. Pure functions.
 
-It contains only facts that the controller itself knows about the job. The programs may run as root, and a
-user's variables could change their behavior. The names are those of Slurm's Prolog and Epilog Guide.
+It contains only facts that the controller itself knows about the job. The programs may run as root, and
+variables set by a user could change their behavior. The names are the names in Slurm's Prolog and Epilog
+Guide.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Builds the Launch message that starts a committed job on one node. Pure functions.
+"""Build the Launch message that starts a committed job on one node. Pure functions.
 
-It contains the environment, the output files and the code.
+The message contains the environment, the output files and the code.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def build_launch(
     config: Config,
     gpu_mem_bytes: int = 0,
     nodes: Mapping[NodeName, Node] = MappingProxyType({}),
-    behind: Job | None = None,
+    after: Job | None = None,
     components: Sequence[Job] = (),
 ) -> wire.Launch:
     """Return the launch of the job's share on the node of that rank.
 
-    `gpu_mem_bytes` is the memory of a GPU of which the job has a part. `behind` is the job in whose
-    allocation a prefetched task is to start. `components` are all components of a heterogeneous job, by
+    `gpu_mem_bytes` is the memory of the GPU if the job has a part of one GPU. For a prefetched task, `after`
+    is its predecessor in the same allocation. `components` are all components of a heterogeneous job, by
     offset.
     """
     assert job.allocation is not None
@@ -77,7 +77,7 @@ def build_launch(
         tree=_tree(job),
         container=build_container(request.container),
         workspace=str(job.array_job_id),
-        behind=[behind.id, behind.restarts] if behind is not None else [],
+        behind=[after.id, after.restarts] if after is not None else [],
         **_output(job, role),
         **_site(config),
         **_warning(request),
@@ -133,9 +133,9 @@ def _terminal(request: Request) -> dict[str, Any]:
 
 
 def _mps_limit(share: Share, gpu_mem_bytes: int) -> dict[str, str]:
-    """Return the limit that NVIDIA's MPS, if it serves the GPU, puts on the job's GPU memory.
+    """Return the variable with the job's limit of GPU memory.
 
-    Nothing else reads it.
+    Only NVIDIA's MPS reads it.
     """
     if share.gpu_share_pct >= 100 or not gpu_mem_bytes:
         return {}
@@ -149,7 +149,7 @@ def output_paths(job: Job) -> tuple[str, str]:
     is joined to standard output.
     """
     request = job.request
-    if not request.script and not request.output and not job.is_led:
+    if not request.script and not request.output and not job.has_leader:
         return "", ""
     pattern = request.output or ("slurm-%A_%a.out" if request.array else "slurm-%j.out")
     base = request.chdir or request.submit_dir
@@ -179,23 +179,23 @@ def _absolute(base: str, path: str) -> str:
     return path if path.startswith("/") else f"{base.rstrip('/')}/{path}"
 
 
-def build_container(asked: Container | None) -> wire.Container | None:
+def build_container(requested: Container | None) -> wire.Container | None:
     """Convert a container request to the agent's type."""
-    if asked is None:
+    if requested is None:
         return None
     return wire.Container(
-        image=asked.image,
-        name=asked.name,
+        image=requested.image,
+        name=requested.name,
         mounts=[
             wire.Mount(source=each.source, target=each.target, flags=list(each.flags))
-            for each in asked.mounts
+            for each in requested.mounts
         ],
-        workdir=asked.workdir,
-        env=list(asked.env),
-        mount_home=asked.mount_home,
-        remap_root=asked.remap_root,
-        entrypoint=asked.entrypoint,
-        writable=asked.writable,
+        workdir=requested.workdir,
+        env=list(requested.env),
+        mount_home=requested.mount_home,
+        remap_root=requested.remap_root,
+        entrypoint=requested.entrypoint,
+        writable=requested.writable,
     )
 
 

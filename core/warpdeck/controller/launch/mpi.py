@@ -1,9 +1,9 @@
-"""Builds the PMI values for the ranks of an MPI program that srun starts directly. Pure functions.
+"""Build the PMI values for the ranks of an MPI program that srun starts directly. Pure functions.
 
 PMI_process_mapping has the format of MPICH's own launcher: "(vector,(FIRST,NODES,EACH),...)". Each group
-stands for NODES nodes from index FIRST on with EACH ranks per node, in the order of ranks. MPI libraries use
-it to find the ranks of the same node, which communicate over shared memory. Without it, the ranks exchange
-this information themselves.
+stands for NODES nodes, beginning with the node of index FIRST, with EACH ranks per node, in the order of
+ranks. MPI libraries use it to find the ranks of the same node, which communicate over shared memory. Without
+it, the ranks exchange this information themselves.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Maps node names of the cluster to addresses that other nodes can reach. Pure functions.
+"""Map node names of the cluster to addresses that other nodes can reach. Pure functions.
 
-In Slurm a node's name can be resolved, and scripts rely on it: `--rdzv_endpoint $(scontrol show hostnames |
-head -n 1)`. In warpdeck it may be any name (`node add --name`, or a Host of the SSH configuration). Jobs
-therefore get the addresses of nodes in a variable. In a job, `scontrol show hostnames` prints the address if
-the name does not resolve to the node. A MASTER_ADDR set by the user is replaced by the address, and srun -w
-accepts the address for the node.
+In Slurm a node's name can be resolved, and scripts rely on that: `--rdzv_endpoint $(scontrol show hostnames |
+head -n 1)`. In warpdeck the name may be any name (`node add --name`, or a Host of the SSH configuration).
+Jobs therefore get the addresses of nodes in a variable. In a job, `scontrol show hostnames` prints the
+address if the name does not resolve to the node. A MASTER_ADDR set by the user is replaced by the address,
+and srun -w accepts the address for the node.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def addresses(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> dict
 def address_variables(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> dict[str, str]:
     """Return the variable with the addresses of nodes.
 
-    The job's processes use it for nodes whose name is not their address. Whether a name resolves is known
-    only on the node that asks.
+    The job's processes use it for nodes with names that do not resolve. Whether a name resolves is known only
+    on the node where the process runs.
     """
     known = ((name, nodes.get(name)) for name in names[:MAX_ADDRESSES])
     found = {name: reached_at(node) for name, node in known if node is not None}
@@ -59,7 +59,7 @@ def address_variables(names: Sequence[NodeName], nodes: Mapping[NodeName, Node])
 
 
 def our_names(
-    asked: Sequence[str], names: Sequence[NodeName], nodes: Mapping[NodeName, Node]
+    requested: Sequence[str], names: Sequence[NodeName], nodes: Mapping[NodeName, Node]
 ) -> tuple[str, ...]:
     """Return the requested nodes by their names in the cluster.
 
@@ -70,7 +70,7 @@ def our_names(
         node = nodes.get(name)
         if node is not None:
             ours |= {way: name for way in (node.address, node.hostname) if way}
-    return tuple(word if word in names else ours.get(word, word) for word in asked)
+    return tuple(word if word in names else ours.get(word, word) for word in requested)
 
 
 def _short(name: str) -> str:

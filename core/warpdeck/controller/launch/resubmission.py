@@ -1,9 +1,10 @@
-"""Adapts the request of a job that was submitted by a process of another job. Pure functions.
+"""Adapt the request of a job that was submitted by a process of another job. Pure functions.
 
-A process that runs in a checkout of a code snapshot sees paths inside the checkout. Such a path is replaced
-by the one on the submit host from which the snapshot was taken. The new job gets the same snapshot and starts
-in the same folder of it. A job that submits itself therefore always runs the same code, whatever is edited in
-the meantime. A job submitted from a folder outside the checkout gets no snapshot and runs in that folder.
+A process that runs in a checkout of a code snapshot uses paths inside the checkout. Each of these paths is
+replaced by the path on the submit host from which the snapshot was taken. The new job gets the same snapshot
+and starts in the same folder of it. A job that submits itself therefore always runs the same code, even if
+the user edits the code in the meantime. A job submitted from a folder outside the checkout gets no snapshot
+and runs in that folder.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from warpdeck.model import Job, NodeName, Request
 
 
 def nested_submission(request: Request, job: Job, node: NodeName) -> Request:
-    """Return the request of a process of that job on that node, as if it had been made on the submit host."""
+    """Return the request that a process of that job made on that node, as if it had been made on the submit
+    host.
+    """
     here = next((share.work_dir for share in job.shares if share.node == node), "")
     top, root = _roots(job, here)
     if not here or request.snapshot is not None:
@@ -28,10 +31,10 @@ def nested_submission(request: Request, job: Job, node: NodeName) -> Request:
         snapshot = msgspec.structs.replace(snapshot, subdir="" if inside == "." else inside)
     return msgspec.structs.replace(
         request,
-        submit_dir=_moved(request.submit_dir, top, root),
-        chdir=_moved(request.chdir, top, root),
-        output=_moved(request.output, top, root),
-        error=_moved(request.error, top, root),
+        submit_dir=_on_submit_host(request.submit_dir, top, root),
+        chdir=_on_submit_host(request.chdir, top, root),
+        output=_on_submit_host(request.output, top, root),
+        error=_on_submit_host(request.error, top, root),
         snapshot=snapshot if inside is not None else None,
         in_place=job.request.in_place,
     )
@@ -54,6 +57,6 @@ def _below(path: str, top: str) -> str | None:
     return None
 
 
-def _moved(path: str, top: str, root: str) -> str:
+def _on_submit_host(path: str, top: str, root: str) -> str:
     inside = _below(path, top) if path else None
     return path if inside is None else os.path.normpath(os.path.join(root, inside))

@@ -1,8 +1,8 @@
-"""Builds the StepLaunch message that starts a committed step on one node. Pure functions.
+"""Build the StepLaunch message that starts a committed step on one node. Pure functions.
 
-It contains the environment of the tasks, the folder and the command lines. The variables are those of srun(1)
-and those that launchers of distributed training read (see training_environment.py). If the user has set both
-MASTER_ADDR and MASTER_PORT, they are kept.
+The message contains the environment of the tasks, the folder and the command lines. The variables are those
+of srun(1) and the variables that launchers of distributed training read (see training_environment.py). If the
+user has set both MASTER_ADDR and MASTER_PORT, their values are kept.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os.path
 from collections.abc import Mapping, Sequence
 
 from warpdeck.config.tables import Hooks
-from warpdeck.controller.events.step_events import StepAsked, World
+from warpdeck.controller.events.step_events import StepRequested, World
 from warpdeck.model import Job, Node, NodeName, Share
-from warpdeck.model.step import Step, StepAsk, StepShare
+from warpdeck.model.step import Step, StepOptions, StepShare
 from warpdeck.notation.step.multiprog import program_of
-from warpdeck.notation.step.step_arguments import TOLD
+from warpdeck.notation.step.step_variables import PREFIXES
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck_agent.wire import steps as wire
 
@@ -31,7 +31,7 @@ def build_step_launch(
     step: Step,
     node: NodeName,
     *,
-    event: StepAsked,
+    event: StepRequested,
     nodes: Mapping[NodeName, Node],
     submit_host: str,
     hooks: Hooks,
@@ -43,7 +43,7 @@ def build_step_launch(
     """
     assert job.allocation is not None
     leader = components[0] if components else None
-    ask = event.ask
+    options = event.options
     at = step.node_names().index(node)
     share, rank_in_job = step.shares[at], job.allocation.node_names().index(node)
     env = made_environment(job, rank_in_job, submit_host=submit_host)
@@ -53,19 +53,19 @@ def build_step_launch(
         restarts=job.restarts,
         step=step.number,
         env=env,
-        cwd=node_folder(job, node, cwd=ask.chdir or event.cwd, caller=event.caller, leader=leader),
-        argv=list(ask.argv),
-        tasks=[_task(ask, share, local, rank) for local, rank in enumerate(share.ranks)],
-        cpu_bind=ask.cpu_bind,
-        bind_verbose=ask.bind_verbose,
+        cwd=node_folder(job, node, cwd=options.chdir or event.cwd, caller=event.caller, leader=leader),
+        argv=list(options.argv),
+        tasks=[_task(options, share, local, rank) for local, rank in enumerate(share.ranks)],
+        cpu_bind=options.cpu_bind,
+        bind_verbose=options.bind_verbose,
         cpus=0 if step.whole else share.cpus,
-        time_limit_s=float(ask.time_limit_s or 0),
+        time_limit_s=float(options.time_limit_s or 0),
         mem_bytes=_own_memory(share, job.allocation.shares[rank_in_job]),
-        limits=dict(ask.limits),
+        limits=dict(options.limits),
         pmi=pmi_of(step) if event.mpi == "pmi2" else None,
-        container=build_container(ask.container),
-        prologs=[program for program in (hooks.task_prolog, ask.task_prolog) if program],
-        epilogs=[program for program in (ask.task_epilog, hooks.task_epilog) if program],
+        container=build_container(options.container),
+        prologs=[program for program in (hooks.task_prolog, options.task_prolog) if program],
+        epilogs=[program for program in (options.task_epilog, hooks.task_epilog) if program],
     )
 
 
@@ -75,7 +75,7 @@ def _environment(
     at: int,
     job_env: Mapping[str, str],
     *,
-    event: StepAsked,
+    event: StepRequested,
     nodes: Mapping[NodeName, Node],
     components: Sequence[Job],
 ) -> dict[str, str]:
@@ -84,15 +84,15 @@ def _environment(
     `job_env` is the environment that the job has on that node.
     """
     assert job.allocation is not None
-    ask, world, names = event.ask, event.world or _world_of(step), job.allocation.node_names()
+    options, world, names = event.options, event.world or _world_of(step), job.allocation.node_names()
     return {
-        **{name: value for name, value in ask.env.items() if name not in PMI_VARIABLES},
+        **{name: value for name, value in options.env.items() if name not in PMI_VARIABLES},
         **job_env,
-        **{name: value for name, value in ask.env.items() if name.startswith(TOLD)},
+        **{name: value for name, value in options.env.items() if name.startswith(PREFIXES)},
         **_layout(step, at, world),
         **address_variables((*names, *world.nodes), nodes),
-        "SLURM_DISTRIBUTION": ask.env.get("SLURM_DISTRIBUTION")
-        or ask.distribution
+        "SLURM_DISTRIBUTION": options.env.get("SLURM_DISTRIBUTION")
+        or options.distribution
         or ("block" if step.task_count() > len(step.shares) else "cyclic"),
         **component_variables(components),
         **_of_leader(components[0] if components else None, event.world),
@@ -100,16 +100,16 @@ def _environment(
         **task_variables(world.tasks, world.at + at),
         **_gpus(step.shares[at]),
         **_rendezvous(step, event, nodes),
-        **_of_options(ask),
+        **_of_options(options),
     }
 
 
-def _of_options(ask: StepAsk) -> dict[str, str]:
+def _of_options(options: StepOptions) -> dict[str, str]:
     """Return the variables of the options that the user gave."""
     values = {
-        "SLURM_DIST_PLANESIZE": ask.plane_size if ask.distribution == "plane" else None,
-        "SLURM_NTASKS_PER_NODE": ask.tasks_per_node,
-        "SLURM_NTASKS_PER_TRES": ask.tasks_per_gpu,
+        "SLURM_DIST_PLANESIZE": options.plane_size if options.distribution == "plane" else None,
+        "SLURM_NTASKS_PER_NODE": options.tasks_per_node,
+        "SLURM_NTASKS_PER_TRES": options.tasks_per_gpu,
     }
     return {name: str(value) for name, value in values.items() if value is not None}
 
@@ -122,7 +122,7 @@ def _own_memory(share: StepShare, whole: Share) -> int:
     return share.mem_bytes if not whole.mem_bytes or share.mem_bytes < whole.mem_bytes else 0
 
 
-def _task(ask: StepAsk, share: StepShare, local: int, rank: int) -> wire.StepTask:
+def _task(options: StepOptions, share: StepShare, local: int, rank: int) -> wire.StepTask:
     env = {
         "SLURM_PROCID": str(rank),
         "SLURM_LOCALID": str(local),
@@ -134,19 +134,19 @@ def _task(ask: StepAsk, share: StepShare, local: int, rank: int) -> wire.StepTas
         uuids = ",".join(share.gpu_uuids[at] for at in own)
         env |= {"CUDA_VISIBLE_DEVICES": uuids, "NVIDIA_VISIBLE_DEVICES": uuids}
         env["SLURM_STEP_GPUS"] = env["GPU_DEVICE_ORDINAL"] = ",".join(str(share.gpus[at]) for at in own)
-    programs = [(program.ranks, program.argv) for program in ask.programs]
+    programs = [(program.ranks, program.argv) for program in options.programs]
     return wire.StepTask(
         rank=rank,
         env=env,
         argv=program_of(rank, programs) if programs else [],
-        reads=reads(ask, rank),
-        terminal=ask.pty and rank == 0,
+        reads=reads(options, rank),
+        terminal=options.pty and rank == 0,
     )
 
 
-def reads(ask: StepAsk, rank: int) -> bool:
+def reads(options: StepOptions, rank: int) -> bool:
     """Return whether the task gets standard input."""
-    return ask.input_rank == wire.EVERY_TASK or ask.input_rank == rank
+    return options.input_rank == wire.EVERY_TASK or options.input_rank == rank
 
 
 def _world_of(step: Step) -> World:
@@ -178,8 +178,8 @@ def _layout(step: Step, at: int, world: World) -> dict[str, str]:
 def _of_leader(leader: Job | None, world: World | None) -> dict[str, str]:
     """Return the variables that make a component's tasks part of the whole job.
 
-    The job id is the leader's. In a step over several components, the job's nodes are the nodes of all of
-    them.
+    The job id is the leader's id. In a step with several components, the job's nodes are the nodes of all
+    components.
     """
     made: dict[str, str] = {}
     if leader is not None:
@@ -203,7 +203,7 @@ def _gpus(share: StepShare) -> dict[str, str]:
     return made
 
 
-def _rendezvous(step: Step, event: StepAsked, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
+def _rendezvous(step: Step, event: StepRequested, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
     """Return the variables for the address on which rank 0 listens.
 
     A step on one node gets its port from that node.
@@ -211,7 +211,7 @@ def _rendezvous(step: Step, event: StepAsked, nodes: Mapping[NodeName, Node]) ->
     names = step.node_names() if event.world is None else event.world.nodes
     if event.own_master:
         known = addresses(names, nodes)
-        own = event.ask.env["MASTER_ADDR"]
+        own = event.options.env["MASTER_ADDR"]
         return {"MASTER_ADDR": known.get(own, own)}
     return master_variables(master_address(names, nodes), event.port)
 

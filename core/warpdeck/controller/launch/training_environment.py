@@ -1,11 +1,11 @@
-"""Builds the environment variables that launchers of distributed training read. Pure functions.
+"""Build the environment variables that launchers of distributed training read. Pure functions.
 
-PyTorch's env:// reads MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE; others read LOCAL_RANK, LOCAL_WORLD_SIZE,
-NODE_RANK, GROUP_RANK. torchrun takes the defaults of its options from PET_*, so a bare `torchrun
---nproc-per-node=4` works if every node has one task. is_host marks the node that runs the store. torchrun
-would guess it from host names, which often resolve to the loopback address. JAX gets JAX_COORDINATOR_ADDRESS,
-because its own Slurm support derives an address from a node's name, which need not resolve, and a port that
-may be in use.
+PyTorch's env:// reads MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE. Other launchers read LOCAL_RANK,
+LOCAL_WORLD_SIZE, NODE_RANK and GROUP_RANK. torchrun takes the defaults of its options from PET_*, so a bare
+`torchrun --nproc-per-node=4` works if every node has one task. is_host marks the node that runs the store.
+torchrun would guess this node from host names, which often resolve to the loopback address. JAX gets
+JAX_COORDINATOR_ADDRESS, because its own Slurm support derives an address from a node's name, which need not
+resolve, and a port that may be in use.
 
 The agent adds the variables that depend on a port (`with_master` in its tasks/ports.py). Values set by
 warpdeck are recognized later: see notation.values.master_address.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from warpdeck.model import Job, Node, NodeName
-from warpdeck.notation.values.master_address import MADE, has_own_master
+from warpdeck.notation.values.master_address import CHOSEN_ADDRESS, has_own_master
 from warpdeck_agent.wire.steps import FIRST_GANG_PORT, GANG_PORTS
 
 from .node_aliases import reached_at
@@ -47,7 +47,7 @@ def master_variables(address: str, port: int = 0) -> dict[str, str]:
 
     Without a port, the agent of the only node chooses it.
     """
-    return {"MASTER_ADDR": address, MADE: address, **({"MASTER_PORT": str(port)} if port else {})}
+    return {"MASTER_ADDR": address, CHOSEN_ADDRESS: address, **({"MASTER_PORT": str(port)} if port else {})}
 
 
 def master_address(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) -> str:

@@ -1,4 +1,6 @@
-"""Everything outside the controller that its loop uses."""
+"""The implementations of the ports that the controller's loop uses: store, fleet, code, output files and
+clock.
+"""
 
 from __future__ import annotations
 

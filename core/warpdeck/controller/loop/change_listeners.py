@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from warpdeck.model import JobId, NodeName
 
 
-class Listener:
+class ChangeListener:
     """The jobs and nodes that changed since this reader last called `take`."""
 
     def __init__(self) -> None:
@@ -32,24 +32,24 @@ class Listener:
 class ChangeListeners:
     """The listeners of one controller.
 
-    `on_jobs` is called with every changed job as well. It serves the readers that wait for single jobs.
+    `on_jobs` is also called with every changed job, for the readers that wait for single jobs.
     """
 
     def __init__(self, on_jobs: Callable[[Iterable[JobId]], None]) -> None:
-        self._listeners: dict[int, Listener] = {}
+        self._listeners: dict[int, ChangeListener] = {}
         self._on_jobs = on_jobs
 
     @property
-    def listeners(self) -> tuple[Listener, ...]:
+    def listeners(self) -> tuple[ChangeListener, ...]:
         return tuple(self._listeners.values())
 
-    def listen(self) -> Listener:
+    def listen(self) -> ChangeListener:
         """Add a listener and return it. The caller removes it with `leave`."""
-        listener = Listener()
+        listener = ChangeListener()
         self._listeners[id(listener)] = listener
         return listener
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: ChangeListener) -> None:
         self._listeners.pop(id(listener), None)
 
     def touch(self, *, jobs: Iterable[JobId] = (), nodes: Iterable[NodeName] = ()) -> None:

@@ -32,7 +32,7 @@ class CommitBarrier:
         finally:
             ended.set()
 
-    async def settled(self) -> None:
+    async def wait(self) -> None:
         """Wait until the changes that the state shows now are on disk or rolled back.
 
         The caller must read the state again afterwards to find out which of the two happened.

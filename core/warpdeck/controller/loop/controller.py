@@ -14,7 +14,7 @@ from functools import partial
 from warpdeck.config import Config, Decoded
 from warpdeck.controller.events.events import Event, JournalNote, Outcome
 from warpdeck.controller.planning.forecast import Forecaster
-from warpdeck.controller.planning.recall import PrefetchRevoker
+from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.state import State
 from warpdeck.ports.ports import Fleet, OutputCollector, Store
@@ -75,7 +75,13 @@ class Controller:
             hub=self.hub,
         )
         self.nodes = NodeMonitor(
-            self.state, adapters, queue=self.events, effects=self.effects, hub=self.hub, wakeup=wakeup
+            self.state,
+            fleet=adapters.fleet,
+            clock=clock,
+            queue=self.events,
+            effects=self.effects,
+            hub=self.hub,
+            wakeup=wakeup,
         )
 
     @property
@@ -112,7 +118,7 @@ class Controller:
 
     async def run(self) -> None:
         """Serve until cancelled. From now on the controller keeps a connection to every known node."""
-        self.fleet.start(self.nodes.post, self.events.heard)
+        self.fleet.start(self.nodes.post, self.events.wait_processed)
         self.outputs.start(lambda job_id, text: self.events.put(JournalNote(job_id=job_id, text=text)))
         for node in self.state.nodes.values():
             self.fleet.connect(node)
@@ -130,13 +136,15 @@ class Controller:
 
         Raises UserError or StoreError.
         """
-        await self.planner.revoker.before(event, self.state)
+        await self.planner.revoker.revoke_before(event, self.state)
         return await self.events.request(event)
 
     async def reload(self, path: str) -> tuple[list[str], Decoded]:
-        """Put the configuration in this file in force, as `SiteRules.reload` describes, and tell the nodes."""
+        """Load the configuration in this file, as `SiteRules.reload` describes, and send the new settings to
+        the nodes.
+        """
         found, decoded = await self.rules.reload(path)
-        self.nodes.ask_all()
+        self.nodes.request_health_of_all()
         await self.rules.on_reload(decoded.config)
         return found, decoded
 
@@ -153,7 +161,7 @@ class Controller:
             effects=self.effects,
             hub=hub,
             statistics=self.statistics,
-            after_commit=(partial(self.planner.revoker.settled, state), reservations.note_change),
+            after_commit=(partial(self.planner.revoker.after_commit, state), reservations.note_change),
         )
         housekeeping = Housekeeping(state, rules=self.rules, nodes=self.nodes, hub=hub, clock=self.clock)
         return {
@@ -161,8 +169,8 @@ class Controller:
             "planner": self.planner.run,
             "housekeeping": housekeeping.run,
             "groups": self.rules.refresh_groups,
-            "estimates": lambda: self.forecaster.estimate_for_ever(
-                state, planned=self.planner.planned, tell=lambda jobs: hub.touch(jobs=jobs)
+            "estimates": lambda: self.forecaster.keep_estimates_current(
+                state, planned=self.planner.planned, notify=lambda jobs: hub.touch(jobs=jobs)
             ),
             "reservations": reservations.run,
             "effects": self.effects.run,

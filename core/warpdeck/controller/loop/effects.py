@@ -1,4 +1,4 @@
-"""Execution of effects after their commit, in order for each node.
+"""Execute effects after the commit of their transaction, in order for each node.
 
 Every effect can be repeated without harm.
 """
@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from warpdeck.base.errors import RemoteError, StoreError
 from warpdeck.controller.events.events import (
-    AskHealth,
+    BroadcastFence,
     CollectOutput,
     DropNode,
     Effect,
@@ -24,15 +24,15 @@ from warpdeck.controller.events.events import (
     LaunchShare,
     LaunchStep,
     LimitShare,
+    RequestHealth,
+    RevokeLaunches,
     SetSampling,
-    SpreadFence,
-    TakeBack,
-    TellJob,
+    ShowNotice,
 )
-from warpdeck.controller.events.node_messages import heard
+from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.launch.launching import build_launch, output_paths
 from warpdeck.controller.launch.step_launch import build_step_launch
-from warpdeck.controller.reducers.node_health import question
+from warpdeck.controller.reducers.node_health import health_request
 from warpdeck.controller.reducers.step_commands import find_step
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.state import State
@@ -50,7 +50,7 @@ log = logging.getLogger("warpdeck.effects")
 
 
 class EffectRunner:
-    """One queue and one task per node.
+    """Runs the effects, with one queue and one task for each node.
 
     A node that is slow to accept a launch therefore does not delay other nodes.
     """
@@ -64,7 +64,7 @@ class EffectRunner:
         self._group: asyncio.TaskGroup | None = None
 
     def add(self, effects: Sequence[Effect]) -> None:
-        """Queue effects. The length of the queues is bounded by the number of jobs that hold resources."""
+        """Queue effects. The number of jobs that hold resources limits the length of the queues."""
         for effect in effects:
             queue = self._queues.get(effect.node)
             if queue is None:
@@ -97,7 +97,7 @@ class EffectRunner:
                     effect.set_result(None)
                 continue
             try:
-                await self._carry_out(effect)
+                await self._execute(effect)
             except RemoteError as error:
                 log.warning("%s: %s", type(effect).__name__, error)
             except WireError as error:
@@ -106,12 +106,12 @@ class EffectRunner:
                 self._fail_launch(effect, f"the {what} is too large to be sent to {effect.node}: {error}")
             except Exception:
                 bug_reports.report_bug(type(effect).__name__)
-                self._fail_launch(effect, "an error inside the controller, which is in the controller's log")
+                self._fail_launch(effect, "an error inside the controller; see the controller's log")
 
     def _fail_launch(self, effect: Effect, reason: str) -> None:
         """Report that a launch failed because it could not be sent to its node.
 
-        The report has the same form as one from the node.
+        The report has the same form as a report from the node.
         """
         match effect:
             case LaunchShare(job_id=job_id):
@@ -128,9 +128,9 @@ class EffectRunner:
                     self._report(effect.node, ended)
 
     def _report(self, node: NodeName, report: wire.LaunchFailed | stepwire.StepReport) -> None:
-        self._queue.put(heard(node, report, received_unix=self._adapters.clock()))
+        self._queue.put(decode_node_message(node, report, received_unix=self._adapters.clock()))
 
-    async def _carry_out(self, effect: Effect) -> None:
+    async def _execute(self, effect: Effect) -> None:
         match effect:
             case LaunchShare():
                 await self._launch(effect)
@@ -150,15 +150,15 @@ class EffectRunner:
     def _message(
         self,
         effect: KillShare
-        | TakeBack
-        | AskHealth
+        | RevokeLaunches
+        | RequestHealth
         | SetSampling
-        | TellJob
+        | ShowNotice
         | KillStep
         | ForgetStep
-        | SpreadFence,
+        | BroadcastFence,
     ) -> Any:
-        """Return the message of an effect that is one message to its node."""
+        """Return the message for an effect that consists of a single message to its node."""
         match effect:
             case KillShare():
                 site_s = self._rules.config.grace_s
@@ -169,22 +169,22 @@ class EffectRunner:
                     cause=effect.cause,
                     grace_s=0.0 if effect.at_once else grace_s,
                     signal=effect.signal,
-                    whom=effect.whom,
+                    whom=effect.target,
                 )
-            case TakeBack():
+            case RevokeLaunches():
                 return wire.TakeBack(launches=[list(key) for key in effect.launches])
-            case AskHealth():
-                return question(self._rules.config, now=self._adapters.clock())
+            case RequestHealth():
+                return health_request(self._rules.config, now=self._adapters.clock())
             case SetSampling():
                 return wire.SampleEvery(interval_s=effect.interval_s)
-            case TellJob():
+            case ShowNotice():
                 return wire.Notice(job_id=effect.job_id, restarts=effect.restarts, text=effect.text)
             case KillStep():
                 return self._step_kill(effect)
             case ForgetStep():
                 return stepwire.ForgetStep(job_id=effect.job_id, restarts=effect.restarts, step=effect.number)
-            case SpreadFence():
-                return effect.said
+            case BroadcastFence():
+                return effect.message
             case _:
                 assert_never(effect)
 
@@ -203,13 +203,13 @@ class EffectRunner:
             config=config,
             nodes=self._state.nodes,
             gpu_mem_bytes=next((gpu.mem_bytes for gpu in gpus if gpu.index in share.gpus), 0),
-            behind=None if job.behind is None else self._state.jobs.get(job.behind),
+            after=None if job.prefetched_after is None else self._state.jobs.get(job.prefetched_after),
             components=self._state.array_members(job.id) if job.component else (),
         )
         tree = self._adapters.trees.find(job.uid, launch.tree.tree) if launch.tree is not None else None
         if launch.tree is not None and tree is not None:
-            # The digest is the one of the owner's upload, as we read it. A digest that the job names could be
-            # of another user's code.
+            # Use the digest of the owner's upload as stored here. The digest in the job's request could belong
+            # to another user's code.
             own = dataclasses.replace(launch.tree, sha256=tree.sha256, size_bytes=tree.size_bytes)
             launch = dataclasses.replace(launch, tree=own)
         await self._adapters.fleet.launch(effect.node, launch, tree)
@@ -217,10 +217,10 @@ class EffectRunner:
     async def _limit(self, effect: LimitShare) -> None:
         job = self._state.jobs.get(effect.job_id)
         if job is not None and job.restarts == effect.restarts:
-            told = wire.SetLimit(
+            message = wire.SetLimit(
                 job_id=effect.job_id, restarts=effect.restarts, time_limit_s=job.time_limit_s
             )
-            await self._adapters.fleet.send(effect.node, told)
+            await self._adapters.fleet.send(effect.node, message)
 
     async def _launch_step(self, effect: LaunchStep) -> None:
         state = self._state
@@ -231,7 +231,7 @@ class EffectRunner:
             job,
             step,
             effect.node,
-            event=effect.asked,
+            event=effect.request,
             nodes=state.nodes,
             submit_host=self._adapters.submit_host,
             hooks=self._rules.config.hooks,
@@ -252,8 +252,13 @@ class EffectRunner:
         job = self._state.jobs.get(effect.job_id)
         if job is None or (not job.request.script and not job.request.output):
             return
-        if effect.restarts != job.restarts and not await self._had(effect):
-            log.warning("%s says that it had start %d of job %s", effect.node, effect.restarts, job.label())
+        if effect.restarts != job.restarts and not await self._ran_on_node(effect):
+            log.warning(
+                "%s reports output of start %d of job %s, which did not run there",
+                effect.node,
+                effect.restarts,
+                job.label(),
+            )
             return
         self._adapters.outputs.begin(
             job.id,
@@ -265,8 +270,8 @@ class EffectRunner:
             umask=umask_of(job.request.env),
         )
 
-    async def _had(self, effect: CollectOutput) -> bool:
-        """Return whether that earlier start of the job ran on the node.
+    async def _ran_on_node(self, effect: CollectOutput) -> bool:
+        """Return whether the start of the job that `effect` names ran on the node of `effect`.
 
         If the store cannot be read, the result is true, so that no output is lost.
         """
@@ -297,7 +302,7 @@ class EffectRunner:
 def _writes_with_others(job: Job) -> bool:
     """Return whether several nodes write the same file.
 
-    Some may write it directly, so it must not be truncated here.
+    Some nodes may write the file directly, so it must not be truncated here.
     """
     return not job.request.script and len(job.shares) > 1
 

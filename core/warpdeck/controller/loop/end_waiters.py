@@ -1,9 +1,9 @@
-"""Waiting for jobs to start or end. All waiting requests use this module.
+"""Wait for jobs to start or end. All requests that wait use this module.
 
-A waiter names submissions. A change of a job only causes its submission to be read again from the state and
-the store. Starts and ends are never collected from the changes themselves. A waiter therefore cannot miss an
-end, even if the records change in between. Examples are tasks that were prefetched to a node and revoked,
-pending tasks merged into one record, requeued jobs, and records that were evicted from memory.
+A waiter names submissions. When a job changes, its submission is read again from the state and the store.
+Starts and ends are never collected from the changes themselves. A waiter therefore cannot miss an end, even
+if the records change in between. Examples are tasks that were prefetched to a node and revoked, pending tasks
+that were merged into one record, requeued jobs, and records that were evicted from memory.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from warpdeck.ports.ports import Store
 
 from .commit_barrier import CommitBarrier
 
-Start = tuple[JobId, int]
-"""One start of a job: its id and its number of restarts."""
+JobStart = tuple[JobId, int]
+"""One start of a job: the id of the job and its number of restarts."""
 
 
 @dataclass(frozen=True)
-class Page:
+class SubmissionChanges:
     """The changes of one submission.
 
-    `begun` are jobs that are running now, `ended` are jobs that have ended. `done` means that no job is left
-    to wait for. `unknown` means that neither the memory nor the store has the submission (any more).
+    `begun` contains the jobs that run now, and `ended` the jobs that have ended. `done` means that there is
+    no job left to wait for. `unknown` means that neither the memory nor the store contains the submission
+    (any more).
     """
 
     number: JobId
@@ -40,14 +41,14 @@ class Page:
 
 @dataclass
 class Waiter:
-    """A waiter, with the jobs of its submissions that changed since it last looked."""
+    """A waiter, with the jobs of its submissions that have changed since its last check."""
 
     jobs: dict[JobId, dict[JobId, None]] = field(default_factory=dict)
     """Keyed by submission."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def note(self, number: JobId, job_id: JobId) -> None:
-        """Record that this job of the submission must be looked at again."""
+    def mark_changed(self, number: JobId, job_id: JobId) -> None:
+        """Record that this job of the submission must be checked again."""
         self.jobs.setdefault(number, {})[job_id] = None
         self.changed.set()
 
@@ -75,7 +76,7 @@ class EndWaiters:
     def touch(self, jobs: Iterable[JobId]) -> None:
         """Record that these jobs have changed or may have changed.
 
-        If a record was merged into another one and is gone, `jobs` must contain the other record as well.
+        If a record was merged into another one and removed, `jobs` must contain the other record as well.
         """
         if not self._waiters:
             return
@@ -84,7 +85,7 @@ class EndWaiters:
             job = known.get(job_id)
             for number in {job_id, job_id if job is None else job.array_job_id}:
                 for waiter in self._waiters.get(number, {}).values():
-                    waiter.note(number, job_id)
+                    waiter.mark_changed(number, job_id)
 
     def join(self, waiter: Waiter, number: JobId) -> None:
         """Start sending the changes of this submission to the waiter."""
@@ -101,7 +102,7 @@ class EndWaiters:
     def waiter(self, job: Job) -> Iterator[Waiter]:
         """Yield a waiter for one job.
 
-        It follows the whole array, because a task may move to another record.
+        The waiter covers the whole array, because a task may move to another record.
         """
         made = Waiter()
         self.join(made, job.array_job_id)
@@ -136,18 +137,18 @@ def _holds(record: Job, job: Job) -> bool:
     return record.array_task_id == job.array_task_id or has_task(record.pending_tasks, job.array_task_id)
 
 
-class _Wait:
+class _Received:
     """The starts and ends of one submission that one waiter has received."""
 
     def __init__(self) -> None:
         self.is_new = True
-        self.begun: set[Start] = set()
-        self.ended: set[Start] = set()
+        self.begun: set[JobStart] = set()
+        self.ended: set[JobStart] = set()
         self.open: JobId | None = None
-        """A job that had not ended, or whose end was not yet reported, at the last look."""
+        """A job that had not ended, or had an unreported end, at the last check."""
 
 
-class EndsAsked:
+class EndRequest:
     """One request for the ends of submissions. Each end is reported once.
 
     With `begun`, starts are reported too. The caller must call `close` when it is done.
@@ -155,9 +156,9 @@ class EndsAsked:
 
     def __init__(self, watch: EndWaiters, *, begun: bool = False) -> None:
         self._watch = watch
-        self._tells_starts = begun
+        self._reports_starts = begun
         self._waiter = Waiter()
-        self._waits: dict[JobId, _Wait] = {}
+        self._waits: dict[JobId, _Received] = {}
 
     def __len__(self) -> int:
         """Return the number of submissions that are still waited for."""
@@ -167,34 +168,34 @@ class EndsAsked:
         """Wait for these submissions too."""
         for number in map(JobId, numbers):
             if number not in self._waits:
-                self._waits[number] = _Wait()
+                self._waits[number] = _Received()
                 self._watch.join(self._waiter, number)
-                self._waiter.note(number, number)
+                self._waiter.mark_changed(number, number)
 
     def close(self) -> None:
         """Stop waiting for all submissions."""
         for number in list(self._waits):
             self._leave(number)
 
-    async def pages(self) -> AsyncIterator[list[Page]]:
-        """Yield forever: first the ends that have happened already, then changes.
+    async def changes(self) -> AsyncIterator[list[SubmissionChanges]]:
+        """Yield without end: first the ends that have already happened, then changes.
 
-        One list holds the result of one look.
+        Each list contains the result of one check.
         """
         while True:
             await self._waiter.changed.wait()
-            if found := await self.look():
+            if found := await self.poll():
                 yield found
 
-    async def look(self) -> list[Page]:
+    async def poll(self) -> list[SubmissionChanges]:
         """Return the changes that can be reported now."""
-        pages = [await self._look(number, jobs) for number, jobs in self._waiter.take().items()]
-        return [page for page in pages if page.begun or page.ended or page.done]
+        found = [await self._poll(number, jobs) for number, jobs in self._waiter.take().items()]
+        return [each for each in found if each.begun or each.ended or each.done]
 
-    async def _look(self, number: JobId, changed: Iterable[JobId]) -> Page:
+    async def _poll(self, number: JobId, changed: Iterable[JobId]) -> SubmissionChanges:
         wait = self._waits.get(number)
         if wait is None:
-            return Page(number)
+            return SubmissionChanges(number)
         state = self._watch.state
         stored: list[Job] = []
         if wait.is_new:
@@ -209,10 +210,10 @@ class EndsAsked:
             missed = await self._stored(number, wait)
             wait.ended.update((job.id, job.restarts) for job in missed)
             self._leave(number)
-            return Page(number, ended=[*ended, *missed], done=True, unknown=not wait.ended)
-        return Page(number, begun=self._begun(jobs, wait), ended=ended)
+            return SubmissionChanges(number, ended=[*ended, *missed], done=True, unknown=not wait.ended)
+        return SubmissionChanges(number, begun=self._started(jobs, wait), ended=ended)
 
-    async def _stored(self, number: JobId, wait: _Wait) -> list[Job]:
+    async def _stored(self, number: JobId, wait: _Received) -> list[Job]:
         """Return unreported ends of jobs that are in the store and not in memory."""
         found = await self._watch.store.named(number)
         known = self._watch.state.jobs
@@ -225,19 +226,21 @@ class EndsAsked:
     async def _committed(self, number: JobId, jobs: list[Job]) -> list[Job]:
         """Return the jobs of `jobs` that are on disk.
 
-        The others changed in the meantime and are marked to be looked at again.
+        The other jobs have changed in the meantime and are marked for another check.
         """
         if not jobs:
             return []
-        await self._watch.commits.settled()
+        await self._watch.commits.wait()
         known = self._watch.state.jobs
         for job in jobs:
             if job.id in known and known[job.id] is not job:
-                self._waiter.note(number, job.id)
+                self._waiter.mark_changed(number, job.id)
         return [job for job in jobs if known.get(job.id) is job]
 
-    def _is_open(self, number: JobId, wait: _Wait) -> bool:
-        """Return whether a job of the submission still runs or waits, or its end was not yet reported."""
+    def _is_open(self, number: JobId, wait: _Received) -> bool:
+        """Return whether a job of the submission still runs or waits, or has an end that was not reported
+        yet.
+        """
         state = self._watch.state
 
         def is_open(job: Job) -> bool:
@@ -249,8 +252,8 @@ class EndsAsked:
         wait.open = next((job.id for job in state.named(number) if is_open(job)), None)
         return wait.open is not None
 
-    def _begun(self, jobs: Iterable[Job], wait: _Wait) -> list[Job]:
-        if not self._tells_starts:
+    def _started(self, jobs: Iterable[Job], wait: _Received) -> list[Job]:
+        if not self._reports_starts:
             return []
         found = [
             job for job in jobs if job.state is JobState.RUNNING and (job.id, job.restarts) not in wait.begun

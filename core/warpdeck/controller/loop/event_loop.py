@@ -1,9 +1,9 @@
 """The main loop: one transaction for each batch of events, and the effects after its commit.
 
 The task that runs the loop owns the state. If a commit fails, its changes are undone in memory and each
-caller gets an error. Messages of agents are kept and tried again. If a bug interrupts a batch before its
-commit (see `bug_reports`), the batch is rolled back and its events are then tried one by one. The caller
-whose event meets the bug gets an error.
+caller gets an error. Messages of agents are kept and applied again. If a bug interrupts a batch before its
+commit (see `bug_reports`), the batch is rolled back and its events are then handled one by one. The caller of
+the event that fails gets an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from warpdeck.base.errors import StoreError, UserError
 from warpdeck.controller.events.events import Event, NodeLost, NodeUp, Outcome
-from warpdeck.controller.planning.passes import goes_along, may_rest
+from warpdeck.controller.planning.passes import may_delay_pass, plans_inline
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction
@@ -27,7 +27,7 @@ from .commit_barrier import CommitBarrier
 from .effects import EffectRunner
 from .event_queue import RETRY_S, EventQueue, refuse
 from .guarded_reduce import guarded_reduce
-from .initial_steps import Asked
+from .initial_steps import QueuedEvent
 from .planner import Planner
 from .scheduler_statistics import SchedulerStatistics
 
@@ -36,13 +36,13 @@ log = logging.getLogger("warpdeck.controller")
 NOT_UNDERSTOOD = "a message of its agent caused an error inside the controller; see the controller's log"
 
 
-class Decided(NamedTuple):
-    """The decisions of one transaction, kept until they are on disk."""
+class TransactionDecisions(NamedTuple):
+    """The decisions of one transaction. They are kept until they are on disk."""
 
     outcomes: list[tuple[asyncio.Future[Outcome] | None, Outcome | None]]
     replan: bool
-    swift: Outcome | None
-    along: tuple[Plan, Outcome] | None
+    fast_path: Outcome | None
+    inline_pass: tuple[Plan, Outcome] | None
 
 
 class EventLoop:
@@ -76,7 +76,7 @@ class EventLoop:
         while True:
             await self._handle(await self._queue.next_batch())
 
-    async def _handle(self, batch: list[Asked]) -> None:
+    async def _handle(self, batch: list[QueuedEvent]) -> None:
         """Handle a batch of events in one transaction."""
         txn = Transaction(self._state, self._clock())
         try:
@@ -89,49 +89,55 @@ class EventLoop:
         else:
             self._follow_up(txn, batch, decided)
 
-    def _decide(self, txn: Transaction, batch: list[Asked]) -> Decided:
+    def _decide(self, txn: Transaction, batch: list[QueuedEvent]) -> TransactionDecisions:
         self._statistics.counters.events += len(batch)
         outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
-        steps = self._queue.first_steps.due(self._state, txn.touched_jobs())
+        steps = self._queue.initial_steps.due(self._state, txn.changed_jobs())
         outcomes += [(answer, self._reduce(txn, event, answer)) for event, answer in steps]
         batch += steps
-        called_for = any(outcome is not None and outcome.replan for _, outcome in outcomes)
-        replan = called_for and self._state.reacts_to_events
-        swift = bug_reports.undo_on_bug(
-            txn, lambda: self._planner.succeed(txn, [event for event, _ in batch])
+        requests_pass = any(outcome is not None and outcome.replan for _, outcome in outcomes)
+        replan = requests_pass and self._state.reacts_to_events
+        fast_path = bug_reports.rollback_on_bug(
+            txn, lambda: self._planner.start_successors(txn, [event for event, _ in batch])
         )
-        replan = replan and swift is None
-        goes = replan and goes_along(self._state, outcomes)
-        along = bug_reports.undo_on_bug(txn, lambda: self._planner.plan_in_transaction(txn)) if goes else None
-        return Decided(outcomes=outcomes, replan=replan, swift=swift, along=along)
+        replan = replan and fast_path is None
+        is_inline = replan and plans_inline(self._state, outcomes)
+        inline_pass = (
+            bug_reports.rollback_on_bug(txn, lambda: self._planner.plan_in_transaction(txn))
+            if is_inline
+            else None
+        )
+        return TransactionDecisions(
+            outcomes=outcomes, replan=replan, fast_path=fast_path, inline_pass=inline_pass
+        )
 
-    def _follow_up(self, txn: Transaction, batch: list[Asked], decided: Decided) -> None:
+    def _follow_up(self, txn: Transaction, batch: list[QueuedEvent], decided: TransactionDecisions) -> None:
         """Send the effects and outcomes of a committed transaction, and request a pass if needed."""
         outcomes, replan = decided.outcomes, decided.replan
         self._statistics.count_commit(self._state, txn.states_before())
-        for follow in self._after_commit:
-            follow()
+        for callback in self._after_commit:
+            callback()
         for answer, outcome in outcomes:
             if outcome is None:
                 continue
             self._effects.add(outcome.effects)
             if answer is not None and not answer.done():
                 answer.set_result(outcome)
-        self._hub.touch(jobs=txn.touched_jobs(), nodes=self._nodes_touched(txn, batch))
-        if decided.swift is not None:
-            self._effects.add(decided.swift.effects)
-            replan = decided.swift.replan
-        if decided.along is not None:
-            made, starting = decided.along
-            self._effects.add(starting.effects)
-            self._planner.take_reasons(made)
-            replan = starting.replan
-        if replan and may_rest(outcomes):
-            self._planner.wakeup.after_rest()
+        self._hub.touch(jobs=txn.changed_jobs(), nodes=self._nodes_touched(txn, batch))
+        if decided.fast_path is not None:
+            self._effects.add(decided.fast_path.effects)
+            replan = decided.fast_path.replan
+        if decided.inline_pass is not None:
+            made, starts_outcome = decided.inline_pass
+            self._effects.add(starts_outcome.effects)
+            self._planner.store_reasons(made)
+            replan = starts_outcome.replan
+        if replan and may_delay_pass(outcomes):
+            self._planner.wakeup.after_delay()
         elif replan:
             self._planner.wakeup.now()
 
-    def _refuse_all(self, txn: Transaction, batch: list[Asked], error: StoreError) -> None:
+    def _refuse_all(self, txn: Transaction, batch: list[QueuedEvent], error: StoreError) -> None:
         """Roll back a batch after its commit failed."""
         log.error("%s", error)
         self._roll_back(txn, batch)
@@ -140,7 +146,7 @@ class EventLoop:
         self._queue.retry(batch)
         self._planner.wakeup.after(RETRY_S)
 
-    async def _handle_one_by_one(self, txn: Transaction, batch: list[Asked]) -> None:
+    async def _handle_one_by_one(self, txn: Transaction, batch: list[QueuedEvent]) -> None:
         """Roll back a batch that a bug interrupted before its commit, and handle its events one by one.
 
         Only an event that fails on its own is refused.
@@ -151,13 +157,13 @@ class EventLoop:
             refuse(answer, bug_reports.refusal(type(event).__name__))
             return
         bug_reports.report_bug("a transaction")
-        for asked in batch:
-            await self._handle([asked])
+        for queued in batch:
+            await self._handle([queued])
 
-    def _roll_back(self, txn: Transaction, batch: list[Asked]) -> None:
+    def _roll_back(self, txn: Transaction, batch: list[QueuedEvent]) -> None:
         """Undo a transaction, and send the old rows again to clients that may have seen its changes."""
-        jobs, nodes = list(txn.touched_jobs()), self._nodes_touched(txn, batch)
-        txn.undo()
+        jobs, nodes = list(txn.changed_jobs()), self._nodes_touched(txn, batch)
+        txn.rollback()
         self._statistics.counters.failed_commits += 1
         self._hub.touch(jobs=jobs, nodes=nodes)
 
@@ -167,13 +173,13 @@ class EventLoop:
         return guarded_reduce(txn, event, answer, on_bug=self._drop_link)
 
     def _drop_link(self, event: Event) -> None:
-        """Treat the node as down if its first message met a bug."""
+        """Treat the node as down if its first message caused an error."""
         if isinstance(event, NodeUp):
             self._queue.put(NodeLost(name=event.name, reason=NOT_UNDERSTOOD))
 
-    def _nodes_touched(self, txn: Transaction, batch: list[Asked]) -> list[NodeName]:
-        names = dict.fromkeys(txn.touched_nodes())
-        for job_id in txn.touched_jobs():
+    def _nodes_touched(self, txn: Transaction, batch: list[QueuedEvent]) -> list[NodeName]:
+        names = dict.fromkeys(txn.changed_nodes())
+        for job_id in txn.changed_jobs():
             job = self._state.jobs.get(job_id)
             if job is not None and job.allocation is not None:
                 names.update(dict.fromkeys(job.allocation.node_names()))

@@ -7,15 +7,16 @@ import asyncio
 from warpdeck.base.errors import UserError, WarpdeckError
 from warpdeck.controller.events.events import Event, MessagesRead, Outcome
 
-from .initial_steps import Asked, InitialSteps
+from .initial_steps import InitialSteps, QueuedEvent
 
-MAX_ASKED = 20_000
+MAX_REQUESTS = 20_000
 """Maximum number of callers' events in progress; more callers wait.
 
-Messages of agents are never dropped. Agents are read no faster than `heard` permits.
+Messages of agents are never dropped. The controller reads messages of agents no faster than `wait_processed`
+permits.
 """
 MAX_BATCH = 512
-"""Maximum number of events in one transaction. It bounds how long one commit can delay the others."""
+"""Maximum number of events in one transaction. It limits the time for which one commit can delay the next."""
 RETRY_S = 1.0
 """Seconds between attempts to commit the messages of agents while the store cannot write."""
 
@@ -24,10 +25,10 @@ class EventQueue:
     """Events in their order of arrival. Other tasks add them, and the main loop takes them in batches."""
 
     def __init__(self) -> None:
-        self._events: asyncio.Queue[Asked] = asyncio.Queue()
-        self._callers = asyncio.Semaphore(MAX_ASKED)
-        self._uncommitted: list[Asked] = []
-        self.first_steps = InitialSteps()
+        self._events: asyncio.Queue[QueuedEvent] = asyncio.Queue()
+        self._callers = asyncio.Semaphore(MAX_REQUESTS)
+        self._uncommitted: list[QueuedEvent] = []
+        self.initial_steps = InitialSteps()
         """Step requests that become events once their jobs run."""
 
     def put(self, event: Event) -> None:
@@ -37,13 +38,13 @@ class EventQueue:
     async def request(self, event: Event) -> Outcome:
         """Add an event and return its outcome after the commit. Raises UserError or StoreError."""
         async with self._callers:
-            return await self._answered(event)
+            return await self._outcome_of(event)
 
-    async def heard(self) -> None:
+    async def wait_processed(self) -> None:
         """Wait until the messages received from nodes so far are in the state and on disk."""
         while True:
             try:
-                await self._answered(MessagesRead())
+                await self._outcome_of(MessagesRead())
             except UserError:
                 await asyncio.sleep(RETRY_S)
             else:
@@ -54,8 +55,8 @@ class EventQueue:
         """True if no event has arrived since the last batch was taken."""
         return self._events.empty()
 
-    async def next_batch(self) -> list[Asked]:
-        """Return the next events for one transaction, and those that `retry` has kept."""
+    async def next_batch(self) -> list[QueuedEvent]:
+        """Return the next events for one transaction, and the events that `retry` has kept."""
         batch, self._uncommitted = self._uncommitted, []
         try:
             async with asyncio.timeout(RETRY_S if batch else None):
@@ -66,11 +67,11 @@ class EventQueue:
             batch.append(self._events.get_nowait())
         return batch
 
-    def retry(self, batch: list[Asked]) -> None:
+    def retry(self, batch: list[QueuedEvent]) -> None:
         """Keep the events of a failed transaction for which no caller waits. No agent sends a message twice."""
-        self._uncommitted = [asked for asked in batch if asked[1] is None]
+        self._uncommitted = [queued for queued in batch if queued[1] is None]
 
-    async def _answered(self, event: Event) -> Outcome:
+    async def _outcome_of(self, event: Event) -> Outcome:
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._events.put_nowait((event, answer))
         return await answer

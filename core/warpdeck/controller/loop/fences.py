@@ -3,8 +3,8 @@
 At a fence, the ranks of a step exchange key-value pairs. The controller collects the pairs that the ranks of
 each node have put, and sends the union to all nodes. The data is kept only in memory. Agents repeat their
 last two fences on every new connection. A node that missed a completed fence therefore gets it again, and a
-restarted controller collects the data again. A step has its own fences, and messages of a node on which the
-step does not run are ignored. The agent's part is in its module `pmi_exchange`.
+restarted controller collects the data again. Fences of different steps are separate, and messages of a node
+on which the step does not run are ignored. The agent's part is in its module `pmi_exchange`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from warpdeck.controller.events.events import Effect, KillStep, SpreadFence
+from warpdeck.controller.events.events import BroadcastFence, Effect, KillStep
 from warpdeck.controller.state.state import State
 from warpdeck.model import JobId, NodeName
 from warpdeck.model.step import Step
@@ -21,8 +21,9 @@ from warpdeck_agent.wire.steps import FENCE_PIECE_BYTES, StepFence, StepFenced, 
 log = logging.getLogger("warpdeck.steps")
 
 MAX_NODE_BYTES = 8 * 1024 * 1024
-"""Limit of the bytes that the ranks of a node may put before one fence, averaged over the nodes. Agents
-enforce a lower limit.
+"""Maximum number of bytes that the ranks of a node may put before one fence, on average over the nodes.
+
+Agents enforce a lower limit.
 """
 MAX_FENCES = 2
 """Number of fences kept per step: the current one, and the one before it for nodes that have missed it."""
@@ -30,10 +31,10 @@ StepKey = tuple[JobId, int, int]
 
 
 @dataclass
-class _Gathering:
+class _FenceData:
     values: dict[str, str] = field(default_factory=dict)
     size_bytes: int = 0
-    here: set[NodeName] = field(default_factory=set)
+    complete: set[NodeName] = field(default_factory=set)
     """Nodes that have sent all of their pairs."""
 
 
@@ -41,37 +42,37 @@ class Fences:
     """The fences of all steps."""
 
     def __init__(self) -> None:
-        self._steps: dict[StepKey, dict[int, _Gathering]] = {}
+        self._steps: dict[StepKey, dict[int, _FenceData]] = {}
 
-    def take(self, node: NodeName, said: StepFence, state: State) -> list[Effect]:
+    def handle(self, node: NodeName, message: StepFence, state: State) -> list[Effect]:
         """Handle a fence message of a node and return the effects that follow."""
-        step = state.steps.get(JobId(said.job_id), {}).get(said.step)
-        if step is None or step.is_finished or step.restarts != said.restarts:
+        step = state.steps.get(JobId(message.job_id), {}).get(message.step)
+        if step is None or step.is_finished or step.restarts != message.restarts:
             return []
         if node not in step.node_names():
             return []
         known = self._of(step, state)
-        if known and said.number < max(known) - 1:
+        if known and message.number < max(known) - 1:
             return []
-        gathering = known.setdefault(said.number, _Gathering())
+        data = known.setdefault(message.number, _FenceData())
         for number in sorted(known)[:-MAX_FENCES]:
             del known[number]
-        for key, value in said.values.items():
-            gathering.size_bytes += len(value) + (0 if key in gathering.values else len(key))
-            gathering.size_bytes -= len(gathering.values.get(key, ""))
-        gathering.values.update(said.values)
-        if gathering.size_bytes > MAX_NODE_BYTES * len(step.shares):
-            log.warning("step %s: its ranks say too much to each other; it is ended", step.label())
+        for key, value in message.values.items():
+            data.size_bytes += len(value) + (0 if key in data.values else len(key))
+            data.size_bytes -= len(data.values.get(key, ""))
+        data.values.update(message.values)
+        if data.size_bytes > MAX_NODE_BYTES * len(step.shares):
+            log.warning("step %s: its ranks exchange too much data at a fence; ending the step", step.label())
             return _end(step)
-        if not said.last:
+        if not message.last:
             return []
-        missed = node in gathering.here and len(gathering.here) == len(step.shares)
-        gathering.here.add(node)
-        if len(gathering.here) < len(step.shares):
+        is_repeated = node in data.complete and len(data.complete) == len(step.shares)
+        data.complete.add(node)
+        if len(data.complete) < len(step.shares):
             return []
-        return _spread(step, said.number, gathering, to=[node] if missed else list(step.node_names()))
+        return _broadcast(step, message.number, data, to=[node] if is_repeated else list(step.node_names()))
 
-    def _of(self, step: Step, state: State) -> dict[int, _Gathering]:
+    def _of(self, step: Step, state: State) -> dict[int, _FenceData]:
         """Return the fences of this step. When the step is new, the fences of finished steps are dropped."""
         key = (step.job_id, step.restarts, step.number)
         if key not in self._steps:
@@ -92,12 +93,12 @@ def _end(step: Step) -> list[Effect]:
     ]
 
 
-def _spread(step: Step, number: int, gathering: _Gathering, *, to: list[NodeName]) -> list[Effect]:
-    parts = pieces(gathering.values, FENCE_PIECE_BYTES)
+def _broadcast(step: Step, number: int, data: _FenceData, *, to: list[NodeName]) -> list[Effect]:
+    parts = pieces(data.values, FENCE_PIECE_BYTES)
     return [
-        SpreadFence(
+        BroadcastFence(
             node=name,
-            said=StepFenced(
+            message=StepFenced(
                 job_id=step.job_id,
                 restarts=step.restarts,
                 step=step.number,

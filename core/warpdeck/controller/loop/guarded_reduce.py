@@ -26,19 +26,19 @@ def guarded_reduce(
 ) -> Outcome | None:
     """Apply the event within the transaction and return its outcome.
 
-    If the event is refused or meets a bug, undo its changes, raise the error in the caller that waits for the
-    answer, and return None. After a bug, `on_bug` is called as well.
+    If the event is refused or causes an unexpected error, undo its changes, raise the error in the caller
+    that waits for the answer, and return None. After an unexpected error, call `on_bug` as well.
     """
-    mark = txn.mark()
+    savepoint = txn.savepoint()
     try:
         return reduce(txn, event)
     except (UserError, InvalidTransition) as error:
-        txn.undo(mark)
+        txn.rollback(savepoint)
         if answer is None:
             log.warning("%s refused: %s", type(event).__name__, error)
         refuse(answer, error)
     except Exception:
-        txn.undo(mark)
+        txn.rollback(savepoint)
         refuse(answer, bug_reports.refusal(type(event).__name__))
         if on_bug is not None:
             on_bug(event)

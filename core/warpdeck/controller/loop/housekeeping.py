@@ -1,7 +1,8 @@
 """Periodic work, every half minute.
 
-Finished jobs are evicted from memory. Pending jobs are sent to clients again if their priority changed enough.
-Nodes are asked for their health. A sample of the state is checked for violated invariants.
+Finished jobs are evicted from memory. The rows of pending jobs are sent to clients again if their priority
+has changed enough. Nodes are asked for health reports. A sample of the state is checked for violated
+invariants.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class Housekeeping:
             await asyncio.sleep(REPLAN_S)
             before_unix = self._clock() - self._rules.config.keep_finished_s
             self._hub.touch(jobs=evict_finished(self._state, ended_before_unix=before_unix))
-            self._hub.touch(jobs=self._priorities.moved(self._state.planned.priorities))
+            self._hub.touch(jobs=self._priorities.changed(self._state.planned.priorities))
             self._nodes.poll()
-            self._rules.count_use()
+            self._rules.update_usage()
             self._check.run_once()
 
 
@@ -59,13 +60,13 @@ def evict_finished(state: State, *, ended_before_unix: float) -> list[JobId]:
 
     Returns the ids of the removed jobs.
     """
-    wanted = needed_by_others(state)
+    needed = needed_by_others(state)
     gone = [
         job.id
         for job in state.jobs.values()
         if job.is_finished
         and (job.end_at_unix or 0.0) < ended_before_unix
-        and wanted.isdisjoint((job.id, job.array_job_id))
+        and needed.isdisjoint((job.id, job.array_job_id))
     ]
     for job_id in gone:
         state.evict_job(job_id)
@@ -73,39 +74,42 @@ def evict_finished(state: State, *, ended_before_unix: float) -> list[JobId]:
 
 
 def needed_by_others(state: State) -> frozenset[JobId]:
-    """Return the ids of the jobs that must stay in memory because others need them.
+    """Return the ids of the jobs that must stay in memory because other jobs need them.
 
-    These are jobs on which pending jobs depend, and heterogeneous jobs with an unfinished component. That
-    component may have to start again, and then all other components start again too.
+    These are the jobs on which pending jobs depend, and the components of heterogeneous jobs with an
+    unfinished component. The unfinished component may have to start again, and then all other components
+    start again too.
     """
-    wanted: set[JobId] = set()
+    needed: set[JobId] = set()
     for job_id in state.index.pending:
         dependencies = state.jobs[job_id].request.dependencies
-        wanted.update(clause.job_id for clause in (dependencies.clauses if dependencies else ()))
-    wanted.update(
+        needed.update(clause.job_id for clause in (dependencies.clauses if dependencies else ()))
+    needed.update(
         job.array_job_id for job in state.jobs.values() if job.component is not None and not job.is_finished
     )
-    return frozenset(wanted)
+    return frozenset(needed)
 
 
 class SentPriorities:
-    """The priorities that were last sent to clients. Aging changes all priorities a little all the time."""
+    """The priorities that were last sent to clients. Aging continuously changes all priorities by small
+    amounts.
+    """
 
     def __init__(self) -> None:
         self._sent: dict[JobId, int] = {}
 
-    def moved(self, now: dict[JobId, int]) -> list[JobId]:
+    def changed(self, now: dict[JobId, int]) -> list[JobId]:
         """Return the jobs with a priority that differs much from the value sent last.
 
         Their new priorities are recorded as sent.
         """
         before = self._sent
-        moved = [
+        changed = [
             job_id
             for job_id, priority in now.items()
             if abs(priority - before.get(job_id, priority))
             > PRIORITY_STEP * abs(before.get(job_id, priority))
         ]
         self._sent = before = {job_id: before.get(job_id, now[job_id]) for job_id in now}
-        before.update({job_id: now[job_id] for job_id in moved})
-        return moved
+        before.update({job_id: now[job_id] for job_id in changed})
+        return changed

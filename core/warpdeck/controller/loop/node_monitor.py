@@ -1,30 +1,59 @@
-"""Messages of nodes: samples are stored at once, and all other messages become events for the main loop.
+"""Receive the messages of nodes: samples are stored at once, and all other messages become events for the
+main loop.
 
-It also sets how often each node sends samples and asks for its health.
+The module also sets the interval of each node's samples, and requests health reports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from warpdeck.controller.events.events import AskHealth, NodeLost, NodeUp
-from warpdeck.controller.events.node_messages import heard
+from warpdeck.controller.events.events import NodeLost, NodeUp, RequestHealth
+from warpdeck.controller.events.node_messages import decode_node_message
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.controller.state.state import State
 from warpdeck.model import NodeName
-from warpdeck.ports.ports import FleetEvent
+from warpdeck.ports.ports import Fleet, FleetEvent
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
-from .adapters import Adapters
 from .change_listeners import ChangeListeners
 from .effects import EffectRunner
 from .event_queue import EventQueue
 from .fences import Fences
-from .health_polling import HealthPolling
 from .sample_rate import SampleRate
 from .wakeup import Wakeup
+
+MAX_AT_ONCE = 300
+"""Maximum number of requests per half minute. This is ten per second, in addition to the samples of all
+nodes. At this rate 1,000 nodes are all asked within two minutes.
+"""
+
+
+class HealthPolling:
+    """Selects the nodes from which a health report is requested.
+
+    Nodes report changes of their health on their own. A health request compares the clocks and sends the site's
+    health check settings to the node. An answer costs the controller about as much as a sample, so the nodes of a
+    large site are asked in rotation.
+    """
+
+    def __init__(self) -> None:
+        self._last = NodeName("")
+
+    def next(self, up: Iterable[NodeName]) -> list[NodeName]:
+        """Return the next nodes to ask among the nodes that are up.
+
+        Nodes are taken in the order of their names. After the last name the first one follows.
+        """
+        names = sorted(up)
+        first = bisect_right(names, self._last)
+        chosen = (names[first:] + names[:first])[:MAX_AT_ONCE]
+        if chosen:
+            self._last = chosen[-1]
+        return chosen
 
 
 class NodeMonitor:
@@ -33,16 +62,17 @@ class NodeMonitor:
     def __init__(
         self,
         state: State,
-        adapters: Adapters,
         *,
+        fleet: Fleet,
+        clock: Callable[[], float],
         queue: EventQueue,
         effects: EffectRunner,
         hub: ChangeListeners,
         wakeup: Wakeup,
     ) -> None:
         self._state = state
-        self._fleet = adapters.fleet
-        self._clock = adapters.clock
+        self._fleet = fleet
+        self._clock = clock
         self._queue = queue
         self._effects = effects
         self._hub = hub
@@ -61,34 +91,36 @@ class NodeMonitor:
                 self._queue.put(NodeLost(name=name, reason=message.partition(":")[2].strip()))
             case wire.Welcome():
                 self._queue.put(NodeUp(name=name, welcome=message))
-                self._effects.add([AskHealth(node=name)])
-                self._effects.add(self._sampling.begins(name, nodes=len(self._state.nodes)))
+                self._effects.add([RequestHealth(node=name)])
+                self._effects.add(self._sampling.on_connect(name, nodes=len(self._state.nodes)))
             case stepwire.StepFence():
-                self._effects.add(self._fences.take(name, message, self._state))
+                self._effects.add(self._fences.handle(name, message, self._state))
             case _:
-                self._queue.put(heard(name, message, received_unix=self._clock()))
+                self._queue.put(decode_node_message(name, message, received_unix=self._clock()))
 
-    def ask_all(self) -> None:
-        """Ask all nodes that are up for their health, with the site's present settings."""
-        self._effects.add([AskHealth(node=name) for name in self._nodes_up()])
+    def request_health_of_all(self) -> None:
+        """Request a health report of all nodes that are up, with the site's present settings."""
+        self._effects.add([RequestHealth(node=name) for name in self._nodes_up()])
 
     def poll(self) -> None:
-        """Ask the next nodes for their health, and send each node a changed sample interval."""
-        self._effects.add([AskHealth(node=name) for name in self._polling.next(self._nodes_up())])
+        """Request a health report of the next nodes, and send each node its sample interval if it has
+        changed.
+        """
+        self._effects.add([RequestHealth(node=name) for name in self._polling.next(self._nodes_up())])
         self._set_sampling()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Let nodes send samples more often during the block, because a client watches.
+        """Increase the rate of samples during the block, because a client displays them.
 
-        The higher rate starts at once. The lower rate returns some time after the block ends.
+        The higher rate applies at once. The lower rate returns some time after the block ends.
         """
         with self._sampling.watched():
             self._set_sampling()
             yield
 
     def _set_sampling(self) -> None:
-        self._effects.add(self._sampling.orders(self._nodes_up(), nodes=len(self._state.nodes)))
+        self._effects.add(self._sampling.changes(self._nodes_up(), nodes=len(self._state.nodes)))
 
     def _nodes_up(self) -> list[NodeName]:
         return [name for name in self._state.nodes if self._fleet.is_up(name)]
@@ -97,11 +129,11 @@ class NodeMonitor:
         state = self._state
         if name not in state.nodes:
             return
-        before = state.picture.blocked(state, name)
+        before = state.view_cache.blocked(state, name)
         last = state.node_status.readings.get(name)
         reading = state.node_status.readings[name] = to_reading(sample)
-        others = state.picture.blocked(state, name).keys() != before.keys()
-        if others and state.reacts_to_events:
+        is_changed = state.view_cache.blocked(state, name).keys() != before.keys()
+        if is_changed and state.reacts_to_events:
             self._wakeup.now()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
         idle = {*reading.idle, *(last.idle if last else ())}

@@ -1,8 +1,8 @@
-"""Runs planning passes and applies their decisions.
+"""Run planning passes and apply their decisions.
 
 A pass normally runs beside the event loop, and its decisions are applied as an event. On a small site the
-pass is part of the transaction whose events require it. When a task of an array takes over the resources of
-the previous task, no pass is needed at all (see `array_fast_path`).
+pass is part of the transaction with the events that require it. When a task of an array takes over the
+resources of the previous task, no pass is needed at all (see `array_fast_path`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.controller.events.events import Effect, Event, LaunchShare, Outcome, Planned
 from warpdeck.controller.planning.passes import Passes
-from warpdeck.controller.planning.recall import PrefetchRevoker
+from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.reducers.array_fast_path import ArrayFastPath
-from warpdeck.controller.state.deadlines import next_moment
-from warpdeck.controller.state.state import State, amend
+from warpdeck.controller.state.deadlines import next_deadline
+from warpdeck.controller.state.state import State, replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.policy import Plan
 
@@ -31,10 +31,12 @@ from .wakeup import Wakeup
 log = logging.getLogger("warpdeck.controller")
 
 REPLAN_S = 30.0
-"""Seconds between passes when no event happens. Expected start times and begin times move with the clock."""
-REST_S = 0.02
-"""Shortest rest in seconds between passes while events keep coming. A pass that took longer is followed by an
-equally long rest.
+"""Seconds between passes when no event happens. The passage of time alone changes expected starts and makes
+jobs eligible.
+"""
+MIN_PAUSE_S = 0.02
+"""Minimum pause in seconds between passes while events keep arriving. A longer pass is followed by a pause of
+the same length.
 """
 
 
@@ -62,19 +64,21 @@ class Planner:
         self._statistics = statistics
         self._hub = hub
         self.planned = asyncio.Event()
-        """Set when a pass has been made or no job is pending. A task that waits for the next pass clears it
-        first.
+        """Set when a pass has been made or no job is pending. A task that waits for the next pass clears the
+        event first.
         """
         self._passes = Passes()
-        self._succession = ArrayFastPath()
+        self._array_fast_path = ArrayFastPath()
 
     async def run(self) -> None:
-        """Run passes until cancelled. The planner rests between passes, except when no event is queued."""
+        """Run passes until cancelled, with a pause after each pass. Without queued events the next pass may
+        start at once.
+        """
         while True:
             await self.wakeup.wait(self._passes.next_s(self._clock(), most_s=REPLAN_S))
             if self._state.has_to_plan:
                 took_s = await self._plan_once()
-                await asyncio.sleep(0 if self._queue.is_empty else max(REST_S, took_s))
+                await asyncio.sleep(0 if self._queue.is_empty else max(MIN_PAUSE_S, took_s))
             else:
                 self.planned.set()
 
@@ -85,7 +89,7 @@ class Planner:
         await self.planned.wait()
 
     async def _plan_once(self) -> float:
-        """Run one pass, and return how long the planning itself took in seconds."""
+        """Run one pass, and return the duration of the planning itself in seconds."""
         made = self._plan()
         took_s = self._statistics.counters.last_pass_s
         decided = _decisions(made)
@@ -94,22 +98,24 @@ class Planner:
                 await self._queue.request(decided)
             except (UserError, InvalidTransition) as error:
                 log.warning("the plan (%d starts) was not committed: %s", len(made.starts), error)
-        self.take_reasons(made)
+        self.store_reasons(made)
         return took_s
 
-    def succeed(self, txn: Transaction, events: Sequence[Event]) -> Outcome | None:
-        """Start the next tasks of an array in place of its tasks that have ended, if this needs no pass.
+    def start_successors(self, txn: Transaction, events: Sequence[Event]) -> Outcome | None:
+        """Start further tasks of an array in place of the tasks that have ended, if this needs no pass.
 
         The starts become part of the transaction.
         """
-        decided = self._succession.decide(txn.state, events, txn.now, successors=txn.successors)
+        decided = self._array_fast_path.decide(txn.state, events, txn.now, successors=txn.successors)
         if decided is None:
             return None
         outcome = guarded_reduce(txn, decided)
-        wanted = sum(len(start.allocation.shares) for start in decided.starts)
-        if outcome is None or len(outcome.effects) < wanted:
+        launches = sum(len(start.allocation.shares) for start in decided.starts)
+        if outcome is None or len(outcome.effects) < launches:
             return Outcome(effects=() if outcome is None else outcome.effects)  # A pass finds out the reason.
-        return amend(outcome, effects=(*outcome.effects, *self._prefetch(txn, outcome.effects)), replan=False)
+        return replace(
+            outcome, effects=(*outcome.effects, *self._prefetch(txn, outcome.effects)), replan=False
+        )
 
     def _prefetch(self, txn: Transaction, starting: tuple[Effect, ...]) -> tuple[Effect, ...]:
         """Prefetch further array tasks to the slots that got a new job in this transaction.
@@ -118,10 +124,10 @@ class Planner:
         """
         if self.revoker.is_awaited:
             return ()
-        moved = [heir for heir in txn.successors.values() if heir in txn.state.index.active]
+        promoted = [successor for successor in txn.successors.values() if successor in txn.state.index.active]
         started = [effect.job_id for effect in starting if isinstance(effect, LaunchShare)]
-        aheads = self._succession.ahead(txn.state, (*moved, *started))
-        outcome = guarded_reduce(txn, Planned(aheads=aheads)) if aheads else None
+        prefetches = self._array_fast_path.prefetches(txn.state, (*promoted, *started))
+        outcome = guarded_reduce(txn, Planned(prefetches=prefetches)) if prefetches else None
         return () if outcome is None else outcome.effects
 
     def plan_in_transaction(self, txn: Transaction) -> tuple[Plan, Outcome]:
@@ -133,24 +139,24 @@ class Planner:
         outcome = guarded_reduce(txn, _decisions(made))
         if outcome is None:
             return made, Outcome(replan=False)
-        return made, amend(outcome, effects=(*outcome.effects, *self._prefetch(txn, outcome.effects)))
+        return made, replace(outcome, effects=(*outcome.effects, *self._prefetch(txn, outcome.effects)))
 
     def _plan(self) -> Plan:
         """Run one pass over the present state."""
         loop = asyncio.get_running_loop()
         state, now, begun = self._state, self._clock(), loop.time()
-        self._rules.count_use()
+        self._rules.update_usage()
         made = self._passes.make(state, now)
         took_s = loop.time() - begun
         self._statistics.count_pass(now, took_s, waiting=len(state.index.pending))
-        self._succession.learn(state, made, now)
-        self.revoker.weigh(state, trusted=self._succession.trusted)
+        self._array_fast_path.learn(state, made, now)
+        self.revoker.revoke_unjustified(state, trusted=self._array_fast_path.trusted)
         return made
 
-    def take_reasons(self, made: Plan) -> None:
+    def store_reasons(self, made: Plan) -> None:
         """Store the pending reasons that the pass found.
 
-        If the pass stopped at a limit, request another one.
+        If the pass stopped at a limit, another pass is requested.
         """
         self._hub.touch(jobs=self._passes.keep(self._state, made))
         if made.more:
@@ -161,9 +167,9 @@ class Planner:
     def _set_alarm(self) -> None:
         """Schedule a pass for the next time at which the clock alone changes what may start or must end."""
         now, state = self._clock(), self._state
-        moment = next_moment(state, now)
-        soon = moment is not None and moment < now + REPLAN_S
-        self.wakeup.set_alarm(moment - now if moment is not None and soon else None)
+        deadline = next_deadline(state, now)
+        soon = deadline is not None and deadline < now + REPLAN_S
+        self.wakeup.set_alarm(deadline - now if deadline is not None and soon else None)
 
 
 def _decisions(made: Plan) -> Planned:

@@ -1,7 +1,7 @@
-"""Background task that applies the changes of reservations that are due as time passes.
+"""Background task that applies the changes of reservations that are due.
 
-It checks after something has changed, at most once every REST_S seconds, and when the clock alone makes a
-change due. Without reservations it has no cost.
+It checks for due changes after an event, at most once every MIN_PAUSE_S seconds, and at the next time at
+which the clock alone makes a change due. Without reservations it has no cost.
 """
 
 from __future__ import annotations
@@ -13,53 +13,53 @@ import math
 from collections.abc import Callable
 
 from warpdeck.base.errors import InvalidTransition, UserError
-from warpdeck.controller.events.events import ReservationsTended
-from warpdeck.controller.reducers.reservation_lifecycle import has_reservations, is_due, next_moment
+from warpdeck.controller.events.events import ReservationsDue
+from warpdeck.controller.reducers.reservation_lifecycle import has_reservations, is_due, next_deadline
 from warpdeck.controller.state.state import State
 
 from .event_queue import EventQueue
 
 log = logging.getLogger("warpdeck.controller")
-REST_S = 1.0
-MOST_S = 3600.0
+MIN_PAUSE_S = 1.0
+MAX_WAIT_S = 3600.0
 """The longest wait in seconds, so that a change of the system clock is noticed."""
 
 
 class ReservationManager:
-    """Sends `ReservationsTended` to the main loop whenever a change is due."""
+    """Sends `ReservationsDue` to the main loop whenever a change is due."""
 
     def __init__(self, state: State, queue: EventQueue, *, clock: Callable[[], float]) -> None:
         self._state = state
         self._queue = queue
         self._clock = clock
-        self._wanted = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def note_change(self) -> None:
         """Record that jobs, nodes or reservations have changed."""
         if has_reservations(self._state):
-            self._wanted.set()
+            self._changed.set()
 
     async def run(self) -> None:
         """Run until cancelled."""
-        moment = self._clock()
+        deadline = self._clock()
         while True:
-            await self._wait(moment - self._clock())
-            moment = math.inf
+            await self._wait(deadline - self._clock())
+            deadline = math.inf
             if has_reservations(self._state):
-                moment = await self._look()
-                await asyncio.sleep(REST_S)
+                deadline = await self._apply_due()
+                await asyncio.sleep(MIN_PAUSE_S)
 
     async def _wait(self, most_s: float) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, min(MOST_S, most_s))):
-                await self._wanted.wait()
-        self._wanted.clear()
+            async with asyncio.timeout(max(0.0, min(MAX_WAIT_S, most_s))):
+                await self._changed.wait()
+        self._changed.clear()
 
-    async def _look(self) -> float:
+    async def _apply_due(self) -> float:
         """Apply the changes that are due. Return the time of the next change that the clock alone causes."""
         if is_due(self._state, self._clock()):
             try:
-                await self._queue.request(ReservationsTended())
+                await self._queue.request(ReservationsDue())
             except (UserError, InvalidTransition) as error:
-                log.warning("reservations were not tended: %s", error)
-        return next_moment(self._state, self._clock())
+                log.warning("changes of reservations were not applied: %s", error)
+        return next_deadline(self._state, self._clock())

@@ -1,10 +1,10 @@
-"""The rate at which nodes send samples: once a second on a small site, and less often the more nodes there
-are.
+"""The rate at which nodes send samples: once a second on a small site, and less often on a site with many
+nodes.
 
-A sample costs the controller mostly its decryption, whether a client watches or not. All nodes together
-therefore send a bounded number of samples per second. The bound is low while no client watches, and higher
-while the app or another subscriber is connected. Nodes still measure every second. They report at once when a
-process appears on a GPU or leaves it, because scheduling decisions depend on that.
+The cost of a sample is mostly its decryption, and does not depend on whether a client displays it. All nodes
+together therefore send a limited number of samples per second. The limit is low while no client watches, and
+higher while the app or another subscriber is connected. Nodes still measure every second. They report at once
+when a process appears on a GPU or leaves it, because scheduling decisions depend on that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SampleRate:
 
     def __init__(self) -> None:
         self._watchers = 0
-        self._told: dict[NodeName, float] = {}
+        self._sent: dict[NodeName, float] = {}
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -45,24 +45,24 @@ class SampleRate:
         finally:
             self._watchers -= 1
 
-    def begins(self, name: NodeName, *, nodes: int) -> list[SetSampling]:
+    def on_connect(self, name: NodeName, *, nodes: int) -> list[SetSampling]:
         """Return the interval to send to a newly connected node.
 
-        Until it arrives the node sends a sample every SAMPLE_S.
+        Until the node receives the interval, it sends a sample every SAMPLE_S.
         """
-        self._told.pop(name, None)
-        return self._orders([name], nodes)
+        self._sent.pop(name, None)
+        return self._changes([name], nodes)
 
-    def orders(self, up: Collection[NodeName], *, nodes: int) -> list[SetSampling]:
+    def changes(self, up: Collection[NodeName], *, nodes: int) -> list[SetSampling]:
         """Return the intervals to send to the nodes that are up, on a site with `nodes` nodes.
 
         Other nodes are forgotten.
         """
-        self._told = {name: self._told[name] for name in up if name in self._told}
-        return self._orders(up, nodes)
+        self._sent = {name: self._sent[name] for name in up if name in self._sent}
+        return self._changes(up, nodes)
 
-    def _orders(self, names: Iterable[NodeName], nodes: int) -> list[SetSampling]:
-        wanted = interval_s(nodes, watched=self._watchers > 0)
-        late = [name for name in names if self._told.get(name, SAMPLE_S) != wanted]
-        self._told.update(dict.fromkeys(late, wanted))
-        return [SetSampling(node=name, interval_s=wanted) for name in late]
+    def _changes(self, names: Iterable[NodeName], nodes: int) -> list[SetSampling]:
+        target_s = interval_s(nodes, watched=self._watchers > 0)
+        outdated = [name for name in names if self._sent.get(name, SAMPLE_S) != target_s]
+        self._sent.update(dict.fromkeys(outdated, target_s))
+        return [SetSampling(node=name, interval_s=target_s) for name in outdated]

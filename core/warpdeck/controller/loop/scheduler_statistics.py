@@ -12,12 +12,14 @@ from warpdeck.controller.presenters.loop_counters import LoopCounters
 from warpdeck.controller.state.state import State
 from warpdeck.model import BY_ITSELF, FINISHED, HOLDS_RESOURCES, JobId, JobState
 
-MAX_KINDS = 1000
-"""Kinds of requests, and users, that are counted separately. Further ones are counted as "others"."""
+MAX_GROUPS = 1000
+"""Maximum number of request kinds, and of users, that are counted separately. All others are counted together
+as "others".
+"""
 OTHERS = "others"
 
 
-class Span:
+class DurationStatistics:
     """Count, total, maximum and last value of one kind of duration, in seconds."""
 
     def __init__(self) -> None:
@@ -51,26 +53,26 @@ class SchedulerStatistics:
     def reset(self, now: float) -> None:
         """Reset all values except `counters` to 0."""
         self._since = now
-        self._passes = Span()
+        self._passes = DurationStatistics()
         self._last_pass_unix: float | None = None
-        self._looked_at = 0
+        self._jobs_considered = 0
         self._last_queue = 0
         self._jobs = dict.fromkeys(("submitted", "started", "completed", "canceled", "failed"), 0)
-        self._kinds: dict[str, Span] = {}
-        self._users: dict[str, Span] = {}
+        self._request_types: dict[str, DurationStatistics] = {}
+        self._users: dict[str, DurationStatistics] = {}
 
     def count_pass(self, now: float, took_s: float, *, waiting: int) -> None:
         """Count a planning pass over `waiting` pending jobs."""
         self.counters.count_pass(took_s)
         self._passes.add(took_s)
         self._last_pass_unix = now
-        self._looked_at += waiting
+        self._jobs_considered += waiting
         self._last_queue = waiting
 
     def count_commit(self, state: State, before: Mapping[JobId, JobState | None]) -> None:
         """Count a committed transaction and its changes.
 
-        `before` holds the states that its jobs had before it.
+        `before` contains the states that the changed jobs had before the transaction.
         """
         self.counters.commits += 1
         for job_id, was in before.items():
@@ -84,22 +86,24 @@ class SchedulerStatistics:
             if job.state in FINISHED and was not in FINISHED:
                 self._jobs[_end(job.state)] += 1
 
-    def count_request(self, kind: str, user: str, took_s: float) -> None:
+    def count_request(self, request_type: str, user: str, took_s: float) -> None:
         """Count one answered request."""
-        for spans, name in ((self._kinds, kind), (self._users, user)):
-            key = name if name in spans or len(spans) < MAX_KINDS else OTHERS
-            spans.setdefault(key, Span()).add(took_s)
+        for spans, name in ((self._request_types, request_type), (self._users, user)):
+            key = name if name in spans or len(spans) < MAX_GROUPS else OTHERS
+            spans.setdefault(key, DurationStatistics()).add(took_s)
 
-    def figures(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return all values in the form that clients get."""
         return {
             "since": self._since,
             "jobs": dict(self._jobs),
             "passes": self._passes.row(),
             "last_pass": self._last_pass_unix,
-            "looked_at": self._looked_at,
+            "looked_at": self._jobs_considered,
             "last_queue": self._last_queue,
-            "requests": {kind: span.row() for kind, span in sorted(self._kinds.items())},
+            "requests": {
+                request_type: span.row() for request_type, span in sorted(self._request_types.items())
+            },
             "users": {user: span.row() for user, span in sorted(self._users.items())},
         }
 

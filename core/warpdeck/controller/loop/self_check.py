@@ -1,7 +1,7 @@
 """Check of the state's invariants on a sample while the controller runs.
 
-A violation is a bug in warpdeck. It is reported, and the controller continues. The check takes the jobs and
-nodes in turn, a few at a time, so that its cost does not grow with the site.
+A violation is a bug in warpdeck. It is reported, and the controller continues. Each check covers a few jobs
+and nodes, and the next check continues after them. The cost therefore does not grow with the site.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The site's configuration in force, and the membership of users in the Unix groups that it names.
 
-The members of a group cannot be listed reliably: directories hide them, and primary groups list none. The
-groups of one user can. They are looked up for each user who submits a job and kept for the jobs that wait.
+The members of a group cannot be listed reliably, because some directories hide them and a group does not list
+the users with this primary group. The groups of one user can be listed reliably. They are looked up for each
+user who submits a job, and kept while the user has pending jobs.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class RulesInForce:
             self._build()
 
     def adopt(self, config: Config) -> list[str]:
-        """Put another configuration in force. Returns the changes in words."""
+        """Put another configuration in force, and return a description of each change."""
         found = changes(self.config, config)
         self.config = config
         self._members = {group: self._members.get(group, set()) for group in self.groups_named()}
@@ -118,7 +119,7 @@ class SiteRules:
         """The configuration in force."""
         return self._in_force.config
 
-    def count_use(self) -> None:
+    def update_usage(self) -> None:
         """Update `state.site`, which holds the rules in force and the usage of all users and accounts."""
         state = self._state
         state.site = state.accounting.charged(state, self._in_force.site, now=self._clock())
@@ -131,7 +132,7 @@ class SiteRules:
         if self._in_force.groups_named():
             names = self._waiting_users() if users is None else users
             self._in_force.learn(await asyncio.to_thread(self._in_force.look_up, names))
-        self.count_use()
+        self.update_usage()
 
     async def reload(self, path: str) -> tuple[list[str], Decoded]:
         """Put the configuration in this file in force, and return the list of changes and the decoded file.
@@ -149,7 +150,7 @@ class SiteRules:
         return found, decoded
 
     async def refresh_groups(self) -> None:
-        """Look up the groups of all users with pending jobs again and again until cancelled."""
+        """Look up the groups of all users with pending jobs periodically until cancelled."""
         while True:
             await asyncio.sleep(self._groups_every_s)
             before = self._in_force.site

@@ -1,11 +1,11 @@
-"""Wakes the planner after an event, at the end of a rest, or when the clock alone changes something."""
+"""Wake the planner after an event, after a delay, or when the clock alone changes the result of a pass."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 
-from warpdeck.controller.planning.passes import WORDS_S
+from warpdeck.controller.planning.passes import REASONS_DELAY_S
 
 
 class Wakeup:
@@ -14,7 +14,7 @@ class Wakeup:
     def __init__(self) -> None:
         self._wanted = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
-        self._rest: asyncio.TimerHandle | None = None
+        self._delayed: asyncio.TimerHandle | None = None
 
     def now(self) -> None:
         """Request a pass now."""
@@ -24,14 +24,14 @@ class Wakeup:
         """Request a pass after `delay_s` seconds."""
         asyncio.get_running_loop().call_later(delay_s, self._wanted.set)
 
-    def after_rest(self) -> None:
-        """Request a pass after a short rest.
+    def after_delay(self) -> None:
+        """Request a pass after a short delay.
 
-        If a client submits jobs in a loop and none can start yet, one pass covers all of them.
+        If a client submits jobs in a loop and none can start yet, one pass then covers all of them.
         """
         loop = asyncio.get_running_loop()
-        if self._rest is None or self._rest.when() <= loop.time():
-            self._rest = loop.call_later(WORDS_S, self._wanted.set)
+        if self._delayed is None or self._delayed.when() <= loop.time():
+            self._delayed = loop.call_later(REASONS_DELAY_S, self._wanted.set)
 
     def set_alarm(self, delay_s: float | None) -> None:
         """Request a pass after `delay_s` seconds, replacing the previous alarm. None sets no alarm."""
@@ -49,5 +49,5 @@ class Wakeup:
         self._wanted.clear()
 
     def close(self) -> None:
-        for timer in filter(None, (self._alarm, self._rest)):
+        for timer in filter(None, (self._alarm, self._delayed)):
             timer.cancel()

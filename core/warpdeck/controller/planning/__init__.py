@@ -1,5 +1,5 @@
 """Planning passes over the state, and forecasts for jobs.
 
-`passes` runs the planning policy. `forecast` estimates when pending jobs and jobs not submitted yet would
-start. `recall` revokes launches that were prefetched to nodes.
+`passes` runs the planning policy. `forecast` estimates the start of pending jobs and of jobs that are not
+submitted yet. `prefetch_revoker` revokes launches that were prefetched to nodes.
 """

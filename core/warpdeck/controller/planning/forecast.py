@@ -1,11 +1,12 @@
 """Forecasts for a pending job, or for a request that has not been submitted.
 
 The policy runs on an immutable view in a separate thread, because on a large cluster one answer takes as long
-as a planning pass and the main loop must not wait for it. There is only one thread, so many requests are
-answered one after another and do not take more than one core. This also holds if a client gives up waiting.
+as a planning pass and the main loop must not wait for it. There is only one thread. Requests are therefore
+answered one after another, and all of them together use at most one core. This also holds if a client stops
+waiting.
 
-A request is tested by a dry run: it is submitted like any other, in a transaction that is rolled back at
-once. It is therefore refused for the same reasons, and with the same messages, as a real submission.
+A request is tested by a dry run: it is submitted like any other request, in a transaction that is rolled back
+at once. It is therefore refused for the same reasons, and with the same messages, as a real submission.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ import msgspec
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Submitted
 from warpdeck.controller.presenters.priority_rows import priority_rows
-from warpdeck.controller.presenters.reasons import NEVER_STARTED, why_row
+from warpdeck.controller.presenters.reasons import NEVER_STARTED, reason_row
 from warpdeck.controller.reducers.submitting import submit
 from warpdeck.controller.state.admission import NEVER_STARTS
 from warpdeck.controller.state.planner_view import build_view
-from warpdeck.controller.state.state import State, amend
+from warpdeck.controller.state.state import State, replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.policy import (
     ESTIMATED_CODES,
     Estimate,
-    Settings,
+    PlannerSettings,
+    PlannerView,
     StartEstimates,
-    View,
     dry_run,
     estimate_starts,
     priorities,
@@ -46,16 +47,16 @@ ESTIMATE_S = 15.0
 """Seconds between estimates of the starts of jobs far back in the queue."""
 LOOK_S = 1.0
 """Seconds between checks whether a pending job has no start time from a pass."""
-ESTIMATE_REST = 100.0
-"""The rest after an estimate, as a multiple of its run time. Estimates therefore take at most one percent of
-a core.
+ESTIMATE_PAUSE = 100.0
+"""Pause after an estimate, as a multiple of the time that the estimate took. Estimates therefore use at most
+one percent of a core.
 """
-MAX_MOVED = 2000
-"""Maximum number of these jobs whose rows are sent again after one estimate, the earliest starts first."""
+MAX_RESENT = 2000
+"""Maximum number of rows that are sent again after one estimate. The jobs with the earliest starts come
+first.
+"""
 FEW_JOBS = 2000
-"""Maximum number of pending jobs, and of nodes, whose likely starts take only some ten milliseconds to
-estimate.
-"""
+"""Maximum number of pending jobs, and of nodes, for which an estimate takes only some ten milliseconds."""
 
 
 class Forecaster:
@@ -63,30 +64,30 @@ class Forecaster:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forecast")
 
     async def of_job(self, state: State, job: Job) -> ForecastRow:
         """Return the forecast for an existing job."""
-        async with self._turn:
+        async with self._lock:
             job = state.jobs.get(job.id, job)
             if job.state is not JobState.PENDING:
                 return _of_started(job)
             now = self._clock()
             view = build_view(state, now=now)
             # A component of a heterogeneous job starts together with its leader.
-            asked = job.array_job_id if job.is_led else job.id
-            return await self._ask(view, now, state.site.settings, asked, label=job.label())
+            requested = job.array_job_id if job.has_leader else job.id
+            return await self._ask(view, now, state.site.settings, requested, label=job.label())
 
     async def of_request(self, state: State, event: Submitted) -> ForecastRow:
         """Return the forecast for a request, as if it were submitted now.
 
         A refusal is returned as a forecast too.
         """
-        async with self._turn:
+        async with self._lock:
             now = self._clock()
             try:
-                view, job_id = rehearse(state, event, now=now)
+                view, job_id = view_with_request(state, event, now=now)
             except UserError as error:
                 return ForecastRow(
                     verdict="never",
@@ -97,20 +98,20 @@ class Forecaster:
                 )
             return await self._ask(view, now, state.site.settings, job_id, label="")
 
-    async def priorities(self, state: State, *, wanted: Collection[JobId] | None) -> list[PriorityRow]:
-        """Return the priority rows of the pending jobs, highest first. If `wanted` is None, return all."""
-        async with self._turn:
+    async def priorities(self, state: State, *, job_ids: Collection[JobId] | None) -> list[PriorityRow]:
+        """Return the priority rows of the pending jobs, highest first. If `job_ids` is None, return all."""
+        async with self._lock:
             now = self._clock()
             view, settings = build_view(state, now=now), state.site.settings
-            return await self._aside(partial(priority_rows, view, now, settings, wanted=wanted))
+            return await self._in_thread(partial(priority_rows, view, now, settings, job_ids=job_ids))
 
     async def _ask(
-        self, view: View, now: float, settings: Settings, job_id: JobId, *, label: str
+        self, view: PlannerView, now: float, settings: PlannerSettings, job_id: JobId, *, label: str
     ) -> ForecastRow:
-        return await self._aside(partial(forecast_row, view, now, settings, job_id, label=label))
+        return await self._in_thread(partial(forecast_row, view, now, settings, job_id, label=label))
 
     async def estimate(self, state: State) -> StartEstimates:
-        """Return the likely starts of all jobs that wait for resources.
+        """Return the estimated starts of all jobs that wait for resources.
 
         If there are few jobs and nodes, the work is done in the event loop, because it takes only
         milliseconds.
@@ -118,50 +119,57 @@ class Forecaster:
         now, settings = self._clock(), state.site.settings
         view = build_view(state, now=now)
         besides = frozenset(
-            job_id for job_id, why in state.planned.pending_reasons.items() if why.code not in ESTIMATED_CODES
+            job_id
+            for job_id, reason in state.planned.pending_reasons.items()
+            if reason.code not in ESTIMATED_CODES
         )
         work = partial(
             estimate_starts, view, now, settings, priorities=state.planned.priorities, besides=besides
         )
         if len(view.pending) <= FEW_JOBS and len(view.nodes) <= FEW_JOBS:
             return work()
-        async with self._turn:
-            return await self._aside(work)
+        async with self._lock:
+            return await self._in_thread(work)
 
-    async def estimate_for_ever(
-        self, state: State, *, planned: asyncio.Event, tell: Callable[[list[JobId]], None]
+    async def keep_estimates_current(
+        self, state: State, *, planned: asyncio.Event, notify: Callable[[list[JobId]], None]
     ) -> None:
-        """Keep the start estimates of jobs up to date for which the passes compute no start.
+        """Keep the start estimates up to date for the jobs without a start time from the passes.
 
-        An estimate takes longer the more jobs there are, and is then made less often.
+        An estimate for more jobs takes longer, and is made less often.
         """
         loop = asyncio.get_running_loop()
         while True:
             await planned.wait()
             planned.clear()
-            rest_s = LOOK_S
+            pause_s = LOOK_S
             if any(
-                why.code in ESTIMATED_CODES and why.expected_start_unix is None
-                for why in state.planned.pending_reasons.values()
+                reason.code in ESTIMATED_CODES and reason.expected_start_unix is None
+                for reason in state.planned.pending_reasons.values()
             ):
                 begun = loop.time()
-                before, state.planned.backlog = state.planned.backlog, await self.estimate(state)
-                rest_s = max(ESTIMATE_S, (loop.time() - begun) * ESTIMATE_REST)
-                tell(state.planned.backlog.changed_since(before, self._clock())[:MAX_MOVED])
-            await asyncio.sleep(rest_s)
+                before, state.planned.start_estimates = (
+                    state.planned.start_estimates,
+                    await self.estimate(state),
+                )
+                pause_s = max(ESTIMATE_S, (loop.time() - begun) * ESTIMATE_PAUSE)
+                notify(state.planned.start_estimates.changed_since(before, self._clock())[:MAX_RESENT])
+            await asyncio.sleep(pause_s)
 
-    async def _aside(self, work: Callable[[], T]) -> T:
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, label: str) -> ForecastRow:
+def forecast_row(
+    view: PlannerView, now: float, settings: PlannerSettings, job_id: JobId, *, label: str
+) -> ForecastRow:
     """Return the forecast for a job in the view's queue. This takes at least as long as a planning pass."""
-    advice = dry_run(view, now, settings, job_id)
-    row = _row(view, advice, job_id, label=label)
-    if advice.reason is None or row.verdict != "later" or row.expected_start is not None:
+    estimate = dry_run(view, now, settings, job_id)
+    row = _row(view, estimate, job_id, label=label)
+    if estimate.reason is None or row.verdict != "later" or row.expected_start is not None:
         return row
-    if advice.reason.code not in ESTIMATED_CODES:
-        return msgspec.structs.replace(row, untold=_untold(advice.reason.code))
+    if estimate.reason.code not in ESTIMATED_CODES:
+        return msgspec.structs.replace(row, untold=_unknown_start_reason(estimate.reason.code))
     ranks = priorities(view, now, settings)
     at_unix = estimate_starts(view, now, settings, priorities=ranks).start_of(job_id)
     if at_unix is None:
@@ -169,7 +177,7 @@ def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, l
     return msgspec.structs.replace(row, expected_start=at_unix, rough=True)
 
 
-def _untold(code: str) -> str:
+def _unknown_start_reason(code: str) -> str:
     """Explain why no start time can be given for a job with this pending reason."""
     if code.startswith("JobHeld"):
         return "it is held"
@@ -184,8 +192,9 @@ def _untold(code: str) -> str:
     return "it is unknown when its nodes will accept jobs again"
 
 
-def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId]:
-    """Return a view with the request in the queue, and the id of its job. The state is unchanged afterwards.
+def view_with_request(state: State, event: Submitted, *, now: float) -> tuple[PlannerView, JobId]:
+    """Return a view with the request in the queue, and the id of the request's job. The state is unchanged
+    afterwards.
 
     A job that was submitted with a hold is released in the view. Raises UserError.
     """
@@ -195,10 +204,10 @@ def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId
         assert job is not None
         for each in state.array_members(job.id):
             if each.held:
-                txn.put_job(amend(each, held=False))
+                txn.put_job(replace(each, held=False))
         return build_view(state, now=now), job.id
     finally:
-        txn.undo()
+        txn.rollback()
 
 
 def _of_started(job: Job) -> ForecastRow:
@@ -206,45 +215,46 @@ def _of_started(job: Job) -> ForecastRow:
 
     If the job ended without a start, the forecast contains the reason.
     """
-    why = why_row(job, None)
+    reason = reason_row(job, None)
     starting = job.notice if job.state is JobState.CONFIGURING else ""
     return ForecastRow(
         job=job.label(),
         state=job.state.value,
-        code=why.code if why else "",
-        sentence=why.sentence if why else starting,
+        code=reason.code if reason else "",
+        sentence=reason.sentence if reason else starting,
     )
 
 
-def _row(view: View, advice: Estimate, job_id: JobId, *, label: str) -> ForecastRow:
-    asked = next(job for job in view.pending if job.id == job_id)
-    if advice.starts_now:
+def _row(view: PlannerView, estimate: Estimate, job_id: JobId, *, label: str) -> ForecastRow:
+    requested = next(job for job in view.pending if job.id == job_id)
+    if estimate.starts_now:
         return ForecastRow(
             verdict="now",
             job=label,
             id=job_id,
-            partition=advice.partition,
-            cpus=advice.cpus,
-            node_list=collapse(advice.nodes),
-            priority=advice.priority,
+            partition=estimate.partition,
+            cpus=estimate.cpus,
+            node_list=collapse(estimate.nodes),
+            priority=estimate.priority,
         )
-    why = advice.reason
-    leaders = set(advice.leaders)
-    named = {job.id: AheadRow(label=job.name, user=job.user) for job in view.pending if job.id in leaders}
-    code = why.code if why else "None"
+    reason = estimate.reason
+    first_ahead = set(estimate.first_ahead)
+    named = {job.id: AheadRow(label=job.name, user=job.user) for job in view.pending if job.id in first_ahead}
+    code = reason.code if reason else "None"
     return ForecastRow(
         verdict="never" if code in NEVER_STARTED.values() else "later",
         job=label,
         id=job_id,
-        partition=asked.partition,
+        partition=requested.partition,
         cpus=sum(
-            each.resources.task_count() * each.resources.cpus_per_task for each in (asked, *asked.components)
+            each.resources.task_count() * each.resources.cpus_per_task
+            for each in (requested, *requested.components)
         ),
-        expected_start=why.expected_start_unix if why else None,
+        expected_start=reason.expected_start_unix if reason else None,
         code=code,
-        sentence=why.sentence if why else "not yet considered by the scheduler",
-        priority=advice.priority,
-        ahead=advice.ahead,
-        leaders=[named[job_id] for job_id in advice.leaders],
-        changes=list(advice.changes),
+        sentence=reason.sentence if reason else "not yet considered by the scheduler",
+        priority=estimate.priority,
+        ahead=estimate.ahead,
+        leaders=[named[job_id] for job_id in estimate.first_ahead],
+        changes=list(estimate.changes),
     )

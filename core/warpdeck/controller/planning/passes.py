@@ -1,12 +1,12 @@
 """Planning passes over the state, and the pending reasons that they produce.
 
 Decisions are never delayed: a pass follows every event. Pending reasons are delayed on a large site, because
-one job that ends changes the text of all pending jobs ("best is n17 with 2 GPUs free"). Ten thousand changed
+the end of one job changes the text of all pending jobs ("best is n17 with 2 GPUs free"). Ten thousand changed
 rows for every event would overload the planner and the clients. Most passes therefore compute a pending
-reason only for jobs that have none. Once every TELL_S seconds, one pass refreshes all of them.
+reason only for jobs that have none. Once every REFRESH_S seconds, one pass refreshes all of them.
 
-If a bug makes it impossible to plan a job, that job is left out and gets a pending reason that says so. It
-must not keep all other jobs from starting.
+If a bug makes it impossible to plan a job, that job is left out of the passes, and its pending reason reports
+the bug. All other jobs can still start.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import msgspec
 from warpdeck.controller.events.events import Outcome
 from warpdeck.controller.state import bug_reports
 from warpdeck.controller.state.planner_view import build_view
-from warpdeck.controller.state.state import State, amend
+from warpdeck.controller.state.state import State, replace
 from warpdeck.model import Job, JobId, PendingReason
-from warpdeck.policy import PassCache, PendingJob, Plan, Settings, View, plan
+from warpdeck.policy import PassCache, PendingJob, Plan, PlannerSettings, PlannerView, plan
 
-TELL_S = 1.0
-"""On a large site, all pending reasons are refreshed at most once per this many seconds."""
-WORDS_S = 0.2
+REFRESH_S = 1.0
+"""Minimum number of seconds between two refreshes of all pending reasons on a large site."""
+REASONS_DELAY_S = 0.2
 """Seconds to wait before a pass that can only produce pending reasons. Clients that submit in a loop are
 served first.
 """
@@ -37,7 +37,7 @@ that requires it. A job's end and the start of the next job on its node are then
 size and not a time, so that a simulation can be replayed.
 """
 
-MOST_LEFT_OUT = 8
+MAX_LEFT_OUT = 8
 """Maximum number of jobs that one pass leaves out. Finding one of them takes about twenty plans."""
 LEFT_OUT = PendingReason(
     code="SystemFailure",
@@ -50,20 +50,20 @@ def is_small(state: State) -> bool:
     return len(state.nodes) + len(state.index.active) + len(state.index.pending) <= SMALL_PASS
 
 
-def goes_along(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
+def plans_inline(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
     """Return whether a pass should run inside the transaction that had these outcomes.
 
     This is the case on a small site if the pass may start a job. It is not the case if all new jobs are held
-    or wait for their code snapshot. Their submitters get the answer first.
+    or wait for their code snapshot, because their submitters then get the answer first.
     """
     made = (outcome for _, outcome in outcomes if outcome is not None and outcome.replan)
     return is_small(state) and state.has_to_plan and any(not _must_wait(each.job) for each in made)
 
 
-def may_rest(outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
+def may_delay_pass(outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
     """Return whether a pass could start nothing after these outcomes.
 
-    It need not run before the next request.
+    The pass can then run later than the next request.
     """
     made = [outcome for _, outcome in outcomes if outcome is not None and outcome.replan]
     return bool(made) and all(_must_wait(each.job) for each in made)
@@ -86,13 +86,13 @@ def _keep_priorities(state: State, made: Plan) -> None:
     state.planned.priorities = known
 
 
-def _without(view: View, some: Collection[JobId]) -> View:
+def _without(view: PlannerView, some: Collection[JobId]) -> PlannerView:
     if not some:
         return view
     return msgspec.structs.replace(view, pending=tuple(job for job in view.pending if job.id not in some))
 
 
-def _fails(view: View, pending: tuple[PendingJob, ...], now: float, settings: Settings) -> bool:
+def _fails(view: PlannerView, pending: tuple[PendingJob, ...], now: float, settings: PlannerSettings) -> bool:
     try:
         plan(msgspec.structs.replace(view, pending=pending), now, settings)
     except Exception:  # A pass has already logged the exception.
@@ -104,9 +104,9 @@ class Passes:
     """Runs passes one after another and keeps the pass cache between them."""
 
     def __init__(self) -> None:
-        self._memory = PassCache()
-        self._told_all_unix = -math.inf
-        self._owes_words = False
+        self._cache = PassCache()
+        self._refreshed_unix = -math.inf
+        self._reasons_are_due = False
         self._left_out: dict[JobId, PendingJob] = {}
 
     def make(self, state: State, now: float) -> Plan:
@@ -114,41 +114,45 @@ class Passes:
 
         Jobs that change before `keep` stores their reasons count as having no reason again.
         """
-        untold, state.planned.untold = state.planned.untold, {}
-        tells_all = is_small(state) or not 0 <= now - self._told_all_unix < TELL_S
-        if tells_all:
-            self._told_all_unix = now
-        self._owes_words = not tells_all
+        unexplained, state.planned.unexplained = state.planned.unexplained, {}
+        refreshes_all = is_small(state) or not 0 <= now - self._refreshed_unix < REFRESH_S
+        if refreshes_all:
+            self._refreshed_unix = now
+        self._reasons_are_due = not refreshes_all
         try:
             made = self._plan(
-                build_view(state, now=now), now, state.site.settings, None if tells_all else untold
+                build_view(state, now=now), now, state.site.settings, None if refreshes_all else unexplained
             )
         except Exception:
-            state.planned.untold = untold | state.planned.untold
+            state.planned.unexplained = unexplained | state.planned.unexplained
             raise
         _keep_priorities(state, made)
         return made
 
-    def _plan(self, view: View, now: float, settings: Settings, tell: Collection[JobId] | None) -> Plan:
-        """Run the plan without the jobs that make it fail. They are tried again once they have changed."""
+    def _plan(
+        self, view: PlannerView, now: float, settings: PlannerSettings, explain_only: Collection[JobId] | None
+    ) -> Plan:
+        """Run the plan without the jobs that make it fail. They are planned again once they have changed."""
         known = {job.id: job for job in view.pending if job.id in self._left_out} if self._left_out else {}
         self._left_out = {job_id: job for job_id, job in self._left_out.items() if known.get(job_id) == job}
         try:
-            made = plan(_without(view, self._left_out), now, settings, cache=self._memory, explain_only=tell)
+            made = plan(
+                _without(view, self._left_out), now, settings, cache=self._cache, explain_only=explain_only
+            )
         except Exception:
             bug_reports.report_bug("a planning pass")
-            self._memory = PassCache()
+            self._cache = PassCache()
             self._leave_out(view, now, settings)
-            made = plan(_without(view, self._left_out), now, settings, cache=self._memory)
+            made = plan(_without(view, self._left_out), now, settings, cache=self._cache)
         return (
-            amend(made, pending_reasons=made.pending_reasons | dict.fromkeys(self._left_out, LEFT_OUT))
+            replace(made, pending_reasons=made.pending_reasons | dict.fromkeys(self._left_out, LEFT_OUT))
             if self._left_out
             else made
         )
 
-    def _leave_out(self, view: View, now: float, settings: Settings) -> None:
+    def _leave_out(self, view: PlannerView, now: float, settings: PlannerSettings) -> None:
         """Find the jobs to leave out by bisection."""
-        for _ in range(MOST_LEFT_OUT):
+        for _ in range(MAX_LEFT_OUT):
             some = _without(view, self._left_out).pending
             if not _fails(view, some, now, settings):
                 return
@@ -160,18 +164,20 @@ class Passes:
     def keep(self, state: State, made: Plan) -> list[JobId]:
         """Store the pending reasons of the jobs that are still pending.
 
-        Returns the jobs whose reason changed.
+        Returns the jobs with a changed reason.
         """
         changed: list[JobId] = []
-        for job_id, why in made.pending_reasons.items():
-            if state.planned.pending_reasons.get(job_id) != why and job_id in state.index.pending:
-                state.planned.pending_reasons[job_id] = why
+        for job_id, reason in made.pending_reasons.items():
+            if state.planned.pending_reasons.get(job_id) != reason and job_id in state.index.pending:
+                state.planned.pending_reasons[job_id] = reason
                 changed.append(job_id)
         if state.site.settings.backfill == "conservative":
             for reserve in made.reserves:
-                state.promise(reserve.job_id, reserve.at_unix)
+                state.reserve_start(reserve.job_id, reserve.at_unix)
         return changed
 
     def next_s(self, now: float, *, most_s: float) -> float:
         """Return the seconds until the next pass is due if nothing happens."""
-        return min(most_s, max(0.0, self._told_all_unix + TELL_S - now)) if self._owes_words else most_s
+        return (
+            min(most_s, max(0.0, self._refreshed_unix + REFRESH_S - now)) if self._reasons_are_due else most_s
+        )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from warpdeck.controller.state.state import State
-from warpdeck.model import GpuReading, Job, NodeName, Reading
+from warpdeck.model import GpuReading, Job, NodeName, NodeReading
 from warpdeck.protocol.job_rows import GpuUse
 
 
-def by_index(reading: Reading | None) -> dict[int, GpuReading]:
+def by_index(reading: NodeReading | None) -> dict[int, GpuReading]:
     """Return the readings of a node's GPUs by GPU index."""
     return {gpu.index: gpu for gpu in reading.gpus} if reading else {}
 
@@ -49,7 +49,7 @@ def mem_used_bytes(state: State, job: Job) -> int | None:
 
 
 def idle_since(state: State, job: Job) -> float | None:
-    """Return the time since which an interactive job is unused, as far as its first node knows."""
+    """Return the time since which an interactive job is idle, if its first node has reported it."""
     if job.request.pty is None or not job.holds_resources or not job.shares:
         return None
     reading = state.node_status.readings.get(job.shares[0].node)
@@ -67,10 +67,10 @@ def _job_readings(state: State, job: Job) -> list[GpuReading]:
     return found
 
 
-def _reading_during(state: State, job: Job, name: NodeName) -> Reading | None:
-    """Return the node's last reading if it was taken since the job started.
+def _reading_during(state: State, job: Job, name: NodeName) -> NodeReading | None:
+    """Return the node's last reading if it was taken after the start of the job.
 
-    Older readings say nothing about the job.
+    Older readings do not describe the job.
     """
     reading = state.node_status.readings.get(name)
     if reading is None or not job.holds_resources or reading.at_unix < (job.start_at_unix or 0.0):

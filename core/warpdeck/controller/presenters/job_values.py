@@ -1,4 +1,4 @@
-"""Values of a job's columns that follow from its record alone. All functions are pure."""
+"""Values of a job's columns that depend only on the job's record. All functions are pure."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from collections.abc import Callable
 from warpdeck.base.cluster import ALL_NODES
 from warpdeck.base.errors import UserError
 from warpdeck.controller.launch.launching import output_paths
-from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.state import replace
 from warpdeck.model import Job, JobState, Request, format_ranges
 from warpdeck.notation.options.getopt import parse_components
-from warpdeck.notation.options.options import SBATCH
-from warpdeck.notation.request.sweep import swept, swept_by_all
+from warpdeck.notation.options.option_table import SBATCH
+from warpdeck.notation.request.sweep import array_parameters, task_parameters
 from warpdeck.notation.values.hostlist import collapse
 
 WRAPPED = "wrap"
 """Value used in place of the script name on the command line of a job that was submitted with --wrap."""
-MOST_SWEPT = 200
-"""Maximum number of characters of a sweep task's values in a row. Longer texts are not read in a list."""
+MAX_SWEEP_TEXT = 200
+"""Maximum number of characters of a sweep task's values in a row. Longer texts would be cut in a list."""
 
 
 def as_shown(job: Job) -> Job:
     """Return the job as clients see it.
 
-    A task that was prefetched to its node and may not have begun there is shown as pending, like the rest of
+    A prefetched task that may not have begun on its node is shown as pending, like the other waiting tasks of
     its array.
     """
-    if not job.is_handed:
+    if not job.is_prefetched:
         return job
-    return amend(job, state=JobState.PENDING, allocation=None, shares=(), partition="", time_limit_s=None)
+    return replace(job, state=JobState.PENDING, allocation=None, shares=(), partition="", time_limit_s=None)
 
 
 def partition_of(job: Job) -> str:
@@ -50,9 +50,9 @@ def node_list(job: Job) -> str:
 
 def cpus(job: Job) -> int:
     """Return the number of allocated CPUs, or of requested CPUs if none are allocated."""
-    asked = job.request.resources
+    requested = job.request.resources
     held = sum(share.cpus for share in job.allocation.shares) if job.allocation else 0
-    return held or asked.task_count() * asked.cpus_per_task
+    return held or requested.task_count() * requested.cpus_per_task
 
 
 def gpus(job: Job) -> int:
@@ -68,37 +68,37 @@ def mem_bytes(job: Job) -> int:
 
 def nodes_max(job: Job) -> int:
     """Return the maximum number of nodes, or 0 if the request names none."""
-    asked = job.request.resources
-    return 0 if asked.nodes_open else asked.nodes_max
+    requested = job.request.resources
+    return 0 if requested.nodes_open else requested.nodes_max
 
 
 def tasks(job: Job) -> int:
     """Return the number of tasks.
 
-    If it depends on the number of nodes, count the nodes that the job holds.
+    If the number depends on the number of nodes, the nodes that the job holds are counted.
     """
-    asked = job.request.resources
-    if asked.tasks is not None or job.allocation is None:
-        return asked.task_count()
-    return len(job.allocation.shares) * (asked.tasks_per_node or 1)
+    requested = job.request.resources
+    if requested.tasks is not None or job.allocation is None:
+        return requested.task_count()
+    return len(job.allocation.shares) * (requested.tasks_per_node or 1)
 
 
 def requested_gpus(per: str) -> Callable[[Job], str]:
     """Return the column of requested GPUs in Slurm's notation, for example gres:gpu:a100:4.
 
-    `per` is the field of `GpuAsk` with their number.
+    `per` is the field of `GpuRequest` with the number of GPUs.
     """
 
     def text(job: Job) -> str:
-        asked = job.request.resources.gpus
-        count = getattr(asked, per)
-        return ":".join(word for word in ("gres:gpu", asked.type, str(count)) if word) if count else ""
+        requested = job.request.resources.gpus
+        count = getattr(requested, per)
+        return ":".join(word for word in ("gres:gpu", requested.type, str(count)) if word) if count else ""
 
     return text
 
 
 def time_limit_s(job: Job) -> int | None:
-    """Return the time limit under which the job runs, or the requested one."""
+    """Return the time limit of the running job, or the requested time limit."""
     return job.time_limit_s if job.start_at_unix else job.request.time_limit_s
 
 
@@ -122,11 +122,11 @@ def sweep(job: Job) -> str:
     """
     script = job.request.script
     if job.array_task_id is not None:
-        return swept(script, job.array_task_id)[:MOST_SWEPT]
-    return swept_by_all(script)[:MOST_SWEPT] if job.pending_tasks else ""
+        return task_parameters(script, job.array_task_id)[:MAX_SWEEP_TEXT]
+    return array_parameters(script)[:MAX_SWEEP_TEXT] if job.pending_tasks else ""
 
 
-def tasks_folded(job: Job) -> bool:
+def has_folded_tasks(job: Job) -> bool:
     """Return whether the record holds tasks of an array that never started, even if it holds only one task.
 
     Slurm removes the brackets of the last task once it has nodes. 75_[6] is pending or was cancelled while
@@ -142,7 +142,7 @@ def tasks_text(job: Job) -> str:
     one, spec = job.array_task_id, job.request.array
     text = format_ranges(job.pending_tasks) if one is None else str(one)
     limit = f"%{spec.throttle}" if spec is not None and spec.throttle else ""
-    return text + limit if text and tasks_folded(job) else text
+    return text + limit if text and has_folded_tasks(job) else text
 
 
 def command(job: Job) -> str:
@@ -150,7 +150,7 @@ def command(job: Job) -> str:
     request = job.request
     if request.argv:
         return shlex.join(request.argv)
-    return _script_path(request) if request.script or job.is_led else request.holder
+    return _script_path(request) if request.script or job.has_leader else request.holder
 
 
 @functools.lru_cache(maxsize=1000)
@@ -176,26 +176,26 @@ def stdout(job: Job) -> str:
 
 
 def stderr(job: Job) -> str:
-    """Return the path of the standard error, which is that of the output unless it was requested."""
+    """Return the path of the standard error. Without a requested path, it is the path of the standard output."""
     out, err = output_paths(job)
     return err or out
 
 
 def admin_comment(job: Job) -> str:
-    """Return the admin's comment in the accounting record, or else that of the queue."""
-    said = job.annotations.admin_comment if job.annotations else ""
-    return said or job.request.admin_comment
+    """Return the admin's comment in the accounting record, or else the admin's comment in the queue."""
+    own = job.annotations.admin_comment if job.annotations else ""
+    return own or job.request.admin_comment
 
 
 def recorded_comment(job: Job) -> str:
-    """Return the comment in the accounting record, or else that of the queue."""
-    said = job.annotations.comment if job.annotations else None
-    return job.request.comment if said is None else said
+    """Return the comment in the accounting record, or else the comment in the queue."""
+    own = job.annotations.comment if job.annotations else None
+    return job.request.comment if own is None else own
 
 
 def derived_exit(job: Job) -> int | None:
     """Return the derived exit code that a user has set since the job's last end."""
-    said = job.annotations
-    if said is None or (job.end_at_unix is not None and said.derived_at_unix < job.end_at_unix):
+    own = job.annotations
+    if own is None or (job.end_at_unix is not None and own.derived_at_unix < job.end_at_unix):
         return None
-    return said.derived_exit
+    return own.derived_exit

@@ -1,6 +1,5 @@
-"""Usage that counts against the limits of associations and QoS.
-
-It consists of running jobs, queued jobs, and accumulated use.
+"""Usage that counts against the limits of associations and QoS: running jobs, queued jobs, and accumulated
+use.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ def use_rows(state: State, now: float) -> list[UseRow]:
 
 
 def _own(user: str, account: str, qos: str) -> Iterator[Scope]:
-    """Yield the scopes of the QoS that a job runs under.
+    """Yield the scopes of the QoS of a job.
 
-    A job that names no QoS has the site's default one.
+    A job that names no QoS has the site's default QoS.
     """
     name = qos or NORMAL_QOS
     yield ("qos", name)
@@ -88,8 +87,8 @@ def _row(scope: Scope, use: ScopeUsage, submitted: int, minutes: Minutes) -> Use
     match scope:
         case ("qos", qos):
             named = {"qos": qos}
-        case ("qos", qos, whose, name):
-            named = {"qos": qos, whose: name}
+        case ("qos", qos, kind_of_owner, name):
+            named = {"qos": qos, kind_of_owner: name}
         case ("user", account, user):
             named = {"account": account, "user": user}
         case _:

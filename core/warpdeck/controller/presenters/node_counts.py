@@ -1,11 +1,12 @@
 """Estimate of the number of nodes of a pending job, as squeue's %D and scontrol's NumNodes show it.
 
 It imitates slurmctld's node_cnt_wag, as measured:
-- A job held since its submission shows as many nodes as its CPUs need if all nodes were like the largest one
-  of its first partition. If its tasks divided by --ntasks-per-node, rounded down, are more, that number is
-  shown.
-- Any other job shows the nodes that it would get if nothing else ran. For a node range this is the most that
-  it may have. Otherwise it is the fewest that hold its tasks and GPUs.
+- For a job held since its submission, the number is computed as if all nodes were like the largest node of
+  the job's first partition. It is the number of nodes needed for the CPUs, or the number of tasks divided by
+  --ntasks-per-node and rounded down, if that is more.
+- For any other job, the number is the number of nodes that the job would get if nothing else ran. For a node
+  range this is the maximum of the range. Otherwise it is the minimum for the job's tasks and GPUs.
+
 If nodes differ in size, the result is a guess, in Slurm as well as here. All functions are pure.
 """
 
@@ -45,41 +46,41 @@ def _gpus(node: Node) -> int:
 def is_for_one(job: Job) -> bool:
     """Return whether the job will run on exactly one node, as most jobs do.
 
-    Such a job could not use more nodes, or may not have them.
+    A job is for one node if it could not use more nodes, or may not have more.
     """
-    asked = job.request.resources
-    return asked.nodes_max == 1 and (asked.nodes_open or not job.held)
+    requested = job.request.resources
+    return requested.nodes_max == 1 and (requested.nodes_open or not job.held)
 
 
-def likely_nodes(job: Job, most: Largest) -> int:
-    """Return the likely number of nodes of a job that holds none and is not for one node.
+def estimated_nodes(job: Job, most: Largest) -> int:
+    """Return the estimated number of nodes of a job that holds no nodes and is not for one node.
 
     The result is at least the number that the job requests.
     """
-    asked = job.request.resources
-    tasks = asked.task_count()
+    requested = job.request.resources
+    tasks = requested.task_count()
     if job.held:
-        cpus = asked.cpus_of_task() * tasks
-        by_tasks = tasks // asked.tasks_per_node if asked.tasks_per_node else 1
-        is_range = asked.nodes_open and asked.nodes_max > asked.nodes_min
-        named = len(asked.nodelist) if is_range else asked.nodes_min
-        return max(1, named, by_tasks, _up(cpus, most.cpus))
-    total = asked.gpus.total or 0
-    if asked.nodes_max > asked.nodes_min and not asked.nodes_open and not total:
-        wanted = min(asked.nodes_max, tasks if asked.tasks is not None else asked.nodes_max)
-        return max(asked.nodes_min, min(wanted, most.nodes or wanted))
-    return max(asked.nodes_min, _up(tasks, _tasks_on_one(asked, most)), _up(total, most.gpus))
+        cpus = requested.cpus_of_task() * tasks
+        needed_for_tasks = tasks // requested.tasks_per_node if requested.tasks_per_node else 1
+        is_range = requested.nodes_open and requested.nodes_max > requested.nodes_min
+        named = len(requested.nodelist) if is_range else requested.nodes_min
+        return max(1, named, needed_for_tasks, _up(cpus, most.cpus))
+    total = requested.gpus.total or 0
+    if requested.nodes_max > requested.nodes_min and not requested.nodes_open and not total:
+        preferred = min(requested.nodes_max, tasks if requested.tasks is not None else requested.nodes_max)
+        return max(requested.nodes_min, min(preferred, most.nodes or preferred))
+    return max(requested.nodes_min, _up(tasks, _tasks_on_one(requested, most)), _up(total, most.gpus))
 
 
-def _tasks_on_one(asked: Resources, most: Largest) -> int:
+def _tasks_on_one(requested: Resources, most: Largest) -> int:
     """Return the number of tasks that fit on the largest node, at least one."""
-    fits = [most.cpus // max(1, asked.cpus_of_task())]
-    if asked.tasks_per_node:
-        fits.append(asked.tasks_per_node)
-    if asked.mem_per_cpu_bytes:
-        fits.append(most.mem_bytes // (asked.mem_per_cpu_bytes * asked.cpus_used_by_task()))
-    if asked.gpus.per_task:
-        fits.append(most.gpus // asked.gpus.per_task)
+    fits = [most.cpus // max(1, requested.cpus_of_task())]
+    if requested.tasks_per_node:
+        fits.append(requested.tasks_per_node)
+    if requested.mem_per_cpu_bytes:
+        fits.append(most.mem_bytes // (requested.mem_per_cpu_bytes * requested.cpus_used_by_task()))
+    if requested.gpus.per_task:
+        fits.append(most.gpus // requested.gpus.per_task)
     return max(1, min(fits))
 
 

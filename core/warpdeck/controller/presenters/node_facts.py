@@ -22,7 +22,9 @@ def node_facts(state: State, nodes: Iterable[Node], *, now: float) -> list[NodeF
     reserved: set[NodeName] = set()
     for each in reservations(state, now):
         if each.start_unix <= now < each.end_unix and not each.parts:
-            (maintenance if each.maintenance else reserved).update(each.nodes)
+            reserved.update(each.nodes)
+            if each.maintenance:
+                maintenance.update(each.nodes)
     return [
         _facts(state, node, maintenance=node.name in maintenance, reserved=node.name in reserved)
         for node in nodes

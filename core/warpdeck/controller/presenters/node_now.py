@@ -1,22 +1,26 @@
-"""A node at one moment: the values that several rows, tables and metrics of nodes show. Pure functions."""
+"""A node at one point in time: the values that several rows, tables and metrics of nodes show. Pure
+functions.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from warpdeck.controller.state.state import State
-from warpdeck.controller.state.view import runs_jobs, shares_on
-from warpdeck.model import Link, Node, NodeHealth, Reading, Share
+from warpdeck.controller.state.view import excludes_other_users, runs_jobs, shares_on
+from warpdeck.model import Link, Node, NodeHealth, NodeReading, Share
 
 
 class NodeNow(NamedTuple):
-    """A node with the parts of the state that are shown with it. `state` is sinfo's name of its state."""
+    """A node with the parts of the state that are shown with it. `state` is sinfo's name for the state of the
+    node.
+    """
 
     node: Node
     state: str
     reason: str
     """Reason of the drain, or of the lost link."""
-    reading: Reading | None
+    reading: NodeReading | None
     health: NodeHealth | None
     shares: list[Share]
     """Shares of jobs that are held on the node."""
@@ -35,7 +39,7 @@ def node_now(state: State, node: Node) -> NodeNow:
     link = status.links.get(node.name, Link.CONNECTING)
     return NodeNow(
         node=node,
-        state=state_in_words(node, link, cpus_used=cpus_used, busy=runs_jobs(state, node.name)),
+        state=state_name(node, link, cpus_used=cpus_used, busy=runs_jobs(state, node.name)),
         reason=node.reason if node.drained else status.link_reasons.get(node.name, ""),
         reading=status.readings.get(node.name),
         health=status.health.get(node.name),
@@ -44,7 +48,7 @@ def node_now(state: State, node: Node) -> NodeNow:
     )
 
 
-def state_in_words(node: Node, link: Link, *, cpus_used: int, busy: bool) -> str:
+def state_name(node: Node, link: Link, *, cpus_used: int, busy: bool) -> str:
     """Return the node's state as sinfo names it.
 
     For a healthy node it depends on the CPUs in use, as in Slurm.
@@ -62,9 +66,9 @@ def state_in_words(node: Node, link: Link, *, cpus_used: int, busy: bool) -> str
 
 def common_fields(state: State, now: NodeNow) -> dict[str, Any]:
     """Return the fields that `NodeRow` and `NodeFacts` have in common, by name."""
-    node, reading = now.node, now.reading
+    node, reading, jobs = now.node, now.reading, state.jobs_on(now.node.name)
     configured = state.site.nodes.get(node.name)
-    topology = node.topology.told(node.cpus)
+    topology = node.topology.or_flat(node.cpus)
     return {
         "name": node.name,
         "hostname": node.hostname,
@@ -88,4 +92,7 @@ def common_fields(state: State, now: NodeNow) -> dict[str, Any]:
         "arch": node.arch,
         "booted": node.booted_at_unix or None,
         "agent_start": node.agent_at_unix or None,
+        "state": now.state,
+        "owner": next((job.user for job in jobs if excludes_other_users(state, job, job.partition)), ""),
+        "at": reading.at_unix if reading else None,
     }

@@ -8,9 +8,8 @@ from warpdeck.controller.state.view import (
     gpu_holders,
     gpu_users,
     shares_on,
-    wants_users_apart,
 )
-from warpdeck.model import Gpu, GpuLinks, GpuReading, JobId, Node, NodeName, Verdict
+from warpdeck.model import CheckVerdict, Gpu, GpuLinks, GpuReading, JobId, Node, NodeName
 from warpdeck.protocol.node_rows import (
     CheckRow,
     FacilityRow,
@@ -33,7 +32,6 @@ def node_row(state: State, node: Node) -> NodeRow:
     return NodeRow(
         **common_fields(state, now),
         target=node.target or "local",
-        state=now.state,
         gpus=[_gpu_row(state, node, gpu, readings.get(gpu.index), holders, blocked) for gpu in node.gpus],
         driver=node.driver,
         containment=node.containment,
@@ -43,10 +41,8 @@ def node_row(state: State, node: Node) -> NodeRow:
         containers=list(node.containers),
         address=node.address,
         gpu_error=node.gpu_error,
-        health=[row for row in check_rows(state, node) if row.verdict != Verdict.OK],
+        health=[row for row in check_rows(state, node) if row.verdict != CheckVerdict.OK],
         jobs=[job.label() for job in jobs],
-        owner=next((job.user for job in jobs if wants_users_apart(state, job, job.partition)), ""),
-        at=now.reading.at_unix if now.reading else None,
     )
 
 
@@ -78,12 +74,12 @@ def check_rows(state: State, node: Node) -> list[CheckRow]:
         )
         for check in (known.checks if known else ())
     ]
-    told = {(row.check, row.gpu) for row in rows if row.verdict == Verdict.FAIL}
+    failed = {(row.check, row.gpu) for row in rows if row.verdict == CheckVerdict.FAIL}
     indices = {gpu.uuid: gpu.index for gpu in node.gpus}
     for drain in node.gpu_drains:
         name, index = drain.check or "admin", indices.get(drain.uuid)
-        if (name, index) not in told:
-            rows.append(CheckRow(check=name, verdict=Verdict.FAIL, message=drain.reason, gpu=index))
+        if (name, index) not in failed:
+            rows.append(CheckRow(check=name, verdict=CheckVerdict.FAIL, message=drain.reason, gpu=index))
     return rows
 
 

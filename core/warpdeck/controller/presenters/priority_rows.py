@@ -13,21 +13,30 @@ import msgspec
 
 from warpdeck.config import Site
 from warpdeck.model import JobId
-from warpdeck.policy import FairshareRow, Limits, PendingJob, Ranking, Settings, View, Weights, fair_tree
+from warpdeck.policy import (
+    FairshareRow,
+    Limits,
+    PendingJob,
+    PlannerSettings,
+    PlannerView,
+    Ranking,
+    Weights,
+    fair_tree,
+)
 from warpdeck.policy.limits.inherited import inherited
 from warpdeck.protocol.site_rows import PriorityRow, ShareRow
 
 
 def priority_rows(
-    view: View, now: float, settings: Settings, *, wanted: Collection[JobId] | None
+    view: PlannerView, now: float, settings: PlannerSettings, *, job_ids: Collection[JobId] | None
 ) -> list[PriorityRow]:
-    """Return rows of the pending jobs, highest priority first. If `wanted` is None, return all."""
+    """Return rows of the pending jobs, highest priority first. If `job_ids` is None, return all."""
     ranking = Ranking(view, now, settings)
     running = Counter(job.array_job_id for job in view.running)
     rows = [
         (_priority_row(ranking, job, _is_eligible(job, now, running[job.array_job_id])), job.id)
         for job in view.pending
-        if wanted is None or job.id in wanted
+        if job_ids is None or job.id in job_ids
     ]
     return [row for row, _ in sorted(rows, key=lambda entry: (-entry[0].priority, entry[1]))]
 
@@ -35,7 +44,7 @@ def priority_rows(
 def _is_eligible(job: PendingJob, now: float, running: int) -> bool:
     """Return whether nothing but the queue delays the job.
 
-    `running` is the number of running tasks of its array.
+    `running` is the number of running tasks of the job's array.
     """
     waits = bool(job.held or job.waits_for or job.never) or (job.begin_at_unix or 0.0) > now
     return not waits and (not job.throttle or running < job.throttle)
@@ -98,8 +107,8 @@ def share_rows(site: Site) -> list[ShareRow]:
             holds=_set_limits(inherited(_levels(row, limits, parents))),
             default=bool(row.user) and site.default_accounts.get(row.user) == row.account,
             default_qos=site.default_qos.get((row.account, row.user), ""),
-            description=site.about.get(row.account, ("", ""))[0],
-            organization=site.about.get(row.account, ("", ""))[1],
+            description=site.account_descriptions.get(row.account, ("", ""))[0],
+            organization=site.account_descriptions.get(row.account, ("", ""))[1],
             qos=_names(allowed.get((row.account, row.user))),
         )
         for row in rows

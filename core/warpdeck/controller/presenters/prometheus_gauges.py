@@ -1,9 +1,10 @@
 """The state as Prometheus metrics.
 
 GPU metrics have the names, units and labels of NVIDIA's DCGM exporter, so that its dashboards work. A frozen
-copy of the state is made in the event loop, and a thread produces the text from it. Metrics per GPU and per
-node are written as text here. A thousand nodes have 60,000 lines, and prometheus_client takes ten times as
-long for them. The event loop waits while a thread computes. All other metrics use prometheus_client.
+copy of the state is made in the event loop, and a thread produces the text from it. The event loop cannot run
+while the thread computes. This module therefore writes the metrics of GPUs and nodes as text itself: for a
+thousand nodes they have 60,000 lines, and prometheus_client would take ten times as long for them. All other
+metrics use prometheus_client.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from .node_now import NodeNow, node_now
 
 MIB = 2**20
 GPU_LABELS = ("gpu", "UUID", "device", "modelName", "Hostname", "hpc_job")
-"""The labels of dcgm-exporter. `hpc_job` is the job that holds the GPU, or "" if none does."""
+"""The labels of dcgm-exporter. `hpc_job` is the job that holds the GPU, or "" if no job holds it."""
 
 
-class _NodePart(NamedTuple):
+class _NodeSnapshot(NamedTuple):
     now: NodeNow
     holders: dict[int, str]
     """Label of the job that holds each GPU, by GPU index."""
@@ -40,10 +41,10 @@ class _NodePart(NamedTuple):
 class GaugeCollector(Collector):
     """The data of one scrape."""
 
-    def __init__(self, state: State, tally: LoopCounters, *, clients: int) -> None:
+    def __init__(self, state: State, counters: LoopCounters, *, clients: int) -> None:
         self._jobs = [state.jobs[job_id] for job_id in (*state.index.active, *state.index.pending)]
         self._nodes = [_node_part(state, state.nodes[name]) for name in sorted(state.nodes)]
-        self._tally = tally
+        self._counters = counters
         self._clients = clients
 
     def text(self) -> bytes:
@@ -51,7 +52,7 @@ class GaugeCollector(Collector):
         return "".join((*self._gpu_lines(), *self._node_lines())).encode() + generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric families that stay the same size as the site grows."""
+        """Yield the metric families with a size that does not depend on the size of the site."""
         yield _jobs(self._jobs)
         yield from self._loop()
 
@@ -62,9 +63,9 @@ class GaugeCollector(Collector):
             for readings in (by_index(part.now.reading),)
             for gpu in part.now.node.gpus
         ]
-        for name, words, value in GPU_METRICS:
+        for name, help_text, value in GPU_METRICS:
             rows = ((labels, value(gpu, reading, part.now)) for labels, gpu, reading, part in seen)
-            yield from _family(name, words, rows)
+            yield from _family(name, help_text, rows)
 
     def _node_lines(self) -> Iterator[str]:
         states = (
@@ -72,28 +73,28 @@ class GaugeCollector(Collector):
         )
         yield from _family("warpdeck_node_state", "State of the node; the value is always 1", states)
         seen = [(_labels(("Hostname",), (part.now.node.name,)), part) for part in self._nodes]
-        for name, words, value in NODE_METRICS:
-            yield from _family(name, words, ((labels, value(part.now)) for labels, part in seen))
+        for name, help_text, value in NODE_METRICS:
+            yield from _family(name, help_text, ((labels, value(part.now)) for labels, part in seen))
 
     def _loop(self) -> Iterator[Metric]:
-        tally = self._tally
+        counters = self._counters
         counts = (
-            ("warpdeck_events", "Events processed", tally.events),
-            ("warpdeck_commits", "Transactions committed", tally.commits),
-            ("warpdeck_failed_commits", "Transactions rejected by the store", tally.failed_commits),
-            ("warpdeck_passes", "Planning passes", tally.passes),
-            ("warpdeck_passes_seconds", "Time spent in planning passes", tally.passes_s),
+            ("warpdeck_events", "Events processed", counters.events),
+            ("warpdeck_commits", "Transactions committed", counters.commits),
+            ("warpdeck_failed_commits", "Transactions rejected by the store", counters.failed_commits),
+            ("warpdeck_passes", "Planning passes", counters.passes),
+            ("warpdeck_passes_seconds", "Time spent in planning passes", counters.passes_s),
         )
-        for name, words, count in counts:
-            yield CounterMetricFamily(name, words, value=count)
+        for name, help_text, count in counts:
+            yield CounterMetricFamily(name, help_text, value=count)
         yield GaugeMetricFamily(
-            "warpdeck_last_pass_seconds", "Duration of the last planning pass", value=tally.last_pass_s
+            "warpdeck_last_pass_seconds", "Duration of the last planning pass", value=counters.last_pass_s
         )
         yield GaugeMetricFamily("warpdeck_clients", "Connected clients", value=self._clients)
 
 
 def _labels(names: Iterable[str], values: Iterable[str]) -> str:
-    """Return the labels in the text format. They are made once for all metrics of a GPU or node."""
+    """Return the labels in the text format. One text serves all metrics of a GPU or node."""
     pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
     return "{" + ",".join(pairs) + "} "
 
@@ -102,20 +103,20 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
-def _family(name: str, words: str, rows: Iterable[tuple[str, float | None]]) -> Iterator[str]:
+def _family(name: str, help_text: str, rows: Iterable[tuple[str, float | None]]) -> Iterator[str]:
     """Yield the lines of a gauge family. Unknown values are left out."""
-    yield f"# HELP {name} {words}\n# TYPE {name} gauge\n"
+    yield f"# HELP {name} {help_text}\n# TYPE {name} gauge\n"
     for labels, value in rows:
         if value is not None:
             yield f"{name}{labels}{float(value)!r}\n"
 
 
-def _node_part(state: State, node: Node) -> _NodePart:
+def _node_part(state: State, node: Node) -> _NodeSnapshot:
     holders = {index: state.jobs[job_id].label() for index, job_id in gpu_holders(state, node.name).items()}
-    return _NodePart(node_now(state, node), holders)
+    return _NodeSnapshot(node_now(state, node), holders)
 
 
-def _gpu_labels(part: _NodePart, gpu: Gpu) -> tuple[str, ...]:
+def _gpu_labels(part: _NodeSnapshot, gpu: Gpu) -> tuple[str, ...]:
     job = part.holders.get(gpu.index, "")
     return (str(gpu.index), gpu.uuid, f"nvidia{gpu.index}", gpu.name, part.now.node.name, job)
 
@@ -139,14 +140,14 @@ def _is_drained(gpu: Gpu, now: NodeNow) -> float:
 
 def _read(path: str) -> GpuValue:
     """Return the metric that is a field of the GPU's reading, such as links.pcie_gen."""
-    field = attrgetter(path)
-    return lambda gpu, reading, now: field(reading)
+    getter = attrgetter(path)
+    return lambda gpu, reading, now: getter(reading)
 
 
 def _of_node(path: str) -> Callable[[NodeNow], float | None]:
     """Return the metric that is a field of the node or of its reading. It is None without a reading."""
-    field = attrgetter(path)
-    return lambda now: None if path.startswith("reading.") and now.reading is None else field(now)
+    getter = attrgetter(path)
+    return lambda now: None if path.startswith("reading.") and now.reading is None else getter(now)
 
 
 UNREAD = GpuReading(index=-1)
@@ -210,7 +211,7 @@ GPU_METRICS: tuple[tuple[str, str, GpuValue], ...] = (
         lambda gpu, reading, now: _is_drained(gpu, now),
     ),
 )
-"""Name, help text and value of each GPU metric. A GPU whose value is None is left out."""
+"""Name, help text and value of each GPU metric. A GPU with the value None is left out."""
 
 NODE_METRICS: tuple[tuple[str, str, Callable[[NodeNow], float | None]], ...] = (
     ("warpdeck_node_cpus", "CPUs of the node", _of_node("node.cpus")),

@@ -5,7 +5,7 @@ All functions are pure.
 
 from __future__ import annotations
 
-from warpdeck.controller.state.dependencies import judge_one
+from warpdeck.controller.state.dependencies import evaluate_clause
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.suspect_nodes import HELD_AFTER_NODES
 from warpdeck.model import FINISHED, Dependency, Job, JobState, PendingReason
@@ -13,14 +13,13 @@ from warpdeck.policy import ESTIMATED_CODES, NO_ESTIMATES, StartEstimates
 from warpdeck.policy.placement.pending_reason import held
 from warpdeck.protocol.job_rows import WhyRow
 
-from . import unavailable_nodes
-from .row_context import RowContext
+from .row_context import NODES_UNAVAILABLE, RowContext
 
-UNTOLD = "expected start unknown: it waits for jobs without a time limit"
-NEXT = "Resources"
+UNKNOWN_START = "expected start unknown: it waits for jobs without a time limit"
+WAITS_FOR_RESOURCES = "Resources"
 """Slurm's reason for jobs that wait only for resources."""
 NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
-"""Causes with which a pending job ends by itself -> Slurm's reason, which the job keeps."""
+"""Causes of the end of a pending job that can never start -> Slurm's reason, which the job keeps."""
 CAUSES = {
     "timeout": "TimeLimit",
     "node_fail": "NodeDown",
@@ -40,44 +39,46 @@ def never_started(job: Job) -> tuple[str, str]:
     return code, f"ended without a start: {job.exit.message}" if code and job.exit else ""
 
 
-def why_row(job: Job, why: PendingReason | None, likely: StartEstimates = NO_ESTIMATES) -> WhyRow | None:
-    """Return why a job is pending, or why it ended without a start. Return None for any other job.
+def reason_row(
+    job: Job, reason: PendingReason | None, estimates: StartEstimates = NO_ESTIMATES
+) -> WhyRow | None:
+    """Return the reason why a job is pending, or why it ended without a start. Return None for any other job.
 
-    `likely` holds the estimated starts of jobs far back in the queue.
+    `estimates` contains the estimated starts of jobs far back in the queue.
     """
     if job.state is not JobState.PENDING:
         code, sentence = never_started(job)
         return WhyRow(code=code, sentence=sentence) if code else None
-    if job.behind is not None:
-        return WhyRow(code=NEXT, sentence="starts after a running task of its array")
+    if job.prefetched_after is not None:
+        return WhyRow(code=WAITS_FOR_RESOURCES, sentence="starts after a running task of its array")
     if job.held:
-        why = held(job)
-        return WhyRow(code=why.code, sentence=why.sentence)
-    if why is None:
+        reason = held(job)
+        return WhyRow(code=reason.code, sentence=reason.sentence)
+    if reason is None:
         return WhyRow(code="None", sentence="not yet considered by the scheduler")
-    if why.expected_start_unix is None and why.code in ESTIMATED_CODES and len(likely):
-        at_unix = likely.start_of(job.id)
-        sentence = why.sentence if at_unix is not None else f"{why.sentence}; {UNTOLD}"
-        return WhyRow(code=why.code, sentence=sentence, expected_start=at_unix, rough=at_unix is not None)
-    return WhyRow(code=why.code, sentence=why.sentence, expected_start=why.expected_start_unix)
+    if reason.expected_start_unix is None and reason.code in ESTIMATED_CODES and len(estimates):
+        at_unix = estimates.start_of(job.id)
+        sentence = reason.sentence if at_unix is not None else f"{reason.sentence}; {UNKNOWN_START}"
+        return WhyRow(code=reason.code, sentence=sentence, expected_start=at_unix, rough=at_unix is not None)
+    return WhyRow(code=reason.code, sentence=reason.sentence, expected_start=reason.expected_start_unix)
 
 
-def why_of(state: State, job: Job) -> WhyRow | None:
-    """Return `why_row` for the reason that the last scheduling pass found."""
-    return why_row(job, state.planned.pending_reasons.get(job.id), state.planned.backlog)
+def reason_row_of(state: State, job: Job) -> WhyRow | None:
+    """Return `reason_row` for the reason that the last scheduling pass found."""
+    return reason_row(job, state.planned.pending_reasons.get(job.id), state.planned.start_estimates)
 
 
-def reason_of(sight: RowContext, job: Job) -> str:
-    """Return the reason code alone, because most formats do not print the sentence."""
-    if job.state is JobState.PENDING and job.behind is not None:
-        return NEXT
+def reason_of(context: RowContext, job: Job) -> str:
+    """Return the reason code without the sentence, which most formats do not print."""
+    if job.state is JobState.PENDING and job.prefetched_after is not None:
+        return WAITS_FOR_RESOURCES
     if is_held(job) or (job.held and job.state not in FINISHED):
         return _hold_reason(job)
     if job.state is JobState.PENDING:
-        why = sight.state.planned.pending_reasons.get(job.id)
-        if why is not None and why.code == unavailable_nodes.CODE:
-            return sight.unavailable(job.request.partition, job.request.resources.nodelist)
-        return why.code if why is not None else "None"
+        reason = context.state.planned.pending_reasons.get(job.id)
+        if reason is not None and reason.code == NODES_UNAVAILABLE:
+            return context.unavailable(job.request.partition, job.request.resources.nodelist)
+        return reason.code if reason is not None else "None"
     if job.state not in FINISHED:
         return "None"
     cause = job.exit.cause if job.exit else job.ending_cause
@@ -99,24 +100,24 @@ def _hold_reason(job: Job) -> str:
     return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
 
 
-def dependency_text(sight: RowContext, job: Job) -> str:
-    asked = job.request.dependencies
-    if asked is None or job.state is not JobState.PENDING:
+def dependency_text(context: RowContext, job: Job) -> str:
+    requested = job.request.dependencies
+    if requested is None or job.state is not JobState.PENDING:
         return ""
-    words = []
-    for clause in asked.clauses:
-        verdict = judge_one(
+    texts = []
+    for clause in requested.clauses:
+        verdict = evaluate_clause(
             clause,
             job,
-            members=sight.state.named,
-            first_namesake=sight.namesakes.first_before,
-            now=sight.now,
+            members=context.state.named,
+            first_namesake=context.namesakes.first_before,
+            now=context.now,
         )
         if not verdict.holds:
-            words.append(
-                f"{_clause_text(sight.state, clause)}({'failed' if verdict.never else 'unfulfilled'})"
+            texts.append(
+                f"{_clause_text(context.state, clause)}({'failed' if verdict.never else 'unfulfilled'})"
             )
-    return ("?" if asked.any_of else ",").join(words)
+    return ("?" if requested.any_of else ",").join(texts)
 
 
 def _clause_text(state: State, clause: Dependency) -> str:

@@ -1,6 +1,8 @@
-"""Search record of a finished job, with the same strings as its row, and queries over these records.
+"""Search records of finished jobs, with the same strings as the rows of the jobs, and queries over these
+records.
 
-`page` and `costs` define the results that every store must return. The SQLite store computes them in SQL.
+`page` and `costs` define the results that every store must return. The SQLite store computes the results in
+SQL.
 """
 
 from __future__ import annotations
@@ -10,9 +12,17 @@ from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import Job, JobId
-from warpdeck.model.past import PAST_ORDERS, Cost, EndedJob, GroupCost, PastQuery, cost_of, end_in_words
+from warpdeck.model.finished_jobs import (
+    FINISHED_ORDERS,
+    Cost,
+    EndedJob,
+    FinishedQuery,
+    GroupCost,
+    cost_of,
+    end_text,
+)
 from warpdeck.notation.filters.job_filter import holds
-from warpdeck.ports.ports import PastPage
+from warpdeck.ports.ports import FinishedPage
 
 from .job_columns import RECORD_COLUMNS
 from .reasons import never_started
@@ -28,7 +38,7 @@ def ended_job(job: Job) -> EndedJob:
     return EndedJob(
         **{name: value(job) for name, value in _AS_IN_ROWS.items()},
         reason=unstarted
-        or end_in_words(
+        or end_text(
             state=job.state.value,
             exit_code=str(job.exit) if job.exit else "",
             cause=job.exit.cause if job.exit else "",
@@ -59,36 +69,38 @@ _KEYS: dict[str, Callable[[EndedJob], Any]] = {
 }
 
 
-def unordered(order: str) -> UserError:
+def unknown_order(order: str) -> UserError:
     """Return the error for an unknown sort order."""
     return UserError(
-        f"finished jobs cannot be sorted by {order!r}", f"choose one of {', '.join(PAST_ORDERS)}"
+        f"finished jobs cannot be sorted by {order!r}", f"choose one of {', '.join(FINISHED_ORDERS)}"
     )
 
 
-def moved(job: int) -> UserError:
+def no_longer_finished(job: int) -> UserError:
     """Return the error for a page next to a job that is no longer finished because it was requeued."""
     return UserError(f"job {job} is no longer in the history", "search again", code="moved")
 
 
-def page(jobs: Iterable[EndedJob], query: PastQuery, *, counted: bool) -> PastPage:
+def page(jobs: Iterable[EndedJob], query: FinishedQuery, *, counted: bool) -> FinishedPage:
     """Return the ids of one page. Raises UserError."""
     if query.order not in _KEYS:
-        raise unordered(query.order)
+        raise unknown_order(query.order)
     key = _KEYS[query.order]
     chosen = _chosen(jobs, query)
-    placed = sorted(((key(job), job.id) for job in chosen), reverse=query.descending != query.backwards)
+    ordered = sorted(((key(job), job.id) for job in chosen), reverse=query.descending != query.backwards)
     first = query.offset
     if query.beside is not None:
-        numbers = [number for _, number in placed]
+        numbers = [number for _, number in ordered]
         if query.beside not in numbers:
-            raise moved(query.beside)
+            raise no_longer_finished(query.beside)
         first += numbers.index(query.beside) + 1
-    ids = [JobId(number) for _, number in placed[first : first + query.limit]]
-    return PastPage(ids=tuple(ids[::-1] if query.backwards else ids), total=len(chosen) if counted else None)
+    ids = [JobId(number) for _, number in ordered[first : first + query.limit]]
+    return FinishedPage(
+        ids=tuple(ids[::-1] if query.backwards else ids), total=len(chosen) if counted else None
+    )
 
 
-def costs(jobs: Iterable[EndedJob], query: PastQuery) -> list[GroupCost]:
+def costs(jobs: Iterable[EndedJob], query: FinishedQuery) -> list[GroupCost]:
     """Return the cost of the jobs by user, account, partition, state and reason. Raises UserError."""
     found: dict[tuple[str, str, str, str, str], Cost] = {}
     for job in _chosen(jobs, query):
@@ -108,7 +120,7 @@ def costs(jobs: Iterable[EndedJob], query: PastQuery) -> list[GroupCost]:
     ]
 
 
-def _chosen(jobs: Iterable[EndedJob], query: PastQuery) -> list[EndedJob]:
+def _chosen(jobs: Iterable[EndedJob], query: FinishedQuery) -> list[EndedJob]:
     test = holds(query.clauses)
     return [
         job

@@ -14,7 +14,7 @@ from warpdeck.config import Config
 from warpdeck.config.tables import LimitTable, Partition, Qos
 from warpdeck.controller.state.state import State
 from warpdeck.model import NodeName
-from warpdeck.notation.filters.reservation_flags import AS_ASKED
+from warpdeck.model.reservation import ReservationSpec
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.policy import ReservationView
 from warpdeck.protocol.site_rows import LicenseRow, PartitionRow, QosRow, ReservationRow
@@ -40,15 +40,15 @@ def _partition_row(
     name: str, table: Partition, now: dict[NodeName, NodeNow], *, default: bool, position: int = 0
 ) -> PartitionRow:
     named = None if table.nodes is None else {NodeName(node) for node in table.nodes}
-    there = [node for node in now if named is None or node in named]
-    nodes = [now[node] for node in there]
+    present = [node for node in now if named is None or node in named]
+    nodes = [now[node] for node in present]
     states = [each.state for each in nodes]
     return PartitionRow(
         name=name,
         position=position,
         default=default,
         state=table.state,
-        node_list=collapse(there),
+        node_list=collapse(present),
         missing=collapse(sorted((named or set()) - now.keys())),
         node_states={each: states.count(each) for each in sorted(set(states))},
         nodes=len(nodes),
@@ -84,7 +84,6 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
     """Return the reservations, including those that are over, ordered by start time."""
     return [
         ReservationRow(
-            name=each.name,
             state="over" if each.end_unix <= now else "future" if each.start_unix > now else "active",
             node_list=collapse(sorted(each.nodes)),
             start=each.start_unix or None,
@@ -93,8 +92,7 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
             accounts=sorted(each.accounts),
             deny_users=sorted(each.deny_users),
             deny_accounts=sorted(each.deny_accounts),
-            parts=list(each.parts),
-            **{name: getattr(each, name) for name in AS_ASKED},
+            **{name: getattr(each, name) for name in ReservationSpec.__struct_fields__},
         )
         for each in sorted(reservations, key=lambda each: (each.start_unix, each.name))
     ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warpdeck.controller.state.state import State
 
 HISTORY_IS_KEPT = "accounting_storage/slurmdbd"
-"""Tools that do not find this value use neither sacct nor sacctmgr."""
+"""Value of AccountingStorageType. Tools that do not find it use neither sacct nor sacctmgr."""
 
 
 def settings(state: State, config: Config) -> dict[str, str]:

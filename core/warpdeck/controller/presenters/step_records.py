@@ -91,7 +91,7 @@ def _step_parts(shares: Sequence[StepShare], parts: Sequence[StepPart]) -> list[
 
 def _layout(shares: Sequence[StepShare]) -> str:
     """Return "Block" if the ranks of each node are consecutive, and "Cyclic" otherwise."""
-    together = all(
+    is_consecutive = all(
         share.ranks == tuple(range(share.ranks[0], share.ranks[-1] + 1)) for share in shares if share.ranks
     )
-    return "Block" if together else "Cyclic"
+    return "Block" if is_consecutive else "Cyclic"

@@ -40,12 +40,12 @@ def step_rows(job: Job, steps: Sequence[Step]) -> list[StepRow]:
     return rows + [_row(job, step) for step in steps if step.restarts == job.restarts]
 
 
-def live_steps(state: State, wanted: StepFilter) -> list[LiveStep]:
+def live_steps(state: State, step_filter: StepFilter) -> list[LiveStep]:
     """Return the running steps of the selected jobs, ordered by job and step."""
     found = []
     for job_id in sorted(state.index.active):
         job = state.jobs[job_id]
-        if job.start_at_unix is not None and wanted.has(job):
+        if job.start_at_unix is not None and step_filter.has(job):
             steps = state.steps.get(job_id, {})
             rows = step_rows(job, [steps[number] for number in sorted(steps)])
             found += [_live(job, row) for row in rows if row.end is None and row.name != EXTERN]

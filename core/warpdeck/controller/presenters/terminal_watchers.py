@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from warpdeck.config import Config
 from warpdeck.model import Job
-from warpdeck.ports.caller import Principal, is_namesake, may_touch
+from warpdeck.ports.caller import Principal, is_namesake, may_control
 
 
-def may_watch(who: Principal, job: Job, config: Config) -> bool:
+def may_watch(principal: Principal, job: Job, config: Config) -> bool:
     """Return whether this user may read the job's terminal."""
-    if may_touch(who, job):
+    if may_control(principal, job):
         return True
     if config.interactive.watch == "account":
         account = config.accounts.get(job.request.account)
-        both_are_in_it = account is not None and {who.user, job.user} <= account.users.keys()
-        return both_are_in_it and not is_namesake(who, job)
+        both_are_in_it = account is not None and {principal.user, job.user} <= account.users.keys()
+        return both_are_in_it and not is_namesake(principal, job)
     return config.interactive.watch == "all"

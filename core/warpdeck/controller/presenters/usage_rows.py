@@ -11,7 +11,7 @@ from warpdeck.protocol.job_rows import UsageRow
 
 
 def usage_row(job: Job) -> UsageRow:
-    """Return the resource use of those shares of the job that have ended."""
+    """Return the resource use of the job's shares that have ended."""
     return use_of(job.shares)
 
 

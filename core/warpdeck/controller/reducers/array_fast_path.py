@@ -1,21 +1,21 @@
-"""Starts the next task of an array in the allocation of a task that has ended, without a planning pass.
+"""Start the next task of an array in the allocation of a task that has ended, without a planning pass.
 
-A planning pass would make the same decision, but costs as much as all other work for a short job. It is
-skipped if there is nothing else to decide. This requires that only one array is waiting and that the last
+A planning pass would make the same decision, but for a short job it costs as much as all other work. It is
+skipped if there is nothing else to decide. This requires that only one array is waiting, and that the last
 pass is recent and did nothing but start some of its tasks. Since that pass, only ends of tasks of this array
 may have been reported. Changes that the clock or a limit on accumulated usage causes in the meantime wait for
 the next pass. The result is an ordinary `Start`, which is checked again when it is applied.
 
 Very short tasks would spend most of their time on the round trip between controller and node. Therefore the
-next tasks are prefetched to the allocation (see launch_prefetch.py). Their number is limited to the tasks
-that run within `AHEAD_RUN_S`, and further so that no allocation keeps tasks that another one could run.
+next tasks are prefetched to the allocation (see launch_prefetch.py). An allocation gets at most the number of
+tasks that run within `PREFETCH_RUN_S`. A further limit leaves enough waiting tasks for the other allocations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from warpdeck.controller.events.events import Ahead, Event, MessagesRead, Planned, Reported
+from warpdeck.controller.events.events import Event, MessagesRead, Planned, Prefetch, Reported
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.model.ranges import count_tasks, iter_tasks
@@ -24,32 +24,34 @@ from warpdeck_agent.wire.messages import JobReport
 
 TRUST_S = 0.2
 """Maximum age in seconds of the last pass. The fast path makes no decision on older information."""
-AHEAD_RUN_S = 0.1
+PREFETCH_RUN_S = 0.1
 """Target total run time in seconds of the tasks prefetched to one allocation.
 
-It covers several round trips, and is short enough not to delay the next job that gets the allocation.
+It covers several round trips, and is short enough not to delay the next job in the allocation.
 """
 SHORTEST_S = 0.001
 """Lower bound in seconds for the assumed run time of a task. Every program takes longer."""
 SHORT_S = 1.0
-"""Run time in seconds above which tasks are not prefetched, because they would gain nothing."""
-TURN_S = 0.03
-"""Time in seconds from the end of a task until its node has the next one.
+"""Run time in seconds above which tasks are not prefetched, because the round trip is then negligible."""
+ROUND_TRIP_S = 0.03
+"""Time in seconds from the end of a task until its node has the next task.
 
 It covers collecting, reporting and committing the end, and sending the launch. An allocation without a
 prefetched task is idle for this time, and another allocation could not get its last tasks any sooner.
 """
-MOST_AHEAD = 48
+MAX_PREFETCHED_PER_ALLOCATION = 48
 """Maximum number of tasks prefetched to one allocation. The shortest tasks run for about two milliseconds."""
-MOST_HANDED = 512
+MAX_PREFETCHED = 512
 """Maximum number of prefetched tasks in total.
 
-With more allocations than this, their number alone keeps the nodes busy.
+With more allocations than this, one task in each allocation keeps the nodes busy.
 """
 
 
 class ArrayFastPath:
-    """Facts since the last pass about the only waiting array."""
+    """Decides starts of tasks of the only waiting array. It stores the facts that it has learned since the
+    last pass.
+    """
 
     def __init__(self) -> None:
         self._array: JobId | None = None
@@ -74,16 +76,16 @@ class ArrayFastPath:
     ) -> Planned | None:
         """Return the starts that follow from these events; None if a pass is needed.
 
-        The events are already in the state. `successors` maps jobs that these events ended to the prefetched jobs
-        that took over their allocations.
+        The events are already applied to the state. `successors` maps jobs that these events ended to the
+        prefetched jobs that took over their allocations.
         """
         array, self._array = self._array, None
         if array is None or not 0 <= now - self._made_unix <= TRUST_S or list(state.index.pending) != [array]:
             return None
-        told = [event.report for event in batch if isinstance(event, Reported)]
-        if len(told) < sum(not isinstance(event, Planned | MessagesRead) for event in batch):
+        reports = [event.report for event in batch if isinstance(event, Reported)]
+        if len(reports) < sum(not isinstance(event, Planned | MessagesRead) for event in batch):
             return None
-        ended = [_ended(state, report) for report in told if report.phase != "running"]
+        ended = [_ended(state, report) for report in reports if report.phase != "running"]
         starts = _starts(state.jobs[array], [job for job in ended if job is None or job.id not in successors])
         if starts is None:
             return None
@@ -93,48 +95,52 @@ class ArrayFastPath:
         self._ran = (array, sum(job.ran_s() or 0.0 for job in ended if job is not None) / len(ended))
         return Planned(starts=starts)
 
-    def ahead(self, state: State, holders: Iterable[JobId]) -> tuple[Ahead, ...]:
+    def prefetches(self, state: State, holders: Iterable[JobId]) -> tuple[Prefetch, ...]:
         """Return the tasks of the array to prefetch to these allocations.
 
         Each allocation is given by the job that holds it.
         """
-        rest = None if self._array is None else state.jobs.get(self._array)
-        if rest is None or not rest.is_folded_array or self._ran[0] != rest.id or self._ran[1] > SHORT_S:
+        array = None if self._array is None else state.jobs.get(self._array)
+        if array is None or not array.is_folded_array or self._ran[0] != array.id or self._ran[1] > SHORT_S:
             return ()
-        depth = _depth(self._ran[1], count_tasks(rest.pending_tasks), places=max(1, len(state.index.active)))
-        tasks, made = iter_tasks(rest.pending_tasks), []
-        left = min(count_tasks(rest.pending_tasks) - 1, MOST_HANDED - len(state.index.follower))
+        depth = _depth(
+            self._ran[1], count_tasks(array.pending_tasks), allocations=max(1, len(state.index.active))
+        )
+        tasks, made = iter_tasks(array.pending_tasks), []
+        left = min(count_tasks(array.pending_tasks) - 1, MAX_PREFETCHED - len(state.index.successor))
         for holder in holders:
-            last, waiting = _line(state, holder)
+            last, waiting = _prefetched_line(state, holder)
             count = min(depth - waiting, left)
             if count > 0:
                 chosen = tuple(next(tasks) for _ in range(count))
-                made.append(Ahead(job_id=rest.id, behind=last, tasks=chosen))
+                made.append(Prefetch(job_id=array.id, after=last, tasks=chosen))
                 left -= count
         return tuple(made)
 
 
-def _depth(ran_s: float, waiting: int, *, places: int) -> int:
+def _depth(ran_s: float, waiting: int, *, allocations: int) -> int:
     """Return the number of tasks to prefetch to one allocation.
 
     It is half of the allocation's share of the waiting tasks, or its full share if that takes less than
-    `TURN_S` to run.
+    `ROUND_TRIP_S` to run.
     """
     ran_s = max(ran_s, SHORTEST_S)
-    most = max(1, int(min(MOST_AHEAD, AHEAD_RUN_S / ran_s)))
-    return min(most, max(waiting // (2 * places), min(waiting // places, int(TURN_S / ran_s))))
+    most = max(1, int(min(MAX_PREFETCHED_PER_ALLOCATION, PREFETCH_RUN_S / ran_s)))
+    return min(
+        most, max(waiting // (2 * allocations), min(waiting // allocations, int(ROUND_TRIP_S / ran_s)))
+    )
 
 
-def _line(state: State, holder: JobId) -> tuple[JobId, int]:
-    """Return the last job prefetched behind `holder`, and the number of prefetched jobs there."""
+def _prefetched_line(state: State, holder: JobId) -> tuple[JobId, int]:
+    """Return the last job that is prefetched after `holder`, and the number of jobs prefetched there."""
     waiting = 0
-    while (following := state.index.follower.get(holder)) is not None:
-        holder, waiting = following, waiting + 1
+    while (successor := state.index.successor.get(holder)) is not None:
+        holder, waiting = successor, waiting + 1
     return holder, waiting
 
 
 def _is_plain(job: Job) -> bool:
-    """Return whether a start of the array's tasks depends neither on time nor on other jobs."""
+    """Return whether the start of the array's tasks depends neither on time nor on other jobs."""
     request = job.request
     return job.is_folded_array and not job.held and not (
         request.dependencies
@@ -151,22 +157,27 @@ def _ended(state: State, report: JobReport) -> Job | None:
     return job if job is not None and job.state in (JobState.COMPLETED, JobState.FAILED) else None
 
 
-def _starts(rest: Job, ended: Sequence[Job | None]) -> tuple[Start, ...] | None:
+def _starts(array: Job, ended: Sequence[Job | None]) -> tuple[Start, ...] | None:
     """Return a start for each allocation that a task has left.
 
-    Returns None if one of the ended jobs was not a task like the waiting ones, or if no task would be left
-    waiting.
+    Returns None if one of the ended jobs was not a task with the request of the waiting tasks, or if no task
+    would be left waiting.
     """
-    if count_tasks(rest.pending_tasks) <= len(ended):
+    if count_tasks(array.pending_tasks) <= len(ended):
         return None
     starts = []
-    for task, job in zip(iter_tasks(rest.pending_tasks), ended, strict=False):
-        if job is None or job.request is not rest.request or job.allocation is None or job.drawn_into:
+    for task, job in zip(iter_tasks(array.pending_tasks), ended, strict=False):
+        if (
+            job is None
+            or job.request is not array.request
+            or job.allocation is None
+            or job.magnetic_reservation
+        ):
             return None
         limit_s, partition = job.time_limit_s, job.partition
         starts.append(
             Start(
-                job_id=rest.id,
+                job_id=array.id,
                 allocation=job.allocation,
                 task=task,
                 time_limit_s=limit_s,

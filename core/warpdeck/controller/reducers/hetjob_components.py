@@ -1,9 +1,9 @@
 """Heterogeneous jobs.
 
-Each component is a job of its own; all start together and end no later than their leader. The leader is the
-first component and runs the script. The others hold their nodes for the script until it has ended. A
-component other than the leader may end alone if it is cancelled or reaches its time limit. If it loses a node
-or is preempted, or if the job is requeued, all components end.
+Each component is a separate job. All components start together and end no later than their leader. The leader
+is the first component and runs the script. The other components hold their nodes for the script until it has
+ended. A component other than the leader may end alone if it is cancelled or reaches its time limit. If a
+component loses a node or is preempted, or if the job is requeued, all components end.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterable
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Effect
-from warpdeck.controller.state.state import State, amend
+from warpdeck.controller.state.state import State, replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Component, ExitStatus, Job, JobId, JobState, Request
 from warpdeck.notation.options.directives import MAX_COMPONENTS
 from warpdeck.policy import Start
 
 from .allocations import RELEASED, release
-from .job_commands import end_job, put_back
+from .job_commands import end_job, requeue_job
 
 HOLDER = "hetjob"
 """Holder of a component's allocation, which is kept for the script of its leader."""
@@ -46,7 +46,7 @@ def check_components(requests: tuple[Request, ...]) -> None:
 def as_components(requests: tuple[Request, ...]) -> list[Request]:
     """Return the components' requests in the form in which they are stored.
 
-    Components other than the first get the code of the first and lose their own scripts. If one component is
+    Components other than the first get the code of the first component and no script. If one component is
     held, all are held.
     """
     if len(requests) == 1:
@@ -55,15 +55,15 @@ def as_components(requests: tuple[Request, ...]) -> list[Request]:
     hold = any(request.hold for request in requests)
     same = {"in_place": first.in_place, "snapshot": first.snapshot, "code_due_unix": first.code_due_unix}
     return [
-        amend(first, hold=hold),
+        replace(first, hold=hold),
         *(
-            amend(each, script="", script_args=(), argv=(), holder=HOLDER, hold=hold, env={}, **same)
+            replace(each, script="", script_args=(), argv=(), holder=HOLDER, hold=hold, env={}, **same)
             for each in rest
         ),
     ]
 
 
-def place_of(job_id: JobId, offset: int, *, size: int) -> Component | None:
+def component_of(job_id: JobId, offset: int, *, size: int) -> Component | None:
     """Return the component with this offset. `job_id` is the id of the job's first component.
 
     Returns None for a job of one component.
@@ -80,7 +80,7 @@ def others(state: State, job: Job) -> list[Job]:
 def whole_starts(state: State, starts: Iterable[Start]) -> list[list[Start]]:
     """Return the starts, grouped by heterogeneous job.
 
-    A job of which some component does not start is left out.
+    Heterogeneous jobs with a component that does not start are left out.
     """
     found: list[list[Start]] = []
     groups: dict[JobId, list[Start]] = {}
@@ -96,41 +96,41 @@ def whole_starts(state: State, starts: Iterable[Start]) -> list[list[Start]]:
     return found
 
 
-def after_end(txn: Transaction, ended: Job, *, again: bool) -> list[Effect]:
+def after_end(txn: Transaction, ended: Job, *, requeues: bool) -> list[Effect]:
     """Apply the end of a component to the other components.
 
-    With `again`, the component is requeued, and so are the others.
+    With `requeues`, the component is requeued, and the other components are requeued too.
     """
     cause = ended.exit.cause if ended.exit is not None else ""
-    if ended.component is None or not (again or not ended.is_led or cause in _ALL_END):
+    if ended.component is None or not (requeues or not ended.has_leader or cause in _ALL_END):
         return []
     effects: list[Effect] = []
     for job in others(txn.state, ended):
-        if again:
-            effects += _begin_again(txn, job)
+        if requeues:
+            effects += _requeue_component(txn, job)
         elif not job.is_finished and job.state is not JobState.COMPLETING:
             effects += _end_with(txn, job, ended)
     return effects
 
 
-def _begin_again(txn: Transaction, job: Job) -> list[Effect]:
+def _requeue_component(txn: Transaction, job: Job) -> list[Effect]:
     if job.is_finished:
-        put_back(txn, job)
+        requeue_job(txn, job)
         txn.log(job.id, "requeued with the other components")
         return []
     if job.state is JobState.PENDING:
         return []
-    return end_job(txn, txn.put_job(amend(job, requeue_on_exit=True)), "requeued")
+    return end_job(txn, txn.put_job(replace(job, requeue_on_exit=True)), "requeued")
 
 
 def _end_with(txn: Transaction, job: Job, ended: Job) -> list[Effect]:
     """End a component with the status of its leader, or of the component that could not continue."""
     status = ended.exit or ExitStatus()
     txn.log(job.id, f"ends with component {ended.label()}")
-    job = amend(job, ended_by_uid=ended.ended_by_uid)
+    job = replace(job, ended_by_uid=ended.ended_by_uid)
     if job.state is JobState.PENDING:
         txn.put_job(
-            amend(job, state=ended.state, exit=status, end_at_unix=txn.now, ending_cause=ended.ending_cause)
+            replace(job, state=ended.state, exit=status, end_at_unix=txn.now, ending_cause=ended.ending_cause)
         )
         return []
     if status.cause and status.cause != RELEASED:
@@ -144,4 +144,4 @@ def is_left(state: State, job: Job) -> bool:
     Such a component must not be requeued.
     """
     leader = state.jobs.get(job.array_job_id)
-    return job.is_led and (leader is None or leader.is_finished)
+    return job.has_leader and (leader is None or leader.is_finished)

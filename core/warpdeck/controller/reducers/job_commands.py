@@ -11,29 +11,29 @@ from warpdeck.controller.events.events import (
     Cancelled,
     Effect,
     Held,
+    JobCommand,
     KillShare,
     NotifyJob,
-    Order,
     Outcome,
     Released,
     Requeued,
-    TellJob,
+    ShowNotice,
 )
 from warpdeck.controller.state.request_revision import RequestRevisions
-from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Job, JobId, JobState, Ranges, split_ranges
 from warpdeck.model.ranges import format_ranges, without_steps
 from warpdeck.notation.values.job_ids import parse_job_id
-from warpdeck.ports.caller import Principal, may_touch, whose
+from warpdeck.ports.caller import Principal, may_control, owner_text
 
-from .naming import Naming
+from .naming import JobReferences
 
 ROOT_UID = 0
 
 
-def recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
-    """Load ended jobs back into memory, so that an event can refer to them. The store has them already."""
+def reload_ended(txn: Transaction, ended: tuple[Job, ...]) -> None:
+    """Load ended jobs back into memory, so that an event can refer to them. They are already in the store."""
     for job in ended:
         if job.id not in txn.state.jobs:
             txn.state.upsert_job(job)
@@ -47,8 +47,8 @@ def cancel(txn: Transaction, event: Cancelled) -> Outcome:
 
 
 def _cancel_one(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
-    who = event.who
-    if job.is_led and _goes_with_its_leader(txn, job, event.jobs):
+    principal = event.principal
+    if job.has_leader and _goes_with_its_leader(txn, job, event.jobs):
         return []
     if job.is_finished:
         raise UserError(f"job {job.label()} has already ended ({job.state})", code="already_done")
@@ -56,10 +56,10 @@ def _cancel_one(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
         raise UserError(
             f"job {job.label()} has already started", "cancel it by its own id", code="already_begun"
         )
-    txn.log(job.id, f"cancelled by {who.user}")
-    job = amend(job, ended_by_uid=who.uid)
+    txn.log(job.id, f"cancelled by {principal.user}")
+    job = replace(job, ended_by_uid=principal.uid)
     if job.state is JobState.PENDING:
-        txn.put_job(amend(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))
+        txn.put_job(replace(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))
         return []
     return end_job(txn, job, "cancelled")
 
@@ -71,9 +71,9 @@ def is_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) -> bo
 
 
 def _goes_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) -> bool:
-    """Return whether the component needs no action of its own because its whole job is cancelled.
+    """Return whether the component needs no separate action because its whole job is cancelled.
 
-    Raises UserError if a waiting component was named without its leader, since components start together.
+    Raises UserError if a waiting component was named without its leader, because components start together.
     """
     leader, is_all = txn.state.jobs.get(job.array_job_id), is_with_its_leader(txn, job, named)
     if job.state is not JobState.PENDING or leader is None or leader.is_finished:
@@ -88,11 +88,12 @@ def _goes_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) ->
 
 
 def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = None) -> list[Effect]:
-    """Order the end of a running job on all its nodes. If its end was ordered before, the first cause stays.
+    """Request the end of a running job on all its nodes. If its end was already requested, the first cause
+    stays.
 
     A suspended job does not get back the resources that it gave up, because other jobs may hold them now.
     """
-    ended = amend(
+    ended = replace(
         job,
         state=JobState.COMPLETING,
         ending_cause=job.ending_cause or cause,
@@ -112,7 +113,9 @@ def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
         raise UserError(f"job {job.label()} is not running ({job.state})", code=code)
     txn.log(job.id, f"signal {event.signal} sent")
     return [
-        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, signal=event.signal, whom=event.whom)
+        KillShare(
+            node=share.node, job_id=job.id, restarts=job.restarts, signal=event.signal, target=event.target
+        )
         for share in job.shares
         if share.phase == "running"
     ]
@@ -121,7 +124,7 @@ def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
 def hold(txn: Transaction, event: Held) -> Outcome:
     """Hold jobs.
 
-    A waiting job does not start until it is released; a running one is held once it is requeued.
+    A waiting job does not start until it is released. A running job is held once it is requeued.
     """
     return on_each(txn, event, lambda job: _hold_one(txn, job, event))
 
@@ -129,48 +132,52 @@ def hold(txn: Transaction, event: Held) -> Outcome:
 def release(txn: Transaction, event: Released) -> Outcome:
     """Release held jobs.
 
-    As in Slurm, a priority that was set is computed again, whether or not the job is held.
+    As in Slurm, a priority that was set explicitly is computed again, even if the job was not held.
     """
-    amended = RequestRevisions()
-    return on_each(txn, event, lambda job: _release_one(txn, job, event.who, amended))
+    revisions = RequestRevisions()
+    return on_each(txn, event, lambda job: _release_one(txn, job, event.principal, revisions))
 
 
 def _hold_one(txn: Transaction, job: Job, event: Held) -> list[Effect]:
     _check_unfinished(job)
-    set_held(txn, job, event.who, for_owner=event.for_owner)
+    set_held(txn, job, event.principal, for_owner=event.for_owner)
     return []
 
 
-def set_held(txn: Transaction, job: Job, who: Principal, *, for_owner: bool = False) -> Job:
+def set_held(txn: Transaction, job: Job, principal: Principal, *, for_owner: bool = False) -> Job:
     """Hold a job.
 
     Only an administrator can release a job that root held, or that an administrator held for another user.
-    With `for_owner`, the owner can release it as well.
+    With `for_owner`, the owner can also release the job.
     """
-    by_admin = job.held_by_admin or (who.admin and (who.uid == ROOT_UID or who.uid != job.uid))
-    if who.admin and for_owner:
+    by_admin = job.held_by_admin or (
+        principal.admin and (principal.uid == ROOT_UID or principal.uid != job.uid)
+    )
+    if principal.admin and for_owner:
         by_admin = False
     if job.held and by_admin is job.held_by_admin:
         return job
-    txn.log(job.id, f"held by {who.user}")
-    return txn.put_job(amend(job, held=True, held_by_admin=by_admin))
+    txn.log(job.id, f"held by {principal.user}")
+    return txn.put_job(replace(job, held=True, held_by_admin=by_admin))
 
 
-def _release_one(txn: Transaction, job: Job, who: Principal, amended: RequestRevisions) -> list[Effect]:
+def _release_one(
+    txn: Transaction, job: Job, principal: Principal, revisions: RequestRevisions
+) -> list[Effect]:
     _check_unfinished(job)
-    if job.held_by_admin and not who.admin:
+    if job.held_by_admin and not principal.admin:
         raise UserError(
             f"job {job.label()} is held by an admin", "ask an administrator to release it", code="denied"
         )
     waits = job.state is JobState.PENDING
     if waits and job.request.priority is not None:
-        job = txn.put_job(amended.of(txn, job, amend(job.request, priority=None)))
-        txn.log(job.id, f"priority reset by {who.user}")
+        job = txn.put_job(revisions.of(txn, job, replace(job.request, priority=None)))
+        txn.log(job.id, f"priority reset by {principal.user}")
     if job.held:
-        # A job that was held did not wait for anybody.
+        # The time during which a job was held does not count as waiting time.
         eligible = max(job.eligible_at_unix, txn.now) if waits else job.eligible_at_unix
         txn.put_job(
-            amend(
+            replace(
                 job,
                 held=False,
                 held_by_admin=False,
@@ -181,7 +188,7 @@ def _release_one(txn: Transaction, job: Job, who: Principal, amended: RequestRev
                 eligible_at_unix=eligible,
             )
         )
-        txn.log(job.id, f"released by {who.user}")
+        txn.log(job.id, f"released by {principal.user}")
     return []
 
 
@@ -200,7 +207,7 @@ def requeue(txn: Transaction, event: Requeued) -> Outcome:
 
 
 def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
-    if job.is_led and not is_with_its_leader(txn, job, event.jobs):
+    if job.has_leader and not is_with_its_leader(txn, job, event.jobs):
         raise UserError(
             f"job {job.label()} is a component of a heterogeneous job",
             f"requeue the whole job {job.array_job_id}",
@@ -225,34 +232,34 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
     held = event.hold or event.special_exit
     txn.log(job.id, "requeue requested" + (", held" if held else ""))
     if held:
-        job = amend(job, held=True, requeued_held=event.hold, special_exit=event.special_exit)
+        job = replace(job, held=True, requeued_held=event.hold, special_exit=event.special_exit)
     if job.is_finished:
-        put_back(txn, job)
+        requeue_job(txn, job)
         return []
     if job.state is JobState.COMPLETING:
         raise UserError(f"job {job.label()} is ending", "requeue it after it has ended", code="ending")
-    job = amend(job, requeue_on_exit=True)
+    job = replace(job, requeue_on_exit=True)
     return end_job(txn, job, "requeued")
 
 
-def tell(txn: Transaction, event: NotifyJob) -> Outcome:
+def notify(txn: Transaction, event: NotifyJob) -> Outcome:
     """Show a line of text to the users of running jobs, on the first node of each job."""
-    return on_each(txn, event, lambda job: _tell_one(job, event))
+    return on_each(txn, event, lambda job: _notify_one(job, event))
 
 
-def _tell_one(job: Job, event: NotifyJob) -> list[Effect]:
+def _notify_one(job: Job, event: NotifyJob) -> list[Effect]:
     if job.state is not JobState.RUNNING:
         raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
-    words = f"{event.who.user}: {event.text}"
-    return [TellJob(node=job.shares[0].node, job_id=job.id, restarts=job.restarts, text=words)]
+    text = f"{event.principal.user}: {event.text}"
+    return [ShowNotice(node=job.shares[0].node, job_id=job.id, restarts=job.restarts, text=text)]
 
 
-def put_back(txn: Transaction, job: Job) -> Job:
+def requeue_job(txn: Transaction, job: Job) -> Job:
     """Requeue the job with a new start count, so that late reports about the old launch are ignored."""
     if job.start_at_unix is not None:
         txn.put_run(job)
     return txn.put_job(
-        amend(
+        replace(
             job,
             state=JobState.PENDING,
             restarts=job.restarts + 1,
@@ -265,7 +272,7 @@ def put_back(txn: Transaction, job: Job) -> Job:
             ended_by_uid=None,
             requeue_on_exit=False,
             partition="",
-            drawn_into="",
+            magnetic_reservation="",
             priority=None,
             time_limit_s=None,
             leaves_by_unix=None,
@@ -284,15 +291,15 @@ def put_back(txn: Transaction, job: Job) -> Job:
 def _on_some(
     txn: Transaction, found: list[Job], act: Callable[[Job], list[Effect]]
 ) -> tuple[list[Effect], list[tuple[Job, UserError]]]:
-    """Apply `act` to the jobs. Returns the effects, and the jobs that refused with their errors."""
+    """Apply `act` to the jobs. Returns the effects, and the jobs for which it was refused, with the errors."""
     effects: list[Effect] = []
     refused: list[tuple[Job, UserError]] = []
     for job in found:
-        mark = txn.mark()
+        savepoint = txn.savepoint()
         try:
             effects += act(job)
         except UserError as error:
-            txn.undo(mark)
+            txn.rollback(savepoint)
             refused.append((job, error))
     return effects, refused
 
@@ -324,7 +331,7 @@ def _tasks_of(job: Job) -> Ranges:
     return job.pending_tasks if task is None else ((task, task, 1),)
 
 
-def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) -> Outcome:
+def on_each(txn: Transaction, command: JobCommand, act: Callable[[Job], list[Effect]]) -> Outcome:
     """Apply `act` to every named job. An error for one job is reported and does not affect the others."""
     effects: list[Effect] = []
     labels: list[str] = []
@@ -332,22 +339,22 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
     codes: list[str] = []
     refused: list[str] = []
     parts: dict[str, dict[str, str]] = {}
-    who = order.who
-    recall(txn, order.ended)
-    naming = Naming(txn)
-    for reference in order.jobs:
-        mark = txn.mark()
+    principal = command.principal
+    reload_ended(txn, command.ended)
+    references = JobReferences(txn)
+    for reference in command.jobs:
+        savepoint = txn.savepoint()
         try:
-            found = _found(txn, naming, order, reference)
-            follows, failed = _on_some(txn, found, partial(_own, who, reference, act))
+            found = _found(txn, references, command, reference)
+            follows, failed = _on_some(txn, found, partial(_own, principal, reference, act))
             parts[reference] = _parts(reference, found, failed)
             if len(failed) == len(found):
                 raise failed[0][1]
             effects += follows
             labels.append(reference)
         except UserError as error:
-            txn.undo(mark)
-            naming.forget()
+            txn.rollback(savepoint)
+            references.forget()
             errors.append(error.line)
             codes.append(error.code)
             refused.append(reference)
@@ -361,26 +368,28 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
     )
 
 
-def _found(txn: Transaction, naming: Naming, order: Order, reference: str) -> list[Job]:
+def _found(txn: Transaction, references: JobReferences, command: JobCommand, reference: str) -> list[Job]:
     """Return the jobs that the reference names. Raises UserError.
 
     As in Slurm, cancelling tasks of another user's array reports the owner, even if these tasks do not exist.
     """
     try:
-        return naming.find(reference)
+        return references.find(reference)
     except UserError as error:
-        if error.code == "not_found" and isinstance(order, Cancelled):
+        if error.code == "not_found" and isinstance(command, Cancelled):
             for job in txn.state.named(JobId(parse_job_id(reference)[0])):
-                if job.request.array is not None and not may_touch(order.who, job):
-                    raise _not_theirs(order.who, reference, job) from None
+                if job.request.array is not None and not may_control(command.principal, job):
+                    raise _not_theirs(command.principal, reference, job) from None
         raise
 
 
-def _not_theirs(who: Principal, reference: str, job: Job) -> UserError:
-    return UserError(f"job {reference} belongs to {whose(who, job)}, not to {who.user}", code="not_owner")
+def _not_theirs(principal: Principal, reference: str, job: Job) -> UserError:
+    return UserError(
+        f"job {reference} belongs to {owner_text(principal, job)}, not to {principal.user}", code="not_owner"
+    )
 
 
-def _own(who: Principal, reference: str, act: Callable[[Job], list[Effect]], job: Job) -> list[Effect]:
-    if not may_touch(who, job):
-        raise _not_theirs(who, reference, job)
+def _own(principal: Principal, reference: str, act: Callable[[Job], list[Effect]], job: Job) -> list[Effect]:
+    if not may_control(principal, job):
+        raise _not_theirs(principal, reference, job)
     return act(job)

@@ -1,7 +1,8 @@
-"""Finds the jobs that the references of a command mean: 12, 12_3, 12_[3-5].
+"""Find the jobs that the references of a command name: 12, 12_3, 12_[3-5].
 
-Tasks that still wait in the array's record get records of their own. A command may name thousands of tasks of
-an array of which thousands more are in memory. Tasks are therefore found in a table, not by a search.
+Named tasks that still wait in the array's record are split off into separate records. A command may name
+thousands of tasks of an array with thousands of further tasks in memory. Tasks are therefore found in a
+table, not by a search.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class _Array:
             self.by_task[job.array_task_id] = job.id
 
 
-class Naming:
+class JobReferences:
     """Resolves the references of one command."""
 
     def __init__(self, txn: Transaction) -> None:
@@ -46,7 +47,7 @@ class Naming:
         self._arrays: dict[JobId, _Array] = {}
 
     def forget(self) -> None:
-        """Drop the cached arrays, because the split of their records was undone."""
+        """Drop the cached arrays after the splitting of their records was rolled back."""
         self._arrays.clear()
 
     def find(self, reference: str) -> list[Job]:

@@ -22,7 +22,7 @@ from warpdeck.controller.events.events import (
     NodeUp,
     Outcome,
 )
-from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import Facility, Gpu, GpuDrain, GpuUuid, Job, JobId, Link, Node, NodeName, Topology
 from warpdeck_agent.wire import messages as wire
@@ -39,13 +39,13 @@ def add(txn: Transaction, event: NodeAdded) -> Outcome:
         raise UserError(
             f"node {event.node.name} already exists", "choose another --name, or remove the old node first"
         )
-    txn.put_node(amend(event.node, added_at_unix=txn.now))
-    txn.put_made_by_name(event.node.name, uid=event.uid, mark=event.mark)
+    txn.put_node(replace(event.node, added_at_unix=txn.now))
+    txn.put_created_by_name(event.node.name, uid=event.uid, request_id=event.request_id)
     return Outcome()
 
 
 def drain(txn: Transaction, event: NodeDrained) -> Outcome:
-    """Drain a node, or some of its GPUs: it gets no new jobs, and running jobs continue.
+    """Drain a node, or some of its GPUs: no new jobs start there, and running jobs continue.
 
     A drain by an administrator stays until an administrator resumes the node.
     """
@@ -54,26 +54,28 @@ def drain(txn: Transaction, event: NodeDrained) -> Outcome:
         drains = {each.uuid: each for each in node.gpu_drains}
         for uuid in _gpus_named(node, event.gpus):
             drains[uuid] = GpuDrain(uuid=uuid, reason=event.reason, at_unix=txn.now)
-        txn.put_node(amend(node, gpu_drains=tuple(drains.values())))
+        txn.put_node(replace(node, gpu_drains=tuple(drains.values())))
     else:
-        txn.put_node(amend(node, drained=True, drain_checks=(), reason=event.reason, reason_at_unix=txn.now))
+        txn.put_node(
+            replace(node, drained=True, drain_checks=(), reason=event.reason, reason_at_unix=txn.now)
+        )
     return Outcome()
 
 
 def resume(txn: Transaction, event: NodeResumed) -> Outcome:
     """Resume a node, or some of its GPUs.
 
-    When the whole node is resumed, its present GPUs become the expected ones.
+    When the whole node is resumed, its present GPUs become its expected GPUs.
     """
     node = known(txn, event.name)
     if event.gpus:
-        again = _gpus_named(node, event.gpus)
-        left = tuple(each for each in node.gpu_drains if each.uuid not in again)
-        txn.put_node(amend(node, gpu_drains=left))
+        resumed_gpus = _gpus_named(node, event.gpus)
+        left = tuple(each for each in node.gpu_drains if each.uuid not in resumed_gpus)
+        txn.put_node(replace(node, gpu_drains=left))
     else:
         known_gpus = tuple(gpu.uuid for gpu in node.gpus)
-        resumed = amend(node, drained=False, drain_checks=(), gpu_drains=(), known_gpus=known_gpus)
-        txn.put_node(amend(resumed, reason="", reason_at_unix=txn.now))
+        resumed = replace(node, drained=False, drain_checks=(), gpu_drains=(), known_gpus=known_gpus)
+        txn.put_node(replace(resumed, reason="", reason_at_unix=txn.now))
     return Outcome()
 
 
@@ -92,10 +94,11 @@ def _gpus_named(node: Node, indices: tuple[int, ...]) -> list[GpuUuid]:
 def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
     """Remove a node.
 
-    Raises UserError if jobs hold it, unless forced; forced jobs end as NODE_FAIL or are requeued.
+    Raises UserError if jobs hold it, unless `force` is set. With `force`, these jobs end as NODE_FAIL or are
+    requeued.
     """
     known(txn, event.name)
-    jobs = [*txn.state.jobs_on(event.name), *txn.state.handed_to(event.name)]
+    jobs = [*txn.state.jobs_on(event.name), *txn.state.prefetched_to(event.name)]
     if jobs and not event.force:
         labels = ", ".join(job.label() for job in jobs[:5]) + (" ..." if len(jobs) > 5 else "")
         raise UserError(
@@ -112,12 +115,12 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
 
 
 def lost(txn: Transaction, event: NodeLost) -> Outcome:
-    """Record that the link to a node broke. Its jobs stay, because they may still be running well."""
+    """Record that the link to a node broke. Its jobs stay, because they may still be running."""
     if event.name in txn.state.nodes:
         txn.state.node_status.links[event.name] = Link.LOST
         txn.state.node_status.link_reasons[event.name] = event.reason
         txn.state.node_status.readings.pop(event.name, None)
-        txn.note_condition(event.name)
+        txn.record_condition(event.name)
     return Outcome()
 
 
@@ -132,43 +135,43 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
         return Outcome()
     txn.state.node_status.links[name] = Link.UP
     txn.state.node_status.link_reasons.pop(name, None)
-    txn.note_condition(name)
+    txn.record_condition(name)
     rebooted = bool(node.boot_id) and node.boot_id != welcome.inventory.boot_id
     described = describe(node, welcome.inventory)
     if described != node:
         txn.put_node(described)
     effects: list[Effect] = []
-    told = {(said.job_id, said.restarts) for said in welcome.jobs}
-    for said in welcome.jobs:
-        if rebooted and said.phase != "exited":
-            effects += _end_before_boot(said, name)
-            said = dataclasses.replace(
-                said, phase="lost", cause="node_fail", message=f"{name} was rebooted", exit_code=1
+    reported = {(job_report.job_id, job_report.restarts) for job_report in welcome.jobs}
+    for job_report in welcome.jobs:
+        if rebooted and job_report.phase != "exited":
+            effects += _end_before_boot(job_report, name)
+            job_report = dataclasses.replace(
+                job_report, phase="lost", cause="node_fail", message=f"{name} was rebooted", exit_code=1
             )
-        effects += apply_report(txn, name, said)
-    for job in (*txn.state.jobs_on(name), *txn.state.handed_to(name)):
+        effects += apply_report(txn, name, job_report)
+    for job in (*txn.state.jobs_on(name), *txn.state.prefetched_to(name)):
         job = txn.state.jobs[job.id]
-        if (job.id, job.restarts) not in told:
-            effects += _settle_untold(txn, job, name, rebooted=rebooted)
-    effects += step_commands.settle_node(txn, name, welcome.steps)
+        if (job.id, job.restarts) not in reported:
+            effects += _handle_unreported(txn, job, name, rebooted=rebooted)
+    effects += step_commands.reconcile_steps(txn, name, welcome.steps)
     return Outcome(effects=tuple(effects))
 
 
-def _end_before_boot(said: wire.JobReport, name: NodeName) -> list[Effect]:
-    """Tell the agent to release a launch from before a reboot that it still reports as running.
+def _end_before_boot(job_report: wire.JobReport, name: NodeName) -> list[Effect]:
+    """Return the effect that releases a launch that started before a reboot and is still reported as running.
 
-    Only launches that merely hold a part of the node survive a reboot, and only as a record.
+    Only launches that merely hold resources of the node survive a reboot, and only as a record.
     """
-    if said.phase != "running":
+    if job_report.phase != "running":
         return []
-    return [KillShare(node=name, job_id=JobId(said.job_id), restarts=said.restarts, at_once=True)]
+    return [KillShare(node=name, job_id=JobId(job_report.job_id), restarts=job_report.restarts, at_once=True)]
 
 
-def _settle_untold(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:
-    """Handle a share that the node has no record of.
+def _handle_unreported(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:
+    """Handle a share of which the node has no record.
 
-    It never started, or was lost with the node's disk or power. After a reboot it is unknown whether the
-    share had started. It is therefore not launched again under the same start count.
+    The share never started, or was lost with the node's disk or power. After a reboot it is unknown whether
+    the share had started. It is therefore not launched again with the same start count.
     """
     share = next(share for share in job.shares if share.node == name)
     if share.phase == "exited":
@@ -208,10 +211,10 @@ def known(txn: Transaction, name: NodeName) -> Node:
 def describe(node: Node, found: wire.Inventory) -> Node:
     """Return the node with the inventory that its agent found.
 
-    Earlier GPUs are remembered if some are missing now.
+    If some of the earlier GPUs are missing now, they stay in the list of expected GPUs.
     """
     uuids = tuple(GpuUuid(gpu.uuid) for gpu in found.gpus)
-    return amend(
+    return replace(
         node,
         known_gpus=uuids if len(uuids) >= len(node.known_gpus) else node.known_gpus,
         hostname=found.hostname,

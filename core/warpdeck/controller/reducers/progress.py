@@ -1,8 +1,14 @@
-"""Handlers for reports of nodes about jobs: started, ended, refused or given back.
+"""Handlers for reports of nodes about jobs: started, ended, refused or returned.
 
-A job is RUNNING when all of its shares run. A batch job ends when its batch share has ended; its other nodes
-only hold the allocation. Any other job ends when all shares have ended. The end is final when every share has
-ended.
+A job is RUNNING when all of its shares run. A batch job begins to end when its batch share has ended, because
+its other nodes only hold the allocation. Any other job ends when all shares have ended. The end is final when
+every share has ended.
+
+Times that nodes report are converted to the controller's clock, which accounting and limits use. The clock of a
+node may be wrong or may jump. Small differences are not corrected, so that the duration of a job is measured by
+one clock. For a node with a large clock error, the error that its health check reports is subtracted. A time in
+the future is replaced by the present. The present is also used if a job seems to have started long before it was
+eligible, or to have ended long before its start.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from warpdeck.controller.events.events import (
 )
 from warpdeck.controller.state.array_record_splitting import fold_back
 from warpdeck.controller.state.measurements import to_curve, to_own, to_usage
-from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.suspect_nodes import HELD_AFTER_NODES
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.model import BY_ITSELF, ExitStatus, Job, JobCurve, JobId, JobState, NodeName, ShareStatus
@@ -29,18 +35,17 @@ from warpdeck_agent.wire import messages as wire
 
 from . import hetjob_components, step_commands
 from .allocations import RELEASED
-from .job_commands import end_job, put_back
-from .launch_prefetch import move_up, step_in
-from .node_clock import end_of, moment, start_of
-from .node_failures import blame, blame_check
-from .suspension import set_right
+from .job_commands import end_job, requeue_job
+from .launch_prefetch import promote_successor, take_over
+from .node_failures import drain_permanently, drain_until_passed
+from .suspension import correct_suspension
 
-WORTH_TELLING = 0.05
+MIN_RELATIVE_CHANGE = 0.05
 """Relative change of a predicted run time below which the waiting tasks keep the old prediction.
 
-Thousands of short tasks may end one after the other, and each would change it slightly.
+Thousands of short tasks may end one after the other, and each would change the prediction slightly.
 """
-WORTH_TELLING_S = 1.0
+MIN_CHANGE_S = 1.0
 """Change of a predicted run time in seconds below which the waiting tasks keep the old prediction.
 
 Smaller differences do not matter for planning, and the run times of short tasks vary by larger fractions.
@@ -59,27 +64,27 @@ _STATE_OF_CAUSE = {
 
 
 def report(txn: Transaction, event: Reported) -> Outcome:
-    """Apply an agent's report on a launch. An outdated launch is ended or forgotten there."""
+    """Apply an agent's report on a launch. If the launch is outdated, it is ended or forgotten on the node."""
     effects = tuple(apply_report(txn, event.name, event.report))
     return Outcome(effects=effects, replan=event.report.phase != "running" or _starts_are_awaited(txn))
 
 
 def _starts_are_awaited(txn: Transaction) -> bool:
-    """Return whether a waiting job may depend on the start of another.
+    """Return whether a waiting job may depend on the start of another job.
 
-    No other waiting job is affected by a start.
+    A start affects no other waiting jobs.
     """
     jobs = txn.state.jobs
     return any(jobs[job_id].request.dependencies is not None for job_id in txn.state.index.pending)
 
 
-def remark(txn: Transaction, event: NodeWarning) -> Outcome:
-    """Record an agent's remark about a job in its history and as its notice."""
-    said = event.remark
-    job = txn.state.jobs.get(JobId(said.job_id))
-    if job is not None and _is_there(job, event.name, said.restarts) and not job.is_finished:
-        sentence = f"{event.name}: {said.text}"
-        txn.put_job(amend(job, notice=sentence))
+def warn(txn: Transaction, event: NodeWarning) -> Outcome:
+    """Record an agent's warning about a job in its history and as its notice."""
+    warning = event.message
+    job = txn.state.jobs.get(JobId(warning.job_id))
+    if job is not None and _is_there(job, event.name, warning.restarts) and not job.is_finished:
+        sentence = f"{event.name}: {warning.text}"
+        txn.put_job(replace(job, notice=sentence))
         txn.log(job.id, sentence)
     return Outcome(replan=False)
 
@@ -87,63 +92,63 @@ def remark(txn: Transaction, event: NodeWarning) -> Outcome:
 def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
     """Handle a node's refusal to start a share. No process of the share runs.
 
-    If the node is at fault, the job waits again.
+    If the node caused the refusal, the job is requeued.
     """
     failed = event.failed
-    blame(txn, event.name, failed.drain)
-    to_blame = blame_check(txn, event.name, failed.check, reason=failed.message) or failed.again
-    again = to_blame and _may_try_again(txn, event.name, failed)
+    drain_permanently(txn, event.name, failed.drain)
+    node_failed = drain_until_passed(txn, event.name, failed.check, reason=failed.message) or failed.again
+    requeues = node_failed and _requeue_failed_start(txn, event.name, failed)
     gone = wire.JobReport(
         job_id=failed.job_id,
         restarts=failed.restarts,
         phase="exited",
         exit_code=1,
-        cause="requeued" if again else "launch_failed",
+        cause="requeued" if requeues else "launch_failed",
         message=failed.message,
         ended_at=txn.now,
     )
     return Outcome(effects=tuple(apply_report(txn, event.name, gone)))
 
 
-def give_back(txn: Transaction, event: LaunchRevoked) -> Outcome:
+def return_to_queue(txn: Transaction, event: LaunchRevoked) -> Outcome:
     """Return prefetched tasks that have not started to the queue, as if they had never been sent.
 
-    A task that was ordered to end in the meantime ends.
+    If the end of a task was requested in the meantime, the task ends.
     """
     effects: list[Effect] = []
     for job_id, restarts in event.launches:
         job = txn.state.jobs.get(job_id)
-        if job is None or not _is_there(job, event.name, restarts) or not _may_have_waited_there(job):
+        if job is None or not _is_there(job, event.name, restarts) or not _has_not_started(job):
             continue
         if job.state is JobState.COMPLETING:
             gone = wire.JobReport(job_id, restarts, phase="exited", cause=job.ending_cause, ended_at=txn.now)
             effects += apply_report(txn, event.name, gone)
             continue
-        waits = amend(
+        waits = replace(
             job,
             state=JobState.PENDING,
-            behind=None,
+            prefetched_after=None,
             allocation=None,
             shares=(),
             partition="",
             time_limit_s=None,
         )
         txn.put_job(waits)
-        move_up(txn, job.id, job.behind)
+        promote_successor(txn, job.id, job.prefetched_after)
         fold_back(txn, waits)
     return Outcome(effects=tuple(effects))
 
 
-def _may_have_waited_there(job: Job) -> bool:
+def _has_not_started(job: Job) -> bool:
     """Return whether no share of the job is known to have started."""
     is_open = job.state in (JobState.CONFIGURING, JobState.COMPLETING)
     return is_open and all(share.phase == "launching" for share in job.shares)
 
 
-def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) -> bool:
+def _requeue_failed_start(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) -> bool:
     """Requeue a job that a node could not start. Returns False if the job cannot be requeued.
 
-    As in Slurm, a job whose prolog failed is held, because it might drain one node after the other.
+    As in Slurm, a job with a failed prolog is held, because it might drain one node after the other.
     """
     job = txn.state.jobs.get(JobId(failed.job_id))
     if job is None or job.state is not JobState.CONFIGURING or job.request.pty is not None:
@@ -151,43 +156,46 @@ def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) 
     if not _is_there(job, name, failed.restarts):
         return False
     txn.log(job.id, f"not started on {name}: {failed.message}")
-    job = amend(job, requeue_on_exit=True, held=job.held or bool(failed.drain))
-    txn.put_job(_failed_by(txn, job, name) if failed.check else job)
+    job = replace(job, requeue_on_exit=True, held=job.held or bool(failed.drain))
+    txn.put_job(_with_failed_node(txn, job, name) if failed.check else job)
     return True
 
 
-def _failed_by(txn: Transaction, job: Job, name: NodeName) -> Job:
-    """Return the job with this node added to those that could not start it.
+def _with_failed_node(txn: Transaction, job: Job, name: NodeName) -> Job:
+    """Return the job with this node added to the nodes that could not start it.
 
-    The job tries other nodes. If several nodes failed, the job itself may be the cause, and it is held.
+    The job then starts on other nodes. If several nodes failed, the job itself may be the cause, and it is
+    held.
     """
     nodes = tuple(dict.fromkeys((*job.failed_nodes, name)))
-    job = amend(job, failed_starts=job.failed_starts + 1, failed_nodes=nodes)
+    job = replace(job, failed_starts=job.failed_starts + 1, failed_nodes=nodes)
     if len(nodes) < HELD_AFTER_NODES:
         return job
-    why = f"held: {len(nodes)} nodes could not start the job ({', '.join(nodes)})"
-    txn.log(job.id, why)
-    return amend(job, held=True, notice=why)
+    notice = f"held: {len(nodes)} nodes could not start the job ({', '.join(nodes)})"
+    txn.log(job.id, notice)
+    return replace(job, held=True, notice=notice)
 
 
-def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list[Effect]:
+def apply_report(txn: Transaction, name: NodeName, job_report: wire.JobReport) -> list[Effect]:
     """Apply a report to the share and the job.
 
     A repeated report changes nothing and causes at most a `ForgetShare`.
     """
-    job = txn.state.jobs.get(JobId(said.job_id))
+    job = txn.state.jobs.get(JobId(job_report.job_id))
     share = None if job is None else _share(job, name)
-    current = job is not None and share is not None and job.restarts == said.restarts and not job.is_finished
+    current = (
+        job is not None and share is not None and job.restarts == job_report.restarts and not job.is_finished
+    )
     if not current or job is None or share is None:
-        if job is None and _is_unreadable(txn, JobId(said.job_id)) and said.phase == "running":
-            _keep_clear(txn, name, said.job_id)
+        if job is None and _is_unreadable(txn, JobId(job_report.job_id)) and job_report.phase == "running":
+            _drain_unknown_job(txn, name, job_report.job_id)
             return []
-        return _settle_stray(job, name, said)
+        return _handle_stale_report(job, name, job_report)
     if share.phase == "exited":
         return []
-    if said.phase == "running":
-        return _share_runs(txn, job, share, said)
-    return _share_ended(txn, job, share, said)
+    if job_report.phase == "running":
+        return _share_runs(txn, job, share, job_report)
+    return _share_ended(txn, job, share, job_report)
 
 
 def _is_unreadable(txn: Transaction, job_id: JobId) -> bool:
@@ -195,7 +203,7 @@ def _is_unreadable(txn: Transaction, job_id: JobId) -> bool:
     return any(row.table == "jobs" and row.key == str(job_id) for row in txn.state.unreadable)
 
 
-def _keep_clear(txn: Transaction, name: NodeName, job_id: int) -> None:
+def _drain_unknown_job(txn: Transaction, name: NodeName, job_id: int) -> None:
     """Drain a node on which an unknown job runs.
 
     The job continues, and its resources are not given to other jobs.
@@ -205,47 +213,49 @@ def _keep_clear(txn: Transaction, name: NodeName, job_id: int) -> None:
         reason = (
             f"Job {job_id} runs here, but its record could not be read. Resume the node when it has ended."
         )
-        txn.put_node(amend(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))
+        txn.put_node(replace(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))
 
 
-def _settle_stray(job: Job | None, name: NodeName, said: wire.JobReport) -> list[Effect]:
+def _handle_stale_report(job: Job | None, name: NodeName, job_report: wire.JobReport) -> list[Effect]:
     """End and release an outdated launch, and collect its output for the user.
 
-    Whether the node had that earlier start is known only to the store, and is checked when the effect runs.
+    Only the store knows whether that earlier start ran on the node. This is checked when the effect runs.
     """
-    job_id = JobId(said.job_id)
-    if said.phase == "running":
-        return [KillShare(node=name, job_id=job_id, restarts=said.restarts, at_once=True)]
+    job_id = JobId(job_report.job_id)
+    if job_report.phase == "running":
+        return [KillShare(node=name, job_id=job_id, restarts=job_report.restarts, at_once=True)]
     effects: list[Effect] = []
-    was_there = job is not None and (said.restarts < job.restarts or _is_there(job, name, said.restarts))
-    if was_there and not _is_visible(said):
-        effects.append(CollectOutput(node=name, job_id=job_id, restarts=said.restarts))
-    return [*effects, ForgetShare(node=name, job_id=job_id, restarts=said.restarts)]
+    was_there = job is not None and (
+        job_report.restarts < job.restarts or _is_there(job, name, job_report.restarts)
+    )
+    if was_there and not _is_visible(job_report):
+        effects.append(CollectOutput(node=name, job_id=job_id, restarts=job_report.restarts))
+    return [*effects, ForgetShare(node=name, job_id=job_id, restarts=job_report.restarts)]
 
 
-def _is_visible(said: wire.JobReport) -> bool:
+def _is_visible(job_report: wire.JobReport) -> bool:
     """Return whether the output is stored where the user expects it."""
-    return not said.stdout_path.startswith("spool:")
+    return not job_report.stdout_path.startswith("spool:")
 
 
-def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobReport) -> list[Effect]:
+def _share_runs(txn: Transaction, job: Job, share: ShareStatus, job_report: wire.JobReport) -> list[Effect]:
     effects: list[Effect] = []
-    visible = _is_visible(said)
-    started = amend(
+    visible = _is_visible(job_report)
+    started = replace(
         share,
         phase="running",
-        pid=said.pid,
-        stdout_path=said.stdout_path,
-        stderr_path=said.stderr_path,
-        work_dir=said.work_dir,
+        pid=job_report.pid,
+        stdout_path=job_report.stdout_path,
+        stderr_path=job_report.stderr_path,
+        work_dir=job_report.work_dir,
         visible=visible,
     )
     if share != started:
         job = txn.put_job(_with_share(job, started))
     if not visible:
         effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
-    effects += set_right(job, share.node, stopped_there=said.suspended)
-    if said.time_limit_s not in (-1.0, job.time_limit_s or 0.0):
+    effects += correct_suspension(job, share.node, stopped_there=job_report.suspended)
+    if job_report.time_limit_s not in (-1.0, job.time_limit_s or 0.0):
         effects.append(LimitShare(node=share.node, job_id=job.id, restarts=job.restarts))
     if job.state is JobState.COMPLETING:
         effects.append(
@@ -253,48 +263,57 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobRe
         )
     elif job.state is JobState.CONFIGURING and all(part.phase != "launching" for part in job.shares):
         txn.put_job(
-            amend(job, state=JobState.RUNNING, start_at_unix=start_of(txn, job, share.node, said.started_at))
+            replace(
+                job,
+                state=JobState.RUNNING,
+                start_at_unix=start_of(txn, job, share.node, job_report.started_at),
+            )
         )
         txn.log(job.id, "running on " + ", ".join(part.node for part in job.shares))
     return effects
 
 
-def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobReport) -> list[Effect]:
-    blame(txn, share.node, said.drain)
-    cause = said.cause or ("unknown" if said.phase == "lost" else "")
-    status = ExitStatus(code=said.exit_code, signal=said.signal, cause=cause, message=said.message)
+def _share_ended(txn: Transaction, job: Job, share: ShareStatus, job_report: wire.JobReport) -> list[Effect]:
+    drain_permanently(txn, share.node, job_report.drain)
+    cause = job_report.cause or ("unknown" if job_report.phase == "lost" else "")
+    status = ExitStatus(
+        code=job_report.exit_code, signal=job_report.signal, cause=cause, message=job_report.message
+    )
     paths = {}
-    if said.stdout_path:
-        paths = {"stdout_path": said.stdout_path, "visible": _is_visible(said)}
-    ended = amend(
+    if job_report.stdout_path:
+        paths = {"stdout_path": job_report.stdout_path, "visible": _is_visible(job_report)}
+    ended = replace(
         share,
         phase="exited",
         exit=status,
-        stderr_path=said.stderr_path or share.stderr_path,
-        work_dir=said.work_dir or share.work_dir,
-        peak_mem_bytes=said.peak_mem_bytes,
-        cpu_seconds=said.cpu_seconds,
-        system_s=said.system_s,
-        own=to_own(said.own),
-        gpu=to_usage(said.gpu),
+        stderr_path=job_report.stderr_path or share.stderr_path,
+        work_dir=job_report.work_dir or share.work_dir,
+        peak_mem_bytes=job_report.peak_mem_bytes,
+        cpu_seconds=job_report.cpu_seconds,
+        system_s=job_report.system_s,
+        own=to_own(job_report.own),
+        gpu=to_usage(job_report.gpu),
         **paths,
     )
-    if said.curve is not None:
-        txn.put_curve(JobCurve(job_id=job.id, node=share.node, curve=to_curve(said.curve)))
+    if job_report.curve is not None:
+        txn.put_curve(JobCurve(job_id=job.id, node=share.node, curve=to_curve(job_report.curve)))
     begun_unix = job.start_at_unix
-    if begun_unix is None and said.started_at:
-        begun_unix = start_of(txn, job, share.node, said.started_at)
-    began, over = said.started_at or said.ended_at, said.ended_at  # Both are times on the node's clock.
-    suspect = txn.state.node_status.suspects.take_end(
+    if begun_unix is None and job_report.started_at:
+        begun_unix = start_of(txn, job, share.node, job_report.started_at)
+    began, over = (
+        job_report.started_at or job_report.ended_at,
+        job_report.ended_at,
+    )  # Both are times on the node's clock.
+    suspect = txn.state.node_status.suspects.record_end(
         share.node, job, status, began_unix=began, ended_unix=over
     )
-    blame(txn, share.node, suspect)
-    job = amend(_with_share(job, ended), start_at_unix=begun_unix)
+    drain_permanently(txn, share.node, suspect)
+    job = replace(_with_share(job, ended), start_at_unix=begun_unix)
     effects: list[Effect] = []
     if not ended.visible:
         effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
     if all(part.phase == "exited" for part in job.shares):
-        return effects + finish(txn, job, ended_at=moment(txn, share.node, said.ended_at))
+        return effects + finish(txn, job, ended_at=to_controller_clock(txn, share.node, job_report.ended_at))
     txn.put_job(job)
     batch_ended = bool(job.request.script) and job.shares[0].phase == "exited"
     failed = cause not in ("", "cancelled") and job.state is not JobState.COMPLETING
@@ -315,60 +334,83 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
     effects: list[Effect] = [
         ForgetShare(node=share.node, job_id=job.id, restarts=job.restarts) for share in job.shares
     ]
-    behind = job.behind
+    prefetched_after = job.prefetched_after
     if job.start_at_unix is not None:
         ended_at = end_of(txn, job, ended_at=ended_at)
-        job = step_in(txn, job)
+        job = take_over(txn, job)
     txn.log(job.id, f"ended {state}, exit {status}" + (f": {status.message}" if status.message else ""))
-    ended = txn.put_job(amend(job, state=state, exit=status, end_at_unix=ended_at, behind=None))
-    heir = move_up(txn, job.id, behind)
-    if heir is not None:
-        txn.successors[job.id] = heir
+    ended = txn.put_job(replace(job, state=state, exit=status, end_at_unix=ended_at, prefetched_after=None))
+    successor = promote_successor(txn, job.id, prefetched_after)
+    if successor is not None:
+        txn.successors[job.id] = successor
     if state in BY_ITSELF:
-        _expect_of_the_rest(txn, ended)
+        _update_predictions(txn, ended)
     step_commands.end_all(txn, ended, ended_at=ended_at)
-    again = job.requeue_on_exit or (
+    requeues = job.requeue_on_exit or (
         state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty
     )
-    again = again and not hetjob_components.is_left(txn.state, job)
-    if again:
-        put_back(txn, ended)
+    requeues = requeues and not hetjob_components.is_left(txn.state, job)
+    if requeues:
+        requeue_job(txn, ended)
         txn.log(job.id, f"requeued (start {job.restarts + 1})")
-    return effects + hetjob_components.after_end(txn, ended, again=again)
+    return effects + hetjob_components.after_end(txn, ended, requeues=requeues)
 
 
-def _expect_of_the_rest(txn: Transaction, ended: Job) -> None:
+def _update_predictions(txn: Transaction, ended: Job) -> None:
     """Update the predicted run time of an array's waiting tasks from the tasks that have ended."""
-    rest = txn.state.jobs.get(ended.array_job_id)
-    if rest is None or rest.state is not JobState.PENDING:
+    array = txn.state.jobs.get(ended.array_job_id)
+    if array is None or array.state is not JobState.PENDING:
         return
-    likely_s = txn.state.predict(rest.user, rest.request)
-    if not _is_near(rest.predicted_s, likely_s):
-        txn.put_job(amend(rest, predicted_s=likely_s))
+    predicted_s = txn.state.predict(array.user, array.request)
+    if not _is_near(array.predicted_s, predicted_s):
+        txn.put_job(replace(array, predicted_s=predicted_s))
 
 
-def _is_near(before_s: float | None, likely_s: float | None) -> bool:
-    if before_s is None or likely_s is None:
-        return before_s is likely_s
-    return abs(likely_s - before_s) <= max(WORTH_TELLING_S, WORTH_TELLING * before_s)
+def _is_near(before_s: float | None, predicted_s: float | None) -> bool:
+    if before_s is None or predicted_s is None:
+        return before_s is predicted_s
+    return abs(predicted_s - before_s) <= max(MIN_CHANGE_S, MIN_RELATIVE_CHANGE * before_s)
+
+
+def to_controller_clock(txn: Transaction, name: NodeName, at_unix: float) -> float:
+    """Return the reported time on the controller's clock; the present if the node reports no time."""
+    health = txn.state.node_status.health.get(name)
+    here = at_unix if health is None else at_unix - health.clock_off_s
+    is_known = at_unix and here <= txn.now + txn.state.site.health.max_clock_skew_s
+    return here if is_known else txn.now
+
+
+def start_of(txn: Transaction, job: Job, name: NodeName, at_unix: float) -> float:
+    """Return the time at which the job started on the node, on the controller's clock."""
+    here = to_controller_clock(txn, name, at_unix)
+    return here if here >= job.eligible_at_unix - txn.state.site.health.max_clock_skew_s else txn.now
+
+
+def end_of(txn: Transaction, job: Job, *, ended_at: float) -> float:
+    """Return the time at which the job ended. It is never before the start of the job."""
+    if job.start_at_unix is None:
+        return ended_at
+    if ended_at < job.start_at_unix - txn.state.site.health.max_clock_skew_s:
+        return txn.now
+    return max(ended_at, job.start_at_unix)
 
 
 def final_status(job: Job) -> ExitStatus:
-    """Return the exit status of the batch share, or the worst of all shares.
+    """Return the exit status of the batch share, or the worst exit status of all shares.
 
-    The ordered cause of an end takes precedence.
+    If the end of the job was requested, the cause of the request takes precedence.
     """
     ends = [share.exit or ExitStatus(cause="unknown", code=1) for share in job.shares]
     worst = ends[0] if job.request.script else max(ends, key=lambda end: (end.signal, end.code))
-    blamed = next((end for end in ends if end.cause not in ("", "cancelled")), None)
+    abnormal = next((end for end in ends if end.cause not in ("", "cancelled")), None)
     if job.ending_cause == RELEASED and job.exit is not None:
         return ExitStatus(code=job.exit.code, signal=job.exit.signal, message=job.exit.message)
     if job.ending_cause:
-        message = blamed.message if blamed is not None else worst.message
+        message = abnormal.message if abnormal is not None else worst.message
         return ExitStatus(code=worst.code, signal=worst.signal, cause=job.ending_cause, message=message)
-    if blamed is not None and not worst.cause:
+    if abnormal is not None and not worst.cause:
         return ExitStatus(
-            code=worst.code or 1, signal=worst.signal, cause=blamed.cause, message=blamed.message
+            code=worst.code or 1, signal=worst.signal, cause=abnormal.cause, message=abnormal.message
         )
     return worst
 
@@ -387,4 +429,4 @@ def _share(job: Job, name: NodeName) -> ShareStatus | None:
 
 def _with_share(job: Job, changed: ShareStatus) -> Job:
     shares = tuple(changed if part.node == changed.node else part for part in job.shares)
-    return amend(job, shares=shares)
+    return replace(job, shares=shares)

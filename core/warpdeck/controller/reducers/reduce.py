@@ -1,7 +1,7 @@
-"""The reducer: applies one event to the transaction and returns its effects.
+"""The reducer: it applies one event to the transaction and returns the effects.
 
-The state changes in no other way. Raises UserError if the event is refused. The caller then undoes the
-changes that the event had begun.
+The state is changed in no other way. Raises UserError if the event is refused. The caller then rolls back the
+changes that the event had already made.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from warpdeck.controller.events.events import (
     CodeRecorded,
     CommentUpdated,
     Event,
-    HealthTold,
+    HealthReported,
     Held,
     HolderLeft,
     HolderSeen,
@@ -37,11 +37,11 @@ from warpdeck.controller.events.events import (
     Requeued,
     ReservationMade,
     ReservationRemoved,
-    ReservationsTended,
+    ReservationsDue,
     Resumed,
-    StepAsked,
-    StepEndAsked,
+    StepEndRequested,
     StepReported,
+    StepRequested,
     Submitted,
     Suspended,
     Updated,
@@ -83,36 +83,36 @@ REDUCERS: dict[type, Callable[[Transaction, Any], Outcome]] = {
     Requeued: job_commands.requeue,
     Suspended: suspension.suspend,
     Resumed: suspension.resume,
-    NotifyJob: job_commands.tell,
+    NotifyJob: job_commands.notify,
     Updated: updates.update,
     CommentUpdated: comment_update.annotate,
     CodeRecorded: code_recording.record,
-    Planned: apply_plan.decide,
+    Planned: apply_plan.apply_plan,
     Reported: progress.report,
-    LaunchRevoked: progress.give_back,
+    LaunchRevoked: progress.return_to_queue,
     LaunchRefused: progress.refuse,
-    NodeWarning: progress.remark,
+    NodeWarning: progress.warn,
     JournalNote: _note,
     MessagesRead: _nothing,
-    HolderLeft: allocations.leave,
+    HolderLeft: allocations.release_by_client,
     HolderSeen: allocations.see,
-    StepAsked: step_commands.ask,
-    StepEndAsked: step_commands.end,
+    StepRequested: step_commands.request_step,
+    StepEndRequested: step_commands.end,
     StepReported: step_commands.report,
     NodeUp: node_changes.up,
     NodeLost: node_changes.lost,
     NodeAdded: node_changes.add,
     NodeDrained: node_changes.drain,
     NodeResumed: node_changes.resume,
-    HealthTold: node_health.take,
+    HealthReported: node_health.apply_health,
     NodeRemoved: node_changes.remove,
     ReservationMade: reserving.make,
     ReservationRemoved: reserving.remove,
-    ReservationsTended: lambda txn, _: reservation_lifecycle.tend_all(txn),
+    ReservationsDue: lambda txn, _: reservation_lifecycle.apply_due_actions(txn),
 }
 """The function for each kind of event. A test compares the table with the union `Event`."""
 
 
 def reduce(txn: Transaction, event: Event) -> Outcome:
-    """Apply one event to the transaction. Return its effects. Raises UserError if the event is refused."""
+    """Apply one event to the transaction, and return its outcome. Raises UserError if the event is refused."""
     return REDUCERS[type(event)](txn, event)

@@ -1,8 +1,8 @@
 """Handler for the lifecycle of reservations.
 
-`policy.reservations.lifecycle` decides the actions, and this module applies them. Reservations are checked
-shortly after a change, at most once every `REST_S`, and when the clock alone makes an action due. Nothing is
-checked on a site without reservations.
+`policy.reservations.lifecycle` determines the actions, and this module applies them. The reservation manager
+checks reservations shortly after a change, and when the clock alone makes an action due. On a site without
+reservations nothing is checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from warpdeck.controller.events.events import Effect, Outcome
 from warpdeck.controller.state.reservations import ends_for, next_begin_unix, reservations, taken_nodes
 from warpdeck.controller.state.state import State
 from warpdeck.controller.state.transaction import Transaction
-from warpdeck.controller.state.view import why_unavailable
+from warpdeck.controller.state.view import unavailable_reason
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.policy import ReservationView
 from warpdeck.policy.reservations.lifecycle import (
@@ -29,7 +29,7 @@ from warpdeck.policy.reservations.lifecycle import (
 from warpdeck.policy.resources.features import with_features
 
 from .job_commands import end_job
-from .reserving import lose
+from .reserving import detach_jobs
 
 
 def has_reservations(state: State) -> bool:
@@ -39,49 +39,51 @@ def has_reservations(state: State) -> bool:
 
 def is_due(state: State, now: float) -> bool:
     """Return whether an action is due."""
-    return any(deed != _nothing(each) for each, deed in _deeds(state, now)) or bool(_orphans(state, now))
+    return any(actions != _no_actions(each) for each, actions in _actions(state, now)) or bool(
+        _orphans(state, now)
+    )
 
 
-def next_moment(state: State, now: float) -> float:
+def next_deadline(state: State, now: float) -> float:
     """Return the next time at which the clock alone makes an action due; infinity if there is none."""
     uses = _uses(state)
-    moments = (
+    deadlines = (
         next_deadline_unix(each, uses.get(each.name, ReservationUse())) for each in reservations(state, now)
     )
-    return min((at for at in moments if at > now), default=math.inf)
+    return min((at for at in deadlines if at > now), default=math.inf)
 
 
-def tend_all(txn: Transaction) -> Outcome:
+def apply_due_actions(txn: Transaction) -> Outcome:
     """Apply all actions that are due."""
     state, now = txn.state, txn.now
     effects: list[Effect] = []
-    for each, deed in list(_deeds(state, now)):
-        lose(txn, deed.losers, hold=each.hold_jobs_after)
-        for job_id in deed.overrun:
+    for each, actions in list(_actions(state, now)):
+        detach_jobs(txn, actions.detached, hold=each.hold_jobs_after)
+        for job_id in actions.timed_out:
             txn.log(job_id, f"its reservation {each.name} has ended, and so has its time limit")
             effects += end_job(txn, state.jobs[job_id], "timeout")
-        if each.name in state.reserved and deed != _nothing(each):
-            _keep(txn, each, deed)
-    lose(txn, _orphans(state, now), hold=True)
+        if each.name in state.reserved and actions != _no_actions(each):
+            _store(txn, each, actions)
+    detach_jobs(txn, _orphans(state, now), hold=True)
     return Outcome(effects=tuple(effects))
 
 
-def _keep(txn: Transaction, each: ReservationView, deed: ReservationActions) -> None:
+def _store(txn: Transaction, each: ReservationView, actions: ReservationActions) -> None:
     """Store the reservation with its changes, or remove it."""
     made = txn.state.reserved[each.name]
-    if deed.purged and not made.repeat:
+    if actions.purged and not made.repeat:
         txn.drop_reservation(made.name)
         return
-    if deed.purged:
+    if actions.purged:
         begin = next_begin_unix(each, txn.now)
         length_s = each.end_unix - each.start_unix
         made = msgspec.structs.replace(made, start_unix=begin, end_unix=begin + length_s)
-    if deed.nodes != each.nodes:
-        made = msgspec.structs.replace(made, nodes=tuple(sorted(deed.nodes)))
-    txn.put_reservation(msgspec.structs.replace(made, idle_since_unix=deed.idle_since_unix))
+    if actions.nodes != each.nodes:
+        made = msgspec.structs.replace(made, nodes=tuple(sorted(actions.nodes)))
+    txn.put_reservation(msgspec.structs.replace(made, idle_since_unix=actions.idle_since_unix))
 
 
-def _deeds(state: State, now: float) -> list[tuple[ReservationView, ReservationActions]]:
+def _actions(state: State, now: float) -> list[tuple[ReservationView, ReservationActions]]:
     uses = _uses(state)
     return [
         (each, reservation_actions(each, uses.get(each.name, ReservationUse()), _pool(state, each, now), now))
@@ -89,12 +91,12 @@ def _deeds(state: State, now: float) -> list[tuple[ReservationView, ReservationA
     ]
 
 
-def _nothing(each: ReservationView) -> ReservationActions:
+def _no_actions(each: ReservationView) -> ReservationActions:
     return ReservationActions(nodes=each.nodes, idle_since_unix=each.idle_since_unix)
 
 
 def _uses(state: State) -> dict[str, ReservationUse]:
-    """Return the jobs of each reservation, by its name."""
+    """Return the jobs of each reservation, by the name of the reservation."""
     jobs = sorted((state.jobs[job_id] for job_id in state.index.in_reservations), key=_reservation)
     return {name: _use(state, list(some)) for name, some in itertools.groupby(jobs, key=_reservation)}
 
@@ -126,11 +128,11 @@ def _orphans(state: State, now: float) -> list[JobId]:
 def _pool(state: State, each: ReservationView, now: float) -> NodePool:
     """Return the nodes that may replace nodes of the reservation.
 
-    The pool is empty if its nodes are never replaced.
+    The pool is empty if the nodes of the reservation are never replaced.
     """
     if not each.node_count or each.static or each.parts:
         return NodePool()
-    able = frozenset(name for name, node in state.nodes.items() if not why_unavailable(state, node))
+    able = frozenset(name for name, node in state.nodes.items() if not unavailable_reason(state, node))
     if each.features:
         able &= with_features(
             each.features, {name: facts.features for name, facts in state.site.nodes.items()}

@@ -1,11 +1,11 @@
 """Handlers that change existing jobs: `scontrol update job`.
 
 The rules on changes are those of Slurm (job_mgr's update). All fields of a waiting job may change; it is then
-checked against the site's rules and the cluster like a new submission. Of a running job the time limit may
-change, and fields that no longer or not yet have an effect (name, comment, mails, priority and nice, requeue,
-the array's throttle, deadline, time-min, switches). Users may shorten limits, lower priorities and set a
-`nice` from 0 up; administrators may do all. A priority of 0 holds the job. Any other priority stays in force,
-in place of age and `nice`, until the job is released.
+checked against the site's rules and the cluster like a new submission. Of a running job, only the time limit
+may change, and fields that have no effect on the running job (name, comment, mails, priority and nice,
+requeue, the array's throttle, deadline, time-min, switches). Users may shorten limits, lower priorities and
+set a `nice` of 0 or more; administrators may make all changes. A priority of 0 holds the job. Any other
+priority stays in force, in place of age and `nice`, until the job is released.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Effect, LimitShare, Outcome, Updated
 from warpdeck.controller.state import admission
 from warpdeck.controller.state.cpu_assignment import with_core_threads
-from warpdeck.controller.state.dependencies import clause_name, not_waited_for, targets, without_unknown
+from warpdeck.controller.state.dependencies import clause_name, ignored_text, targets, without_unknown
 from warpdeck.controller.state.request_revision import RequestRevisions
-from warpdeck.controller.state.state import amend
+from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.transaction import Transaction
 from warpdeck.controller.state.view import Namesakes, waiting_limit_s
 from warpdeck.model import ArraySpec, Dependencies, Job, JobState, Request, Resources
@@ -44,51 +44,51 @@ OF_REQUEST = frozenset(Request.__struct_fields__)
 
 def update(txn: Transaction, event: Updated) -> Outcome:
     """Change the named jobs. For each job, either all or none of the changes are made."""
-    wanted = event.change.asked()
-    if not wanted:
+    fields = event.change.changed_fields()
+    if not fields:
         raise UserError("no changes given", "give at least one, such as TimeLimit=2:00:00")
-    amended = RequestRevisions()
-    return on_each(txn, event, lambda job: _update_one(txn, job, event, amended))
+    revisions = RequestRevisions()
+    return on_each(txn, event, lambda job: _update_one(txn, job, event, revisions))
 
 
-def _update_one(txn: Transaction, job: Job, event: Updated, amended: RequestRevisions) -> list[Effect]:
-    change, wanted = event.change, event.change.asked()
-    _check_state(job, wanted)
+def _update_one(txn: Transaction, job: Job, event: Updated, revisions: RequestRevisions) -> list[Effect]:
+    change, fields = event.change, event.change.changed_fields()
+    _check_state(job, fields)
     _check_hold(job, change)
-    _check_rights(job, change, event.who, txn)
+    _check_rights(job, change, event.principal, txn)
     if change.priority == 0:
-        job = set_held(txn, job, event.who)
+        job = set_held(txn, job, event.principal)
         was_set = job.request.priority is not None
         change = msgspec.structs.replace(change, priority=None if was_set else msgspec.UNSET)
-        wanted = change.asked()
-        if not wanted:
+        fields = change.changed_fields()
+        if not fields:
             return []
     changed = job
     effects: list[Effect] = []
     if job.state is JobState.PENDING:
-        request = _changed_request(txn, job, change, event.who)
-        changed = amended.of(txn, job, request)
-        if "begin_at_unix" in wanted:
-            changed = amend(changed, eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0))
+        request = _changed_request(txn, job, change, event.principal)
+        changed = revisions.of(txn, job, request)
+        if "begin_at_unix" in fields:
+            changed = replace(changed, eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0))
     else:
-        rest = wanted - LIMIT
-        if rest:
-            changed = amended.of(txn, job, _replaced(job.request, change))
-        if wanted & LIMIT:
+        others = fields - LIMIT
+        if others:
+            changed = revisions.of(txn, job, _replaced(job.request, change))
+        if fields & LIMIT:
             changed, effects = _limited(changed, change)
     txn.put_job(changed)
-    txn.log(job.id, f"changed by {event.who.user}: {', '.join(sorted(wanted))}")
+    txn.log(job.id, f"changed by {event.principal.user}: {', '.join(sorted(fields))}")
     return effects
 
 
-def _check_state(job: Job, wanted: frozenset[str]) -> None:
-    if job.is_finished and wanted - AFTERWARDS:
+def _check_state(job: Job, fields: frozenset[str]) -> None:
+    if job.is_finished and fields - AFTERWARDS:
         raise UserError(f"job {job.label()} has already ended ({job.state})", code="finished")
-    if "end_at_unix" in wanted and job.start_at_unix is None:  # It may also be starting.
+    if "end_at_unix" in fields and job.start_at_unix is None:  # It may also be starting.
         raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
     if job.state is JobState.PENDING:
         return
-    fixed = sorted(wanted - ANY_TIME - NEXT_START - LIMIT - AFTERWARDS)
+    fixed = sorted(fields - ANY_TIME - NEXT_START - LIMIT - AFTERWARDS)
     if fixed:
         raise UserError(
             f"job {job.label()} is no longer waiting ({job.state}); {fixed[0]} cannot be changed",
@@ -102,8 +102,8 @@ def _check_hold(job: Job, change: JobChange) -> None:
         raise UserError(f"job {job.label()} is held", "release it first", code="held")
 
 
-def _check_rights(job: Job, change: JobChange, who: Principal, txn: Transaction) -> None:
-    if who.admin:
+def _check_rights(job: Job, change: JobChange, principal: Principal, txn: Transaction) -> None:
+    if principal.admin:
         return
     request = job.request
     if change.admin_comment is not msgspec.UNSET:
@@ -116,9 +116,9 @@ def _check_rights(job: Job, change: JobChange, who: Principal, txn: Transaction)
             raise _denied("only admins can raise a priority")
     if change.contiguous is True:
         raise _denied("only admins can request contiguous nodes after the submission")
-    if change.asked() & LIMIT and job.state is not JobState.PENDING:
-        asked_s = _asked_limit(job, change, now_s=job.time_limit_s)
-        if job.time_limit_s is not None and (asked_s is None or asked_s > job.time_limit_s):
+    if change.changed_fields() & LIMIT and job.state is not JobState.PENDING:
+        requested_s = _requested_limit(job, change, now_s=job.time_limit_s)
+        if job.time_limit_s is not None and (requested_s is None or requested_s > job.time_limit_s):
             raise _denied("only admins can extend the time limit of a running job")
 
 
@@ -126,44 +126,44 @@ def _denied(sentence: str) -> UserError:
     return UserError(sentence, "ask an administrator", code="denied")
 
 
-def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Principal) -> Request:
+def _changed_request(txn: Transaction, job: Job, change: JobChange, principal: Principal) -> Request:
     """Return the changed request of a waiting job. Raises UserError if the change is not allowed."""
     if isinstance(change.dependencies, Dependencies):
-        change = amend(change, dependencies=_known_dependencies(txn, job, change.dependencies))
-    wanted, state = change.asked(), txn.state
+        change = replace(change, dependencies=_known_dependencies(txn, job, change.dependencies))
+    fields, state = change.changed_fields(), txn.state
     request = with_core_threads(state, state.site.complete(_replaced(job.request, change), job.user))
-    if wanted & LIMIT:
-        limit_s = _asked_limit(job, change, now_s=_limit_s(txn, job))
-        request = amend(request, time_limit_s=limit_s, unlimited=limit_s is None)
-    if wanted & (LIMIT | {"time_min_s"}):
+    if fields & LIMIT:
+        limit_s = _requested_limit(job, change, now_s=_limit_s(txn, job))
+        request = replace(request, time_limit_s=limit_s, unlimited=limit_s is None)
+    if fields & (LIMIT | {"time_min_s"}):
         _check_limit(txn, job, request)
     check_times(request, txn.now)
-    if "reservation" in wanted:
-        check_reservation(txn, request, who)
+    if "reservation" in fields:
+        check_reservation(txn, request, principal)
     for name in {*request.resources.nodelist, *request.resources.exclude}:
-        if wanted & {"nodelist", "exclude"} and name not in state.nodes:
+        if fields & {"nodelist", "exclude"} and name not in state.nodes:
             raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="InvalidNode")
-    if wanted - ANY_TIME:
-        admission.check(state, amend(job, request=request), now=txn.now, there_already=True)
+    if fields - ANY_TIME:
+        admission.check(state, replace(job, request=request), now=txn.now, is_queued=True)
     return request
 
 
-def _known_dependencies(txn: Transaction, job: Job, asked: Dependencies) -> Dependencies | None:
+def _known_dependencies(txn: Transaction, job: Job, requested: Dependencies) -> Dependencies | None:
     """Return the dependencies without unknown jobs. Raises UserError if the job would depend on itself."""
-    for clause in asked.clauses:
+    for clause in requested.clauses:
         found = targets(clause, txn.state.named) if clause.kind != "singleton" else ()
         if any(each.array_job_id == job.array_job_id for each in found):
             raise UserError(f"job {clause_name(clause)} cannot depend on itself", code="dependency")
-    left, unknown = without_unknown(asked, txn.state.named)
+    left, unknown = without_unknown(requested, txn.state.named)
     if unknown:
-        txn.log(job.id, not_waited_for(unknown))
+        txn.log(job.id, ignored_text(unknown))
     return left
 
 
 def _replaced(request: Request, change: JobChange) -> Request:
     """Return the request with the new values of all fields except the time limit."""
-    wanted = change.asked() - LIMIT
-    values = {name: getattr(change, name) for name in wanted}
+    fields = change.changed_fields() - LIMIT
+    values = {name: getattr(change, name) for name in fields}
     resources = {name: value for name, value in values.items() if name in OF_RESOURCES}
     if "mem_per_node_bytes" in resources or "mem_per_cpu_bytes" in resources:
         none = {"mem_per_node_bytes": None, "mem_per_cpu_bytes": None, "mem_per_gpu_bytes": None}
@@ -177,11 +177,11 @@ def _replaced(request: Request, change: JobChange) -> Request:
     plain = {name: value for name, value in values.items() if name in OF_REQUEST}
     if values.get("priority", request.priority) is not None:
         plain["nice"] = 0 if "priority" in values else request.nice
-    if "throttle" in wanted and request.array is not None:
+    if "throttle" in fields and request.array is not None:
         plain["array"] = ArraySpec(ranges=request.array.ranges, throttle=values["throttle"])
     if resources:
-        plain["resources"] = amend(request.resources, **resources)
-    return amend(request, **plain)
+        plain["resources"] = replace(request.resources, **resources)
+    return replace(request, **plain)
 
 
 def _limit_s(txn: Transaction, job: Job) -> int | None:
@@ -191,26 +191,26 @@ def _limit_s(txn: Transaction, job: Job) -> int | None:
 
 def _check_limit(txn: Transaction, job: Job, request: Request) -> None:
     """Raise UserError if the time limit is less than the minimum time of the job."""
-    limit_s = _limit_s(txn, amend(job, request=request))
+    limit_s = _limit_s(txn, replace(job, request=request))
     if request.time_min_s and limit_s and request.time_min_s > limit_s:
         raise UserError("TimeMin is longer than the time limit", "use a shorter TimeMin", code="time_min")
 
 
-def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | None:
-    """Return the new time limit of the job in seconds; `now_s` is the present one.
+def _requested_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | None:
+    """Return the new time limit of the job in seconds; `now_s` is the present time limit.
 
     Raises UserError if it is longer than a submission may request, because the store cannot hold it.
     """
-    limit_s = _moved_limit(job, change, now_s)
+    limit_s = _changed_limit(job, change, now_s)
     if limit_s is not None and limit_s > MAX_LIMIT_S:
-        words = f"job {job.label()} would have a time limit of over {MAX_LIMIT_S} seconds"
-        raise UserError(words, "use TimeLimit=UNLIMITED to remove the limit", code="limit")
+        message = f"job {job.label()} would have a time limit of over {MAX_LIMIT_S} seconds"
+        raise UserError(message, "use TimeLimit=UNLIMITED to remove the limit", code="limit")
     return limit_s
 
 
-def _moved_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
+def _changed_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
     if isinstance(change.end_at_unix, float):
-        assert job.start_at_unix is not None, "who is not running is refused before"
+        assert job.start_at_unix is not None, "changes of jobs that do not run were refused before"
         return max(1, round(change.end_at_unix - job.start_at_unix - job.suspended_s))
     if not change.time_limit_more_s:
         return None if change.time_limit_s is msgspec.UNSET else change.time_limit_s
@@ -227,7 +227,7 @@ def _moved_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
 
 def _limited(job: Job, change: JobChange) -> tuple[Job, list[Effect]]:
     """Return the running job with its new time limit, and the effects that send the limit to its nodes."""
-    limited = amend(job, time_limit_s=_asked_limit(job, change, now_s=job.time_limit_s))
+    limited = replace(job, time_limit_s=_requested_limit(job, change, now_s=job.time_limit_s))
     return limited, [
         LimitShare(node=share.node, job_id=job.id, restarts=job.restarts)
         for share in job.shares

@@ -1,8 +1,8 @@
-"""Accounts for resource usage, decayed to the present, for fairshare and for TRES-minute limits.
+"""Account for resource usage, decayed to the present, for fairshare and for TRES-minute limits.
 
-A job's usage is the integral of its held resources over its run time, times the factor of its QoS. The weight
-of each second halves after each half-life. The transaction in which a job releases its resources adds its
-usage to the durable totals. Until then the usage is computed from the job's start time. No second is
+A job's usage is the integral of its held resources over its run time, multiplied by the factor of its QoS.
+The weight of each second halves after each half-life. The transaction in which a job releases its resources
+adds its usage to the durable totals. Until then the usage is computed from the job's start time. No second is
 therefore counted twice or lost, even if the controller is killed. Suspended time costs nothing: the time that
 a job ran counts as one unbroken period up to its end.
 
@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from warpdeck.config import Site, Usage, with_usage
+from warpdeck.config import Site, UsageTotals, with_usage
 from warpdeck.model import Job, JobId
 from warpdeck.policy import WALL, decayed, decayed_seconds, held_tres
-from warpdeck.ports.ports import UsageRow
+from warpdeck.ports.ports import UsageRecord
 
-from .tables import Tables
+from .tables import StateTables
 
 COUNT_ANEW_S = 60.0
 """Interval in seconds between two counts of the running jobs. Jobs that end are counted at once."""
@@ -30,7 +30,7 @@ Key = tuple[str, str, str]
 TresSeconds = dict[str, float]
 
 
-def charge(state: Tables, job: Job, *, ended_unix: float) -> UsageRow | None:
+def charge(state: StateTables, job: Job, *, ended_unix: float) -> UsageRecord | None:
     """Return the new total of the job's account, user and QoS when the job releases its resources.
 
     Returns None if the job never ran. The total is decayed to `ended_unix`, or to the time of the previous
@@ -45,7 +45,7 @@ def charge(state: Tables, job: Job, *, ended_unix: float) -> UsageRow | None:
     held = _held(state, job, state.site)
     _add(tres, _used(job, held, state.site, until_unix=ended_unix, now=at_unix))
     account, user, qos = key
-    return UsageRow(account=account, user=user, qos=qos, at_unix=at_unix, tres=tres)
+    return UsageRecord(account=account, user=user, qos=qos, at_unix=at_unix, tres=tres)
 
 
 def key_of(job: Job) -> Key:
@@ -56,14 +56,14 @@ def key_of(job: Job) -> Key:
 class Accounting:
     """The site's rules with the usage filled in, cached until the running jobs must be counted again.
 
-    There is one object per `Tables`.
+    There is one object per `StateTables`.
     """
 
     def __init__(self) -> None:
         self._rules: Site | None = None
         self._charged = Site()
         self._counted_unix = 0.0
-        self._settled: dict[Key, UsageRow] = {}
+        self._ended: dict[Key, UsageRecord] = {}
         self._running: dict[JobId, _Running] = {}
 
     @property
@@ -71,10 +71,10 @@ class Accounting:
         """The time up to which the usage of running jobs is counted."""
         return self._counted_unix
 
-    def charged(self, state: Tables, rules: Site, *, now: float) -> Site:
+    def charged(self, state: StateTables, rules: Site, *, now: float) -> Site:
         """Return the rules with all usage decayed to now.
 
-        The usage of running jobs reaches up to the last count.
+        The usage of running jobs is included up to the last count.
         """
         if not (rules.accounts or rules.users or rules.qos):
             return rules
@@ -83,13 +83,13 @@ class Accounting:
             self._count(state, rules, now)
         elif not 0.0 <= now - self._counted_unix < COUNT_ANEW_S:
             self._count(state, rules, now)
-        elif self._settled == state.used:
+        elif self._ended == state.used:
             return self._charged
-        self._settled = dict(state.used)
+        self._ended = dict(state.used)
         self._charged = with_usage(rules, self._total(state, rules, now))
         return self._charged
 
-    def _count(self, state: Tables, rules: Site, now: float) -> None:
+    def _count(self, state: StateTables, rules: Site, now: float) -> None:
         self._counted_unix = now
         before, self._running = self._running, {}
         for job in map(state.jobs.__getitem__, state.index.active):
@@ -99,10 +99,10 @@ class Accounting:
                 used = _used(job, held, rules, until_unix=now, now=now)
                 self._running[job.id] = _Running(job.restarts, key_of(job), held, used)
 
-    def _total(self, state: Tables, rules: Site, now: float) -> Usage:
+    def _total(self, state: StateTables, rules: Site, now: float) -> UsageTotals:
         half_life_s = _half_life_s(rules)
         totals: dict[Key, TresSeconds] = {}
-        for key, row in self._settled.items():
+        for key, row in self._ended.items():
             totals[key] = _decayed_total(row, now, half_life_s)
         for job_id, known in self._running.items():
             if job_id in state.index.active and known.is_of(state.jobs[job_id]):
@@ -122,10 +122,9 @@ class _Running(NamedTuple):
         return job.restarts == self.restarts
 
 
-def _held(state: Tables, job: Job, rules: Site) -> dict[str, float]:
-    """Return the resources that the job consumes per second of run time.
-
-    They are multiplied by the usage factor of its QoS.
+def _held(state: StateTables, job: Job, rules: Site) -> dict[str, float]:
+    """Return the resources that the job consumes per second of run time, multiplied by the usage factor of
+    its QoS.
     """
     assert job.allocation is not None
     factor = next((each.usage_factor for each in rules.qos if each.name == job.request.qos), 1.0)
@@ -145,9 +144,9 @@ def _used(job: Job, held: dict[str, float], rules: Site, *, until_unix: float, n
     return {name: count * seconds for name, count in held.items()}
 
 
-def summed(totals: dict[Key, TresSeconds], rules: Site) -> Usage:
+def summed(totals: dict[Key, TresSeconds], rules: Site) -> UsageTotals:
     """Return the usage summed by account (including all accounts below it), by user and by QoS."""
-    usage = Usage()
+    usage = UsageTotals()
     parents = {account.name: account.parent for account in rules.accounts}
     for (account, user, qos), used in sorted(totals.items()):
         _add(usage.qos.setdefault(qos, {}), used)
@@ -167,7 +166,7 @@ def _chain(account: str, parents: dict[str, str]) -> Iterable[str]:
         account = parents[account]
 
 
-def _decayed_total(row: UsageRow, now: float, half_life_s: float) -> TresSeconds:
+def _decayed_total(row: UsageRecord, now: float, half_life_s: float) -> TresSeconds:
     elapsed_s = max(0.0, now - row.at_unix)
     return {
         name: decayed(used, elapsed_s=elapsed_s, half_life_s=half_life_s) for name, used in row.tres.items()
@@ -179,7 +178,7 @@ def _half_life_s(site: Site) -> float:
     return site.half_life_s or 0.0
 
 
-def gpu_types(state: Tables, job: Job) -> dict[str, str]:
+def gpu_types(state: StateTables, job: Job) -> dict[str, str]:
     """Return the type of each GPU on the nodes of the job's allocation, by GPU UUID."""
     assert job.allocation is not None
     nodes = (state.nodes.get(name) for name in job.allocation.node_names())

@@ -1,8 +1,8 @@
-"""Handles unexpected errors, which are bugs in warpdeck.
+"""Handle unexpected errors, which are bugs in warpdeck.
 
-Such an error affects only the request, job or node message that triggered it. It is logged with its
-traceback, and the controller continues with everything else. All such errors are reported through this
-module. The code that catches an error must undo the work that it began, so that no partial change is kept.
+An unexpected error affects only the request, job or node message that triggered it. It is logged with its
+traceback, and the controller continues with everything else. All unexpected errors are reported through this
+module. The code that catches an error must roll back its own changes, so that no partial change is kept.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ RETRY_S = 1.0
 """Delay in seconds before a permanent task is restarted. It keeps a recurring bug from filling the log."""
 
 
-def report_bug(doing: str) -> None:
+def report_bug(activity: str) -> None:
     """Log the exception that is being handled."""
-    log.exception("a bug in %s", doing)
+    log.exception("a bug in %s", activity)
 
 
 def report_violation(violation: str) -> None:
@@ -33,37 +33,38 @@ def report_violation(violation: str) -> None:
     log.error("a bug in the state: %s", violation)
 
 
-def refusal(doing: str) -> UserError:
+def refusal(activity: str) -> UserError:
     """Log the exception that is being handled, and return an error for the caller.
 
     The caller's request had no effect.
     """
-    report_bug(doing)
+    report_bug(activity)
     return UserError(
         "an error inside the controller: nothing was changed",
         "please report it; admins find the details in the controller's log",
     )
 
 
-async def supervised_task(work: Callable[[], Awaitable[None]], doing: str) -> None:
+async def supervised_task(work: Callable[[], Awaitable[None]], activity: str) -> None:
     """Run permanent work, and restart it after a bug."""
     while True:
         try:
             await work()
         except Exception:
-            report_bug(doing)
+            report_bug(activity)
         await asyncio.sleep(RETRY_S)
 
 
-def undo_on_bug(txn: Transaction, decide: Callable[[], T]) -> T | None:
-    """Return the result of a decision that is made along with unrelated events.
+def rollback_on_bug(txn: Transaction, decide: Callable[[], T]) -> T | None:
+    """Return the result of a decision that is made in the same transaction as unrelated events.
 
-    After a bug, undo the decision's changes and return None, because the other events do not depend on it.
+    After an unexpected error, roll back the decision's changes and return None, because the other events do
+    not depend on the decision.
     """
-    mark = txn.mark()
+    savepoint = txn.savepoint()
     try:
         return decide()
     except Exception:
-        txn.undo(mark)
+        txn.rollback(savepoint)
         report_bug("a decision beside others' events")
         return None

@@ -1,4 +1,4 @@
-"""Records in a request the number of threads per core on the nodes where it may run. Pure functions.
+"""Record in a request the number of threads per core on the nodes where it may run. Pure functions.
 
 The planner needs this number to compute the CPUs that a request holds if it uses only some threads of each
 core.
@@ -24,12 +24,12 @@ def with_core_threads(state: State, request: Request) -> Request:
     The request is returned unchanged if it asks for no thread or core layout. On nodes with fewer threads per
     core it holds more cores.
     """
-    asked = request.resources
-    if asked.threads_per_core is None and asked.tasks_per_core is None:
+    requested = request.resources
+    if requested.threads_per_core is None and requested.tasks_per_core is None:
         return request
-    most = max((node.topology.told(node.cpus).threads for node in _nodes(state, request)), default=1)
+    most = max((node.topology.or_flat(node.cpus).threads for node in _nodes(state, request)), default=1)
     return msgspec.structs.replace(
-        request, resources=msgspec.structs.replace(asked, core_threads=max(1, most))
+        request, resources=msgspec.structs.replace(requested, core_threads=max(1, most))
     )
 
 

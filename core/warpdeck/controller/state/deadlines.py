@@ -1,8 +1,8 @@
-"""Computes the times at which the clock alone changes a planner decision. Pure functions.
+"""Compute the times at which the clock alone changes a planner decision. Pure functions.
 
-The planner is woken at these times and needs no polling. Examples: a begin time, the last moment at which a
-deadline can be met, the begin or end of a reservation, the end of a dependency's delay, the end of the wait
-for few switches (--switches), and the moment from which a running job may be preempted. Every other cause is
+The planner is woken at these times and needs no polling. Examples: a begin time, the latest start with which
+a deadline can be met, the begin or end of a reservation, the end of a dependency's delay, the end of the wait
+for few switches (--switches), and the time after which a running job may be preempted. Every other cause is
 an event.
 """
 
@@ -14,7 +14,7 @@ from warpdeck.model import Job, Request
 
 from .dependencies import targets
 from .reservations import reservations
-from .tables import Tables
+from .tables import StateTables
 
 
 def has_deadline(request: Request) -> bool:
@@ -28,7 +28,7 @@ def has_deadline(request: Request) -> bool:
     )
 
 
-def rests(job: Job) -> bool:
+def is_held(job: Job) -> bool:
     """Return whether a waiting job is held and has no deadline, so that only a command can change it."""
     return job.held and job.request.deadline_unix is None
 
@@ -36,7 +36,7 @@ def rests(job: Job) -> bool:
 def begins_unix(request: Request) -> float | None:
     """Return the time before which the job must not start; None if there is none.
 
-    It is the later one of --begin and the time until which the job waits for its code to be recorded.
+    It is the later of two times: --begin, and the time until which the job waits for its code to be recorded.
     """
     times = [at for at in (request.begin_at_unix, request.code_due_unix) if at is not None]
     return max(times, default=None)
@@ -48,15 +48,15 @@ def waits_for_record(request: Request) -> bool:
     return due is not None and (begin is None or begin < due)
 
 
-def next_moment(state: Tables, now: float) -> float | None:
+def next_deadline(state: StateTables, now: float) -> float | None:
     """Return the first time after `now` at which the clock changes a planner decision.
 
     Returns None if there is none.
     """
-    return min((at for at in _moments(state, now) if at > now), default=None)
+    return min((at for at in _deadlines(state, now) if at > now), default=None)
 
 
-def _moments(state: Tables, now: float) -> Iterator[float]:
+def _deadlines(state: StateTables, now: float) -> Iterator[float]:
     for job_id in state.index.timed:
         yield from _of_waiting(state, state.jobs[job_id])
     if not state.has_to_plan:
@@ -67,7 +67,7 @@ def _moments(state: Tables, now: float) -> Iterator[float]:
     yield from _exempt_until(state)
 
 
-def _of_waiting(state: Tables, job: Job) -> Iterator[float]:
+def _of_waiting(state: StateTables, job: Job) -> Iterator[float]:
     request = job.request
     begins = begins_unix(request)
     if begins is not None:
@@ -86,10 +86,12 @@ def _of_waiting(state: Tables, job: Job) -> Iterator[float]:
 
 
 AT_ONCE_S = 0.001
-"""Delay in seconds after the last moment at which a deadline can still be met. The job is checked then."""
+"""Delay in seconds after the latest time at which a deadline can still be met. The job is checked after this
+delay.
+"""
 
 
-def _exempt_until(state: Tables) -> Iterator[float]:
+def _exempt_until(state: StateTables) -> Iterator[float]:
     """Yield the times at which running jobs lose their exemption from preemption."""
     exempt = {qos.name: qos.preempt_exempt_s for qos in state.site.qos}
     least_s = state.site.settings.preempt_exempt_s

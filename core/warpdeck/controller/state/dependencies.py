@@ -34,16 +34,16 @@ from warpdeck.model import (
 Members = Callable[[JobId], list[Job]]
 """Function that returns the jobs of a job number; [] if it is unknown.
 
-These are the array tasks and the record of the waiting ones.
+For an array these are its tasks, and the record of the waiting tasks.
 """
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class DependencyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Result of evaluating dependencies.
 
-    `waits_for` and `never` are sentences; if both are "", the job may start. `tasks` are the tasks of a
+    `waits_for` and `never` are sentences; if both are "", the job may start. `tasks` contains the tasks of a
     folded array to which the result applies; None means all of them. `since_unix` is the time since which the
-    dependencies are satisfied, as far as it is known.
+    dependencies are satisfied, if it is known.
     """
 
     waits_for: str = ""
@@ -57,25 +57,27 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.waits_for and not self.never
 
 
-HOLDS = Verdict()
+HOLDS = DependencyVerdict()
 
 
-def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | None], now: float) -> Verdict:
+def evaluate(
+    job: Job, *, members: Members, first_namesake: Callable[[Job], Job | None], now: float
+) -> DependencyVerdict:
     """Return the result of evaluating all dependency clauses of the job.
 
     `first_namesake` returns the oldest earlier unfinished job of the same user and name.
     """
-    asked = job.request.dependencies
-    if asked is None:
+    requested = job.request.dependencies
+    if requested is None:
         return HOLDS
     members = functools.cache(members)  # Many clauses may name tasks of one array.
     verdicts = [
-        judge_one(clause, job, members=members, first_namesake=first_namesake, now=now)
-        for clause in asked.clauses
+        evaluate_clause(clause, job, members=members, first_namesake=first_namesake, now=now)
+        for clause in requested.clauses
     ]
     waiting = [verdict for verdict in verdicts if verdict.waits_for]
     never = [verdict for verdict in verdicts if verdict.never]
-    if asked.any_of:
+    if requested.any_of:
         holding = sorted((verdict for verdict in verdicts if verdict.holds), key=_soonest_for_all)
         return (holding or waiting or never)[0]
     if never or waiting:
@@ -84,14 +86,14 @@ def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | N
     return _common([verdict.tasks for verdict in verdicts if verdict.tasks is not None], since_unix)
 
 
-def judge_one(
+def evaluate_clause(
     clause: Dependency,
     job: Job,
     *,
     members: Members,
     first_namesake: Callable[[Job], Job | None],
     now: float,
-) -> Verdict:
+) -> DependencyVerdict:
     """Return the result of evaluating one dependency clause of the job."""
     if clause.kind == "singleton":
         return _singleton(first_namesake(job))
@@ -100,40 +102,40 @@ def judge_one(
     return _clause(clause, targets(clause, members), now)
 
 
-def _soonest_for_all(verdict: Verdict) -> tuple[bool, float]:
+def _soonest_for_all(verdict: DependencyVerdict) -> tuple[bool, float]:
     return verdict.tasks is not None, verdict.since_unix
 
 
-def _common(parts: list[Ranges], since_unix: float) -> Verdict:
+def _common(parts: list[Ranges], since_unix: float) -> DependencyVerdict:
     """Return the verdict for the tasks for which all clauses are satisfied."""
     if not parts:
-        return Verdict(since_unix=since_unix)
+        return DependencyVerdict(since_unix=since_unix)
     tasks = parts[0]
     for other in parts[1:]:
         tasks, _ = split_ranges(tasks, other)
     return (
-        Verdict(tasks=tasks, since_unix=since_unix)
+        DependencyVerdict(tasks=tasks, since_unix=since_unix)
         if tasks
-        else Verdict(waits_for="waits for the array tasks that its tasks depend on")
+        else DependencyVerdict(waits_for="waits for the array tasks that its tasks depend on")
     )
 
 
 @functools.lru_cache(maxsize=1024)  # Jobs with the same dependencies share one object.
-def lasting_targets(asked: Dependencies) -> frozenset[JobId] | None:
+def stable_targets(requested: Dependencies) -> frozenset[JobId] | None:
     """Return the jobs and submissions that can change the verdict.
 
-    The verdict stays the same until one of them changes. Returns None if the clock or other jobs can change
-    it too.
+    The verdict stays the same until one of these changes. Returns None if the clock or other jobs can also
+    change it.
     """
-    if any(clause.kind in ("after", "singleton") for clause in asked.clauses):
+    if any(clause.kind in ("after", "singleton") for clause in requested.clauses):
         return None
-    return frozenset(clause.job_id for clause in asked.clauses)
+    return frozenset(clause.job_id for clause in requested.clauses)
 
 
 def targets(clause: Dependency, members: Members) -> list[Job]:
-    """Return the jobs that the clause refers to.
+    """Return the jobs to which the clause refers.
 
-    A record that holds several waiting tasks is included if the named task is among them.
+    A record of several waiting tasks is included if the named task is among them.
     """
     found = members(clause.job_id)
     if clause.task is None:
@@ -143,22 +145,26 @@ def targets(clause: Dependency, members: Members) -> list[Job]:
     ]
 
 
-def without_unknown(asked: Dependencies, members: Members) -> tuple[Dependencies | None, tuple[str, ...]]:
+def without_unknown(requested: Dependencies, members: Members) -> tuple[Dependencies | None, tuple[str, ...]]:
     """Return the dependencies without clauses about unknown jobs, and the names of the unknown jobs.
 
     As in Slurm, which forgets jobs minutes after they end, clauses about unknown jobs count as satisfied. The
     dependencies are None if nothing is left to wait for.
     """
     unknown = [
-        clause for clause in asked.clauses if clause.kind != "singleton" and not targets(clause, members)
+        clause for clause in requested.clauses if clause.kind != "singleton" and not targets(clause, members)
     ]
-    rest = tuple(clause for clause in asked.clauses if clause not in unknown)
-    left = None if not rest or (unknown and asked.any_of) else msgspec.structs.replace(asked, clauses=rest)
+    kept_clauses = tuple(clause for clause in requested.clauses if clause not in unknown)
+    left = (
+        None
+        if not kept_clauses or (unknown and requested.any_of)
+        else msgspec.structs.replace(requested, clauses=kept_clauses)
+    )
     return left, tuple(dict.fromkeys(map(clause_name, unknown)))
 
 
-def not_waited_for(unknown: Sequence[str]) -> str:
-    """Return the message that tells the submitter which unknown jobs are not waited for."""
+def ignored_text(unknown: Sequence[str]) -> str:
+    """Return the message for the submitter about unknown jobs, which are ignored."""
     jobs = f"job {unknown[0]} is" if len(unknown) == 1 else f"jobs {', '.join(unknown)} are"
     return f"--dependency: {jobs} unknown and ignored"
 
@@ -168,36 +174,36 @@ def clause_name(clause: Dependency) -> str:
     return str(clause.job_id) if clause.task is None else f"{clause.job_id}_{clause.task}"
 
 
-def _singleton(other: Job | None) -> Verdict:
+def _singleton(other: Job | None) -> DependencyVerdict:
     if other is None:
         return HOLDS
-    return Verdict(waits_for=f"waits until job {other.label()} of the same name has ended")
+    return DependencyVerdict(waits_for=f"waits until job {other.label()} of the same name has ended")
 
 
-def _clause(clause: Dependency, jobs: list[Job], now: float) -> Verdict:
+def _clause(clause: Dependency, jobs: list[Job], now: float) -> DependencyVerdict:
     if clause.kind == "after" and jobs:
         return _after(clause, jobs, now)
     return _ended(clause, jobs)
 
 
-def _ended(clause: Dependency, jobs: list[Job]) -> Verdict:
+def _ended(clause: Dependency, jobs: list[Job]) -> DependencyVerdict:
     name = clause_name(clause)
     if not jobs:
-        return Verdict(never=f"depends on job {name}, which is not known")
+        return DependencyVerdict(never=f"depends on job {name}, which is not known")
     if not all(job.is_finished for job in jobs):
-        return Verdict(waits_for=f"waits for job {name} to end ({clause.kind})")
+        return DependencyVerdict(waits_for=f"waits for job {name} to end ({clause.kind})")
     succeeded = all(job.state is JobState.COMPLETED for job in jobs)
     if clause.kind in ("afterok", "aftercorr") and not succeeded:
         failed = next(job for job in jobs if job.state is not JobState.COMPLETED)
-        return Verdict(
+        return DependencyVerdict(
             never=f"depends on the success of job {name}, but {failed.label()} ended as {failed.state}"
         )
     if clause.kind == "afternotok" and succeeded:
-        return Verdict(never=f"depends on the failure of job {name}, but it ended as COMPLETED")
-    return Verdict(since_unix=max(job.end_at_unix or 0.0 for job in jobs))
+        return DependencyVerdict(never=f"depends on the failure of job {name}, but it ended as COMPLETED")
+    return DependencyVerdict(since_unix=max(job.end_at_unix or 0.0 for job in jobs))
 
 
-def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> Verdict:
+def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> DependencyVerdict:
     array = bool(jobs) and jobs[0].request.array is not None and clause.task is None
     if not array or (job.array_task_id is None and not job.is_folded_array):
         return _ended(clause, jobs)
@@ -208,7 +214,7 @@ def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> Verdict:
         return (
             _ended(clause, same)
             if same
-            else Verdict(never=f"depends on task {task} of job {name}, which does not exist")
+            else DependencyVerdict(never=f"depends on task {task} of job {name}, which does not exist")
         )
     done = ranges_of(
         other.array_task_id
@@ -217,20 +223,22 @@ def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> Verdict:
     )
     ready, _ = split_ranges(job.pending_tasks, done)
     if ready:
-        return Verdict(tasks=ready)
+        return DependencyVerdict(tasks=ready)
     if all(other.is_finished for other in jobs):
-        return Verdict(never=f"each task depends on the same task of job {name}, and none of them succeeded")
-    return Verdict(waits_for=f"each task waits for the same task of job {name} to succeed")
+        return DependencyVerdict(
+            never=f"each task depends on the same task of job {name}, and none of them succeeded"
+        )
+    return DependencyVerdict(waits_for=f"each task waits for the same task of job {name} to succeed")
 
 
-def _after(clause: Dependency, jobs: list[Job], now: float) -> Verdict:
+def _after(clause: Dependency, jobs: list[Job], now: float) -> DependencyVerdict:
     name = clause_name(clause)
     begun = [job.start_at_unix or job.end_at_unix for job in jobs]
     if any(at is None for at in begun):
-        return Verdict(waits_for=f"waits for job {name} to start")
+        return DependencyVerdict(waits_for=f"waits for job {name} to start")
     latest = max(at for at in begun if at is not None)
     if now < latest + clause.delay_s:
-        return Verdict(
+        return DependencyVerdict(
             waits_for=f"waits another {round(latest + clause.delay_s - now)} s after the start of job {name}"
         )
-    return Verdict(since_unix=latest + clause.delay_s)
+    return DependencyVerdict(since_unix=latest + clause.delay_s)

@@ -1,9 +1,10 @@
-"""Invariants of the controller's state. Each is one function that returns the violations that it found.
+"""Invariants of the controller's state. Each invariant is one function that returns the violations that it
+found.
 
-Property tests and the simulator check all of them after each event. The running controller checks those of
-single jobs and nodes on a sample (see `loop/self_check.py`), because they hold whatever happens to the site.
-The invariants of the whole state need a scan of all jobs. Some of them hold only as long as no node loses
-CPUs and no finished job is evicted from memory.
+Property tests and the simulator check all invariants after each event. The running controller checks the
+invariants of single jobs and nodes on a sample (see `loop/self_check.py`), because these hold in every
+situation. The invariants of the whole state need a scan of all jobs. Some of them hold only as long as no
+node loses CPUs and no finished job is evicted from memory.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def job_matches_its_state(state: State, job: Job) -> list[str]:
     The shares of a job match its allocation.
     """
     is_pending = job.state is JobState.PENDING
-    is_resting = is_pending and job.held and job.request.deadline_unix is None
+    is_held = is_pending and job.held and job.request.deadline_unix is None
     nodes = job.allocation.node_names() if job.allocation is not None else None
     return _failed(
         f"job {job.label()}",
@@ -35,8 +36,8 @@ def job_matches_its_state(state: State, job: Job) -> list[str]:
             "be in the queue if and only if it waits": (job.id in state.index.pending) == is_pending,
             "be active if and only if it holds resources": (job.id in state.index.active)
             == job.holds_resources,
-            "rest if and only if it is held without a deadline": (job.id in state.index.resting)
-            == is_resting,
+            "be indexed as held if and only if it is held without a deadline": (job.id in state.index.held)
+            == is_held,
             "have no allocation and no end while it waits": not is_pending
             or (nodes is None and not job.shares and job.end_at_unix is None),
             "have an end if it is finished": not job.is_finished or job.end_at_unix is not None,
@@ -62,16 +63,20 @@ def job_is_indexed_on_its_nodes(state: State, job: Job) -> list[str]:
 
 
 def prefetched_job_holds_nothing(state: State, job: Job) -> list[str]:
-    """A prefetched job is the only one behind a running job, has the same allocation, and holds nothing."""
-    if job.behind is None:
+    """A prefetched job is the only successor of a job, has the allocation of that job, and holds no
+    resources.
+    """
+    if job.prefetched_after is None:
         return []
-    first = state.jobs.get(job.behind)
+    first = state.jobs.get(job.prefetched_after)
     return _failed(
         f"job {job.label()}",
         {
-            "be the only job behind the one before it": state.index.follower.get(job.behind) == job.id,
-            "be behind a job that holds an allocation": first is not None and first.state in HOLDS_RESOURCES,
-            "have the allocation of the job before it": first is not None
+            "be the only successor of its predecessor": state.index.successor.get(job.prefetched_after)
+            == job.id,
+            "have a predecessor that holds an allocation": first is not None
+            and first.state in HOLDS_RESOURCES,
+            "have the allocation of its predecessor": first is not None
             and first.allocation == job.allocation,
             "be about to start": job.state in HOLDS_RESOURCES,
             "hold no resources yet": not job.holds_resources,
@@ -95,8 +100,10 @@ def array_tasks_are_unique(state: State, job: Job) -> list[str]:
 
 
 def components_start_together(state: State, leader: Job) -> list[str]:
-    """No component of a heterogeneous job waits while another one starts or runs. Their ids are consecutive."""
-    if leader.component is None or leader.is_led:
+    """No component of a heterogeneous job waits while another one starts or runs. The ids of the components
+    are consecutive.
+    """
+    if leader.component is None or leader.has_leader:
         return []
     members = state.array_members(leader.id)
     states = {each.state for each in members}
@@ -113,7 +120,9 @@ def components_start_together(state: State, leader: Job) -> list[str]:
 
 
 def gpus_are_allocated_once(state: State, name: NodeName) -> list[str]:
-    """No GPU is allocated beyond 100 percent, and only jobs that hold resources of a node are indexed there."""
+    """No GPU is allocated beyond 100 percent, and the index of a node contains only jobs that hold its
+    resources.
+    """
     percent: Counter[int] = Counter()
     for _, share in shares_on(state, name):
         percent.update(dict.fromkeys(share.gpus, share.gpu_share_pct))
@@ -159,8 +168,8 @@ def array_tasks_are_complete(state: State) -> list[str]:
 
 
 def caches_match_the_tables(state: State) -> list[str]:
-    """The cached views of nodes and jobs equal views that are built anew."""
-    kept, anew = state.picture, ViewCache()
+    """The cached views of nodes and jobs equal newly built views."""
+    kept, anew = state.view_cache, ViewCache()
     return _failed(
         "the view cache",
         {
@@ -181,15 +190,17 @@ def counts_match_the_jobs(state: State) -> list[str]:
             key = (job.request.account, job.user, job.request.qos)
             submitted[key] += max(1, count_tasks(job.pending_tasks))
     in_state = Counter(job.state for job in state.jobs.values())
-    prefetched = [(job.behind, job.id) for job in state.jobs.values() if job.behind is not None]
+    prefetched = [
+        (job.prefetched_after, job.id) for job in state.jobs.values() if job.prefetched_after is not None
+    ]
     return _failed(
         "the state",
         {
             "count the submitted jobs": state.submitted == dict(submitted),
             "count the jobs in each state": {each: n for each, n in state.index.in_state.items() if n}
             == in_state,
-            "index the prefetched jobs": len(prefetched) == len(state.index.follower)
-            and dict(prefetched) == state.index.follower,
+            "index the prefetched jobs": len(prefetched) == len(state.index.successor)
+            and dict(prefetched) == state.index.successor,
         },
     )
 
@@ -206,7 +217,9 @@ OF_STATE = (cpus_and_memory_fit, array_tasks_are_complete, caches_match_the_tabl
 
 
 def sample_violations(state: State, jobs: Iterable[JobId], nodes: Iterable[NodeName]) -> list[str]:
-    """Return the violations of these jobs and nodes. Those that are no longer in the state have none."""
+    """Return the violations of these jobs and nodes. Jobs and nodes that are no longer in the state are
+    skipped.
+    """
     found = [
         each
         for job in (state.jobs[job_id] for job_id in jobs if job_id in state.jobs)

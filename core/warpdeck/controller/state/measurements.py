@@ -1,4 +1,4 @@
-"""Converts measurements of the agents to the model's types: readings, usage and curves."""
+"""Convert measurements of the agents to the model's types: readings, usage and curves."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterable
 
 from warpdeck.model import (
     CURVE_COLUMNS,
-    Curve,
     GpuLinks,
     GpuProcess,
     GpuReading,
     GpuUsage,
     JobId,
+    NodeReading,
     OwnUse,
-    Reading,
     Spread,
+    UsageCurve,
 )
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import watch
 
 
-def to_reading(sample: wire.Sample) -> Reading:
-    """Convert an agent's sample to a `Reading`."""
-    return Reading(
+def to_reading(sample: wire.Sample) -> NodeReading:
+    """Convert an agent's sample to a `NodeReading`."""
+    return NodeReading(
         at_unix=sample.at_unix,
         cpu_pct=sample.cpu_pct,
         mem_used_bytes=sample.mem_used_bytes,
@@ -75,7 +75,7 @@ def to_own(used: wire.OwnUse | None) -> OwnUse | None:
     return OwnUse(cpu_seconds=used.cpu_seconds, system_s=used.system_s, peak_mem_bytes=used.peak_mem_bytes)
 
 
-def to_spreads(told: Iterable[watch.Spread]) -> tuple[Spread, ...]:
+def to_spreads(wire_value: Iterable[watch.Spread]) -> tuple[Spread, ...]:
     """Convert the minimum, maximum and total over the tasks of a step on one node."""
     return tuple(
         Spread(
@@ -86,16 +86,16 @@ def to_spreads(told: Iterable[watch.Spread]) -> tuple[Spread, ...]:
             least=each.least,
             least_rank=each.least_rank,
         )
-        for each in told
+        for each in wire_value
     )
 
 
-def to_curve(told: wire.Curve) -> Curve:
+def to_curve(wire_value: wire.Curve) -> UsageCurve:
     """Convert a curve. Columns that were not measured are left out."""
-    measured = {name: tuple(getattr(told, name)) for name in CURVE_COLUMNS}
-    return Curve(
-        begin_unix=told.begin_unix,
-        step_s=told.step_s,
+    measured = {name: tuple(getattr(wire_value, name)) for name in CURVE_COLUMNS}
+    return UsageCurve(
+        begin_unix=wire_value.begin_unix,
+        step_s=wire_value.step_s,
         columns={name: points for name, points in measured.items() if points},
     )
 

@@ -1,19 +1,19 @@
-"""Builds the planner's view of the state."""
+"""Build the planner's view of the state."""
 
 from __future__ import annotations
 
-from warpdeck.policy import View
+from warpdeck.policy import PlannerView
 
 from .reservations import windows
 from .state import State
 
 
-def build_view(state: State, *, now: float) -> View:
+def build_view(state: State, *, now: float) -> PlannerView:
     """Return an immutable view of the state, with nodes ordered by name and jobs by id."""
-    site, picture = state.site, state.picture
-    running, pending = picture.running(state, now=now), picture.pending(state, now=now)
-    return View(
-        nodes=picture.nodes(state),
+    site, view_cache = state.site, state.view_cache
+    running, pending = view_cache.running(state, now=now), view_cache.pending(state, now=now)
+    return PlannerView(
+        nodes=view_cache.nodes(state),
         running=running,
         pending=pending,
         partitions=site.partitions,
@@ -24,5 +24,5 @@ def build_view(state: State, *, now: float) -> View:
         licenses=site.licenses,
         counted_unix=state.accounting.counted_unix,
         longest_wait_s=state.planned.waits.longest_s(now),
-        leaders=tuple(state.index.leaders),
+        hetjob_leaders=tuple(state.index.hetjob_leaders),
     )

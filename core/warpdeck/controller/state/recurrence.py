@@ -1,4 +1,4 @@
-"""Computes the occurrences of a recurring reservation: hourly, daily, on weekdays or weekends, or weekly.
+"""Compute the occurrences of a recurring reservation: hourly, daily, on weekdays or weekends, or weekly.
 
 As in Slurm, each occurrence begins at the same local time. Days are counted on the calendar of this machine,
 so a reservation at nine o'clock stays at nine o'clock when daylight saving time begins or ends.
@@ -21,9 +21,10 @@ It allows for a weekend and for clock changes.
 
 
 def occurrences(first_unix: float, repeat: Repeat, *, after_unix: float) -> Iterator[float]:
-    """Yield the start times in ascending order, without end, from the last one at or before `after_unix`.
+    """Yield the start times without end and in ascending order, beginning with the last start at or before
+    `after_unix`.
 
-    The first occurrence of all is at `first_unix`.
+    The very first occurrence is at `first_unix`.
     """
     period_s = PERIOD_S[repeat]
     skipped = max(0, int((after_unix - first_unix) // period_s) - SLACK_DAYS)

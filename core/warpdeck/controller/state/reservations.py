@@ -1,6 +1,6 @@
 """Reservations at a given time, both from the configuration and created by administrators at run time.
 
-Jobs that already run on the reserved nodes are left alone. They end within their time limits, and a
+A reservation does not affect jobs that already run on its nodes. They end within their time limits, and the
 reservation begins with the resources that are free.
 """
 
@@ -13,31 +13,31 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from warpdeck.model import Job, NodeName, Reservation
-from warpdeck.notation.filters.reservation_flags import AS_ASKED
+from warpdeck.model.reservation import ReservationSpec
 from warpdeck.policy import PendingJob, ReservationView, RunningJob
 
 from .recurrence import occurrences
-from .tables import Tables
+from .tables import StateTables
 
-FURTHER = 7
-"""Number of occurrences beyond the planning horizon that are considered: one week of a daily reservation.
+EXTRA_OCCURRENCES = 7
+"""Number of occurrences after the planning horizon that are considered: one week of a daily reservation.
 
-A new reservation must not overlap this many occurrences after the next one of another reservation.
+A new reservation must not overlap this many occurrences after the next occurrence of another reservation.
 """
 MAX_OCCURRENCES = 64
 """Maximum number of occurrences of one reservation in the planner's view.
 
-Each one slows down every pass. It covers over two days of an hourly reservation and two months of a daily
-one.
+Each occurrence slows down every pass. The maximum covers over two days of an hourly reservation and two
+months of a daily one.
 """
-AS_MADE = (*AS_ASKED, "idle_since_unix")
+AS_STORED = (*ReservationSpec.__struct_fields__, "idle_since_unix")
 """Fields that the planner's view copies unchanged from a reservation."""
 
 
-def reservations(state: Tables, now: float) -> tuple[ReservationView, ...]:
+def reservations(state: StateTables, now: float) -> tuple[ReservationView, ...]:
     """Return all reservations, ordered by name.
 
-    A recurring one is given by its present or next occurrence.
+    For a recurring reservation, this is its present or next occurrence.
     """
     made = [
         *state.site.reservations_on(state.nodes),
@@ -66,8 +66,8 @@ def _below(names: frozenset[str], parents: Mapping[str, str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def ends_for(state: Tables, job: Job) -> float:
-    """Return when a job must end because its reservation is over; infinity if it may continue."""
+def ends_for(state: StateTables, job: Job) -> float:
+    """Return the time at which a job must end because its reservation ends; infinity if it may continue."""
     made, begun = state.reserved.get(job.reservation), job.start_at_unix
     each = (
         view_of(state, made)
@@ -82,20 +82,21 @@ def ends_for(state: Tables, job: Job) -> float:
 
 
 def windows(
-    state: Tables, now: float, *, running: Iterable[RunningJob], pending: Iterable[PendingJob]
+    state: StateTables, now: float, *, running: Iterable[RunningJob], pending: Iterable[PendingJob]
 ) -> tuple[ReservationView, ...]:
     """Return all reservations for the planner, including further occurrences of the recurring ones.
 
     No job may run into these occurrences. They cover the time until all running jobs have ended and the
-    longest waiting job could have run, plus `FURTHER` more. The last occurrence has no end. The planner
-    therefore reserves no start after it, where an occurrence that is not listed could be in the way.
+    longest waiting job could have run, plus `EXTRA_OCCURRENCES` more. The last occurrence has no end. The
+    planner therefore reserves no start after it, because occurrences after the last one are not listed and
+    could conflict with that start.
     """
-    there = reservations(state, now)
-    if not any(each.repeat for each in there):
-        return there
+    current = reservations(state, now)
+    if not any(each.repeat for each in current):
+        return current
     until_unix = _horizon_unix(now, running, pending, state.site.settings.default_time_s)
     found: list[ReservationView] = []
-    for each in there:
+    for each in current:
         *before, last = occurrences_of(each, now, until_unix=until_unix)
         found += [*before, msgspec.structs.replace(last, end_unix=math.inf) if each.repeat else last]
     return tuple(sorted(found, key=lambda each: each.name))
@@ -104,7 +105,8 @@ def windows(
 def _horizon_unix(
     now: float, running: Iterable[RunningJob], pending: Iterable[PendingJob], default_time_s: int | None
 ) -> float:
-    """Return the time at which all running jobs have ended and the longest waiting job has run after them.
+    """Return the time at which all running jobs have ended and the longest waiting job could have run after
+    them.
 
     Only jobs with a time limit count.
     """
@@ -116,23 +118,28 @@ def _horizon_unix(
 def occurrences_of(each: ReservationView, now: float, *, until_unix: float) -> list[ReservationView]:
     """Return the present or next occurrence and, for a recurring reservation, the later ones.
 
-    The list covers the occurrences up to `until_unix` and `FURTHER` after it, but at most `MAX_OCCURRENCES`.
+    The list contains the occurrences up to `until_unix` and `EXTRA_OCCURRENCES` after it, but at most
+    `MAX_OCCURRENCES`.
     """
     first = _next(each, now)
     if not each.repeat:
         return [first]
-    length_s, found, beyond = first.end_unix - first.start_unix, [first], 0
+    length_s, found, after_horizon = first.end_unix - first.start_unix, [first], 0
     for begin in itertools.islice(_begins(first, first.start_unix), 1, MAX_OCCURRENCES):
-        again = {"name": f"{each.name} (+{len(found)})", "start_unix": begin, "end_unix": begin + length_s}
-        found.append(msgspec.structs.replace(each, **again))
-        beyond += begin > until_unix
-        if beyond >= FURTHER:
+        occurrence = {
+            "name": f"{each.name} (+{len(found)})",
+            "start_unix": begin,
+            "end_unix": begin + length_s,
+        }
+        found.append(msgspec.structs.replace(each, **occurrence))
+        after_horizon += begin > until_unix
+        if after_horizon >= EXTRA_OCCURRENCES:
             break
     return found
 
 
 def _next(each: ReservationView, now: float) -> ReservationView:
-    """Return the first occurrence that is not over yet."""
+    """Return the first occurrence that has not ended yet."""
     if each.float_s is not None:
         begin = now + each.float_s
         return msgspec.structs.replace(
@@ -149,9 +156,8 @@ def _begins(each: ReservationView, after_unix: float) -> Iterator[float]:
     return occurrences(each.start_unix, each.repeat, after_unix=after_unix)
 
 
-def view_of(state: Tables, made: Reservation) -> ReservationView:
+def view_of(state: StateTables, made: Reservation) -> ReservationView:
     return ReservationView(
-        name=made.name,
         nodes=frozenset(state.nodes if made.nodes is None else made.nodes),
         start_unix=made.start_unix,
         end_unix=math.inf if made.end_unix is None else made.end_unix,
@@ -159,19 +165,18 @@ def view_of(state: Tables, made: Reservation) -> ReservationView:
         accounts=frozenset(made.accounts),
         deny_users=frozenset(made.deny_users),
         deny_accounts=frozenset(made.deny_accounts),
-        parts=made.parts,
-        **{name: getattr(made, name) for name in AS_MADE},
+        **{name: getattr(made, name) for name in AS_STORED},
     )
 
 
-def taken_nodes(state: Tables, each: ReservationView, now: float) -> frozenset[NodeName]:
+def taken_nodes(state: StateTables, each: ReservationView, now: float) -> frozenset[NodeName]:
     """Return the nodes that other reservations hold during the time of this one."""
     others = (other for other in reservations(state, now) if other.name != each.name)
-    return frozenset().union(*(other.nodes for other in others if meet(each, other, now)))
+    return frozenset().union(*(other.nodes for other in others if overlap_in_time(each, other, now)))
 
 
-def meet(one: ReservationView, other: ReservationView, now: float) -> bool:
-    """Return whether the occurrences of two reservations that are considered overlap in time."""
+def overlap_in_time(one: ReservationView, other: ReservationView, now: float) -> bool:
+    """Return whether any considered occurrences of two reservations overlap in time."""
     theirs = occurrences_of(other, now, until_unix=now)
     return any(
         max(mine.start_unix, each.start_unix) < min(mine.end_unix, each.end_unix)

@@ -2,7 +2,7 @@
 
 Jobs, nodes, usage and the next job id are durable. Links, readings, pending reasons and priorities are
 volatile and are collected again after a restart. The site's rules come from its configuration and are kept
-here for all code that decides.
+here for all code that makes decisions.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import msgspec
 from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reservation, count_tasks
 from warpdeck.model.created_by_nonce import upsert_created
 from warpdeck.model.step import Step
-from warpdeck.policy import Refusal, Settings
+from warpdeck.policy import AdmissionRefusal, PlannerSettings
 from warpdeck.ports.ports import Loaded
 
 from .accounting import Accounting, key_of
-from .deadlines import has_deadline, rests
-from .tables import Tables
+from .deadlines import has_deadline, is_held
+from .tables import StateTables
 from .view_cache import ViewCache
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 MAX_KEPT = 10_000
-"""Maximum number of cached answers. A site has a few hundred kinds of request."""
-Answers = dict[tuple[object, ...], Refusal | None]
+"""Maximum number of cached answers. A site has a few hundred different requests."""
+Answers = dict[tuple[object, ...], AdmissionRefusal | None]
 MAX_ENDED_STEPS = 64
 """Number of ended steps per job that stay in memory for requests that wait for a step's end.
 
@@ -34,18 +34,18 @@ The store has all of them.
 
 
 class AdmissionCache:
-    """Cached answers to the question whether the empty cluster could ever hold a request.
+    """Cached results of the check whether the empty cluster could ever hold a request.
 
-    An answer depends only on the nodes and the rules, and takes long to compute on a large cluster. It is
+    A result depends only on the nodes and the rules, and takes long to compute on a large cluster. It is
     therefore kept for equal requests until the nodes or the rules change.
     """
 
     def __init__(self) -> None:
         self._nodes: tuple[Node, ...] = ()
-        self._settings: Settings | None = None
+        self._settings: PlannerSettings | None = None
         self._answers: Answers = {}
 
-    def answers(self, nodes: tuple[Node, ...], settings: Settings) -> Answers:
+    def answers(self, nodes: tuple[Node, ...], settings: PlannerSettings) -> Answers:
         """Return the answers kept for these nodes and settings. The table is empty if either has changed.
 
         The settings object stays the same when only usage is counted again.
@@ -55,7 +55,7 @@ class AdmissionCache:
         return self._answers
 
 
-class State(Tables):
+class State(StateTables):
     """Unfinished and recently ended jobs, and all nodes.
 
     Any code may read it; only a `Transaction` changes it.
@@ -65,10 +65,12 @@ class State(Tables):
         super().__init__()
         self.admitted = AdmissionCache()
         self.accounting = Accounting()
-        self.picture = ViewCache()
+        self.view_cache = ViewCache()
 
     def load(self, loaded: Loaded) -> None:
-        """Fill the empty state of a controller that starts: all committed data, and no link up."""
+        """Fill the empty state at the start of a controller with all committed data. All links are down at
+        first.
+        """
         self.controller_id = loaded.controller_id
         self.next_job_id = loaded.next_job_id
         self.unreadable = loaded.unreadable
@@ -79,8 +81,8 @@ class State(Tables):
             self.node_status.links[node.name] = Link.CONNECTING
         self.node_status.conditions = {each.node: each for each in loaded.conditions}
         self.used = {row.key: row for row in loaded.usage}
-        for made in loaded.made:
-            upsert_created(self.made, made)
+        for made in loaded.created:
+            upsert_created(self.created, made)
         self.planned.waits = loaded.waits
         self.reserved = {each.name: each for each in loaded.reservations}
         for step in loaded.steps:
@@ -88,38 +90,38 @@ class State(Tables):
         for job in loaded.last_runs:
             self.learn(job)
 
-    def promise(self, job_id: JobId, at_unix: float) -> None:
-        """Record the start that is reserved for a waiting job."""
-        if job_id in self.index.pending and self.planned.promised.get(job_id) != at_unix:
-            self.planned.promised[job_id] = at_unix
-            self.picture.forget_job(job_id)
+    def reserve_start(self, job_id: JobId, at_unix: float) -> None:
+        """Record the start that the planner has reserved for a waiting job."""
+        if job_id in self.index.pending and self.planned.reserved_starts.get(job_id) != at_unix:
+            self.planned.reserved_starts[job_id] = at_unix
+            self.view_cache.invalidate_job(job_id)
 
     def upsert_job(self, job: Job) -> None:
         """Put a job into the tables and indexes, in place of its previous version."""
         self._take_out(job.id)
-        self.picture.note_moved(job)
+        self.view_cache.note_changed(job)
         self.jobs[job.id] = job
         self.index.in_state[job.state] = self.index.in_state.get(job.state, 0) + 1
         _count(self.submitted, job, times=1)
         if job.request.array is not None or job.component is not None:
             self.index.members.setdefault(job.array_job_id, {})[job.id] = None
-        _keep(self.index.pending, job.id, wanted=job.state is JobState.PENDING)
-        _keep(self.index.timed, job.id, wanted=job.id in self.index.pending and has_deadline(job.request))
-        _keep(self.index.resting, job.id, wanted=job.id in self.index.pending and rests(job))
-        _keep(self.planned.untold, job.id, wanted=job.state is JobState.PENDING)
+        _keep(self.index.pending, job.id, belongs=job.state is JobState.PENDING)
+        _keep(self.index.timed, job.id, belongs=job.id in self.index.pending and has_deadline(job.request))
+        _keep(self.index.held, job.id, belongs=job.id in self.index.pending and is_held(job))
+        _keep(self.planned.unexplained, job.id, belongs=job.state is JobState.PENDING)
         if job.component is not None:
-            kept = self.index.led if job.is_led else self.index.leaders
-            _keep(kept, job.id, wanted=job.state is JobState.PENDING)
-        _keep(self.index.active, job.id, wanted=job.holds_resources)
-        _keep(self.index.in_reservations, job.id, wanted=bool(job.reservation) and not job.is_finished)
-        if job.behind is not None:
-            self.index.follower[job.behind] = job.id
+            kept = self.index.hetjob_components if job.has_leader else self.index.hetjob_leaders
+            _keep(kept, job.id, belongs=job.state is JobState.PENDING)
+        _keep(self.index.active, job.id, belongs=job.holds_resources)
+        _keep(self.index.in_reservations, job.id, belongs=bool(job.reservation) and not job.is_finished)
+        if job.prefetched_after is not None:
+            self.index.successor[job.prefetched_after] = job.id
         for name in _held_nodes(job):
             self.index.on_node.setdefault(name, {})[job.id] = None
-            self.picture.forget_holders(name)
+            self.view_cache.invalidate_holders(name)
         if job.state is not JobState.PENDING:
             self.planned.pending_reasons.pop(job.id, None)
-            self.planned.promised.pop(job.id, None)
+            self.planned.reserved_starts.pop(job.id, None)
 
     def upsert_step(self, step: Step) -> None:
         """Put a step into the table. Only the latest ended steps of a job stay there."""
@@ -132,7 +134,7 @@ class State(Tables):
     def upsert_reservation(self, name: str, made: Reservation | None) -> None:
         """Put a reservation into the table; None removes it.
 
-        Cached views of its jobs are dropped, because the end of the reservation decides when they end.
+        Cached views of its jobs are dropped, because their ends depend on the end of the reservation.
         """
         if made is None:
             self.reserved.pop(name, None)
@@ -140,7 +142,7 @@ class State(Tables):
             self.reserved[name] = made
         for job_id in self.index.in_reservations:
             if self.jobs[job_id].reservation == name:
-                self.picture.forget_job(job_id)
+                self.view_cache.invalidate_job(job_id)
 
     def evict_job(self, job_id: JobId) -> None:
         """Remove a job from memory. The store keeps it."""
@@ -149,14 +151,14 @@ class State(Tables):
         job = self.jobs.pop(job_id)
         self.index.pending.pop(job_id, None)
         self.index.timed.pop(job_id, None)
-        self.index.resting.pop(job_id, None)
-        self.planned.untold.pop(job_id, None)
-        self.index.leaders.pop(job_id, None)
-        self.index.led.pop(job_id, None)
+        self.index.held.pop(job_id, None)
+        self.planned.unexplained.pop(job_id, None)
+        self.index.hetjob_leaders.pop(job_id, None)
+        self.index.hetjob_components.pop(job_id, None)
         self.index.active.pop(job_id, None)
         self.index.in_reservations.pop(job_id, None)
         self.planned.pending_reasons.pop(job_id, None)
-        self.planned.promised.pop(job_id, None)
+        self.planned.reserved_starts.pop(job_id, None)
         members = self.index.members.get(job.array_job_id, {})
         members.pop(job_id, None)
         if not members:
@@ -172,17 +174,17 @@ class State(Tables):
 
     def _take_out(self, job_id: JobId) -> None:
         """Remove the old version of a job from counts and indexes."""
-        self.picture.forget_job(job_id)
+        self.view_cache.invalidate_job(job_id)
         job = self.jobs.get(job_id)
         if job is None:
             return
-        self.picture.note_moved(job)
+        self.view_cache.note_changed(job)
         self.index.in_state[job.state] -= 1
-        if job.behind is not None and self.index.follower.get(job.behind) == job_id:
-            del self.index.follower[job.behind]
+        if job.prefetched_after is not None and self.index.successor.get(job.prefetched_after) == job_id:
+            del self.index.successor[job.prefetched_after]
         _count(self.submitted, job, times=-1)
         for name in _held_nodes(job):
-            self.picture.forget_holders(name)
+            self.view_cache.invalidate_holders(name)
             there = self.index.on_node[name]
             del there[job_id]
             if not there:
@@ -204,13 +206,13 @@ def _count(submitted: dict[tuple[str, str, str], int], job: Job, *, times: int) 
         del submitted[key]
 
 
-def _keep(index: dict[JobId, None], job_id: JobId, *, wanted: bool) -> None:
-    if wanted:
+def _keep(index: dict[JobId, None], job_id: JobId, *, belongs: bool) -> None:
+    if belongs:
         index[job_id] = None
     else:
         index.pop(job_id, None)
 
 
-def amend(thing: _T, **changes: object) -> _T:
+def replace(thing: _T, **changes: object) -> _T:
     """Return a copy of a job, share or node with these fields changed."""
     return msgspec.structs.replace(thing, **changes)

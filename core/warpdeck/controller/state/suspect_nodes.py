@@ -1,10 +1,10 @@
-"""Detects nodes on which many launches in a row fail at once.
+"""Detect nodes on which many launches in a row fail at once.
 
-Such a node is drained until an administrator has looked at it. A node can be broken in a way that no health
-check finds. It then empties the queue, because each job fails at once and the next one is started there. On
-the other hand, the broken script of one user must not drain nodes. Therefore each submission counts once,
+A suspect node is drained until an administrator has checked it. A node can have a fault that no health check
+finds. It then empties the queue, because each job fails at once and the next job is started there. On the
+other hand, the faulty script of one user must not drain nodes. Therefore each submission counts once,
 whatever its number of tasks, and the failures must come from several users. One start that runs for longer or
-ends well clears the node. A node on which all jobs belong to one user never becomes suspect.
+succeeds clears the node. A node on which all jobs belong to one user never becomes suspect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AT_ONCE_S = 2.0
 HELD_AFTER_NODES = 3
 """Number of different nodes that may fail to start a job before the job is held.
 
-A hold keeps it from draining more nodes.
+The hold keeps the job from draining more nodes.
 """
 
 
@@ -33,11 +33,11 @@ class SuspectNodes(msgspec.Struct):
     failed: dict[NodeName, dict[JobId, int]] = {}
     """Node -> submission -> uid of its user."""
 
-    def well(self, name: NodeName) -> None:
+    def record_success(self, name: NodeName) -> None:
         """Record a success on the node."""
         self.failed.pop(name, None)
 
-    def bad(self, name: NodeName, job: Job) -> str:
+    def record_failure(self, name: NodeName, job: Job) -> str:
         """Record that the job failed at once on the node.
 
         Returns the reason why the node is now suspect, or "" if it is not.
@@ -46,14 +46,14 @@ class SuspectNodes(msgspec.Struct):
         found[job.array_job_id] = job.uid
         users = len(set(found.values()))
         if len(found) < SUSPECT_AFTER or users < SUSPECT_USERS:
-            if len(found) > SUSPECT_AFTER:  # All belong to a few users: forget the oldest.
+            if len(found) > SUSPECT_AFTER:  # The jobs belong to a few users only, so drop the oldest one.
                 oldest = next(iter(found))
                 del found[oldest]
             return ""
-        self.well(name)
+        self.record_success(name)
         return f"{len(found)} jobs of {users} users in a row failed immediately on {name}; check the node, then resume it"
 
-    def take_end(
+    def record_end(
         self, name: NodeName, job: Job, ended: ExitStatus, *, began_unix: float, ended_unix: float
     ) -> str:
         """Record the end of a job's share on the node.
@@ -61,9 +61,9 @@ class SuspectNodes(msgspec.Struct):
         Returns the reason why the node is now suspect, or "" if it is not.
         """
         if ended.cause not in ("", "launch_failed"):
-            return ""  # A user or a limit ended it.
+            return ""  # A user or a limit ended the share.
         failed = ended.cause == "launch_failed" or ended.code or ended.signal
         if failed and ended_unix - began_unix < AT_ONCE_S:
-            return self.bad(name, job)
-        self.well(name)
+            return self.record_failure(name, job)
+        self.record_success(name)
         return ""

@@ -1,8 +1,8 @@
 """Tables of the controller's state: jobs, nodes, links, readings, usage, reservations, and indexes over them.
 
 Jobs, nodes, usage, reservations and the next job id are durable. All other tables are volatile and are filled
-again after a restart. The site's rules come from its configuration and are kept here for all code that
-decides.
+again after a restart. The site's rules come from its configuration and are kept here for all code that makes
+decisions.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from warpdeck.model import (
     Node,
     NodeHealth,
     NodeName,
+    NodeReading,
     PendingReason,
-    Reading,
     Request,
     Reservation,
     Resources,
 )
-from warpdeck.model.created_by_nonce import MadeTable
+from warpdeck.model.created_by_nonce import CreatedTable
 from warpdeck.model.step import Step
 from warpdeck.policy import NO_ESTIMATES
 from warpdeck.policy.priority.predict import Predictor
-from warpdeck.ports.ports import UnreadableRow, UsageRow, Waits
+from warpdeck.ports.ports import UnreadableRow, UsageRecord, Waits
 
 from .suspect_nodes import SuspectNodes
 
-MAX_SHAPES = 10_000
-"""Maximum number of different requests that are remembered. A site has a few hundred."""
+MAX_INTERNED = 10_000
+"""Maximum number of different requests that are kept. A site has a few hundred."""
 
 
 class NodeStatus:
@@ -44,7 +44,7 @@ class NodeStatus:
     def __init__(self) -> None:
         self.links: dict[NodeName, Link] = {}
         self.link_reasons: dict[NodeName, str] = {}
-        self.readings: dict[NodeName, Reading] = {}
+        self.readings: dict[NodeName, NodeReading] = {}
         self.health: dict[NodeName, NodeHealth] = {}
         self.conditions: dict[NodeName, Condition] = {}
         """The last recorded condition of each node."""
@@ -58,7 +58,7 @@ class NodeStatus:
 
 
 class JobIndex:
-    """Indexes over the jobs in memory. They follow from the jobs and are updated with each change of a job.
+    """Indexes over the jobs in memory. Each change of a job also updates the indexes.
 
     Sets of job ids are dictionaries, because these keep their order.
     """
@@ -67,61 +67,61 @@ class JobIndex:
         self.pending: dict[JobId, None] = {}
         self.timed: dict[JobId, None] = {}
         """Waiting jobs that the clock alone can affect; see deadlines.py."""
-        self.resting: dict[JobId, None] = {}
+        self.held: dict[JobId, None] = {}
         """Waiting jobs that are held and have no deadline."""
-        self.leaders: dict[JobId, None] = {}
+        self.hetjob_leaders: dict[JobId, None] = {}
         """Waiting jobs that lead a heterogeneous job."""
-        self.led: dict[JobId, None] = {}
+        self.hetjob_components: dict[JobId, None] = {}
         """Waiting components of heterogeneous jobs, without the leaders."""
         self.active: dict[JobId, None] = {}
         self.in_reservations: dict[JobId, None] = {}
         """Jobs that wait for a reservation or run in one."""
-        self.follower: dict[JobId, JobId] = {}
+        self.successor: dict[JobId, JobId] = {}
         """Job -> the prefetched job that takes over its allocation when it ends; see launch_prefetch.py."""
         self.in_state: dict[JobState, int] = {}
         """Number of jobs in memory in each state."""
         self.members: dict[JobId, dict[JobId, None]] = {}
         """Members of arrays and heterogeneous jobs by submission.
 
-        Any other job is its submission's only member.
+        Any other job is the only member of its submission and is not listed.
         """
         self.on_node: dict[NodeName, dict[JobId, None]] = {}
 
 
 class PlannerResults:
-    """Everything that the last passes reported about waiting jobs."""
+    """The results of the last passes about waiting jobs."""
 
     def __init__(self) -> None:
         self.pending_reasons: dict[JobId, PendingReason] = {}
         self.priorities: dict[JobId, int] = {}
-        self.untold: dict[JobId, None] = {}
+        self.unexplained: dict[JobId, None] = {}
         """Waiting jobs that are new or changed since the planner last computed their pending reasons."""
-        self.backlog = NO_ESTIMATES
-        """Estimated start times of waiting jobs for which the passes compute no start."""
-        self.promised: dict[JobId, float] = {}
+        self.start_estimates = NO_ESTIMATES
+        """Estimated start times of the waiting jobs without a start time from the passes."""
+        self.reserved_starts: dict[JobId, float] = {}
         """Starts that the last passes reserved for waiting jobs."""
         self.predictor = Predictor()
         """Predicts run times from the previous jobs of each user. It is filled from the store at a start."""
         self.waits = Waits()
 
 
-class RequestShapes:
-    """One object for equal resource requests, because the planner compares requests by identity.
+class RequestInterner:
+    """Keeps one object for all equal resource requests, because the planner compares requests by identity.
 
     The table is emptied when it is full.
     """
 
     def __init__(self) -> None:
-        self._shapes: dict[Resources, Resources] = {}
+        self._resources: dict[Resources, Resources] = {}
 
-    def one(self, asked: Resources) -> Resources:
-        """Return the first object seen that is equal to `asked`."""
-        if len(self._shapes) >= MAX_SHAPES:
-            self._shapes.clear()
-        return self._shapes.setdefault(asked, asked)
+    def intern(self, requested: Resources) -> Resources:
+        """Return the first object seen that is equal to `requested`."""
+        if len(self._resources) >= MAX_INTERNED:
+            self._resources.clear()
+        return self._resources.setdefault(requested, requested)
 
 
-class Tables:
+class StateTables:
     """Unfinished and recently ended jobs, all nodes, and queries about them. `State` adds the changes."""
 
     def __init__(self) -> None:
@@ -132,14 +132,15 @@ class Tables:
         self.next_job_id = 1
         self.unreadable: tuple[UnreadableRow, ...] = ()
         self.site = Site()
-        self.used: dict[tuple[str, str, str], UsageRow] = {}
+        self.used: dict[tuple[str, str, str], UsageRecord] = {}
         """Usage of ended jobs, by account, user and QoS."""
         self.submitted: dict[tuple[str, str, str], int] = {}
         """Number of unfinished jobs and array tasks, by account, user and QoS."""
-        self.shapes = RequestShapes()
+        self.request_interner = RequestInterner()
         self.reserved: dict[str, Reservation] = {}
-        """Reservations made at run time. reservations.py returns these together with the configured ones."""
-        self.made: MadeTable = {}
+        """Reservations created at run time. reservations.py returns these together with the configured ones.
+        """
+        self.created: CreatedTable = {}
         """Objects that requests have created, by user and nonce; see model/created_by_nonce.py."""
         self.steps: dict[JobId, dict[int, Step]] = {}
         """Running and recently ended steps of the jobs in memory, by step number."""
@@ -177,9 +178,9 @@ class Tables:
         return self.index.members.get(array_job_id, {}).keys()
 
     def named(self, number: JobId) -> list[Job]:
-        """Return the jobs in memory that a plain number means.
+        """Return the jobs in memory that a plain job number names.
 
-        The number means a whole submission, or the one array task with that id.
+        The number names a whole submission, or the one array task with that id.
         """
         members = self.array_members(number)
         return members or ([self.jobs[number]] if number in self.jobs else [])
@@ -193,21 +194,21 @@ class Tables:
     def reacts_to_events(self) -> bool:
         """Whether an event may start, end or resume a waiting job.
 
-        False while all waiting jobs are held and their pending reasons are known.
+        This is False while all waiting jobs are held and their pending reasons are known.
         """
-        all_rest = len(self.index.resting) == len(self.index.pending) and not self.index.in_state.get(
+        all_held = len(self.index.held) == len(self.index.pending) and not self.index.in_state.get(
             JobState.SUSPENDED
         )
-        return not all_rest or bool(self.planned.untold) or bool(self.index.follower)
+        return not all_held or bool(self.planned.unexplained) or bool(self.index.successor)
 
     def jobs_on(self, name: NodeName) -> list[Job]:
         """Return the jobs that hold a share of this node, ordered by id."""
         return [self.jobs[job_id] for job_id in sorted(self.index.on_node.get(name, ()))]
 
-    def handed_to(self, name: NodeName) -> list[Job]:
-        """Return the jobs that are prefetched to this node behind other jobs and hold no resources there yet.
+    def prefetched_to(self, name: NodeName) -> list[Job]:
+        """Return the jobs that are prefetched to this node and hold no resources there yet.
 
-        Each job comes after the one that it is behind.
+        Each job comes after its predecessor.
         """
-        found = [self.jobs[job_id] for job_id in sorted(self.index.follower.values())]
+        found = [self.jobs[job_id] for job_id in sorted(self.index.successor.values())]
         return [job for job in found if job.allocation and job.allocation.node_names()[0] == name]

@@ -1,4 +1,4 @@
-"""Converts the state to the planner's view, and offers the same facts to check a start when it is applied."""
+"""Convert the state to the planner's view. The same functions check a start when it is applied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from warpdeck.config import NodeFacts
+from warpdeck.config import NodeSettings
 from warpdeck.model import (
     Allocation,
     GpuUuid,
@@ -18,29 +18,29 @@ from warpdeck.model import (
     Link,
     Node,
     NodeName,
-    Reading,
+    NodeReading,
     Resources,
     Share,
 )
-from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
+from warpdeck.policy import GpuView, NodeView, PendingJob, PlannerView, RunningJob
 from warpdeck.policy.limits.access import partition_names, time_limit
 
 from .deadlines import begins_unix, waits_for_record
-from .dependencies import judge
-from .tables import Tables
+from .dependencies import evaluate
+from .tables import StateTables
 
 GIB = 2**30
 FOREIGN_MIN_BYTES = 64 * 1024 * 1024
 """Memory below which a process outside the queue (a display server, a monitor) does not block a GPU."""
 
 
-def rules_view(state: Tables) -> View:
+def rules_view(state: StateTables) -> PlannerView:
     """Return the view against which a submission is checked.
 
-    It holds the rules and the job counts, but no nodes.
+    It contains the rules and the job counts, but no nodes.
     """
     site = state.site
-    return View(
+    return PlannerView(
         nodes=(),
         running=(),
         pending=(),
@@ -53,8 +53,8 @@ def rules_view(state: Tables) -> View:
     )
 
 
-def why_unavailable(state: Tables, node: Node) -> str:
-    """Return why the node takes no new jobs; "" if it does."""
+def unavailable_reason(state: StateTables, node: Node) -> str:
+    """Return the reason why the node accepts no new jobs; "" if it accepts them."""
     if node.drained:
         return f"drained: {node.reason}" if node.reason else "drained"
     link = state.node_status.links.get(node.name, Link.CONNECTING)
@@ -66,23 +66,23 @@ def why_unavailable(state: Tables, node: Node) -> str:
     return f"does not answer ({reason})" if reason else "does not answer"
 
 
-def wants_users_apart(state: Tables, job: Job, partition: str) -> bool:
+def excludes_other_users(state: StateTables, job: Job, partition: str) -> bool:
     """Return whether the job allows no other user's job on its nodes (--exclusive=user).
 
-    The job or the given partition may demand this.
+    The job or the given partition may require this.
     """
     return job.request.resources.share_with == "user" or any(
         part.exclusive_user for part in state.site.partitions if part.name == partition
     )
 
 
-def runs_jobs(state: Tables, name: NodeName) -> bool:
+def runs_jobs(state: StateTables, name: NodeName) -> bool:
     """Return whether jobs run on the node. As in Slurm, a node with only suspended jobs is idle."""
     return any(job.state is not JobState.SUSPENDED for job in state.jobs_on(name))
 
 
-def shares_on(state: Tables, name: NodeName) -> list[tuple[JobId, Share]]:
-    """Return the shares of the node that are held now, as (job, share) by job id."""
+def shares_on(state: StateTables, name: NodeName) -> list[tuple[JobId, Share]]:
+    """Return the shares of the node that jobs hold now, as (job, share), ordered by job id."""
     return [
         (job.id, share)
         for job in state.jobs_on(name)
@@ -91,15 +91,15 @@ def shares_on(state: Tables, name: NodeName) -> list[tuple[JobId, Share]]:
     ]
 
 
-def gpu_holders(state: Tables, name: NodeName) -> dict[int, JobId]:
+def gpu_holders(state: StateTables, name: NodeName) -> dict[int, JobId]:
     """Return the job that holds each GPU of the node, by GPU index."""
     return {index: job_id for job_id, share in shares_on(state, name) for index in share.gpus}
 
 
-def gpu_users(state: Tables, name: NodeName) -> dict[int, set[JobId]]:
+def gpu_users(state: StateTables, name: NodeName) -> dict[int, set[JobId]]:
     """Return the jobs that may keep memory on each GPU, by GPU index.
 
-    These are the jobs to which it is allocated, and the suspended jobs that were preempted from it.
+    These are the jobs to which the GPU is allocated, and the suspended jobs that were preempted from it.
     """
     users: dict[int, set[JobId]] = {}
     for job in state.jobs_on(name):
@@ -109,9 +109,9 @@ def gpu_users(state: Tables, name: NodeName) -> dict[int, set[JobId]]:
     return users
 
 
-def is_free(state: Tables, node: Node, share: Share, *, besides: JobId | None) -> bool:
-    """Return whether the share still fits on the node beside the shares of all jobs other than `besides`."""
-    held = [other for job_id, other in shares_on(state, node.name) if job_id != besides]
+def fits_on(state: StateTables, node: Node, share: Share, *, ignoring: JobId | None) -> bool:
+    """Return whether the share still fits on the node beside the shares of all jobs other than `ignoring`."""
+    held = [other for job_id, other in shares_on(state, node.name) if job_id != ignoring]
     cpus = sum(other.cpus for other in held)
     mem = sum(other.mem_bytes for other in held)
     return (
@@ -121,11 +121,11 @@ def is_free(state: Tables, node: Node, share: Share, *, besides: JobId | None) -
     )
 
 
-def all_is_free(state: Tables, allocation: Allocation, *, besides: JobId | None) -> bool:
-    """Return whether the whole allocation fits beside the allocations of all jobs other than `besides`."""
+def fits_now(state: StateTables, allocation: Allocation, *, ignoring: JobId | None) -> bool:
+    """Return whether the whole allocation fits beside the allocations of all jobs other than `ignoring`."""
     for share in allocation.shares:
         node = state.nodes.get(share.node)
-        if node is None or not is_free(state, node, share, besides=besides):
+        if node is None or not fits_on(state, node, share, ignoring=ignoring):
             return False
     return True
 
@@ -136,11 +136,11 @@ def _part_left(held: Sequence[Share], index: int) -> int:
 
 
 def blocked_gpus(
-    node: Node, reading: Reading | None, users: dict[int, set[JobId]], *, strangers: bool = True
+    node: Node, reading: NodeReading | None, users: dict[int, set[JobId]], *, foreign: bool = True
 ) -> dict[int, str]:
-    """Return why no job may use a GPU, by GPU index.
+    """Return the reason why no job may use a GPU, by GPU index.
 
-    A GPU is blocked if it is drained or faulty. With `strangers`, it is also blocked if a process outside the
+    A GPU is blocked if it is drained or faulty. With `foreign`, it is also blocked if a process outside the
     jobs that may use it holds memory there, or if memory is in use and no process is visible.
     """
     drained = {each.uuid: each.reason for each in node.gpu_drains}
@@ -150,7 +150,7 @@ def blocked_gpus(
             continue
         if gpu.error:
             blocked[gpu.index] = gpu.error
-        for process in gpu.processes if strangers else ():
+        for process in gpu.processes if foreign else ():
             if process.mem_bytes < FOREIGN_MIN_BYTES:
                 continue
             if process.job_id in users.get(gpu.index, ()):
@@ -158,14 +158,14 @@ def blocked_gpus(
             owner = f"job {process.job_id}" if process.job_id else (process.user or "an unknown user")
             pid, gib = f"pid {process.pid}, " if process.pid else "", process.mem_bytes / GIB
             blocked[gpu.index] = f"held by {owner} outside the queue ({pid}{gib:.1f} GiB)"
-        if strangers and gpu.unexplained_bytes and gpu.index not in users and gpu.index not in blocked:
+        if foreign and gpu.unexplained_bytes and gpu.index not in users and gpu.index not in blocked:
             blocked[gpu.index] = (
                 f"{gpu.unexplained_bytes / GIB:.1f} GiB of its memory are used by no visible process"
             )
     return blocked
 
 
-def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavailable: str) -> NodeView:
+def node_view(node: Node, facts: NodeSettings, blocked: dict[int, str], *, unavailable: str) -> NodeView:
     """Convert a node to the type that the planner uses."""
     return NodeView(
         name=node.name,
@@ -193,7 +193,9 @@ def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavaila
 
 
 def running_job(job: Job, now: float, grace_s: float, *, closes_unix: float = math.inf) -> RunningJob:
-    """Convert a job that holds resources for the planner. Its reservation ends it at `closes_unix`."""
+    """Convert a job that holds resources for the planner. The end of its reservation ends the job at
+    `closes_unix`.
+    """
     assert job.allocation is not None
     request, ending = job.request, job.state is JobState.COMPLETING
     ends = job.ends_by_unix()
@@ -228,36 +230,38 @@ def running_job(job: Job, now: float, grace_s: float, *, closes_unix: float = ma
     )
 
 
-def waiting_limit_s(state: Tables, job: Job, namesakes: Namesakes, *, now: float) -> int | None:
+def waiting_limit_s(state: StateTables, job: Job, namesakes: Namesakes, *, now: float) -> int | None:
     """Return the time limit in seconds of a waiting job in the first partition that it requests.
 
     Returns None if there is none.
     """
-    asked, site = job.request.time_limit_s, state.site
-    if asked is not None:
-        return asked
+    requested, site = job.request.time_limit_s, state.site
+    if requested is not None:
+        return requested
     names = partition_names(job.request.partition, site.settings)[:1]
     found = next((each for each in site.partitions if each.name in names), None)
     return time_limit(pending_job(state, job, namesakes, now=now), found, site.settings, now)
 
 
-def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
+def pending_job(state: StateTables, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
     """Convert a waiting or newly submitted job to the type that the planner uses."""
     request = job.request
-    verdict = judge(job, members=state.named, first_namesake=namesakes.first_before, now=now)
+    verdict = evaluate(job, members=state.named, first_namesake=namesakes.first_before, now=now)
     return PendingJob(
         id=job.id,
         array_job_id=job.array_job_id,
         label=job.label(),
         user=job.user,
         uid=job.uid,
-        resources=_asked_by_now(state.shapes.one(request.resources), waited_s=now - job.eligible_at_unix),
+        resources=_asked_by_now(
+            state.request_interner.intern(request.resources), waited_s=now - job.eligible_at_unix
+        ),
         submit_at_unix=job.submit_at_unix,
         eligible_at_unix=max(job.eligible_at_unix, verdict.since_unix),
         time_limit_s=request.time_limit_s,
         unlimited=request.unlimited,
         predicted_s=job.predicted_s,
-        reserved_start_unix=state.planned.promised.get(job.id),
+        reserved_start_unix=state.planned.reserved_starts.get(job.id),
         time_min_s=request.time_min_s,
         reservation=request.reservation,
         licenses=request.licenses,
@@ -265,7 +269,7 @@ def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) ->
         held_by_admin=job.held_by_admin,
         lost_reservation=job.lost_reservation,
         requeued_held=job.requeued_held,
-        preempted_claim=job.room,
+        preempted_claim=job.preempted_claim,
         partition=request.partition,
         account=request.account,
         qos=request.qos,
@@ -282,21 +286,25 @@ def pending_job(state: Tables, job: Job, namesakes: Namesakes, *, now: float) ->
     )
 
 
-def with_components(state: Tables, leader: PendingJob, namesakes: Namesakes, *, now: float) -> PendingJob:
+def with_components(
+    state: StateTables, leader: PendingJob, namesakes: Namesakes, *, now: float
+) -> PendingJob:
     """Return the leader of a heterogeneous job with its other components.
 
-    If one component must wait, all wait.
+    If one component must wait, all components wait.
     """
     members = [job for job in state.array_members(leader.id) if job.id != leader.id]
     made = [pending_job(state, job, namesakes, now=now) for job in members if job.state is JobState.PENDING]
     parts = (leader, *made)
-    stays = [f"component {job.label()}, which has not ended yet" for job in members if not _may_wait(job)]
+    unfinished = [
+        f"component {job.label()}, which has not ended yet" for job in members if not _may_wait(job)
+    ]
     held = [f"component {job.name}, which is held" for job in made if job.held]
     return msgspec.structs.replace(
         leader,
         components=tuple(made),
         waits_for=next((job.waits_for for job in parts if job.waits_for), "")
-        or next(iter((*stays, *held)), ""),
+        or next(iter((*unfinished, *held)), ""),
         never=next((job.never for job in parts if job.never), ""),
         begin_at_unix=max((job.begin_at_unix for job in parts if job.begin_at_unix), default=None),
         eligible_at_unix=max(job.eligible_at_unix for job in parts),
@@ -307,33 +315,37 @@ def _may_wait(job: Job) -> bool:
     return job.state is JobState.PENDING or job.is_finished
 
 
-def _asked_by_now(asked: Resources, *, waited_s: float) -> Resources:
-    """Return the request as it applies after this wait.
+def _asked_by_now(requested: Resources, *, waited_s: float) -> Resources:
+    """Return the request after this waiting time.
 
     Its switch limit is dropped once the job has waited long enough (--switches=COUNT@TIME).
     """
-    if asked.max_switches is None or asked.switches_wait_s is None or waited_s < asked.switches_wait_s:
-        return asked
-    return _on_any_switches(asked)
+    if (
+        requested.max_switches is None
+        or requested.switches_wait_s is None
+        or waited_s < requested.switches_wait_s
+    ):
+        return requested
+    return _on_any_switches(requested)
 
 
 @functools.lru_cache(maxsize=1000)
-def _on_any_switches(asked: Resources) -> Resources:
+def _on_any_switches(requested: Resources) -> Resources:
     """Return the request without its switch limit.
 
-    Equal requests share one object, because the planner compares by identity.
+    Equal requests share one object, because the planner compares requests by identity.
     """
-    return msgspec.structs.replace(asked, max_switches=None)
+    return msgspec.structs.replace(requested, max_switches=None)
 
 
-def eligible_unix(state: Tables, job: Job, *, now: float) -> float:
+def eligible_unix(state: StateTables, job: Job, *, now: float) -> float:
     """Return the time since which the job waits only for resources and priority.
 
-    This is the latest of its eligible time and the time at which its dependencies were satisfied.
+    This is the later of two times: its eligible time, and the time at which its dependencies were satisfied.
     """
     if job.request.dependencies is None:
         return job.eligible_at_unix
-    verdict = judge(job, members=state.named, first_namesake=Namesakes(state).first_before, now=now)
+    verdict = evaluate(job, members=state.named, first_namesake=Namesakes(state).first_before, now=now)
     return max(job.eligible_at_unix, verdict.since_unix)
 
 
@@ -343,7 +355,7 @@ class Namesakes:
     They are sorted once per planner view, at the first query.
     """
 
-    def __init__(self, state: Tables) -> None:
+    def __init__(self, state: StateTables) -> None:
         self._state = state
         self._groups: dict[tuple[int, str], list[Job]] | None = None
 

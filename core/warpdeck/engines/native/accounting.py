@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.loop.site_rules import SiteRules
@@ -10,59 +11,51 @@ from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.presenters import limit_use, priority_rows, site_tables
 from warpdeck.controller.state.state import State
 from warpdeck.model import JobId, JobState
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import Caller
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 
 from .jobs.job_lookup import JobLookup
 
 
+@dataclass(frozen=True, kw_only=True)
 class NativeAccounting:
     """The `EngineAccounting` of the controller. The usage of accounts is brought up to date before each answer."""
 
-    def __init__(
-        self,
-        state: State,
-        rules: SiteRules,
-        *,
-        forecaster: Forecaster,
-        lookup: JobLookup,
-        clock: Callable[[], float],
-    ) -> None:
-        self._state = state
-        self._rules = rules
-        self._forecaster = forecaster
-        self._lookup = lookup
-        self._clock = clock
+    state: State
+    rules: SiteRules
+    forecaster: Forecaster
+    lookup: JobLookup
+    clock: Callable[[], float]
 
-    async def priorities(self, client: ClientIdentity, message: ask.Priorities) -> results.Priorities:
-        named = [(await self._lookup.find(word)).id for word in message.ids]
+    async def priorities(self, caller: Caller, message: ask.Priorities) -> results.Priorities:
+        named = [(await self.lookup.find(word)).id for word in message.ids]
         for job_id in named:
             self._check_pending(job_id)
-        self._rules.count_use()
-        rows = await self._forecaster.priorities(self._state, wanted=named if message.ids else None)
-        settings = self._state.site.settings
+        self.rules.update_usage()
+        rows = await self.forecaster.priorities(self.state, job_ids=named if message.ids else None)
+        settings = self.state.site.settings
         return results.Priorities(
             jobs=rows,
             weights=priority_rows.weights_by_part(settings.weights),
             queue_order="promised" if settings.backfill == "conservative" else settings.queue_order,
         )
 
-    async def shares(self, client: ClientIdentity, message: ask.Shares) -> results.Shares:
-        self._rules.count_use()
-        site = self._state.site
+    async def shares(self, caller: Caller, message: ask.Shares) -> results.Shares:
+        self.rules.update_usage()
+        site = self.state.site
         return results.Shares(shares=priority_rows.share_rows(site), half_life_s=site.half_life_s)
 
-    async def limit_use(self, client: ClientIdentity, message: ask.LimitUse) -> results.LimitUse:
-        self._rules.count_use()
-        return results.LimitUse(uses=limit_use.use_rows(self._state, self._clock()))
+    async def limit_use(self, caller: Caller, message: ask.LimitUse) -> results.LimitUse:
+        self.rules.update_usage()
+        return results.LimitUse(uses=limit_use.use_rows(self.state, self.clock()))
 
-    async def qos(self, client: ClientIdentity, message: ask.QosList) -> results.QosList:
-        return results.QosList(qos=site_tables.qos_rows(self._rules.config))
+    async def qos(self, caller: Caller, message: ask.QosList) -> results.QosList:
+        return results.QosList(qos=site_tables.qos_rows(self.rules.config))
 
     def _check_pending(self, job_id: JobId) -> None:
         """Raise UserError unless the job is pending."""
-        job = self._state.jobs.get(job_id)
+        job = self.state.jobs.get(job_id)
         if job is None or job.state is not JobState.PENDING:
             found = job.state.value if job else "not in the queue"
             raise UserError(

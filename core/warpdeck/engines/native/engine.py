@@ -11,9 +11,22 @@ from .history.curves import CurveReader
 from .history.history import NativeHistory
 from .history.job_records import RecordSearch
 from .jobs.job_lookup import JobLookup
+from .jobs.job_waits import JobWaits
 from .jobs.jobs import NativeJobs
 from .jobs.orders import NativeOrders
 from .jobs.submissions import NativeSubmissions
+from .jobs.subscriptions import Changes
+from .nodes.health_check import HealthCheck
+from .nodes.node_joining import NodeJoining
+from .nodes.nodes import NativeNodes
+from .nodes.past_nodes import PastNodes
+from .output.node_streams import NodeStreams
+from .output.output import NativeOutput
+from .processes.allocations import Allocations
+from .processes.sessions import NativeSessions
+from .processes.step_leases import StepLeases
+from .processes.step_requests import NativeSteps
+from .processes.step_streams import StepContext
 from .site import NativeSite
 
 
@@ -22,30 +35,111 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
 
     `trees` are the code snapshots that users uploaded, `config_path` is the path of config.toml.
     """
-    state, rules, clock = controller.state, controller.rules, controller.clock
-    store, fleet, forecaster = controller.store, controller.fleet, controller.forecaster
-    lookup = JobLookup(state, store, lambda: rules.config)
+    state, store, rules, apply = controller.state, controller.store, controller.rules, controller.apply
+    forecaster, clock = controller.forecaster, controller.clock
+    records = RecordSearch(state, store)
+    lookup = JobLookup(state=state, store=store, config=lambda: rules.config)
+    waits = JobWaits(
+        state=state, ends=controller.ends, hub=controller.hub, collector=controller.outputs, clock=clock
+    )
+    streams = NodeStreams(state=state, fleet=controller.fleet, waits=waits)
     submissions = NativeSubmissions(
-        state, rules, apply=controller.apply, lookup=lookup, trees=trees, forecaster=forecaster
+        state=state, rules=rules, apply=apply, lookup=lookup, trees=trees, forecaster=forecaster
     )
     return Engine(
         site=NativeSite(
-            state,
-            rules,
-            controller.statistics,
+            state=state,
+            rules=rules,
+            statistics=controller.statistics,
             clock=clock,
-            reload=controller.reload,
+            put_in_force=controller.reload,
             config_path=config_path,
         ),
-        accounting=NativeAccounting(state, rules, forecaster=forecaster, lookup=lookup, clock=clock),
-        jobs=NativeJobs(state, store, lookup=lookup, forecaster=forecaster, clock=clock),
-        submissions=submissions,
-        orders=NativeOrders(state, store, apply=controller.apply, lookup=lookup, submissions=submissions),
-        history=NativeHistory(
-            state,
-            store,
-            records=RecordSearch(state, store),
-            curves=CurveReader(state, store, fleet, lookup),
+        accounting=NativeAccounting(
+            state=state, rules=rules, forecaster=forecaster, lookup=lookup, clock=clock
+        ),
+        jobs=NativeJobs(
+            state=state,
+            store=store,
+            lookup=lookup,
+            forecaster=forecaster,
+            change_feed=Changes(
+                state=state, hub=controller.hub, watched=controller.nodes.watched, clock=clock
+            ),
+            end_waiters=controller.ends,
             clock=clock,
         ),
+        submissions=submissions,
+        orders=NativeOrders(state=state, store=store, apply=apply, lookup=lookup, submissions=submissions),
+        nodes=_nodes(controller, records),
+        history=NativeHistory(
+            state=state,
+            store=store,
+            search=records,
+            curve_reader=CurveReader(state=state, store=store, fleet=controller.fleet, lookup=lookup),
+            clock=clock,
+        ),
+        output=NativeOutput(
+            state=state,
+            lookup=lookup,
+            waits=waits,
+            streams=streams,
+            collector=controller.outputs,
+            submit_host=controller.submit_host,
+        ),
+        sessions=NativeSessions(
+            store=store,
+            apply=apply,
+            submissions=submissions,
+            waits=waits,
+            streams=streams,
+            config=lambda: rules.config,
+            clock=clock,
+        ),
+        steps=_steps(controller, submissions, waits),
+    )
+
+
+def _nodes(controller: Controller, records: RecordSearch) -> NativeNodes:
+    state, fleet, clock, apply = controller.state, controller.fleet, controller.clock, controller.apply
+    return NativeNodes(
+        state=state,
+        apply=apply,
+        clock=clock,
+        past_nodes=PastNodes(store=controller.store, fleet=fleet, records=records, clock=clock),
+        health_check=HealthCheck(
+            state=state, fleet=fleet, apply=apply, config=lambda: controller.config, clock=clock
+        ),
+        joining=NodeJoining(state=state, fleet=fleet, apply=apply),
+    )
+
+
+def _steps(controller: Controller, submissions: NativeSubmissions, waits: JobWaits) -> NativeSteps:
+    state, clock, apply = controller.state, controller.clock, controller.apply
+    leases = StepLeases(state, apply, clock)
+    context = StepContext(
+        state=state,
+        fleet=controller.fleet,
+        hub=controller.hub,
+        apply=apply,
+        commits=controller.ends.commits,
+        leases=leases,
+        flushed=controller.effects.flushed,
+    )
+    allocations = Allocations(
+        state=state,
+        store=controller.store,
+        apply=apply,
+        submissions=submissions,
+        waits=waits,
+        leases=leases,
+        config=lambda: controller.config,
+        clock=clock,
+    )
+    return NativeSteps(
+        context=context,
+        allocations=allocations,
+        first_steps=controller.events.initial_steps,
+        config=lambda: controller.config,
+        clock=clock,
     )

@@ -18,6 +18,6 @@ def known_job(outcome: Outcome) -> Job:
     Raises UserError if it was made by an earlier copy and is no longer in memory.
     """
     if outcome.job is None:
-        label = outcome.made.label if outcome.made is not None else ""
+        label = outcome.created.label if outcome.created is not None else ""
         raise UserError(f"job {label} has already ended", "see `warpdeck show`", code="not_found")
     return outcome.job

@@ -26,7 +26,7 @@ _STRING = re.compile(
 _SCALAR = re.compile(r"[^,\]}\n#]+")
 
 
-class Title(NamedTuple):
+class Header(NamedTuple):
     """A header line [PATH]. `at` is the position of its bracket, and `below` the position after the
     header.
     """
@@ -36,7 +36,7 @@ class Title(NamedTuple):
     below: int
 
 
-class Value(NamedTuple):
+class ValuePosition(NamedTuple):
     """Positions of a value: start of its key, start of the value, end of the value, and whether it is in an
     inline table.
     """
@@ -47,11 +47,11 @@ class Value(NamedTuple):
     in_braces: bool
 
 
-class Places(NamedTuple):
+class Positions(NamedTuple):
     """The headers in order, without those of arrays of tables, and the values."""
 
-    titles: list[Title]
-    values: dict[Path, Value]
+    headers: list[Header]
+    values: dict[Path, ValuePosition]
 
 
 def key_lines(text: str) -> dict[Path, int]:
@@ -61,11 +61,11 @@ def key_lines(text: str) -> dict[Path, int]:
     return _Scanner(text).run()
 
 
-def places(text: str) -> Places:
+def positions(text: str) -> Positions:
     """Return the positions of headers and values. The text must be valid TOML."""
     scanner = _Scanner(text)
     scanner.run()
-    return Places(scanner.titles, scanner.values)
+    return Positions(scanner.headers, scanner.values)
 
 
 class _Scanner:
@@ -76,21 +76,21 @@ class _Scanner:
         self._line = 1
         self._lines: dict[Path, int] = {}
         self._braces = 0
-        self.titles: list[Title] = []
-        self.values: dict[Path, Value] = {}
+        self.headers: list[Header] = []
+        self.values: dict[Path, ValuePosition] = {}
 
     def run(self) -> dict[Path, int]:
         table: Path = ()
         self._skip(_BLANK)
         while self._at < len(self._text):
             if self._text[self._at] == "[":
-                table = self._title()
+                table = self._read_header()
             else:
                 self._pair(table)
             self._skip(_BLANK)
         return self._lines
 
-    def _title(self) -> Path:
+    def _read_header(self) -> Path:
         at, is_array = self._at, self._text.startswith("[[", self._at)
         self._at += 2 if is_array else 1
         table = self._key(())
@@ -98,7 +98,7 @@ class _Scanner:
         while self._text.startswith("]", self._at):
             self._at += 1
         if not is_array:
-            self.titles.append(Title(table, at, self._at))
+            self.headers.append(Header(table, at, self._at))
         return table
 
     def _pair(self, table: Path) -> None:
@@ -109,7 +109,7 @@ class _Scanner:
         begin = self._at
         self._value(path)
         end = begin + len(self._text[begin : self._at].rstrip())
-        self.values[path] = Value(key, begin, end, self._braces > 0)
+        self.values[path] = ValuePosition(key, begin, end, self._braces > 0)
 
     def _key(self, table: Path) -> Path:
         """Read a dotted key, and record the line of each part that is new."""

@@ -22,9 +22,10 @@ from typing import Protocol
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import COMPACT, JobState
-from warpdeck.model.past import MAX_CLAUSES, Clause
-from warpdeck.notation.request.sweep import KEPT_GRIDS, parse_grid
+from warpdeck.model.finished_jobs import MAX_CLAUSES, Clause
 
+MAX_CACHED_GRIDS = 64
+"""Number of sweeps that may be in the queue at once."""
 WORD = "word"
 """The field of a word that names no field."""
 TEXT_FIELDS = ("id", "name", "user", "state", "node", "part", "account", "qos", "reason", "sweep")
@@ -125,7 +126,7 @@ def holds(clauses: Sequence[Clause]) -> Test:
     return lambda row: all(test(row) for test in tests)
 
 
-def states_meant(clause: Clause) -> list[JobState]:
+def matching_states(clause: Clause) -> list[JobState]:
     """Return the states that match a clause. The clause is about the state, or it is a word without a field.
 
     In a clause about the state, "r" is Slurm's short code R and does not match all names that contain an r.
@@ -139,11 +140,13 @@ def states_meant(clause: Clause) -> list[JobState]:
 def number_of(clause: Clause) -> int:
     """Return the number of a comparison. Raises UserError if it is not a number."""
     if not (clause.value.isascii() and clause.value.isdecimal()):
-        raise UserError(f"{clause.field}{clause.sign}{clause.value} compares with no number", "write gpu>4")
+        raise UserError(
+            f"{clause.field}{clause.sign}{clause.value} does not compare with a number", "write such as gpu>4"
+        )
     return int(clause.value[:MOST_DIGITS])
 
 
-def misread(text: str) -> str:
+def probable_mistake(text: str) -> str:
     """Return a sentence about the probable mistake in a filter that matches nothing; "" if every word is
     valid.
     """
@@ -152,18 +155,18 @@ def misread(text: str) -> str:
         clause, named, compared = _clause(bare, ""), _NAMED.fullmatch(bare), _COMPARES.match(bare)
         if clause is None:
             continue
-        if clause.field == "state" and not states_meant(clause):
-            return f"there is no state {clause.value} (R, PD, CD, F, or the beginning of one, as in canc)"
+        if clause.field == "state" and not matching_states(clause):
+            return f"there is no state {clause.value}; write such as R, PD, CD, F, or the beginning of a name (canc)"
         if named and clause.field == WORD and named[1] in _COMPARABLE:
-            return f"{named[1]} is a number ({named[1]}>4, {named[1]}=0)"
+            return f"{named[1]} is a number; write such as {named[1]}>4 or {named[1]}=0"
         if named and clause.field == WORD:
-            return f"there is no field {named[1]} ({' '.join(TEXT_FIELDS)})"
+            return f"there is no field {named[1]}; the fields are {', '.join(TEXT_FIELDS)}"
         if compared and clause.field == WORD:
             if compared[1] in _COMPARABLE:
-                return f"{bare} compares with no whole number (gpu>4)"
+                return f"{bare} does not compare with a whole number; write such as gpu>4"
             if compared[0].endswith("="):
-                return f"no sweep here has {bare}, and {compared[1]} is not compared ({' '.join(NUMBER_FIELDS)} are)"
-            return f"{compared[1]} is not compared ({' '.join(NUMBER_FIELDS)} are)"
+                return f"no sweep here has {bare}, and only {', '.join(NUMBER_FIELDS)} can be compared"
+            return f"{compared[1]} cannot be compared; only {', '.join(NUMBER_FIELDS)} can"
     return ""
 
 
@@ -198,11 +201,11 @@ def _clause(word: str, me: str) -> Clause | None:
 
 
 def _test(clause: Clause) -> Test:
-    inner = _bare(clause)
+    inner = _positive_test(clause)
     return (lambda row: not inner(row)) if clause.absent else inner
 
 
-def _bare(clause: Clause) -> Test:
+def _positive_test(clause: Clause) -> Test:
     field, value = clause.field, clause.value
     if field in _NUMBERS and clause.sign in OPERATORS:
         number, compare, wanted = _NUMBERS[field], OPERATORS[clause.sign], number_of(clause)
@@ -216,18 +219,18 @@ def _bare(clause: Clause) -> Test:
         if clause.sign == "is":
             return lambda row: read(row) == value
         return lambda row: value in read(row).lower()
-    return lambda row: value in _hay(row) or in_sweep(value, row.sweep)
+    return lambda row: value in _searched_text(row) or in_sweep(value, row.sweep)
 
 
 def _is_state(wanted: str, state: str, short: str) -> bool:
     return not wanted or wanted == short.lower() or state.lower().startswith(wanted)
 
 
-def _hay(row: Filtered) -> str:
+def _searched_text(row: Filtered) -> str:
     return f"{row.label} {row.name} {row.user} {row.state} {row.state_short} {row.node_list}".lower()
 
 
-def sought_in_sweep(wanted: str) -> str:
+def sweep_pattern(wanted: str) -> str:
     """Return the text to look for in `padded_sweep`: for `lr=0.1` the whole value, else any part of a
     value.
     """
@@ -250,12 +253,15 @@ def in_sweep(wanted: str, sweep: str) -> bool:
     """Return whether the parameters of a task match the text. For folded pending tasks, one matching task is
     enough.
     """
-    return bool(sweep) and sought_in_sweep(wanted) in padded_sweep(sweep)
+    return bool(sweep) and sweep_pattern(wanted) in padded_sweep(sweep)
 
 
-@lru_cache(maxsize=KEPT_GRIDS)
+@lru_cache(maxsize=MAX_CACHED_GRIDS)
 def _each_pair(grid: str) -> str:
     """Return "lr=0.1 lr=0.01 seed=1 ..."; "" for a text that was cut off inside quotes."""
+    # Imported here because the app filters jobs in its first frame, and needs the parser of scripts only for sweeps.
+    from warpdeck.notation.request.sweep import parse_grid
+
     try:
         found = [f"{each.name}={value}" for each in parse_grid(grid) for value in each.values[:MOST_VALUES]]
     except UserError:

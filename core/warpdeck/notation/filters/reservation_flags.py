@@ -1,6 +1,4 @@
-"""Flags of a reservation for `scontrol create reservation flags=` and for our own form (Slurm's
-parse_resv_flags).
-"""
+"""Flags of a reservation as Slurm parses them: `scontrol create reservation flags=MAINT,DAILY`."""
 
 from __future__ import annotations
 
@@ -12,17 +10,18 @@ from warpdeck.notation.values.durations import format_clock, parse_seconds
 
 
 class Flag(NamedTuple):
-    """A flag. `least` is the minimum number of letters that must be written; `told` is its name in Slurm's
-    output if different.
-    """
+    """A flag of a reservation."""
 
     name: str
-    least: int = 1
-    told: str = ""
-    takes_back: bool = True
+    min_letters: int = 1
+    """The number of letters that an abbreviation must have."""
+    shown_as: str = ""
+    """Its name in Slurm's output; "" is the name itself."""
+    can_be_removed: bool = True
+    """Whether an update may remove it with a minus sign."""
 
 
-AS_ASKED = (
+COPIED_FIELDS = (
     *("maintenance", "overlap", "repeat", "magnetic", "flex", "any_nodes", "hold_jobs_after", "float_s"),
     *("purge_after_s", "node_count", "partition", "replace", "static", "groups", "features", "licenses"),
     *("first_cores", "burst_buffer", "watts", "max_start_delay_s"),
@@ -34,25 +33,25 @@ that would load msgspec.
 """
 _TABLE = (
     Flag("MAINTENANCE", 3, "MAINT"),
-    Flag("OVERLAP", takes_back=False),
+    Flag("OVERLAP", can_be_removed=False),
     Flag("FLEX"),
     Flag("IGNORE_JOBS"),
     *(Flag(name) for name in REPEATS),
     Flag("ANY_NODES"),
-    Flag("LICENSE_ONLY", told="ANY_NODES"),
-    Flag("STATIC_ALLOC", told="STATIC"),
+    Flag("LICENSE_ONLY", shown_as="ANY_NODES"),
+    Flag("STATIC_ALLOC", shown_as="STATIC"),
     Flag("PART_NODES", 2),
     Flag("MAGNETIC", 3),
     Flag("PROMISCUOUS", 2, "MAGNETIC"),
     Flag("PURGE_COMP", 2),
-    Flag("FIRST_CORES", takes_back=False),
-    Flag("TIME_FLOAT", takes_back=False),
-    Flag("REPLACE", takes_back=False),
-    Flag("REPLACE_DOWN", 8, takes_back=False),
-    Flag("NO_HOLD_JOBS_AFTER_END", takes_back=False),
+    Flag("FIRST_CORES", can_be_removed=False),
+    Flag("TIME_FLOAT", can_be_removed=False),
+    Flag("REPLACE", can_be_removed=False),
+    Flag("REPLACE_DOWN", 8, can_be_removed=False),
+    Flag("NO_HOLD_JOBS_AFTER_END", can_be_removed=False),
 )
-"""In the order in which abbreviations are looked up: the first flag with this prefix is meant."""
-FLAGS = tuple(dict.fromkeys(flag.told or flag.name for flag in _TABLE))
+"""The flags in the order in which abbreviations are resolved: the first flag with the prefix counts."""
+FLAGS = tuple(dict.fromkeys(flag.shown_as or flag.name for flag in _TABLE))
 """Names in output. IGNORE_JOBS always applies: jobs that run on the nodes are left alone. PART_NODES means
 the nodes of the partition.
 """
@@ -67,8 +66,8 @@ class BadFlags(Exception):
 class ReservationFlags(NamedTuple):
     """Parsed flags: the name in output -> the value after its `=` ("" if none), and the flags to remove."""
 
-    more: dict[str, str]
-    less: frozenset[str]
+    added: dict[str, str]
+    removed: frozenset[str]
 
 
 def parse_flags(text: str, *, sign: str = "") -> ReservationFlags:
@@ -76,23 +75,24 @@ def parse_flags(text: str, *, sign: str = "") -> ReservationFlags:
 
     `sign` is the initial sign. Raises BadFlags.
     """
-    more: dict[str, str] = {}
-    less = set()
+    added: dict[str, str] = {}
+    removed = set()
     for word in filter(None, text.split(",")):
         sign, word = (word[0], word[1:]) if word[0] in "+-" else (sign, word)
         name, _, value = word.partition("=")
-        upper = name.upper()
-        meant = next(
-            (flag for flag in _TABLE if len(upper) >= flag.least and flag.name.startswith(upper)), None
+        letters = name.upper()
+        flag = next(
+            (flag for flag in _TABLE if len(letters) >= flag.min_letters and flag.name.startswith(letters)),
+            None,
         )
-        if meant is None or (sign == "-" and not meant.takes_back) or (sign and meant.name == "TIME_FLOAT"):
+        if flag is None or (sign == "-" and not flag.can_be_removed) or (sign and flag.name == "TIME_FLOAT"):
             raise BadFlags
-        told = meant.told or meant.name
+        shown_as = flag.shown_as or flag.name
         if sign == "-":
-            less.add(told)
+            removed.add(shown_as)
         else:
-            more[told] = value
-    return ReservationFlags(more, frozenset(less))
+            added[shown_as] = value
+    return ReservationFlags(added, frozenset(removed))
 
 
 def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:
@@ -101,10 +101,10 @@ def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:
     """
     repeats = [name.lower() for name in flags if name in REPEATS]
     if len(repeats) > 1:
-        raise UserError("a reservation comes again in one way only", f"take one of {', '.join(repeats)}")
+        raise UserError(f"a reservation cannot be both {' and '.join(repeats)}", "keep one of them")
     if repeats and "TIME_FLOAT" in flags:
         raise UserError(
-            "a reservation that floats does not come again",
+            "a reservation with TIME_FLOAT cannot recur",
             f"leave out TIME_FLOAT or {repeats[0].upper()}",
             code="reservation_floats",
         )
@@ -123,7 +123,7 @@ def flag_fields(flags: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def told_flags(fields: Mapping[str, Any], *, named: str = "") -> list[str]:
+def format_flags(fields: Mapping[str, Any], *, named: str = "") -> list[str]:
     """Return the flags of a reservation with these fields, in Slurm's order and spelling. `named` is the flag
     for how its nodes were named.
     """

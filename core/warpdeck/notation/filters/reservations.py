@@ -12,19 +12,19 @@ from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.licenses import parse_licenses
 from warpdeck.notation.values.time_points import moment_text, parse_moment
 
-from .reservation_flags import FLAGS, BadFlags, flag_fields, parse_flags, told_flags
+from .reservation_flags import FLAGS, BadFlags, flag_fields, format_flags, parse_flags
 
 MAX_DIGITS = 6
 """Maximum number of digits of a count."""
 
 
-UNWORDED = ("features", "burst_buffer", "watts", "max_start_delay_s")
-"""Fields of a reservation that a `Wish` cannot express."""
-OF_CHOSEN = ("node_count", "partition", "replace")
-"""Fields of a reservation whose nodes were chosen, kept as long as it has these nodes."""
+KEPT_FIELDS = ("features", "burst_buffer", "watts", "max_start_delay_s")
+"""Fields of a reservation that a `ReservationText` cannot express."""
+KEPT_WITH_NODES = ("node_count", "partition", "replace")
+"""Fields that say how the nodes of a reservation were chosen. They are kept as long as it has these nodes."""
 
 
-class Wish(NamedTuple):
+class ReservationText(NamedTuple):
     """The text values of one reservation, as entered in a form or on a command line."""
 
     name: str
@@ -58,7 +58,7 @@ class Tres(NamedTuple):
 def parse_tres(text: str) -> Tres:
     """Parse the TRES of a reservation, for example cpu=8,gres/gpu:h100=2 or node=2. Raises BadTres."""
     found = Tres()
-    hint = "there are: cpu=COUNT, gres/gpu=COUNT, gres/gpu:TYPE=COUNT, node=COUNT"
+    hint = "write cpu=COUNT, gres/gpu=COUNT, gres/gpu:TYPE=COUNT, node=COUNT"
     for word in filter(None, text.split(",")):
         name, equals, amount = word.partition("=")
         kind, _, gpu_type = name.lower().partition(":")
@@ -80,8 +80,8 @@ def parse_tres(text: str) -> Tres:
     return found
 
 
-def told_tres(parts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the total of the parts in the format of TRES=; "" if there are none."""
+def format_parts(parts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sum of the parts in the format of TRES=; "" if there are none."""
     kinds: dict[str, int] = {}
     for part in parts:
         for name, count in part["gpus"]:
@@ -100,19 +100,19 @@ def parts_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
 def part_in_words(*, node: str, cpus: int, gpus: Iterable[tuple[str, int]]) -> str:
     """Describe one part, for example "16 CPUs and 2 h100 of gpu01"."""
     amounts = [(cpus, "CPU"), *((count, name or "GPU") for name, count in gpus)]
-    told = [f"{count} {what}{'s' if what.isupper() and count != 1 else ''}" for count, what in amounts]
-    return f"{' and '.join(told)} of {node}"
+    words = [f"{count} {what}{'s' if what.isupper() and count != 1 else ''}" for count, what in amounts]
+    return f"{' and '.join(words)} of {node}"
 
 
-def wish_of(row: Mapping[str, Any]) -> Wish:
-    """Return the text values that would create the reservation of an `api.siterows.ReservationRow` again.
+def reservation_text(row: Mapping[str, Any]) -> ReservationText:
+    """Return the text values that would create the reservation of a `protocol.site_rows.ReservationRow` again.
 
-    `parse_wish` takes the remaining fields from its argument `before`.
+    `parse_reservation` takes the remaining fields from its argument `before`.
     """
     # The result names its nodes, so REPLACE flags no longer apply.
-    flags = [flag for flag in told_flags(row) if not flag.startswith("REPLACE")]
+    flags = [flag for flag in format_flags(row) if not flag.startswith("REPLACE")]
     start, end = row["start"], row["end"]
-    return Wish(
+    return ReservationText(
         row["name"],
         row["node_list"],
         "" if start is None else moment_text(start),
@@ -120,7 +120,7 @@ def wish_of(row: Mapping[str, Any]) -> Wish:
         _listed(row, "users"),
         _listed(row, "accounts"),
         ",".join(flags),
-        told_tres(row["parts"]),
+        format_parts(row["parts"]),
         ",".join(f"{name}:{count}" for name, count in row["licenses"]),
     )
 
@@ -129,21 +129,23 @@ def _listed(row: Mapping[str, Any], key: str) -> str:
     return ",".join([*row[key], *(f"-{name}" for name in row[f"deny_{key}"])])
 
 
-def parse_wish(wish: Wish, now: float, *, before: Mapping[str, Any] | None = None) -> dict[str, object]:
+def parse_reservation(
+    wish: ReservationText, now: float, *, before: Mapping[str, Any] | None = None
+) -> dict[str, object]:
     """Return the fields of `model.Reservation`, which the controller validates. Raises UserError.
 
     They are plain values, so that command lines need no msgspec. `before` is the row of the reservation to be
-    replaced; fields that a `Wish` cannot express are copied from it.
+    replaced; fields that a `ReservationText` cannot express are copied from it.
     """
     made = _parsed(wish, now)
     return made if before is None else made | _kept(wish, before)
 
 
-def _kept(wish: Wish, before: Mapping[str, Any]) -> dict[str, object]:
-    same = wish_of(before)
-    kept = {name: before[name] for name in UNWORDED}
+def _kept(wish: ReservationText, before: Mapping[str, Any]) -> dict[str, object]:
+    same = reservation_text(before)
+    kept = {name: before[name] for name in KEPT_FIELDS}
     if wish.nodes == same.nodes:
-        kept |= {name: before[name] for name in OF_CHOSEN}
+        kept |= {name: before[name] for name in KEPT_WITH_NODES}
     if wish.users == same.users:
         kept["groups"] = before["groups"]
     if (wish.nodes, wish.tres) == (same.nodes, same.tres):
@@ -152,42 +154,43 @@ def _kept(wish: Wish, before: Mapping[str, Any]) -> dict[str, object]:
     return kept
 
 
-def _parsed(wish: Wish, now: float) -> dict[str, object]:
+def _parsed(wish: ReservationText, now: float) -> dict[str, object]:
     if not wish.name:
-        raise UserError("the reservation has no name", "give it one of letters, digits, dots and dashes")
+        raise UserError("the reservation has no name", "give it a name of letters, digits, dots and dashes")
     flags = _flags(wish.flags)
     start = parse_moment(wish.start or "now", now)
     duration_s = parse_limit(wish.duration or "UNLIMITED")
     tres = parse_tres(wish.tres)
     if tres.nodes and (not tres.has_parts or wish.nodes):
         raise UserError(
-            "node= says on how many nodes CPUs and GPUs are chosen", "name the nodes with --nodes"
+            "node= is only for CPUs and GPUs on nodes that the scheduler chooses",
+            "name the nodes with --nodes",
         )
     chosen = tres.has_parts and not wish.nodes
     nodes = None if chosen or wish.nodes.upper() == "ALL" else list(dict.fromkeys(expand(wish.nodes)))
-    each = evenly(tres.cpus, max(1, len(nodes or ()))) if tres.cpus else []
+    each = split_evenly(tres.cpus, max(1, len(nodes or ()))) if tres.cpus else []
     licenses = parse_licenses(wish.licenses)
     if nodes == [] and not (licenses and "ANY_NODES" in flags):
-        raise UserError("--nodes names no node", "write names such as gpu[01-04], or ALL")
+        raise UserError("--nodes contains no node names", "write names such as gpu[01-04], or ALL")
     if "REPLACE" in flags or "REPLACE_DOWN" in flags:
         raise UserError(
-            "nodes that are named are not replaced", "ask for so many: scontrol create reservation nodecnt="
+            "REPLACE has no effect on named nodes", "give their number: scontrol create reservation nodecnt="
         )
     return {
         "name": wish.name,
         "nodes": nodes,
         "start_unix": start,
         "end_unix": None if duration_s is None else start + duration_s,
-        **whose("users", wish.users),
-        **whose("accounts", wish.accounts),
+        **access_fields("users", wish.users),
+        **access_fields("accounts", wish.accounts),
         **flag_fields(flags),
-        **floating(flags, start, now, duration_s),
+        **float_fields(flags, start, now, duration_s),
         "licenses": licenses,
-        "asked": parts_asked(tres, cpus=each, chosen=chosen),
+        "asked": requested_parts(tres, cpus=each, chosen=chosen),
     }
 
 
-def parts_asked(tres: Tres, *, cpus: Sequence[int], chosen: bool) -> dict[str, object] | None:
+def requested_parts(tres: Tres, *, cpus: Sequence[int], chosen: bool) -> dict[str, object] | None:
     """Return the fields of `model.PartsAsked`; None for whole nodes. `cpus` is one total if the nodes are
     `chosen`, else one number per node.
     """
@@ -202,43 +205,45 @@ def parts_asked(tres: Tres, *, cpus: Sequence[int], chosen: bool) -> dict[str, o
     }
 
 
-def evenly(total: int, nodes: int) -> list[int]:
+def split_evenly(total: int, nodes: int) -> list[int]:
     """Distribute a total over nodes. If it is not divisible, the first nodes get one more."""
     each, left = divmod(total, max(1, nodes))
     return [each + (at < left) for at in range(nodes)]
 
 
-def whose(key: str, text: str) -> dict[str, list[str]]:
-    """Parse NAME,... or -NAME,...; either all names have a - or none. Raises UserError."""
+def access_fields(key: str, text: str) -> dict[str, list[str]]:
+    """Return the fields for users or accounts that may use the reservation (NAME,...) or may not (-NAME,...). Raises
+    UserError.
+    """
     words = names(text)
     denied = [word[1:] for word in words if word.startswith("-")]
     if denied and len(denied) < len(words):
         raise UserError(
-            f"some of the {key} have a - and others have none",
-            f"write {key} that may, or -{key} that may not",
+            f"some of the {key} have a minus sign and others have none",
+            f"list either the {key} that may use it, or with a minus sign those that may not",
         )
     return {key: [] if denied else words, f"deny_{key}": denied}
 
 
-def floating(
+def float_fields(
     flags: Mapping[str, str], start: float, now: float, duration_s: float | None
 ) -> dict[str, int | None]:
-    """Return how far ahead of now the start stays, with TIME_FLOAT. Raises UserError."""
+    """Return the seconds by which the start stays ahead of now with TIME_FLOAT; None without it. Raises UserError."""
     if "TIME_FLOAT" not in flags:
         return {"float_s": None}
     if duration_s is None:
-        raise UserError("a reservation that floats needs a duration", "give one, such as 2:00:00")
+        raise UserError("a reservation with TIME_FLOAT needs a duration", "add a duration, such as 2:00:00")
     return {"float_s": max(0, round(start - now))}
 
 
-def wish_command(wish: Wish, *, instead: bool = False) -> str:
+def create_command(wish: ReservationText, *, instead: bool = False) -> str:
     """Return the command `warpdeck reservation create ...`, without default values. `instead` replaces the
     reservation of this name.
     """
     words = ["warpdeck", "reservation", "create", wish.name or "NAME"]
     if wish.nodes or not (wish.tres or wish.licenses):
         words += ["--nodes", wish.nodes or "LIST"]
-    usual = Wish("")
+    usual = ReservationText("")
     for field in ("tres", "licenses", "start", "duration", "users", "accounts", "flags"):
         value = getattr(wish, field)
         if value and value != getattr(usual, field):
@@ -246,7 +251,7 @@ def wish_command(wish: Wish, *, instead: bool = False) -> str:
     return shlex.join([*words, *(["--instead"] if instead else [])])
 
 
-def for_whom(fields: Mapping[str, Any]) -> str:
+def users_in_words(fields: Mapping[str, Any]) -> str:
     """Describe the users and accounts that may use the reservation."""
     if fields["float_s"] is not None:
         return "nobody: it floats"
@@ -268,8 +273,6 @@ def names(text: str) -> list[str]:
 
 def _flags(text: str) -> dict[str, str]:
     try:
-        return parse_flags(text).more
+        return parse_flags(text).added
     except BadFlags as error:
-        raise UserError(
-            f"reservations have no such flags: {text}", f"there are: {', '.join(FLAGS)}"
-        ) from error
+        raise UserError(f"unknown reservation flags: {text}", f"the flags are {', '.join(FLAGS)}") from error

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from warpdeck.notation.options.getopt import Word
-from warpdeck.notation.options.options import COMMAND, NONE, REQUIRED, Option, table_of
-from warpdeck.notation.values.refusal import Refusal
+from warpdeck.notation.options.getopt import ParsedWord
+from warpdeck.notation.options.option_table import COMMAND, NONE, REQUIRED, Option, table_of
+from warpdeck.notation.values.slurm_error import SlurmError
 
-from .option_mapping import Meaning, ValueOf
+from .option_mapping import MappedOption, ValueOf
 
 MARK = "#BSUB"
 _SHORT_ONLY = "n"
@@ -20,7 +20,7 @@ _SAME = {
     "queue_name": "partition",
     "time": "time",
 }
-"""Options with the same meaning as one of sbatch."""
+"""Options that mean the same as an option of sbatch."""
 OPTIONS = table_of(
     "sbatch",
     (
@@ -48,19 +48,19 @@ def prepared(words: Sequence[str]) -> list[str]:
     return ["-c" if word == "-cwd" and at % 2 == 0 else word for at, word in enumerate(words)]
 
 
-def meanings(word: Word, value_of: ValueOf) -> Iterator[Meaning]:
-    """Iterate over the sbatch options that the word stands for. Raises Refusal."""
+def mapped_options(word: ParsedWord, value_of: ValueOf) -> Iterator[MappedOption]:
+    """Iterate over the sbatch options that the word stands for. Raises SlurmError."""
     text = word.text or ""
     if word.option in _SAME:
-        yield Meaning(_SAME[word.option], text)
+        yield MappedOption(_SAME[word.option], text)
     elif word.option == "exclusive":
-        yield Meaning("exclusive", None)
+        yield MappedOption("exclusive", None)
     elif word.option == "hostname":
-        yield Meaning("nodelist", text.replace(" ", ","))
+        yield MappedOption("nodelist", text.replace(" ", ","))
     elif word.option == "memory_limit":
-        yield Meaning("mem-per-cpu", _memory(text))
+        yield MappedOption("mem-per-cpu", _memory(text))
     else:
-        yield Meaning("ntasks", _most_tasks(text))
+        yield MappedOption("ntasks", _most_tasks(text))
 
 
 def _memory(text: str) -> str:
@@ -72,5 +72,5 @@ def _most_tasks(text: str) -> str:
     """Return the maximum of a value LEAST,MOST, or the whole value if there is no comma."""
     _, comma, most = text.partition(",")
     if comma and not most:
-        raise Refusal(f"#BSUB -n format not correct given: '{text}'", "write -n COUNT or -n LEAST,MOST")
+        raise SlurmError(f"#BSUB -n format not correct given: '{text}'", "write -n COUNT or -n LEAST,MOST")
     return most if comma else text

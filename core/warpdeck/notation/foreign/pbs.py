@@ -1,16 +1,16 @@
-"""Parses #PBS lines (Torque, PBS Pro) like sbatch 22.05. Resource lists (-l) are in `pbsresources`."""
+"""Parses #PBS lines (Torque, PBS Pro) like sbatch 22.05. Resource lists (-l) are in `pbs_resources`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from warpdeck.notation.options.getopt import Word
-from warpdeck.notation.options.options import COMMAND, NONE, OPTIONAL, REQUIRED, Option, table_of
+from warpdeck.notation.options.getopt import ParsedWord
+from warpdeck.notation.options.option_table import COMMAND, NONE, OPTIONAL, REQUIRED, Option, table_of
 from warpdeck.notation.values.numbers import strtol
-from warpdeck.notation.values.refusal import VALUE_EXIT, Refusal
+from warpdeck.notation.values.slurm_error import VALUE_EXIT, SlurmError
 
-from .option_mapping import PASSED_OVER, UMASK, Meaning, ValueOf, joined
+from .option_mapping import NO_EFFECT, UMASK, MappedOption, ValueOf, joined
 from .pbs_resources import resources
 
 MARK = "#PBS"
@@ -64,30 +64,30 @@ _SAME = {
     "out": "output",
     "start_time": "begin",
 }
-"""Options with the same meaning as one of sbatch."""
+"""Options that mean the same as an option of sbatch."""
 _MAILS = {"b": "BEGIN", "e": "END", "a": "FAIL"}
 
 
-def meanings(word: Word, value_of: ValueOf) -> Iterator[Meaning]:
-    """Iterate over the sbatch options that the word stands for. Raises Refusal."""
+def mapped_options(word: ParsedWord, value_of: ValueOf) -> Iterator[MappedOption]:
+    """Iterate over the sbatch options that the word stands for. Raises SlurmError."""
     text = word.text or ""
     if word.option in _SAME:
-        yield Meaning(_SAME[word.option], text)
+        yield MappedOption(_SAME[word.option], text)
     elif word.option == "hold":
-        yield Meaning("hold", None)
+        yield MappedOption("hold", None)
     elif word.option == "priority":
-        yield Meaning("nice", str(strtol(text)[0]))
+        yield MappedOption("nice", str(strtol(text)[0]))
     elif word.option == "mail_options":
-        yield Meaning("mail-type", _mail_types(text.lower()))
+        yield MappedOption("mail-type", _mail_types(text.lower()))
     elif word.option == "variable_list":
-        yield Meaning("export", joined(value_of("export"), text))
+        yield MappedOption("export", joined(value_of("export"), text))
     elif word.option == "resource_list":
         yield from resources(text, value_of)
     elif word.option == "attributes":
         yield _attribute(text)
     else:
         letter = OPTIONS.options[word.option].short or "j"
-        yield Meaning(PASSED_OVER, f"-{letter} {text}".rstrip())
+        yield MappedOption(NO_EFFECT, f"-{letter} {text}".rstrip())
 
 
 def _mail_types(letters: str) -> str:
@@ -97,17 +97,19 @@ def _mail_types(letters: str) -> str:
     found = [name for letter, name in _MAILS.items() if letter in letters]
     if not found:
         words = "Invalid --mail-type specification"
-        raise Refusal(words, "write -m with letters of a, b and e, or n", exit_code=VALUE_EXIT)
+        raise SlurmError(
+            words, "write -m with some of the letters a, b and e, or with n", exit_code=VALUE_EXIT
+        )
     return ",".join(found)
 
 
-def _attribute(text: str) -> Meaning:
+def _attribute(text: str) -> MappedOption:
     name, equals, value = text.partition("=")
     if equals and name.lower() == "umask":
-        return Meaning(UMASK, _umask(value))
+        return MappedOption(UMASK, _umask(value))
     if equals and name.lower() == "depend":
-        return Meaning("dependency", value)
-    return Meaning(PASSED_OVER, f"-W {text}")
+        return MappedOption("dependency", value)
+    return MappedOption(NO_EFFECT, f"-W {text}")
 
 
 _MASK_DIGITS = 5
@@ -127,5 +129,5 @@ def _umask(text: str) -> str:
     digits = digits.lstrip("0") or "0"
     mask = int(digits, base) if len(digits) < _MASK_DIGITS else 0o1000
     if mask > 0o777 or (sign == "-" and mask):
-        raise Refusal("Invalid -W umask= specification", "write such as umask=027", exit_code=VALUE_EXIT)
+        raise SlurmError("Invalid -W umask= specification", "write such as umask=027", exit_code=VALUE_EXIT)
     return f"{mask:04o}"

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from warpdeck.notation.values.numbers import MAX_DIGITS, count, int32, strtol
 
-from .option_mapping import PASSED_OVER, Meaning, ValueOf, joined
+from .option_mapping import NO_EFFECT, MappedOption, ValueOf, joined
 
 _RESOURCE = re.compile(
     r"((?i:accelerator|mpiprocs|naccelerators|ncpus|select)|arch|cput|file|host|mem|nice|nodes|opsys|other|pcput|pmem|proc"
@@ -24,8 +24,8 @@ _TIMES = frozenset({"cput", "pcput", "walltime"})
 _SIZES = {"file": "tmp", "mem": "mem"}
 
 
-def resources(text: str, value_of: ValueOf) -> Iterator[Meaning]:
-    """Iterate over the requests of a list, then over remarks about parts without effect. Raises Refusal."""
+def resources(text: str, value_of: ValueOf) -> Iterator[MappedOption]:
+    """Iterate over the requests of a list, then over remarks about parts without effect. Raises SlurmError."""
     at, gpus = 0, 0
     chunk: dict[str, int] = {}
     taken, kinds = list[tuple[int, int]](), list[str]()
@@ -41,10 +41,10 @@ def resources(text: str, value_of: ValueOf) -> Iterator[Meaning]:
         elif name == "naccelerators":
             gpus = count("", value, called=name)
         elif name in _CHUNKS:
-            yield Meaning(_CHUNKS[name], value)
+            yield MappedOption(_CHUNKS[name], value)
             chunk[name] = int32(strtol(value)[0])
         else:
-            found = list(_meanings(name, value, value_of))
+            found = list(_mapped_options(name, value, value_of))
             yield from found
             if not found and name != "nodes":
                 continue
@@ -55,8 +55,8 @@ def resources(text: str, value_of: ValueOf) -> Iterator[Meaning]:
     yield from _of_kinds(kinds, value_of)
     yield from _of_chunk(chunk)
     if gpus > 0:
-        yield Meaning("gres", joined(value_of("gres"), f"gpu:{gpus}"))
-    yield from _passed_over(text, taken)
+        yield MappedOption("gres", joined(value_of("gres"), f"gpu:{gpus}"))
+    yield from _without_effect(text, taken)
 
 
 def _value(text: str, at: int, mark: str) -> tuple[str, int]:
@@ -65,31 +65,31 @@ def _value(text: str, at: int, mark: str) -> tuple[str, int]:
     return (text[at:], len(text) + 1) if end < 0 else (text[at:end], end + 1)
 
 
-def _meanings(name: str, value: str, value_of: ValueOf) -> Iterator[Meaning]:
+def _mapped_options(name: str, value: str, value_of: ValueOf) -> Iterator[MappedOption]:
     if name in _TIMES:
-        yield Meaning("time", value)
+        yield MappedOption("time", value)
     elif name in _SIZES:
-        yield Meaning(_SIZES[name], value[:-1] if value[-1:] in ("b", "B") else value)
+        yield MappedOption(_SIZES[name], value[:-1] if value[-1:] in ("b", "B") else value)
     elif name == "nice":
-        yield Meaning("nice", str(strtol(value)[0]) if value else None)
+        yield MappedOption("nice", str(strtol(value)[0]) if value else None)
     elif name == "nodes":
         yield from _nodes(value)
 
 
-def _of_kinds(kinds: list[str], value_of: ValueOf) -> Iterator[Meaning]:
+def _of_kinds(kinds: list[str], value_of: ValueOf) -> Iterator[MappedOption]:
     """Return the constraint from all "proc" values, the latest first, followed by the previous constraint."""
     before = value_of("constraint")
     if kinds:
-        yield Meaning("constraint", ",".join([*reversed(kinds), *([] if before is None else [before])]))
+        yield MappedOption("constraint", ",".join([*reversed(kinds), *([] if before is None else [before])]))
 
 
-def _of_chunk(chunk: dict[str, int]) -> Iterator[Meaning]:
+def _of_chunk(chunk: dict[str, int]) -> Iterator[MappedOption]:
     """Divide the CPUs of a chunk that has all three values among its tasks."""
     if len(chunk) == len(_CHUNKS) and chunk["ncpus"] > chunk["mpiprocs"] > 0:
-        yield Meaning("cpus-per-task", str(chunk["ncpus"] // chunk["mpiprocs"]))
+        yield MappedOption("cpus-per-task", str(chunk["ncpus"] // chunk["mpiprocs"]))
 
 
-def _passed_over(text: str, taken: list[tuple[int, int]]) -> Iterator[Meaning]:
+def _without_effect(text: str, taken: list[tuple[int, int]]) -> Iterator[MappedOption]:
     """Iterate over remarks about the parts of the list in which nothing was recognized."""
     left = iter([*taken, (len(text) + 1, len(text) + 1)])
     start, end = next(left)
@@ -97,13 +97,13 @@ def _passed_over(text: str, taken: list[tuple[int, int]]) -> Iterator[Meaning]:
         while end < part.start():
             start, end = next(left)
         if part.end() <= start:
-            yield Meaning(PASSED_OVER, f"-l {part[0]}")
+            yield MappedOption(NO_EFFECT, f"-l {part[0]}")
 
 
 _PART = re.compile(r"[0-9A-Za-z][^+:]*")
 
 
-def _nodes(text: str) -> Iterator[Meaning]:
+def _nodes(text: str) -> Iterator[MappedOption]:
     """Parse COUNT or NAME, :ppn=TASKS, :gpus=WHICH, joined by +. Counts and tasks are added up; any other
     word is a node's name.
     """
@@ -121,13 +121,13 @@ def _nodes(text: str) -> Iterator[Meaning]:
         else:
             names.append(part)
     if nodes:
-        yield Meaning("nodes", str(nodes))
+        yield MappedOption("nodes", str(nodes))
     if tasks:
-        yield Meaning("ntasks", str(int32(tasks * (nodes or 1))))
+        yield MappedOption("ntasks", str(int32(tasks * (nodes or 1))))
     if gpus is not None:
-        yield Meaning("gpus-per-node", gpus)
+        yield MappedOption("gpus-per-node", gpus)
     if names:
-        yield Meaning("nodelist", _in_ranges(names))
+        yield MappedOption("nodelist", _in_ranges(names))
 
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.DOTALL)

@@ -10,23 +10,20 @@ SBATCH_IGNORE_PBS, disables both kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from warpdeck.base.errors import UserError
-from warpdeck.notation.options.directives import OTHER_MARKS, Directive, words_of
-from warpdeck.notation.options.getopt import OptionReader, Word
-from warpdeck.notation.options.options import OptionTable
-from warpdeck.notation.options.variables import is_on
-from warpdeck.notation.values.refusal import Refusal
+from warpdeck.notation.options.directives import OTHER_MARKS, Directive, directive_words
+from warpdeck.notation.options.getopt import OptionReader, ParsedWord
+from warpdeck.notation.options.option_table import OptionTable
+from warpdeck.notation.values.slurm_error import SlurmError
 
 from . import bsub, pbs
-from .option_mapping import Meaning, ValueOf
+from .option_mapping import MappedOption, ValueOf
 
-MAX_OTHER_LINES = 100
+MAX_FOREIGN_LINES = 100
 """Maximum number of lines that are not comments before the scan ends."""
-IGNORE = "ignore-pbs"
-MAX_MEANT_CHARS = 16 * 1024 * 1024
+MAX_MAPPED_CHARS = 16 * 1024 * 1024
 """Maximum size of all translated options, over all components. Each component gets all of them, and a list
 that grows with every line is stored each time.
 """
@@ -34,71 +31,62 @@ OPTION_CHARS = 160
 """The size that an option counts besides its value."""
 
 
-class _Language(NamedTuple):
+class _Scheduler(NamedTuple):
     table: OptionTable
     prepared: Callable[[Sequence[str]], list[str]]
     """Function that transforms the words of the directives before they are parsed."""
-    meanings: Callable[[Word, ValueOf], Iterator[Meaning]]
+    mapped_options: Callable[[ParsedWord, ValueOf], Iterator[MappedOption]]
 
 
-_LANGUAGES = {
-    bsub.MARK: _Language(bsub.OPTIONS, bsub.prepared, bsub.meanings),
-    pbs.MARK: _Language(pbs.OPTIONS, list, pbs.meanings),
+_SCHEDULERS = {
+    bsub.MARK: _Scheduler(bsub.OPTIONS, bsub.prepared, bsub.mapped_options),
+    pbs.MARK: _Scheduler(pbs.OPTIONS, list, pbs.mapped_options),
 }
 
 
 class Translation:
     """The effective lines as one command line. `line` is the current line."""
 
-    def __init__(self, language: _Language, lines: Sequence[Directive], where: Callable[[int], str]) -> None:
-        """Parse the words of the lines. `where` names a line in errors. Raises UserError."""
-        pairs = list(words_of(lines, where))
+    def __init__(self, lines: Sequence[Directive], name: str) -> None:
+        """Parse the words of the lines. `name` is the script's name in errors. Raises SlurmError."""
+        words, self._lines = directive_words(lines, name)
         self.mark = lines[0].mark
-        self._language = language
-        self._words = language.prepared([word for word, _ in pairs])
-        self._lines = [line for _, line in pairs]
+        self._scheduler = _SCHEDULERS[self.mark]
+        self._words = self._scheduler.prepared(words)
         self.line = 0
-        self._meant_chars = 0
+        self._mapped_chars = 0
 
-    def meanings(self, value_of: ValueOf) -> Iterator[Meaning]:
+    def mapped_options(self, value_of: ValueOf) -> Iterator[MappedOption]:
         """Iterate over the options one by one. `value_of` is called for the current value of an option.
-        Raises Refusal.
+        Raises SlurmError.
         """
-        reader = OptionReader(self._words, self._language.table)
+        reader = OptionReader(self._words, self._scheduler.table)
         while True:
             self.line = self._lines[reader.at] if reader.at < len(self._lines) else self.line
             try:
                 word = next(reader)
             except StopIteration:
                 break
-            except UserError as error:
+            except SlurmError as error:
                 words = "Unrecognized command line parameter ?"
-                raise Refusal(words, _HINT, more=(error.message,)) from None
-            for meaning in self._language.meanings(word, value_of):
-                self._weigh(meaning)
-                yield meaning
+                raise SlurmError(words, _HINT, more=(error.message,)) from None
+            for mapped in self._scheduler.mapped_options(word, value_of):
+                self._weigh(mapped)
+                yield mapped
         if reader.at < len(self._words):
-            raise Refusal(f"Invalid argument: {self._words[reader.at]}", _HINT)
+            raise SlurmError(f"Invalid argument: {self._words[reader.at]}", _HINT)
 
-    def _weigh(self, meaning: Meaning) -> None:
-        self._meant_chars += OPTION_CHARS + len(meaning.text or "")
-        if self._meant_chars > MAX_MEANT_CHARS:
-            words = f"what the {self.mark} lines mean is over {MAX_MEANT_CHARS >> 20} MiB long"
-            raise Refusal(words, "write them as #SBATCH, in the first component")
-
-
-_HINT = "write it as #SBATCH, or pass over such lines with #SBATCH --ignore-pbs"
+    def _weigh(self, mapped: MappedOption) -> None:
+        self._mapped_chars += OPTION_CHARS + len(mapped.text or "")
+        if self._mapped_chars > MAX_MAPPED_CHARS:
+            words = f"the options of the {self.mark} lines are longer than {MAX_MAPPED_CHARS >> 20} MiB"
+            raise SlurmError(words, "write them as #SBATCH, in the first component")
 
 
-def translation(text: str, where: Callable[[int], str]) -> Translation | None:
-    """Return the translation; None if the script has no such lines. Raises UserError for lines that cannot be
-    split into words.
-    """
-    lines = lines_of_others(text)
-    return Translation(_LANGUAGES[lines[0].mark], lines, where) if lines else None
+_HINT = "write it as #SBATCH, or disable such lines with #SBATCH --ignore-pbs"
 
 
-def lines_of_others(text: str) -> list[Directive]:
+def foreign_lines(text: str) -> list[Directive]:
     """Return the effective lines, which are all of one kind."""
     return next(filter(None, (_lines(text, mark) for mark in OTHER_MARKS if mark in text)), [])
 
@@ -110,18 +98,6 @@ def _lines(text: str, mark: str) -> list[Directive]:
             found.append(Directive(number, mark, line[len(mark) :]))
         elif not line.startswith("#"):
             others += 1
-            if others > MAX_OTHER_LINES:
+            if others > MAX_FOREIGN_LINES:
                 break
     return found
-
-
-def is_ignored(environ: Mapping[str, str], words: Sequence[str], known: OptionTable) -> bool:
-    """Return whether a variable or the command line disables these lines. The script itself may do that
-    too.
-    """
-    if "SBATCH_IGNORE_PBS" in environ and is_on(environ["SBATCH_IGNORE_PBS"]):
-        return True
-    try:
-        return any(word.option == IGNORE for word in OptionReader(words, known))
-    except UserError:
-        return False  # The error is reported where the words are parsed.

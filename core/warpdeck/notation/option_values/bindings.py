@@ -1,11 +1,13 @@
-"""Task distribution and binding, as in sbatch: --distribution, --gpu-bind, --mem-bind, --cpu-bind."""
+"""Distribution and binding of tasks as Slurm reads them: --distribution, --gpu-bind, --mem-bind, --cpu-bind, --hint."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from warpdeck.notation.values.numbers import INT_MAX, LONG_MAX, strtol
-from warpdeck.notation.values.refusal import Refusal, invalid
+from warpdeck.notation.values.slurm_error import SlurmError, invalid
 
 from .bind_help import answer
 
@@ -13,10 +15,17 @@ _LEVEL = {"cyclic", "block", "fcyclic"}
 _DISTRIBUTION_HINT = "write such as block, cyclic or block:cyclic"
 
 
-def distribution(text: str, plane_size: str) -> tuple[str, int]:
-    """Return (canonical text, plane size). `plane_size` is the value of the variable. Raises Refusal."""
+class Distribution(NamedTuple):
+    """The value of --distribution: its canonical text, and the size of plane=SIZE or 0."""
+
+    text: str
+    plane_size: int = 0
+
+
+def read_distribution(text: str, plane_size: str) -> Distribution:
+    """Return the value of --distribution. `plane_size` is the value of SLURM_DIST_PLANESIZE. Raises SlurmError."""
     if text[:5].lower() == "plane":
-        return "plane", _plane(text, plane_size)
+        return Distribution("plane", _plane(text, plane_size))
     if not text or text.startswith(","):
         raise invalid("distribution", _DISTRIBUTION_HINT)
     first, _, flags = text.lstrip(",").partition(",")
@@ -29,8 +38,10 @@ def distribution(text: str, plane_size: str) -> tuple[str, int]:
         if flag not in ("pack", "nopack"):
             raise invalid("distribution", _DISTRIBUTION_HINT)
         if not base and "," in text and first.lower() != flag:
-            return "", 0  # If a flag is given in both places and they differ, neither has an effect.
-    return ",".join(word for word in (base, flag) if word), 0
+            return Distribution(
+                ""
+            )  # If a flag is given in both places and they differ, neither has an effect.
+    return Distribution(",".join(word for word in (base, flag) if word))
 
 
 def _plane(text: str, plane_size: str) -> int:
@@ -65,12 +76,12 @@ _GPU_BIND_HINT = "write closest, none, single:N, per_task:N or map_gpu:0,1"
 
 def check_gpu_bind(text: str) -> None:
     """Check --gpu-bind. Several bindings are separated by semicolons, and all must be about GPUs. Raises
-    Refusal.
+    SlurmError.
     """
     for piece in filter(None, f"gpu:{text}".split(";")):
         more = _fault_of(piece[4:]) if piece.startswith("gpu:") else ()
         if more is not None:
-            raise Refusal(f"Invalid --gpu-bind argument: gpu:{text}", _GPU_BIND_HINT, more=more)
+            raise SlurmError(f"Invalid --gpu-bind argument: gpu:{text}", _GPU_BIND_HINT, more=more)
 
 
 def _fault_of(text: str) -> tuple[str, ...] | None:
@@ -112,33 +123,50 @@ _UNFLAGS = {"nosort": "sort", "q": "verbose", "quiet": "verbose"}
 _NAMES = {"no": "none", "none": "none", "rank": "rank", "local": "local"}
 
 
-def mem_bind(text: str, types: frozenset[str]) -> tuple[str, frozenset[str]]:
-    """Return (list of a map or mask, kinds and flags so far). Raises Refusal."""
-    found = ""
-    for item in _items(text):
-        word = item.lower()
-        if word in _FLAGS:
-            types |= {_FLAGS[word]}
-        elif word in _UNFLAGS:
-            types -= {_UNFLAGS[word]}
-        elif word in _NAMES:
-            types, found = types - _PLACES | {_NAMES[word]}, ""
-        elif word.startswith(("map_mem", "mapmem", "mask_mem", "maskmem")):
-            kind = "mask_mem" if word.startswith("mask") else "map_mem"
-            types, found = types - _PLACES | {kind}, _list_of(item, kind, "mem-bind")
-        elif word == "help":
-            raise answer("mem-bind")
+class MemBindWord(NamedTuple):
+    """One word of --mem-bind. It adds or removes a flag, or sets a kind of binding with its list of numbers."""
+
+    name: str
+    adds: bool = True
+    numbers: str = ""
+
+
+def mem_bind(text: str) -> list[MemBindWord]:
+    """Return the words of --mem-bind. Raises SlurmError."""
+    return [_mem_bind_word(item) for item in _items(text)]
+
+
+def _mem_bind_word(item: str) -> MemBindWord:
+    word = item.lower()
+    if word in _FLAGS or word in _NAMES:
+        return MemBindWord(_FLAGS.get(word) or _NAMES[word])
+    if word in _UNFLAGS:
+        return MemBindWord(_UNFLAGS[word], adds=False)
+    if word.startswith(("map_mem", "mapmem", "mask_mem", "maskmem")):
+        kind = "mask_mem" if word.startswith("mask") else "map_mem"
+        return MemBindWord(kind, numbers=_list_of(item, kind, "mem-bind"))
+    if word == "help":
+        raise answer("mem-bind")
+    raise SlurmError(f'unrecognized --mem-bind argument "{item}"', "write such as local or none")
+
+
+def merged_mem_bind(words: Sequence[MemBindWord], types: frozenset[str]) -> tuple[str, frozenset[str]]:
+    """Return (list of a map or mask, kinds and flags) after the words were added to earlier kinds and flags."""
+    numbers = ""
+    for word in words:
+        if word.name in _PLACES:
+            types, numbers = types - _PLACES | {word.name}, word.numbers
         else:
-            raise Refusal(f'unrecognized --mem-bind argument "{item}"', "write such as local or none")
-    return found, types
+            types = types | {word.name} if word.adds else types - {word.name}
+    return numbers, types
 
 
-def mem_bind_text(found: str, types: frozenset[str]) -> str:
+def mem_bind_text(numbers: str, types: frozenset[str]) -> str:
     """Return the canonical text of a memory binding."""
     if not types:
         return "unset"
     kinds = ",".join(kind for kind in _ORDER if kind in types)
-    return f"{kinds}:{found}" if found else kinds
+    return f"{kinds}:{numbers}" if numbers else kinds
 
 
 def _items(text: str) -> list[str]:
@@ -149,7 +177,7 @@ def _items(text: str) -> list[str]:
 def _list_of(item: str, kind: str, option: str) -> str:
     pieces = re.split("[:=]", item, maxsplit=2)
     if len(pieces) < 2 or not pieces[1]:
-        raise Refusal(f'missing list for "--{option}={kind}:<list>"', f"write {kind}:0,1")
+        raise SlurmError(f'missing list for "--{option}={kind}:<list>"', f"write {kind}:0,1")
     mask = kind.startswith("mask")
     digit = r"[^0-9a-fA-F]" if mask else r"\D"
     found: list[str] = []
@@ -158,36 +186,50 @@ def _list_of(item: str, kind: str, option: str) -> str:
         for word, bad in ((star + times, re.search(r"\D", times)), (digits, re.search(digit, digits))):
             if bad is not None:
                 words = f"Failed to validate number: {word}, the offending character is {bad[0]}"
-                raise Refusal(words, "write numbers")
+                raise SlurmError(words, "write numbers")
         count, _ = strtol(times) if star else (1, "")
         if not 0 < count < LONG_MAX:
-            raise Refusal(f"Invalid {kind} multiplier: {times}", "write NUMBER*COUNT")
+            raise SlurmError(f"Invalid {kind} multiplier: {times}", "write NUMBER*COUNT")
         found += [digits] * min(count, 4096)
     return ",".join(found)
 
 
 _CPU_LISTS = ("map_cpu", "mask_cpu", "map_ldom", "mask_ldom")
 _BY_RANK = frozenset({"no", "none", "rank", "rank_ldom"})
-_CPU_WORDS = frozenset({"cores", "ldoms", "one_thread", "q", "quiet", "sockets", "threads", "v", "verbose"})
+_BY_PART = frozenset({"cores", "ldoms", "one_thread", "sockets", "threads"})
+_HOW_LOUD = frozenset({"v", "verbose", "q", "quiet"})
 
 
-def cpu_bind(text: str) -> str:
-    """Return --cpu-bind as srun shows it. Raises Refusal.
+class CpuBinding(NamedTuple):
+    """The value of --cpu-bind."""
 
-    This is the list of a map or mask, "(null)" for a binding by rank, else the given text.
-    """
-    found = text
+    kind: str
+    """none, rank, cores, ..., or map_cpu, mask_cpu, ... with `numbers`; "" if only a verbosity was given."""
+    numbers: str
+    verbose: bool
+    shown: str
+    """The text that srun shows: the list of a map or mask, "(null)" for a binding by rank, else the given text."""
+
+
+def cpu_bind(text: str) -> CpuBinding:
+    """Return the value of --cpu-bind. Raises SlurmError."""
+    kind, numbers, verbose, shown = "", "", False, text
     for item in _items(text):
         word = item.lower()
-        kind = next((kind for kind in _CPU_LISTS if word.startswith((kind, kind.replace("_", "")))), "")
-        if kind:
-            found = _list_of(item, kind, "cpu-bind")
+        mapped = next((kind for kind in _CPU_LISTS if word.startswith((kind, kind.replace("_", "")))), "")
+        if mapped:
+            kind, numbers = mapped, _list_of(item, mapped, "cpu-bind")
+            shown = numbers
         elif word in _BY_RANK:
-            found = "(null)"
-        elif word not in _CPU_WORDS:
-            hint = "write none, cores, rank or map_cpu:0,1"
-            raise Refusal(f'unrecognized --cpu-bind argument "{item}"', hint)
-    return found
+            kind, numbers, shown = "none" if word == "no" else word, "", "(null)"
+        elif word in _BY_PART:
+            kind, numbers = word, ""
+        elif word in _HOW_LOUD:
+            verbose = word[0] == "v"
+        else:
+            hint = "write none, cores, rank, map_cpu:0,1 or mask_cpu:0x3,0xc"
+            raise SlurmError(f'unrecognized --cpu-bind argument "{item}"', hint)
+    return CpuBinding(kind, numbers, verbose, shown)
 
 
 def binds(text: str) -> bool:
@@ -195,39 +237,52 @@ def binds(text: str) -> bool:
     return any(item.lower() not in _HOW_LOUD for item in _items(text)) if text else False
 
 
-_HOW_LOUD = frozenset({"v", "verbose", "q", "quiet"})
-_CPU_KINDS = frozenset({"none", "rank", "rank_ldom", "cores", "ldoms", "sockets", "threads"})
-
-
-def cpu_bind_told(text: str) -> dict[str, str]:
+def cpu_bind_variables(binding: CpuBinding) -> dict[str, str]:
     """Return the variables that tasks get for --cpu-bind; {} if only quiet was given."""
-    kind, found, verbose = "", "", False
-    for item in _items(text):
-        word = item.lower()
-        if word in _HOW_LOUD:
-            verbose = word[0] == "v"
-        elif word == "no" or word in _CPU_KINDS:
-            kind, found = "none" if word == "no" else word, ""
-        elif names := [name for name in _CPU_LISTS if word.startswith((name, name.replace("_", "")))]:
-            kind, found = f"{names[0]}:", _list_of(item, names[0], "cpu-bind")
-    return bind_variables("SLURM_CPU_BIND", kind, found, verbose=verbose)
+    kind = "" if binding.kind == "one_thread" else binding.kind
+    if kind in _CPU_LISTS:
+        kind += ":"
+    return _bind_variables("SLURM_CPU_BIND", kind, binding.numbers, verbose=binding.verbose)
 
 
-def mem_bind_told(text: str) -> dict[str, str]:
+def mem_bind_variables(words: Sequence[MemBindWord]) -> dict[str, str]:
     """Return the variables that tasks get for --mem-bind."""
-    found, types = mem_bind(text, frozenset())
-    kind = next((f"{name}:" if found else name for name in _ORDER if name in types & _PLACES), "")
-    told = bind_variables("SLURM_MEM_BIND", kind, found, verbose="verbose" in types)
-    if told and "prefer" in types:
-        told["SLURM_MEM_BIND"] = told["SLURM_MEM_BIND"].replace(",", ",prefer,", 1)
+    numbers, types = merged_mem_bind(words, frozenset())
+    kind = next((f"{name}:" if numbers else name for name in _ORDER if name in types & _PLACES), "")
+    made = _bind_variables("SLURM_MEM_BIND", kind, numbers, verbose="verbose" in types)
+    if made and "prefer" in types:
+        made["SLURM_MEM_BIND"] = made["SLURM_MEM_BIND"].replace(",", ",prefer,", 1)
     flags = {"prefer": ("SLURM_MEM_BIND_PREFER", "prefer"), "sort": ("SLURM_MEM_BIND_SORT", "sort")}
-    return told | dict(flags[flag] for flag in flags if flag in types)
+    return made | dict(flags[flag] for flag in flags if flag in types)
 
 
-def bind_variables(name: str, kind: str, found: str, *, verbose: bool) -> dict[str, str]:
+def _bind_variables(name: str, kind: str, numbers: str, *, verbose: bool) -> dict[str, str]:
     """Return the four variables of a binding: the whole and its parts; {} if there is no binding."""
     if not kind and not verbose:
         return {}
     loud = "verbose" if verbose else "quiet"
-    whole = ",".join(word for word in (loud, f"{kind}{found}") if word)
-    return {name: whole, f"{name}_VERBOSE": loud, f"{name}_TYPE": kind, f"{name}_LIST": found}
+    whole = ",".join(word for word in (loud, f"{kind}{numbers}") if word)
+    return {name: whole, f"{name}_VERBOSE": loud, f"{name}_TYPE": kind, f"{name}_LIST": numbers}
+
+
+ONE_THREAD = frozenset({"compute_bound", "memory_bound", "nomultithread"})
+"""Values of --hint with which a job uses one thread of each core."""
+_HINTS = ONE_THREAD | {"multithread"}
+ANY_NUMBER = 65_535
+"""Slurm's value that means "as many as there are" for counts of threads or tasks per core."""
+
+
+def hint_words(text: str) -> list[str]:
+    """Return the words of --hint, split at commas except before a digit. Raises SlurmError."""
+    return [_hint_word(word) for word in re.split(r";|,(?!\d)", text)]
+
+
+def _hint_word(word: str) -> str:
+    if word.lower() == "help":
+        raise answer("hint")
+    if word.lower() not in _HINTS:
+        raise SlurmError(
+            f'unrecognized --hint argument "{word}", see --hint=help',
+            "write compute_bound, memory_bound, multithread or nomultithread",
+        )
+    return word.lower()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from warpdeck.notation.values.numbers import LONG_MAX, strtol
-from warpdeck.notation.values.refusal import Refusal
+from warpdeck.notation.values.slurm_error import SlurmError
 
 _GOVERNORS = {
     "co": "Conservative",
@@ -26,7 +26,7 @@ _HINT = "write such as low, high, 2400000 or performance"
 
 
 def cpu_freq(text: str) -> str:
-    """Return the canonical form of a --cpu-freq value. Raises Refusal."""
+    """Return the canonical form of a --cpu-freq value. Raises SlurmError."""
     front, colon, governor = text.partition(":")
     first, dash, second = text.partition("-")
     if dash:
@@ -86,8 +86,8 @@ def _rank(word: str) -> int:
     return _RANK.get(word) or int(word)
 
 
-def _invalid(words: str) -> Refusal:
-    return Refusal("Invalid --cpu-freq argument", _HINT, more=(f"error: {words}",))
+def _invalid(words: str) -> SlurmError:
+    return SlurmError("Invalid --cpu-freq argument", _HINT, more=(f"error: {words}",))
 
 
 def is_gpu_freq(text: str) -> bool:

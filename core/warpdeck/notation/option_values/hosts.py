@@ -1,11 +1,11 @@
-"""Hostlists as sbatch reads them, with its errors. `values.hostlist` has the hostlists of all other commands."""
+"""Hostlists as sbatch reads them, with its errors. All other commands use `values.hostlist`."""
 
 from __future__ import annotations
 
 import re
 
 from warpdeck.notation.values.hostlist import MAX_HOSTS
-from warpdeck.notation.values.refusal import Refusal
+from warpdeck.notation.values.slurm_error import SlurmError
 
 _TOKEN = re.compile(r"[^\s,\[\]]*(?:\[[^\]]*\][^\s,\[\]]*)+|[^\s,]+")
 """A name, or several with ranges in brackets. An unclosed bracket is an ordinary character."""
@@ -17,7 +17,7 @@ MAX_RANGE = 65_536
 
 
 def hosts_of(text: str) -> list[str]:
-    """Return the names in a hostlist as sbatch counts them, without repetitions. Raises Refusal."""
+    """Return the names in a hostlist as sbatch counts them, without repetitions. Raises SlurmError."""
     names: dict[str, None] = {}
     for token in _TOKEN.findall(text):
         for name in _names_of(token):
@@ -54,6 +54,6 @@ def _numbers(item: str) -> list[str]:
     return [f"{number:0{len(match[1])}d}" for number in range(low, high + 1)]
 
 
-def no_hosts(words: str) -> Refusal:
+def no_hosts(words: str) -> SlurmError:
     """Return Slurm's error for a hostlist, after a line of detail unless `words` is ""."""
-    return Refusal("memory allocation failure", "write node[01-04,07]", more=(words,) if words else ())
+    return SlurmError("memory allocation failure", "write node[01-04,07]", more=(words,) if words else ())

@@ -1,3 +1,1 @@
-"""The table of the options of sbatch, salloc and srun, and the ways in which they are given: command line,
-script, environment.
-"""
+"""The syntax of the options of sbatch, salloc and srun: on a command line, in a script, and in variables."""

@@ -9,10 +9,11 @@ inside a word, and so does an empty word. `#SBATCH hetjob` begins another compon
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
+from warpdeck.notation.values.slurm_error import PLAIN, SlurmError
 
 MAX_SCRIPT_BYTES = 2 * 1024 * 1024
 """Maximum size of a script. A batch script starts programs; it is sent in one message together with its
@@ -22,7 +23,7 @@ MAX_COMPONENTS = 128
 """Maximum number of components of a heterogeneous job, as in Slurm."""
 BLANKS = " \t\v\f\r\n"
 OTHER_MARKS = ("#BSUB", "#PBS")
-"""Prefixes of other schedulers' directives, which sbatch reads too (see `sbatch.translation`). The first
+"""Prefixes of other schedulers' directives, which sbatch reads too (see `foreign.translation`). The first
 prefix of this list that occurs in a script determines its kind.
 """
 _SEPARATOR = re.compile(r"(packjob|hetjob)(?=[ \t\v\f\r]|$)", re.IGNORECASE)
@@ -36,7 +37,7 @@ class Directive(NamedTuple):
     text: str
 
 
-class Component(NamedTuple):
+class ScriptPart(NamedTuple):
     """The directives of one component of a job. The first component begins at line 1, each other one at its
     separator.
     """
@@ -45,70 +46,81 @@ class Component(NamedTuple):
     directives: list[Directive]
 
 
-def script_fault(text: str, name: str) -> tuple[list[str], str] | None:
-    """Return (sbatch's error lines, a hint) for a file that is not a batch script, or None if it is one."""
+def script_error(text: str, name: str) -> SlurmError | None:
+    """Return sbatch's error for a file that is not a batch script, or None if it is one."""
     if not text:
-        return ["Batch script is empty!"], "write a script that begins with #!/bin/bash"
-    if not text.partition("\0")[0].strip(BLANKS):
-        return ["Batch script contains only whitespace!"], "write a script that begins with #!/bin/bash"
-    if not text.startswith("#!"):
-        return [
+        lines, hint = ["Batch script is empty!"], "write a script that begins with #!/bin/bash"
+    elif not text.partition("\0")[0].strip(BLANKS):
+        lines, hint = (
+            ["Batch script contains only whitespace!"],
+            "write a script that begins with #!/bin/bash",
+        )
+    elif not text.startswith("#!"):
+        lines = [
             "This does not look like a batch script.  The first",
             "line must start with #! followed by the path to an interpreter.",
             "For instance: #!/bin/sh",
-        ], "begin it with #!/bin/bash"
-    if "\0" in text:
-        return [
-            "The Slurm controller does not allow scripts that",
-            "contain a NULL character '\\0'.",
-        ], "give a script, and put programs into it"
-    if "\r\n" in text:
-        return [
+        ]
+        hint = "begin it with #!/bin/bash"
+    elif "\0" in text:
+        lines = ["The Slurm controller does not allow scripts that", "contain a NULL character '\\0'."]
+        hint = "submit a script that runs the program"
+    elif "\r\n" in text:
+        lines = [
             "Batch script contains DOS line breaks (\\r\\n)",
             "instead of expected UNIX line breaks (\\n).",
-        ], f"run: sed -i 's/\\r$//' {name}"
-    return None
+        ]
+        hint = f"run: sed -i 's/\\r$//' {name}"
+    else:
+        return None
+    return SlurmError(lines[-1], hint, more=tuple(f"error: {line}" for line in lines[:-1]), exit_code=PLAIN)
 
 
 def check_script(text: str, name: str) -> None:
     """Raise UserError for a script that sbatch rejects."""
-    fault = script_fault(text, name)
-    if fault is not None:
-        raise UserError(f"{name}: {' '.join(fault[0])}", fault[1])
+    error = script_error(text, name)
+    if error is not None:
+        lines = [line.removeprefix("error: ") for line in error.lines]
+        raise UserError(f"{name}: {' '.join(lines)}", error.hint)
 
 
-def components(text: str) -> list[Component]:
-    """Return the components of the script, each with the directives that sbatch reads."""
-    found = [Component(1, [])]
+def script_parts(text: str) -> list[ScriptPart]:
+    """Return the parts of the script, one for each component of the job, with the directives that sbatch reads."""
+    found = [ScriptPart(1, [])]
     for number, line in enumerate(text.split("\n"), start=1):
         mark = next((word for word in ("#SBATCH", "#SLURM") if line.startswith(word)), "")
         if mark:
             rest = line[len(mark) :].lstrip(BLANKS)
             if _SEPARATOR.match(rest):
-                found.append(Component(number, []))
+                found.append(ScriptPart(number, []))
             found[-1].directives.append(Directive(number, mark, rest))
         elif (first := line.lstrip(BLANKS)) and not first.startswith("#"):
             break
     return found
 
 
-def words_of(directives: Sequence[Directive], where: Callable[[int], str]) -> Iterator[tuple[str, int]]:
-    """Iterate over the words of all lines, with the line number of each. An option's value may be on the
-    following line.
-
-    `where` names a line in errors. Raises UserError.
-    """
+def directive_words(directives: Sequence[Directive], name: str) -> tuple[list[str], list[int]]:
+    """Return the words of all lines, and the line of each word. Raises SlurmError, which has the line."""
+    words: list[str] = []
+    lines: list[int] = []
     for number, _, text in directives:
-        for word in split_words(text, where(number)):
-            yield word, number
+        try:
+            found = split_words(text)
+        except SlurmError as error:
+            error.level = f"fatal: {name.rsplit('/', 1)[-1]}: line {number}"
+            error.exit_code, error.script_line = PLAIN, number
+            raise
+        words += found
+        lines += [number] * len(found)
+    return words, lines
 
 
-def split_words(text: str, where: str) -> list[str]:
-    """Return the words of a directive line. Raises UserError."""
+def split_words(text: str) -> list[str]:
+    """Return the words of a directive line. Raises SlurmError."""
     words: list[str] = []
     at = 0
     while True:
-        word, at = _next_word(text, at, where)
+        word, at = _next_word(text, at)
         if word is None:
             return words
         words.append(word)
@@ -118,7 +130,7 @@ _PLAIN = {"": re.compile(r"[^ \t\v\f\r\n\\'\"#]+"), "'": re.compile(r"[^\\']+"),
 """Characters that stand for themselves: outside of quotes, and inside each kind of quotes."""
 
 
-def _next_word(text: str, at: int, where: str) -> tuple[str | None, int]:
+def _next_word(text: str, at: int) -> tuple[str | None, int]:
     """Return (the next word or None at the end, the position after it)."""
     start = at
     while at < len(text) and text[at] in BLANKS:
@@ -126,9 +138,7 @@ def _next_word(text: str, at: int, where: str) -> tuple[str | None, int]:
     if _SEPARATOR.match(text, at):
         return None, at
     if text[at : at + 1] == ":":
-        raise UserError(
-            f"{where}: Unexpected `:` in [{text[start:]}]", "write an option, or take the line out"
-        )
+        raise SlurmError(f"Unexpected `:` in [{text[start:]}]", "write an option, or remove the line")
     pieces, quote, begun = list[str](), "", False
     while at < len(text) and (quote or text[at] not in BLANKS):
         letter = text[at]
@@ -152,5 +162,5 @@ def _next_word(text: str, at: int, where: str) -> tuple[str | None, int]:
             pieces.append(run[0])
             begun, at = True, run.end()
     if quote:
-        raise UserError(f"{where}: Unmatched `{quote}` in [{text[start:]}]", f"close the quote with {quote}")
+        raise SlurmError(f"Unmatched `{quote}` in [{text[start:]}]", f"close the quote with {quote}")
     return ("".join(pieces) if begun else None), at

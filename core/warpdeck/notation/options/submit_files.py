@@ -1,5 +1,4 @@
-"""Files other than the script that a submission reads: node names, variables, and the process limits of the
-submitter.
+"""Files other than the script that a submission reads: variables, and the process limits of the submitter.
 
 A caller that parses on behalf of another process passes no reader. Options that name a file are then
 rejected, and no limits are sent.
@@ -8,14 +7,12 @@ rejected, and no limits are sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.values.hostlist import names_in
 
-Reader = Callable[[str], str]
+FileReader = Callable[[str], str]
 """Returns the content of a file. The path is relative to the submit directory. Raises OSError."""
-Options = list[tuple[str, str, str]]
 LIMITS_FILE = "/proc/self/limits"
 LIMITS = {
     "AS": "Max address space",
@@ -35,50 +32,19 @@ _MAX_LIMIT = 2**62
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def with_hosts(options: Options, environ: Mapping[str, str], read: Reader | None) -> Options:
-    """Return the options with host files replaced by the node names in them. SLURM_HOSTFILE stands for
-    --nodelist. Raises UserError.
-    """
-    found: Options = []
-    for option, value, where in options:
-        if option == "nodefile" or (option in ("nodelist", "exclude") and "/" in value):
-            names = hosts_of_file(value, where, read)
-            found.append(("exclude" if option == "exclude" else "nodelist", ",".join(names), where))
-        else:
-            found.append((option, value, where))
-    if read is not None and environ.get("SLURM_HOSTFILE") and not any(one[0] == "nodelist" for one in found):
-        names = hosts_of_file(environ["SLURM_HOSTFILE"], "SLURM_HOSTFILE", read)
-        found += [
-            ("nodelist", ",".join(names), "SLURM_HOSTFILE"),
-            ("distribution", "arbitrary", "SLURM_HOSTFILE"),
-        ]
-    return found
-
-
-def hosts_of_file(name: str, where: str, read: Reader | None) -> list[str]:
-    """Return the names in a file, without repetitions. Raises UserError."""
-    try:
-        names = names_in(_text(name, where, read), name)
-    except UserError as error:
-        raise UserError(f"{where}: {error.message.removeprefix(where + ': ')}", error.hint) from None
-    if not names:
-        raise UserError(f"{where}: {name} names no node", "write a name on each line")
-    return list(dict.fromkeys(names))
-
-
-def variables_of_file(name: str, where: str, read: Reader | None) -> dict[str, str]:
+def variables_of_file(name: str, where: str, read: FileReader | None) -> dict[str, str]:
     """Return the variables of --export-file: NAME=VALUE entries, each ended by a zero byte. Raises
     UserError.
     """
     found = {}
-    for entry in _text(name, where, read).split("\0"):
+    for entry in file_text(name, where, read).split("\0"):
         variable, equals, value = entry.lstrip("\n").partition("=")
         if not variable and not equals:
             continue
         if not equals or not _NAME.fullmatch(variable):
             raise UserError(
-                f"{where}: --export-file={name}: {variable[:80]!r} is no NAME=VALUE",
-                "write NAME=VALUE, each ended by a zero byte, as `env -0` does",
+                f"{where}: --export-file={name}: {variable[:80]!r} is not NAME=VALUE",
+                "write NAME=VALUE entries that each end with a zero byte, as `env -0` does",
             )
         found[variable] = value
     return found
@@ -108,10 +74,12 @@ def soft_limits(text: str) -> dict[str, int]:
     return found
 
 
-def _text(name: str, where: str, read: Reader | None) -> str:
+def file_text(name: str, where: str, read: FileReader | None) -> str:
+    """Return the content of a file that an option names. Raises UserError."""
     if read is None:
         raise UserError(
-            f"{where}: the file {name} cannot be read from here", "write what it holds in its place"
+            f"{where}: the file {name} cannot be read from here",
+            "write its content on the command line instead",
         )
     try:
         return read(name)

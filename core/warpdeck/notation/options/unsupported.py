@@ -8,43 +8,52 @@ from __future__ import annotations
 
 from warpdeck.base.errors import UserError
 
-_SOCKETS = "jobs hold CPUs of a node here, wherever these lie"
-_FREQUENCY = ("clocks are not set here", "ask an admin for a prolog that sets them")
-_ORDER = ("nodes are chosen by what is free on them", "name them with --nodelist if they must be those")
-_OTHER_USER = ("nobody acts as somebody else here", "submit as that user: sudo -u NAME sbatch ...")
-_CLUSTER = ("there is one cluster here, called warpdeck", "take it out")
-_ON_SUBMIT_HOST = ("srun runs no programs of its own", "run it in the script, before srun or behind it")
-_COPY = ("programs are not copied to nodes", "put it where the nodes see it, or use the job's code snapshot")
+_SOCKETS = "CPUs are not chosen by socket"
+_FREQUENCY = ("clock frequencies are not changed", "ask an administrator for a prolog that sets them")
+_ORDER = ("nodes are chosen by their free resources", "name the nodes with --nodelist")
+_OTHER_USER = ("jobs run as the user who submits them", "submit as that user: sudo -u NAME sbatch ...")
+_CLUSTER = ("there is one cluster here, called warpdeck", "leave the option out")
+_ON_SUBMIT_HOST = (
+    "srun runs no programs on the submit host",
+    "run the program in the script, before or after srun",
+)
+_COPY = (
+    "programs are not copied to nodes",
+    "put the program where all nodes see it, or use the job's code snapshot",
+)
 
 REASONS: dict[str, tuple[str, str]] = {
     "batch": (
         "the script runs on the first node of its job",
         "put --constraint on the component that needs it",
     ),
-    "bb": ("there are no burst buffers", "copy the data in the script, to $TMPDIR"),
-    "bbf": ("there are no burst buffers", "copy the data in the script, to $TMPDIR"),
+    "bb": ("there are no burst buffers", "copy the data to $TMPDIR in the script"),
+    "bbf": ("there are no burst buffers", "copy the data to $TMPDIR in the script"),
     "bcast": _COPY,
     "bcast-exclude": _COPY,
     "cluster": _CLUSTER,
     "cluster-constraint": _CLUSTER,
     "clusters": _CLUSTER,
     "compress": _COPY,
-    "container": ("OCI bundles are not run", "write --container-image=IMAGE"),
-    "container-id": ("OCI bundles are not run", "write --container-name=NAME"),
-    "container-save": ("images are not written back", "run `podman commit` or `enroot export` in the job"),
-    "context": ("there are no SELinux contexts for jobs", "take it out"),
+    "container": ("OCI bundles are not supported", "write --container-image=IMAGE"),
+    "container-id": ("OCI bundles are not supported", "write --container-name=NAME"),
+    "container-save": (
+        "containers are not saved as images",
+        "run `podman commit` or `enroot export` in the job",
+    ),
+    "context": ("jobs have no SELinux contexts", "leave the option out"),
     "cpu-freq": _FREQUENCY,
     "epilog": _ON_SUBMIT_HOST,
     "gid": _OTHER_USER,
     "gpu-freq": _FREQUENCY,
     "gpus-per-socket": (_SOCKETS, "ask for --gpus-per-node"),
-    "mcs-label": ("there are no labels of security", "use accounts and partitions"),
-    "network": ("switches of networks are not set here", "take it out"),
-    "no-allocate": ("every task belongs to an allocation", "take it out"),
+    "mcs-label": ("jobs have no MCS labels", "use accounts and partitions"),
+    "network": ("network settings are not changed", "leave the option out"),
+    "no-allocate": ("every task belongs to an allocation", "leave the option out"),
     "ntasks-per-socket": (_SOCKETS, "write --ntasks-per-node"),
-    "ntasks-per-tres": ("it was replaced", "write --ntasks-per-gpu"),
+    "ntasks-per-tres": ("Slurm replaced it by --ntasks-per-gpu", "write --ntasks-per-gpu"),
     "prolog": _ON_SUBMIT_HOST,
-    "reboot": ("nodes are not started anew for a job", "ask an admin: scontrol reboot"),
+    "reboot": ("nodes are not rebooted for a job", "ask an administrator to run scontrol reboot"),
     "segment": _ORDER,
     "spread-segments": _ORDER,
     "uid": _OTHER_USER,
@@ -54,5 +63,5 @@ REASONS: dict[str, tuple[str, str]] = {
 
 def unsupported(option: str, where: str) -> UserError:
     """Return the error for an unsupported option."""
-    reason, hint = REASONS.get(option, ("", "take it out if the job can run without it"))
+    reason, hint = REASONS.get(option, ("", "leave the option out if the job can run without it"))
     return UserError(f"{where}: --{option} is not supported{': ' if reason else ''}{reason}", hint)

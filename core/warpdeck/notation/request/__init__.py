@@ -1,1 +1,1 @@
-"""Turns options into a resource request."""
+"""Turns options into the request of a job."""

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.options.directives import BLANKS, components
+from warpdeck.notation.options.directives import BLANKS, script_parts
 
 MARK = "# sweep: "
 MAX_TASKS = 100_000
@@ -26,7 +26,7 @@ MAX_TASKS = 100_000
 MAX_TEXT_CHARACTERS = 16 * 1024
 """Maximum length of all values together. A list of files belongs into a file."""
 MAX_PARAMETERS = 16
-KEPT_GRIDS = 64
+MAX_CACHED_GRIDS = 64
 """Number of sweeps that may be in the queue at once. The row of each task needs its script's grid."""
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "ash")
 """Shells that can run the lines that a sweep adds."""
@@ -50,21 +50,24 @@ def parse_grid(text: str) -> Grid:
     """Parse `lr=0.1,0.01 seed=1..5 text='a b',c`; "" means no sweep. Raises UserError."""
     if len(text) > MAX_TEXT_CHARACTERS or "\n" in text:
         raise UserError(
-            f"a sweep is one line of at most {MAX_TEXT_CHARACTERS} characters", "put long lists into a file"
+            f"the sweep must be one line of at most {MAX_TEXT_CHARACTERS:,} characters",
+            "put long lists into a file",
         )
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UserError(f"the sweep is not understood: {error}", "close the quotes") from error
+        raise UserError(f"the sweep cannot be read: {error}", "close the quotes") from error
     grid = tuple(_parameter(word) for word in words)
     names = [each.name for each in grid]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"the sweep has {twice} twice", "give all its values in one place")
+        raise UserError(f"the sweep has the parameter {twice} twice", "write all of its values in one place")
     if len(grid) > MAX_PARAMETERS:
-        raise UserError(f"a sweep has at most {MAX_PARAMETERS} parameters", "make fewer of them")
+        raise UserError(f"the sweep has more than {MAX_PARAMETERS} parameters", "use fewer parameters")
     if task_count(grid) > MAX_TASKS:
-        raise UserError(f"the sweep has {task_count(grid):,} tasks, over {MAX_TASKS:,}", "give fewer values")
+        raise UserError(
+            f"the sweep has {task_count(grid):,} tasks; the maximum is {MAX_TASKS:,}", "give fewer values"
+        )
     return grid
 
 
@@ -87,7 +90,7 @@ def values_of(grid: Grid, task: int) -> dict[str, str]:
     return dict(reversed(found.items()))
 
 
-def swept(script: str, task: int) -> str:
+def task_parameters(script: str, task: int) -> str:
     """Return the parameter values of a task, for example "lr=0.1 seed=2"; "" if the script has no sweep.
 
     Parameters with the same value in all tasks are left out.
@@ -98,14 +101,14 @@ def swept(script: str, task: int) -> str:
     return pairs(values_of(tuple(each for each in grid if len(each.values) > 1), task)) if grid else ""
 
 
-def swept_by_all(script: str) -> str:
+def array_parameters(script: str) -> str:
     """Return all values of the pending part of the array as they were requested, for example "lr=0.1,0.01
     seed=1..5".
     """
     return _varying(script) if MARK in script else ""
 
 
-@lru_cache(maxsize=KEPT_GRIDS)
+@lru_cache(maxsize=MAX_CACHED_GRIDS)
 def _varying(script: str) -> str:
     grid = _grid_of(script)
     words = shlex.split(sweep_of(script)) if grid else []
@@ -117,7 +120,7 @@ def pairs(values: Mapping[str, str]) -> str:
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
 
 
-@lru_cache(maxsize=KEPT_GRIDS)
+@lru_cache(maxsize=MAX_CACHED_GRIDS)
 def _grid_of(script: str) -> Grid:
     try:
         return parse_grid(sweep_of(script))
@@ -132,11 +135,11 @@ def with_sweep(text: str, grid_text: str) -> str:
     """
     grid = parse_grid(grid_text)
     lines = text.split("\n")
-    begin, end = _place(lines, text)
+    begin, end = _sweep_lines(lines, text)
     if grid and not _is_shell(lines[0] if lines else ""):
         raise UserError(
-            "a sweep writes shell lines into the script, and this one is for another program",
-            "make it a shell script that starts it",
+            "a sweep adds shell lines, and this script is not a shell script",
+            "write a shell script that starts the program",
         )
     lines[begin:end] = [f"{MARK}{grid_text.strip()}", *_exports(grid)] if grid else []
     return "\n".join(lines)
@@ -145,19 +148,19 @@ def with_sweep(text: str, grid_text: str) -> str:
 def sweep_of(text: str) -> str:
     """Return the sweep of a script; "" if it has none or an invalid one."""
     lines = text.split("\n")
-    begin, end = _place(lines, text)
+    begin, end = _sweep_lines(lines, text)
     return lines[begin].removeprefix(MARK) if end > begin else ""
 
 
 def without_sweep(text: str) -> str:
     """Return the script as its author wrote it."""
     lines = text.split("\n")
-    begin, end = _place(lines, text)
+    begin, end = _sweep_lines(lines, text)
     del lines[begin:end]
     return "\n".join(lines)
 
 
-def filled_in(line: str, values: Mapping[str, str]) -> str:
+def substituted(line: str, values: Mapping[str, str]) -> str:
     """Return a line of the script with $name and ${name} replaced by the parameters' values."""
     names = "|".join(map(re.escape, values)) or "(?!)"
     pattern = re.compile(rf"\$(?:\{{({names})\}}|({names})(?![A-Za-z0-9_]))")
@@ -167,14 +170,12 @@ def filled_in(line: str, values: Mapping[str, str]) -> str:
 def _parameter(word: str) -> Parameter:
     name, equals, said = word.partition("=")
     if not equals or not _NAME.fullmatch(name):
-        raise UserError(f"{word!r} is no parameter of a sweep", _EXAMPLE)
+        raise UserError(f"{word!r} is not a parameter of a sweep", _EXAMPLE)
     if _RESERVED.match(name):
-        raise UserError(
-            f"{name} cannot be swept: the system's own variables are needed", "choose another name"
-        )
+        raise UserError(f"the parameter {name} would replace a variable of the system", "choose another name")
     values = tuple(value for piece in said.split(",") for value in _values(piece))
     if not said or "" in values:
-        raise UserError(f"a value of {name} is empty", _EXAMPLE)
+        raise UserError(f"the parameter {name} has an empty value", _EXAMPLE)
     return Parameter(name, values)
 
 
@@ -184,10 +185,13 @@ def _values(piece: str) -> Sequence[str]:
         return (piece,)
     first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
     if step == 0 or last < first:
-        raise UserError(f"{piece} counts no values", "write FIRST..LAST or FIRST..LAST..STEP")
+        raise UserError(f"the range {piece} is empty", "write FIRST..LAST or FIRST..LAST..STEP")
     numbers = range(first, last + 1, step)
     if len(numbers) > MAX_TASKS:
-        raise UserError(f"{piece} is {len(numbers):,} values, over {MAX_TASKS:,}", "give fewer values")
+        raise UserError(
+            f"the range {piece} has {len(numbers):,} values; the maximum is {MAX_TASKS:,}",
+            "give fewer values",
+        )
     return tuple(str(number) for number in numbers)
 
 
@@ -204,11 +208,11 @@ def _exports(grid: Grid) -> list[str]:
     return lines[::-1]
 
 
-def _place(lines: Sequence[str], text: str) -> tuple[int, int]:
+def _sweep_lines(lines: Sequence[str], text: str) -> tuple[int, int]:
     """Return the range of lines of the sweep, or where it would be: below the last #SBATCH line, else below
     the #! line.
     """
-    directives = components(text)[-1].directives
+    directives = script_parts(text)[-1].directives
     begin = directives[-1].number if directives else int(text.lstrip(BLANKS).startswith("#!"))
     if begin >= len(lines) or not lines[begin].startswith(MARK):
         return begin, begin

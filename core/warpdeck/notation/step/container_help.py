@@ -7,22 +7,22 @@ containers are supported.
 from __future__ import annotations
 
 HELP = """
-in a container, with the options of pyxis:
+options for containers, as in pyxis:
       --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH
-                              [pyxis] of this image
+                              [pyxis] run in a container of this image
       --container-mounts=SRC:DST[:FLAGS][,SRC:DST...]
-                              [pyxis] with these files and folders of the node in it
-      --container-name=NAME   [pyxis] keep it, or use the one that is kept by this name
+                              [pyxis] mount these files and folders of the node
+      --container-name=NAME   [pyxis] keep the container, or use the kept one with this name
       --container-workdir=PATH
-                              [pyxis] begin in this folder of it
+                              [pyxis] start in this folder of the container
       --container-env=NAME[,NAME...]
-                              [pyxis] the job's values of these variables, not the image's
+                              [pyxis] keep the job's values of these variables
       --[no-]container-mount-home
-                              [pyxis] with the home folder in it, or without
+                              [pyxis] mount the home folder, or do not
       --[no-]container-remap-root
-                              [pyxis] as root in it, or as oneself
+                              [pyxis] be root in the container, or yourself
       --[no-]container-entrypoint
-                              [pyxis] run the image's entry point, or not
-      --container-writable    [pyxis] what it changes in the image is its own
-      --container-readonly    [pyxis] it cannot change the image
+                              [pyxis] run the image's entry point, or do not
+      --container-writable    [pyxis] the container can change its own copy of the image
+      --container-readonly    [pyxis] the container cannot change its files
 """

@@ -28,21 +28,21 @@ def parse_programs(text: str, name: str) -> list[dict[str, Any]]:
         if not words:
             continue
         if len(words) < 2:
-            raise UserError(f"{where}: no program after the tasks", "write: 0-3 PROGRAM ARGS")
+            raise UserError(f"{where}: there is no program after the tasks", "write: 0-3 PROGRAM ARGS")
         ranks = [] if words[0] == "*" else [_range(piece, where) for piece in words[0].split(",")]
         found.append({"ranks": ranks, "argv": words[1:]})
     if not found:
-        raise UserError(f"{name} names no program", "write lines such as: 0-3 PROGRAM ARGS")
+        raise UserError(f"{name} contains no program", "write lines such as: 0-3 PROGRAM ARGS")
     return found
 
 
 def _range(piece: str, where: str) -> tuple[int, int]:
     first, dash, last = piece.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()) or int(last or first) > MAX_RANK:
-        raise UserError(f"{where}: {piece!r} names no tasks", "write 0, 0-3, 0,2 or *")
+        raise UserError(f"{where}: {piece!r} is not a list of tasks", "write 0, 0-3, 0,2 or *")
     low, high = int(first), int(last or first)
     if high < low:
-        raise UserError(f"{where}: {piece!r} is no range", "write the lower task first")
+        raise UserError(f"{where}: {piece!r} is not a range", "write the lower task first")
     return low, high
 
 

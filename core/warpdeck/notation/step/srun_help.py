@@ -6,21 +6,21 @@ from . import container_help
 
 HELP = f"""usage: warpdeck srun [OPTIONS] COMMAND...
 
-Starts tasks of a job and is their standard streams; the exit code is the highest of theirs. Inside an allocation (a batch
-script, salloc, --jobid) it starts a step there; else it submits a job of its own, waits for it, and ends it with the step.
-Scripts find the same program as `srun` on their PATH.
+Start tasks of a job, connected to the standard streams of this command. The exit code is the highest of the tasks. Inside an
+allocation (a batch script, salloc, --jobid) it starts a step there. Elsewhere it submits a job, waits for it, and ends it with
+the step. Scripts find the same program as `srun` on their PATH.
 
   -n TASKS  -N NODES  -c CPUS_PER_TASK  --ntasks-per-node N      -w NODES  -x NODES  -r FIRST
   --gpus N | --gpus-per-task N | --gpus-per-node N | --gres gpu:N   --gpu-bind per_task:N|single:N|map_gpu:0,1
-  --exact     take only what is asked for, so that steps run beside each other
-  --overlap   share with running steps: srun --overlap --jobid 12 nvidia-smi
+  --exact     use only the requested resources, so that other steps can run at the same time
+  --overlap   share resources with running steps: srun --overlap --jobid 12 nvidia-smi
   -l (label lines)  -o FILE  -e FILE  -i FILE|all|none|RANK (%t is the task)  --open-mode append
-  -K (end all when one fails)  -W SECONDS (end all so long after the first end)  -I (do not wait for room)
+  -K (end all tasks if one fails)  -W SECONDS (end all tasks this long after the first one ended)  -I (do not wait for resources)
   --pty (task 0 on a terminal: srun --overlap --jobid 12 --pty bash)  --task-prolog FILE
   -D FOLDER  --export ALL,NAME=VALUE|NONE  --multi-prog FILE  --cpu-bind cores|map_cpu:0,1|none  --mpi pmi2  -t LIMIT
-  and for a job of its own sbatch's options: -p -A -q --mem -C --reservation ...
+  and, if it submits a job, the options of sbatch: -p -A -q --mem -C --reservation ...
 {container_help.HELP}
-Ctrl-C tells how the tasks are; twice within a second it ends them.
+Ctrl-C prints the states of the tasks. Press it twice within a second to end them.
 
 examples:
   warpdeck srun -N 2 -n 4 hostname

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from warpdeck.notation.request.request import Options
+from warpdeck.notation.options.given_options import Options
 
 
 class Streams(msgspec.Struct, kw_only=True):
@@ -38,7 +37,7 @@ class Streams(msgspec.Struct, kw_only=True):
         )
 
 
-class Srun(msgspec.Struct, kw_only=True):
+class SrunOptions(msgspec.Struct, kw_only=True):
     """A parsed command line of srun."""
 
     ask: dict[str, Any]
@@ -49,17 +48,15 @@ class Srun(msgspec.Struct, kw_only=True):
     """Options for a job that is created for the step."""
     export: str = ""
     """The value of --export; "" means all."""
-    environ: Mapping[str, str] = {}
-    files: Mapping[str, str] = {}
-    needs: str = ""
+    needed_file: str = ""
     """A file whose content is needed before the command line can be parsed completely."""
     immediate_s: float | None = None
     """Seconds to wait for an allocation that is created for the step; None means without limit."""
-    passed_over: bool = False
+    has_ignored_options: bool = False
     """True if an option was given that has no effect here."""
     groups: tuple[int, ...] = ()
     """--het-group: the components in which it runs, by offset; () means the first."""
-    told: str = ""
+    answer: str = ""
     """Text to print instead of running a step."""
-    told_code: int = 0
+    answer_code: int = 0
     """srun's exit code after printing that text."""

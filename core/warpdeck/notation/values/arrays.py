@@ -18,13 +18,13 @@ MAX_DIGITS = 9
 """Maximum number of digits of a number in an array."""
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _NUMBER = r"[ \t]*\+?(\d{1,9})\]?"
-_ASKED = re.compile(rf"\[?(?:\]?|{_NUMBER}(?:-{_NUMBER}(?::{_NUMBER})?)?)\]?")
+_OPTION_RANGE = re.compile(rf"\[?(?:\]?|{_NUMBER}(?:-{_NUMBER}(?::{_NUMBER})?)?)\]?")
 """One element of the option, as strtol reads it, with optional brackets. An empty element means task 0."""
 _LIMIT = re.compile(r"[ \t]*\+?0*(\d+)")
 _WORD = 2**32
 
 
-def asked_array(text: str) -> tuple[list[tuple[int, int, int]], int] | None:
+def parse_array_option(text: str) -> tuple[list[tuple[int, int, int]], int] | None:
     """Parse the value of --array in the same way as Slurm. The result is that of `parse_array`; None means no
     array. Raises UserError.
 
@@ -35,7 +35,7 @@ def asked_array(text: str) -> tuple[list[tuple[int, int, int]], int] | None:
     pieces = [piece for piece in text.split(",") if piece]
     if not pieces:
         return None
-    ranges = [_asked_range(piece.partition("%")[0], text) for piece in pieces]
+    ranges = [_option_range(piece.partition("%")[0], text) for piece in pieces]
     return _checked(ranges, text), _limit(text.partition("%")[2])
 
 
@@ -45,8 +45,8 @@ def _limit(text: str) -> int:
     return number if number < _WORD // 2 else 0
 
 
-def _asked_range(piece: str, text: str) -> tuple[int, int, int]:
-    match = _ASKED.fullmatch(piece)
+def _option_range(piece: str, text: str) -> tuple[int, int, int]:
+    match = _OPTION_RANGE.fullmatch(piece)
     if match is None:
         raise _no_range(piece, text)
     return _range(match[1] or "0", match[2], match[3], piece, text)
@@ -60,14 +60,14 @@ def parse_array(text: str) -> tuple[list[tuple[int, int, int]], int]:
     """
     body, percent, limit = text.partition("%")
     if percent and not (limit.isascii() and limit.isdigit() and len(limit) <= MAX_DIGITS):
-        raise UserError(f"--array={text}: {limit!r} is no limit", "write such as 0-99%4")
+        raise UserError(f"--array={text}: {limit!r} is not a limit", "write such as 0-99%4")
     ranges = [_parse_range(piece, text) for piece in body.removeprefix("[").removesuffix("]").split(",")]
     return _checked(ranges, text), int(limit) if limit else 0
 
 
 def _checked(ranges: list[tuple[int, int, int]], text: str) -> list[tuple[int, int, int]]:
     if sum((last - first) // step + 1 for first, last, step in ranges) > MAX_TASKS:
-        raise UserError(f"--array={text}: over {MAX_TASKS:,} tasks", "split the array")
+        raise UserError(f"--array={text}: more than {MAX_TASKS:,} tasks", "split the array")
     return _disjoint(ranges)
 
 
@@ -79,7 +79,7 @@ def _parse_range(piece: str, text: str) -> tuple[int, int, int]:
 
 
 def _no_range(piece: str, text: str) -> UserError:
-    return UserError(f"--array={text}: {piece!r} is no range", "write such as 0-9, 1-100:5 or 4,7,22")
+    return UserError(f"--array={text}: {piece!r} is not a range", "write such as 0-9, 1-100:5 or 4,7,22")
 
 
 def _range(low: str, high: str | None, by: str | None, piece: str, text: str) -> tuple[int, int, int]:

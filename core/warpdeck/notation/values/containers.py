@@ -3,8 +3,6 @@
 Images are `[docker://][USER@][REGISTRY#]IMAGE[:TAG]`, `dockerd://IMAGE`, `podman://IMAGE` (images of a local
 engine), or a path (/..., ./...) to a squashfs, SIF or tar file or to an unpacked root directory. See the
 README of pyxis.
-
-The module is pure: it reads no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ def set_image(fields: Fields, value: str) -> None:
         return
     if not _REFERENCE.fullmatch(value.removeprefix(scheme)):
         raise UserError(
-            f"--container-image={value} is no image",
+            f"--container-image={value} is not an image",
             "write [REGISTRY#]IMAGE[:TAG], such as nvcr.io#nvidia/pytorch:24.01, or a path with a /",
         )
     fields["image"] = value
@@ -51,15 +49,13 @@ def set_mounts(fields: Fields, value: str) -> None:
         unknown = [flag for flag in chosen if flag not in FLAGS]
         if not source or not (target or source).startswith("/"):
             raise UserError(
-                f"--container-mounts: {item!r} is no mount", "write SRC:DST[:FLAGS] with an absolute DST"
+                f"--container-mounts: {item!r} is not a mount", "write SRC:DST[:FLAGS] with an absolute DST"
             )
         if unknown:
-            raise UserError(
-                f"--container-mounts: the flag {unknown[0]!r} is not known", "write " + ", ".join(FLAGS)
-            )
+            raise UserError(f"--container-mounts: unknown flag {unknown[0]!r}", "write " + ", ".join(FLAGS))
         mounts.append({"source": source, "target": target or source, "flags": chosen})
     if len(mounts) > MAX_MOUNTS:
-        raise UserError(f"--container-mounts: over {MAX_MOUNTS} mounts", "mount a folder above them")
+        raise UserError(f"--container-mounts: more than {MAX_MOUNTS} mounts", "mount a common parent folder")
 
 
 def set_name(fields: Fields, value: str) -> None:
@@ -68,16 +64,18 @@ def set_name(fields: Fields, value: str) -> None:
     """
     name, _, how = value.partition(":")
     if not _NAME.fullmatch(name):
-        raise UserError(f"--container-name={value} is no name", "use letters, digits, _ . and -")
+        raise UserError(f"--container-name={value} is not a container name", "use letters, digits, _ . and -")
     if how not in ("", "auto"):
-        raise UserError(f"--container-name={value}: {how!r} is not supported", "write the name alone")
+        raise UserError(f"--container-name={value}: {how!r} is not supported", "write only the name")
     fields["name"] = name
 
 
 def set_workdir(fields: Fields, value: str) -> None:
     """Set the working directory, an absolute path inside the container. Raises UserError."""
     if not value.startswith("/"):
-        raise UserError(f"--container-workdir={value} is not absolute", "write the path inside the container")
+        raise UserError(
+            f"--container-workdir={value} is not an absolute path", "write a path inside the container"
+        )
     fields["workdir"] = value
 
 
@@ -88,7 +86,7 @@ def set_env(fields: Fields, value: str) -> None:
     names = [name for name in value.split(",") if name]
     for name in names:
         if not _VARIABLE.fullmatch(name):
-            raise UserError(f"--container-env: {name!r} is no variable name", "write NAME[,NAME...]")
+            raise UserError(f"--container-env: {name!r} is not a variable name", "write NAME[,NAME...]")
     fields["env"] = names
 
 
@@ -121,5 +119,6 @@ def check_container(fields: Fields | None) -> None:
     """Raise UserError if the options do not specify a container."""
     if fields is not None and not fields.get("image") and not fields.get("name"):
         raise UserError(
-            "a container of no image", "give --container-image, or --container-name of one you have"
+            "the container has no image",
+            "add --container-image, or --container-name of an existing container",
         )

@@ -16,7 +16,7 @@ _TARGET = re.compile(r"\s*0*([1-9]\d{0,17})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,6}))
 def parse_dependencies(text: str) -> dict[str, Any]:
     """Return the dependencies in the JSON form of `model.Dependencies`. Raises UserError."""
     if "?" in text and "," in text:
-        raise UserError(f"--dependency={text}: both , and ? in one list", "use , for all or ? for any")
+        raise UserError(f"--dependency={text} contains both , and ?", "use , for all or ? for any")
     clauses: list[dict[str, Any]] = []
     for item in re.split(r"[,?]", text):
         kind, *targets = item.split(":")
@@ -28,7 +28,7 @@ def parse_dependencies(text: str) -> dict[str, Any]:
         else:
             known = ", ".join((*KINDS, "singleton"))
             raise UserError(
-                f"--dependency={text}: {item!r} is not understood", f"write KIND:JOBID with one of {known}"
+                f"--dependency={text}: {item!r} is not a dependency", f"write KIND:JOBID with one of {known}"
             )
     return {"clauses": clauses, "any_of": "?" in text}
 
@@ -37,7 +37,7 @@ def _clause(kind: str, target: str, text: str) -> dict[str, Any]:
     match = _TARGET.fullmatch(target)
     if match is None:
         raise UserError(
-            f"--dependency={text}: {target!r} is no job id", "write 12, or 12_3 for a task of an array"
+            f"--dependency={text}: {target!r} is not a job ID", "write 12, or 12_3 for a task of an array"
         )
     clause: dict[str, Any] = {"kind": kind, "job_id": int(match[1]), "delay_s": int(match[3] or 0) * 60}
     if match[2]:

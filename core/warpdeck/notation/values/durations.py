@@ -8,9 +8,56 @@ import re
 
 from warpdeck.base.errors import UserError
 
-_PLAIN = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})?(?::(\d{1,9}))?(?::(\d{1,9}))?")
+from .numbers import strtol
+
 MAX_SECONDS = 2**31
 """Maximum duration: 68 years. Larger numbers are typing errors."""
+UNLIMITED, NO_TIME = -1, -2
+TIME_HINT = "write MINUTES, H:MM:SS, D-H or D-HH:MM:SS"
+_TIMES = re.compile(r"[0-9:-]+")
+_FIRST = re.compile(r"-?\d+")
+
+
+def read_seconds(text: str) -> int:
+    """Return the seconds of a duration as Slurm reads it; UNLIMITED, or NO_TIME if the text is not a duration.
+
+    Slurm keeps the lowest 32 bits of the result.
+    """
+    if text.lower() in ("-1", "infinite", "unlimited"):
+        return UNLIMITED
+    if not _is_time(text):
+        return NO_TIME
+    if "-" in text:
+        days, hours, minutes, seconds = _numbers(text, "-::")
+        return days * 86_400 + hours * 3600 + minutes * 60 + seconds
+    first, second, third = _numbers(text, "::")
+    return first * 3600 + second * 60 + third if text.count(":") == 2 else first * 60 + second
+
+
+def _is_time(text: str) -> bool:
+    if not _TIMES.fullmatch(text) or not any(char.isdigit() for char in text):
+        return False
+    dashes, colons = text.count("-"), text.count(":")
+    if dashes > 1 or colons > 2 or "-" in text.partition(":")[2]:
+        return False
+    groups = len(re.findall(r"\d+", text))
+    return not colons or groups >= colons + (2 if dashes else 1)
+
+
+def _numbers(text: str, marks: str) -> list[int]:
+    """Parse whole numbers separated by these marks, like sscanf. Numbers after a mismatch are 0."""
+    found = [0] * (len(marks) + 1)
+    for at in range(len(found)):
+        if at:
+            if not text.startswith(marks[at - 1]):
+                break
+            text = text[1:]
+        match = _FIRST.match(text)
+        if match is None:
+            break
+        found[at] = strtol(match[0])[0]
+        text = text[match.end() :]
+    return found
 
 
 def parse_limit(text: str) -> int | None:
@@ -18,31 +65,35 @@ def parse_limit(text: str) -> int | None:
 
     "24:00" is 24 minutes, not hours, as in Slurm.
     """
-    seconds = parse_seconds(text)
+    return limit_of(parse_seconds(text))
+
+
+def limit_of(seconds: int | None) -> int | None:
+    """Return a time limit in seconds, rounded up to whole minutes; None for no limit."""
     return None if seconds is None else -(-seconds // 60) * 60 or None
 
 
 def parse_seconds(text: str) -> int | None:
     """Return seconds without rounding; None for no limit. Raises UserError."""
-    word = text.strip()
-    if word.lower() in ("infinite", "unlimited", "-1"):
+    return checked_seconds(read_seconds(text.strip()), repr(text))
+
+
+def checked_seconds(seconds: int, called: str) -> int | None:
+    """Return the seconds that were read; None for no limit. `called` names the text in errors. Raises UserError."""
+    if seconds == UNLIMITED:
         return None
-    match = _PLAIN.fullmatch(word)
-    if match is None or (match[1] is None and match[2] is None) or (match[2] is None and match[3]):
-        raise UserError(f"{text!r} is no time", "write MINUTES, H:MM:SS, D-H or D-HH:MM:SS")
-    seconds = _seconds(match)
+    if seconds < 0:
+        raise UserError(f"{called} is not a time", TIME_HINT)
     if seconds > MAX_SECONDS:
-        raise UserError(f"{text!r} is too long a time", "write UNLIMITED for no limit")
+        raise UserError(f"{called} is longer than 68 years", "write UNLIMITED for no limit")
     return seconds
 
 
-def _seconds(match: re.Match[str]) -> int:
-    days, first, second, third = (int(group) if group else 0 for group in match.groups())
-    if match[1] is not None:
-        return days * 86_400 + first * 3600 + second * 60 + third
-    if match[4] is not None:
-        return first * 3600 + second * 60 + third
-    return first * 60 + second
+def time_text(total_s: int) -> str:
+    """Format a duration as sbatch prints it: 1-02:03:04, 02:03:04 or UNLIMITED."""
+    if total_s in (UNLIMITED, 2**32 - 1):
+        return "UNLIMITED"
+    return "INVALID" if total_s < 0 else format_clock(total_s)
 
 
 def format_clock(seconds: float) -> str:

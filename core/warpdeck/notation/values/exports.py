@@ -62,7 +62,7 @@ def is_all(export: str) -> bool:
     return export.upper() == "ALL"
 
 
-def left_out(export: str) -> list[str]:
+def invalid_names(export: str) -> list[str]:
     """Return the names of NAME=VALUE entries that are not valid variable names."""
     names = [name for name, equals, _ in (word.partition("=") for word in _WORD.findall(export)) if equals]
     return [name for name in names if not _NAME.fullmatch(name)]

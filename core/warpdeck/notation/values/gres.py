@@ -27,12 +27,12 @@ def parse_gres(text: str) -> dict[str, Any]:
         name, *rest = word.removeprefix("gres:").removeprefix("gres/").split(":")
         if name not in ("gpu", "shard"):
             raise UserError(
-                f"--gres={word}: only GPUs and shards of them are known here", "ask for gpu[:TYPE]:COUNT"
+                f"--gres={word}: only GPUs and shards of GPUs are supported", "ask for gpu[:TYPE]:COUNT"
             )
         if found is not None:
-            raise UserError(f"--gres={text}: two kinds of GPU in one request", "ask for one kind")
+            raise UserError(f"--gres={text}: two types of GPU in one request", "ask for one type")
         kind, count = _type_and_count(rest or ["1"], f"--gres={text}")
-        found = _asked(kind, count, "per_node" if name == "gpu" else "shards", f"--gres={text}")
+        found = _request(kind, count, "per_node" if name == "gpu" else "shards", f"--gres={text}")
     return found or {}
 
 
@@ -42,19 +42,21 @@ def parse_gpus(text: str, option: str) -> dict[str, Any]:
     """
     where = f"--{option}={text}"
     kind, count = _type_and_count(text.split(":"), where)
-    return _asked(kind, count, _FIELDS[option], where)
+    return _request(kind, count, _FIELDS[option], where)
 
 
 _FIELDS = {"gpus": "total", "gpus-per-node": "per_node", "gpus-per-task": "per_task"}
 
 
-def _asked(kind: str, count: str, field: str, where: str) -> dict[str, Any]:
+def _request(kind: str, count: str, field: str, where: str) -> dict[str, Any]:
     part = _PART.fullmatch(count)
     if part is None:
         return {field: int(count), "type": kind} if int(count) else {}
     pct = round(float(f"0.{part[1]}") * 100)
     if field not in ("total", "per_node") or not 1 <= pct <= 99:
-        raise UserError(f"{where} is no part of a GPU", "write --gpus=0.5: 0.01 to 0.99 of one GPU")
+        raise UserError(
+            f"{where} is not a part of a GPU", "write 0.01 to 0.99 of one GPU, such as --gpus=0.5"
+        )
     return {"share_pct": pct, "type": kind}
 
 
@@ -67,10 +69,10 @@ def _type_and_count(words: list[str], where: str) -> tuple[str, str]:
     counted = _COUNT.fullmatch(count) is not None or _PART.fullmatch(count) is not None
     if len(words) > 2 or not counted or (kind and not _is_type(kind)):
         raise UserError(
-            f"{where} is no request for GPUs", "write COUNT, TYPE:COUNT, or gpu:TYPE:COUNT with --gres"
+            f"{where} is not a request for GPUs", "write COUNT, TYPE:COUNT, or gpu:TYPE:COUNT with --gres"
         )
     if len(words) == 1 and not words[0]:
-        raise UserError(f"{where} is no request for GPUs", "write a count")
+        raise UserError(f"{where} is not a request for GPUs", "write a count")
     return kind, count
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from warpdeck.base.errors import UserError
 
 from .lists import split_list
-from .refusal import Refusal
+from .slurm_error import SlurmError
 
 MAX_HOSTS = 100_000
 """Maximum number of names that one expression may stand for."""
@@ -30,7 +30,7 @@ def expand(text: str) -> list[str]:
     for part in split_list(text):
         made = _product(part, text)
         if len(names) + len(made) > MAX_HOSTS:
-            raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
+            raise UserError(f"the hostlist has more than {MAX_HOSTS:,} names", "shorten it")
         names.extend(made)
     return [name for name in names if name]
 
@@ -41,12 +41,12 @@ def _product(part: str, text: str) -> list[str]:
     made = [""]
     for index, word in enumerate(words):
         if index % 2 == 0 and ("[" in word or "]" in word):
-            raise UserError(f"{text!r} is no hostlist", "write names such as gpu[01-04,07],login")
+            raise UserError(f"{text!r} is not a hostlist", "write names such as gpu[01-04,07],login")
         pieces = list(_numbers(word, text)) if index % 2 else [word]
         if len(made[-1]) + len(pieces[-1]) > MAX_NAME_CHARS:
-            raise UserError(f"a name in a hostlist has over {MAX_NAME_CHARS} characters", "shorten it")
+            raise UserError(f"a name in the hostlist has more than {MAX_NAME_CHARS} characters", "shorten it")
         if len(made) * len(pieces) > MAX_HOSTS:
-            raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
+            raise UserError(f"the hostlist has more than {MAX_HOSTS:,} names", "shorten it")
         made = [before + piece for before in made for piece in pieces]
     return made
 
@@ -55,12 +55,12 @@ def _numbers(ranges: str, text: str) -> Iterable[str]:
     for piece in ranges.split(","):
         first, dash, last = piece.partition("-")
         if len(first) > MAX_DIGITS or len(last) > MAX_DIGITS:
-            raise UserError(f"a number in a hostlist has over {MAX_DIGITS} digits", "shorten it")
+            raise UserError(f"a number in the hostlist has more than {MAX_DIGITS} digits", "shorten it")
         if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
-            raise UserError(f"{text!r} is no hostlist: {piece!r} is no range", "write gpu[01-04]")
+            raise UserError(f"{text!r} is not a hostlist: {piece!r} is not a range", "write gpu[01-04]")
         low, high = int(first), int(last or first)
         if high - low > MAX_HOSTS:
-            raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
+            raise UserError(f"the hostlist has more than {MAX_HOSTS:,} names", "shorten it")
         yield from (f"{number:0{len(first)}d}" for number in range(low, high + 1))
 
 
@@ -97,7 +97,7 @@ def by_number(name: str) -> list[tuple[int, str]]:
 
 
 def names_in(text: str, name: str) -> list[str]:
-    """Return all names of a file in order, repeated as often as they are listed. Raises Refusal, which names the
+    """Return all names of a file in order, repeated as often as they are listed. Raises SlurmError, which names the
     file.
 
     The text has one name on each line or several with commas, NAME*COUNT for several tasks, and # for comments.
@@ -108,7 +108,9 @@ def names_in(text: str, name: str) -> list[str]:
         if not words:
             continue
         if not words[0].isalnum():
-            raise Refusal(f"Invalid hostfile {name} contents on line {number}", "write a name on each line")
+            raise SlurmError(
+                f"Invalid hostfile {name} contents on line {number}", "write a name on each line"
+            )
         for word in filter(None, words.split(",")):
             host, _, times = word.strip().partition("*")
             names += [host] * (int(times) if times.isdecimal() and len(times) < 6 else 1)

@@ -23,7 +23,7 @@ def parse_job_id(text: str) -> tuple[int, TaskRanges | None]:
     """Return (job number, tasks); tasks is None if the id names none. Raises UserError."""
     match = _ID.fullmatch(text.strip())
     if match is None:
-        raise UserError(f"{text!r} is no job id", _HINT, code="no_job_id")
+        raise UserError(f"{text!r} is not a job ID", _HINT, code="no_job_id")
     number, task, ranges = int(match[1]) + int(match[4] or 0), match[2], match[3]
     if task is not None:
         return number, ((int(task), int(task), 1),)
@@ -32,7 +32,7 @@ def parse_job_id(text: str) -> tuple[int, TaskRanges | None]:
     try:
         return number, tuple(parse_array(ranges)[0])
     except UserError as error:
-        raise UserError(f"{text!r} is no job id", _HINT, code="no_job_id") from error
+        raise UserError(f"{text!r} is not a job ID", _HINT, code="no_job_id") from error
 
 
 def may_mean(text: str, label: str) -> bool:

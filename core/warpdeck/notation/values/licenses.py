@@ -18,7 +18,7 @@ def parse_licenses(text: str) -> list[tuple[str, int]]:
         match = _LICENSE.fullmatch(item.strip())
         if match is None:
             raise UserError(
-                f"--licenses={text}: {item!r} is no licence", "write NAME:COUNT, separated by commas"
+                f"--licenses={text}: {item!r} is not a license", "write NAME:COUNT, separated by commas"
             )
         found[match[1]] = found.get(match[1], 0) + int(match[2] or 1)
     return sorted((name, count) for name, count in found.items() if count)

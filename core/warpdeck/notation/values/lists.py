@@ -17,5 +17,5 @@ def split_list(text: str) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the same words, stripped, without empty ones."""
+    """Return the nonempty words between commas outside of brackets, without blanks around them."""
     return [word.strip() for word in split_list(text) if word.strip()]

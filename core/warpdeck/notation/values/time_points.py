@@ -41,10 +41,10 @@ def parse_moment(text: str, now: float, *, past: bool = False) -> float:
     if unix is not None:
         return float(unix[1])
     try:
-        return _Reader(text, datetime.fromtimestamp(now), past=past).moment()
+        return _MomentParser(text, datetime.fromtimestamp(now), past=past).moment()
     except (ValueError, OverflowError, OSError):
         hint = "write 16:00, tomorrow, 2027-01-20T12:34, 01/20/27 or now+2hours"
-        raise UserError(f"{text!r} is no point in time", hint) from None
+        raise UserError(f"{text!r} is not a point in time", hint) from None
 
 
 def parse_past(text: str, now: float) -> float:
@@ -58,7 +58,7 @@ def parse_past(text: str, now: float) -> float:
     if at_unix > now and _HOUR.fullmatch(text):
         at_unix = (datetime.fromtimestamp(at_unix) - timedelta(days=1)).timestamp()
     if at_unix > now:
-        raise UserError(f"{text!r} is still to come", _PAST_FORMS)
+        raise UserError(f"{text!r} is in the future", _PAST_FORMS)
     return at_unix
 
 
@@ -67,7 +67,7 @@ def moment_text(at_unix: float) -> str:
     return datetime.fromtimestamp(at_unix).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-class _Reader:
+class _MomentParser:
     """Parses a text from the left. Raises ValueError if it is not a point in time."""
 
     def __init__(self, text: str, now: datetime, *, past: bool) -> None:

@@ -65,7 +65,9 @@ def tres_name(text: str) -> str:
         return lowered
     if lowered.startswith("license/") and _LICENSE.fullmatch("license/" + word[8:]):
         return "license/" + word[8:]
-    raise UserError(f"{text!r} is no TRES", "write cpu, mem, node, billing, gres/gpu[:TYPE] or license/NAME")
+    raise UserError(
+        f"{text!r} is not a TRES", "write cpu, mem, node, billing, gres/gpu[:TYPE] or license/NAME"
+    )
 
 
 def _items(text: str) -> Iterator[tuple[str, str]]:
@@ -74,9 +76,9 @@ def _items(text: str) -> Iterator[tuple[str, str]]:
         word, equals, value = item.partition("=")
         name = tres_name(word)
         if not equals:
-            raise UserError(f"{item!r} names no count", "write TRES=COUNT, such as gres/gpu=8,cpu=64")
+            raise UserError(f"{item!r} has no count", "write TRES=COUNT, such as gres/gpu=8,cpu=64")
         if name in seen:
-            raise UserError(f"{name} stands twice in {text!r}", "keep one of them")
+            raise UserError(f"{name} occurs twice in {text!r}", "keep one of them")
         seen.add(name)
         yield name, value.strip()
 
@@ -85,14 +87,16 @@ def _count(name: str, value: str) -> int:
     if name == "mem":
         return parse_memory(value) // 2**20
     if not _COUNT.fullmatch(value):
-        raise UserError(f"{name}={value} is no count", "write a whole number")
+        raise UserError(f"{name}={value} is not a count", "write a whole number")
     return int(value)
 
 
 def _price(name: str, value: str, *, per_mib: bool) -> float:
     match = _PRICE.fullmatch(value)
     if match is None or (match[2] and not (per_mib and name == "mem")):
-        raise UserError(f"{name}={value} is no weight", "write a number such as 0.25; mem may have a unit")
+        raise UserError(
+            f"{name}={value} is not a weight", "write a number such as 0.25; memory may have a unit"
+        )
     return float(match[1]) / (_MIB[match[2].upper()] if match[2] else 1.0)
 
 

@@ -1,7 +1,4 @@
-"""SLURM_UMASK: the umask of the submitter's shell, with which the job creates files.
-
-The module is pure: it reads no clock and does no I/O.
-"""
+"""SLURM_UMASK: the umask of the submitter's shell, with which the job creates files."""
 
 from __future__ import annotations
 

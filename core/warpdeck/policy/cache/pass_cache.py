@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import msgspec
 
-from warpdeck.policy.input.settings import Settings
-from warpdeck.policy.input.view import NodeView, View
+from warpdeck.policy.input.settings import PlannerSettings
+from warpdeck.policy.input.view import NodeView, PlannerView
 from warpdeck.policy.limits.access import is_restricted
 from warpdeck.policy.limits.usage_by_scope import UsageByScope
 
@@ -26,7 +26,7 @@ class PassCache:
     """Cached data of one site, updated to the view of each pass."""
 
     def __init__(self) -> None:
-        self.settings = Settings()
+        self.settings = PlannerSettings()
         self.queue = WaitingQueue(self.settings, is_personal=False)
         self.cluster_table = ClusterTable(self.settings)
         self.usage_by_scope = UsageByScope({})
@@ -34,10 +34,10 @@ class PassCache:
         self._owners: frozenset[str] | None = None
         """Users with exclusive requests or jobs (--exclusive=user); None if no job or partition is exclusive.
         """
-        self._misfits_of: tuple[object, ...] = ()
+        self._unplaceable_key: tuple[object, ...] = ()
         """The values on which the contents of `unplaceable_classes` depend."""
 
-    def follow(self, view: View, settings: Settings) -> View:
+    def follow(self, view: PlannerView, settings: PlannerSettings) -> PlannerView:
         """Update the cache to a new view.
 
         Returns the view with its nodes sorted by name, because equally good nodes are used in this order.
@@ -55,22 +55,28 @@ class PassCache:
         self._follow_queue(view, limits_people)
         self.cluster_table.follow(view)
         self._owners = self._find_owners(view)
-        self.cluster_table.set_owners(self._owners)
+        self.cluster_table.classes.set_owners(self._owners)
         self._follow_queue(view, limits_people)
         lifting = [qos.name for qos in view.qos if qos.overrides_partition]
-        misfits_of = (self.queue, self.cluster_table, self.cluster_table.generation, lifting, draws)
-        if misfits_of != self._misfits_of:
-            self.unplaceable_classes, self._misfits_of = UnplaceableClasses(), misfits_of
+        unplaceable_key = (
+            self.queue,
+            self.cluster_table,
+            self.cluster_table.classes.generation,
+            lifting,
+            draws,
+        )
+        if unplaceable_key != self._unplaceable_key:
+            self.unplaceable_classes, self._unplaceable_key = UnplaceableClasses(), unplaceable_key
         return view
 
-    def _follow_queue(self, view: View, limits_people: bool) -> None:
+    def _follow_queue(self, view: PlannerView, limits_people: bool) -> None:
         queue, is_personal, owners = self.queue, limits_people, self._owners or frozenset()
         is_other = queue.settings != self.settings or queue.is_personal != is_personal
         if is_other or queue.owners != owners or queue.is_overgrown:
             self.queue = WaitingQueue(self.settings, is_personal=is_personal, owners=owners)
         self.queue.follow(view.pending)
 
-    def _find_owners(self, view: View) -> frozenset[str] | None:
+    def _find_owners(self, view: PlannerView) -> frozenset[str] | None:
         parted = frozenset(part.name for part in view.partitions if part.exclusive_user)
         if not (parted or self.cluster_table.excludes_users or self.queue.excludes_users):
             return None

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from warpdeck.model import Resources, count_tasks
-from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import Tres
 from warpdeck.policy.input.view import PendingJob, owner_of
 from warpdeck.policy.limits.access import partition_names
@@ -24,7 +24,7 @@ from warpdeck.policy.placement.pending_reason import held
 from warpdeck.policy.resources.cluster import Ints, Mask
 from warpdeck.policy.resources.row_diff import NEW, Numbering, old_positions
 from warpdeck.policy.resources.timeline import ENDLESS_S
-from warpdeck.policy.resources.tres import asked_tres
+from warpdeck.policy.resources.tres import requested_tres
 
 SPARE_CLASSES = 250
 """Number of equivalence classes kept beyond twice the number of jobs. If there are more, most of them belong
@@ -74,7 +74,7 @@ class WaitingQueue:
     """
 
     def __init__(
-        self, settings: Settings, *, is_personal: bool, owners: frozenset[str] = frozenset()
+        self, settings: PlannerSettings, *, is_personal: bool, owners: frozenset[str] = frozenset()
     ) -> None:
         self.settings = settings
         self.owners = owners
@@ -128,7 +128,7 @@ class WaitingQueue:
 
     @property
     def is_overgrown(self) -> bool:
-        """True if so many equivalence classes belong to departed jobs that the queue should be rebuilt."""
+        """True if the queue should be rebuilt, because many equivalence classes belong to departed jobs."""
         return len(self.representatives) > 2 * len(self.jobs) + SPARE_CLASSES
 
     @property
@@ -166,24 +166,24 @@ class WaitingQueue:
         found = self._tres.get(key)
         if found is None:
             licenses = {f"license/{name}": count for name, count in job.licenses}
-            found = self._tres[key] = {**self._asked(job.resources), **licenses}
+            found = self._tres[key] = {**self._requested_tres(job.resources), **licenses}
         return found
 
-    def _asked(self, asked: Resources) -> Tres:
+    def _requested_tres(self, requested: Resources) -> Tres:
         """Return the TRES that a request counts, without licenses."""
-        number = self._requests.of(id(asked))
+        number = self._requests.of(id(requested))
         if number == len(self.requests):
             default = self.settings.default_mem_per_cpu_bytes
-            tres = asked_tres(asked, self.settings.billing_weights, default_mem_per_cpu=default)
-            self.requests.append((asked, tres))
+            tres = requested_tres(requested, self.settings.billing_weights, default_mem_per_cpu=default)
+            self.requests.append((requested, tres))
         return self.requests[number][1]
 
     def contention_group(self, job: PendingJob) -> int:
         """Return the number of the job's contention group."""
-        asked, settings = job.resources, self.settings
+        requested, settings = job.resources, self.settings
         where: tuple[object, ...] = (*partition_names(job.partition, settings)[:1], job.reservation)
         if settings.backfill != "none":  # In strict order, all jobs of a partition form one group.
-            where += (asked.gpus.type, asked.constraint, asked.nodelist, asked.node_minimum)
+            where += (requested.gpus.type, requested.constraint, requested.nodelist, requested.node_minimum)
         return self.contention_groups.of(where)
 
     def _classes_of(self, jobs: Sequence[PendingJob]) -> list[int]:

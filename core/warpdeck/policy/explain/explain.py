@@ -41,7 +41,7 @@ def explain(
     order of the pass.
 
     `fifo_blocked` are the rows of jobs that were not tried, because jobs start in strict order. `forecasts`
-    is the number of jobs whose expected start is computed; None means as many as a pass can afford.
+    is the number of jobs for which an expected start is computed; None means as many as a pass can afford.
     `explained` restricts the result to these rows; None means all.
     """
     if not len(rows) or (explained is not None and not explained.any()):
@@ -113,17 +113,15 @@ class _Explainer:
 
     def _shared_reason(self, group: int) -> BlockReason:
         """Return the block reason that the jobs of the group share."""
-        asked = len(self._pass.context.queue.representatives)
-        return FIFO_BLOCKED if group >= asked else self._pass.classes.blocked_by(int(group)) or BUSY
+        class_count = len(self._pass.context.queue.representatives)
+        return FIFO_BLOCKED if group >= class_count else self._pass.classes.blocked_by(int(group)) or BUSY
 
     def _block_reason(self, position: int) -> BlockReason:
         return self._own.get(position) or self._shared_reason(self._group[position])
 
-    def _first_places(self, wanted: Mask) -> Ints:
-        """Return the first of the wanted positions for each group, or the number of positions if there is
-        none.
-        """
-        positions = np.flatnonzero(wanted)[::-1]
+    def _first_positions(self, mask: Mask) -> Ints:
+        """Return, for each group, the first position in the mask, or the number of positions if there is none."""
+        positions = np.flatnonzero(mask)[::-1]
         found: Ints = np.full(self._groups, len(self._rows), dtype=np.int64)
         found[self._group[positions]] = positions
         return found
@@ -138,16 +136,16 @@ class _Explainer:
         """Return the position of the first job that waits for resources, for each partition and contention
         group of the explained jobs.
         """
-        first = self._first_places(self._waits)
+        first = self._first_positions(self._waits)
         explained = np.unique(self._group[self._explained]).tolist()
-        wanted = {key for group in explained for key in self._among(group)}
+        unresolved = {key for group in explained for key in self._among(group)}
         found: dict[str | int, int] = {}
         for group in self._in_order(first):
-            among = wanted.intersection(self._among(group))
+            among = unresolved.intersection(self._among(group))
             if among and self._shared_reason(group).request_class is not None:
                 found.update(dict.fromkeys(among, int(first[group])))
-                wanted -= among
-                if not wanted:
+                unresolved -= among
+                if not unresolved:
                     break
         return found
 
@@ -167,15 +165,15 @@ class _Explainer:
         """
         reserved = np.isin(self._ids, list(self._pass.reserved.start_unix)) & self._waits
         own = (*self._own, *np.flatnonzero(reserved).tolist(), *self._first.values())
-        wanted = {position for position in own if self._explained[position]}
+        individual = {position for position in own if self._explained[position]}
         ahead: list[int] = []
         if forecasts:
             mask = self._waits & ~reserved
             mask[list(self._own)] = False
-            mask &= self._is_among_first(self._first_places(mask), forecasts)[self._group]
+            mask &= self._is_among_first(self._first_positions(mask), forecasts)[self._group]
             ahead = np.flatnonzero(mask)[:forecasts].tolist()
         self._forecast_at = set(ahead)
-        return sorted(wanted.union(ahead))
+        return sorted(individual.union(ahead))
 
     def _is_among_first(self, first: Ints, count: int) -> Mask:
         """Return, by group, whether it is among the first `count` groups that wait for resources."""
@@ -192,7 +190,7 @@ class _Explainer:
         """Return the shared reason of each group, for the jobs without a sentence of their own."""
         others = self._waits & self._explained
         others[individual] = False
-        first = self._first_places(others)
+        first = self._first_positions(others)
         found: list[PendingReason | None] = [None] * self._groups
         same: dict[tuple[BlockReason, str, int], PendingReason] = {}
         for group in self._in_order(first):
@@ -211,7 +209,7 @@ class _Explainer:
         request_class = self._of(self._pass.context.pools[block_reason.reservation]).alike(
             block_reason.request_class
         )
-        return self._pass.context.pools[block_reason.reservation].cluster_table.unplaceable(
+        return self._pass.context.pools[block_reason.reservation].cluster_table.classes.unplaceable(
             request_class, block_reason.duration_s, block_reason.reservation
         )
 
@@ -319,8 +317,8 @@ class _Explainer:
         missing = (
             f"waits for {request_class.wants}: {shortages.of(request_class)}{self._set_aside(pool, takes)}"
         )
-        are_there = np.count_nonzero(takes) >= min(gang.nodes for gang in request_class.gangs)
-        return ("Resources" if are_there else "ReqNodeNotAvail"), missing
+        is_complete = np.count_nonzero(takes) >= min(gang.nodes for gang in request_class.gangs)
+        return ("Resources" if is_complete else "ReqNodeNotAvail"), missing
 
     def _holder(self, pool: ResourcePool, takes: Mask) -> str:
         """Return a clause that names the reservation that holds the usable nodes now; "" if some usable node
@@ -344,8 +342,8 @@ class _Explainer:
         return f"{what} {first.name} holds {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
 
     def _set_aside(self, pool: ResourcePool, takes: Mask) -> str:
-        """Return a clause about partial reservations on these nodes: the one that the job is bound to, or one
-        that the job cannot use; else "".
+        """Return a clause about a partial reservation on these nodes: the job's own reservation, or a
+        reservation that the job cannot use; else "".
         """
         now = self._pass.context.now
         of_parts = [

@@ -77,7 +77,7 @@ class Shortages:
         return found
 
     def of(self, request_class: RequestClass) -> str:
-        """Return a text that says what is missing for the request now."""
+        """Return a text about the resources that the request lacks now."""
         cluster = self._pool.cluster
         usable = self.usable(request_class)
         if not usable.any():
@@ -85,7 +85,7 @@ class Shortages:
             named = "; ".join(f"{node.name} {node.unavailable}" for node in out)
             return "no node it may use accepts jobs now" + (f" ({named})" if named else "")
         gang = request_class.gangs[0]
-        need = gang.wanted[0][0]
+        need = gang.requirements[0][0]
         named = self._nodelist_text(gang, usable)
         if named:
             return named
@@ -107,7 +107,9 @@ class Shortages:
         """
         if not gang.named:
             return ""
-        need = min((each for each, _ in gang.wanted), key=lambda each: (each.gpus, each.cpus, each.mem_bytes))
+        need = min(
+            (each for each, _ in gang.requirements), key=lambda each: (each.gpus, each.cpus, each.mem_bytes)
+        )
         able = self._pool.timeline.enough(need, self._pool.timeline.free_now) & usable
         for row in gang.named:
             if row == NO_ROW or able[row]:
@@ -132,12 +134,12 @@ class Shortages:
         first = next((row for row in request_class.gangs[0].named if row in rows), rows[0])
         name = self._pool.cluster.nodes[first].name
         if owner.alone:
-            who, asked = "this job", "--exclusive=user"
+            requester, requested = "this job", "--exclusive=user"
             if request_class.partition is not None and request_class.partition.exclusive_user:
-                who, asked = f"partition {request_class.partition.name}", "exclusive_user"
+                requester, requested = f"partition {request_class.partition.name}", "exclusive_user"
             return (
                 f"{name} has free resources, but other users' jobs run there,"
-                f" and {who} requires nodes without other users ({asked})"
+                f" and {requester} requires nodes without other users ({requested})"
             )
         return (
             f"{name} has free resources, but another user's job there excludes other users"

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from warpdeck.model import JobId, NodeName, count_tasks
-from warpdeck.policy.input.settings import Settings
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.settings import PlannerSettings
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import partition_names, tier, time_limit
 from warpdeck.policy.resources.cluster import Cluster, Floats, Ints
 from warpdeck.policy.resources.demand import WHOLE_NODE, needs
@@ -56,13 +56,13 @@ class StartEstimates:
         if not len(self._ids):
             return None
         position = int(np.searchsorted(self._ids, job_id))
-        there = position < len(self._ids) and self._ids[position] == job_id
-        at_unix = float(self._at_unix[position]) if there else self._end_unix
+        is_found = position < len(self._ids) and self._ids[position] == job_id
+        at_unix = float(self._at_unix[position]) if is_found else self._end_unix
         return at_unix if np.isfinite(at_unix) else None
 
     def changed_since(self, before: StartEstimates, now: float) -> list[JobId]:
-        """Return the jobs whose estimate is new or has changed by a significant part of the wait, soonest
-        start first.
+        """Return the jobs with a new estimate, or with an estimate that has changed by a significant part of
+        the wait, soonest start first.
         """
         if not len(self._ids):
             return []
@@ -84,9 +84,9 @@ NO_ESTIMATES = StartEstimates(np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
 def estimate_starts(
-    view: View,
+    view: PlannerView,
     now: float,
-    settings: Settings,
+    settings: PlannerSettings,
     *,
     priorities: Mapping[JobId, int],
     besides: Collection[JobId] = (),
@@ -112,7 +112,7 @@ def estimate_starts(
 
 
 def _order(
-    jobs: Sequence[PendingJob], view: View, settings: Settings, priorities: Mapping[JobId, int]
+    jobs: Sequence[PendingJob], view: PlannerView, settings: PlannerSettings, priorities: Mapping[JobId, int]
 ) -> Ints:
     by_name = {part.name: part.priority_tier for part in view.partitions}
     tiers = {named: tier(named, by_name, settings) for named in {job.partition for job in jobs}}
@@ -130,7 +130,9 @@ def _order(
 class _Groups:
     """Jobs grouped by the nodes that they may use."""
 
-    def __init__(self, cluster: Cluster, jobs: Sequence[PendingJob], view: View, settings: Settings) -> None:
+    def __init__(
+        self, cluster: Cluster, jobs: Sequence[PendingJob], view: PlannerView, settings: PlannerSettings
+    ) -> None:
         self._cluster = cluster
         partitions = {part.name: part.nodes for part in view.partitions}
         reserved = {each.name: None if each.is_everywhere else each.nodes for each in view.reservations}
@@ -138,15 +140,15 @@ class _Groups:
         masks = [cluster.takes_jobs.astype(np.float64)]  # Group 0 contains all nodes.
         of = []
         for job in jobs:
-            asked = job.resources
+            requested = job.resources
             key = (
                 job.partition,
                 job.reservation,
-                asked.gpus.type,
-                asked.constraint,
-                asked.nodelist,
-                asked.exclude,
-                asked.node_minimum,
+                requested.gpus.type,
+                requested.constraint,
+                requested.nodelist,
+                requested.exclude,
+                requested.node_minimum,
             )
             number = numbers.get(key)
             if number is None:
@@ -163,7 +165,7 @@ class _Groups:
         job: PendingJob,
         partitions: Mapping[str, frozenset[NodeName] | None],
         reserved: Mapping[str, frozenset[NodeName] | None],
-        settings: Settings,
+        settings: PlannerSettings,
     ) -> Floats:
         allowed: frozenset[NodeName] | None = frozenset()
         for name in partition_names(job.partition, settings) if partitions else ("",):
@@ -178,21 +180,21 @@ class _Groups:
         usable: Floats = (found & self._cluster.takes_jobs).astype(np.float64)
         return usable
 
-    def amounts(self, jobs: Sequence[PendingJob], settings: Settings) -> Floats:
+    def amounts(self, jobs: Sequence[PendingJob], settings: PlannerSettings) -> Floats:
         """Return the amounts that all pending tasks of each job take together, as an array (dimension, job)."""
         per_node = self._cluster.capacity[:DIMENSIONS].max(axis=1, initial=0).astype(np.float64)
         sizes: dict[int, Floats] = {}
         for job in jobs:
             if id(job.resources) not in sizes:
-                asked = job.resources
+                requested = job.resources
                 default = settings.default_mem_per_cpu_bytes
                 size = np.zeros(DIMENSIONS)
-                for need, count in needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=default):
+                for need, count in needs(requested, requested.nodes_min, default_mem_per_cpu_bytes=default):
                     mem = per_node[1] if need.mem_bytes == WHOLE_NODE else need.mem_bytes
                     gpus = need.gpus * need.gpu_share_pct / 100
                     each = per_node if need.exclusive else np.array((need.cpus, mem, gpus))
                     size += each * count
-                sizes[id(asked)] = size
+                sizes[id(requested)] = size
         tasks = np.array([count_tasks(job.tasks) if job.tasks else 1 for job in jobs])
         amounts: Floats = np.array([sizes[id(job.resources)] for job in jobs]).T * tasks
         return amounts
@@ -220,9 +222,9 @@ class _Groups:
                 mine, part = self.of == group, spread[self.of, group]
                 before = _preceding(work[dimension] * part)[mine] + busy[group]
                 left_over = left[group] - _preceding(gone[dimension] * part)[mine]
-                asked = amounts[dimension][mine] > 0
+                requested = amounts[dimension][mine] > 0
                 wait = np.divide(before, left_over, out=np.full(len(left_over), np.inf), where=left_over > 0)
-                waits_s[mine] = np.maximum(waits_s[mine], np.where(asked, wait, 0.0))
+                waits_s[mine] = np.maximum(waits_s[mine], np.where(requested, wait, 0.0))
         return waits_s
 
 
@@ -232,7 +234,7 @@ def _preceding(amounts: Floats) -> Floats:
     return before
 
 
-def _times(jobs: Sequence[PendingJob], view: View, settings: Settings, now: float) -> Floats:
+def _times(jobs: Sequence[PendingJob], view: PlannerView, settings: PlannerSettings, now: float) -> Floats:
     """Return the expected run time of each job in seconds; infinite if nothing limits it."""
     partitions = {part.name: part for part in view.partitions}
     found = []
@@ -254,7 +256,7 @@ class _Running(NamedTuple):
     endless: Floats
 
 
-def _running(cluster: Cluster, view: View, now: float) -> _Running:
+def _running(cluster: Cluster, view: PlannerView, now: float) -> _Running:
     work: Floats = np.zeros((DIMENSIONS, len(cluster)))
     endless: Floats = np.zeros((DIMENSIONS, len(cluster)))
     for job in view.running:

@@ -56,7 +56,7 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
     job_id: JobId
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
+class EndDecision(msgspec.Struct, frozen=True, kw_only=True):
     """End a pending job that can never start. `state` is CANCELLED or DEADLINE; `code` is the reason code."""
 
     job_id: JobId
@@ -75,7 +75,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     reserves: tuple[Reserve, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     resumes: tuple[Resume, ...] = ()
-    ends: tuple[End, ...] = ()
+    ends: tuple[EndDecision, ...] = ()
     pending_reasons: dict[JobId, PendingReason] = {}
     priorities: dict[JobId, int] = {}
     """The computed priority of each pending job; jobs with a higher number go first."""

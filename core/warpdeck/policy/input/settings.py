@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
-MOST_PROTECTED = 1000
+MAX_PROTECTED = 1000
 """Maximum number of reservations for pending jobs in one pass, over all pools. It bounds the duration of the
 pass.
 """
@@ -25,7 +25,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     tres: dict[str, float] = {}
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the planner, named after slurm.conf parameters if possible."""
 
     weights: Weights = Weights()
@@ -45,8 +45,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `policy.priority.queue_order`).
     """
     overdue_share: float = 0.5
-    """A share of the longest recent wait, for "response". No job may overtake a job whose expected wait
-    reaches this share.
+    """A share of the longest recent wait, for "response". No job may overtake a job with an expected
+    wait of this share or more.
 
     Half is a compromise. A larger share leaves too little time to keep the longest wait from growing. A
     smaller share makes nearly all jobs overdue, so that nothing is left to order.
@@ -64,8 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     default_time_s: int | None = None
     """Time limit with which jobs without a limit are planned. None plans them as endless."""
     default_mem_per_cpu_bytes: int = 0
-    """Memory per CPU for a job that requests no memory. 0 means that the memory of such a job is not counted.
-    """
+    """Memory per CPU for a job that requests no memory. With 0, the memory of these jobs is not counted."""
     default_partition: str = ""
     max_starts: int = 1000
     """Maximum number of starts in one pass; the next pass continues. It bounds the pass and the transaction
@@ -74,8 +73,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_backfill_tests: int = 10_000
     """Maximum number of placements that backfill tries in one pass. Jobs with equal requests count as one."""
     max_forecasts: int = 64
-    """Number of blocked jobs whose expected start a pass computes. Forecasts for jobs further back would be
-    of little value.
+    """Number of blocked jobs for which a pass computes an expected start. Forecasts for jobs further back
+    would be of little value.
     """
 
     preempt_by: str = "qos"
@@ -99,5 +98,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def most_protected(self) -> int:
         """Return how many blocked jobs of a pool get a reservation."""
         if self.backfill == "conservative":
-            return MOST_PROTECTED
+            return MAX_PROTECTED
         return 1 if self.backfill == "none" else self.reservations

@@ -12,7 +12,7 @@ import math
 import msgspec
 
 from warpdeck.model import NodeName
-from warpdeck.model.reservation import Repeat, Replacement, ReservedPart
+from warpdeck.model.reservation import ReservationSpec
 
 Tres = dict[str, int]
 """TRES name -> count. An absent TRES is not limited, or not used."""
@@ -70,7 +70,7 @@ class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
     allow_qos: frozenset[str] | None = None
     deny_qos: frozenset[str] = frozenset()
     qos: str = ""
-    """A QoS whose limits apply to the partition as a whole."""
+    """A QoS with limits that apply to the partition as a whole."""
     preempt_mode: str = ""
     """How jobs of this partition are preempted: off, requeue, suspend or cancel. "" uses the site's
     setting.
@@ -98,7 +98,7 @@ class QosView(msgspec.Struct, frozen=True, kw_only=True):
     """A running job cannot be preempted before it has run this many seconds."""
     usage_factor: float = 1.0
     overrides_partition: bool = False
-    """True if its limits override the limits of the partition (Slurm's flags OverPartQOS and
+    """True if the limits of the QoS override the limits of the partition (Slurm's flags OverPartQOS and
     PartitionTimeLimit).
     """
     deny_on_limit: bool = False
@@ -139,14 +139,14 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
     """QoS that the user's jobs may request in this account; None means any."""
 
 
-class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationView(ReservationSpec, frozen=True, kw_only=True):
     """Nodes reserved from `start_unix` to `end_unix` (inf: forever) for these users or accounts.
 
     A `maintenance` reservation is for testing the nodes, or for no user. It has precedence over overlapping
-    reservations. For fields not explained here, see `model.Reservation`.
+    reservations. A view of the planner contains the next occurrences of a recurring reservation as separate
+    reservations.
     """
 
-    name: str
     nodes: frozenset[NodeName]
     start_unix: float
     end_unix: float
@@ -154,31 +154,7 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     accounts: frozenset[str] = frozenset()
     deny_users: frozenset[str] = frozenset()
     deny_accounts: frozenset[str] = frozenset()
-    maintenance: bool = False
-    overlap: bool = False
-    """True if it was created to overlap with other reservations."""
-    repeat: Repeat = ""
-    """How the reservation recurs. A view contains the next occurrences as separate reservations."""
-    magnetic: bool = False
-    flex: bool = False
-    any_nodes: bool = False
-    hold_jobs_after: bool = True
-    float_s: int | None = None
-    purge_after_s: int | None = None
     idle_since_unix: float | None = None
-    node_count: int = 0
-    partition: str = ""
-    replace: Replacement = ""
-    static: bool = False
-    groups: tuple[str, ...] = ()
-    features: str = ""
-    licenses: tuple[tuple[str, int], ...] = ()
-    first_cores: bool = False
-    burst_buffer: str = ""
-    watts: int = 0
-    max_start_delay_s: int = 0
-    parts: tuple[ReservedPart, ...] = ()
-    """Reserved parts of nodes, instead of whole nodes."""
     accounts_below: frozenset[str] = frozenset()
     """All descendants of `accounts`. For a reservation, an account includes the accounts below it."""
     deny_below: frozenset[str] = frozenset()

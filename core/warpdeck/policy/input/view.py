@@ -177,7 +177,7 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
         return owner_of(self.user, self.uid)
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class PlannerView(msgspec.Struct, frozen=True, kw_only=True):
     """All input of a scheduling pass, besides settings and time.
 
     Nodes are sorted by name, jobs by id, and site tables by name. Another order gives the same plan, but more
@@ -201,7 +201,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """The Unix time up to which the tables of accounts and QoS include the usage of running jobs; None means
     up to now.
     """
-    leaders: tuple[JobId, ...] = ()
+    hetjob_leaders: tuple[JobId, ...] = ()
     """Pending jobs that have components (leaders of heterogeneous jobs)."""
     longest_wait_s: float = 0.0
     """The longest time that any of the recently started jobs had waited, in seconds."""

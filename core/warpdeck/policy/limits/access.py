@@ -10,12 +10,12 @@ from collections.abc import Mapping
 import msgspec
 
 from warpdeck.notation.values.durations import roughly
-from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import PartitionView
 from warpdeck.policy.input.view import PendingJob
 
 
-def partition_names(named: str, settings: Settings) -> list[str]:
+def partition_names(named: str, settings: PlannerSettings) -> list[str]:
     """Return the partitions that a job names, or the default partition. For "a,b", the planner uses the first
     one with enough free resources.
     """
@@ -29,13 +29,13 @@ def in_partition(job: PendingJob, partition: PartitionView | None) -> PendingJob
     return msgspec.structs.replace(job, partition=partition.name)
 
 
-def tier(named: str, tiers: Mapping[str, int], settings: Settings) -> int:
+def tier(named: str, tiers: Mapping[str, int], settings: PlannerSettings) -> int:
     """Return the highest tier among the partitions that a job names."""
     return max((tiers.get(name, 1) for name in partition_names(named, settings)), default=1)
 
 
 def time_limit(
-    job: PendingJob, partition: PartitionView | None, settings: Settings, now: float
+    job: PendingJob, partition: PartitionView | None, settings: PlannerSettings, now: float
 ) -> int | None:
     """Return the job's time limit in seconds; None means unlimited.
 
@@ -95,10 +95,10 @@ def partition_refusal(
     if refusal is not None:
         return refusal
     if not any_time and part.max_time_s is not None and (limit_s is None or limit_s > part.max_time_s):
-        asked = "no time limit" if limit_s is None else roughly(limit_s)
+        requested = "no time limit" if limit_s is None else roughly(limit_s)
         return (
             "PartitionTimeLimit",
-            f"requests {asked}; partition {part.name} allows {roughly(part.max_time_s)}",
+            f"requests {requested}; partition {part.name} allows {roughly(part.max_time_s)}",
         )
     nodes = job.resources.nodes_min
     if (part.max_nodes is not None and nodes > part.max_nodes) or max(

@@ -1,8 +1,7 @@
 """Limits of QoS and associations: current usage, and whether one more job would exceed a limit.
 
 Source: slurm.schedmd.com/resource_limits.html. The QoS of the partition is checked first, then the QoS of the
-job, unless the latter has OverPartQOS. The user's association and its accounts up to the root follow. Reason
-codes are Slurm's.
+job, unless the latter has OverPartQOS. The user's association and its accounts up to the root follow.
 
 The module is pure: it reads no clock and does no I/O.
 """
@@ -17,21 +16,16 @@ from typing import NamedTuple
 import msgspec
 
 from warpdeck.model import Allocation
-from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import AccountView, Limits, QosView, Tres
-from warpdeck.policy.input.view import PendingJob, RunningJob, View
-from warpdeck.policy.resources.tres import WALL, add, held_per_node, over, words
+from warpdeck.policy.input.view import PendingJob, PlannerView, RunningJob
+from warpdeck.policy.resources.tres import WALL, add, held_per_node, over, tres_text
 
 from .inherited import effective
+from .reason_codes import JOBS_CODES, reason_code
 from .usage_by_scope import Scope, Scopes, ScopeUsage, UsageByScope
 
 NO_LIMITS = Limits()
-JOBS_CODES = {
-    ("QOS", "user"): "QOSMaxJobsPerUserLimit",
-    ("QOS", "account"): "QOSMaxJobsPerAccountLimit",
-    ("Assoc", "user"): "AssocMaxJobsLimit",
-}
-"""Reason codes for a user or account that already runs the maximum number of jobs."""
 Savepoint = tuple[dict[Scope, ScopeUsage], dict[str, int], dict[str, dict[str, int]]]
 """Saved state of a `LimitUsage`: its usage, free licenses, and unused licenses of reservations."""
 
@@ -50,7 +44,11 @@ class LimitUsage:
     """
 
     def __init__(
-        self, view: View, now: float, settings: Settings, usage_by_scope: UsageByScope | None = None
+        self,
+        view: PlannerView,
+        now: float,
+        settings: PlannerSettings,
+        usage_by_scope: UsageByScope | None = None,
     ) -> None:
         self._settings = settings
         self._now = now
@@ -218,23 +216,23 @@ class LimitUsage:
 
     def _check_qos(self, qos: QosView, job: PendingJob, wants: _Wants) -> Blocked | None:
         limits, subject = qos.limits, f"QoS {qos.name}"
-        whose = {
+        own_scopes = {
             "user": ("qos", qos.name, "user", job.user),
             "account": ("qos", qos.name, "account", job.account),
         }
         return (
             _per_job(limits, wants, prefix="QOS", subject=subject)
             or self._group(limits, ("qos", qos.name), wants, qos.usage, prefix="QOS", subject=subject)
-            or self._each(limits, whose, wants, prefix="QOS", subject=subject)
+            or self._each(limits, own_scopes, wants, prefix="QOS", subject=subject)
         )
 
     def _check_association(self, job: PendingJob, wants: _Wants) -> Blocked | None:
-        whose = {"user": ("user", job.account, job.user)}
+        own_scopes = {"user": ("user", job.account, job.user)}
         for limits, scope, used, subject in self._levels_of(job.account, job.user):
             blocked = (
                 _per_job(limits, wants, prefix="Assoc", subject=subject)
                 or self._group(limits, scope, wants, used, prefix="Assoc", subject=subject)
-                or self._each(limits, whose, wants, prefix="Assoc", subject=subject)
+                or self._each(limits, own_scopes, wants, prefix="Assoc", subject=subject)
             )
             if blocked is not None:
                 return blocked
@@ -266,16 +264,16 @@ class LimitUsage:
         return found
 
     def _each(
-        self, limits: Limits, whose: Mapping[str, Scope], wants: _Wants, *, prefix: str, subject: str
+        self, limits: Limits, own_scopes: Mapping[str, Scope], wants: _Wants, *, prefix: str, subject: str
     ) -> Blocked | None:
-        """Check the limits on each user and each account. `whose` maps "user" and "account" to the scope in
+        """Check the limits on each user and each account. `own_scopes` maps "user" and "account" to the scope in
         which the job is counted.
         """
         tables = {
             "user": (limits.max_tres_per_user, limits.max_jobs_per_user),
             "account": (limits.max_tres_per_account, limits.max_jobs_per_account),
         }
-        for kind, scope in whose.items():
+        for kind, scope in own_scopes.items():
             (most, jobs), use, name = tables[kind], self._at(scope), f"{kind} {scope[-1]}"
             limited = subject if subject.startswith(name) else f"{subject} for {name}"
             over_limit = over(most, use.tres, wants.tres)
@@ -337,7 +335,7 @@ def _group_minutes(
             used = recorded.get(name, 0.0) / 60 + minutes.get(name, 0.0)
             more = wants.tres_minutes(name, wants.minutes)
             if more and used + more > table[name]:
-                budget = _Budget(table[name], f"minutes of {words(name)}", used, more)
+                budget = _Budget(table[name], f"minutes of {tres_text(name)}", used, more)
                 return Blocked(reason_code(prefix, what, name), budget.sentence(subject))
     return None
 
@@ -384,26 +382,27 @@ class _Budget(NamedTuple):
 
 
 def _per_job(limits: Limits, wants: _Wants, *, prefix: str, subject: str) -> Blocked | None:
-    """Check limits on single jobs. A job that alone exceeds such a limit can never start unchanged."""
+    """Check limits on single jobs. A job that exceeds one of these limits can never start unchanged."""
     tres, limit_s = wants.tres, wants.limit_s
     kind = over(limits.max_tres_per_job, {}, tres)
     if kind:
         return Blocked(
             reason_code(prefix, "PerJob", kind),
-            f"limit of {subject}: {limits.max_tres_per_job[kind]} {words(kind)} per job; this job requests {tres[kind]}",
+            f"limit of {subject}: {limits.max_tres_per_job[kind]} {tres_text(kind)} per job; this job requests {tres[kind]}",
         )
     kind = over(limits.max_tres_per_node, {}, wants.per_node)
     if kind:
-        most, asked = limits.max_tres_per_node[kind], wants.per_node[kind]
+        most, requested = limits.max_tres_per_node[kind], wants.per_node[kind]
         return Blocked(
             reason_code(prefix, "PerNode", kind),
-            f"limit of {subject}: {most} {words(kind)} per node; this job requests {asked}",
+            f"limit of {subject}: {most} {tres_text(kind)} per node; this job requests {requested}",
         )
     for name in sorted(limits.min_tres_per_job):
         least = limits.min_tres_per_job[name]
         if tres.get(name, 0) < least:
             return Blocked(
-                reason_code(prefix, "Min", name), f"{subject} requires at least {least} {words(name)} per job"
+                reason_code(prefix, "Min", name),
+                f"{subject} requires at least {least} {tres_text(name)} per job",
             )
     if limits.max_wall_s is not None and (limit_s is None or limit_s > limits.max_wall_s):
         code = "QOSMaxWallDurationPerJobLimit" if prefix == "QOS" else "AssocMaxWallDurationPerJobLimit"
@@ -421,7 +420,7 @@ def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, subject: str
         if more > most:
             return Blocked(
                 reason_code(prefix, "MinutesPerJob", name),
-                f"limit of {subject}: {most:,} minutes of {words(name)} per job; this job may need {_count(more)}",
+                f"limit of {subject}: {most:,} minutes of {tres_text(name)} per job; this job may need {_count(more)}",
             )
     return None
 
@@ -459,41 +458,9 @@ def _count(minutes: float) -> str:
     return f"{minutes:,.0f}" if minutes < float("inf") else "any number, as it has no --time"
 
 
-def reason_code(prefix: str, what: str, name: str) -> str:
-    """Return Slurm's reason code for a limit on a TRES (job_reason_codes.html).
-
-    `what` is Grp, GrpMinutes, GrpRunMinutes, PerJob, PerNode, PerUser, PerAccount, MinutesPerJob or Min.
-    """
-    kind = _kind(name)
-    counted = kind in ("Cpu", "Node")
-    if what == "Grp":
-        return f"{prefix}Grp{kind}" + ("Limit" if counted or kind == "Mem" else "")
-    if what == "GrpMinutes":
-        return f"{prefix}GrpCPUMinutesLimit" if kind == "Cpu" else f"{prefix}Grp{kind}Minutes"
-    if what == "GrpRunMinutes":
-        return f"{prefix}GrpCPURunMinutesLimit" if kind == "Cpu" else f"{prefix}Grp{kind}RunMinutes"
-    if what == "PerAccount":
-        return f"Max{kind}PerAccount"
-    if what == "Min":
-        return f"{prefix}MinCpuNotSatisfied" if kind == "Cpu" else f"{prefix}Min{kind}"
-    if what == "MinutesPerJob":
-        return f"{prefix}Max{kind}MinutesPerJob" + ("Limit" if counted else "")
-    if kind == "Mem" and prefix == "QOS":
-        return f"QOSMaxMemory{what}"
-    return f"{prefix}Max{kind}{what}" + ("Limit" if counted else "")
-
-
-def _kind(name: str) -> str:
-    if name.startswith("gres/"):
-        return "GRES"
-    if name.startswith("license/"):
-        return "License"
-    return name.capitalize()
-
-
 def _jobs_text(subject: str, most: int, running: int) -> str:
     return f"limit of {subject}: {most} running jobs; {running} are running"
 
 
 def _limit_text(subject: str, limit: int, kind: str, used: Tres, more: Tres) -> str:
-    return f"limit of {subject}: {limit} {words(kind)}; {used.get(kind, 0)} are in use and this job needs {more[kind]}"
+    return f"limit of {subject}: {limit} {tres_text(kind)}; {used.get(kind, 0)} are in use and this job needs {more[kind]}"

@@ -15,7 +15,7 @@ import numpy as np
 
 from warpdeck.model import Allocation, JobId
 from warpdeck.policy.input.site import AccountView, PartitionView, QosView, Tres
-from warpdeck.policy.input.view import NodeView, RunningJob, View
+from warpdeck.policy.input.view import NodeView, PlannerView, RunningJob
 from warpdeck.policy.resources.row_diff import NEW, old_positions
 from warpdeck.policy.resources.tres import add, held_tres
 
@@ -46,7 +46,7 @@ NO_USE = ScopeUsage()
 class Scopes:
     """The scopes in which a job is counted, derived from the tables of a view."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: PlannerView) -> None:
         self.qos: Mapping[str, QosView] = {qos.name: qos for qos in view.qos}
         self.partitions: Mapping[str, PartitionView] = {part.name: part for part in view.partitions}
         self.accounts: Mapping[str, AccountView] = {account.name: account for account in view.accounts}
@@ -60,7 +60,7 @@ class Scopes:
             account = self.accounts[account].parent
 
     def qos_of(self, qos: str, partition: str) -> Iterable[QosView]:
-        """Return the QoS whose limits apply to a job of this QoS in this partition, the partition's QoS
+        """Return the QoS with limits for a job of this QoS in this partition. The partition's QoS comes
         first.
         """
         own = self.qos.get(qos)
@@ -107,7 +107,7 @@ class UsageByScope:
         self._counted: dict[JobId, _Counted] = {}
         self._by_scope: dict[Scope, ScopeUsage] = {}
 
-    def follow(self, view: View, scopes: Scopes) -> None:
+    def follow(self, view: PlannerView, scopes: Scopes) -> None:
         """Update the counts to the running jobs of the view."""
         structure = scopes.structure()
         if structure != self._structure or not _have_the_same_gpus(self._nodes, view.nodes):

@@ -43,7 +43,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nodes: int
-    wanted: tuple[tuple[NodeRequirement, int], ...]
+    requirements: tuple[tuple[NodeRequirement, int], ...]
     max_switches: int | None = None
     named: tuple[int, ...] = ()
     contiguous: bool = False
@@ -55,37 +55,39 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, owner: Owner | None) -> Gang:
         """Return a copy of the layout for the job of this user."""
-        wanted = tuple((msgspec.structs.replace(need, owner=owner), count) for need, count in self.wanted)
-        return msgspec.structs.replace(self, wanted=wanted)
+        requirements = tuple(
+            (msgspec.structs.replace(need, owner=owner), count) for need, count in self.requirements
+        )
+        return msgspec.structs.replace(self, requirements=requirements)
 
 
-def named_rows(cluster: Cluster, asked: Resources) -> tuple[int, ...]:
+def named_rows(cluster: Cluster, requested: Resources) -> tuple[int, ...]:
     """Return the rows that the job must use besides other rows of its choice. NO_ROW represents a node that
     no longer exists.
     """
-    if not asked.nodelist or asked.nodes_max <= len(asked.nodelist):
+    if not requested.nodelist or requested.nodes_max <= len(requested.nodelist):
         return ()
-    return tuple(cluster.row.get(NodeName(name), NO_ROW) for name in asked.nodelist)
+    return tuple(cluster.row.get(NodeName(name), NO_ROW) for name in requested.nodelist)
 
 
 def sizes(
-    cluster: Cluster, asked: Resources, partition: PartitionView | None, masks: Sequence[Mask]
+    cluster: Cluster, requested: Resources, partition: PartitionView | None, masks: Sequence[Mask]
 ) -> Iterator[int]:
     """Iterate over the node counts to try, smallest first: those of the request that the partition allows."""
-    low, high = asked.nodes_min, max(asked.nodes_min, asked.nodes_max)
+    low, high = requested.nodes_min, max(requested.nodes_min, requested.nodes_max)
     if partition is not None:
         low = max(low, partition.min_nodes)
         high = high if partition.max_nodes is None else min(high, partition.max_nodes)
-    if not asked.nodes_open or low >= high:
+    if not requested.nodes_open or low >= high:
         high = max(low, min(high, len(cluster)))
         if high - low < MAX_SIZES:
             yield from range(low, high + 1)
         else:
             yield from np.unique(np.linspace(low, high, MAX_SIZES).astype(int)).tolist()
         return
-    low = size = max(low, _fewest(cluster, asked, masks))
-    gpus = asked.gpus
-    only = gpus.per_node is not None or gpus.share_pct is not None or asked.tasks_per_node is not None
+    low = size = max(low, _fewest(cluster, requested, masks))
+    gpus = requested.gpus
+    only = gpus.per_node is not None or gpus.share_pct is not None or requested.tasks_per_node is not None
     for _ in range(1 if only else MAX_OPEN_SIZES):
         if size > high:
             return
@@ -93,25 +95,27 @@ def sizes(
         size = size + 1 if size < low + EACH_SIZE else size * 3 // 2
 
 
-def _fewest(cluster: Cluster, asked: Resources, masks: Sequence[Mask]) -> int:
+def _fewest(cluster: Cluster, requested: Resources, masks: Sequence[Mask]) -> int:
     """Return the smallest node count that could ever fit, judged by the largest amounts that any usable node
     has.
     """
     usable = np.logical_or.reduce(masks)
     whole = cluster.whole[:FIRST_TYPE, usable].max(axis=1, initial=0)
     cpus, mem, gpus = int(whole[CPUS]), int(whole[MEM]), int(whole[GPUS])
-    each = asked.cpus_used_by_task()
-    holds = [] if asked.overcommit else [cpus // asked.cpus_of_task()]
-    if asked.mem_per_cpu_bytes and not asked.overcommit:
-        holds.append(mem // (asked.mem_per_cpu_bytes * each))
-    if asked.gpus.per_task:
-        holds.append(gpus // asked.gpus.per_task)
-    parts = [(asked.tasks or 1, min(holds, default=0))]
-    if asked.gpus.total:
+    each = requested.cpus_used_by_task()
+    holds = [] if requested.overcommit else [cpus // requested.cpus_of_task()]
+    if requested.mem_per_cpu_bytes and not requested.overcommit:
+        holds.append(mem // (requested.mem_per_cpu_bytes * each))
+    if requested.gpus.per_task:
+        holds.append(gpus // requested.gpus.per_task)
+    parts = [(requested.tasks or 1, min(holds, default=0))]
+    if requested.gpus.total:
         limits = [gpus]
-        limits += [mem // asked.mem_per_gpu_bytes] if asked.mem_per_gpu_bytes else []
-        limits += [cpus // (asked.cpus_per_gpu * asked.cpus_held_each())] if asked.cpus_per_gpu else []
-        parts.append((asked.gpus.total, min(limits)))
+        limits += [mem // requested.mem_per_gpu_bytes] if requested.mem_per_gpu_bytes else []
+        limits += (
+            [cpus // (requested.cpus_per_gpu * requested.cpus_held_each())] if requested.cpus_per_gpu else []
+        )
+        parts.append((requested.gpus.total, min(limits)))
     return max(-(-count // held) if held > 0 else 1 for count, held in parts)
 
 
@@ -120,8 +124,8 @@ def runs(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> Iterator[list[In
 
     Each element lists, for each demand, the rows inside the run.
     """
-    places = [np.sort(cluster.line[fitting]) for fitting in rows]
-    line = np.unique(np.concatenate(places))
+    positions = [np.sort(cluster.line[fitting]) for fitting in rows]
+    line = np.unique(np.concatenate(positions))
     firsts = np.flatnonzero(line[gang.nodes - 1 :] - line[: len(line) - gang.nodes + 1] == gang.nodes - 1)
     run = np.concatenate(([0], np.cumsum(np.diff(line) != 1)))
     length = np.bincount(run)[run]

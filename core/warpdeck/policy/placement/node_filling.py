@@ -46,7 +46,7 @@ def unevenly(timeline: Timeline, request_class: RequestClass, duration_s: float)
     """
     least = minimum_requirement(request_class)
     for gang in request_class.gangs:
-        if gang.is_picky or not may_distribute_unevenly(request_class.asked, gang):
+        if gang.is_picky or not may_distribute_unevenly(request_class.requested, gang):
             continue
         for mask in request_class.masks:
             rows = timeline.fitting_now(least, duration_s, mask)
@@ -56,7 +56,7 @@ def unevenly(timeline: Timeline, request_class: RequestClass, duration_s: float)
                 timeline.cluster, request_class, timeline.least_on(rows, timeline.now + duration_s)
             )
             best = np.sort(np.lexsort((rows, -capacities))[: gang.nodes])
-            if capacities[best].sum() >= (request_class.asked.tasks or 0) and capacities[best].min() > 0:
+            if capacities[best].sum() >= (request_class.requested.tasks or 0) and capacities[best].min() > 0:
                 return _distribute(request_class, rows[best].tolist(), capacities[best].tolist())
     return None
 
@@ -65,10 +65,14 @@ def _distribute(request_class: RequestClass, rows: list[int], capacities: list[i
     """Distribute all tasks over these rows, in ascending order. `capacities` is the number of tasks that each
     row can hold.
     """
-    asked = request_class.asked
-    total = max(asked.tasks or 0, len(rows))
-    each = max(1, asked.tasks_per_node or 0, -(-(asked.cpus_per_node_min or 0) // asked.cpus_used_by_task()))
-    fewest = len(rows) if asked.nodes_open else asked.nodes_min
+    requested = request_class.requested
+    total = max(requested.tasks or 0, len(rows))
+    each = max(
+        1,
+        requested.tasks_per_node or 0,
+        -(-(requested.cpus_per_node_min or 0) // requested.cpus_used_by_task()),
+    )
+    fewest = len(rows) if requested.nodes_open else requested.nodes_min
     slots = distribute_block(capacities, total, each=min(each, *capacities), fewest=fewest)
     return [
         (row, need_for(request_class, count))
@@ -80,27 +84,32 @@ def _task_capacities(cluster: Cluster, request_class: RequestClass, free: Ints) 
     """Return the number of tasks that each node can hold, within the limits per node. `free` is (column,
     row).
     """
-    asked, mem_bytes = request_class.asked, _mem_bytes_of_task(request_class)
-    gpus, kind = asked.gpus.per_task or 0, asked.gpus.type.lower()
+    requested, mem_bytes = request_class.requested, _mem_bytes_of_task(request_class)
+    gpus, kind = requested.gpus.per_task or 0, requested.gpus.type.lower()
     column = cluster.columns_of(kind)[0] if kind else GPUS
-    capacities: Ints = free[CPUS] // asked.cpus_of_task()
+    capacities: Ints = free[CPUS] // requested.cpus_of_task()
     for amount, there in ((mem_bytes, free[MEM]), (gpus, free[column])):
         if amount:
             capacities = np.minimum(capacities, there // amount)
-    each = {"cpu": asked.cpus_of_task(), "mem": mem_bytes // MIB, "gres/gpu": gpus, f"gres/gpu:{kind}": gpus}
+    each = {
+        "cpu": requested.cpus_of_task(),
+        "mem": mem_bytes // MIB,
+        "gres/gpu": gpus,
+        f"gres/gpu:{kind}": gpus,
+    }
     bounds = [most // each[name] for name, most in request_class.most_per_node.items() if each.get(name)]
-    if asked.tasks_per_node is not None:
-        bounds.append(asked.tasks_per_node)
+    if requested.tasks_per_node is not None:
+        bounds.append(requested.tasks_per_node)
     return np.minimum(capacities, min(bounds)) if bounds else capacities
 
 
 def _mem_bytes_of_task(request_class: RequestClass) -> int:
     """Return the memory that each additional task takes on a node."""
-    asked = request_class.asked
-    if asked.mem_per_node_bytes is not None:
+    requested = request_class.requested
+    if requested.mem_per_node_bytes is not None:
         return 0
-    if asked.mem_per_cpu_bytes is not None:
-        return asked.mem_per_cpu_bytes * asked.cpus_used_by_task()
-    if asked.mem_per_gpu_bytes is not None:
-        return asked.mem_per_gpu_bytes * (asked.gpus.per_task or 0)
-    return request_class.default_mem_per_cpu_bytes * asked.cpus_used_by_task()
+    if requested.mem_per_cpu_bytes is not None:
+        return requested.mem_per_cpu_bytes * requested.cpus_used_by_task()
+    if requested.mem_per_gpu_bytes is not None:
+        return requested.mem_per_gpu_bytes * (requested.gpus.per_task or 0)
+    return request_class.default_mem_per_cpu_bytes * requested.cpus_used_by_task()

@@ -59,14 +59,14 @@ def throttled(job: PendingJob) -> PendingReason:
     )
 
 
-def describe_need(asked: Resources) -> str:
+def describe_need(requested: Resources) -> str:
     """Return the request as text, such as "4 GPUs of type h100 and 16 CPUs on each of 2 nodes"."""
-    wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=0)
-    if asked.nodes_open and (asked.tasks or 1) > 1:
-        return _describe_tasks(asked)
-    if not wanted:
-        return f"{asked.gpus.total} GPUs over {asked.nodes_min} nodes"
-    need, _ = wanted[0]
+    requirements = needs(requested, requested.nodes_min, default_mem_per_cpu_bytes=0)
+    if requested.nodes_open and (requested.tasks or 1) > 1:
+        return _describe_tasks(requested)
+    if not requirements:
+        return f"{requested.gpus.total} GPUs over {requested.nodes_min} nodes"
+    need, _ = requirements[0]
     parts = []
     if need.gpus:
         kind = f" of type {need.gpu_type}" if need.gpu_type else ""
@@ -77,26 +77,24 @@ def describe_need(asked: Resources) -> str:
         parts.append("all memory")
     elif need.mem_bytes:
         parts.append(f"{need.mem_bytes / GIB:.0f} GiB")
-    where = "one node" if asked.nodes_min == 1 else f"each of {asked.nodes_min} nodes"
-    if asked.constraint:
-        where += f" with {asked.constraint}"
+    where = "one node" if requested.nodes_min == 1 else f"each of {requested.nodes_min} nodes"
+    if requested.constraint:
+        where += f" with {requested.constraint}"
     return ", ".join(parts) + f" on {where}"
 
 
-def _describe_tasks(asked: Resources) -> str:
+def _describe_tasks(requested: Resources) -> str:
     """Describe a request that may use as many nodes as it needs."""
-    gpus, kind = asked.gpus, f" of type {asked.gpus.type}" if asked.gpus.type else ""
-    each = [many(asked.cpus_of_task(), "CPU")]
+    gpus, kind = requested.gpus, f" of type {requested.gpus.type}" if requested.gpus.type else ""
+    each = [many(requested.cpus_of_task(), "CPU")]
     if gpus.per_task:
         each.append(many(gpus.per_task, "GPU") + kind)
-    words = f"{many(asked.tasks or 1, 'task')} of {' and '.join(each)}"
+    text = f"{many(requested.tasks or 1, 'task')} of {' and '.join(each)}"
     if gpus.total or gpus.per_node:
-        words += (
-            f", {many(gpus.total or gpus.per_node or 0, 'GPU')}{kind}{' on each node' * (not gpus.total)}"
-        )
-    if asked.mem_per_node_bytes:
-        words += f", {asked.mem_per_node_bytes / GIB:.0f} GiB on each node"
-    return words + (f" on nodes with {asked.constraint}" if asked.constraint else "")
+        text += f", {many(gpus.total or gpus.per_node or 0, 'GPU')}{kind}{' on each node' * (not gpus.total)}"
+    if requested.mem_per_node_bytes:
+        text += f", {requested.mem_per_node_bytes / GIB:.0f} GiB on each node"
+    return text + (f" on nodes with {requested.constraint}" if requested.constraint else "")
 
 
 def many(count: int, what: str) -> str:

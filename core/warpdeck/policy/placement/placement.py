@@ -33,7 +33,7 @@ def place_now(timeline: Timeline, request_class: RequestClass, duration_s: float
     """Return nodes on which the request fits from now on for the duration, or None. Nothing is taken yet."""
     for gang in request_class.gangs:
         for mask in request_class.masks:
-            rows = [timeline.fitting_now(need, duration_s, mask) for need, _ in gang.wanted]
+            rows = [timeline.fitting_now(need, duration_s, mask) for need, _ in gang.requirements]
             placement = choose(timeline, gang, rows, timeline.now)
             if placement is not None:
                 return (
@@ -55,7 +55,7 @@ def place_later(
     for gang in request_class.gangs:
         for mask in request_class.masks:
             pick = partial(choose, timeline, gang)
-            found = timeline.earliest(gang.wanted, duration_s, mask, choose=pick)
+            found = timeline.earliest(gang.requirements, duration_s, mask, choose=pick)
             if found is not None and (best is None or found[0] < best[0]):
                 best = found
     return best
@@ -66,7 +66,7 @@ def choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> P
     None if the gang does not fit.
     """
     total = 0
-    for (_, count), fitting in zip(gang.wanted, rows, strict=True):
+    for (_, count), fitting in zip(gang.requirements, rows, strict=True):
         total += count
         if len(fitting) < total:
             return None
@@ -84,7 +84,7 @@ def _choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> 
         return None
     chosen: list[tuple[int, NodeRequirement]] = []
     used: Ints = np.zeros(0, dtype=np.int64)
-    for (need, count), fitting in zip(gang.wanted, rows, strict=True):
+    for (need, count), fitting in zip(gang.requirements, rows, strict=True):
         fitting = np.setdiff1d(fitting, used, assume_unique=True) if len(used) else fitting
         if len(fitting) < count:
             return None
@@ -123,17 +123,17 @@ def _switches(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> list[int]:
     This is the fullest single switch that has enough nodes, or else the largest switches.
     """
     sizes = np.array([np.bincount(cluster.switch[fit], minlength=cluster.switch_count) for fit in rows])
-    wanted = np.cumsum([count for _, count in gang.wanted])[:, None]
-    enough = np.flatnonzero((sizes >= wanted).all(axis=0))
+    needed = np.cumsum([count for _, count in gang.requirements])[:, None]
+    enough = np.flatnonzero((sizes >= needed).all(axis=0))
     if len(enough):
         return [int(enough[np.argmin(sizes[-1][enough])])]
     order = np.argsort(-sizes[-1], kind="stable")
-    holds = (np.cumsum(sizes[:, order], axis=1) >= wanted).all(axis=0)
+    holds = (np.cumsum(sizes[:, order], axis=1) >= needed).all(axis=0)
     if not holds.any():
         return []
     most = int(np.argmax(holds))
     last = sizes[:, order[:most]].sum(axis=1)[:, None] + sizes[:, order[most:]]
-    fitting = order[most:][(last >= wanted).all(axis=0)]
+    fitting = order[most:][(last >= needed).all(axis=0)]
     return [*order[:most].tolist(), int(fitting[np.argmin(sizes[-1][fitting])])]
 
 

@@ -25,7 +25,7 @@ class RequestClass:
     def __init__(
         self,
         cluster: Cluster,
-        asked: Resources,
+        requested: Resources,
         partition: PartitionView | None,
         *,
         default_mem_per_cpu_bytes: int,
@@ -37,10 +37,10 @@ class RequestClass:
         """
         self.number = number
         """The number of this request class, which is its index in the cache."""
-        self.asked = asked
+        self.requested = requested
         self.partition = partition
         self.owner: Owner | None = None
-        self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
+        self.masks: list[Mask] = cluster.rows_for(requested, None if partition is None else partition.nodes)
         self.default_mem_per_cpu_bytes = default_mem_per_cpu_bytes
         self.most_per_node: Tres = {}
         """Limits on the amounts per node. They apply if some number of nodes satisfies them."""
@@ -51,16 +51,16 @@ class RequestClass:
         self._spread: dict[tuple[tuple[str, int], ...], RequestClass] = {}
         self._each_size: tuple[RequestClass, ...] = ()
         self.gangs = self._lay_out(cluster)
-        self.fills = any(may_distribute_unevenly(asked, gang) for gang in self.gangs)
+        self.fills = any(may_distribute_unevenly(requested, gang) for gang in self.gangs)
 
     def _lay_out(self, cluster: Cluster) -> list[Gang]:
-        asked, partition = self.asked, self.partition
-        gangs, named = [], named_rows(cluster, asked)
-        for nodes in sizes(cluster, asked, partition, self.masks):
+        requested, partition = self.requested, self.partition
+        gangs, named = [], named_rows(cluster, requested)
+        for nodes in sizes(cluster, requested, partition, self.masks):
             if nodes > len(cluster):
                 break  # Stop before computing the demand: a range of nodes may end at a hundred thousand.
             found = needs(
-                asked,
+                requested,
                 nodes,
                 default_mem_per_cpu_bytes=self.default_mem_per_cpu_bytes,
                 whole_nodes=partition is not None and partition.exclusive,
@@ -68,10 +68,10 @@ class RequestClass:
             if found:
                 gang = Gang(
                     nodes=nodes,
-                    wanted=_largest_first(found),
-                    max_switches=asked.max_switches,
+                    requirements=_largest_first(found),
+                    max_switches=requested.max_switches,
                     named=named,
-                    contiguous=asked.contiguous and nodes > 1,
+                    contiguous=requested.contiguous and nodes > 1,
                 )
                 gangs.append(gang)
         return gangs
@@ -88,7 +88,7 @@ class RequestClass:
     @property
     def excludes_users(self) -> bool:
         """True if the job shares its nodes only with jobs of the same user."""
-        return self.asked.share_with == "user" or (
+        return self.requested.share_with == "user" or (
             self.partition is not None and self.partition.exclusive_user
         )
 
@@ -108,13 +108,13 @@ class RequestClass:
     @cached_property
     def wants(self) -> str:
         """The request as text."""
-        return describe_need(self.asked)
+        return describe_need(self.requested)
 
     def lower_bound(self) -> tuple[int, int, int, int]:
         """Return (CPUs, bytes, whole GPUs, nodes): a placement needs at least these amounts free on at least
         this many nodes.
         """
-        needs = [need for gang in self.gangs for need, _ in gang.wanted]
+        needs = [need for gang in self.gangs for need, _ in gang.requirements]
         needs += [minimum_requirement(self)] if self.fills else []
         if not needs:
             return NOWHERE
@@ -141,7 +141,9 @@ class RequestClass:
         key = tuple(sorted(most_per_node.items()))
         if key not in self._spread:
             within = [
-                gang for gang in self.gangs if all(_is_within(need, most_per_node) for need, _ in gang.wanted)
+                gang
+                for gang in self.gangs
+                if all(_is_within(need, most_per_node) for need, _ in gang.requirements)
             ]
             made = copy(self)
             made.gangs, made.is_spread = within or self.gangs, 0 < len(within) < len(self.gangs)
@@ -156,7 +158,7 @@ class RequestClass:
         with --use-min-nodes, as few nodes as possible are used; the request class itself is then the only
         element.
         """
-        if self.asked.nodes_open or self.asked.use_min_nodes or len(self.gangs) < 2:
+        if self.requested.nodes_open or self.requested.use_min_nodes or len(self.gangs) < 2:
             return (self,)
         if not self._each_size:
             made = []
@@ -175,10 +177,10 @@ class RequestClass:
 
 
 def _is_within(need: NodeRequirement, most: Tres) -> bool:
-    asked = {"cpu": need.cpus, "mem": need.mem_bytes // MIB, "gres/gpu": need.gpus}
+    requested = {"cpu": need.cpus, "mem": need.mem_bytes // MIB, "gres/gpu": need.gpus}
     if need.gpu_type:
-        asked[f"gres/gpu:{need.gpu_type}"] = need.gpus
-    return all(asked[name] <= count for name, count in most.items() if name in asked)
+        requested[f"gres/gpu:{need.gpu_type}"] = need.gpus
+    return all(requested[name] <= count for name, count in most.items() if name in requested)
 
 
 NOWHERE = (1 << 62, 0, 0, 1)
@@ -192,17 +194,17 @@ def _largest_first(found: Sequence[tuple[NodeRequirement, int]]) -> tuple[tuple[
     return tuple(reversed(ordered))
 
 
-def may_distribute_unevenly(asked: Resources, gang: Gang) -> bool:
+def may_distribute_unevenly(requested: Resources, gang: Gang) -> bool:
     """Return whether the tasks may be distributed unevenly.
 
     They may not on whole nodes, or if tasks share CPUs; the tasks are then distributed evenly.
     """
-    if gang.nodes < 2 or asked.tasks is None or asked.tasks <= gang.nodes or asked.overcommit:
+    if gang.nodes < 2 or requested.tasks is None or requested.tasks <= gang.nodes or requested.overcommit:
         return False
-    gpus = asked.gpus
+    gpus = requested.gpus
     if gpus.total or gpus.per_node or gpus.share_pct is not None:
         return False
-    return not any(need.exclusive for need, _ in gang.wanted)
+    return not any(need.exclusive for need, _ in gang.requirements)
 
 
 def minimum_requirement(request_class: RequestClass) -> NodeRequirement:
@@ -213,9 +215,9 @@ def minimum_requirement(request_class: RequestClass) -> NodeRequirement:
 def need_for(request_class: RequestClass, tasks: int) -> NodeRequirement:
     """Return the demand of this many tasks of the request on one node."""
     return need_of(
-        request_class.asked,
+        request_class.requested,
         tasks=tasks,
-        gpus=tasks * (request_class.asked.gpus.per_task or 0),
+        gpus=tasks * (request_class.requested.gpus.per_task or 0),
         default_mem_per_cpu_bytes=request_class.default_mem_per_cpu_bytes,
         owner=request_class.owner,
     )

@@ -22,9 +22,9 @@ import msgspec
 
 from warpdeck.model import JobId, PreemptedClaim, Share
 from warpdeck.policy.input.decisions import Preempt
-from warpdeck.policy.input.settings import Settings
+from warpdeck.policy.input.settings import PlannerSettings
 from warpdeck.policy.input.site import AccountView, PartitionView, QosView, Tres
-from warpdeck.policy.input.view import PendingJob, RunningJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView, RunningJob
 from warpdeck.policy.limits.limits import LimitUsage
 from warpdeck.policy.placement.request_class import Placement, RequestClass
 from warpdeck.policy.resources.cluster import CPUS, GPUS, Cluster, Ints
@@ -49,7 +49,9 @@ class Claim(msgspec.Struct, frozen=True):
 class PreemptionRules:
     """The site's preemption rules, applied to the running jobs."""
 
-    def __init__(self, view: View, now: float, settings: Settings, limit_usage: LimitUsage) -> None:
+    def __init__(
+        self, view: PlannerView, now: float, settings: PlannerSettings, limit_usage: LimitUsage
+    ) -> None:
         self._now = now
         self._settings = settings
         self._limit_usage = limit_usage
@@ -134,7 +136,7 @@ class PreemptionRules:
         return self._is_within([each for each in accounts if any(map(tres.get, each.quota))], tres)
 
     def _borrows(self, borrower: AccountView, victim: RunningJob) -> bool:
-        """Return whether the victim holds some of the resources of which the borrower uses too much."""
+        """Return whether the victim holds resources that the borrower uses beyond its share."""
         use, held = (
             self._limit_usage.account_use(borrower.name),
             self._limit_usage.tres_of(victim, victim.allocation),
@@ -244,7 +246,7 @@ Claimant = tuple[object, ...]
 def claimant(job: PendingJob, *, exclusivity_key: str | None) -> Claimant:
     """Return a key that is equal for jobs that may preempt the same jobs for the same request.
 
-    For `exclusivity_key`, see `ClusterTable.exclusivity_key`.
+    For `exclusivity_key`, see `RequestClassTable.exclusivity_key`.
     """
     return (
         id(job.resources),

@@ -77,11 +77,13 @@ class FreeUntil:
         """Return whether the requirement is met on this node."""
         if self._conflicts_with_user(need):
             return False
-        wanted = whole_amounts(self._timeline.cluster, self._row, need)
+        amounts = whole_amounts(self._timeline.cluster, self._row, need)
         if need.gpu_share_pct < 100:
-            return self._meets_part(need, wanted)
-        asked = wanted > 0
-        return bool((self._free[asked] >= wanted[asked][:, None]).all()) and self._has_steady_types(need)
+            return self._meets_part(need, amounts)
+        requested = amounts > 0
+        return bool((self._free[requested] >= amounts[requested][:, None]).all()) and self._has_steady_types(
+            need
+        )
 
     def _conflicts_with_user(self, need: NodeRequirement) -> bool:
         """Return whether another user's job on the node conflicts with the owner of this requirement."""
@@ -90,8 +92,10 @@ class FreeUntil:
             return False
         return bool(users_on_nodes.conflicts_without(need.owner, self._row, self._times, self._gone).any())
 
-    def _meets_part(self, need: NodeRequirement, wanted: Ints) -> bool:
-        if (self._free[CPUS] < wanted[CPUS]).any() or (wanted[MEM] and (self._free[MEM] < wanted[MEM]).any()):
+    def _meets_part(self, need: NodeRequirement, amounts: Ints) -> bool:
+        if (self._free[CPUS] < amounts[CPUS]).any() or (
+            amounts[MEM] and (self._free[MEM] < amounts[MEM]).any()
+        ):
             return False
         cluster = self._timeline.cluster
         if any((self._free[column] >= 1).all() for column in cluster.columns_of(need.gpu_type)):
@@ -150,7 +154,7 @@ class VictimSearch:
         """
         fitting: list[Ints] = []
         leaving: dict[tuple[int, NodeRequirement], list[PreemptionCandidate]] = {}
-        for need, _ in gang.wanted:
+        for need, _ in gang.requirements:
             fits: list[tuple[float, int]] = []
             for row in self._candidates(need):
                 if len(fits) >= max(ENOUGH_NODES, 2 * gang.nodes) and not gang.is_picky:

@@ -104,16 +104,16 @@ class _TreeRanking:
             level += _fairshare_rows(parent, self._children.get(parent, ()), depth)
         level.sort(key=lambda line: (-line.level_fs, line.account, line.user))
         for number, tie in enumerate(_ties(level)):
-            carried = tied and number == 0
+            inherited = tied and number == 0
             has_users = any(line.user for line in tie)
-            self._ties += has_users and not carried
+            self._ties += has_users and not inherited
             for line in tie:
                 self._lines.append(line)
                 if line.user:
                     self._ranked.append((len(self._lines) - 1, self._ties))
             below = [(line.account, "") for line in tie if not line.user]
             if below:
-                self.visit(below, depth + 1, tied=carried or has_users)
+                self.visit(below, depth + 1, tied=inherited or has_users)
 
     def finish(self) -> list[FairshareRow]:
         """Return the lines with users ranked. Users that tie all get the best rank of their tie."""

@@ -20,7 +20,9 @@ import msgspec
 REMEMBERED = 2
 """Number of run times kept for each user."""
 MAX_USERS = 100_000
-"""Maximum number of users remembered. The user whose last job ended longest ago is forgotten first."""
+"""Maximum number of users that are remembered. The user without an ended job for the longest time is
+forgotten first.
+"""
 KEPT = 0.9
 """Factor applied to the accumulated errors with every job that ends. About the last ten jobs count."""
 SHORTEST_S = 10.0
@@ -45,7 +47,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return self.limit_s - self.ran_s
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
+class UserHistory(msgspec.Struct, frozen=True, kw_only=True):
     """The run time history of one user."""
 
     ran_s: tuple[float, ...] = ()
@@ -56,17 +58,19 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     for older errors.
     """
 
-    def after(self, ran_s: float, limit_s: float | None) -> Past:
+    def after(self, ran_s: float, limit_s: float | None) -> UserHistory:
         """Return the history extended by one more job."""
         rule_error, limit_error = self.rule_error, self.limit_error
         if self.ran_s and limit_s is not None:
             rule_error = KEPT * rule_error + _factor(min(self.mean_s, limit_s), ran_s)
             limit_error = KEPT * limit_error + _factor(limit_s, ran_s)
-        return Past(ran_s=(*self.ran_s, ran_s)[-REMEMBERED:], rule_error=rule_error, limit_error=limit_error)
+        return UserHistory(
+            ran_s=(*self.ran_s, ran_s)[-REMEMBERED:], rule_error=rule_error, limit_error=limit_error
+        )
 
     @property
     def mean_s(self) -> float:
-        """Mean of the last run times, of which there must be at least one."""
+        """Mean of the last run times. There must be at least one."""
         return sum(self.ran_s) / len(self.ran_s)
 
 
@@ -74,7 +78,7 @@ class Predictor:
     """Run time history of each user. Ends must be recorded in the order in which they happen."""
 
     def __init__(self) -> None:
-        self._past: dict[str, Past] = {}
+        self._histories: dict[str, UserHistory] = {}
 
     def remember(self, user: str, ran_s: float, *, limit_s: float | None) -> None:
         """Record that a job of this user ended by itself or at its limit after this many seconds.
@@ -83,28 +87,28 @@ class Predictor:
         """
         if not user:
             return
-        self._past[user] = self._past.pop(user, Past()).after(ran_s, limit_s)
-        if len(self._past) > MAX_USERS:
-            del self._past[next(iter(self._past))]
+        self._histories[user] = self._histories.pop(user, UserHistory()).after(ran_s, limit_s)
+        if len(self._histories) > MAX_USERS:
+            del self._histories[next(iter(self._histories))]
 
-    def known(self, user: str) -> Past | None:
+    def known(self, user: str) -> UserHistory | None:
         """Return the history of a user."""
-        return self._past.get(user)
+        return self._histories.get(user)
 
-    def restore(self, user: str, known: Past | None) -> None:
+    def restore(self, user: str, known: UserHistory | None) -> None:
         """Restore an earlier history of a user."""
-        self._past.pop(user, None)
+        self._histories.pop(user, None)
         if known is not None:
-            self._past[user] = known
+            self._histories[user] = known
 
     def predict(self, user: str, *, limit_s: float | None) -> float | None:
         """Return the predicted seconds; None without history, or if the user's limits are more accurate."""
-        past = self._past.get(user)
-        if past is None:
+        history = self._histories.get(user)
+        if history is None:
             return None
         if limit_s is None:
-            return past.mean_s
-        return None if past.limit_error < past.rule_error else min(past.mean_s, limit_s)
+            return history.mean_s
+        return None if history.limit_error < history.rule_error else min(history.mean_s, limit_s)
 
 
 def _factor(estimate_s: float, true_s: float) -> float:

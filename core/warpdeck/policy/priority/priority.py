@@ -24,12 +24,12 @@ import numpy as np
 
 from warpdeck.model import JobId
 from warpdeck.policy.cache.waiting_queue import QueueTable, WaitingQueue
-from warpdeck.policy.input.settings import Settings, Weights
+from warpdeck.policy.input.settings import PlannerSettings, Weights
 from warpdeck.policy.input.site import Tres
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import partition_names, tier
 from warpdeck.policy.resources.cluster import Floats, Ints, Mask
-from warpdeck.policy.resources.tres import asked_tres
+from warpdeck.policy.resources.tres import requested_tres
 
 from .fairshare import fairshare_by_user
 
@@ -54,7 +54,7 @@ class Factors(msgspec.Struct, frozen=True, kw_only=True):
     set_by_hand: bool = False
 
 
-def priorities(view: View, now: float, settings: Settings) -> dict[JobId, int]:
+def priorities(view: PlannerView, now: float, settings: PlannerSettings) -> dict[JobId, int]:
     """Return the priorities of all pending jobs."""
     queue = WaitingQueue(settings, is_personal=False)
     queue.follow(view.pending)
@@ -65,7 +65,7 @@ def priorities(view: View, now: float, settings: Settings) -> dict[JobId, int]:
 class Ranking:
     """Computes the priorities of one pass. Values that jobs have in common are computed once."""
 
-    def __init__(self, view: View, now: float, settings: Settings) -> None:
+    def __init__(self, view: PlannerView, now: float, settings: PlannerSettings) -> None:
         self._now = now
         self._settings = settings
         self._nodes = view.nodes
@@ -93,7 +93,7 @@ class Ranking:
     def explain(self, job: PendingJob) -> Factors:
         """Return the priority of a job and the weighted factors that add up to it."""
         default = self._settings.default_mem_per_cpu_bytes
-        counts = asked_tres(job.resources, self._settings.billing_weights, default_mem_per_cpu=default)
+        counts = requested_tres(job.resources, self._settings.billing_weights, default_mem_per_cpu=default)
         job_size, tres = self._parts(counts)
         found = Factors(
             job_id=job.id,
@@ -114,7 +114,7 @@ class Ranking:
     def _priority_without_age(self, queue: WaitingQueue) -> Floats:
         """Return, by row, the sum of all parts of the priority except age, as in `explain`."""
         table = queue.table
-        people = np.array([self._fairshare(account, user) for account, user, _ in queue.persons.keys])
+        fairshares = np.array([self._fairshare(account, user) for account, user, _ in queue.persons.keys])
         parts = np.array([self._partition(named) for named in queue.partitions.keys])
         qos = np.array([self._of_qos(name) for name in queue.qos.keys])
         requests = [self._parts(counts) for _, counts in queue.requests]
@@ -123,7 +123,11 @@ class Ranking:
         class_id, request = table["class"], queue.by_class["request"][table["class"]]
         partition = queue.by_class["partition"][class_id]
         found: Floats = (
-            people[table["person"]] + sizes[request] + parts[partition] + qos[table["qos"]] + tres[request]
+            fairshares[table["person"]]
+            + sizes[request]
+            + parts[partition]
+            + qos[table["qos"]]
+            + tres[request]
         )
         return found
 
@@ -170,7 +174,7 @@ class Ranking:
 def in_order(
     table: QueueTable,
     queue: WaitingQueue,
-    view: View,
+    view: PlannerView,
     *,
     has_claim: Mask,
     priorities: Ints,

@@ -30,7 +30,7 @@ import numpy as np
 
 from warpdeck.policy.cache.cluster_table import ClusterTable
 from warpdeck.policy.cache.waiting_queue import QueueTable, WaitingQueue
-from warpdeck.policy.input.view import View
+from warpdeck.policy.input.view import PlannerView
 from warpdeck.policy.resources.cluster import CPUS, GPUS, Floats, Mask
 from warpdeck.policy.resources.timeline import ENDLESS_S
 
@@ -52,7 +52,7 @@ class QueueOrder(NamedTuple):
 
 
 def queue_order(
-    table: QueueTable, queue: WaitingQueue, cluster_table: ClusterTable, view: View, now: float
+    table: QueueTable, queue: WaitingQueue, cluster_table: ClusterTable, view: PlannerView, now: float
 ) -> QueueOrder:
     """Return the sort key of each job in `table`."""
     settings = queue.settings
@@ -114,7 +114,7 @@ class _Use(NamedTuple):
 class _Machine:
     """Nodes that accept jobs, and the resources held on them."""
 
-    def __init__(self, cluster_table: ClusterTable, view: View, now: float) -> None:
+    def __init__(self, cluster_table: ClusterTable, view: PlannerView, now: float) -> None:
         self._cluster = cluster_table.cluster
         self._nodes = {part.name: part.nodes for part in view.partitions}
         self._parts = cluster_table.parts

@@ -47,9 +47,9 @@ class ReservationActions(msgspec.Struct, frozen=True, kw_only=True):
     """Time since which the reservation has been unused, to be stored in it; None if it is in use."""
     nodes: frozenset[NodeName] = frozenset()
     """The nodes of the reservation from now on."""
-    losers: tuple[JobId, ...] = ()
+    detached: tuple[JobId, ...] = ()
     """Jobs for which the reservation has ended: pending ones, and running ones that continue."""
-    overrun: tuple[JobId, ...] = ()
+    timed_out: tuple[JobId, ...] = ()
     """Running jobs that must be ended."""
 
 
@@ -66,8 +66,8 @@ def reservation_actions(
         purged=purged,
         idle_since_unix=None if purged else idle_since,
         nodes=each.nodes if is_over or purged else _nodes(each, pool),
-        losers=(*use.waiting, *(_running_on(use) if each.flex else ())) if is_over else (),
-        overrun=tuple(job_id for job_id, closes_unix in use.running if closes_unix <= now),
+        detached=(*use.waiting, *(_running_on(use) if each.flex else ())) if is_over else (),
+        timed_out=tuple(job_id for job_id, closes_unix in use.running if closes_unix <= now),
     )
 
 

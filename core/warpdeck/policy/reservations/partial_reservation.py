@@ -21,7 +21,7 @@ from warpdeck.model import Allocation, NodeName, Share
 from warpdeck.model.reservation import ReservedPart
 from warpdeck.notation.filters.reservations import part_in_words
 from warpdeck.policy.input.site import ReservationView
-from warpdeck.policy.input.view import RunningJob, View
+from warpdeck.policy.input.view import PlannerView, RunningJob
 from warpdeck.policy.placement.placement import Taken, release, reserve
 from warpdeck.policy.placement.request_class import Placement
 from warpdeck.policy.resources.cluster import CPUS, GPUS, Cluster, Ints, Mask
@@ -43,8 +43,8 @@ def users_of(reservations: Iterable[ReservationView], running: Iterable[RunningJ
     return found
 
 
-def outside_of_parts(view: View) -> Sequence[RunningJob]:
-    """Return the running jobs whose resources become available to all jobs when they end.
+def outside_of_parts(view: PlannerView) -> Sequence[RunningJob]:
+    """Return the running jobs that leave their resources to all jobs when they end.
 
     Jobs in partial reservations are left out, because their resources go back to the reservation.
     """
@@ -82,7 +82,7 @@ def _named(part: ReservedPart) -> NamedResources:
 
 
 MAX_LISTED = 3
-"""Maximum number of nodes whose reserved amounts are listed in a text."""
+"""Maximum number of nodes in a text that lists reserved amounts."""
 
 
 def parts_text(reservation: ReservationView) -> str:

@@ -16,8 +16,8 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import NodeName
-from warpdeck.model.reservation import PartsAsked, ReservedPart
-from warpdeck.notation.filters.reservations import evenly
+from warpdeck.model.reservation import PartsRequest, ReservedPart
+from warpdeck.notation.filters.reservations import split_evenly
 
 
 class FreeCapacity(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,42 +41,46 @@ def _busy() -> UserError:
     )
 
 
-def parts_of(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> tuple[ReservedPart, ...]:
+def parts_of(requested: PartsRequest, nodes: Sequence[FreeCapacity]) -> tuple[ReservedPart, ...]:
     """Return the reserved parts, sorted by node. Raises UserError if they are not available."""
-    if asked.chosen:
+    if requested.chosen:
         order = sorted(nodes, key=lambda each: (not each.idle, each.node))
-        found = _alike(asked, order) if asked.nodes else _first(asked, order)
+        found = _alike(requested, order) if requested.nodes else _first(requested, order)
     else:
-        found = _named(asked, nodes)
+        found = _named(requested, nodes)
     return tuple(sorted(found, key=lambda part: part.node))
 
 
-def _named(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
+def _named(requested: PartsRequest, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
     """Reserve the requested part of each of these nodes."""
-    if len(asked.cpus) > len(nodes):
+    if len(requested.cpus) > len(nodes):
         raise _busy()
-    if asked.cpus and len(asked.cpus) != len(nodes):
+    if requested.cpus and len(requested.cpus) != len(nodes):
         raise UserError(
             "the number of CPU counts differs from the number of nodes",
             "give one count per node, separated by commas",
             code="reservation_counts",
         )
-    gpus = evenly(asked.gpus, len(nodes))
-    cpus = asked.cpus or (0,) * len(nodes)
+    gpus = split_evenly(requested.gpus, len(nodes))
+    cpus = requested.cpus or (0,) * len(nodes)
     parts = [
-        _part(each, cpus[at], gpus[at], asked.gpu_type)
+        _part(each, cpus[at], gpus[at], requested.gpu_type)
         for at, each in enumerate(nodes)
         if cpus[at] or gpus[at]
     ]
     return _all(parts, len(nodes))
 
 
-def _alike(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
+def _alike(requested: PartsRequest, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
     """Take equal amounts from the requested number of nodes."""
-    counts = asked.cpus if len(asked.cpus) == asked.nodes else evenly(sum(asked.cpus), asked.nodes)
-    gpus, left, found = evenly(asked.gpus, asked.nodes), list(nodes), list[ReservedPart]()
+    counts = (
+        requested.cpus
+        if len(requested.cpus) == requested.nodes
+        else split_evenly(sum(requested.cpus), requested.nodes)
+    )
+    gpus, left, found = split_evenly(requested.gpus, requested.nodes), list(nodes), list[ReservedPart]()
     for cpus, count in zip(counts, gpus, strict=True):
-        part = next((part for each in left if (part := _part(each, cpus, count, asked.gpu_type))), None)
+        part = next((part for each in left if (part := _part(each, cpus, count, requested.gpu_type))), None)
         if part is None:
             raise _busy()
         left = [each for each in left if each.node != part.node]
@@ -84,22 +88,22 @@ def _alike(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPar
     return found
 
 
-def _first(asked: PartsAsked, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
+def _first(requested: PartsRequest, nodes: Sequence[FreeCapacity]) -> list[ReservedPart]:
     """Take everything from one node if possible, else from as many nodes as needed, in this order."""
-    cpus, gpus = sum(asked.cpus), asked.gpus
+    cpus, gpus = sum(requested.cpus), requested.gpus
     if gpus:
-        whole = next((part for each in nodes if (part := _part(each, cpus, gpus, asked.gpu_type))), None)
+        whole = next((part for each in nodes if (part := _part(each, cpus, gpus, requested.gpu_type))), None)
         if whole is not None:
             return [whole]
     found = []
     for each in nodes:
-        here = min(gpus, _count(each, asked.gpu_type))
+        here = min(gpus, _count(each, requested.gpu_type))
         # Requested CPUs are distributed in proportion to the GPUs.
         share = -(-cpus * here // gpus) if gpus else cpus
-        part = _part(each, min(each.cpus, share), here, asked.gpu_type)
-        if part is not None and (here or not asked.gpus):
+        part = _part(each, min(each.cpus, share), here, requested.gpu_type)
+        if part is not None and (here or not requested.gpus):
             found.append(part)
-            cpus, gpus = cpus - part.cpus if asked.cpus else 0, gpus - here
+            cpus, gpus = cpus - part.cpus if requested.cpus else 0, gpus - here
         if cpus <= 0 and gpus <= 0:
             return found
     raise _busy()

@@ -15,7 +15,7 @@ from warpdeck.model import Allocation, NodeName, Share
 from warpdeck.policy.cache.cluster_table import ClusterTable
 from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.site import PartitionView, ReservationView
-from warpdeck.policy.input.view import PendingJob, RunningJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView, RunningJob
 from warpdeck.policy.placement.placement import (
     Taken,
     allocate,
@@ -102,7 +102,7 @@ class ResourcePool:
 
     def request_class(self, job: PendingJob, partition: PartitionView | None) -> RequestClass:
         """Return the request class of a job. Jobs with equal requests share one."""
-        return self.cluster_table.request_class(job, partition)
+        return self.cluster_table.classes.of(job, partition)
 
     def may_fit(self, request_class: RequestClass) -> bool:
         """Return whether the request might fit somewhere now.
@@ -115,7 +115,7 @@ class ResourcePool:
 
     def may_fit_now(self) -> Mask:
         """Return the result of `may_fit` for all request classes so far, indexed by request class number."""
-        least = self.cluster_table.lower_bounds()
+        least = self.cluster_table.classes.lower_bounds()
         is_predictable = len(self._may_fit)
         if is_predictable < len(least):
             self._may_fit = np.concatenate((self._may_fit, self._screen(least[is_predictable:])))
@@ -141,7 +141,7 @@ class ResourcePool:
         A request class might fit if its lower bound is free on enough nodes for the whole time. If this test
         would cost more than trying the request classes one by one, it returns True for all of them.
         """
-        least, timeline = self.cluster_table.lower_bounds()[numbers], self.timeline
+        least, timeline = self.cluster_table.classes.lower_bounds()[numbers], self.timeline
         fewest = least.min(axis=0, initial=NONE_FITS)
         rows = np.flatnonzero((timeline.free_now[:FIRST_TYPE] >= fewest[:FIRST_TYPE, None]).all(axis=0))
         times = timeline.times[rows]
@@ -159,12 +159,12 @@ class ResourcePool:
     def rows_with_capacity(self, base: RequestClass) -> Ints:
         """Return the rows on which the lower bound of the request class is free now.
 
-        The users whose jobs run there are not considered.
+        The users with running jobs on these nodes are not considered.
         """
         cpus, mem_bytes, gpus, _ = base.lower_bound()
         free = self.timeline.free_now
         enough: Mask = (free[CPUS] >= cpus) & (free[MEM] >= mem_bytes) & (free[GPUS] >= gpus)
-        if base.gangs and base.gangs[0].wanted[0][0].exclusive:
+        if base.gangs and base.gangs[0].requirements[0][0].exclusive:
             enough &= free[CPUS] >= self.cluster.capacity[CPUS]
         return np.flatnonzero(enough & base.usable())
 
@@ -179,7 +179,7 @@ class ResourcePool:
         of_users = np.bincount(sole_users[sole_users >= 0]).tolist()
         short = least - int(np.count_nonzero(sole_users == NOBODY))
         found = []
-        for each in self.cluster_table.per_user(base):
+        for each in self.cluster_table.classes.per_user(base):
             assert each.owner is not None
             number = users_on_nodes.number(each.owner.user)
             if short > (of_users[number] if number < len(of_users) else 0):
@@ -270,7 +270,7 @@ class ResourcePool:
                 self.timeline.take(row, start, end, everything)
 
 
-def reservation_table(view: View, general: ClusterTable, reservation: ReservationView) -> ClusterTable:
+def reservation_table(view: PlannerView, general: ClusterTable, reservation: ReservationView) -> ClusterTable:
     """Return the cluster table for the jobs of a reservation.
 
     It contains only the nodes of the reservation, or all nodes if the jobs may use nodes outside of it.
@@ -278,9 +278,9 @@ def reservation_table(view: View, general: ClusterTable, reservation: Reservatio
     nodes = tuple(node for node in view.nodes if reservation.is_everywhere or node.name in reservation.nodes)
     rows = [general.cluster.row[node.name] for node in nodes]
     made = ClusterTable(general.settings)
-    made.set_owners(general.owners)
+    made.classes.set_owners(general.classes.owners)
     made.follow(
-        View(nodes=nodes, running=tuple(general.jobs_on(rows)), pending=(), partitions=view.partitions)
+        PlannerView(nodes=nodes, running=tuple(general.jobs_on(rows)), pending=(), partitions=view.partitions)
     )
     return made
 
@@ -304,7 +304,7 @@ def planned_s(limit_s: float | None) -> float:
 Pools = dict[str, ResourcePool]
 
 
-def open_pools(view: View, now: float, cache: PassCache) -> Pools:
+def open_pools(view: PlannerView, now: float, cache: PassCache) -> Pools:
     """Return the resource pools of a pass by reservation name.
 
     The general resource pool has the key "". There is one more for each reservation that a pending or
@@ -312,13 +312,13 @@ def open_pools(view: View, now: float, cache: PassCache) -> Pools:
     """
     general = ResourcePool(cache.cluster_table, now)
     pools: Pools = {"": general}
-    asked = {job.reservation for job in view.running if job.suspended}
-    asked.update(cache.queue.reservations.keys)
+    requested = {job.reservation for job in view.running if job.suspended}
+    requested.update(cache.queue.reservations.keys)
     current = [reservation for reservation in view.reservations if reservation.end_unix > now]
     users = users_of(current, view.running)
     for reservation in current:
         general.set_aside(reservation, users.get(reservation.name, ()))
-        if reservation.name in asked or reservation.magnetic:
+        if reservation.name in requested or reservation.magnetic:
             pools[reservation.name] = _reservation_pool(view, now, cache.cluster_table, reservation, users)
     opened = [each for each in current if each.name in pools]
     _join(general, [(each, pools[each.name]) for each in opened])
@@ -341,7 +341,7 @@ def _join(general: ResourcePool, opened: Sequence[tuple[ReservationView, Resourc
 
 
 def _reservation_pool(
-    view: View, now: float, general: ClusterTable, reservation: ReservationView, users: Users
+    view: PlannerView, now: float, general: ClusterTable, reservation: ReservationView, users: Users
 ) -> ResourcePool:
     """Return the resource pool for the jobs of a reservation, limited to its nodes and its time."""
     pool = ResourcePool(

@@ -134,39 +134,43 @@ class Cluster:
                 found[self.type_columns[need.gpu_type]] = need.gpus
         return found
 
-    def rows_for(self, asked: Resources, allowed: frozenset[NodeName] | None) -> list[Mask]:
+    def rows_for(self, requested: Resources, allowed: frozenset[NodeName] | None) -> list[Mask]:
         """Return the usable nodes, healthy or not, for each alternative of the constraint. The masks must not
         be modified.
         """
         # If the job needs more nodes than the list names, it also uses other nodes.
-        only = asked.nodelist if asked.nodes_max <= len(asked.nodelist) else ()
+        only = requested.nodelist if requested.nodes_max <= len(requested.nodelist) else ()
         key = (
-            allowed, only, asked.exclude, asked.gpus.type, asked.node_minimum, asked.constraint, asked.prefer
+            allowed, only, requested.exclude, requested.gpus.type, requested.node_minimum, requested.constraint, requested.prefer
         )  # fmt: skip
         found = self._masks.get(key)
         if found is None:
             if len(self._masks) >= MAX_MASKS:
                 self._masks.clear()
-            found = self._masks[key] = self._find_rows(asked, allowed, only)
+            found = self._masks[key] = self._find_rows(requested, allowed, only)
         return found
 
     def _find_rows(
-        self, asked: Resources, allowed: frozenset[NodeName] | None, only: tuple[str, ...]
+        self, requested: Resources, allowed: frozenset[NodeName] | None, only: tuple[str, ...]
     ) -> list[Mask]:
         base = np.ones(len(self.nodes), dtype=np.bool_)
         if allowed is not None:
             base &= self.named(allowed)
         if only:
             base &= self.named(frozenset(only))
-        if asked.exclude:
-            base &= ~self.named(frozenset(asked.exclude))
-        if asked.gpus.type:
-            base &= self._of_type(asked.gpus.type.lower())
-        if asked.node_minimum != NO_MINIMUM:
-            base &= np.array([meets_minimum(node, asked.node_minimum) for node in self.nodes], dtype=np.bool_)
-        masks = self._meeting(asked.constraint, base)
-        if asked.prefer:
-            masks = [mask & better for better in self._meeting(asked.prefer, base) for mask in masks] + masks
+        if requested.exclude:
+            base &= ~self.named(frozenset(requested.exclude))
+        if requested.gpus.type:
+            base &= self._of_type(requested.gpus.type.lower())
+        if requested.node_minimum != NO_MINIMUM:
+            base &= np.array(
+                [meets_minimum(node, requested.node_minimum) for node in self.nodes], dtype=np.bool_
+            )
+        masks = self._meeting(requested.constraint, base)
+        if requested.prefer:
+            masks = [
+                mask & better for better in self._meeting(requested.prefer, base) for mask in masks
+            ] + masks
         return masks
 
     def _meeting(self, constraint: str, base: Mask) -> list[Mask]:
@@ -239,7 +243,7 @@ NO_MINIMUM = NodeMinimum()
 
 def meets_minimum(node: NodeView, least: NodeMinimum) -> bool:
     """Return whether the node has the size that --tmp, --extra-node-info and similar options require."""
-    has = node.topology.told(node.cpus)
+    has = node.topology.or_flat(node.cpus)
     return (
         has.sockets >= (least.sockets or 0)
         and has.cores >= (least.cores or 0)

@@ -50,7 +50,7 @@ class NodeRequirement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs(
-    asked: Resources,
+    requested: Resources,
     nodes: int,
     *,
     default_mem_per_cpu_bytes: int,
@@ -62,11 +62,11 @@ def needs(
     `whole_nodes` means that the partition gives out only whole nodes, as --exclusive does. Slurm's rule is
     the same for both: the job gets all CPUs and GPUs, but only as much memory as it requested.
     """
-    layout = _gpus_per_node(asked, _tasks_per_node(asked, nodes), nodes)
+    layout = _gpus_per_node(requested, _tasks_per_node(requested, nodes), nodes)
     return tuple(
         (
             need_of(
-                asked,
+                requested,
                 tasks=tasks,
                 gpus=gpus,
                 default_mem_per_cpu_bytes=default_mem_per_cpu_bytes,
@@ -79,7 +79,7 @@ def needs(
 
 
 def need_of(
-    asked: Resources,
+    requested: Resources,
     *,
     tasks: int,
     gpus: int,
@@ -88,41 +88,45 @@ def need_of(
     owner: Owner | None = None,
 ) -> NodeRequirement:
     """Return the demand of one node with this many of the tasks and GPUs."""
-    exclusive = asked.exclusive or whole_nodes
-    cpus = _cpus(asked, tasks, gpus)
+    exclusive = requested.exclusive or whole_nodes
+    cpus = _cpus(requested, tasks, gpus)
     return NodeRequirement(
         tasks=tasks,
-        cpus=cpus * asked.cpus_held_each(),
-        mem_bytes=_memory(asked, cpus, gpus, default_mem_per_cpu_bytes),
+        cpus=cpus * requested.cpus_held_each(),
+        mem_bytes=_memory(requested, cpus, gpus, default_mem_per_cpu_bytes),
         gpus=gpus,
-        gpu_type=asked.gpus.type.lower(),
-        gpu_share_pct=100 if exclusive else asked.gpus.share_pct or 100,
+        gpu_type=requested.gpus.type.lower(),
+        gpu_share_pct=100 if exclusive else requested.gpus.share_pct or 100,
         exclusive=exclusive,
-        all_memory=exclusive and not _asks_for_memory(asked),
+        all_memory=exclusive and not _requests_memory(requested),
         owner=owner,
     )
 
 
-def _cpus(asked: Resources, tasks: int, gpus: int) -> int:
+def _cpus(requested: Resources, tasks: int, gpus: int) -> int:
     """Return the number of CPUs that the tasks and GPUs use on one node."""
-    holding = 1 if asked.overcommit else tasks
+    holding = 1 if requested.overcommit else tasks
     each = (
-        0 if asked.overcommit else asked.tasks_per_node or 0
+        0 if requested.overcommit else requested.tasks_per_node or 0
     )  # This can exceed the node's tasks if --ntasks is given too.
-    by_gpus = gpus * (asked.cpus_per_gpu or 0)
-    return max(1, max(holding, each) * asked.cpus_used_by_task(), by_gpus, asked.cpus_per_node_min or 0)
+    by_gpus = gpus * (requested.cpus_per_gpu or 0)
+    return max(
+        1, max(holding, each) * requested.cpus_used_by_task(), by_gpus, requested.cpus_per_node_min or 0
+    )
 
 
-def _tasks_per_node(asked: Resources, nodes: int) -> list[tuple[int, int]]:
+def _tasks_per_node(requested: Resources, nodes: int) -> list[tuple[int, int]]:
     """Return (tasks, number of nodes with them), largest number of tasks first."""
-    if asked.tasks_per_node is not None and asked.tasks is None:
-        return [(asked.tasks_per_node, nodes)]
-    return _evenly(max(nodes if asked.tasks is None else asked.tasks, nodes), nodes)
+    if requested.tasks_per_node is not None and requested.tasks is None:
+        return [(requested.tasks_per_node, nodes)]
+    return _evenly(max(nodes if requested.tasks is None else requested.tasks, nodes), nodes)
 
 
-def _gpus_per_node(asked: Resources, layout: list[tuple[int, int]], nodes: int) -> list[tuple[int, int, int]]:
+def _gpus_per_node(
+    requested: Resources, layout: list[tuple[int, int]], nodes: int
+) -> list[tuple[int, int, int]]:
     """Return (tasks, GPUs, number of nodes), largest first; [] if there are fewer GPUs than nodes."""
-    gpus = asked.gpus
+    gpus = requested.gpus
     if gpus.share_pct is not None:
         return [(tasks, 1, count) for tasks, count in layout]
     if gpus.per_node is not None:
@@ -151,16 +155,16 @@ def _merge_layouts(tasks: list[tuple[int, int]], gpus: list[tuple[int, int]]) ->
     return found
 
 
-def _asks_for_memory(asked: Resources) -> bool:
-    amounts = (asked.mem_per_node_bytes, asked.mem_per_cpu_bytes, asked.mem_per_gpu_bytes)
+def _requests_memory(requested: Resources) -> bool:
+    amounts = (requested.mem_per_node_bytes, requested.mem_per_cpu_bytes, requested.mem_per_gpu_bytes)
     return any(amount is not None for amount in amounts)
 
 
-def _memory(asked: Resources, cpus: int, gpus: int, default_per_cpu: int) -> int:
-    if asked.mem_per_node_bytes is not None:
-        return asked.mem_per_node_bytes or WHOLE_NODE
-    if asked.mem_per_cpu_bytes is not None:
-        return asked.mem_per_cpu_bytes * cpus
-    if asked.mem_per_gpu_bytes is not None:
-        return asked.mem_per_gpu_bytes * gpus
+def _memory(requested: Resources, cpus: int, gpus: int, default_per_cpu: int) -> int:
+    if requested.mem_per_node_bytes is not None:
+        return requested.mem_per_node_bytes or WHOLE_NODE
+    if requested.mem_per_cpu_bytes is not None:
+        return requested.mem_per_cpu_bytes * cpus
+    if requested.mem_per_gpu_bytes is not None:
+        return requested.mem_per_gpu_bytes * gpus
     return default_per_cpu * cpus

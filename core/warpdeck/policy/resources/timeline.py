@@ -147,12 +147,12 @@ class Timeline:
             return np.unique(found)
         return self._of_steady_types(need, found, until)
 
-    def longest_now(self, wanted: Sequence[tuple[NodeRequirement, int]], mask: Mask) -> float:
+    def longest_now(self, requirements: Sequence[tuple[NodeRequirement, int]], mask: Mask) -> float:
         """Return for how many seconds rows of the mask can meet the gang's requirements from now on; 0 if
         they cannot.
         """
         longest, total = np.inf, 0
-        for need, count in wanted:
+        for need, count in requirements:
             total += count
             line_rows, fits = self._lines(need, self._fitting_at_once(need, mask))
             broken = np.where(fits, np.inf, self.times[line_rows]).min(axis=1, initial=np.inf) - self.now
@@ -165,7 +165,7 @@ class Timeline:
 
     def earliest(
         self,
-        wanted: Sequence[tuple[NodeRequirement, int]],
+        requirements: Sequence[tuple[NodeRequirement, int]],
         duration_s: float,
         mask: Mask,
         *,
@@ -174,19 +174,19 @@ class Timeline:
         """Return the earliest time at which the gang fits for its whole duration, and the result of `choose`
         for it.
 
-        `choose` gets, for each requirement, the rows that meet it, and the time. `wanted` lists (need, number
-        of nodes), larger requirements first; a node that meets a requirement also meets the following ones.
-        None if it does not fit in the known future.
+        `choose` gets, for each requirement, the rows that meet it, and the time. `requirements` lists (need,
+        number of nodes), larger requirements first; a node that meets a requirement also meets the following
+        ones. None if the gang does not fit in the known future.
         """
-        found = [self._windows(need, duration_s, mask) for need, _ in wanted]
+        found = [self._windows(need, duration_s, mask) for need, _ in requirements]
         if any(not len(starts) for _, starts, _ in found):
             return None
-        mixes = any(self._mixes_types(need) for need, _ in wanted)
-        for at in self._start_times(found, [count for _, count in wanted], mixes=mixes):
+        mixes = any(self._mixes_types(need) for need, _ in requirements)
+        for at in self._start_times(found, [count for _, count in requirements], mixes=mixes):
             fitting = [np.unique(rows[(starts <= at) & (at <= last)]) for rows, starts, last in found]
             steady = [
                 self._of_steady_types(need, rows, at + duration_s, start=at)
-                for (need, _), rows in zip(wanted, fitting, strict=True)
+                for (need, _), rows in zip(requirements, fitting, strict=True)
             ]
             result = choose(steady, at)
             if result is not None:
@@ -271,7 +271,7 @@ class Timeline:
             self.users_on_nodes.remove(Occupancy(row, owner, start, end))
 
     def at(self, rows: Ints, at_unix: float) -> Ints:
-        """Return the free amounts of these rows at one moment, by column and row."""
+        """Return the free amounts of these rows at one point in time, by column and row."""
         step = (self.times[rows] <= at_unix).sum(axis=1) - 1
         return self.free[:, rows, step]
 
@@ -293,7 +293,7 @@ class Timeline:
             self.free_now[column, row] -= more[0]
 
     def _breakpoint(self, row: int, at_unix: float) -> int:
-        """Return the index of the step that begins at that moment, inserting one if needed."""
+        """Return the index of the step that begins at that time, inserting one if needed."""
         if at_unix <= self.now:
             return 0
         if at_unix == np.inf:

@@ -21,7 +21,7 @@ WALL = "wall"
 """Key of the wall time in recorded usage: the seconds that jobs ran, regardless of their size. No TRES has
 this name.
 """
-WORDS = {
+TRES_TEXTS = {
     "cpu": "CPUs",
     "mem": "MiB of memory",
     "node": "nodes",
@@ -30,36 +30,40 @@ WORDS = {
 }
 
 
-def asked_tres(asked: Resources, billing_weights: Mapping[str, float], *, default_mem_per_cpu: int) -> Tres:
+def requested_tres(
+    requested: Resources, billing_weights: Mapping[str, float], *, default_mem_per_cpu: int
+) -> Tres:
     """Return the TRES that a request counts against limits, with its smallest number of nodes."""
-    wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=default_mem_per_cpu)
-    gpus = sum(need.gpus * count for need, count in wanted)
+    requirements = needs(requested, requested.nodes_min, default_mem_per_cpu_bytes=default_mem_per_cpu)
+    gpus = sum(need.gpus * count for need, count in requirements)
     found = {
-        "cpu": sum(need.cpus * count for need, count in wanted),
-        "mem": sum(need.mem_bytes * count for need, count in wanted if need.mem_bytes != WHOLE_NODE) // MIB,
-        "node": asked.nodes_min,
+        "cpu": sum(need.cpus * count for need, count in requirements),
+        "mem": sum(need.mem_bytes * count for need, count in requirements if need.mem_bytes != WHOLE_NODE)
+        // MIB,
+        "node": requested.nodes_min,
         "gres/gpu": gpus,
     }
-    if asked.gpus.type:
-        found[f"gres/gpu:{asked.gpus.type.lower()}"] = gpus
+    if requested.gpus.type:
+        found[f"gres/gpu:{requested.gpus.type.lower()}"] = gpus
     found["billing"] = billing(found, billing_weights)
     return found
 
 
-def asked_per_node(asked: Resources, *, default_mem_per_cpu: int) -> Tres:
+def requested_per_node(requested: Resources, *, default_mem_per_cpu: int) -> Tres:
     """Return the largest amount of each TRES that one node must provide, with as many nodes as the request
     allows.
     """
-    nodes = max(asked.nodes_min, min(asked.nodes_max, MAX_LAID_OUT))
-    wanted = needs(asked, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu)
-    gpus = max((need.gpus for need, _ in wanted), default=0)
+    nodes = max(requested.nodes_min, min(requested.nodes_max, MAX_LAID_OUT))
+    requirements = needs(requested, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu)
+    gpus = max((need.gpus for need, _ in requirements), default=0)
     found = {
-        "cpu": max((need.cpus for need, _ in wanted), default=0),
-        "mem": max((need.mem_bytes for need, _ in wanted if need.mem_bytes != WHOLE_NODE), default=0) // MIB,
+        "cpu": max((need.cpus for need, _ in requirements), default=0),
+        "mem": max((need.mem_bytes for need, _ in requirements if need.mem_bytes != WHOLE_NODE), default=0)
+        // MIB,
         "gres/gpu": gpus,
     }
-    if asked.gpus.type:
-        found[f"gres/gpu:{asked.gpus.type.lower()}"] = gpus
+    if requested.gpus.type:
+        found[f"gres/gpu:{requested.gpus.type.lower()}"] = gpus
     return found
 
 
@@ -100,17 +104,17 @@ def add(into: Tres, more: Mapping[str, int], *, times: int = 1) -> None:
 
 
 def over(limit: Mapping[str, int], used: Mapping[str, int], more: Mapping[str, int]) -> str:
-    """Return the first TRES whose limit would be exceeded by `used` plus `more`, or ""."""
+    """Return the first TRES for which `used` plus `more` would exceed the limit, or ""."""
     for name in sorted(limit):
         if more.get(name, 0) and used.get(name, 0) + more[name] > limit[name]:
             return name
     return ""
 
 
-def words(name: str) -> str:
+def tres_text(name: str) -> str:
     """Return the name of a TRES for messages: "GPUs", "GPUs of type h100", "licenses of matlab"."""
     if name.startswith("gres/gpu:"):
         return f"GPUs of type {name[9:]}"
     if name.startswith("license/"):
         return f"licenses of {name[8:]}"
-    return WORDS.get(name, name)
+    return TRES_TEXTS.get(name, name)

@@ -30,7 +30,7 @@ from .row_diff import Numbering
 NOBODY, SEVERAL = -1, -2
 """Used instead of a user's number: no user has a job on the node, or more than one user has."""
 MAX_OWNERS = 1_000
-"""Maximum number of owners whose earliest conflict-free time per node is cached. Beyond it the cache is
+"""Maximum number of owners in the cache of the earliest conflict-free times per node. Beyond it the cache is
 cleared.
 """
 
@@ -57,12 +57,12 @@ class RunningUsers:
         alone = np.array([job.excludes_users or job.partition in parted for job in running], dtype=np.bool_)
         ends = np.array([np.inf if job.ends_by_unix is None else job.ends_by_unix for job in running])
         jobs = np.array([job.id for job in running], dtype=np.int64)
-        places, self.rows = parts[0], parts[1]
-        self.user: Ints = users[places]
-        self.alone: Mask = alone[places]
-        self.ends: Floats = ends[places]
+        positions, self.rows = parts[0], parts[1]
+        self.user: Ints = users[positions]
+        self.alone: Mask = alone[positions]
+        self.ends: Floats = ends[positions]
         """The end of each job's time limit; infinite without a limit."""
-        self.jobs: Ints = jobs[places]
+        self.jobs: Ints = jobs[positions]
 
     def owners(self) -> frozenset[str]:
         """Return the users with exclusive jobs."""

@@ -36,11 +36,11 @@ class BlockedClasses:
         self._evictions = evictions
         self._unplaceable = unplaceable
         self.reasons: dict[int, BlockReason] = {}
-        """Known block reasons by equivalence class: those of jobs that were tried, and those of skipped
-        classes after `blocked_by`.
+        """Known block reasons by equivalence class: the reasons of jobs that were tried, and of classes that
+        were skipped after `blocked_by`.
         """
         self._blocked: Mask = np.zeros(0, dtype=np.bool_)
-        """Mask of the equivalence classes whose jobs need not be tried."""
+        """Mask of the equivalence classes with jobs that need not be tried."""
 
     def skip_unplaceable(self) -> Mask:
         """Return a mask of the equivalence classes for which too little is free. Their jobs need not be
@@ -96,7 +96,9 @@ class BlockedClasses:
         rule = eligibility.partition_rule(job, partitions[0], limit_s)
         if rule is not None:
             return rule
-        return pool.cluster_table.unplaceable(pool.request_class(job, partitions[0]), planned_s(limit_s), "")
+        return pool.cluster_table.classes.unplaceable(
+            pool.request_class(job, partitions[0]), planned_s(limit_s), ""
+        )
 
     def blocked_by(self, class_id: int) -> BlockReason | None:
         """Return the block reason for jobs of an equivalence class that were not tried one by one.

@@ -10,11 +10,11 @@ import msgspec
 
 from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.site import PartitionView, ReservationView, Tres
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import partition_names, partition_refusal, time_limit
 from warpdeck.policy.limits.limits import LimitUsage
 from warpdeck.policy.placement.block_reason import BlockReason
-from warpdeck.policy.resources.tres import asked_per_node
+from warpdeck.policy.resources.tres import requested_per_node
 
 from .exclusive_nodes import WholeNodes
 
@@ -23,7 +23,13 @@ class Eligibility:
     """The conditions for starting jobs in one pass. `limit_usage` counts the resources that the pass takes."""
 
     def __init__(
-        self, cache: PassCache, view: View, now: float, *, limit_usage: LimitUsage, whole_nodes: WholeNodes
+        self,
+        cache: PassCache,
+        view: PlannerView,
+        now: float,
+        *,
+        limit_usage: LimitUsage,
+        whole_nodes: WholeNodes,
     ) -> None:
         self._now = now
         self._settings = cache.settings
@@ -32,25 +38,25 @@ class Eligibility:
         self._partitions = {part.name: part for part in view.partitions}
         self._reservations = {each.name: each for each in view.reservations}
         self._magnets = [each for each in view.reservations if each.magnetic and now < each.end_unix]
-        self._asked_per_node: dict[int, Tres] = {}
+        self._requested_per_node: dict[int, Tres] = {}
         self._whole_nodes = whole_nodes
 
     def tres(self, job: PendingJob) -> Tres:
         """Return the TRES that the job counts against limits, as a lower bound."""
-        asked = self._queue.tres(job)
+        requested = self._queue.tres(job)
         if not self._limit_usage.limits_anything:
-            return asked
-        return self._whole_nodes.tres(job, asked, self.partitions(job))
+            return requested
+        return self._whole_nodes.tres(job, requested, self.partitions(job))
 
     def _per_node(self, job: PendingJob) -> Tres:
         """Return the most that the job requests of one node; {} if there is no limit per node."""
         if not self._limit_usage.limits_nodes:
             return {}
-        found = self._asked_per_node.get(id(job.resources))
+        found = self._requested_per_node.get(id(job.resources))
         if found is None:
             default = self._settings.default_mem_per_cpu_bytes
-            found = asked_per_node(job.resources, default_mem_per_cpu=default)
-            self._asked_per_node[id(job.resources)] = found
+            found = requested_per_node(job.resources, default_mem_per_cpu=default)
+            self._requested_per_node[id(job.resources)] = found
         return found
 
     def partitions(self, job: PendingJob) -> list[PartitionView | None]:
@@ -122,12 +128,14 @@ class Eligibility:
         refusal = partition_refusal(job, partition, limit_s, any_time=any_time)
         return None if refusal is None else BlockReason(*refusal)
 
-    def _reservation_refusal(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
-        if asked is None or asked.end_unix <= self._now:
+    def _reservation_refusal(
+        self, job: PendingJob, requested: ReservationView | None
+    ) -> tuple[str, str] | None:
+        if requested is None or requested.end_unix <= self._now:
             return "ReservationDeleted", f"reservation {job.reservation} has ended or was deleted"
-        if not asked.admits(job.user, job.account):
+        if not requested.admits(job.user, job.account):
             return "Reservation", f"reservation {job.reservation} is not for {job.user}"
-        if job.resources.gpus.share_pct is not None and any(part.gpus for part in asked.parts):
+        if job.resources.gpus.share_pct is not None and any(part.gpus for part in requested.parts):
             return (
                 "Reservation",
                 f"reservation {job.reservation} contains whole GPUs; request whole GPUs, not a part of one",

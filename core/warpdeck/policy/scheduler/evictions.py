@@ -71,7 +71,9 @@ class Evictions:
 
     def claimant(self, job: PendingJob) -> Claimant:
         """Return the claimant key of the job. Jobs with the same key may preempt the same jobs."""
-        return claimant(job, exclusivity_key=self._context.pools[""].cluster_table.exclusivity_key(job))
+        return claimant(
+            job, exclusivity_key=self._context.pools[""].cluster_table.classes.exclusivity_key(job)
+        )
 
     def may_preempt(self, job: PendingJob) -> bool:
         """Return whether there might be a running job that this job could preempt."""
@@ -113,8 +115,8 @@ class Evictions:
         return True
 
     def _keep(self, part: ComponentRequest, made: _Trial) -> bool:
-        """Reserve a placement for this component besides those of earlier components. Return whether there
-        was one.
+        """Reserve a placement for this component in addition to the placements of earlier components. Return
+        whether there was one.
         """
         job = in_partition(part.job, part.request_class.partition)
         placement = part.pool.find_now(part.request_class, part.duration_s)

@@ -27,16 +27,16 @@ class WholeNodes:
         self._weights = weights
         self._known: dict[tuple[object, ...], Tres] = {}
 
-    def tres(self, job: PendingJob, asked: Tres, partitions: Sequence[PartitionView | None]) -> Tres:
+    def tres(self, job: PendingJob, requested: Tres, partitions: Sequence[PartitionView | None]) -> Tres:
         """Return the least TRES that the job counts in any of the partitions."""
         if not (job.resources.exclusive or any(part is not None and part.exclusive for part in partitions)):
-            return asked
+            return requested
         key = (id(job.resources), job.partition, job.licenses)
         found = self._known.get(key)
         if found is None:
             request_classes = [self._pool.request_class(job, partition) for partition in partitions]
             each = [
-                _minimum_tres(request_class, self._pool.cluster, asked, self._weights)
+                _minimum_tres(request_class, self._pool.cluster, requested, self._weights)
                 for request_class in request_classes
             ]
             found = {name: min(one.get(name, 0) for one in each) for name in each[0]}
@@ -45,30 +45,30 @@ class WholeNodes:
 
 
 def _minimum_tres(
-    request_class: RequestClass, cluster: Cluster, asked: Tres, weights: Mapping[str, float]
+    request_class: RequestClass, cluster: Cluster, requested: Tres, weights: Mapping[str, float]
 ) -> Tres:
     """Return the least TRES that the job holds wherever it runs.
 
-    For a job that shares its nodes or fits nowhere, this is `asked`.
+    For a job that shares its nodes or fits nowhere, this is `requested`.
     """
     if not request_class.gangs:
-        return asked
+        return requested
     gang = request_class.gangs[0]
-    largest, smallest = gang.wanted[0][0], gang.wanted[-1][0]
+    largest, smallest = gang.requirements[0][0], gang.requirements[-1][0]
     if not largest.exclusive:
-        return asked
+        return requested
     whole = cluster.capacity[:, request_class.usable() & cluster.takes_jobs]
     whole = whole[:, (whole[CPUS] >= smallest.cpus) & (whole[GPUS] >= smallest.gpus)]
     if whole.shape[1] < gang.nodes:
-        return asked
+        return requested
     whole.sort(axis=1)
     least = whole[:, : gang.nodes].sum(axis=1)
-    found = dict(asked)
-    found["cpu"] = max(asked["cpu"], int(least[CPUS]))
-    found["gres/gpu"] = max(asked["gres/gpu"], int(least[GPUS]))
+    found = dict(requested)
+    found["cpu"] = max(requested["cpu"], int(least[CPUS]))
+    found["gres/gpu"] = max(requested["gres/gpu"], int(least[GPUS]))
     if largest.all_memory:
-        found["mem"] = max(asked["mem"], int(least[MEM]) // MIB)
-    if request_class.asked.gpus.type and not cluster.type_columns:
-        found[f"gres/gpu:{request_class.asked.gpus.type.lower()}"] = found["gres/gpu"]
+        found["mem"] = max(requested["mem"], int(least[MEM]) // MIB)
+    if request_class.requested.gpus.type and not cluster.type_columns:
+        found[f"gres/gpu:{request_class.requested.gpus.type.lower()}"] = found["gres/gpu"]
     found["billing"] = billing(found, weights)
     return found

@@ -151,7 +151,9 @@ class JobStarter:
             found = self._place_as(job, pool, each, limit_s)
             if isinstance(found, StartPlacement):
                 return found
-        return found or pool.cluster_table.unplaceable(request_class, planned_s(limit_s), job.reservation)
+        return found or pool.cluster_table.classes.unplaceable(
+            request_class, planned_s(limit_s), job.reservation
+        )
 
     def _place_as(
         self, job: PendingJob, pool: ResourcePool, request_class: RequestClass, limit_s: int | None

@@ -10,8 +10,8 @@ import msgspec
 
 from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.cache.waiting_queue import WaitingQueue
-from warpdeck.policy.input.settings import Settings
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.settings import PlannerSettings
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.limits import LimitUsage
 from warpdeck.policy.placement.request_class import RequestClass
 from warpdeck.policy.preemption.preemption import PreemptionRules
@@ -27,9 +27,9 @@ class PassContext(msgspec.Struct, frozen=True, kw_only=True):
     Starts take resources from `pools` and count in `limit_usage`. All other members stay as they are.
     """
 
-    view: View
+    view: PlannerView
     now: float
-    settings: Settings
+    settings: PlannerSettings
     queue: WaitingQueue
     pools: dict[str, ResourcePool]
     """The resource pools by the name of their reservation; the general pool has the name ""."""
@@ -52,7 +52,7 @@ class PassContext(msgspec.Struct, frozen=True, kw_only=True):
         return request_class.within(pool.cluster.named(frozenset(job.preempted_claim.nodes)))
 
 
-def open_context(cache: PassCache, view: View, now: float) -> PassContext:
+def open_context(cache: PassCache, view: PlannerView, now: float) -> PassContext:
     """Return the context of a pass. `cache` must already have been updated to the view."""
     settings = cache.settings
     pools = open_pools(view, now, cache)

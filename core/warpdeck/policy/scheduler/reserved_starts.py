@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from warpdeck.model import JobId
 from warpdeck.policy.input.decisions import Reserve
-from warpdeck.policy.input.settings import MOST_PROTECTED
+from warpdeck.policy.input.settings import MAX_PROTECTED
 from warpdeck.policy.input.view import PendingJob
 from warpdeck.policy.placement.request_class import Placement
 from warpdeck.policy.reservations.resource_pool import ResourcePool, is_predictable
@@ -47,12 +47,12 @@ class ReservedStarts:
         return self._protected[group] >= self._most_protected
 
     def is_trial(self, job: PendingJob) -> bool:
-        """Return whether this is the job whose changes are being tried. Nothing is reserved for it."""
+        """Return whether this is the job of a dry run with trial changes. Nothing is reserved for it."""
         return job.id == self._trial_job
 
     def may_protect(self, group: int) -> bool:
         """Return whether another blocked job of the contention group gets a reservation."""
-        return not self.is_protecting_enough(group) and len(self.start_unix) < MOST_PROTECTED
+        return not self.is_protecting_enough(group) and len(self.start_unix) < MAX_PROTECTED
 
     def count_protected(self, group: int) -> None:
         """Count one more job of the contention group that has a reservation."""

@@ -42,17 +42,17 @@ def resumptions(current: SchedulingPass) -> Iterator[Resume]:
 def _is_claimed(current: SchedulingPass, job: RunningJob, blocked: Iterable[PendingJob]) -> bool:
     """Return whether a blocked job that could use the suspended job's nodes has a claim on it."""
     as_running = msgspec.structs.replace(job, suspended=False)
-    asked: set[Claimant] = set()
+    requested: set[Claimant] = set()
     for waiting in blocked:
         block_reason = current.blocked[waiting.id]
-        if block_reason.request_class is None or current.evictions.claimant(waiting) in asked:
+        if block_reason.request_class is None or current.evictions.claimant(waiting) in requested:
             continue
-        asked.add(current.evictions.claimant(waiting))
+        requested.add(current.evictions.claimant(waiting))
         usable = block_reason.request_class.usable()
         rows = [current.context.pools[""].cluster.row.get(name) for name in job.allocation.node_names()]
-        there = not waiting.reservation and any(row is not None and usable[row] for row in rows)
+        free_gpus = not waiting.reservation and any(row is not None and usable[row] for row in rows)
         if (
-            there
+            free_gpus
             and current.context.rules.claim(waiting, current.context.eligibility.tres(waiting), as_running)
             is not None
         ):
@@ -90,7 +90,7 @@ def _has_gpus(pool: ResourcePool, row: int, share: Share, kept: Share, ends: flo
     away = set(share.gpus) - set(kept.gpus)
     if share.gpu_share_pct == 100:
         return away <= pool.gpu_table.free_indices(row)
-    there = [gpu for gpu in pool.cluster.usable_gpus(row) if gpu.index in away]
-    return len(there) == len(away) and all(
-        pool.gpu_table.part_fits(pool.timeline, row, gpu, share.gpu_share_pct, ends) for gpu in there
+    free_gpus = [gpu for gpu in pool.cluster.usable_gpus(row) if gpu.index in away]
+    return len(free_gpus) == len(away) and all(
+        pool.gpu_table.part_fits(pool.timeline, row, gpu, share.gpu_share_pct, ends) for gpu in free_gpus
     )

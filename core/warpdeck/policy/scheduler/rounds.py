@@ -30,21 +30,21 @@ class Walk:
 
     def __init__(self, class_ids: Ints, is_open: Mask, *, always: Mask) -> None:
         """`class_ids` is by position, `is_open` by equivalence class. Positions in `always` are never skipped."""
-        self._kinds = class_ids
+        self._classes = class_ids
         self._always = always if always.any() else None
         self.is_open = is_open
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Iterate over (position, equivalence class) of the open positions."""
         at = 0
-        while (at := self._next(at)) < len(self._kinds):
-            yield at, int(self._kinds[at])
+        while (at := self._next(at)) < len(self._classes):
+            yield at, int(self._classes[at])
             at += 1
 
     def _next(self, at: int) -> int:
         size = LOOK
-        while at < len(self._kinds):
-            found = self.is_open[self._kinds[at : at + size]]
+        while at < len(self._classes):
+            found = self.is_open[self._classes[at : at + size]]
             if self._always is not None:
                 found |= self._always[at : at + size]
             first = int(found.argmax())
@@ -52,7 +52,7 @@ class Walk:
                 return at + first
             at += size
             size *= 4
-        return len(self._kinds)
+        return len(self._classes)
 
 
 def main_pass(current: SchedulingPass, rows: Ints) -> Ints:

@@ -12,7 +12,7 @@ import numpy as np
 from warpdeck.model import JobId, iter_tasks
 from warpdeck.policy.cache.pass_cache import PassCache
 from warpdeck.policy.input.decisions import Preempt, Resume
-from warpdeck.policy.input.view import PendingJob, View
+from warpdeck.policy.input.view import PendingJob, PlannerView
 from warpdeck.policy.limits.access import in_partition
 from warpdeck.policy.placement.block_reason import BUSY, BlockReason
 from warpdeck.policy.placement.pending_reason import throttled
@@ -31,7 +31,9 @@ from .search import PlacementSearch, ReservedStart
 class SchedulingPass:
     """A scheduling pass. It decides job by job; the caller offers jobs in the order of their precedence."""
 
-    def __init__(self, cache: PassCache, view: View, now: float, *, trial_job: JobId | None = None) -> None:
+    def __init__(
+        self, cache: PassCache, view: PlannerView, now: float, *, trial_job: JobId | None = None
+    ) -> None:
         """Create a pass over the view. `cache` must already have been updated to it."""
         context = self.context = open_context(cache, view, now)
         self._search = PlacementSearch(now, most_tests=context.settings.max_backfill_tests)
@@ -52,7 +54,7 @@ class SchedulingPass:
         return self.starter.stopped and self.starter.is_full
 
     def waiting_mask(self, rows: Ints) -> Mask:
-        """Return a mask of the rows whose jobs did not start completely, except arrays that only wait for
+        """Return a mask of the rows of jobs that did not start completely, except arrays that only wait for
         their own task limit.
         """
         done = {*self.partly, *(start.job_id for start in self.starter.starts)} - self.blocked.keys()
@@ -125,9 +127,9 @@ class SchedulingPass:
         Returns whether the job now has resources reserved.
         """
         later = self._search.place_later(pool, request_class, block_reason.duration_s)
-        room, patience = self.context.freed_for(job, pool, request_class), self.context.now + self.patience_s
-        if room is not None and (there := pool.find_later(room, block_reason.duration_s)) is not None:
-            later = there if there[0] <= patience else later
+        freed, patience = self.context.freed_for(job, pool, request_class), self.context.now + self.patience_s
+        if freed is not None and (start := pool.find_later(freed, block_reason.duration_s)) is not None:
+            later = start if start[0] <= patience else later
         soon = later is not None and later[0] <= patience
         if preempts_others and (soon or self.evictions.preempt_for(job, block_reason, pool, request_class)):
             # The job starts soon. Its resources are counted now, so that no other job is preempted in vain.

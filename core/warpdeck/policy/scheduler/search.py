@@ -71,10 +71,10 @@ class PlacementSearch:
         """Return `ResourcePool.excluded_variants` for this request class. The result is cached until
         resources are taken or variants are added.
         """
-        moment = self._found, len(pool.cluster_table.per_user(base))
+        version = self._found, len(pool.cluster_table.classes.per_user(base))
         known = self._excluded_variants.get(id(base))
-        if known is None or known[0] != moment:
-            known = self._excluded_variants[id(base)] = moment, frozenset(pool.excluded_variants(base))
+        if known is None or known[0] != version:
+            known = self._excluded_variants[id(base)] = version, frozenset(pool.excluded_variants(base))
         return known[1]
 
     def place_now(
@@ -116,8 +116,8 @@ class PlacementSearch:
         return later
 
     def reserve_start(self, due: ReservedStart) -> bool:
-        """Reserve a start time on arbitrary nodes. Return False if the resource pool has such a reservation
-        already, because two of them cannot both be guaranteed.
+        """Reserve a start time on arbitrary nodes. Return False if the resource pool already has a
+        reservation of this kind, because two of them cannot both be guaranteed.
         """
         if any(each.pool is due.pool for each in self._due):
             return False
@@ -147,7 +147,7 @@ def shortened(
     longest = 0.0
     for gang in request_class.gangs:
         for mask in request_class.masks:
-            longest = max(longest, pool.timeline.longest_now(gang.wanted, mask))
+            longest = max(longest, pool.timeline.longest_now(gang.requirements, mask))
     granted_s = float(int(min(longest, limit_s)))
     if granted_s < least_s or granted_s <= 0:
         return None, None

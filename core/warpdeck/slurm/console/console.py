@@ -13,7 +13,7 @@ from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
 
 
-class Streams:
+class StandardStreams:
     """Standard streams of the caller. `columns` is the width of the terminal; 0 if the output is no terminal."""
 
     def __init__(self, stdin: TextIO, out: TextIO, err: TextIO, *, columns: int = 0) -> None:
@@ -33,23 +33,23 @@ class ControllerAccess:
         self,
         connect: Callable[[], SyncClient],
         *,
-        again: Callable[[], SyncClient] | None = None,
-        linger: Callable[[], None] = lambda: None,
-        awaits: Callable[[int], None] = lambda _: None,
-        awaited: int = 0,
+        reconnect: Callable[[], SyncClient] | None = None,
+        mark_idle: Callable[[], None] = lambda: None,
+        wait_for_job: Callable[[int], None] = lambda _: None,
+        awaited_job: int = 0,
         nonce: str = "",
     ) -> None:
         self.connect = connect
-        self.again = again or connect
+        self.reconnect = reconnect or connect
         """Connects again to a controller that went away, without starting one. Raises UserError or CutOff."""
-        self.linger = linger
+        self.mark_idle = mark_idle
         """Declares that the command lasts long and works little from here on.
 
         Examples are a repeated listing and a prompt.
         """
-        self.awaits = awaits
+        self.wait_for_job = wait_for_job
         """Declares that from here on the command only waits for the end of this job."""
-        self.awaited = awaited
+        self.awaited_job = awaited_job
         """Job that was submitted before its command was cut off, or 0.
 
         The repeated command then only waits for the end of this job.
@@ -70,7 +70,7 @@ class Console:
     def __init__(
         self,
         *,
-        streams: Streams,
+        streams: StandardStreams,
         controller: ControllerAccess,
         env: Mapping[str, str],
         folder: str,

@@ -16,7 +16,7 @@ def prompted(console: Console, prompt: str) -> Iterator[str]:
     Without a terminal, each line is echoed. On a terminal, the end of input ends the prompt's line.
     """
     last = ""
-    console.controller.linger()
+    console.controller.mark_idle()
     while True:
         console.streams.out.write(prompt)
         console.streams.out.flush()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from warpdeck.client.blocking_client import SyncClient
 
-from .arguments import WordsError
+from .command_options import WordsError
 from .console import Console
 
 
@@ -29,6 +29,6 @@ def iterate(console: Console, every_s: float | None, show: Callable[[SyncClient]
         show(client)
         while every_s is not None:
             console.streams.out.flush()
-            console.controller.linger()
+            console.controller.mark_idle()
             time.sleep(every_s)
             show(client)

@@ -29,6 +29,8 @@ _LONG = re.compile(r"(\.?)(\d*)(.*)", re.DOTALL)
 
 Row = dict[str, Any]
 Complain = Callable[[str], None]
+Fit = Callable[[str, int, bool], str]
+"""Shortens a text to the width of its column. The flag says whether the column is aligned to the right."""
 
 
 NULL = "(null)"
@@ -45,7 +47,7 @@ def whole(text: str, width: int, right: bool) -> str:
     return text if right else cut(text, width, right)
 
 
-class Key(NamedTuple):
+class SortKey(NamedTuple):
     """A sort key: the columns of a row that it reads, and the function that returns the value to compare."""
 
     needs: str
@@ -53,8 +55,8 @@ class Key(NamedTuple):
     descending: bool = False
 
 
-class Field(NamedTuple):
-    """A printable field.
+class TextField(NamedTuple):
+    """A field that a listing command prints.
 
     It has a title, the columns of a row that it reads, its text, and the function that fits the text to a
     width. `letter` is its letter in -o, or "". `sort` is its sort key; None means that its text is compared.
@@ -63,27 +65,27 @@ class Field(NamedTuple):
     title: str
     needs: str
     text: Callable[[Row], str]
-    fit: Callable[[str, int, bool], str] = cut
+    fit: Fit = cut
     letter: str = ""
-    sort: Key | None = None
+    sort: SortKey | None = None
 
-    def key(self) -> Key:
+    def key(self) -> SortKey:
         """Return the key by which -S sorts."""
-        return self.sort or Key(self.needs, self.text)
+        return self.sort or SortKey(self.needs, self.text)
 
 
-def fixed(title: str, text: str, letter: str = "", *, fit: Callable[[str, int, bool], str] = cut) -> Field:
+def fixed(title: str, text: str, letter: str = "", *, fit: Fit = cut) -> TextField:
     """Return a field with the same text in every row."""
-    return Field(title, "", lambda row: text, fit, letter)
+    return TextField(title, "", lambda row: text, fit, letter)
 
 
-def letters_of(fields: Mapping[str, Field]) -> dict[str, str]:
+def letters_of(fields: Mapping[str, TextField]) -> dict[str, str]:
     """Return the letters of -o and their fields in the order of %all, which has lowercase letters first."""
     named = {field.letter: name for name, field in fields.items() if field.letter}
     return {letter: named[letter] for letter in sorted(named, key=str.swapcase)}
 
 
-class Column(NamedTuple):
+class FormatColumn(NamedTuple):
     """A field with its width and alignment. An empty `field` prints only `suffix`."""
 
     field: str
@@ -94,7 +96,7 @@ class Column(NamedTuple):
 
 def short_columns(
     form: str, letters: Mapping[str, str], complain: Complain, *, keep_unknown: bool = True
-) -> list[Column]:
+) -> list[FormatColumn]:
     """Return the columns of a -o format. `letters` maps a letter to its field.
 
     An unknown letter is reported through `complain`. sprio also leaves it out of the line (`keep_unknown`
@@ -102,9 +104,11 @@ def short_columns(
     """
     if form.lower() == ALL:
         last = list(letters)[-1]
-        return [Column(field, suffix="" if letter == last else "|") for letter, field in letters.items()]
+        return [
+            FormatColumn(field, suffix="" if letter == last else "|") for letter, field in letters.items()
+        ]
     literal, *tokens = form.split("%") if form else [""]
-    columns = [Column("", suffix=literal)] if literal else []
+    columns = [FormatColumn("", suffix=literal)] if literal else []
     for token in tokens:
         column = _short(token, letters, complain) if token else None
         if column is not None and (column.field or keep_unknown):
@@ -112,17 +116,17 @@ def short_columns(
     return columns
 
 
-def _short(token: str, letters: Mapping[str, str], complain: Complain) -> Column:
+def _short(token: str, letters: Mapping[str, str], complain: Complain) -> FormatColumn:
     match = _SHORT.fullmatch(token)
     assert match is not None, "the pattern takes any text"
     point, width, letter, suffix = match.groups()
     if letter not in letters:
         complain(letter)
-        return Column("", suffix=f"%{token}")
-    return Column(letters[letter], min(int(width or 0), MAX_WIDTH), bool(point), suffix)
+        return FormatColumn("", suffix=f"%{token}")
+    return FormatColumn(letters[letter], min(int(width or 0), MAX_WIDTH), bool(point), suffix)
 
 
-def long_columns(form: str, names: Mapping[str, str], complain: Complain) -> list[Column]:
+def long_columns(form: str, names: Mapping[str, str], complain: Complain) -> list[FormatColumn]:
     """Return the columns of a -O format. `names` maps a lowercase name to its field."""
     columns = []
     for token in form.split(","):
@@ -135,23 +139,23 @@ def long_columns(form: str, names: Mapping[str, str], complain: Complain) -> lis
         field = names.get(name.lower())
         if field is None:
             complain(name)
-            columns.append(Column("", suffix=suffix))
+            columns.append(FormatColumn("", suffix=suffix))
             continue
         size = min(int(width or 0), MAX_WIDTH) if colon else LONG_WIDTH
-        columns.append(Column(field, size, bool(point), suffix))
+        columns.append(FormatColumn(field, size, bool(point), suffix))
     return columns
 
 
-def needed(columns: Iterable[Column], fields: Mapping[str, Field]) -> list[str]:
+def needed(columns: Iterable[FormatColumn], fields: Mapping[str, TextField]) -> list[str]:
     """Return the columns of a row that the given columns read."""
     names = (name for column in columns if column.field for name in fields[column.field].needs.split())
     return list(dict.fromkeys(names))
 
 
-class Layout:
+class LineLayout:
     """Formats rows and titles as lines of text."""
 
-    def __init__(self, columns: Sequence[Column], fields: Mapping[str, Field]) -> None:
+    def __init__(self, columns: Sequence[FormatColumn], fields: Mapping[str, TextField]) -> None:
         printed = [column for column in columns if column.field]
         self._titles = [_title(fields[column.field].title, column) for column in printed]
         self._texts = [_fitted(fields[column.field], column) for column in printed]
@@ -164,19 +168,19 @@ class Layout:
         return self._form % tuple([text(row) for text in self._texts])
 
 
-def _form(column: Column) -> str:
+def _form(column: FormatColumn) -> str:
     suffix = column.suffix.replace("%", "%%")
     if not column.field:
         return suffix
     return f"%{'' if column.right else '-'}{column.width}s{suffix}" if column.width else f"%s{suffix}"
 
 
-def _title(title: str, column: Column) -> str:
+def _title(title: str, column: FormatColumn) -> str:
     fit = whole if title in WHOLE_TITLES else cut
     return fit(title, column.width or MAX_WIDTH, column.right)
 
 
-def _fitted(field: Field, column: Column) -> Callable[[Row], str]:
+def _fitted(field: TextField, column: FormatColumn) -> Callable[[Row], str]:
     """Return a function that returns the field's text for the column, cut but not padded."""
     if not column.width:
         return field.text

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from warpdeck.notation.values.job_ids import is_job_id
 from warpdeck.notation.values.lists import words_of
-from warpdeck.slurm.console.arguments import WordsError
+from warpdeck.slurm.console.command_options import WordsError
 
 SPECIAL = frozenset({"batch", "extern", "interactive"})
 _JOB = re.compile(r"(\d+)[^_+]*(?:([_+])(\d*))?")
 
 
-class Named(NamedTuple):
+class NamedStep(NamedTuple):
     """ID of a job, array task or heterogeneous component, and a step of it ("" if no step is named)."""
 
     job: str
@@ -29,12 +29,12 @@ class Named(NamedTuple):
         return re.split("[_+]", self.job, maxsplit=1)[0]
 
 
-def named_steps(command: str, text: str) -> list[Named]:
+def parse_step_ids(command: str, text: str) -> list[NamedStep]:
     """Parse a list of job and step IDs. Raises WordsError for the first invalid ID."""
     return [_named(command, word) for word in words_of(text)]
 
 
-def _named(command: str, word: str) -> Named:
+def _named(command: str, word: str) -> NamedStep:
     if not word[0].isdecimal():
         raise WordsError(f"{command}: fatal: Bad job/step specified: {word}")
     job, dot, step = word.partition(".")
@@ -44,11 +44,11 @@ def _named(command: str, word: str) -> Named:
             raise WordsError(f"{command}: fatal: Bad step specified: {job}")
         step = str(int(digits[0]))
     if is_job_id(job):
-        return Named(job, step)
+        return NamedStep(job, step)
     found = _JOB.match(job)
     assert found is not None, "it begins with a number"
     number, sign, rest = found.groups()
     if sign and not rest:
         what = "job array element" if sign == "_" else "hetjob offset"
         raise WordsError(f"{command}: fatal: Bad {what} specified: {job[: job.index(sign)]}")
-    return Named(f"{int(number)}{sign or ''}{rest or ''}", step)
+    return NamedStep(f"{int(number)}{sign or ''}{rest or ''}", step)

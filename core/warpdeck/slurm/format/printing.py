@@ -6,10 +6,10 @@ Source: Slurm's print_fields.c.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from warpdeck.slurm.console.console import Console
+from warpdeck.slurm.console.console import CommandError, Console
 
 MAX_WIDTH = 10_000
 _WIDTH = re.compile(r"\s*([+-]?\d{1,9})")
@@ -45,29 +45,35 @@ def last_of_formats(found: Iterable[tuple[str, str]]) -> dict[str, str]:
     return given
 
 
-class UnknownField(ValueError):
-    """Raised for a field name that does not exist."""
+def style_of(given: Collection[str], delimiter: str = "") -> Style:
+    """Return the style that the options -p, -P and -n mean, of which `last_of_formats` keeps the names."""
+    is_parsable = "parsable" in given or "parsable2" in given
+    return Style(
+        (delimiter or "|") if is_parsable else "",
+        ends="parsable2" not in given,
+        header="noheader" not in given,
+    )
 
 
-def columns_of(form: str, widths: Mapping[str, int]) -> list[PrintedColumn]:
+def columns_of(form: str, widths: Mapping[str, int], *, knows_all: bool = True) -> list[PrintedColumn]:
     """Return the columns of a --format value.
 
-    `widths` maps each field to its default width. Raises UnknownField.
+    `widths` maps each field to its default width. Raises CommandError for an unknown field.
 
     A name may be shortened and written in any case, such as elap or nnod. It stands for the first field that
-    begins with it.
+    begins with it. With `knows_all`, "all" stands for all fields.
     """
     found: list[PrintedColumn] = []
     for word in form.split(","):
         if not word.strip():
             continue
         given, width = width_of(word)
-        if given.lower() == "all":
+        if knows_all and given.lower() == "all":
             found += [PrintedColumn(name, width) for name, width in widths.items()]
             continue
         name = _beginning(given, widths)
         if not name:
-            raise UnknownField(given)
+            raise CommandError(f'Invalid field requested: "{given}"')
         found.append(PrintedColumn(name, max(-MAX_WIDTH, min(MAX_WIDTH, width or widths[name]))))
     return found
 

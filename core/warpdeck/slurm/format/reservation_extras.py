@@ -12,7 +12,7 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.notation.values.durations import parse_seconds
 
-from .reservation_keys import Misread, Refused
+from .reservation_keys import ReservationRefused, ReservationSyntaxError
 
 INFINITE = 2**32 - 1
 NONE = ("", "n/a", "none", "0")
@@ -21,7 +21,7 @@ _WATTS = re.compile(r"(\d{1,18})([kKmM]?)")
 
 
 def extras(given: dict[str, str]) -> dict[str, Any]:
-    """Return the reservation fields that the given keys set. Raises Misread."""
+    """Return the reservation fields that the given keys set. Raises ReservationSyntaxError."""
     found: dict[str, Any] = {}
     if "burstbuffer" in given:
         found["burst_buffer"] = given["burstbuffer"]
@@ -35,7 +35,7 @@ def extras(given: dict[str, str]) -> dict[str, Any]:
 def parse_watts(text: str) -> int:
     """Parse a number of watts, with an optional suffix K or M. 0 means none and INFINITE means all.
 
-    Raises Misread.
+    Raises ReservationSyntaxError.
     """
     if text.lower() in NONE:
         return 0
@@ -43,7 +43,7 @@ def parse_watts(text: str) -> int:
         return INFINITE
     match = _WATTS.fullmatch(text)
     if match is None:
-        raise Misread(f"Invalid Watts value: {text}", alone=True)
+        raise ReservationSyntaxError(f"Invalid Watts value: {text}", alone=True)
     return int(match[1]) * UNITS[match[2].lower()] % 2**32
 
 
@@ -63,19 +63,19 @@ def _delay_s(text: str) -> int:
     except UserError:
         seconds = None
     if seconds is None:
-        raise Misread(f"Invalid duration maxstartdelay={text}.")
+        raise ReservationSyntaxError(f"Invalid duration maxstartdelay={text}.")
     return seconds
 
 
 def check_power(given: dict[str, str], fields: dict[str, Any]) -> None:
     """Check the power settings of a new reservation, which may reserve no other resources.
 
-    Raises Misread or Refused.
+    Raises ReservationSyntaxError or ReservationRefused.
     """
     if "watts" not in given:
         return
     other = ("nodes", "nodecnt", "corecnt", "cpucnt", "tres", "licenses", "partitionname", "features")
     if any(given.get(key) for key in other):
-        raise Misread("A power reservation must be empty and set the LICENSE_ONLY flag.")
+        raise ReservationSyntaxError("A power reservation must be empty and set the LICENSE_ONLY flag.")
     if fields.get("any_nodes") and not (parse_watts(given["watts"]) or given.get("burstbuffer")):
-        raise Refused("Requested reservation is invalid\nno watts are asked for")
+        raise ReservationRefused("Requested reservation is invalid\nno watts are requested")

@@ -6,9 +6,10 @@ import time
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.filters.reservation_flags import AS_ASKED
+from warpdeck.notation.filters.reservation_flags import COPIED_FIELDS
 from warpdeck.notation.values.durations import parse_limit
 from warpdeck.notation.values.time_points import parse_moment
+from warpdeck.slurm.console.command_options import INVALID_TIME
 
 KEYS = {
     "accounts": 1,
@@ -44,7 +45,7 @@ BOTH_WHO = "Users and Groups are mutually exclusive.  You can have one or the ot
 EITHER_WHO = "Reservations can't have users and groups specified, only one or the other"
 NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."
 NOT_SUPPORTED = "Requested operation not supported on this system"
-AS_IT_IS = ("users", "accounts", "deny_users", "deny_accounts", *AS_ASKED)
+AS_IT_IS = ("users", "accounts", "deny_users", "deny_accounts", *COPIED_FIELDS)
 """Fields of a reservation that an update keeps unless it sets them."""
 WORDS = {
     "reservation_busy": "Requested nodes are busy",
@@ -63,7 +64,7 @@ WORDS = {
 """Error code of the controller -> Slurm's message."""
 
 
-class Misread(Exception):
+class ReservationSyntaxError(Exception):
     """An error in the command line that scontrol finds itself.
 
     Its message is one sentence; `before` may hold a line to print first.
@@ -80,16 +81,18 @@ class Misread(Exception):
         return "" if self._alone else f"  No reservation {done}."
 
 
-class Refused(Exception):
+class ReservationRefused(Exception):
     """An error in the words of Slurm's controller. Our own message may follow on a second line."""
 
 
 def given_keys(words: list[Any], *, signs: bool = False) -> dict[str, str]:
-    """Return the parsed keys: full key name, with its + or - if any -> value. Raises Misread."""
+    """Return the parsed keys: full key name, with its + or - if any -> value. Raises ReservationSyntaxError."""
     found: dict[str, str] = {}
     for key, equals, value in words:
         if not equals:
-            raise Misread(f"Misformatted parameter '{key}', most options have a parameter after '='.")
+            raise ReservationSyntaxError(
+                f"Misformatted parameter '{key}', most options have a parameter after '='."
+            )
         sign = key[-1] if signs and key[-1:] in ("+", "-") else ""
         lowered = (key[:-1] if sign else key).lower()
         if lowered == "reservation":
@@ -98,9 +101,9 @@ def given_keys(words: list[Any], *, signs: bool = False) -> dict[str, str]:
             (each for each, least in KEYS.items() if len(lowered) >= least and each.startswith(lowered)), ""
         )
         if not name:
-            raise Misread(f"Unknown parameter {key}={value}.")
+            raise ReservationSyntaxError(f"Unknown parameter {key}={value}.")
         if sign and name not in SIGNED:
-            raise Misread(f"The +=/-= notation is not supported when updating {name}.")
+            raise ReservationSyntaxError(f"The +=/-= notation is not supported when updating {name}.")
         found[name + sign] = value
     return found
 
@@ -118,15 +121,11 @@ def length_s(text: str) -> float | None:
     try:
         return parse_limit(text)
     except UserError as error:
-        raise Misread(f"Invalid duration duration={text}.") from error
+        raise ReservationSyntaxError(f"Invalid duration duration={text}.") from error
 
 
 def moment(text: str, what: str) -> float:
     try:
         return parse_moment(text, time.time())
     except UserError as error:
-        raise Misread(f"Invalid {what}.", before=f"Invalid time specification (pos=0): {text}\n") from error
-
-
-def listed(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
+        raise ReservationSyntaxError(f"Invalid {what}.", before=f"{INVALID_TIME}{text}\n") from error

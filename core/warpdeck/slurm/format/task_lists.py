@@ -13,6 +13,8 @@ from warpdeck.notation.values.arrays import MAX_TASKS, parse_array
 
 DEFAULT_LENGTH = 64
 """Length in characters if SLURM_BITSTR_LEN is not set."""
+FOLDED_WIDTH = 31
+"""Printed characters of a folded array's job ID in squeue if SLURM_BITSTR_LEN is not set."""
 MAX_DIGITS = 9
 _ENDING = "..."
 _ROOM = 2
@@ -58,20 +60,25 @@ def _runs(ranges: str, most: int) -> list[tuple[int, int]]:
     return runs
 
 
-_LENGTH: ContextVar[int] = ContextVar("length", default=DEFAULT_LENGTH)
+_ASKED: ContextVar[int | None] = ContextVar("asked", default=None)
 
 
 @contextlib.contextmanager
-def cut_as_asked(env: Mapping[str, str]) -> Iterator[None]:
-    """Within this context, `told_tasks` cuts lists to the length in the caller's SLURM_BITSTR_LEN."""
-    asked = length_of(env)
-    token = _LENGTH.set(DEFAULT_LENGTH if asked is None else asked)
+def task_list_length(env: Mapping[str, str]) -> Iterator[None]:
+    """Within this context, `shown_tasks` cuts lists to the length in the caller's SLURM_BITSTR_LEN."""
+    token = _ASKED.set(length_of(env))
     try:
         yield
     finally:
-        _LENGTH.reset(token)
+        _ASKED.reset(token)
 
 
-def told_tasks(tasks: str) -> str:
-    """Format a task list with the length that `cut_as_asked` set."""
-    return task_list(tasks, _LENGTH.get())
+def given_length() -> int | None:
+    """Return the length that `task_list_length` set, or None if the caller set none."""
+    return _ASKED.get()
+
+
+def shown_tasks(tasks: str) -> str:
+    """Format a task list with the length that `task_list_length` set."""
+    asked = _ASKED.get()
+    return task_list(tasks, DEFAULT_LENGTH if asked is None else asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 STANDARD = "%Y-%m-%dT%H:%M:%S"
 RELATIVE = "relative"
@@ -13,29 +13,35 @@ _WEEK = 7
 
 
 class Stamps:
-    """Formats timestamps."""
+    """Formats timestamps.
 
-    def __init__(self, env: Mapping[str, str], now: float) -> None:
+    An error in SLURM_TIME_FORMAT is passed to `complain` when the first time is formatted, as in Slurm.
+    """
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        *,
+        complain: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._form = env.get("SLURM_TIME_FORMAT", "") or "standard"
-        self._now = now
+        self._complain = complain
+        self._clock = clock
         self._wrong = ""
-        self._is_used = False
         if self._form == "standard":
             self._form = STANDARD
         elif self._form != RELATIVE and "%" not in self._form:
             self._wrong = f"invalid SLURM_TIME_FORMAT = '{self._form}'"
             self._form = STANDARD
 
-    @property
-    def complaint(self) -> str:
-        """Error in SLURM_TIME_FORMAT, or "". It stays empty until a time is formatted."""
-        return self._wrong if self._is_used else ""
-
     def text(self, at_unix: float | None, *, unknown: str = "N/A") -> str:
         """Format a Unix time. `unknown` is returned for a missing time."""
         if not at_unix:
             return unknown
-        self._is_used = True
+        if self._wrong and self._complain is not None:
+            self._complain(self._wrong)
+            self._complain = None
         moment = time.localtime(at_unix)
         if self._form != RELATIVE:
             return time.strftime(self._form, moment)
@@ -48,7 +54,7 @@ class Stamps:
         """
         from datetime import date  # This import takes a millisecond, and few calls need it.
 
-        today = date.fromtimestamp(self._now)
+        today = date.fromtimestamp(self._clock())
         day = date(moment.tm_year, moment.tm_mon, moment.tm_mday)
         ahead = (day - today).days
         if ahead == 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 
 from warpdeck.notation.values.arrays import number_ranges
@@ -28,12 +28,7 @@ def exact(number: int, letter: str = "") -> str:
 
     64000M becomes 62.50G; 999999M stays. `letter` is the unit of `number`.
     """
-    place = LETTERS.index(letter or "\0")
-    value = float(number)
-    while value >= 1024 and int(value) % 512 == 0 and value == int(value) and place < len(LETTERS) - 1:
-        value /= 1024
-        place += 1
-    return _shown(value, place)
+    return _scaled(number, letter, lambda value: value == int(value) and int(value) % 512 == 0)
 
 
 def rounded(number: float, letter: str = "", *, unit: str = "") -> str:
@@ -41,13 +36,15 @@ def rounded(number: float, letter: str = "", *, unit: str = "") -> str:
 
     Numbers that are not whole have two decimals. `letter` is the unit of `number`.
     """
-    place = LETTERS.index(letter or "\0")
-    value = float(number)
     if unit:
-        wanted = LETTERS.index(unit)
-        value *= 1024.0 ** (place - wanted)
-        return _shown(value, wanted)
-    while value >= 1024 and place < len(LETTERS) - 1:
+        place, wanted = LETTERS.index(letter or "\0"), LETTERS.index(unit)
+        return _shown(number * 1024.0 ** (place - wanted), wanted)
+    return _scaled(number, letter, lambda value: True)
+
+
+def _scaled(number: float, letter: str, may_divide: Callable[[float], bool]) -> str:
+    value, place = float(number), LETTERS.index(letter or "\0")
+    while value >= 1024 and may_divide(value) and place < len(LETTERS) - 1:
         value /= 1024
         place += 1
     return _shown(value, place)
@@ -92,12 +89,14 @@ _STAMPS: ContextVar[Stamps | None] = ContextVar("stamps", default=None)
 
 
 @contextlib.contextmanager
-def stamped(env: Mapping[str, str]) -> Iterator[Stamps | None]:
-    """Within this context, `moment` uses the caller's SLURM_TIME_FORMAT, if it is set."""
-    stamps = Stamps(env, time.time()) if env.get("SLURM_TIME_FORMAT") else None
-    token = _STAMPS.set(stamps)
+def stamped(env: Mapping[str, str], complain: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Within this context, `moment` uses the caller's SLURM_TIME_FORMAT, if it is set.
+
+    `complain` receives the error in that variable, once a time is formatted.
+    """
+    token = _STAMPS.set(Stamps(env, complain=complain) if env.get("SLURM_TIME_FORMAT") else None)
     try:
-        yield stamps
+        yield
     finally:
         _STAMPS.reset(token)
 

@@ -15,25 +15,26 @@ from typing import Any
 
 from warpdeck.base.current_folder import current_folder
 from warpdeck.base.errors import UserError
-from warpdeck.base.output import note
+from warpdeck.base.output import print_note
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.options.getopt import parse_leading
-from warpdeck.notation.options.options import SALLOC
+from warpdeck.notation.options.option_table import SALLOC
 from warpdeck.notation.step import container_help
-from warpdeck.slurm.shims.shims import install
+from warpdeck.slurm.shims.shim_scripts import install
 from warpdeck_agent.client.process import with_process
 
 HELP = f"""usage: warpdeck salloc [OPTIONS] [COMMAND...]
 
-Waits for an allocation and runs a shell (or the command) here while it is held: `srun` in it starts tasks on the nodes. It is
-given back when the shell ends, with the shell's exit code. Takes sbatch's options (-N -n -c --gpus --mem -t ...).
+Waits for an allocation, then runs a shell or the command on this machine. `srun` starts tasks on the allocated nodes.
+The allocation ends with the shell, and salloc returns the shell's exit code. All options of sbatch that describe
+resources are accepted (-N -n -c --gpus --mem -t ...).
 
-  --no-shell          only make the allocation; it is held until it is cancelled or its time is over
-  -K, --kill-command[=SIGNAL]   end the command when the allocation is taken away (else it is left alone)
-  -I, --immediate[=SECONDS]     give up if it does not begin in so long
-  -Q, --quiet         only errors are told; --bell and --no-bell say when the terminal rings
+  --no-shell          only create the allocation; it lasts until it is cancelled or reaches its time limit
+  -K, --kill-command[=SIGNAL]   end the command when the allocation ends early (default: leave it running)
+  -I, --immediate[=SECONDS]     fail if the allocation does not start within this time
+  -Q, --quiet         print errors only; --bell and --no-bell control the terminal bell
 {container_help.HELP}
 examples:
   warpdeck salloc -N 2 --gpus-per-node 4
@@ -46,8 +47,8 @@ BELL_S = 10.0
 
 def main(_: str, words: list[str]) -> int:
     """Hold an allocation while the command runs, and return the command's exit code."""
-    if (told := _told(words)) is not None:
-        print(told, end="")
+    if (text := _help_text(words)) is not None:
+        print(text, end="")
         return 0
     paths = default_paths()
     client = SyncClient.connect(paths)
@@ -57,7 +58,7 @@ def main(_: str, words: list[str]) -> int:
         lambda nonce: client.begin("salloc", nonce=nonce, **asked), lambda number: _wait(client, number)
     )
     job = int(granted["job_id"])
-    say = _silent if granted["quiet"] else note
+    say = _silent if granted["quiet"] else print_note
     say(f"salloc: Granted job allocation {job}")
     _ring(granted["bell"], time.monotonic() - asked_at)
     if not granted["has_shell"]:
@@ -76,7 +77,7 @@ def main(_: str, words: list[str]) -> int:
             raise UserError(
                 f"cannot run {command[0]}: {error.strerror}", f"check {error.filename}"
             ) from error
-        note(f'salloc: error: _fork_command: Unable to find command "{command[0]}"')
+        print_note(f'salloc: error: _fork_command: Unable to find command "{command[0]}"')
         say(f"salloc: Relinquishing job allocation {job}")
         return 1
     holder = _Holder(paths, client, number, job, lambda: _signal(child, granted["kill_signal"]))
@@ -86,7 +87,7 @@ def main(_: str, words: list[str]) -> int:
 
 
 def _silent(line: str) -> None:
-    """Replacement for `note` with --quiet, which prints only errors."""
+    """Replacement for `print_note` with --quiet, which prints only errors."""
 
 
 def _ring(bell: str, waited_s: float) -> None:
@@ -102,7 +103,7 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> None:
         child.send_signal(number)
 
 
-def _told(words: list[str]) -> str | None:
+def _help_text(words: list[str]) -> str | None:
     """Return the text of --version or --help, which need no allocation.
 
     The controller parses all other options.
@@ -122,7 +123,7 @@ def _wait(client: SyncClient, number: int) -> dict[str, Any]:
             if word == "ok":
                 return dict(value)
             if word == "progress":
-                note(f"salloc: {value}")
+                print_note(f"salloc: {value}")
 
 
 class _Holder:
@@ -148,7 +149,7 @@ class _Holder:
         try:
             for word, value in self._client.events(self._number):
                 if word == "end":
-                    note(f"salloc: {value['error']}")
+                    print_note(f"salloc: {value['error']}")
                     self._client = None
                     self._next_try = float("inf")
                     self._revoked()

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 
 from warpdeck.base.current_folder import current_folder
-from warpdeck.base.errors import SAID, UserError
+from warpdeck.base.errors import VERBATIM, UserError
 from warpdeck.base.paths import Paths, default_paths
 from warpdeck_agent.client.access import (
-    Away,
     CommandRefused,
     ControllerLink,
+    Unreachable,
     connect_path,
     handshake,
     send_hello,
@@ -57,18 +57,18 @@ def step(name: str, words: list[str], environ: Mapping[str, str]) -> int:
         try:
             return _link(paths, handshake)
         except UserError as error:
-            raise Away(error.message) from error
+            raise Unreachable(error.message) from error
 
     try:
         client = StepClient(lambda: wait_for_link(connect, name), name=name)
         return client.run(words, with_process(environ), current_folder())
     except CommandRefused as refused:
-        code = SAID if refused.is_complete else ""
+        code = VERBATIM if refused.is_complete else ""
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code, code=code) from refused
 
 
 def _link(paths: Paths, greet: Callable[[socket.socket], ControllerLink]) -> ControllerLink:
-    """Connect to the controller, which is started if necessary. Raises UserError or Away."""
+    """Connect to the controller, which is started if necessary. Raises UserError or Unreachable."""
     try:
         return greet(connect_path(paths.socket))
     except OSError:

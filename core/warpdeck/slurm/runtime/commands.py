@@ -11,13 +11,13 @@ import pwd
 import socket
 import sys
 
-from warpdeck.base.errors import ANSWERED, SAID, UserError
+from warpdeck.base.errors import ANSWERED, VERBATIM, UserError
 from warpdeck.base.paths import default_paths
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.snapshot_requests import order_or_tell
 from warpdeck.slurm.command_table import APP, COMMANDS, FRONTED
-from warpdeck.slurm.console.console import CommandError, Console, ControllerAccess, Streams
-from warpdeck.slurm.format.task_lists import cut_as_asked
+from warpdeck.slurm.console.console import CommandError, Console, ControllerAccess, StandardStreams
+from warpdeck.slurm.format.task_lists import task_list_length
 from warpdeck.slurm.format.units import stamped
 from warpdeck_agent.client.standard import prepare_standard_streams
 
@@ -46,13 +46,14 @@ def main(name: str, words: list[str]) -> int:
 
 def run(name: str, words: list[str], console: Console) -> int:
     """Run a command of COMMANDS and return its exit code. Its errors are printed to the console."""
+
+    def complain(sentence: str) -> None:
+        print(f"{name}: error: {sentence}", file=console.streams.err)
+
     try:
         module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
-        with stamped(console.env) as stamps, cut_as_asked(console.env):
-            code = int(module.main(words, console))
-        if stamps is not None and stamps.complaint:
-            print(f"{name}: error: {stamps.complaint}", file=console.streams.err)
-        return code
+        with stamped(console.env, complain), task_list_length(console.env):
+            return int(module.main(words, console))
     except CommandError as error:
         before = "" if error.bare else f"{name}: error: "
         for line in error.message.split("\n"):
@@ -69,10 +70,10 @@ def own_console() -> Console:
     """Return a console with the streams, environment and current directory of this process."""
     columns = os.get_terminal_size().columns or 80 if sys.stdout.isatty() else 0
     return Console(
-        streams=Streams(sys.stdin, sys.stdout, sys.stderr, columns=columns),
+        streams=StandardStreams(sys.stdin, sys.stdout, sys.stderr, columns=columns),
         controller=ControllerAccess(
             lambda: SyncClient.connect(default_paths()),
-            again=lambda: SyncClient.connect(default_paths(), start=False),
+            reconnect=lambda: SyncClient.connect(default_paths(), start=False),
         ),
         env=os.environ,
         folder=_folder(),
@@ -110,7 +111,7 @@ def _read(path: str, size: int) -> bytes:
 
 
 def _fail(name: str, error: UserError) -> int:
-    before = "" if error.code in (SAID, ANSWERED) else f"{name}: error: "
+    before = "" if error.code in (VERBATIM, ANSWERED) else f"{name}: error: "
     print(before + error.message, file=sys.stdout if error.code == ANSWERED else sys.stderr)
     if error.hint:
         print(f"  {error.hint}", file=sys.stderr)

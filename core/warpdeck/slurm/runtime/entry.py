@@ -16,13 +16,13 @@ from __future__ import annotations
 import os
 import sys
 
-from warpdeck.base.errors import SAID, UserError
-from warpdeck.base.paths import be_slurms_command, default_paths
+from warpdeck.base.errors import VERBATIM, UserError
+from warpdeck.base.paths import declare_slurm_command, default_paths
 from warpdeck.slurm.command_table import COMMANDS
 from warpdeck_agent.client.access import (
-    Away,
     CommandRefused,
     ControllerLink,
+    Unreachable,
     connect_path,
     handshake,
     send_hello,
@@ -48,7 +48,7 @@ def main(
     `home` is the warpdeck home that the calling script was written for. `afterwards` is called after a
     controller has run the command.
     """
-    be_slurms_command(home)
+    declare_slurm_command(home)
     prepare_standard_streams()
     if name == "srun":
         os._exit(ended(name, lambda: _srun(words)))
@@ -113,7 +113,7 @@ def _ensure_submitter() -> None:
 
 
 def _srun(words: list[str]) -> int:
-    """Run srun in this process. Raises Refused or Away."""
+    """Run srun in this process. Raises CommandRefused or Unreachable."""
     from warpdeck.slurm.interactive.srun import main as run_step
 
     try:
@@ -121,7 +121,7 @@ def _srun(words: list[str]) -> int:
         sys.stdout.flush()
     except UserError as error:
         raise CommandRefused(
-            error.message, error.hint, error.exit_code, is_complete=error.code == SAID
+            error.message, error.hint, error.exit_code, is_complete=error.code == VERBATIM
         ) from error
     return code
 
@@ -140,10 +140,10 @@ def _controller() -> socket.socket | None:
 
 
 def _again() -> ControllerLink:
-    """Connect to the controller again. Raises Away or Refused."""
+    """Connect to the controller again. Raises Unreachable or CommandRefused."""
     link = _controller()
     if link is None:
-        raise Away("the controller went away")
+        raise Unreachable("the controller went away")
     return handshake(link)
 
 

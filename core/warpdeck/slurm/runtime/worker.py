@@ -29,7 +29,7 @@ from warpdeck._version import __version__
 from warpdeck.base.errors import RESTART, UserError
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.slurm.command_table import COMMANDS
-from warpdeck.slurm.console.console import Console, ControllerAccess, CutOff, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, CutOff, StandardStreams
 from warpdeck_agent.wire.frames import (
     DATA_CHUNK_BYTES,
     JSON,
@@ -65,7 +65,7 @@ Most commands end before, and rows under construction contain no garbage.
 MAX_BUG_CHARS = 8000
 
 
-class Caller:
+class CommandCaller:
     """Connection to the caller of a command, which prints the output and reads files for the command."""
 
     def __init__(self, link: socket.socket) -> None:
@@ -91,14 +91,14 @@ class Caller:
         """Ask the caller's recorder to take a snapshot of the directory. The caller reports its errors."""
         self._link.sendall(json_frame({"t": "record", "job": job, "folder": folder}))
 
-    def linger(self) -> None:
+    def mark_idle(self) -> None:
         """Declare that the command lasts long and works little from here on.
 
         Other commands need not wait for it then.
         """
         self._link.sendall(json_frame({"t": "lingers"}))
 
-    def awaits(self, job: int) -> None:
+    def wait_for_job(self, job: int) -> None:
         """Declare that from here on the command only waits for the end of this job."""
         self._link.sendall(json_frame({"t": "awaits", "job": job}))
 
@@ -127,7 +127,7 @@ class Caller:
 class Printed(io.RawIOBase):
     """Standard output or standard error of a command."""
 
-    def __init__(self, caller: Caller, channel: bytes) -> None:
+    def __init__(self, caller: CommandCaller, channel: bytes) -> None:
         super().__init__()
         self._caller = caller
         self._channel = channel
@@ -143,7 +143,7 @@ class Printed(io.RawIOBase):
 class Typed(io.RawIOBase):
     """Standard input of a command, read line by line."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: CommandCaller) -> None:
         super().__init__()
         self._caller = caller
 
@@ -227,7 +227,7 @@ def _preload() -> None:
 def _serve(control: int, access: int) -> int:
     """Run one command. Its exit code is sent to the caller; the exit status of this process is not used."""
     try:
-        caller = Caller(socket.socket(fileno=control))
+        caller = CommandCaller(socket.socket(fileno=control))
         try:
             caller.end(_run(caller, socket.socket(fileno=access)))
         except OSError:
@@ -254,7 +254,7 @@ def _give_up_rights() -> None:
         os.setresuid(NOBODY, NOBODY, NOBODY)
 
 
-def _run(caller: Caller, access: socket.socket) -> int:
+def _run(caller: CommandCaller, access: socket.socket) -> int:
     asked = caller.request
     _set_time_zone(asked["env"].get("TZ", ""))
     out = io.TextIOWrapper(
@@ -270,7 +270,7 @@ def _run(caller: Caller, access: socket.socket) -> int:
         return SyncClient.greeted(access.dup(), asked["welcome"])
 
     console = Console(
-        streams=Streams(
+        streams=StandardStreams(
             io.TextIOWrapper(io.BufferedReader(Typed(caller)), "utf-8", "replace"),
             out,
             err,
@@ -278,10 +278,10 @@ def _run(caller: Caller, access: socket.socket) -> int:
         ),
         controller=ControllerAccess(
             connect,
-            again=_cut_off,
-            linger=caller.linger,
-            awaits=caller.awaits,
-            awaited=asked["awaited"],
+            reconnect=_cut_off,
+            mark_idle=caller.mark_idle,
+            wait_for_job=caller.wait_for_job,
+            awaited_job=asked["awaited"],
             nonce=asked["nonce"],
         ),
         env=asked["env"],

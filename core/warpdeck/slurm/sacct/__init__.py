@@ -1,5 +1,5 @@
 """The accounting commands sacct, sstat, sreport and seff.
 
-`accounted_values` and `accounted_usage` make the fields of a job or step. `reports` and `size_reports` make
+`accounted_columns` and `step_usage` make the columns of a job or step. `reports` and `size_reports` make
 the tables of sreport.
 """

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.passwd import group_of, group_there, user_there
+from warpdeck.base.passwd import existing_gid, existing_uid, group_of
 from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.arguments import WordsError, listed
+from warpdeck.slurm.console.command_options import INVALID_TIME, WordsError, split_list
 from warpdeck.slurm.console.console import CommandError
-from warpdeck.slurm.format.job_states import CODES
-from warpdeck.slurm.format.named_columns import named_steps
+from warpdeck.slurm.fields.job_states import CODES
+from warpdeck.slurm.format.named_columns import parse_step_ids
 from warpdeck_agent.wire.hostnames import HostlistError, expand
 
 UNRECORDED = frozenset(
@@ -49,7 +49,7 @@ def moment_of(text: str, now: float) -> float:
     try:
         return parse_moment(text, now, past=True) if text else now
     except UserError as error:
-        raise WordsError(f"Invalid time specification (pos=0): {text}") from error
+        raise WordsError(f"{INVALID_TIME}{text}") from error
 
 
 def in_range(count: int, text: str, what: str) -> bool:
@@ -104,17 +104,17 @@ def in_group(uid: int, text: str) -> bool:
 
 
 def _groups(text: str) -> list[int]:
-    return _people(text, "group", group_there)
+    return _people(text, "group", existing_gid)
 
 
 def _users(text: str) -> None:
     if text != "-1":  # -1 means all users.
-        _people(text, "user", user_there)
+        _people(text, "user", existing_uid)
 
 
 def _people(text: str, kind: str, number_of: Callable[[str], int | None]) -> list[int]:
     found = []
-    for word in listed(text):
+    for word in split_list(text):
         number = number_of(word)
         if number is None:
             raise CommandError(f"Invalid {kind} id: {word}")
@@ -164,9 +164,9 @@ def whole_hetjob(text: str | None) -> str:
 
 
 _CHECKS: dict[str, Callable[[str], Any]] = {
-    "jobs": lambda text: named_steps("sacct", text),
+    "jobs": lambda text: parse_step_ids("sacct", text),
     "nodelist": lambda text: nodes_of(text),
-    "state": lambda text: [state_named(word) for word in listed(text)],
+    "state": lambda text: [state_named(word) for word in split_list(text)],
     "units": unit_of,
     "timelimit-min": _limit,
     "timelimit-max": _limit,

@@ -6,20 +6,19 @@ it held. The times during which nodes were down or reserved are not recorded; th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.format.account_tree import ROOT
+from warpdeck.slurm.format.units import moment
 
-Row = dict[str, Any]
 Texts = dict[str, str]
 FIELDS = ("id", "user", "uid", "account", "tres", "start", "end", "cpus", "suspended_s")
 PER_WIDTH = 17
 """Width of an amount with its percentage."""
 UNITS_S = {"seconds": 1, "minutes": 60, "hours": 3600}
-ROOT = "root"
-"""The account above all others, which also stands for jobs without an account."""
 ALL_USERS = 10
 """Number of users that TopUsage lists by default."""
 
@@ -42,10 +41,10 @@ class ReportWindow(NamedTuple):
         return max(0.0, float(ran_s) - float(job["suspended_s"]))
 
     def text(self) -> str:
-        return f"{_stamp(self.since)} - {_stamp(self.until - 1)}"
+        return f"{moment(self.since)} - {moment(self.until - 1)}"
 
 
-class Form(NamedTuple):
+class AmountForm(NamedTuple):
     """Format of amounts: the time unit, whether a percentage is shown, and the TRES to report."""
 
     unit: str = "minutes"
@@ -74,7 +73,7 @@ class Form(NamedTuple):
         return PER_WIDTH if self.percent == "too" else 8
 
 
-class Report(NamedTuple):
+class UsageReport(NamedTuple):
     """A table.
 
     It has a heading, the widths and titles of its fields, the fields that are shown without format=, and its
@@ -88,7 +87,9 @@ class Report(NamedTuple):
     rows: list[Texts]
 
 
-def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: ReportWindow, form: Form) -> Report:
+def utilization(
+    jobs: Iterable[Row], have: Mapping[str, int], window: ReportWindow, form: AmountForm
+) -> UsageReport:
     """Return the report "cluster Utilization". `have` is the total capacity of all nodes for each TRES."""
     held = _held(jobs, window)
     rows = []
@@ -104,19 +105,19 @@ def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: ReportWind
     widths = {"Cluster": 9, "TresName": 14, **dict.fromkeys(amounts, form.width()), "TresCount": 10}
     shown = ["Cluster", *(["TresName"] if form.tres else []), *amounts]
     titles = {"TresName": "TRES Name", "PlannedDown": "PLND Down", "TresCount": "TRES Count"}
-    return Report([f"Cluster Utilization {window.text()}", form.line()], widths, titles, shown, rows)
+    return UsageReport([f"Cluster Utilization {window.text()}", form.line()], widths, titles, shown, rows)
 
 
 def by_people(
     jobs: Iterable[Row],
     have: Mapping[str, int],
     window: ReportWindow,
-    form: Form,
+    form: AmountForm,
     *,
     report: str,
     top: int | None = None,
     above: Callable[[str], list[str]] = lambda account: list(dict.fromkeys((account, ROOT))),
-) -> Report:
+) -> UsageReport:
     """Return a report by account and user.
 
     `report` is "account" (AccountUtilizationByUser), "user" (UserUtilizationByAccount) or "top" (TopUsage,
@@ -157,7 +158,7 @@ def by_people(
         "top": f"Top {top} Users",
     }
     heading = [f"{heads[report]} {window.text()} ({window.length_s} secs)", form.line()]
-    return Report(heading, widths, {"Proper": "Proper Name", "TresName": "TRES Name"}, shown, rows)
+    return UsageReport(heading, widths, {"Proper": "Proper Name", "TresName": "TRES Name"}, shown, rows)
 
 
 def as_one_account(jobs: Iterable[Row]) -> list[Row]:
@@ -178,20 +179,22 @@ EMPTY = {
 RESERVED_WIDTHS = {"": 20, "only": 20, "too": 29}
 
 
-def empty(kind: str, window: ReportWindow, form: Form) -> Report:
+def empty(kind: str, window: ReportWindow, form: AmountForm) -> UsageReport:
     """Return a report without rows, as on a site without wckeys or reservation usage."""
     length = f" ({window.length_s} secs)"
-    told = form.line()
+    unit_line = form.line()
     titles = {"Proper": "Proper Name", "TresName": "TRES Name"}
     if kind == "reservation":
         widths = {"Cluster": 9, "Name": 9, "Start": 19, "End": 19, "TresName": 14}
         widths |= dict.fromkeys(("Allocated", "Idle"), RESERVED_WIDTHS[form.percent])
-        told, length = told.replace(" CPU ", " TRES "), ""
+        unit_line, length = unit_line.replace(" CPU ", " TRES "), ""
     else:
         people = {"Login": 9, "Proper": 15}
         who = {**people, "WCKey": 15} if kind == "user_wckey" else {"WCKey": 15, **people}
         widths = {"Cluster": 9, **who, **({"TresName": 14} if form.tres else {}), "Used": form.width()}
-    return Report([f"{EMPTY[kind]} {window.text()}{length}", told], widths, titles, list(widths), [])
+    return UsageReport(
+        [f"{EMPTY[kind]} {window.text()}{length}", unit_line], widths, titles, list(widths), []
+    )
 
 
 def _held(jobs: Iterable[Row], window: ReportWindow) -> dict[str, float]:
@@ -210,7 +213,3 @@ def _person(key: tuple[str, str], tres: str, used: str) -> Texts:
     account, user = key
     named = {"Cluster": CLUSTER_NAME, "Account": account, "Login": user, "TresName": tres}
     return {**named, "Proper": full_name_of(user) if user else "", "Used": used}
-
-
-def _stamp(at: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))

@@ -8,39 +8,48 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_NAME, NORMAL_QOS
 from warpdeck.base.passwd import name_of
-from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.arguments import WordsError, listed, options, read
+from warpdeck.slurm.console.command_options import (
+    WordsError,
+    handle_help,
+    options,
+    read,
+    reject_format_and_long,
+    split_list,
+)
 from warpdeck.slurm.console.console import CommandError, Console
-from warpdeck.slurm.format.job_states import OURS
-from warpdeck.slurm.format.named_columns import named_steps
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.fields.job_states import OURS
+from warpdeck.slurm.fields.step_fields import step_name
+from warpdeck.slurm.format.named_columns import parse_step_ids
 from warpdeck.slurm.format.printing import (
     Style,
-    UnknownField,
     columns_of,
+    last_of_formats,
     print_header,
     print_names,
     print_row,
+    style_of,
     with_one_width,
 )
 from warpdeck.slurm.format.units import moment
 
-from .accounted_values import (
+from .accounted_columns import (
     MOMENTS,
-    NEEDS,
     NUMBERS,
     WIDTHS,
     AccountedWindow,
-    job_values,
+    job_line,
     label,
+    needs_of_columns,
     recorded_state,
     state_text,
-    step_values,
+    step_line,
+    texts,
 )
 from .record_choice import (
     check,
@@ -54,7 +63,6 @@ from .record_choice import (
     whole_hetjob,
 )
 
-Record = dict[str, Any]
 OPTIONS = options(
     "sacct",
     "accounts=,A allusers,a allocations,X array associations=,x batch-script,B brief,b cluster=,M clusters= completion,c "
@@ -63,6 +71,11 @@ OPTIONS = options(
     "noheader,n parsable,p parsable2,P partition=,r qos=,q reason=,R starttime=,S state=,s timelimit-max=,K timelimit-min=,k "
     "truncate,T uid=,u user= units= usage use-local-uid verbose,v version,V wckeys=,W whole-hetjob? whetjob? yaml",
 )
+OF_CHOICE = """
+id label array_job_id array_task_id het_job_id het_job_offset tasks_folded tasks_text uid state reason exit_cause
+ended_by_uid start limit_s nodes cpus features
+"""
+"""Columns by which the jobs are chosen and sorted."""
 REQUEUED = "REQUEUED"
 NEVER = "BOOT_FAIL"
 """A state that our jobs never have. A filter on states that do not exist here uses it to match nothing."""
@@ -77,11 +90,11 @@ LONG = (
     "tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot"
 )
 REFUSED = {
-    "completion": "the history is the controller's own",
-    "env-vars": "environments are not shown: they may hold secrets",
-    "file": "the history is the controller's own",
-    "flags": "take --state",
-    "yaml": "take --json",
+    "completion": "the controller keeps the history",
+    "env-vars": "environments may contain secrets",
+    "file": "the controller keeps the history",
+    "flags": "use --state",
+    "yaml": "use --json",
 }
 """Unsupported options that would change the output -> hint for the user."""
 GATHERED = ("accounts", "format", "jobs", "name", "partition", "state", "uid", "user")
@@ -109,25 +122,31 @@ class SacctOptions:
     """The parsed command line of sacct. Raises CommandError or WordsError."""
 
     def __init__(self, words: list[tuple[str, str]], console: Console) -> None:
-        self.given = dict(words)
-        self.parsable = [name for name, _ in words if name in ("parsable", "parsable2")]
+        self.given = last_of_formats(words)
         for option in GATHERED:
             if option in self.given:
                 self.given[option] = ",".join(value for name, value in words if name == option and value)
-        if not listed(self.given.get("state", "")):
+        if not split_list(self.given.get("state", "")):
             self.given.pop("state", None)
+        self._keep_last_choice_of_users(words)
         self.given.setdefault("format", "")
         self.console = console
         self.now = time.time()
         for name, value in words:
             check(name, value, self.now)
-        named = named_steps("sacct", self.given.get("jobs", ""))
+        named = parse_step_ids("sacct", self.given.get("jobs", ""))
         self.jobs = list(dict.fromkeys(each.job for each in named))
         self._refuse()
         self.steps = "allocations" not in self.given
         self.only = [each for each in named if each.step] if self.steps else []
         self.since, self.until = self._times()
         self.unit = self._unit()
+
+    def _keep_last_choice_of_users(self, words: list[tuple[str, str]]) -> None:
+        """Of --allusers and the options that name users, keep the one that was given last."""
+        last = next((name for name, _ in reversed(words) if name in ("allusers", "uid", "user")), "")
+        for name in ("uid", "user") if last == "allusers" else ("allusers",) if last else ():
+            self.given.pop(name, None)
 
     def has(self, name: str) -> bool:
         return name in self.given
@@ -140,11 +159,8 @@ class SacctOptions:
         if self.has("batch-script") and not self.jobs:
             sentence = "When requesting job scripts you must also request specific jobs with the '-j' option."
             raise WordsError(f"sacct: fatal: {sentence}")
-        if self.has("long") and self.given["format"]:
-            sentence = (
-                "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-            )
-            raise WordsError(f"sacct: fatal: {sentence}")
+        if self.given["format"]:
+            reject_format_and_long(self.given, "sacct")
 
     def _times(self) -> tuple[float, float | None]:
         """Return the time window (sacct(1), DEFAULT TIME WINDOW).
@@ -179,15 +195,15 @@ class SacctOptions:
     @property
     def finds_nothing(self) -> bool:
         """Whether the filters cannot match any job, so that no request is needed."""
-        clusters = listed(self.given.get("clusters", "") or self.given.get("cluster", ""))
+        clusters = split_list(self.given.get("clusters", "") or self.given.get("cluster", ""))
         elsewhere = bool(clusters) and not {CLUSTER_NAME, "all", "-1"} & set(clusters)
-        nobody = any(self.has(name) and not listed(self.given[name]) for name in LISTS)
+        nobody = any(self.has(name) and not split_list(self.given[name]) for name in LISTS)
         return elsewhere or nobody or any(self.has(name) for name in EMPTY)
 
     @property
     def wants_requeued(self) -> bool:
         """Whether runs that ended in a requeue are requested. A job never stays in that state."""
-        wanted = {state_named(word) for word in listed(self.given.get("state", ""))}
+        wanted = {state_named(word) for word in split_list(self.given.get("state", ""))}
         return self.has("duplicates") and REQUEUED in wanted
 
     @property
@@ -195,9 +211,13 @@ class SacctOptions:
         """Value of --whole-hetjob: "yes", "no", or "" if it was not given."""
         return whole_hetjob(self.given.get("whole-hetjob", self.given.get("whetjob")))
 
-    def question(self) -> Record:
-        """Return the request. Raises WordsError for invalid users, states or jobs."""
-        asked: Record = {"fields": list(NEEDS), "steps": self.steps or bool(self.only), "ended": True}
+    def question(self, needs: Iterable[str]) -> Row:
+        """Return the request for these columns. Raises WordsError for invalid users, states or jobs."""
+        asked: Row = {
+            "fields": sorted({*needs, *OF_CHOICE.split()}),
+            "steps": self.steps or bool(self.only),
+            "ended": True,
+        }
         asked |= {"runs": self.has("duplicates"), "names_in_any_case": True}
         until = self.until
         if until is not None and self.has("endtime"):
@@ -212,11 +232,11 @@ class SacctOptions:
             ("name", "names"),
         ):
             if self.has(option):
-                asked[field] = listed(self.given[option])
+                asked[field] = split_list(self.given[option])
         if self.has("nodelist"):
             asked["nodes"] = nodes_of(self.given["nodelist"])
         if self.has("state"):
-            wanted = {state_named(word) for word in listed(self.given["state"])}
+            wanted = {state_named(word) for word in split_list(self.given["state"])}
             asked["states"] = [state for state in sorted(OURS) if recorded_state(state) in wanted] or [NEVER]
             asked["until"] = until if until is not None else self.now
         users = self._users()
@@ -231,7 +251,7 @@ class SacctOptions:
         if self.has("allusers") or given == "-1":
             return []
         if given:
-            return [name_of(int(name)) if name.isdecimal() else name for name in listed(given)]
+            return [name_of(int(name)) if name.isdecimal() else name for name in split_list(given)]
         if self.jobs or self.console.user == "root":
             return []
         return [self.console.user]
@@ -244,11 +264,7 @@ class SacctOptions:
 
     def style(self) -> Style:
         """Return the output style of the table."""
-        header = not self.has("noheader")
-        if not self.parsable:
-            return Style(header=header)
-        ends = self.parsable[-1] == "parsable"
-        return Style(self.given.get("delimiter", "") or "|", ends=ends, header=header)
+        return style_of(self.given, self.given.get("delimiter", ""))
 
     def window(self) -> AccountedWindow:
         """Return the time window that limits the printed times, which is unlimited without --truncate."""
@@ -259,72 +275,55 @@ class SacctOptions:
 
 def main(words: list[str], console: Console) -> int:
     """Print the table and return the exit code."""
-    try:
-        found, rest = read(words, OPTIONS)
-        _inform(dict(found), console)
-        asked = SacctOptions(found, console)
-        if rest:
-            lines = "".join(f"\nsacct: error:  {word}" for word in rest)
-            raise WordsError(f"sacct: error: Unknown arguments:{lines}")
-        return _run(asked)
-    except WordsError as error:
-        console.streams.err.write(
-            error.message.removesuffix('\nTry "sacct --help" for more information') + "\n"
-        )
-        return error.exit_code
-    except Done:
+    found, rest = read(words, OPTIONS, advises=False)
+    if handle_help(found, console, help_text=HELP):
         return 0
-
-
-class Done(Exception):
-    """Raised if the command line was answered without the controller, such as --help."""
-
-
-def _inform(given: dict[str, str], console: Console) -> None:
-    for name, text in (("version", VERSION), ("usage", HELP), ("help", HELP)):
-        if name in given:
-            console.streams.out.write(text)
-            raise Done
-    if "helpformat" in given:
+    if "helpformat" in dict(found):
         print_names(console, WIDTHS)
-        raise Done
+        return 0
+    asked = SacctOptions(found, console)
+    if rest:
+        lines = "".join(f"\nsacct: error:  {word}" for word in rest)
+        raise WordsError(f"sacct: error: Unknown arguments:{lines}")
+    return _run(asked)
 
 
 def _run(asked: SacctOptions) -> int:
-    try:
-        columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
-    except UnknownField as error:
-        raise CommandError(f'Invalid field requested: "{error}"') from error
-    question = asked.question()
-    question["steps"] |= any(column.name == "DerivedExitCode" for column in columns)
+    columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
+    names = [column.name for column in columns]
+    if asked.has("json"):
+        from .sacct_json import NEEDS, answer
+
+        question = asked.question(NEEDS)
+    else:
+        question = asked.question(needs_of_columns(names))
+    question["steps"] |= "DerivedExitCode" in names
     if asked.has("batch-script"):
         return _scripts(asked, question)
     jobs = [] if asked.finds_nothing else _jobs_of(asked, question)
     if asked.has("json"):
-        from .sacct_json import answer
-
         asked.console.streams.out.write(json.dumps(answer(jobs, asked.window()), indent=2) + "\n")
         return 0
     style = asked.style()
     print_header(asked.console, columns, style)
-    for values in _lines(jobs, asked):
-        cells = [values.get(column.name, "") for column in columns]
-        print_row(asked.console, columns, cells, style, whole=NUMBERS, moments=MOMENTS)
+    for row in _lines(jobs, asked):
+        print_row(asked.console, columns, texts(row, names), style, whole=NUMBERS, moments=MOMENTS)
     return 0
 
 
-def _lines(jobs: list[Record], asked: SacctOptions) -> Iterator[dict[str, str]]:
+def _lines(jobs: list[Row], asked: SacctOptions) -> Iterator[Row]:
+    """Yield the row of each line."""
     window = asked.window()
     for job in jobs:
         if not asked.only or _wants(asked, job, ""):
-            yield job_values(job, window, unit=asked.unit)
+            yield job_line(job, window, unit=asked.unit)
         if asked.steps:
             for step in job["steps"]:
-                if not asked.only or _wants(asked, job, step["row"]["id"].rpartition(".")[2]):
-                    yield step_values(step, job, window, unit=asked.unit)
+                if not asked.only or _wants(asked, job, step_name(step["row"])):
+                    yield step_line(step, job, window, unit=asked.unit)
 
 
-def _jobs_of(asked: SacctOptions, question: Record) -> list[Record]:
+def _jobs_of(asked: SacctOptions, question: Row) -> list[Row]:
     with asked.console.controller.connect() as client:
         _check_qos(question.get("qos", ()), client)
         jobs = client.call("records", **question)["jobs"]
@@ -344,24 +343,24 @@ def _check_qos(names: Iterable[str], client: SyncClient) -> None:
     known = list(dict.fromkeys([NORMAL_QOS, *(row["name"] for row in client.call("qos")["qos"])]))
     for name in names:
         if name.lower() not in map(str.lower, known):
-            told = f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(known)}"
-            raise WordsError(f"{told}\nsacct: fatal: problem processing qos list")
+            message = f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(known)}"
+            raise WordsError(f"{message}\nsacct: fatal: problem processing qos list")
 
 
-def _is_named(job: Record, asked: SacctOptions) -> bool:
+def _is_named(job: Row, asked: SacctOptions) -> bool:
     """Check if -j names the job. With --whole-hetjob=no, the leader's job ID names the leader alone."""
     if asked.whole_hetjob != "no" or not asked.jobs or not job["het_job_offset"]:
         return True
     return not {str(job["id"]), str(job["label"])}.isdisjoint(asked.jobs)
 
 
-def _place(job: Record) -> tuple[int, int]:
+def _place(job: Row) -> tuple[int, int]:
     """Return the sort key (array job ID, task number). The pending tasks of an array come first."""
     task = job["array_task_id"]
     return job["array_job_id"], -1 if task is None else task
 
 
-def _wants(asked: SacctOptions, job: Record, step: str) -> bool:
+def _wants(asked: SacctOptions, job: Row, step: str) -> bool:
     """Check if -j names this line: a whole job (`step` "") or one step of it."""
     names = {label(job), str(job["id"]), str(job["array_job_id"]), str(job["label"]), str(job["het_job_id"])}
     steps = [each.step for each in asked.only if each.job in names]
@@ -373,7 +372,7 @@ def _wants(asked: SacctOptions, job: Record, step: str) -> bool:
     return whole or step in steps
 
 
-def _fits(job: Record, asked: SacctOptions) -> bool:
+def _fits(job: Row, asked: SacctOptions) -> bool:
     """Check the rarely used filters, which the controller does not have."""
     limit_s, has_run = job["limit_s"], job["start"] is not None
     tests: list[tuple[str, Callable[[str], bool]]] = [
@@ -382,13 +381,13 @@ def _fits(job: Record, asked: SacctOptions) -> bool:
         ("timelimit-min", lambda text: in_limits(limit_s, text, asked.given.get("timelimit-max", text))),
         ("gid", lambda text: in_group(job["uid"], text)),
         ("group", lambda text: in_group(job["uid"], text)),
-        ("reason", lambda text: job["reason"].partition(",")[0] in listed(text)),
-        ("constraints", lambda text: all(word in job["features"] for word in listed(text))),
+        ("reason", lambda text: job["reason"].partition(",")[0] in split_list(text)),
+        ("constraints", lambda text: all(word in job["features"] for word in split_list(text))),
     ]
     return all(test(asked.given[name]) for name, test in tests if name in asked.given)
 
 
-def _scripts(asked: SacctOptions, question: Record) -> int:
+def _scripts(asked: SacctOptions, question: Row) -> int:
     """Print the batch script of each job (-B). A user only gets the scripts of the user's own jobs."""
     with asked.console.controller.connect() as client:
         jobs = client.call("records", **{**question, "steps": False, "scripts": True})["jobs"]

@@ -5,135 +5,77 @@ All functions are pure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from signal import NSIG, strsignal
-from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_NAME
-from warpdeck.base.passwd import group_of, name_of
-from warpdeck.slurm.format.job_states import told_exit
+from warpdeck.base.passwd import name_of
+from warpdeck.slurm.fields.field import Field, Row, constant, needs_of, shaped, table
+from warpdeck.slurm.fields.step_fields import step_name, step_row
 
-from .accounted_usage import cpu_times
-from .accounted_values import (
+from .accounted_columns import (
+    JOB_FIELDS,
+    STEP_FIELDS,
     AccountedWindow,
-    exit_code,
-    recorded_derived_exit,
+    elapsed_s,
     recorded_state,
-    step_state,
-    waiting_reason,
+    suspended_s,
 )
+from .step_usage import cpu_times
 
-Record = dict[str, Any]
 META = {
     "plugin": {"type": "openapi/dbv0.0.38", "name": "Slurm OpenAPI DB v0.0.38"},
     "Slurm": {"version": {"major": 22, "micro": 8, "minor": 5}, "release": "22.05.8"},
 }
 TRES_IDS = {"cpu": 1, "mem": 2, "energy": 3, "node": 4, "billing": 5, "gres/gpu": 1001}
+NO_USE: Row = {"max": [], "min": [], "average": [], "total": []}
+_TIMES = """
+time.elapsed=elapsed time.end=ended|unix time.start=started|unix time.suspended=suspended time.system=system
+time.total=total time.user=user_s
+"""
+JOB_KEYS = f"""
+account comment.administrator=admin_comment|none comment.job=comment|none comment.system=system_comment|none
+allocation_nodes=nodes array.job_id=array array.limits.max.running.tasks=array_limit array.task=folded_tasks|none
+array.task_id=task association.account=account association.cluster=={CLUSTER_NAME} association.partition:=null
+association.user=user cluster=={CLUSTER_NAME} constraints=features container|none derived_exit_code {_TIMES}
+time.eligible=eligible|unix time.submission=submit|unix time.limit=limit_s|minutes exit_code=exit flags:=[] group
+het.job_id=het_job_id het.job_offset=het_offset job_id=id name mcs.label== nodes=nodes_told partition
+priority=priority_told|0 qos required.CPUs=cpus required.memory kill_request_user reservation.id:=0 reservation.name
+state.current=current state.reason=reason steps tres.allocated=allocated tres.requested=requested user wckey.wckey==
+wckey.flags:=[] working_directory=work_dir
+"""
+"""The keys in the order in which Slurm prints them, each with its field and form as in `field.table`.
+
+A key with periods is a key of an object within the object.
+"""
+STEP_KEYS = f"""
+nodes.list nodes.count=nodes nodes.range=node_list tres.requested=no_use tres.consumed=no_use tres.allocated=allocated
+{_TIMES} exit_code=exit tasks.count=tasks pid:=null CPU.requested_frequency.min:=0 CPU.requested_frequency.max:=0
+CPU.governor:=[] kill_request_user:=null state=recorded_state statistics.CPU.actual_frequency:=0
+statistics.energy.consumed=joules step.job_id=job_id step.het.component:=null step.id step.name=name
+task.distribution=layout
+"""
 
 
-def answer(jobs: list[Record], window: AccountedWindow) -> Record:
-    """Return the whole document."""
-    return {"meta": META, "errors": [], "jobs": [_job(job, window) for job in jobs]}
+def answer(jobs: list[Row], window: AccountedWindow) -> Row:
+    """Return the whole document. As in Slurm, --truncate does not change it."""
+    whole = AccountedWindow(window.now)
+    return {"meta": META, "errors": [], "jobs": [_object(_JOB, {**job, "window": whole}) for job in jobs]}
 
 
-def _job(job: Record, window: AccountedWindow) -> Record:
-    group, _ = group_of(job["uid"])
-    limit_s = job["limit_s"]
-    return {
-        "account": job["account"],
-        "comment": {
-            "administrator": job["admin_comment"] or None,
-            "job": job["recorded_comment"] or None,
-            "system": job["system_comment"] or None,
-        },
-        "allocation_nodes": job["nodes"],
-        "array": _array(job),
-        "association": {
-            "account": job["account"],
-            "cluster": CLUSTER_NAME,
-            "partition": None,
-            "user": job["user"],
-        },
-        "cluster": CLUSTER_NAME,
-        "constraints": job["features"],
-        "container": job["container"] or None,
-        "derived_exit_code": exit_object(recorded_derived_exit(job)),
-        "time": {
-            **_times(job, window),
-            "eligible": int(job["eligible"] or 0),
-            "submission": int(job["submit"]),
-            "limit": None if limit_s is None else limit_s // 60,
-        },
-        "exit_code": exit_object(exit_code(job)),
-        "flags": [],
-        "group": group,
-        "het": {
-            "job_id": job["het_job_id"],
-            "job_offset": job["het_job_offset"] if job["het_job_id"] else None,
-        },
-        "job_id": job["id"],
-        "name": job["name"],
-        "mcs": {"label": ""},
-        "nodes": job["node_list"] or "None assigned",
-        "partition": job["partition"],
-        "priority": job["priority_told"] or 0,
-        "qos": job["qos"],
-        "required": {"CPUs": job["cpus"], "memory": _memory_mib(job)},
-        "kill_request_user": None if job["ended_by_uid"] is None else name_of(job["ended_by_uid"]),
-        "reservation": {"id": 0, "name": job["reservation"] or 0},
-        "state": {
-            "current": "REQUEUED" if job["exit_cause"] == "requeued" else recorded_state(job["state"]),
-            "reason": waiting_reason(job),
-        },
-        "steps": [_step(step, job, window) for step in job.get("steps", ())],
-        "tres": {
-            "allocated": tres_list(job["tres"] if job["start"] else {}),
-            "requested": tres_list(job["tres_asked"]),
-        },
-        "user": job["user"],
-        "wckey": {"wckey": "", "flags": []},
-        "working_directory": job["work_dir"],
-    }
+def _object(values: Mapping[str, Field], row: Row) -> Row:
+    """Return the object with the values of a row."""
+    found: Row = {}
+    for key, field in values.items():
+        *above, last = key.split(".")
+        place = found
+        for name in above:
+            place = place.setdefault(name, {})
+        place[last] = field.value(row)
+    return found
 
 
-def _memory_mib(job: Record) -> int:
-    """Return the requested memory in MiB: per node, or else per CPU."""
-    if job["mem_per_node_bytes"]:
-        return int(job["mem_per_node_bytes"]) >> 20
-    per_cpu = (job["mem_per_cpu_bytes"] or 0) >> 20
-    return per_cpu or int(job["tres_asked"].get("mem", 0)) // max(1, job["cpus"])
-
-
-def _array(job: Record) -> Record:
-    in_array = bool(job["tasks_text"])
-    folded = job["tasks_folded"]
-    return {
-        "job_id": job["array_job_id"] if in_array else 0,
-        "limits": {"max": {"running": {"tasks": int((job["tasks_text"].partition("%")[2]) or 0)}}},
-        "task": job["tasks_text"] if folded else None,
-        "task_id": None if folded else job["array_task_id"],
-    }
-
-
-def _times(row: Record, window: AccountedWindow) -> Record:
-    start, end = row["start"], row["end"]
-    total_s, system_s = cpu_times(row["used"])
-    elapsed = 0 if start is None else int(max(0.0, (end or window.now) - start))
-    return {
-        "elapsed": elapsed,
-        "end": int(end or 0),
-        "start": int(start or 0),
-        "suspended": int(row.get("suspended_s", 0)),
-        "system": _split(system_s),
-        "total": _split(total_s),
-        "user": _split(total_s - system_s),
-    }
-
-
-def _split(seconds: float) -> Record:
-    return {"seconds": int(seconds), "microseconds": int(seconds % 1 * 1e6)}
-
-
-def exit_object(code: str) -> Record:
+def exit_object(code: str) -> Row:
     """Return an exit code as an object, such as {"status": "SUCCESS", "return_code": 0}."""
     number, signal = map(int, code.split(":"))
     if signal:
@@ -146,7 +88,7 @@ def exit_object(code: str) -> Record:
     return {"status": "ERROR" if number else "SUCCESS", "return_code": number}
 
 
-def tres_list(tres: dict[str, int]) -> list[Record]:
+def tres_list(tres: dict[str, int]) -> list[Row]:
     """Return the TRES as a list of objects with the keys "type", "name", "id" and "count"."""
     found = []
     for name, count in tres.items():
@@ -156,31 +98,74 @@ def tres_list(tres: dict[str, int]) -> list[Record]:
     return found
 
 
-def _step(step: Record, job: Record, window: AccountedWindow) -> Record:
+def _memory_mib(job: Row) -> int:
+    """Return the requested memory in MiB: per node, or else per CPU."""
+    if job["mem_per_node_bytes"]:
+        return int(job["mem_per_node_bytes"]) >> 20
+    per_cpu = (job["mem_per_cpu_bytes"] or 0) >> 20
+    return per_cpu or int(job["tres_asked"].get("mem", 0)) // max(1, job["cpus"])
+
+
+def _steps(job: Row) -> list[Row]:
+    return [_object(_STEP, step_row(step, job)) for step in job.get("steps", ())]
+
+
+def _node_names(row: Row) -> list[str]:
     from warpdeck_agent.wire.hostnames import expand
 
-    row = step["row"]
-    number = row["id"].rpartition(".")[2]
-    none: Record = {"max": [], "min": [], "average": [], "total": []}
-    return {
-        "nodes": {"list": expand(row["node_list"]), "count": row["nodes"], "range": row["node_list"]},
-        "tres": {"requested": none, "consumed": none, "allocated": tres_list(step["tres"])},
-        "time": _times(row, window),
-        "exit_code": exit_object(told_exit(row)),
-        "tasks": {"count": row["tasks"]},
-        "pid": None,
-        "CPU": {"requested_frequency": {"min": 0, "max": 0}, "governor": []},
-        "kill_request_user": None,
-        "state": step_state(row),
-        "statistics": {
-            "CPU": {"actual_frequency": 0},
-            "energy": {"consumed": int((row["used"] or {}).get("energy_j") or 0)},
-        },
-        "step": {
-            "job_id": job["id"],
-            "het": {"component": None},
-            "id": int(number) if number.isdecimal() else number,
-            "name": row["name"],
-        },
-        "task": {"distribution": step["layout"] or "Unknown"},
-    }
+    return expand(row["node_list"])
+
+
+def _number(row: Row) -> int | str:
+    name = step_name(row)
+    return int(name) if name.isdecimal() else name
+
+
+def _cpu_time(part: str) -> Field:
+    """Return a part of the CPU time (total, system or user) as an object."""
+
+    def split(row: Row) -> Row:
+        total_s, system_s = cpu_times(row["used"])
+        seconds = {"total": total_s, "system": system_s, "user": total_s - system_s}[part]
+        return {"seconds": int(seconds), "microseconds": int(seconds % 1 * 1e6)}
+
+    return Field("used", split)
+
+
+_BOTH: dict[str, Field] = {
+    "elapsed": Field("start end suspended_at suspended_s", elapsed_s),
+    "ended": Field("end", lambda row: row["end"]),
+    "started": Field("start", lambda row: row["start"]),
+    "suspended": Field("suspended_at suspended_s", lambda row: int(suspended_s(row))),
+    "system": _cpu_time("system"),
+    "total": _cpu_time("total"),
+    "user_s": _cpu_time("user"),
+}
+_JOB_ONLY: dict[str, Field] = {
+    "allocated": Field("tres start", lambda row: tres_list(row["tres"] if row["start"] else {})),
+    "current": Field(
+        "exit_cause state",
+        lambda row: "REQUEUED" if row["exit_cause"] == "requeued" else recorded_state(row["state"]),
+    ),
+    "derived_exit_code": shaped(JOB_FIELDS["derived_exit"], exit_object),
+    "exit": shaped(JOB_FIELDS["exit_code"], exit_object),
+    "kill_request_user": Field(
+        "ended_by_uid", lambda row: None if row["ended_by_uid"] is None else name_of(row["ended_by_uid"])
+    ),
+    "requested": Field("tres_asked", lambda row: tres_list(row["tres_asked"])),
+    "required.memory": Field("mem_per_node_bytes mem_per_cpu_bytes tres_asked cpus", _memory_mib),
+    "reservation.name": Field("reservation", lambda row: row["reservation"] or 0),
+    "steps": Field("", _steps),
+}
+_STEP_ONLY: dict[str, Field] = {
+    "allocated": Field("", lambda row: tres_list(row["tres"])),
+    "exit": shaped(STEP_FIELDS["exit_code"], exit_object),
+    "joules": Field("", lambda row: int((row["used"] or {}).get("energy_j") or 0)),
+    "no_use": constant(NO_USE),
+    "nodes.list": Field("", _node_names),
+    "step.id": Field("", _number),
+}
+_JOB = table(JOB_KEYS, {**JOB_FIELDS, **_BOTH, **_JOB_ONLY})
+_STEP = table(STEP_KEYS, {**STEP_FIELDS, **_BOTH, **_STEP_ONLY})
+NEEDS = needs_of([*_JOB.values(), *_STEP.values()])
+"""Columns of a job's row that the objects read."""

@@ -7,24 +7,22 @@ of any node is known. So the value for several nodes is an upper estimate.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.passwd import group_of
-from warpdeck.base.slurm_version import VERSION
 from warpdeck.notation.values.job_ids import is_job_id
-from warpdeck.slurm.console.arguments import options, read
+from warpdeck.slurm.console.command_options import handle_help, options, read
 from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.format.units import clock
 
-Record = dict[str, Any]
 OPTIONS = options("seff", "debug,d help,h version,v")
 HELP = """Usage: seff [Options] <JobID>
-  -h  --help       this text
-  -v  --version    the version
+  -h  --help       show this help
+  -v  --version    show the version
 
-  seff 12          CPU time and memory that the job has used, of those that it held
-  seff 12_3        the same of a task of an array
+  seff 12          compare the CPU time and memory used by the job with its allocation
+  seff 12_3        the same for a task of an array
 """
 FIELDS = """
 id label array_job_id array_task_id user uid state start end exit_code cpus nodes tres used suspended_s
@@ -37,13 +35,11 @@ MIB_IN_KIB = 1024
 def main(words: list[str], console: Console) -> int:
     """Print the report and return the exit code."""
     found, rest = read(words, OPTIONS)
-    given = dict(found)
-    if "version" in given:
-        console.streams.out.write(VERSION)
+    if handle_help(found, console, help_text=HELP):
         return 0
-    if "help" in given or len(rest) != 1:
+    if len(rest) != 1:
         console.streams.out.write(HELP)
-        return 0 if "help" in given else 1
+        return 1
     if not is_job_id(rest[0]):
         raise CommandError(f"Invalid job id: {rest[0]}")
     with console.controller.connect() as client:
@@ -56,7 +52,7 @@ def main(words: list[str], console: Console) -> int:
     return 0
 
 
-def _who(job: Record) -> list[str]:
+def _who(job: Row) -> list[str]:
     code, _, signal = (job["exit_code"] or "0:0").partition(":")
     state = job["state"]
     if job["end"] is not None:
@@ -71,7 +67,7 @@ def _who(job: Record) -> list[str]:
     ]
 
 
-def _how(job: Record) -> list[str]:
+def _how(job: Row) -> list[str]:
     if job["start"] is None:
         return [f"Efficiency not available for jobs in the {job['state']} state."]
     used = job["used"] or {}
@@ -95,7 +91,7 @@ def _how(job: Record) -> list[str]:
     return lines
 
 
-def _cores(job: Record) -> list[str]:
+def _cores(job: Row) -> list[str]:
     if job["cpus"] == 1:
         return ["Cores: 1"]
     nodes = max(1, job["nodes"])

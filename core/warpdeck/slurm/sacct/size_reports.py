@@ -13,15 +13,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.format.account_tree import ROOT
 
-from .reports import ROOT, UNITS_S, Form, Report, ReportWindow, Row
+from .reports import UNITS_S, AmountForm, ReportWindow, UsageReport
 
 GROUPS = (50, 250, 500, 1000)
 WIDTHS = {"": 13, "only": 13, "too": 20}
 """Width of a size column, with a percentage or without."""
 
 
-class Lines(NamedTuple):
+class AccountLines(NamedTuple):
     """Selects the lines of a report. `parents` maps an account to its parent."""
 
     parents: Mapping[str, str]
@@ -54,12 +56,12 @@ class Lines(NamedTuple):
 def sizes(
     jobs: Iterable[Row],
     window: ReportWindow,
-    form: Form,
+    form: AmountForm,
     *,
-    lines: Lines,
+    lines: AccountLines,
     groups: tuple[int, ...] | None = GROUPS,
     count: bool = False,
-) -> Report:
+) -> UsageReport:
     """Return the report. It sums the usage, or with `count` the number of jobs.
 
     `groups` holds the lower bounds of the next sizes. If it is None, each size has its own column.
@@ -76,30 +78,30 @@ def sizes(
     whole = sum(map(sum, sums.values()))
     rows = [_row(account, found, titles, whole, form, count=count) for account, found in sorted(sums.items())]
     widths = {"Cluster": 9, "Account": 9, **dict.fromkeys(titles, WIDTHS[form.percent]), "% of cluster": 12}
-    return Report(
+    return UsageReport(
         heading(f"Job Sizes {window.text()}", window, form, count=count), widths, {}, [*widths], rows
     )
 
 
-def empty(name: str, first: Mapping[str, int], window: ReportWindow, form: Form) -> Report:
+def empty(name: str, first: Mapping[str, int], window: ReportWindow, form: AmountForm) -> UsageReport:
     """Return an empty report by wckeys, because there are no wckeys here."""
     sized = dict.fromkeys(_titles(GROUPS, [], form), WIDTHS[form.percent])
     widths = {"Cluster": 9, **first, **sized, "% of cluster": 12}
-    return Report(heading(f"{name} {window.text()}", window, form), widths, {}, [*widths], [])
+    return UsageReport(heading(f"{name} {window.text()}", window, form), widths, {}, [*widths], [])
 
 
-def heading(title: str, window: ReportWindow, form: Form, *, count: bool = False) -> list[str]:
+def heading(title: str, window: ReportWindow, form: AmountForm, *, count: bool = False) -> list[str]:
     """Return the lines above the table."""
     tres = [f"TRES type is {form.tres[0]}"] if form.tres else []
-    told = form.line().replace("TRES ", "").replace("CPU ", "").replace("Usage", "Time")
+    unit_line = form.line().replace("TRES ", "").replace("CPU ", "").replace("Usage", "Time")
     return [
         f"{title} ({window.length_s} secs)",
         *tres,
-        "Units are in number of jobs ran" if count else told,
+        "Units are in number of jobs ran" if count else unit_line,
     ]
 
 
-def _amount(job: Row, form: Form) -> int:
+def _amount(job: Row, form: AmountForm) -> int:
     if not form.tres or form.tres[0] == "cpu":
         return int(job["cpus"])
     return int((job["tres"] or {}).get(form.tres[0], 0))
@@ -109,7 +111,7 @@ def _place(amount: int, groups: tuple[int, ...] | None, there: Sequence[int]) ->
     return bisect_left(there, amount) if groups is None else sum(amount >= each for each in groups)
 
 
-def _titles(groups: tuple[int, ...] | None, amounts: Iterable[int], form: Form) -> list[str]:
+def _titles(groups: tuple[int, ...] | None, amounts: Iterable[int], form: AmountForm) -> list[str]:
     what = "CPUs" if not form.tres or form.tres[0] == "cpu" else "TRES"
     if groups is None:
         return [f"{amount} {what}" for amount in amounts]
@@ -119,13 +121,15 @@ def _titles(groups: tuple[int, ...] | None, amounts: Iterable[int], form: Form) 
 
 
 def _row(
-    account: str, found: list[float], titles: list[str], whole: float, form: Form, *, count: bool
+    account: str, found: list[float], titles: list[str], whole: float, form: AmountForm, *, count: bool
 ) -> dict[str, str]:
     own = sum(found)
-    told = [f"{each / (1 if count else UNITS_S[form.unit]):.0f}" for each in found]
+    amounts = [f"{each / (1 if count else UNITS_S[form.unit]):.0f}" for each in found]
     if form.percent and not count:
         shares = [f"{100 * each / own if own else 0:.2f}%" for each in found]
-        told = shares if form.percent == "only" else [f"{n}({p})" for n, p in zip(told, shares, strict=True)]
+        amounts = (
+            shares if form.percent == "only" else [f"{n}({p})" for n, p in zip(amounts, shares, strict=True)]
+        )
     of_cluster = f"{100 * own / whole if whole else 0:.2f}%"
     named = {"Cluster": CLUSTER_NAME, "Account": account, "% of cluster": of_cluster}
-    return named | dict(zip(titles, told, strict=True))
+    return named | dict(zip(titles, amounts, strict=True))

@@ -11,26 +11,33 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
-from warpdeck.base.errors import UserError
 from warpdeck.base.slurm_version import VERSION
-from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.arguments import WordsError, listed, options, read_anywhere
+from warpdeck.slurm.console.command_options import (
+    WordsError,
+    handle_help,
+    options,
+    read_anywhere,
+    reported_time,
+    split_list,
+)
 from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.console.repl import prompted
+from warpdeck.slurm.format.account_tree import ROOT
 from warpdeck.slurm.format.printing import (
     PrintedColumn,
-    Style,
     last_of_formats,
     print_header,
     print_row,
+    style_of,
     width_of,
 )
 from warpdeck.slurm.sacctmgr.abbreviations import Name, meant, names
-from warpdeck.slurm.sacctmgr.rows import TRES
+from warpdeck.slurm.sacctmgr.entity_rows import TRES
 
 from . import reports, size_reports
 from .record_choice import in_group
-from .reports import FIELDS, Form, Report, ReportWindow
-from .size_reports import Lines
+from .reports import FIELDS, AmountForm, ReportWindow, UsageReport
+from .size_reports import AccountLines
 
 OPTIONS = options(
     "sreport",
@@ -39,18 +46,18 @@ OPTIONS = options(
 )
 HELP = """sreport [<OPTION>] TYPE REPORT [NAME=VALUE ...]
 
-  cluster Utilization                 how much of the cluster was held and how much was idle
-  cluster AccountUtilizationByUser    by account, and by user in it
-  cluster UserUtilizationByAccount    by user, the most first
-  user TopUsage                       the users who held most (TopCount=10  Group: a user's accounts as one)
-  job SizesByAccount                  by number of CPUs (Grouping=50,250,500,1000 or individual  PrintJobCount): all together,
-                                      of named accounts, by account (FlatView), or of those below (AcctAsParent)
-  Those by wckey, and of reservations, are empty: there are no wckeys here, and what reservations held is not kept apart.
+  cluster Utilization                 allocated and idle resources of the cluster
+  cluster AccountUtilizationByUser    usage by account, and by user within each account
+  cluster UserUtilizationByAccount    usage by user, largest first
+  user TopUsage                       users with the largest usage (TopCount=10; Group merges a user's accounts)
+  job SizesByAccount                  usage by number of CPUs (Grouping=50,250,500,1000 or individual; PrintJobCount): one line in all,
+                                      one for each named account, for each account (FlatView), or for each child (AcctAsParent)
+  Reports by wckey and on reservations are empty: wckeys do not exist here, and the usage of reservations is not recorded.
 
-  Start=TIME  End=TIME   the window; without both yesterday
+  Start=TIME  End=TIME   the time window (default: yesterday)
   Accounts=NAMES  Users=NAMES  Partitions=NAMES  Format=FIELD[%WIDTH],...
   -t --time UNIT         seconds, minutes, hours, percent, secper, minper, hourper
-  -T --tres NAMES        cpu, mem, gres/gpu, billing ...: a line for each
+  -T --tres NAMES        cpu, mem, gres/gpu, billing ...: one line for each
   -n --noheader  -p --parsable  -P --parsable2
 
   sreport cluster utilization start=now-7days end=now -t hours -T cpu,gres/gpu
@@ -98,7 +105,7 @@ _ALWAYS = "Clusters:1=clusters End:1=end Format:1=format Start:1=start"
 _PEOPLE = f"Users:1=users Accounts:2=accounts Acct:4=accounts {_ALWAYS}"
 
 
-class Words(NamedTuple):
+class ReportArguments(NamedTuple):
     """Arguments that a report accepts.
 
     They are conditions (NAME=VALUE), flags, and the condition that a value without a name belongs to.
@@ -112,14 +119,14 @@ class Words(NamedTuple):
 
 
 _EVERYWHERE = "all_clusters:1"
-_BY_PEOPLE = Words(names(_PEOPLE), names(f"{_EVERYWHERE} Tree:4=tree"), "users")
-_BY_WCKEY = Words(
+_BY_PEOPLE = ReportArguments(names(_PEOPLE), names(f"{_EVERYWHERE} Tree:4=tree"), "users")
+_BY_WCKEY = ReportArguments(
     names("WCKeys:3=wckeys Clusters:3=clusters End:1=end Format:1=format Start:1=start Users:1=users"),
     names(f"{_EVERYWHERE} withdeleted:5"),
     "wckeys",
     advises=False,
 )
-_SIZES = Words(
+_SIZES = ReportArguments(
     names(
         "Clusters:1=clusters Accounts:2=accounts Acct:4=accounts Associations:2 End:1=end Format:2=format Gid:2=gid "
         "grouping:2 Jobs:1 Nodes:1=nodes Partitions:2=partitions Start:1=start Users:1=users Wckeys:2"
@@ -128,16 +135,16 @@ _SIZES = Words(
     "clusters",
 )
 CONDITIONS = {
-    "utilization": Words(names(_ALWAYS), names(_EVERYWHERE), "clusters"),
+    "utilization": ReportArguments(names(_ALWAYS), names(_EVERYWHERE), "clusters"),
     **dict.fromkeys(("account", "user"), _BY_PEOPLE),
     **dict.fromkeys(("user_wckey", "wckey_user"), _BY_WCKEY),
     **dict.fromkeys(("sizes", "account_wckey_sizes", "wckey_sizes"), _SIZES),
-    "reservation": Words(
+    "reservation": ReportArguments(
         names("Names:1 Clusters:1=clusters End:1=end Flags:2 Format:2=format Ids:1 Nodes:1 Start:1=start"),
         names(_EVERYWHERE),
         "Names",
     ),
-    "top": Words(names(f"{_PEOPLE} topcount:1"), names(f"{_EVERYWHERE} group:1"), "users"),
+    "top": ReportArguments(names(f"{_PEOPLE} topcount:1"), names(f"{_EVERYWHERE} group:1"), "users"),
 }
 """Report -> its arguments."""
 _OF_CLUSTER = names(
@@ -158,54 +165,56 @@ FIELDS_OF = {
     "top": names("Accounts:1=Account Cluster:1 Energy:1 Login:1 Proper:1 TresName:5 Used:1"),
 }
 """Report -> the fields of format=, with the abbreviations that Slurm accepts."""
-MODES = ("exit", "quit", "parsable", "parsable2", "nonparsable", "quiet", "verbose", "time", "tres", "local")
-"""Commands that only have an effect at the prompt. On the command line they do nothing."""
+ENDS = ("exit", "quit")
+STYLES = ("nonparsable", "parsable", "parsable2")
+MODES = (*ENDS, *STYLES, "local", "quiet", "time", "verbose")
+"""Commands that only have an effect on later lines of the prompt. On the command line their arguments are checked."""
 TIMES = {
     "seconds": ("seconds", ""), "minutes": ("minutes", ""), "hours": ("hours", ""), "percent": ("minutes", "only"),
     "secper": ("seconds", "too"), "minper": ("minutes", "too"), "hourper": ("hours", "too"),
 }  # fmt: skip
 
 
-class Said(Exception):
-    """An error message without the command's name before it. The exit code is 1."""
-
-
 def main(words: list[str], console: Console) -> int:
     """Print one report, or those that are requested on standard input, and return the exit code."""
-    try:
-        found, rest = read_anywhere(words, OPTIONS)
-        given = last_of_formats(found)
-        if given.keys() & {"help", "usage", "version"}:
-            console.streams.out.write(VERSION if "version" in given else HELP)
-            return 0
-        if rest:
-            return _report(rest, given, console)
-        return _converse(given, console)
-    except WordsError as error:
-        console.streams.err.write(f"{error.message}\n")
-        return error.exit_code
-    except Said as error:
-        console.streams.err.write(f"{error}\n")
-        return 1
+    found, rest = read_anywhere(words, OPTIONS)
+    if handle_help(found, console, help_text=HELP):
+        return 0
+    given = last_of_formats(found)
+    return _report(rest, given, console) if rest else _converse(given, console)
 
 
 def _converse(given: dict[str, str], console: Console) -> int:
     code = 0
-    console.controller.linger()
-    while True:
-        console.streams.out.write(PROMPT)
-        console.streams.out.flush()
-        line = console.streams.stdin.readline(MAX_LINE)
-        if not line or line.strip() in ("exit", "quit"):
-            console.streams.out.write("" if line else "\n")
-            return code
+    for line in prompted(console, PROMPT):
+        words: list[str] = []
         try:
             found, words = read_anywhere(shlex.split(line), OPTIONS)
-            if words:
+            if words[:1] and words[0] in MODES:
+                given = _changed_mode(words, given, console)
+            elif words:
                 code = max(code, _report(words, {**given, **dict(found)}, console))
-        except (Said, ValueError, WordsError) as error:
+        except (ValueError, WordsError) as error:
             console.streams.err.write(f"{error}\n")
             code = 1
+        if words[:1] and words[0] in ENDS:
+            break
+    return code
+
+
+def _changed_mode(words: list[str], given: dict[str, str], console: Console) -> dict[str, str]:
+    """Return the options for later reports after a command of `MODES`. Raises WordsError for wrong arguments."""
+    mode, *rest = words
+    if rest and mode in (*ENDS, *STYLES):
+        raise WordsError(f"too many arguments for keyword:{mode}")
+    if mode == "time":
+        if not rest:
+            raise WordsError(f"too few arguments for keyword:{mode}")
+        return {**given, "time": rest[0]} if _time_form(rest[0], console) else given
+    if mode in STYLES:
+        others = {name: value for name, value in given.items() if name not in STYLES}
+        return {**others, mode: ""}
+    return given
 
 
 def _report(words: list[str], given: dict[str, str], console: Console) -> int:
@@ -213,19 +222,21 @@ def _report(words: list[str], given: dict[str, str], console: Console) -> int:
 
     As in Slurm, wrong arguments are reported and otherwise ignored.
     """
-    mode = words[0].lower()
-    if mode in (*MODES, "help", "version"):
-        console.streams.out.write({"help": HELP, "version": VERSION}.get(mode, ""))
+    if words[0] in MODES:
+        _changed_mode(words, given, console)
+        return 0
+    if text := {"help": HELP, "version": VERSION}.get(words[0].lower()):
+        console.streams.out.write(text)
         return 0
     form = _form(given, console)
     kind = _kind(words)
-    asked, wrong = _asked(words[2:], CONDITIONS[kind])
+    asked, wrong = _parse_conditions(words[2:], CONDITIONS[kind])
     window = _window(asked, console)
     if kind.endswith("sizes") and len(form.tres) > 1:
-        raise Said(
+        raise WordsError(
             " Job report only supports a single --tres type.\n Generate a separate report for each TRES type."
         )
-    clusters = listed(given.get("cluster", "") or asked.get("clusters", ""))
+    clusters = split_list(given.get("cluster", "") or asked.get("clusters", ""))
     is_meant = not clusters or CLUSTER_NAME in clusters
     with console.controller.connect() as client:
         jobs = _jobs(client, window, asked, kind) if is_meant else []
@@ -240,17 +251,17 @@ def _report(words: list[str], given: dict[str, str], console: Console) -> int:
 
 
 def _kind(words: list[str]) -> str:
-    """Return our name for the requested report. Raises Said."""
+    """Return our name for the requested report. Raises WordsError."""
     word = words[0].lower()
     kind = next((each for each in TYPES if _begins(each, word)), "")
     if not kind:
-        raise Said(f"invalid keyword: {words[0]}")
+        raise WordsError(f"invalid keyword: {words[0]}")
     if len(words) < 2:
-        raise Said(f"too few arguments for keyword:{words[0]}")
+        raise WordsError(f"too few arguments for keyword:{words[0]}")
     asked = words[1].lower()
     name = next((each for each in TYPES[kind] if _begins(each, asked)), "")
     if not name:
-        raise Said(f"Not valid report {words[1]}\nValid {kind} reports are, {VALID[kind]}")
+        raise WordsError(f"Not valid report {words[1]}\nValid {kind} reports are, {VALID[kind]}")
     return TYPES[kind][name]
 
 
@@ -258,7 +269,7 @@ def _begins(name: str, word: str) -> bool:
     return len(word) >= LEAST.get(name, 1) and name.startswith(word)
 
 
-def _asked(words: list[str], known: Words) -> tuple[dict[str, str], list[str]]:
+def _parse_conditions(words: list[str], known: ReportArguments) -> tuple[dict[str, str], list[str]]:
     """Parse the arguments of a report.
 
     Returns the conditions and flags, and the messages for unknown ones.
@@ -279,24 +290,27 @@ def _asked(words: list[str], known: Words) -> tuple[dict[str, str], list[str]]:
     return found, wrong
 
 
-def _form(given: dict[str, str], console: Console) -> Form:
+def _form(given: dict[str, str], console: Console) -> AmountForm:
     """Return the format of amounts. As in Slurm, an unknown time unit is reported and minutes are used."""
-    asked = given.get("time", "minutes").lower()
-    names = [name for name in TIMES if asked and name.startswith(asked)]
-    if not names:
-        console.streams.err.write(f"unknown time format {given['time']}\n")
-        names = ["minutes"]
-    unit, percent = TIMES[names[0]]
-    return Form(unit, percent, _tres(given["tres"]) if "tres" in given else ())
+    unit, percent = _time_form(given.get("time", "minutes"), console) or TIMES["minutes"]
+    return AmountForm(unit, percent, _tres(given["tres"]) if "tres" in given else ())
+
+
+def _time_form(text: str, console: Console) -> tuple[str, str] | None:
+    """Return the value of TIMES that a word begins. Report an unknown word, and return None for it."""
+    found = next((form for name, form in TIMES.items() if text and name.startswith(text.lower())), None)
+    if found is None:
+        console.streams.err.write(f"unknown time format {text}\n")
+    return found
 
 
 def _tres(text: str) -> tuple[str, ...]:
-    """Return the requested TRES that exist, in Slurm's order. Raises Said if there is none."""
+    """Return the requested TRES that exist, in Slurm's order. Raises WordsError if there is none."""
     known = [f"{kind}/{name}" if name else kind for kind, name, _ in TRES]
-    asked = listed(text.lower())
+    asked = split_list(text.lower())
     found = tuple(name for name in known if name in asked or "all" in asked)
     if not found:
-        raise Said("sreport: fatal: No valid TRES given")
+        raise WordsError("sreport: fatal: No valid TRES given")
     return found
 
 
@@ -306,9 +320,9 @@ def _window(conditions: dict[str, str], console: Console) -> ReportWindow:
     It never ends after the current time. If its end is not after its start, it lasts an hour.
     """
     now = time.time()
-    today = _moment("00:00", now, console)
-    since = _moment(conditions.get("start", ""), now, console)
-    until = _moment(conditions.get("end", ""), now, console)
+    today = reported_time("00:00", now, console)
+    since = reported_time(conditions.get("start", ""), now, console)
+    until = reported_time(conditions.get("end", ""), now, console)
     if since is None:
         since = (today or now) - DAY_S
     if until is None:
@@ -317,21 +331,9 @@ def _window(conditions: dict[str, str], console: Console) -> ReportWindow:
     return ReportWindow(int(since), int(until if until > since else since + HOUR_S))
 
 
-def _moment(text: str, now: float, console: Console) -> float | None:
-    """Parse a time. Returns None if the text is empty or invalid.
-
-    As in Slurm, an invalid time is reported and ignored.
-    """
-    try:
-        return parse_moment(text, now, past=True) if text else None
-    except UserError:
-        console.streams.err.write(f"Invalid time specification (pos=0): {text}\n")
-        return None
-
-
 def _jobs(client: Any, window: ReportWindow, asked: dict[str, str], kind: str) -> list[dict[str, Any]]:
     narrows = ("users", "partitions", "nodes") if kind == "sizes" else ("users",)
-    narrowed = {name: listed(asked[name]) for name in narrows if asked.get(name)}
+    narrowed = {name: split_list(asked[name]) for name in narrows if asked.get(name)}
     wanted = {"since": window.since, "until": window.until, "ended": True, "fields": list(FIELDS)}
     jobs: list[dict[str, Any]] = client.call("records", **wanted, **narrowed)["jobs"]
     return [job for job in jobs if in_group(job["uid"], asked["gid"])] if asked.get("gid") else jobs
@@ -339,13 +341,9 @@ def _jobs(client: Any, window: ReportWindow, asked: dict[str, str], kind: str) -
 
 def _have(client: Any) -> dict[str, int]:
     """Return the total capacity of all nodes for each TRES."""
-    from warpdeck.slurm.scontrol.site_text import node_tres
+    from warpdeck.slurm.fields.node_fields import tres_of_all
 
-    have: dict[str, int] = {}
-    for node in client.call("nodes")["nodes"]:
-        for tres, count in node_tres(node).items():
-            have[tres] = have.get(tres, 0) + count
-    return have
+    return tres_of_all(client.call("nodes", facts=True)["nodes"])
 
 
 def _made(
@@ -353,17 +351,17 @@ def _made(
     jobs: list[dict[str, Any]],
     have: dict[str, int],
     window: ReportWindow,
-    form: Form,
+    form: AmountForm,
     asked: dict[str, str],
     *,
     parents: dict[str, str],
     wrong: list[str],
-) -> Report:
+) -> UsageReport:
     if kind == "utilization":
         return reports.utilization(jobs, have, window, form)
-    lines = Lines(
+    lines = AccountLines(
         parents,
-        tuple(listed(asked.get("accounts", "").lower())),
+        tuple(split_list(asked.get("accounts", "").lower())),
         flat="flatview" in asked,
         as_parents="acctasparent" in asked,
     )
@@ -382,7 +380,7 @@ def _made(
         top = int(text) if text.isdecimal() else reports.ALL_USERS
         wrong += [] if text.isdecimal() else [f"sreport: error: Invalid value for TopCount ({text})\n"]
     if kind == "account":
-        jobs = [job for job in jobs if lines.has(job["account"] or reports.ROOT)]
+        jobs = [job for job in jobs if lines.has(job["account"] or ROOT)]
     else:
         jobs = [job for job in jobs if not lines.named or job["account"] in lines.named]
     if "group" in asked:
@@ -400,7 +398,7 @@ def _groups(asked: dict[str, str]) -> tuple[int, ...] | None:
     text = asked.get("grouping", "")
     if text and "individual".startswith(text.lower()):
         return None
-    return tuple(_number(word, "grouping") for word in listed(text)) or size_reports.GROUPS
+    return tuple(_number(word, "grouping") for word in split_list(text)) or size_reports.GROUPS
 
 
 def _number(text: str, name: str) -> int:
@@ -410,15 +408,10 @@ def _number(text: str, name: str) -> int:
 
 
 def _print(
-    report: Report, kind: str, asked: dict[str, str], given: dict[str, str], console: Console
+    report: UsageReport, kind: str, asked: dict[str, str], given: dict[str, str], console: Console
 ) -> list[str]:
     """Print the report and return the messages for unknown fields."""
-    parsable = given.keys() & {"parsable", "parsable2"}
-    style = Style(
-        "|" if parsable else "",
-        ends="parsable2" not in given,
-        header="noheader" not in given,
-    )
+    style = style_of(given)
     widths = {**report.widths, "Account": -20} if "tree" in asked else report.widths
     columns = [PrintedColumn(name, widths[name]) for name in report.shown]
     wrong: list[str] = []
@@ -439,7 +432,7 @@ def _print(
 def _columns(form: str, widths: dict[str, int], kind: str) -> tuple[list[PrintedColumn], list[str]]:
     columns: list[PrintedColumn] = []
     wrong: list[str] = []
-    for word in listed(form.lower()):
+    for word in split_list(form.lower()):
         name, width = width_of(word)
         if field := meant(name, FIELDS_OF[kind]):
             columns.append(PrintedColumn(field, width or widths.get(field, USUAL_WIDTH)))

@@ -5,33 +5,56 @@ The agents of the nodes measure it. On each node, all tasks of a step are measur
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.slurm_version import VERSION
-from warpdeck.slurm.console.arguments import Words, WordsError, options, read
+from warpdeck.slurm.console.command_options import Words, handle_help, options, read
 from warpdeck.slurm.console.console import CommandError, Console
-from warpdeck.slurm.format.named_columns import Named, named_steps
+from warpdeck.slurm.fields.field import Field, Row
+from warpdeck.slurm.fields.step_fields import STEP, is_sruns, step_name
+from warpdeck.slurm.format.named_columns import NamedStep, parse_step_ids
 from warpdeck.slurm.format.printing import (
-    Style,
-    UnknownField,
+    PrintedColumn,
     columns_of,
+    last_of_formats,
     print_header,
     print_names,
     print_row,
+    style_of,
     with_one_width,
 )
 from warpdeck.slurm.scontrol.processes import processes_of
 
-from .accounted_usage import usage_fields
-from .accounted_values import WIDTHS as SACCT_WIDTHS
+from .accounted_columns import STEP_COLUMNS
+from .accounted_columns import WIDTHS as SACCT_WIDTHS
+from .step_usage import USAGE, StepUsage, energy_j
 
-Record = dict[str, Any]
 OPTIONS = options(
     "sstat",
     "allsteps,a helpformat,e format=,o fields= help,h pidformat,i jobs=,j noheader,n noconvert parsable,p parsable2,P usage "
     "verbose,v version,V",
 )
+FREQUENCIES = ("ReqCPUFreq", "ReqCPUFreqGov", "ReqCPUFreqMax", "ReqCPUFreqMin")
+_ENERGY = Field("", lambda row: energy_j(row["used"]) or 0)
+
+
+def _pids(row: Row) -> str:
+    """Return the processes of the step on this machine, unless the caller is a process of a job."""
+    job, _, name = row["id"].rpartition(".")
+    return ",".join(str(each[0]) for each in processes_of(job, name)) if row["here"] else ""
+
+
+COLUMNS: dict[str, Field] = {
+    **{name: STEP_COLUMNS[name] for name in (*USAGE, *FREQUENCIES)},
+    "ConsumedEnergy": _ENERGY,
+    "ConsumedEnergyRaw": _ENERGY,
+    "JobID": STEP["id"],
+    "Nodelist": STEP["node_list"],
+    "NTasks": STEP["tasks"],
+    "Pids": Field("", _pids),
+}
+"""Column -> its field of a step. Other columns are empty."""
 NAMES = (
     "AveCPU AveCPUFreq AveDiskRead AveDiskWrite AvePages AveRSS AveVMSize ConsumedEnergy ConsumedEnergyRaw JobID MaxDiskRead "
     "MaxDiskReadNode MaxDiskReadTask MaxDiskWrite MaxDiskWriteNode MaxDiskWriteTask MaxPages MaxPagesNode MaxPagesTask MaxRSS "
@@ -64,21 +87,13 @@ HELP = """sstat [<OPTION>] -j JOB[.STEP],...
 
 def main(words: list[str], console: Console) -> int:
     """Print the table and return the exit code."""
-    try:
-        found, rest = read(words, OPTIONS)
-    except WordsError as error:
-        console.streams.err.write(
-            error.message.removesuffix('\nTry "sstat --help" for more information') + "\n"
-        )
-        return error.exit_code
-    given = dict(found)
-    if given.keys() & {"help", "usage", "version"}:
-        console.streams.out.write(VERSION if "version" in given else HELP)
+    found, rest = read(words, OPTIONS, advises=False)
+    if handle_help(found, console, help_text=HELP):
         return 0
-    if "helpformat" in given:
+    if "helpformat" in dict(found):
         print_names(console, WIDTHS)
         return 0
-    jobs = [each for text in (*_said(found, "jobs"), *rest) for each in named_steps("sstat", text)]
+    jobs = [each for text in (*_said(found, "jobs"), *rest) for each in parse_step_ids("sstat", text)]
     return _print(found, jobs, console)
 
 
@@ -86,31 +101,24 @@ def _said(found: Words, *names: str) -> list[str]:
     return [value for name, value in found if name in names]
 
 
-def _print(found: Words, jobs: list[Named], console: Console) -> int:
-    given = {name for name, _ in found}
+def _print(found: Words, jobs: list[NamedStep], console: Console) -> int:
+    given = last_of_formats(found)
     forms = [PIDS if name == "pidformat" else value for name, value in found if name in FORMS]
     form = ",".join(filter(None, forms)) or DEFAULT
-    try:
-        columns = with_one_width(columns_of(form, WIDTHS), form, zero_counts=False)
-    except UnknownField as error:
-        raise CommandError(f'Invalid field requested: "{error}"') from error
+    columns = with_one_width(columns_of(form, WIDTHS), form, zero_counts=False)
     if not jobs:
         raise CommandError("You didn't give me any jobs to stat.")
-    parsable = [name for name, _ in found if name in ("parsable", "parsable2")]
-    style = Style(
-        "|" if parsable else "",
-        ends=parsable[-1:] != ["parsable2"],
-        header="noheader" not in given,
-    )
+    style = style_of(given)
     print_header(console, columns, style)
     for job in jobs:
-        for values in _steps(job, console, everything="allsteps" in given, raw="noconvert" in given):
-            print_row(console, columns, [values.get(column.name, "") for column in columns], style)
+        for step in _steps(job, console, everything="allsteps" in given):
+            texts = _texts(step, columns, raw="noconvert" in given, here=console.paths is not None)
+            print_row(console, columns, texts, style)
     return 0
 
 
-def _steps(named: Named, console: Console, *, everything: bool, raw: bool) -> list[dict[str, str]]:
-    """Return the fields of the running steps that a job or step ID names.
+def _steps(named: NamedStep, console: Console, *, everything: bool) -> list[Row]:
+    """Return the records of the running steps that a job or step ID names.
 
     If it names no step, they are those of the first numbered step, or with `everything` those of all steps.
     Errors are printed.
@@ -119,7 +127,7 @@ def _steps(named: Named, console: Console, *, everything: bool, raw: bool) -> li
         jobs = _records(named.job, client) or _records(named.number, client)
         running = [step for job in jobs for step in job["steps"] if step["row"]["state"] == "RUNNING"]
         if named.step:
-            running = [step for step in running if _name(step) == named.step]
+            running = [step for step in running if step_name(step["row"]) == named.step]
         if not jobs:
             console.streams.err.write(f"sstat: error: couldn't get steps for job {named.number}\n")
         elif not running and named.step:
@@ -129,52 +137,32 @@ def _steps(named: Named, console: Console, *, everything: bool, raw: bool) -> li
         elif not running:
             console.streams.err.write(f"sstat: error: No steps running for job {named.number}\n")
         if not named.step and not everything:
-            running = [step for step in running if _name(step).isdecimal()][:1]
-        lines = []
+            running = [step for step in running if is_sruns(step["row"])][:1]
         for each in running:
             _take_use(each, client)
-            lines.append(_values(each, raw=raw, here=console.paths is not None))
-        return lines
+        return running
 
 
-def _records(job: str, client: Any) -> list[Record]:
-    found: list[Record] = client.call("records", ids=[job], fields=["id", "label", "state"], steps=True)[
-        "jobs"
-    ]
+def _records(job: str, client: Any) -> list[Row]:
+    found: list[Row] = client.call("records", ids=[job], fields=["id", "label", "state"], steps=True)["jobs"]
     return found
 
 
-def _name(step: Record) -> str:
-    return str(step["row"]["id"]).rpartition(".")[2]
-
-
-def _take_use(step: Record, client: Any) -> None:
+def _take_use(step: Row, client: Any) -> None:
     """Replace the step's usage by the current usage of its processes. The step extern is not measured."""
     try:
-        told = client.call("curves", job=step["row"]["id"])
+        use = client.call("curves", job=step["row"]["id"])
     except UserError:
         return
-    if told["parts"]:
-        step["row"]["used"] = told["used"]
+    if use["parts"]:
+        step["row"]["used"] = use["used"]
         known = {part["node"]: part for part in step["parts"]}
         step["parts"] = [
-            {"tasks": 1, "first_task": 0, **known.get(part["node"], {}), **part} for part in told["parts"]
+            {"tasks": 1, "first_task": 0, **known.get(part["node"], {}), **part} for part in use["parts"]
         ]
 
 
-def _values(step: Record, *, raw: bool, here: bool) -> dict[str, str]:
-    row = step["row"]
-    job, _, name = row["id"].rpartition(".")
-    pids = [str(each[0]) for each in processes_of(job, name)] if here else []
-    frequency = "Unknown" if name.isdecimal() else "0"
-    energy = (row["used"] or {}).get("energy_j")
-    return {
-        "JobID": row["id"],
-        "Nodelist": row["node_list"],
-        "NTasks": str(row["tasks"]),
-        "Pids": ",".join(pids),
-        "ConsumedEnergy": str(int(energy or 0)),
-        "ConsumedEnergyRaw": str(int(energy or 0)),
-        **dict.fromkeys(("ReqCPUFreq", "ReqCPUFreqGov", "ReqCPUFreqMax", "ReqCPUFreqMin"), frequency),
-        **usage_fields(step, unit="raw" if raw else ""),
-    }
+def _texts(step: Row, columns: Sequence[PrintedColumn], *, raw: bool, here: bool) -> list[str]:
+    row = {**step, **step["row"]}
+    row |= {"usage": StepUsage(row, "raw" if raw else ""), "here": here}
+    return [str(COLUMNS[column.name].value(row)) if column.name in COLUMNS else "" for column in columns]

@@ -8,10 +8,10 @@ from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.format.account_tree import ROOT
 
 from .change_arguments import ChangeOptions
-from .decision import Change, Decision, Tables, check_default, default_changes, put, section
+from .change_messages import NOTHING_ADDED, ChangeRefused
+from .decision import AccountTables, Change, Decision, check_default, default_changes, put, section
 from .editable import EDITABLE
-from .messages import NOTHING_ADDED, Refused
-from .setting_values import FLAG_NAMES, Given, Values, shown, values_for
+from .setting_values import FLAG_NAMES, GivenSetting, Values, shown, values_for
 
 LAST = "DefQOS"
 """Label that is printed after all others."""
@@ -22,51 +22,54 @@ UNPADDED = ("MaxJobsPerUser", "MaxJobsPerAccount", "MaxSubmitJobsPerAccount")
 """Labels that Slurm prints without padding."""
 
 
-def add(entity: str, tables: Tables, wanted: ChangeOptions) -> Decision:
-    """Return the change that adds the named entities. Raises Refused."""
+def add(entity: str, tables: AccountTables, wanted: ChangeOptions) -> Decision:
+    """Return the change that adds the named entities. Raises ChangeRefused."""
     if not wanted.names:
-        raise Refused(f" Need name of {entity} to add.\n")
+        raise ChangeRefused(f" Need name of {entity} to add.\n")
     return {"account": _accounts, "user": _users, "qos": _qos}[entity](tables, wanted)
 
 
-def _accounts(tables: Tables, wanted: ChangeOptions) -> Decision:
+def _accounts(tables: AccountTables, wanted: ChangeOptions) -> Decision:
     values = values_for(wanted.settings, {}, qos=tables.qos_names())
     parent = values.get("parent") or ""
     if parent == ROOT and not tables.account(ROOT):
         values.pop("parent")
     elif parent and not tables.account(parent):
-        raise Refused(
+        raise ChangeRefused(
             f" Parent account '{parent}' doesn't exist on cluster {CLUSTER}\n"
             "        Contact your admin to add this account.\n No associations created.\n"
         )
     names = _new(wanted.names, {*(name.lower() for name in tables.accounts), ROOT})
     if parent in names:
-        raise Refused(" An account is not below itself.\n No associations created.\n")
-    told = [" Adding Account(s)", *(f"  {name}" for name in names), " Settings"]
-    told += [f"  Description     = {values.get('description') or 'Account Name'}"]
-    told += [f"  Organization    = {values.get('organization') or 'Parent/Account Name'}", " Associations"]
-    told += [f"  A = {name[:10]:<10} C = {CLUSTER:<10}" for name in names]
+        raise ChangeRefused(" An account cannot be its own parent.\n No associations created.\n")
+    description = [" Adding Account(s)", *(f"  {name}" for name in names), " Settings"]
+    description += [f"  Description     = {values.get('description') or 'Account Name'}"]
+    description += [
+        f"  Organization    = {values.get('organization') or 'Parent/Account Name'}",
+        " Associations",
+    ]
+    description += [f"  A = {name[:10]:<10} C = {CLUSTER:<10}" for name in names]
     if wanted.settings:
-        told += [" Settings", *_association_lines({**values, "parent": parent or ROOT}, "account")]
-    return Decision(told, [put(values, "accounts", name) for name in names])
+        description += [" Settings", *_association_lines({**values, "parent": parent or ROOT}, "account")]
+    return Decision(description, [put(values, "accounts", name) for name in names])
 
 
 def _new(names: Sequence[str], known: Collection[str]) -> list[str]:
-    """Return the names that are not known. Raises Refused if there are none."""
+    """Return the names that are not known. Raises ChangeRefused if there are none."""
     found = [name for name in names if name not in known]
     if not found:
-        raise Refused(told=NOTHING_ADDED)
+        raise ChangeRefused(output=NOTHING_ADDED)
     return found
 
 
-def _users(tables: Tables, wanted: ChangeOptions) -> Decision:
+def _users(tables: AccountTables, wanted: ChangeOptions) -> Decision:
     default = next(iter(wanted.where.get("defaultaccounts", [])), "")
     accounts = wanted.where.get("accounts") or ([default] if default else [])
     if not accounts:
-        raise Refused(" Need name of account to add user to.\n")
+        raise ChangeRefused(" Need name of account to add user to.\n")
     unknown = next((name for name in (*accounts, *filter(None, [default])) if not tables.account(name)), "")
     if unknown:
-        raise Refused(
+        raise ChangeRefused(
             f" This account '{unknown}' doesn't exist.\n        Contact your admin to add this account.\n"
             " No associations or wckeys created.\n"
         )
@@ -79,13 +82,15 @@ def _users(tables: Tables, wanted: ChangeOptions) -> Decision:
         if (user, tables.account(name)) not in there
     ]
     if not fresh:
-        raise Refused(told=NOTHING_ADDED)
+        raise ChangeRefused(output=NOTHING_ADDED)
     new = [user for user in wanted.names if user not in {user for user, _ in tables.places(())}]
-    told = section(" Adding User(s)", (f"  {user}" for user in new))
-    told += [" Settings =", f"  Default Account = {default}"] if default and new else []
-    told += [" Associations ="]
-    told += [f"  U = {user[:9]:<9} A = {account[:10]:<10} C = {CLUSTER:<10}" for user, account in fresh]
-    told += [" Non Default Settings", *_association_lines(values, "user")]
+    description = section(" Adding User(s)", (f"  {user}" for user in new))
+    description += [" Settings =", f"  Default Account = {default}"] if default and new else []
+    description += [" Associations ="]
+    description += [
+        f"  U = {user[:9]:<9} A = {account[:10]:<10} C = {CLUSTER:<10}" for user, account in fresh
+    ]
+    description += [" Non Default Settings", *_association_lines(values, "user")]
     changes = []
     for user, account in fresh:
         before = {"qos": tables.qos_of(account)}
@@ -95,10 +100,10 @@ def _users(tables: Tables, wanted: ChangeOptions) -> Decision:
         changes.append(put(own, *path))
     for user in wanted.names:
         changes += _defaults(tables, user, [account for each, account in fresh if each == user], default)
-    return Decision(told, changes)
+    return Decision(description, changes)
 
 
-def _defaults(tables: Tables, user: str, fresh: Sequence[str], default: str) -> list[Change]:
+def _defaults(tables: AccountTables, user: str, fresh: Sequence[str], default: str) -> list[Change]:
     """Return the changes that set the user's default account.
 
     A user with several accounts needs a default, which is the first existing account unless another one is
@@ -112,15 +117,15 @@ def _defaults(tables: Tables, user: str, fresh: Sequence[str], default: str) -> 
     return default_changes({**places, **{account: {} for account in fresh}}, meant, user)
 
 
-def _qos(tables: Tables, wanted: ChangeOptions) -> Decision:
+def _qos(tables: AccountTables, wanted: ChangeOptions) -> Decision:
     values = values_for(wanted.settings, {}, qos=tables.qos_names())
     names = _new(wanted.names, {name.lower() for name in tables.qos_names()})
-    told = [" Adding QOS(s)", *(f"  {name}" for name in names), " Settings"]
-    told += [f"  Description    = {names[0]}", *_qos_lines(wanted.settings, values)]
-    return Decision(told, [put(values, "qos", name) for name in names])
+    description = [" Adding QOS(s)", *(f"  {name}" for name in names), " Settings"]
+    description += [f"  Description    = {names[0]}", *_qos_lines(wanted.settings, values)]
+    return Decision(description, [put(values, "qos", name) for name in names])
 
 
-def _qos_lines(settings: Sequence[Given], values: Values) -> list[str]:
+def _qos_lines(settings: Sequence[GivenSetting], values: Values) -> list[str]:
     lines = {}
     flags = [name for key, name in FLAG_NAMES.items() if values.get(key)]
     if flags:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from .abbreviations import meant, names
+from .change_messages import ChangeRefused, no_condition, no_option
 from .editable import EDITABLE
-from .messages import Refused, no_condition, no_option
-from .setting_values import Given, given
+from .setting_values import GivenSetting, given
 
 NOTHING = ("none", "")
 """Values of unsupported settings that are accepted, because they match the fixed behavior."""
@@ -25,14 +25,14 @@ class ChangeOptions(NamedTuple):
 
     names: list[str]
     where: dict[str, list[str]]
-    settings: list[Given]
+    settings: list[GivenSetting]
 
 
-def asked(verb: str, entity: str, words: Iterable[str]) -> ChangeOptions:
-    """Parse the arguments. Raises Refused."""
+def parse_arguments(verb: str, entity: str, words: Iterable[str]) -> ChangeOptions:
+    """Parse the arguments. Raises ChangeRefused."""
     named: list[str] = []
     where: dict[str, list[str]] = {}
-    settings: list[Given] = []
+    settings: list[GivenSetting] = []
     complaint = ""
     sets = verb == "add"
     for word in words:
@@ -49,16 +49,16 @@ def asked(verb: str, entity: str, words: Iterable[str]) -> ChangeOptions:
         elif setting is not None and not (verb == "add" and condition == "names"):
             settings.append(setting)
         elif condition == "names":
-            named += _listed(text if equals else key)
+            named += _names_of(text if equals else key)
         elif condition and not (is_set and condition != "defaultaccounts"):
-            where.setdefault(condition, []).extend(_listed(text))
+            where.setdefault(condition, []).extend(_names_of(text))
         else:
             complaint += (
                 no_option(word, advises=(verb, entity) != ("add", "user")) if sets else no_condition(word)
             )
     if complaint:
         is_all = verb == "delete" and not named and not where
-        raise Refused(complaint + (NO_CONDITION if is_all else ""))
+        raise ChangeRefused(complaint + (NO_CONDITION if is_all else ""))
     return ChangeOptions(list(dict.fromkeys(named)), where, settings)
 
 
@@ -67,5 +67,5 @@ def _refusal(entity: str, key: str) -> str:
     return next((why for each, why in refused if len(key) >= LEAST and each.startswith(key)), "")
 
 
-def _listed(text: str) -> list[str]:
+def _names_of(text: str) -> list[str]:
     return [name.lower() for name in text.strip("'\"").split(",") if name]

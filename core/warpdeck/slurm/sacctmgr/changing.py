@@ -15,15 +15,15 @@ from warpdeck.base.cluster import NORMAL_QOS
 from warpdeck.base.errors import UserError
 from warpdeck.notation.config.rules import values_of
 from warpdeck.slurm.console.console import CommandError, Console
-from warpdeck.slurm.format.job_states import ENDED
+from warpdeck.slurm.fields.job_states import ENDED
 
 from . import record_comments
 from .adding import add
-from .change_arguments import ChangeOptions, asked
-from .decision import Change, Decision, Tables, put
+from .change_arguments import ChangeOptions, parse_arguments
+from .change_messages import NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_TO_SET, ChangeRefused
+from .decision import AccountTables, Change, Decision, put
 from .deleting import delete
 from .editable import EDITABLE, NOT_EDITABLE, editable_name
-from .messages import NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_TO_SET, Refused
 from .modifying import modify
 
 ENTITIES = {
@@ -62,17 +62,17 @@ def change(verb: str, words: Sequence[str], console: Console, *, given: set[str]
     if entity in NOT_EDITABLE:
         raise CommandError(f"{verb} {entity} is not supported: {NOT_EDITABLE[entity]}")
     try:
-        wanted = asked(verb, entity, words[1:])
+        wanted = parse_arguments(verb, entity, words[1:])
         if verb == "modify" and "set" not in (word.lower() for word in words[1:]):
-            raise Refused(NOTHING_TO_SET)
+            raise ChangeRefused(NOTHING_TO_SET)
         with console.controller.connect() as client:
             decided = _decide(verb, entity, wanted, client)
-    except Refused as error:
+    except ChangeRefused as error:
         of_qos = entity == "qos" and str(error).startswith(UNKNOWN)
-        console.streams.out.write(error.told)
+        console.streams.out.write(error.output)
         (console.streams.out if of_qos else console.streams.err).write(str(error))
         return 1
-    console.streams.out.write("".join(f"{line}\n" for line in decided.told))
+    console.streams.out.write("".join(f"{line}\n" for line in decided.description))
     if _agreed(console, given):
         _commit(decided, console)
     return 0
@@ -81,14 +81,14 @@ def change(verb: str, words: Sequence[str], console: Console, *, given: set[str]
 def _change_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> int:
     """Change records of jobs, which are stored by the controller and not in config.toml."""
     try:
-        wanted = record_comments.asked(words)
-        console.streams.out.write(wanted.told)
+        wanted = record_comments.parse_arguments(words)
+        console.streams.out.write(wanted.unknown)
         console.streams.err.write(wanted.complaint)
         with console.controller.connect() as client:
             jobs = record_comments.found_jobs(client, wanted.where)
         record_comments.annotate(console, jobs, wanted.values, only_asks=True)
-    except Refused as error:
-        console.streams.out.write(error.told)
+    except ChangeRefused as error:
+        console.streams.out.write(error.output)
         console.streams.err.write(str(error))
         return 1
     except UserError as error:
@@ -100,21 +100,23 @@ def _change_jobs(words: Sequence[str], console: Console, *, given: set[str]) -> 
         console.streams.out.write(NOTHING_MODIFIED)
         console.streams.err.write(record_comments.NONE_FOUND)
         return 1
-    console.streams.out.write(record_comments.told_jobs(jobs))
+    console.streams.out.write(record_comments.jobs_text(jobs))
     if _agreed(console, given):
         record_comments.annotate(console, jobs, wanted.values, only_asks=False)
     return 0
 
 
 def _decide(verb: str, entity: str, wanted: ChangeOptions, client: Any) -> Decision:
-    """Return the change to make. Raises Refused."""
+    """Return the change to make. Raises ChangeRefused."""
     try:
         text = client.call("config")["text"]
     except UserError as error:
         if error.code != "not_admin":
             raise
-        raise Refused(DENIED_TO_ADD.format(EDITABLE[entity].plural) if verb == "add" else DENIED) from error
-    tables = Tables(values_of(text, "accounts"), values_of(text, "qos"))
+        raise ChangeRefused(
+            DENIED_TO_ADD.format(EDITABLE[entity].plural) if verb == "add" else DENIED
+        ) from error
+    tables = AccountTables(values_of(text, "accounts"), values_of(text, "qos"))
     _check_clusters(verb, wanted.where.get("clusters", ()))
     if verb == "add":
         decided = add(entity, tables, wanted)
@@ -128,17 +130,17 @@ def _decide(verb: str, entity: str, wanted: ChangeOptions, client: Any) -> Decis
 def _check_clusters(verb: str, named: Sequence[str]) -> None:
     """Check the named clusters. There is only one, so a command about other clusters changes nothing.
 
-    Raises Refused.
+    Raises ChangeRefused.
     """
     others = [name for name in named if name != CLUSTER]
     if others and verb == "add":
-        told = f" This cluster '{others[0]}' doesn't exist.\n        Contact your admin to add it to accounting.\n"
-        raise Refused(told)
+        message = f" This cluster '{others[0]}' doesn't exist.\n        Contact your admin to add it to accounting.\n"
+        raise ChangeRefused(message)
     if others and len(others) == len(named):
-        raise Refused(told=NOTHING_DELETED if verb == "delete" else NOTHING_MODIFIED)
+        raise ChangeRefused(output=NOTHING_DELETED if verb == "delete" else NOTHING_MODIFIED)
 
 
-def _with_normal(decided: Decision, tables: Tables) -> list[Change]:
+def _with_normal(decided: Decision, tables: AccountTables) -> list[Change]:
     """Return the changes, preceded by the creation of the default QoS if they name it.
 
     The default QoS exists without an entry in the file until another entry refers to it.
@@ -184,5 +186,5 @@ def _commit(decided: Decision, console: Console) -> None:
         with console.controller.connect() as client:
             client.call("amend", changes=decided.changes)
     except UserError as error:
-        told = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}".strip()
-        raise CommandError(f"{told}\nnothing was changed") from error
+        problems = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}".strip()
+        raise CommandError(f"{problems}\nnothing was changed") from error

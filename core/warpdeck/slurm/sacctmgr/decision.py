@@ -12,7 +12,7 @@ from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.base.cluster import NORMAL_QOS
 from warpdeck.slurm.format.account_tree import ROOT
 
-from .messages import Refused
+from .change_messages import ChangeRefused
 
 Table = Mapping[str, Any]
 Path = tuple[str, ...]
@@ -21,7 +21,7 @@ Change = dict[str, Any]
 """`model.Amendment` in its wire format."""
 
 
-class Tables(NamedTuple):
+class AccountTables(NamedTuple):
     """The tables of config.toml that are in force."""
 
     accounts: Mapping[str, Table]
@@ -100,7 +100,7 @@ class Decision(NamedTuple):
     It is an error if `changes` is empty.
     """
 
-    told: Sequence[str]
+    description: Sequence[str]
     """The lines of the description."""
     changes: list[Change]
 
@@ -129,11 +129,11 @@ def default_line(qos: str, path: Path) -> str:
 
 
 def check_default(values: Table, before: Table, path: Path) -> None:
-    """Raise Refused if an association would get a default QoS that it may not use."""
+    """Raise ChangeRefused if an association would get a default QoS that it may not use."""
     allowed = values.get("qos") or before.get("qos", ())
     default = values.get("default_qos", before.get("default_qos")) or ""
     if default and default not in allowed:
-        raise Refused(
+        raise ChangeRefused(
             " These associations don't have access to their default qos.\n"
             " Please give them access before they the default can be set to this.\n"
             + default_line(default, path)

@@ -11,19 +11,19 @@ from warpdeck.base.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.format.account_tree import ROOT
 
 from .change_arguments import NO_CONDITION, ChangeOptions
+from .change_messages import NOTHING_DELETED, ChangeRefused
 from .decision import (
+    AccountTables,
     Change,
     Decision,
     Path,
     Table,
-    Tables,
     default_changes,
     default_line,
     drop,
     put,
     section,
 )
-from .messages import NOTHING_DELETED, Refused
 
 IN_USE = " Error with request: Job(s) active, cancel job(s) before remove\n"
 ROOT_STAYS = " You are not allowed to remove the root account.\n Use remove cluster instead.\n"
@@ -36,12 +36,12 @@ Active = Iterable[tuple[int, str, str]]
 """(job, account, user) of the pending and running jobs."""
 
 
-def delete(entity: str, tables: Tables, wanted: ChangeOptions, *, active: Active = ()) -> Decision:
-    """Return the change that deletes the selected entities. Raises Refused."""
+def delete(entity: str, tables: AccountTables, wanted: ChangeOptions, *, active: Active = ()) -> Decision:
+    """Return the change that deletes the selected entities. Raises ChangeRefused."""
     if not wanted.names and not wanted.where:
-        raise Refused(NO_CONDITION)
+        raise ChangeRefused(NO_CONDITION)
     if entity == "account" and ROOT in wanted.names:
-        raise Refused(ROOT_STAYS)
+        raise ChangeRefused(ROOT_STAYS)
     gone = tables.selected(entity, wanted.names, wanted.where)
     if entity == "account":
         gone = _with_all_below(tables, gone)
@@ -52,16 +52,16 @@ def delete(entity: str, tables: Tables, wanted: ChangeOptions, *, active: Active
     else:
         more = _next_defaults(tables, gone)
     if not gone:
-        raise Refused(told=NOTHING_DELETED)
+        raise ChangeRefused(output=NOTHING_DELETED)
     if entity == "user":
-        told = _told_users(tables, gone, has_accounts=bool(wanted.where.get("accounts")))
+        description = _describe_users(tables, gone, has_accounts=bool(wanted.where.get("accounts")))
     else:
         title = {"account": " Deleting accounts...", "qos": " Deleting QOS(s)..."}[entity]
-        told = [title, *(f"  {path[-1]}" for path in gone)]
-    return Decision(told, [*(drop(*path) for path in gone), *more])
+        description = [title, *(f"  {path[-1]}" for path in gone)]
+    return Decision(description, [*(drop(*path) for path in gone), *more])
 
 
-def _with_all_below(tables: Tables, named: list[Path]) -> list[Path]:
+def _with_all_below(tables: AccountTables, named: list[Path]) -> list[Path]:
     gone = list(named)
     for _, account in gone:
         gone += [
@@ -73,17 +73,17 @@ def _with_all_below(tables: Tables, named: list[Path]) -> list[Path]:
 
 
 def _check_idle(active: Active, gone: Collection[Path]) -> None:
-    """Raise Refused if a job is active in an association that would be deleted."""
+    """Raise ChangeRefused if a job is active in an association that would be deleted."""
     lines = [
         f"  JobID = {job:<10} C = {CLUSTER:<10} A = {account:<10} U = {user:<9}\n"
         for job, account, user in active
         if ("accounts", account) in gone or ("accounts", account, "users", user) in gone
     ]
     if lines:
-        raise Refused(IN_USE + "".join(lines))
+        raise ChangeRefused(IN_USE + "".join(lines))
 
 
-def _told_users(tables: Tables, gone: list[Path], *, has_accounts: bool) -> list[str]:
+def _describe_users(tables: AccountTables, gone: list[Path], *, has_accounts: bool) -> list[str]:
     users = list(dict.fromkeys(path[-1] for path in gone))
     if not has_accounts:
         return [" Deleting users...", *(f"  {user}" for user in users)]
@@ -95,7 +95,7 @@ def _told_users(tables: Tables, gone: list[Path], *, has_accounts: bool) -> list
     ]
 
 
-def _left(tables: Tables, user: str, gone: Collection[Path]) -> dict[str, Table]:
+def _left(tables: AccountTables, user: str, gone: Collection[Path]) -> dict[str, Table]:
     """Return the accounts that a user keeps, each with the user's table there."""
     return {
         account: table
@@ -104,7 +104,7 @@ def _left(tables: Tables, user: str, gone: Collection[Path]) -> dict[str, Table]
     }
 
 
-def _next_defaults(tables: Tables, gone: list[Path]) -> list[Change]:
+def _next_defaults(tables: AccountTables, gone: list[Path]) -> list[Change]:
     """Return the changes that set a new default account for the users whose default is deleted.
 
     The new default is the first of the user's remaining accounts.
@@ -119,10 +119,10 @@ def _next_defaults(tables: Tables, gone: list[Path]) -> list[Change]:
     return changes
 
 
-def _without_qos(tables: Tables, gone: list[str]) -> list[Change]:
+def _without_qos(tables: AccountTables, gone: list[str]) -> list[Change]:
     """Return the changes that remove deleted QoS from all lists.
 
-    Raises Refused if one of them is somebody's default.
+    Raises ChangeRefused if one of them is somebody's default.
     """
     places: list[tuple[Path, Table]] = []
     for account, table in tables.accounts.items():
@@ -134,7 +134,7 @@ def _without_qos(tables: Tables, gone: list[str]) -> list[Change]:
         default_line(table["default_qos"], path) for path, table in places if table.get("default_qos") in gone
     ]
     if lines:
-        raise Refused(DEFAULT_QOS.format("".join(lines)))
+        raise ChangeRefused(DEFAULT_QOS.format("".join(lines)))
     kept: list[tuple[Path, Table]] = [
         (("qos", name), table) for name, table in tables.qos.items() if name not in gone
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .limits import LIMITS, OF_ASSOCIATION
+from .limit_names import LIMITS, OF_ASSOCIATION
 
 
 class EntityField(NamedTuple):
@@ -107,18 +107,18 @@ EDITABLE: Mapping[str, Editable] = {
         _OF_ASSOCIATION,
         _ASSOCIATION_FIELDS,
         {
-            "adminlevel": "root and the controller's own user administer",
-            "partitions": "a user's place in an account holds in all partitions",
-            "wckeys": "there are none",
+            "adminlevel": "root and the controller's user are the administrators",
+            "partitions": "an association applies to all partitions",
+            "wckeys": "wckeys do not exist here",
         },
     ),
 }
-_ONE_CLUSTER = "there is one cluster, and what it has stands in config.toml"
+_ONE_CLUSTER = "there is one cluster, and config.toml defines it"
 NOT_EDITABLE = {
     "cluster": _ONE_CLUSTER,
-    "coordinator": "root and the controller's own user change accounts",
+    "coordinator": "only root and the controller's user change accounts",
     "federation": _ONE_CLUSTER,
-    "resource": "licenses stand in config.toml, under [licenses]",
+    "resource": "licenses are defined in config.toml under [licenses]",
 }
 """Entities that Slurm can change, with the reason why they cannot be changed here."""
 _SHORT = {"acct": "account", "accts": "account"}

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from .abbreviations import Name, names
-from .field_names import OF_WCKEYS, WORDS
-from .rows import (
+from .entity_rows import (
     Row,
     account_rows,
     association_rows,
@@ -25,6 +24,7 @@ from .rows import (
     tres_rows,
     user_rows,
 )
+from .field_names import OF_WCKEYS, WORDS
 
 _USUAL = "set:3 where:5 WithDeleted:5"
 _OF_PLACES = "WithAssoc:5 WithCoordinators:5 WithRawQOSLevel:5 WOPLimits:4 WOLimits:3"
@@ -33,7 +33,7 @@ _PLACE = "Accounts:2 Acct:4=Accounts IDs:1 Associations:2=IDs Clusters:1 Default
 PLACES = frozenset(each.meaning for each in names(_PLACE))
 
 
-class Entity(NamedTuple):
+class ListedEntity(NamedTuple):
     """A kind of object that sacctmgr can show.
 
     If `text` is set, its output is printed instead of a table, and all arguments are ignored.
@@ -66,7 +66,7 @@ class Entity(NamedTuple):
     text: Callable[[Any], str] | None = None
 
 
-_TRANSACTION = Entity(
+_TRANSACTION = ListedEntity(
     1,
     "time,action,actor,where,info",
     key="Actor",
@@ -79,7 +79,7 @@ _TRANSACTION = Entity(
 )
 _ASSOCIATION = "cluster,account,user,partition"
 ENTITIES = {
-    "association": Entity(
+    "association": ListedEntity(
         2,
         f"{_ASSOCIATION},share,priority,grpjobs,grptres,grpsubmit,grpwall,grptresmins,maxjobs,maxtres,maxtrespernode,"
         "maxsubmit,maxwall,maxtresmins,qos,defaultqos,grptresrunmins",
@@ -94,7 +94,7 @@ ENTITIES = {
         without_limits=_ASSOCIATION,
         advises=False,
     ),
-    "account": Entity(
+    "account": ListedEntity(
         2,
         "account,description,organization",
         account_rows,
@@ -107,7 +107,7 @@ ENTITIES = {
             "WithCoordinators": "coordinators",
         },
     ),
-    "cluster": Entity(
+    "cluster": ListedEntity(
         2,
         "cluster,controlhost,controlport,rpc,share,grpjobs,grptres,grpsubmit,maxjobs,maxtres,maxsubmit,maxwall,qos,defaultqos",
         cluster_rows,
@@ -117,8 +117,8 @@ ENTITIES = {
         more={"WithFed": "federation,id,features,fedstate"},
         without_limits="cluster,controlhost,controlport,rpc",
     ),
-    "configuration": Entity(2, text=config_text),
-    "event": Entity(
+    "configuration": ListedEntity(2, text=config_text),
+    "event": ListedEntity(
         1,
         "cluster,nodename,start,end,state,reason,user",
         event_rows,
@@ -129,14 +129,14 @@ ENTITIES = {
         has_times=True,
         advises=False,
     ),
-    "federation": Entity(
+    "federation": ListedEntity(
         1,
         "federation,cluster,id%2,features,fedstate",
         key="Federation",
         conditions="Names:1 Federations:3=Names Clusters:3 Format:2",
         flags=f"{_USUAL} Tree:4",
     ),
-    "problem": Entity(
+    "problem": ListedEntity(
         1,
         "cluster,account,user,problem",
         key="User",
@@ -146,7 +146,7 @@ ENTITIES = {
         number="",
         advises=False,
     ),
-    "qos": Entity(
+    "qos": ListedEntity(
         1,
         "name,priority,gracetime,preempt,preemptexempttime,preemptmode,flags%40,usagethres,usagefactor,grptres,grptresmins,"
         "grptresrunmins,grpjobs,grpsubmit,grpwall,maxtres,maxtrespernode,maxtresmins,maxwall,maxtrespu,maxjobspu,maxsubmitpu,"
@@ -155,7 +155,7 @@ ENTITIES = {
         conditions="Names:1 QOSLevel:1=Names Clusters:1=Descriptions Descriptions:1 Format:1 IDs:1 PreemptMode:8",
         number="QOS ID",
     ),
-    "resource": Entity(
+    "resource": ListedEntity(
         4,
         "name,server,type,count,allocated,servertype",
         conditions="Names:1 Clusters:3 Descriptions:3 Format:1 IDs:1 PercentAllowed:1 ServerType:7 Server:2",
@@ -163,7 +163,7 @@ ENTITIES = {
         more={"WithClusters": "cluster,allowed"},
         number="",
     ),
-    "reservation": Entity(
+    "reservation": ListedEntity(
         4,
         "cluster,name%15,tres%30,timestart,timeend,unused",
         reservation_rows,
@@ -173,9 +173,9 @@ ENTITIES = {
         has_times=True,
         number="",
     ),
-    "runawayjobs": Entity(2, text=no_runaway_text),
-    "stats": Entity(1, text=stats_text),
-    "tres": Entity(
+    "runawayjobs": ListedEntity(2, text=no_runaway_text),
+    "stats": ListedEntity(1, text=stats_text),
+    "tres": ListedEntity(
         3,
         "type,name%15,id",
         tres_rows,
@@ -185,7 +185,7 @@ ENTITIES = {
     ),
     "transaction": _TRANSACTION,
     "txn": _TRANSACTION._replace(least=3),
-    "user": Entity(
+    "user": ListedEntity(
         1,
         "user,defaultaccount,adminlevel",
         user_rows,
@@ -198,7 +198,7 @@ ENTITIES = {
             "defaultqos",
         },
     ),
-    "wckey": Entity(
+    "wckey": ListedEntity(
         1,
         "wckey,cluster,user",
         key="WCKey",

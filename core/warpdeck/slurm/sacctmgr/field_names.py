@@ -6,7 +6,7 @@ cpu= part of GrpTRES (`limits.PARTS`). The rules were measured with Slurm 22.05.
 
 from __future__ import annotations
 
-from warpdeck.slurm.format.printing import PrintedColumn, UnknownField, width_of
+from warpdeck.slurm.format.printing import PrintedColumn, width_of
 
 from .abbreviations import Name, meant, names
 
@@ -143,6 +143,10 @@ def _read(form: str) -> tuple[dict[str, int], tuple[Name, ...]]:
 WIDTHS, WORDS = _read(FORM)
 OF_WCKEYS = names("WCKeys:1=WCKey Name:1=WCKey Clusters:2=Cluster IDs:2=ID Users:1=User")
 """wckeys have their own field names."""
+
+
+class UnknownField(ValueError):
+    """Raised for a field name that does not exist."""
 
 
 def columns_of(form: str, *, words: tuple[Name, ...] = WORDS) -> list[PrintedColumn]:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from warpdeck_agent.wire.hostnames import HostlistError, expand
 
-from .conditions import ConditionOptions
 from .entities import ENTITIES, PLACES
-from .rows import Row
+from .entity_rows import Row
+from .show_conditions import ConditionOptions
 
 FIELDS = {
     "Accounts": "Account", "AdminLevel": "Admin", "Clusters": "Cluster", "DefaultAccount": "Def Acct", "DefaultQOS": "Def QOS",

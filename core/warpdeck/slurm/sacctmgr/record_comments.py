@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
 from warpdeck.base.errors import UserError
-from warpdeck.base.passwd import user_there
+from warpdeck.base.passwd import existing_uid
 from warpdeck.notation.values.time_points import parse_moment
-from warpdeck.slurm.console.arguments import listed
+from warpdeck.slurm.console.command_options import INVALID_TIME, split_list
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.format.units import moment
 
 from .abbreviations import meant, names
-from .messages import NOTHING_TO_SET, Refused, no_condition, no_option
+from .change_messages import NOTHING_TO_SET, ChangeRefused, no_condition, no_option
 
 CONDITIONS = names("accounts:1 cluster:1 endtime:1 jobid:1 starttime:1 users:1")
 SETTINGS = names(
@@ -32,7 +32,7 @@ NONE_FOUND = (
     "doesn't have privilege to perform this action\n"
 )
 AT_ONCE = 1000
-"""Number of records in one transaction (api.joborders.MAX_ANNOTATED)."""
+"""Number of records in one transaction (protocol.job_requests)."""
 _NUMBER = re.compile(r"[ \t]*([+-]?\d+)")
 _JOB = re.compile(r"(\d+(?:[_+]\d+)?)(?:\..*)?")
 
@@ -40,20 +40,20 @@ _JOB = re.compile(r"(\d+(?:[_+]\d+)?)(?:\..*)?")
 class CommentOptions(NamedTuple):
     """The jobs to change and the new values.
 
-    `told` holds the messages about unknown settings, `complaint` the messages about invalid values.
+    `unknown` holds the messages about unknown settings, `complaint` the messages about invalid values.
     """
 
     where: dict[str, str]
     values: dict[str, str | int]
-    told: str
+    unknown: str
     complaint: str
 
 
-def asked(words: Sequence[str]) -> CommentOptions:
-    """Parse the arguments. Raises Refused."""
+def parse_arguments(words: Sequence[str]) -> CommentOptions:
+    """Parse the arguments. Raises ChangeRefused."""
     where: dict[str, str] = {}
     values: dict[str, str | int] = {}
-    told, complaint, invalid = "", "", ""
+    unknown, complaint, invalid = "", "", ""
     sets = False
     for word in words:
         key, equals, text = word.partition("=")
@@ -63,22 +63,22 @@ def asked(words: Sequence[str]) -> CommentOptions:
         if lowered in ("set", "where") and not equals:
             sets = lowered == "set"
         elif sets and setting and not equals:
-            raise Refused(f" Bad format on {key}: End your option with an '=' sign\n")
+            raise ChangeRefused(f" Bad format on {key}: End your option with an '=' sign\n")
         elif sets and setting == "derived_exit" and text and not _NUMBER.match(text):
             invalid += f"sacctmgr: error: Invalid value for DerivedExitCode ({text})\n"
         elif sets and setting:
             values[setting] = _number(text) if setting == "derived_exit" else _unquoted(text)
         elif sets:
-            told += no_option(word)
+            unknown += no_option(word)
         elif condition and equals:
             where[condition] = text.strip("'\"")
         else:
             complaint += no_condition(word)
     if complaint:
-        raise Refused(complaint + invalid, told=told)
+        raise ChangeRefused(complaint + invalid, output=unknown)
     if not values:
-        raise Refused(invalid + NOTHING_TO_SET, told=told)
-    return CommentOptions(where, values, told, invalid)
+        raise ChangeRefused(invalid + NOTHING_TO_SET, output=unknown)
+    return CommentOptions(where, values, unknown, invalid)
 
 
 def _number(text: str) -> int:
@@ -98,7 +98,7 @@ def _unquoted(text: str) -> str:
 
 
 def found_jobs(client: Any, where: dict[str, str]) -> list[dict[str, Any]]:
-    """Return the records to change. Raises Refused."""
+    """Return the records to change. Raises ChangeRefused."""
     if where.get("cluster", CLUSTER_NAME) != CLUSTER_NAME:
         return []
     times = {
@@ -106,16 +106,16 @@ def found_jobs(client: Any, where: dict[str, str]) -> list[dict[str, Any]]:
         for key, name in (("starttime", "since"), ("endtime", "until"))
         if key in where
     }
-    users = listed(where.get("users", ""))
-    unknown = next((user for user in users if user_there(user) is None), None)
+    users = split_list(where.get("users", ""))
+    unknown = next((user for user in users if existing_uid(user) is None), None)
     if unknown is not None:
-        raise Refused(f"sacctmgr: error: Invalid user id: {unknown}\n")
+        raise ChangeRefused(f"sacctmgr: error: Invalid user id: {unknown}\n")
     return list(
         client.call(
             "records",
             ids=_ids(where["jobid"]) if "jobid" in where else [],
             users=users,
-            accounts=listed(where.get("accounts", "")),
+            accounts=split_list(where.get("accounts", "")),
             ended=True,
             fields=["id", "submit", "user"],
             **times,
@@ -127,22 +127,22 @@ def _moment(text: str) -> float:
     try:
         return parse_moment(text, time.time())
     except UserError as error:
-        raise Refused(f"Invalid time specification (pos=0): {text}\n") from error
+        raise ChangeRefused(f"{INVALID_TIME}{text}\n") from error
 
 
 def _ids(text: str) -> list[str]:
-    words = listed(text)
+    words = split_list(text)
     if not words:
-        raise Refused("Invalid job id(s)  specified\n")
+        raise ChangeRefused("Invalid job id(s)  specified\n")
     for word in words:
         if not _JOB.fullmatch(word):
             base = re.match(r"(\d+)_", word)
             what = f"job array element specified: {base[1]}" if base else f"job/step specified: {word}"
-            raise Refused(f"sacctmgr: fatal: Bad {what}\n")
+            raise ChangeRefused(f"sacctmgr: fatal: Bad {what}\n")
     return [found[1] for word in words if (found := _JOB.fullmatch(word))]
 
 
-def told_jobs(jobs: Sequence[dict[str, Any]]) -> str:
+def jobs_text(jobs: Sequence[dict[str, Any]]) -> str:
     """Return the list of the changed jobs for output."""
     return "".join(
         (" Modified jobs...\n", *(f"  {job['id']} submitted at {moment(job['submit'])}\n" for job in jobs))

@@ -12,9 +12,9 @@ from warpdeck.notation.values.tres_counts import parse_tres, tres_name
 from warpdeck.slurm.format.units import clock, tres_text
 
 from .abbreviations import meant, names
+from .change_messages import ChangeRefused, no_option
 from .editable import EDITABLE, EntityField
-from .limits import PARTS
-from .messages import Refused, no_option
+from .limit_names import PARTS
 
 Values = dict[str, Any]
 """Values of a table in config.toml; None removes a key."""
@@ -27,7 +27,7 @@ MODES = ("cluster", "cancel", "requeue", "suspend", "off")
 _FACTOR = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
-class Given(NamedTuple):
+class GivenSetting(NamedTuple):
     """One argument: the field, the sign (+, - or nothing) and the text after the =."""
 
     field: EntityField
@@ -39,21 +39,21 @@ class Given(NamedTuple):
     """For an old key, from before Slurm had TRES: the TRES that it means."""
 
 
-def given(entity: str, word: str) -> Given | None:
+def given(entity: str, word: str) -> GivenSetting | None:
     """Parse an argument as a setting of the entity; return None if it is not one."""
     key, _, text = word.partition("=")
     sign = key[-1:] if key[-1:] in ("+", "-") else ""
     key = key[: len(key) - len(sign)]
     fields, name = EDITABLE[entity].fields, meant(key, names(EDITABLE[entity].settings))
     if name in fields:
-        return Given(fields[name], sign, text.strip("'\""), word, entity)
+        return GivenSetting(fields[name], sign, text.strip("'\""), word, entity)
     limit, part = PARTS.get(name, ("", ""))
     field = next((each for each in fields.values() if each.key == limit), None) if limit else None
-    return Given(field, sign, text, word, entity, part) if field is not None else None
+    return GivenSetting(field, sign, text, word, entity, part) if field is not None else None
 
 
-def values_for(found: Iterable[Given], before: Mapping[str, Any], *, qos: Iterable[str]) -> Values:
-    """Return the new values of a table that now contains `before`. Raises Refused."""
+def values_for(found: Iterable[GivenSetting], before: Mapping[str, Any], *, qos: Iterable[str]) -> Values:
+    """Return the new values of a table that now contains `before`. Raises ChangeRefused."""
     values: Values = {}
     for each in found:
         key = each.field.key
@@ -91,17 +91,17 @@ _SHOWN: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-def _invalid(each: Given) -> Refused:
+def _invalid(each: GivenSetting) -> ChangeRefused:
     name = "FairShare" if each.field.kind == "share" else each.field.label
-    return Refused(f"sacctmgr: error: Invalid value for {name} ({each.text})\n{_after(each)}")
+    return ChangeRefused(f"sacctmgr: error: Invalid value for {name} ({each.text})\n{_after(each)}")
 
 
-def _after(each: Given) -> str:
+def _after(each: GivenSetting) -> str:
     """Return the hint that follows the error for an invalid value; there is none for QoS."""
     return "" if each.entity == "qos" else no_option(each.word)
 
 
-def _count(each: Given) -> int | None:
+def _count(each: GivenSetting) -> int | None:
     text = each.text.strip()
     if text.lower() in NONE:
         return None
@@ -110,29 +110,29 @@ def _count(each: Given) -> int | None:
     return int(text)
 
 
-def _share(each: Given) -> int | None:
+def _share(each: GivenSetting) -> int | None:
     if each.text.lower() == "parent":
-        raise Refused("sacctmgr: error: Fairshare=parent is not supported: give a number of shares\n")
+        raise ChangeRefused("sacctmgr: error: Fairshare=parent is not supported: use a number of shares\n")
     return _count(each)
 
 
-def _wall(each: Given) -> str | None:
+def _wall(each: GivenSetting) -> str | None:
     if each.text.lower() in NONE:
         return None
     try:
         seconds = parse_limit(each.text)
     except UserError:
-        raise Refused(f" Bad {each.field.label} time format: {each.word}\n{_after(each)}") from None
+        raise ChangeRefused(f" Bad {each.field.label} time format: {each.word}\n{_after(each)}") from None
     return None if seconds is None else format_duration(seconds)
 
 
-def _span(each: Given) -> int | None:
+def _span(each: GivenSetting) -> int | None:
     """Return a time, written like a limit, in seconds."""
     text = _wall(each)
     return None if text is None else parse_limit(text)
 
 
-def _factor(each: Given) -> float | None:
+def _factor(each: GivenSetting) -> float | None:
     if each.text in NONE:
         return None
     if not _FACTOR.fullmatch(each.text):
@@ -140,31 +140,31 @@ def _factor(each: Given) -> float | None:
     return float(each.text)
 
 
-def _mode(each: Given) -> str | None:
+def _mode(each: GivenSetting) -> str | None:
     word = each.text.lower()
     meant = next((mode for mode in MODES if len(word) > 1 and mode.startswith(word)), None)
     if meant is None:
-        raise Refused(f" Bad Preempt Mode given: {each.word}\n")
+        raise ChangeRefused(f" Bad Preempt Mode given: {each.word}\n")
     return None if meant == "cluster" else meant
 
 
-def _word(each: Given) -> str | None:
+def _word(each: GivenSetting) -> str | None:
     return each.text.lower() or None
 
 
-def _default(each: Given, known: Iterable[str]) -> str | None:
+def _default(each: GivenSetting, known: Iterable[str]) -> str | None:
     name = None if each.text in NONE else _word(each)
     if name is not None and name not in known:
         said = f"You gave a bad default qos '{name}'.  Use 'list qos' to get complete list.\n"
-        raise Refused(said)
+        raise ChangeRefused(said)
     return name
 
 
-def _text(each: Given) -> str | None:
+def _text(each: GivenSetting) -> str | None:
     return each.text or None
 
 
-READS: Mapping[str, Callable[[Given], Any]] = {
+READS: Mapping[str, Callable[[GivenSetting], Any]] = {
     "count": _count,
     "share": _share,
     "wall": _wall,
@@ -176,7 +176,7 @@ READS: Mapping[str, Callable[[Given], Any]] = {
 }
 
 
-def _merged(each: Given, before: str) -> str | None:
+def _merged(each: GivenSetting, before: str) -> str | None:
     """Return the TRES list with the given TRES set or removed one by one."""
     counts = parse_tres(before)
     text = f"{each.part}={each.text}" if each.part else each.text
@@ -200,28 +200,28 @@ def _merged(each: Given, before: str) -> str | None:
     return ",".join(f"{name}={count}{'M' * (name == 'mem')}" for name, count in counts.items()) or None
 
 
-def _no_tres(each: Given, what: str) -> Refused:
-    return Refused(f"sacctmgr: error: slurmdb_format_tres_str: {what}\n{_after(each)}")
+def _no_tres(each: GivenSetting, what: str) -> ChangeRefused:
+    return ChangeRefused(f"sacctmgr: error: slurmdb_format_tres_str: {what}\n{_after(each)}")
 
 
-def _names(each: Given, before: list[str], known: Iterable[str]) -> list[str] | None:
+def _names(each: GivenSetting, before: list[str], known: Iterable[str]) -> list[str] | None:
     names = [name.lower() for name in each.text.split(",") if name]
     there = list(known)
     for name in names:
         if name.lstrip("+-") not in there:
             said = f"sacctmgr: error: You gave a bad qos '{name.lstrip('+-')}'. Valid QOS's are {','.join(there)}\n"
-            raise Refused(said + _after(each))
+            raise ChangeRefused(said + _after(each))
     now = before if each.sign or any(name[0] in "+-" for name in names) else []
     less = {name.lstrip("-") for name in names if each.sign == "-" or name[0] == "-"}
     more = [name.lstrip("+") for name in names if each.sign != "-" and name[0] != "-"]
     return [name for name in dict.fromkeys([*now, *more]) if name not in less] or None
 
 
-def _flags(each: Given) -> Values:
+def _flags(each: GivenSetting) -> Values:
     words = [word.lower() for word in each.text.split(",") if word and word != "-1"]
     for word in words:
         if word.lstrip("+-") not in FLAGS:
-            raise Refused(
+            raise ChangeRefused(
                 f" Unknown QOS flag used in:\n  '{each.text}'\n Valid QOS flags are\n  '{','.join(FLAG_NAMES.values())}'\n"
             )
     is_part = bool(each.sign) or any(word[0] in "+-" for word in words)

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from math import inf
 
-from warpdeck.base.errors import UserError
-from warpdeck.notation.values.time_points import parse_moment
+from warpdeck.slurm.console.command_options import reported_time
 from warpdeck.slurm.console.console import Console
-from warpdeck.slurm.format.printing import PrintedColumn, Style, UnknownField, print_header, print_row
+from warpdeck.slurm.format.printing import PrintedColumn, print_header, print_row, style_of
 
 from .abbreviations import meant
-from .conditions import EVENTS, ConditionOptions, asked_of, bad_event, unknown_qos
-from .entities import ENTITIES, NO_ENTITY, Entity, name_of
-from .field_names import columns_of
+from .entities import ENTITIES, NO_ENTITY, ListedEntity, name_of
+from .entity_rows import Row
+from .field_names import UnknownField, columns_of
 from .matching import chosen
-from .rows import Row
+from .show_conditions import EVENTS, ConditionOptions, bad_event, parse_conditions, unknown_qos
 
 TREE_WIDTH = -20
 OF_CLUSTER_EVENTS = "cluster,tres,start,end,clusternodes"
@@ -35,7 +34,7 @@ def show(words: Sequence[str], given: AbstractSet[str], console: Console) -> int
         with console.controller.connect() as client:
             console.streams.out.write(entity.text(client))
         return 0
-    asked = asked_of(entity, words[1:])
+    asked = parse_conditions(entity, words[1:])
     if "associations" in given and "WithAssoc" in entity.more:
         asked = asked._replace(flags=asked.flags | {"WithAssoc"})
     if wrong := "".join(asked.wrong) or (bad_event(asked) if name == "event" else ""):
@@ -62,7 +61,7 @@ def show(words: Sequence[str], given: AbstractSet[str], console: Console) -> int
 
 def _usual_form(name: str, asked: ConditionOptions) -> str:
     """Return the fields that are shown without format=."""
-    entity: Entity = ENTITIES[name]
+    entity: ListedEntity = ENTITIES[name]
     if name == "event" and [meant(each, EVENTS) for each in asked.where.get("Events", ())] == ["Cluster"]:
         return OF_CLUSTER_EVENTS
     usual = (entity.without_limits if "WOLimits" in asked.flags else "") or entity.form
@@ -75,7 +74,9 @@ def _in_period(name: str, rows: list[Row], asked: ConditionOptions, console: Con
     Without conditions, only current reservations are returned.
     """
     now = time.time()
-    start, end = (_moment(asked.where.get(key, ()), now, console) for key in ("Start", "End"))
+    start, end = (
+        reported_time("".join(asked.where.get(key, [])[-1:]), now, console) for key in ("Start", "End")
+    )
     if name == "reservation" and end is None and (start or not (asked.where or asked.fields)):
         start, end = start or now, now
     until = inf if end is None else end
@@ -86,27 +87,11 @@ def _in_period(name: str, rows: list[Row], asked: ConditionOptions, console: Con
     ]
 
 
-def _moment(values: Sequence[str], now: float, console: Console) -> float | None:
-    """Return a point in time, or None if it is not given or invalid.
-
-    An invalid time is reported, and Slurm continues without it.
-    """
-    try:
-        return parse_moment(values[-1], now, past=True) if values else None
-    except UserError:
-        console.streams.err.write(f"Invalid time specification (pos=0): {values[-1]}\n")
-        return None
-
-
 def _print(
     rows: list[Row], columns: list[PrintedColumn], given: AbstractSet[str], console: Console, *, is_tree: bool
 ) -> None:
     """Print the table; the accounts of a tree are indented by their level."""
-    style = Style(
-        "" if given.isdisjoint(("parsable", "parsable2")) else "|",
-        ends="parsable2" not in given,
-        header="noheader" not in given,
-    )
+    style = style_of(given)
     if is_tree:
         columns = [each._replace(width=TREE_WIDTH) if each.name == "Account" else each for each in columns]
         rows = [row | {"Account": row.get("above", "") + row.get("Account", "")} for row in rows]

@@ -1,8 +1,9 @@
 """The scontrol command (`main`).
 
-The modules show, jobtext and sitetext display objects; orders, changes and reserving change them.
+The modules show, job_text, site_text and site_json display objects; job_actions,
+update_keyword, partitions and reservation_changes change them. `keywords` is the table of all of them.
 """
 
-from .command import main
+from .scontrol import main
 
 __all__ = ["main"]

@@ -14,11 +14,12 @@ from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.numbers import strtol
 from warpdeck.protocol.refusals import NUMBERS, WORDS
 
-from .session import Failed, Session
+from .session import Failed, ScontrolSession
 
-Check = Callable[[Session, Sequence[str]], None]
+Check = Callable[[ScontrolSession, Sequence[str]], None]
 LEVELS = ("quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5")
 REBOOT = "drain the node, reboot it, and resume it"
+LOG_HINT = "the controller's log always contains all levels"
 MAX_ERRNO = 133
 
 
@@ -28,7 +29,7 @@ def refused(what: str, instead: str, *, check: Check = lambda session, words: No
     `check` raises Failed for arguments that Slurm would refuse, too.
     """
 
-    def refuse(session: Session, words: Sequence[str]) -> None:
+    def refuse(session: ScontrolSession, words: Sequence[str]) -> None:
         check(session, words)
         raise Failed(f"scontrol: error: {what} is not supported: {instead}")
 
@@ -38,7 +39,7 @@ def refused(what: str, instead: str, *, check: Check = lambda session, words: No
 def admins_only(said: str) -> Check:
     """Return a check that refuses users who are not administrators, before any other check."""
 
-    def check(session: Session, words: Sequence[str]) -> None:
+    def check(session: ScontrolSession, words: Sequence[str]) -> None:
         with session.connect() as client:
             if not client.welcome["admin"]:
                 raise Failed(f"{said} error: Invalid user id")
@@ -46,47 +47,47 @@ def admins_only(said: str) -> Check:
     return check
 
 
-def level(session: Session, words: Sequence[str]) -> None:
+def level(session: ScontrolSession, words: Sequence[str]) -> None:
     """Check `setdebug LEVEL`, where the level is a name or a number."""
     word = words[0]
     if word.lower() not in LEVELS and not (word.isdecimal() and int(word) < len(LEVELS)):
         raise Failed(f"invalid debug level: {word}")
 
 
-def flag(session: Session, words: Sequence[str]) -> None:
+def flag(session: ScontrolSession, words: Sequence[str]) -> None:
     """Check `setdebugflags +NAME` or `-NAME`."""
     for word in words:
         if word[:1] not in ("+", "-"):
             raise Failed(f"invalid debug flag: {word}\nUsage: setdebugflags [+|-]NAME")
 
 
-def factor(session: Session, words: Sequence[str]) -> None:
+def factor(session: ScontrolSession, words: Sequence[str]) -> None:
     """Check `fsdampeningfactor NUMBER`."""
     if not re.fullmatch(r"[1-9]\d{0,4}", words[0]):
         raise Failed(f"invalid dampening factor: {words[0]}")
 
 
-def schedlog(session: Session, words: Sequence[str]) -> None:
+def schedlog(session: ScontrolSession, words: Sequence[str]) -> None:
     """Refuse schedloglevel: the scheduler log is disabled, which is Slurm's default."""
     if words[0].lower() in ("0", "1", "disable", "enable"):
         raise Failed(f"slurm_set_schedlog_level error: {WORDS['no_requeue']}")
     raise Failed(f"invalid schedlog level: {words[0]}")
 
 
-def shutdown(session: Session, words: Sequence[str]) -> None:
+def shutdown(session: ScontrolSession, words: Sequence[str]) -> None:
     """Check `shutdown [slurmctld|controller]`."""
     if words and words[0].lower() not in ("slurmctld", "controller"):
         raise Failed(f"invalid shutdown argument:{words[0]}")
     admins_only("slurm_shutdown")(session, words)
 
 
-def takeover(session: Session, words: Sequence[str]) -> None:
+def takeover(session: ScontrolSession, words: Sequence[str]) -> None:
     """Check `takeover [INDEX]`, where the index names a backup controller."""
     if words:
         raise Failed(f"takeover: invalid backup controller index ({strtol(words[0])[0]})")
 
 
-def token(session: Session, words: Sequence[str]) -> None:
+def token(session: ScontrolSession, words: Sequence[str]) -> None:
     """Refuse `token [lifespan=SECONDS] [username=NAME]`.
 
     There are no tokens, because the kernel identifies the caller.
@@ -94,12 +95,10 @@ def token(session: Session, words: Sequence[str]) -> None:
     for word in words:
         if word.partition("=")[0].lower() not in ("lifespan", "username") or "=" not in word:
             raise Failed(f"Invalid option: `{word}`")
-    raise Failed(
-        "Error fetching token\nthere are no tokens here: the controller knows by its socket who asks"
-    )
+    raise Failed("Error fetching token\ntokens do not exist here, because the kernel identifies the caller")
 
 
-def reboot(session: Session, words: Sequence[str]) -> None:
+def reboot(session: ScontrolSession, words: Sequence[str]) -> None:
     """Refuse `reboot [ASAP] [nextstate=] [reason=] NODES` as Slurm does if no RebootProgram is set."""
     rest = [word for word in words if word.lower() != "asap"]
     for word in rest:
@@ -110,11 +109,11 @@ def reboot(session: Session, words: Sequence[str]) -> None:
         raise Failed("Missing node list. Specify ALL|<NodeList>")
     raise Failed(
         "scontrol: error: RebootProgram isn't defined\n"
-        f"scontrol_reboot_nodes error: Unspecified error\nthere is none here: {REBOOT}"
+        f"scontrol_reboot_nodes error: Unspecified error\nnodes are not rebooted from here: {REBOOT}"
     )
 
 
-def cancel_reboot(session: Session, words: Sequence[str]) -> None:
+def cancel_reboot(session: ScontrolSession, words: Sequence[str]) -> None:
     """Refuse `cancel_reboot NODES`, because no reboot is ever pending."""
     if len(words) != 1:
         raise Failed(f"{'too many arguments' if words else 'missing argument'} for keyword:cancel_reboot")
@@ -128,7 +127,7 @@ def cancel_reboot(session: Session, words: Sequence[str]) -> None:
     raise Failed(f"slurm_update error: Invalid node {'state' if known else 'name'} specified")
 
 
-def errnumstr(session: Session, words: Sequence[str]) -> None:
+def errnumstr(session: ScontrolSession, words: Sequence[str]) -> None:
     """Print the message of an error number.
 
     The number is one of Slurm's that are used here, or one of the operating system's.
@@ -138,9 +137,9 @@ def errnumstr(session: Session, words: Sequence[str]) -> None:
     if not words[0].isdecimal():
         raise Failed("numeric arguments required for keyword:errnumstr")
     number = int(words[0])
-    told = f"Unknown error {number}"
+    message = f"Unknown error {number}"
     if number in NUMBERS:
-        told = WORDS[NUMBERS[number]]
+        message = WORDS[NUMBERS[number]]
     elif number <= MAX_ERRNO:
-        told = os.strerror(number) if number else "No error"
-    session.console.streams.out.write(f"{told}\n")
+        message = os.strerror(number) if number else "No error"
+    session.console.streams.out.write(f"{message}\n")

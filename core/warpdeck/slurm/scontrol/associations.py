@@ -7,16 +7,16 @@ limit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME, NORMAL_QOS
 from warpdeck.base.passwd import uid_of
+from warpdeck.slurm.fields.field import Row
 from warpdeck.slurm.format.account_tree import ROOT
 from warpdeck.slurm.viewers.account_use import NO_USE, TRES, used_tree
 
-from .session import Failed, Session
+from .session import Failed, ScontrolSession
 
-Row = dict[str, Any]
 KINDS = {"users": "users", "assoc": "associations", "qos": "QOS"}
 """Sections in the order in which they are shown, with the name printed if a section is empty."""
 TITLES = {"users": "User", "assoc": "Association", "qos": "QOS"}
@@ -25,7 +25,7 @@ SECONDS_OF_MINUTE = 60
 NO_QOS: Row = {"priority": 0, "limits": {}, "preempt_mode": ""}
 
 
-class Silent(Exception):
+class QuietRefusal(Exception):
     """Message for standard error that is not a failure in Slurm."""
 
 
@@ -38,30 +38,30 @@ class AssociationFilter(NamedTuple):
     qos: tuple[str, ...]
 
 
-def wanted(words: Iterable[str]) -> AssociationFilter:
-    """Parse accounts=, flags=, qos= and users=, each of which may be abbreviated. Raises Failed or Silent."""
+def parse_filter(words: Iterable[str]) -> AssociationFilter:
+    """Parse accounts=, flags=, qos= and users=, each of which may be abbreviated. Raises Failed or QuietRefusal."""
     found: dict[str, tuple[str, ...]] = {}
     for word in words:
         key, _, value = word.partition("=")
         names = tuple(each.strip().lower() for each in value.split(",") if each.strip())
         if not names:
-            raise Silent(f"No value given for option {word}")
+            raise QuietRefusal(f"No value given for option {word}")
         option = next((each for each in NAMED if each.startswith(key.lower() or "?")), "")
         if not option:
             raise Failed(f"invalid entity: {word} for keyword:show assoc_mgr")
         found[option] = (*found.get(option, ()), *names)
         if option == "flags" and not any(kind in value.lower() for kind in KINDS):
-            raise Silent(f"invalid flag '{value}', valid options are 'Assoc, QOS, and/or Users'")
+            raise QuietRefusal(f"invalid flag '{value}', valid options are 'Assoc, QOS, and/or Users'")
     flags = ",".join(found.get("flags", ())) or ",".join(KINDS)
     kinds = frozenset(kind for kind in KINDS if kind in flags)
     return AssociationFilter(kinds, *(found.get(name, ()) for name in ("accounts", "users", "qos")))
 
 
-def show_associations(session: Session, words: Sequence[str]) -> None:
+def show_associations(session: ScontrolSession, words: Sequence[str]) -> None:
     """Handle `scontrol show assoc_mgr`. Raises Failed."""
     try:
-        asked = wanted(words)
-    except Silent as complaint:
+        asked = parse_filter(words)
+    except QuietRefusal as complaint:
         session.console.streams.err.write(f"{complaint}\n")
         return
     with session.connect() as client:

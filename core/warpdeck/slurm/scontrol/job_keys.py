@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.option_values.notices import parse_mail_types
-from warpdeck.notation.option_values.slurm_values import MAX_NICE
+from warpdeck.notation.option_values.special_kinds import MAX_NICE
 from warpdeck.notation.values.dependencies import parse_dependencies
 from warpdeck.notation.values.durations import parse_limit
 from warpdeck.notation.values.gres import parse_gpus, parse_gres
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.licenses import parse_licenses
+from warpdeck.notation.values.mail_types import parse_mail_types
 from warpdeck.notation.values.memory_sizes import parse_memory
 from warpdeck.notation.values.numbers import strtol
 from warpdeck.notation.values.time_points import parse_moment
@@ -27,7 +27,7 @@ Change = dict[str, Any]
 _COUNT = re.compile(r"\d{1,8}")
 
 
-class Key(NamedTuple):
+class UpdateKey(NamedTuple):
     """A key of `scontrol update JobId=`.
 
     `least` is the minimum number of letters. `change` maps a value to the fields of model.JobChange.
@@ -67,13 +67,13 @@ def _nodes_asked(value: str) -> Change:
     if dash:
         change["nodes_max"] = _count(high, "NumNodes")
     if not 0 < change["nodes_min"] <= change.get("nodes_max", change["nodes_min"]):
-        raise UserError("no such number of nodes", "write LEAST or LEAST-MOST", code="PartitionNodeLimit")
+        raise UserError("no such number of nodes", "write MIN or MIN-MAX", code="PartitionNodeLimit")
     return change
 
 
 def _partition(value: str) -> Change:
     if not value:
-        raise UserError("no partition has an empty name", "name one", code="PartitionConfig")
+        raise UserError("the name of the partition is empty", "name a partition", code="PartitionConfig")
     return {"partition": value}
 
 
@@ -86,7 +86,9 @@ def _signed(field: str, name: str, default: str) -> Callable[[str], Change]:
         text = value or default
         number = strtol(text)[0]  # Text that is not a number counts as 0.
         if abs(number) > MAX_NICE:
-            raise UserError(f"{name} value out of range (+/- {MAX_NICE}). Value ignored", "write less")
+            raise UserError(
+                f"{name} value out of range (+/- {MAX_NICE}). Value ignored", "use a smaller number"
+            )
         return {field: number}
 
     return set_signed
@@ -160,7 +162,7 @@ def _limit(field: str) -> Callable[[str], Change]:
     def set_limit(value: str) -> Change:
         limit_s = parse_limit(value)
         if limit_s is None and value.strip().lower() not in ("infinite", "unlimited"):
-            raise UserError(f"{value} minutes are no limit", "write UNLIMITED to take a limit away")
+            raise UserError(f"{value} minutes is not a limit", "write UNLIMITED to remove the limit")
         return {field: limit_s}
 
     return set_limit
@@ -171,54 +173,54 @@ def _least_time(value: str) -> Change:
 
 
 KEYS = {
-    "account": Key(1, _text("account")),
-    "admincomment": Key(3, _text("admin_comment")),
-    "arraytaskthrottle": Key(10, _number("throttle", "ArrayTaskThrottle")),
-    "comment": Key(3, _text("comment")),
-    "contiguous": Key(3, _yes("contiguous", "Contiguous")),
-    "cpus-per-task": Key(13, _number("cpus_per_task", "CPUs-per-task")),
-    "cpuspertask": Key(11, _number("cpus_per_task", "CPUs-per-task")),
-    "dependency": Key(1, _dependencies),
-    "deadline": Key(3, _moment("deadline_unix")),
-    "eligibletime": Key(2, _moment("begin_at_unix")),
-    "endtime": Key(2, _moment("end_at_unix")),
-    "excnodelist": Key(3, _names("exclude")),
-    "features": Key(1, _text("constraint")),
-    "gres": Key(2, _gres),
-    "jobname": Key(4, _text("name")),
-    "licenses": Key(1, lambda value: {"licenses": parse_licenses(value) if value else []}),
-    "mailtype": Key(5, _mail_types),
-    "mailuser": Key(5, _text("mail_user")),
-    "mincpusnode": Key(4, _number("cpus_per_node_min", "MinCPUsNode")),
-    "minmemorycpu": Key(10, _mebibytes("mem_per_cpu_bytes", "MinMemoryCPU")),
-    "minmemorynode": Key(10, _mebibytes("mem_per_node_bytes", "MinMemoryNode")),
-    "name": Key(2, _text("name")),
-    "nice": Key(2, _signed("nice", "Nice", "100")),
-    "nodelist": Key(8, _names("nodelist")),
-    "ntaskspernode": Key(13, _number("tasks_per_node", "TasksPerNode")),
-    "numnodes": Key(8, _nodes_asked),
-    "numtasks": Key(8, _number("tasks", "NumTasks")),
-    "oversubscribe": Key(2, _oversubscribe),
-    "partition": Key(2, _partition),
-    "priority": Key(2, _number("priority", "Priority")),
-    "qos": Key(1, _text("qos")),
-    "reqnodelist": Key(8, _names("nodelist")),
-    "reqnodes": Key(8, _nodes_asked),
-    "reqprocs": Key(8, _number("tasks", "NumTasks")),
-    "requeue": Key(4, _yes("requeue", "Requeue")),
-    "reservationname": Key(3, _text("reservation")),
-    "shared": Key(2, _oversubscribe),
-    "starttime": Key(2, _moment("begin_at_unix")),
-    "stdout": Key(6, _text("output")),
-    "switches": Key(5, _switches),
-    "taskspernode": Key(2, _number("tasks_per_node", "TasksPerNode")),
-    "tasks-per-node": Key(14, _number("tasks_per_node", "TasksPerNode")),
-    "timelimit": Key(5, _limit("time_limit_s")),
-    "timemin": Key(5, _least_time),
-    "tresperjob": Key(8, _tres("gpus")),
-    "trespernode": Key(8, _tres("gpus-per-node")),
-    "trespertask": Key(8, _tres("gpus-per-task")),
-    "wait-for-switch": Key(5, _number("switches_wait_s", "wait-for-switch")),
-    "workdir": Key(2, _text("chdir")),
+    "account": UpdateKey(1, _text("account")),
+    "admincomment": UpdateKey(3, _text("admin_comment")),
+    "arraytaskthrottle": UpdateKey(10, _number("throttle", "ArrayTaskThrottle")),
+    "comment": UpdateKey(3, _text("comment")),
+    "contiguous": UpdateKey(3, _yes("contiguous", "Contiguous")),
+    "cpus-per-task": UpdateKey(13, _number("cpus_per_task", "CPUs-per-task")),
+    "cpuspertask": UpdateKey(11, _number("cpus_per_task", "CPUs-per-task")),
+    "dependency": UpdateKey(1, _dependencies),
+    "deadline": UpdateKey(3, _moment("deadline_unix")),
+    "eligibletime": UpdateKey(2, _moment("begin_at_unix")),
+    "endtime": UpdateKey(2, _moment("end_at_unix")),
+    "excnodelist": UpdateKey(3, _names("exclude")),
+    "features": UpdateKey(1, _text("constraint")),
+    "gres": UpdateKey(2, _gres),
+    "jobname": UpdateKey(4, _text("name")),
+    "licenses": UpdateKey(1, lambda value: {"licenses": parse_licenses(value) if value else []}),
+    "mailtype": UpdateKey(5, _mail_types),
+    "mailuser": UpdateKey(5, _text("mail_user")),
+    "mincpusnode": UpdateKey(4, _number("cpus_per_node_min", "MinCPUsNode")),
+    "minmemorycpu": UpdateKey(10, _mebibytes("mem_per_cpu_bytes", "MinMemoryCPU")),
+    "minmemorynode": UpdateKey(10, _mebibytes("mem_per_node_bytes", "MinMemoryNode")),
+    "name": UpdateKey(2, _text("name")),
+    "nice": UpdateKey(2, _signed("nice", "Nice", "100")),
+    "nodelist": UpdateKey(8, _names("nodelist")),
+    "ntaskspernode": UpdateKey(13, _number("tasks_per_node", "TasksPerNode")),
+    "numnodes": UpdateKey(8, _nodes_asked),
+    "numtasks": UpdateKey(8, _number("tasks", "NumTasks")),
+    "oversubscribe": UpdateKey(2, _oversubscribe),
+    "partition": UpdateKey(2, _partition),
+    "priority": UpdateKey(2, _number("priority", "Priority")),
+    "qos": UpdateKey(1, _text("qos")),
+    "reqnodelist": UpdateKey(8, _names("nodelist")),
+    "reqnodes": UpdateKey(8, _nodes_asked),
+    "reqprocs": UpdateKey(8, _number("tasks", "NumTasks")),
+    "requeue": UpdateKey(4, _yes("requeue", "Requeue")),
+    "reservationname": UpdateKey(3, _text("reservation")),
+    "shared": UpdateKey(2, _oversubscribe),
+    "starttime": UpdateKey(2, _moment("begin_at_unix")),
+    "stdout": UpdateKey(6, _text("output")),
+    "switches": UpdateKey(5, _switches),
+    "taskspernode": UpdateKey(2, _number("tasks_per_node", "TasksPerNode")),
+    "tasks-per-node": UpdateKey(14, _number("tasks_per_node", "TasksPerNode")),
+    "timelimit": UpdateKey(5, _limit("time_limit_s")),
+    "timemin": UpdateKey(5, _least_time),
+    "tresperjob": UpdateKey(8, _tres("gpus")),
+    "trespernode": UpdateKey(8, _tres("gpus-per-node")),
+    "trespertask": UpdateKey(8, _tres("gpus-per-task")),
+    "wait-for-switch": UpdateKey(5, _number("switches_wait_s", "wait-for-switch")),
+    "workdir": UpdateKey(2, _text("chdir")),
 }
 """Slurm's key -> its change. An abbreviation that matches several keys means the first one."""

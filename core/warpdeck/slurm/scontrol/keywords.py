@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from warpdeck.base.slurm_version import VERSION
-from warpdeck.slurm.console.arguments import WordsError, only_ours
+from warpdeck.slurm.console.command_options import WordsError, check_cluster
 
-from . import absent, changes, orders, reserving, show
-from .session import Failed, Session
+from . import absent, controller_actions, job_actions, reservation_changes, show, update_keyword
+from .session import Failed, ScontrolSession
 
 HELP = """scontrol [<OPTION>] [<COMMAND>]
 
@@ -18,14 +18,14 @@ HELP = """scontrol [<OPTION>] [<COMMAND>]
  commands:
    show ENTITY [ID]          job, step, node, partition, reservation, licenses, config, hostnames, hostlist,
                              hostlistsorted, aliases, daemons, assoc_mgr
-   update KEY=VALUE...       jobid= | nodename= | reservationname= and what is to be other
+   update KEY=VALUE...       jobid= | nodename= | partitionname= | reservationname= and the new values
    create reservation ...    delete reservationname=NAME
    hold | uhold | release | requeue | requeuehold | suspend | resume | top JOB...
    notify JOB MESSAGE        wait_job JOB        write batch_script JOB [FILE|-]
    listpids [JOB[.STEP]]     pidinfo PID         completing
    ping   reconfigure   version   help   exit
 
- scontrol alone reads commands line by line.
+ Without a command, scontrol reads commands from standard input.
 
    scontrol show job 12
    scontrol update jobid=12 timelimit=+60
@@ -39,16 +39,16 @@ class Keyword(NamedTuple):
     least: int
     low: int
     high: int | None
-    run: Callable[[Session, list[str]], None]
+    run: Callable[[ScontrolSession, list[str]], None]
 
 
-def _help(session: Session, words: list[str]) -> None:
+def _help(session: ScontrolSession, words: list[str]) -> None:
     session.console.streams.out.write(HELP)
     if words:
         raise Failed("too many arguments for keyword:help")
 
 
-def _version(session: Session, words: list[str]) -> None:
+def _version(session: ScontrolSession, words: list[str]) -> None:
     session.console.streams.out.write(VERSION)
     _alone("version", words)
 
@@ -59,36 +59,36 @@ def _alone(name: str, words: list[str]) -> None:
         raise Failed(f"too many arguments for {name} keyword")
 
 
-def _quiet(session: Session, words: list[str]) -> None:
+def _quiet(session: ScontrolSession, words: list[str]) -> None:
     session.quiet = True
 
 
-def _verbose(session: Session, words: list[str]) -> None:
+def _verbose(session: ScontrolSession, words: list[str]) -> None:
     _alone("verbose", words)
     session.quiet = False
 
 
-def _cluster(session: Session, words: list[str]) -> None:
+def _cluster(session: ScontrolSession, words: list[str]) -> None:
     """Accept the name of this cluster, which is the only one."""
     try:
-        only_ours("scontrol", words[0] if words else None)
+        check_cluster("scontrol", words[0] if words else None)
     except WordsError as error:
         raise Failed(error.message) from error
 
 
-def _quit(session: Session, words: list[str]) -> None:
+def _quit(session: ScontrolSession, words: list[str]) -> None:
     session.over = True
 
 
-def _oneliner(session: Session, words: list[str]) -> None:
+def _oneliner(session: ScontrolSession, words: list[str]) -> None:
     session.oneliner = True
 
 
-def _details(session: Session, words: list[str]) -> None:
+def _details(session: ScontrolSession, words: list[str]) -> None:
     session.details = True
 
 
-def _nothing(session: Session, words: list[str]) -> None:
+def _nothing(session: ScontrolSession, words: list[str]) -> None:
     """Do nothing, for settings without effect here.
 
     There are no hidden partitions, and nothing asks for confirmation.
@@ -97,17 +97,18 @@ def _nothing(session: Session, words: list[str]) -> None:
 
 HELD = frozenset({"not_pending"})
 """Codes that hold and release ignore: in Slurm, holding a running job is not an error and changes nothing."""
-LOG = "the log has all that there is"
-DOWN = "`warpdeck down` stops the controller"
+DOWN = "use `warpdeck down` to stop the controller"
 KEYWORDS = {
     "all": Keyword(1, 0, None, _nothing),
     "abort": Keyword(2, 0, None, absent.refused("abort", DOWN, check=absent.admins_only("slurm_shutdown"))),
-    "callerid": Keyword(3, 4, None, absent.refused("callerid", "steps know their job by its token")),
+    "callerid": Keyword(
+        3, 4, None, absent.refused("callerid", "processes are identified by the token of their job")
+    ),
     "cancel_reboot": Keyword(3, 0, None, absent.cancel_reboot),
     "cluster": Keyword(2, 0, 1, _cluster),
-    "completing": Keyword(2, 0, 0, orders.completing),
-    "create": Keyword(2, 0, None, reserving.create),
-    "delete": Keyword(3, 0, None, reserving.delete),
+    "completing": Keyword(2, 0, 0, controller_actions.completing),
+    "create": Keyword(2, 0, None, reservation_changes.create),
+    "delete": Keyword(3, 0, None, reservation_changes.delete),
     "details": Keyword(3, 0, 0, _details),
     "errnumstr": Keyword(5, 0, None, absent.errnumstr),
     "exit": Keyword(1, 0, 0, _quit),
@@ -115,45 +116,49 @@ KEYWORDS = {
         3,
         1,
         1,
-        absent.refused("fsdampeningfactor", "shares stand in config.toml, [accounts]", check=absent.factor),
+        absent.refused(
+            "fsdampeningfactor", "set shares in config.toml under [accounts]", check=absent.factor
+        ),
     ),
-    "getent": Keyword(
-        4, 0, 1, absent.refused("getent", "nodes ask their own directory: `getent` there tells who is known")
-    ),
+    "getent": Keyword(4, 0, 1, absent.refused("getent", "run `getent` on the node")),
     "help": Keyword(2, 0, None, _help),
     "hide": Keyword(2, 0, None, _nothing),
-    "hold": Keyword(3, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend")),
-    "holdu": Keyword(5, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend", for_owner=True)),
-    "uhold": Keyword(2, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend", for_owner=True)),
-    "listpids": Keyword(1, 0, 2, orders.listpids),
-    "notify": Keyword(1, 2, None, orders.notify),
+    "hold": Keyword(3, 1, None, job_actions.on_jobs("hold", alike=HELD, after="slurm_suspend")),
+    "holdu": Keyword(
+        5, 1, None, job_actions.on_jobs("hold", alike=HELD, after="slurm_suspend", for_owner=True)
+    ),
+    "uhold": Keyword(
+        2, 1, None, job_actions.on_jobs("hold", alike=HELD, after="slurm_suspend", for_owner=True)
+    ),
+    "listpids": Keyword(1, 0, 2, controller_actions.listpids),
+    "notify": Keyword(1, 2, None, job_actions.notify),
     "oneliner": Keyword(1, 0, 0, _oneliner),
-    "pidinfo": Keyword(3, 0, 1, orders.pidinfo),
-    "ping": Keyword(3, 0, 0, orders.ping),
+    "pidinfo": Keyword(3, 0, 1, controller_actions.pidinfo),
+    "ping": Keyword(3, 0, 0, controller_actions.ping),
     "quiet": Keyword(4, 0, 0, _quiet),
     "quit": Keyword(4, 0, 0, _quit),
     "reboot": Keyword(3, 0, None, absent.reboot),
-    "reconfigure": Keyword(3, 0, None, orders.reconfigure),
-    "release": Keyword(3, 1, None, orders.on_jobs("release", alike=HELD, after="slurm_suspend")),
-    "requeue": Keyword(3, 1, None, orders.requeue(hold=False)),
-    "requeuehold": Keyword(7, 1, None, orders.requeue(hold=True)),
-    "resume": Keyword(3, 1, None, orders.on_jobs("resume")),
+    "reconfigure": Keyword(3, 0, None, controller_actions.reconfigure),
+    "release": Keyword(3, 1, None, job_actions.on_jobs("release", alike=HELD, after="slurm_suspend")),
+    "requeue": Keyword(3, 1, None, job_actions.requeue(hold=False)),
+    "requeuehold": Keyword(7, 1, None, job_actions.requeue(hold=True)),
+    "resume": Keyword(3, 1, None, job_actions.on_jobs("resume")),
     "schedloglevel": Keyword(3, 1, 1, absent.schedlog),
-    "setdebug": Keyword(2, 1, 1, absent.refused("setdebug", LOG, check=absent.level)),
-    "setdebugflags": Keyword(9, 1, None, absent.refused("setdebugflags", LOG, check=absent.flag)),
+    "setdebug": Keyword(2, 1, 1, absent.refused("setdebug", absent.LOG_HINT, check=absent.level)),
+    "setdebugflags": Keyword(9, 1, None, absent.refused("setdebugflags", absent.LOG_HINT, check=absent.flag)),
     "show": Keyword(3, 0, None, show.show),
     "shutdown": Keyword(8, 0, 1, absent.refused("shutdown", DOWN, check=absent.shutdown)),
-    "suspend": Keyword(2, 1, None, orders.on_jobs("suspend")),
+    "suspend": Keyword(2, 1, None, job_actions.on_jobs("suspend")),
     "takeover": Keyword(
-        4, 0, 1, absent.refused("takeover", "there is one controller", check=absent.takeover)
+        4, 0, 1, absent.refused("takeover", "there is no backup controller", check=absent.takeover)
     ),
     "token": Keyword(2, 0, None, absent.token),
-    "top": Keyword(3, 1, None, orders.top),
-    "update": Keyword(1, 0, None, changes.update),
+    "top": Keyword(3, 1, None, job_actions.top),
+    "update": Keyword(1, 0, None, update_keyword.update),
     "verbose": Keyword(4, 0, None, _verbose),
     "version": Keyword(4, 0, None, _version),
-    "wait_job": Keyword(2, 1, 1, orders.wait_job),
-    "write": Keyword(1, 1, 3, orders.write),
+    "wait_job": Keyword(2, 1, 1, job_actions.wait_job),
+    "write": Keyword(1, 1, 3, controller_actions.write),
 }
 """Keyword -> its shortest abbreviation, its argument counts and its handler.
 

@@ -11,7 +11,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.notation.values.durations import parse_limit
 from warpdeck.notation.values.hostlist import expand
 
-from .session import Failed, Session
+from .session import Failed, ScontrolSession
 
 KEYS = {
     "allowaccounts": "allow_accounts", "allowgroups": "allow_groups", "allowqos": "allow_qos",
@@ -43,7 +43,7 @@ Change = dict[str, Any]
 """`model.Amendment` in its wire format."""
 
 
-class Misread(Exception):
+class PartitionSyntaxError(Exception):
     """Error that scontrol itself detects. With `is_update`, an update appends `NO_ERROR` to it."""
 
     def __init__(self, text: str, *, is_update: bool = True) -> None:
@@ -51,12 +51,12 @@ class Misread(Exception):
         self.is_update = is_update
 
 
-def change(session: Session, pairs: list[tuple[str, str]]) -> None:
+def change(session: ScontrolSession, pairs: list[tuple[str, str]]) -> None:
     """Handle `scontrol update partitionname=NAME KEY=VALUE...`. Raises Failed."""
     name = next(value for key, value in pairs if _key(key) == "partitionname")
     try:
         changes = _changes(name, [(key, value) for key, value in pairs if _key(key) != "partitionname"])
-    except Misread as error:
+    except PartitionSyntaxError as error:
         raise Failed(f"{error}{NO_ERROR if error.is_update else ''}") from error
     if not changes:
         raise Failed(f"{ERROR}No changes specified")
@@ -70,7 +70,7 @@ def change(session: Session, pairs: list[tuple[str, str]]) -> None:
         amend(client, changes, "slurm_update error")
 
 
-def create(session: Session, words: list[str]) -> None:
+def create(session: ScontrolSession, words: list[str]) -> None:
     """Handle `scontrol create [partition] partitionname=NAME KEY=VALUE...`. Raises Failed."""
     pairs = [(key, value) for key, equals, value in (word.partition("=") for word in words) if equals]
     name = next((value for key, value in pairs if _key(key) == "partitionname"), "")
@@ -80,7 +80,7 @@ def create(session: Session, words: list[str]) -> None:
         pairs.append(("minnodes", "1"))  # Slurm sets this for a partition that is created at run time.
     try:
         changes = _changes(name, [(key, value) for key, value in pairs if _key(key) != "partitionname"])
-    except Misread as error:
+    except PartitionSyntaxError as error:
         raise Failed(str(error)) from error
     with session.connect() as client:
         answer = client.call("partitions")
@@ -91,7 +91,7 @@ def create(session: Session, words: list[str]) -> None:
         amend(client, [own, *changes], "Error creating the partition")
 
 
-def delete(session: Session, name: str, *, said: str) -> None:
+def delete(session: ScontrolSession, name: str, *, said: str) -> None:
     """Handle `scontrol delete partitionname=NAME`. Raises Failed."""
     with session.connect() as client:
         answer = client.call("partitions")
@@ -133,7 +133,7 @@ def _key(key: str) -> str:
 
 
 def _changes(name: str, pairs: list[tuple[str, str]]) -> list[Change]:
-    """Return the changes of config.toml. Raises Misread for a key that partitions do not have here."""
+    """Return the changes of config.toml. Raises PartitionSyntaxError for a key that partitions do not have here."""
     values: Values = {}
     site: Values = {}
     for key, value in pairs:
@@ -147,14 +147,14 @@ def _changes(name: str, pairs: list[tuple[str, str]]) -> list[Change]:
         elif lowered in KEYS:
             values[KEYS[lowered]] = _value(KEYS[lowered], key, value)
         else:
-            told = f"{ERROR}Update of this parameter is not supported: {key}={value}"
-            raise Misread(f"{told}\n\n{ERROR}Request aborted")
+            message = f"{ERROR}Update of this parameter is not supported: {key}={value}"
+            raise PartitionSyntaxError(f"{message}\n\n{ERROR}Request aborted")
     found = [{"path": ["partitions", name], "values": values}] if values else []
     return found + ([{"path": ["scheduler"], "values": site}] if site else [])
 
 
 def _value(name: str, key: str, value: str) -> Any:
-    """Return the value as config.toml stores it; None removes the key. Raises Misread."""
+    """Return the value as config.toml stores it; None removes the key. Raises PartitionSyntaxError."""
     if name == "state":
         return _state(key, value)
     if name in LISTS:
@@ -163,23 +163,25 @@ def _value(name: str, key: str, value: str) -> Any:
         return None
     if name in COUNTS and not value.isdecimal():
         if name in NODE_COUNTS:
-            raise Misread(f'{ERROR}Invalid numeric value "{value}" for {NODE_COUNTS[name]}.', is_update=False)
-        raise Misread(f"{ERROR}Invalid {TITLES[name]} value: {value}")
+            raise PartitionSyntaxError(
+                f'{ERROR}Invalid numeric value "{value}" for {NODE_COUNTS[name]}.', is_update=False
+            )
+        raise PartitionSyntaxError(f"{ERROR}Invalid {TITLES[name]} value: {value}")
     if name in COUNTS:
         return int(value)
     if name == "preempt_mode" and value.lower() not in MODES:
-        raise Misread(f"{ERROR}Invalid input: {key}={value}")
+        raise PartitionSyntaxError(f"{ERROR}Invalid input: {key}={value}")
     if name in TIMES:
         try:
             parse_limit(value)
         except UserError as error:
-            raise Misread(f"{ERROR}Invalid input {key}={value}") from error
+            raise PartitionSyntaxError(f"{ERROR}Invalid input {key}={value}") from error
     return value.lower() if name == "preempt_mode" else value
 
 
 def _yes(key: str, value: str) -> bool:
     if value.lower() not in YES_NO:
-        raise Misread(
+        raise PartitionSyntaxError(
             f"{ERROR}Invalid input: {key}={value}\n{ERROR}Acceptable ExclusiveUser values are YES and NO"
         )
     return YES_NO[value.lower()]
@@ -189,5 +191,7 @@ def _state(key: str, value: str) -> str:
     state = next((each for each in STATES if value and each.startswith(value.upper())), "")
     if not state:
         words = f"{', '.join(STATES[:-1])} and {STATES[-1]}"
-        raise Misread(f"{ERROR}Invalid input: {key}={value}\n{ERROR}Acceptable State values are {words}")
+        raise PartitionSyntaxError(
+            f"{ERROR}Invalid input: {key}={value}\n{ERROR}Acceptable State values are {words}"
+        )
     return state

@@ -10,29 +10,33 @@ from warpdeck.base.cluster import ALL_NODES
 from warpdeck.base.errors import UserError
 from warpdeck.notation.filters.reservations import BadTres, Tres, parse_tres
 from warpdeck.notation.values.hostlist import expand
-from warpdeck.slurm.format.reservation_keys import MAX_COUNT_DIGITS, Misread, Refused
+from warpdeck.slurm.format.reservation_keys import (
+    MAX_COUNT_DIGITS,
+    ReservationRefused,
+    ReservationSyntaxError,
+)
 
 
 def asked_tres(given: dict[str, str]) -> Tres:
     """Return the resources that TRES and NodeCnt request; 0 nodes means that the nodes are named.
 
-    Raises Misread.
+    Raises ReservationSyntaxError.
     """
     try:
         tres = parse_tres(given.get("tres", ""))
     except BadTres as error:
-        raise Misread(error.message, alone=True) from error
+        raise ReservationSyntaxError(error.message, alone=True) from error
     text = given.get("nodecnt", "")
     if not text:
         return tres
     digits, times = (text[:-1], 1024) if text[-1:] in "kK" else (text, 1)
     if not digits.isdecimal() or len(digits) > MAX_COUNT_DIGITS:
-        raise Misread(f"Invalid node count {text}.")
+        raise ReservationSyntaxError(f"Invalid node count {text}.")
     return tres._replace(nodes=int(digits) * times)
 
 
 def cores(given: dict[str, str]) -> list[int]:
-    """Return the requested CPUs: one total, or one number per node. Raises Misread."""
+    """Return the requested CPUs: one total, or one number per node. Raises ReservationSyntaxError."""
     text = given.get("corecnt", given.get("cpucnt", ""))
     if not text:
         tres = asked_tres(given)
@@ -40,7 +44,7 @@ def cores(given: dict[str, str]) -> list[int]:
     words = text.split(",")
     wrong = next((word for word in words if not word.isdecimal() or len(word) > MAX_COUNT_DIGITS), None)
     if wrong is not None:
-        raise Misread(f"Invalid core count {wrong}", alone=True)
+        raise ReservationSyntaxError(f"Invalid core count {wrong}", alone=True)
     return [int(word) for word in words]
 
 
@@ -85,23 +89,23 @@ def chosen_nodes(
     # Prefer idle nodes, so that the reservation conflicts with as few jobs as possible.
     rows.sort(key=lambda row: (row["name"] not in own, row["state"] != "idle", row["name"]))
     if len(rows) < count:
-        raise Refused("Requested node configuration is not available")
+        raise ReservationRefused("Requested node configuration is not available")
     return [row["name"] for row in rows[:count]]
 
 
 def _with_features(client: Any, text: str) -> list[dict[str, Any]]:
-    """Return the nodes that satisfy a feature expression with the syntax of --constraint. Raises Refused."""
+    """Return the nodes that satisfy a feature expression with the syntax of --constraint. Raises ReservationRefused."""
     from warpdeck.policy.resources.features import with_features
 
     rows: list[dict[str, Any]] = client.call("nodes")["nodes"]
     known = {feature for row in rows for feature in row["features"]}
     unknown = next((word for word in re.split(r"[&|,()\[\]\s]+", text) if word and word not in known), "")
     if unknown:
-        raise Refused(f"Invalid feature specification\nno node has the feature {unknown}")
+        raise ReservationRefused(f"Invalid feature specification\nno node has the feature {unknown}")
     try:
         met = with_features(text, {row["name"]: frozenset(row["features"]) for row in rows})
     except UserError as error:
-        raise Refused(f"Invalid feature specification\n{error.message}") from error
+        raise ReservationRefused(f"Invalid feature specification\n{error.message}") from error
     return [row for row in rows if row["name"] in met]
 
 
@@ -130,5 +134,5 @@ def pool_of(client: Any, partition: str) -> list[str]:
     parts = client.call("partitions")["partitions"]
     own = next((expand(row["node_list"]) for row in parts if row["name"] == partition), None)
     if own is None:
-        raise Refused("Invalid partition name specified")
+        raise ReservationRefused("Invalid partition name specified")
     return own

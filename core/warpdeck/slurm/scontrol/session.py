@@ -15,7 +15,7 @@ class Failed(Exception):
     """Error whose text is printed on standard error; the exit code is 1."""
 
 
-class Misread(Failed):
+class UnknownKeyword(Failed):
     """Unknown keyword; it is printed even with --quiet."""
 
 
@@ -23,7 +23,7 @@ class Missing(Failed):
     """Missing object; Slurm prints this error on standard output."""
 
 
-class Session:
+class ScontrolSession:
     """One run of scontrol, for a single command or an interactive session."""
 
     def __init__(self, console: Console) -> None:

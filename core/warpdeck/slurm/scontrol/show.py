@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from warpdeck.base.slurm_version import RELEASE
 from warpdeck.notation.values.arrays import number_ranges, parse_array
 from warpdeck.notation.values.job_ids import TaskRanges, is_job_id, parse_job_id
-from warpdeck.slurm.format import job_text
-from warpdeck.slurm.format.job_text import FIELDS
+from warpdeck.slurm.fields import job_json
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.fields.node_fields import in_configured_order
+from warpdeck.slurm.fields.node_json import node_object
+from warpdeck.slurm.fields.partition_fields import with_members
 from warpdeck.slurm.format.units import moment
-from warpdeck.slurm.viewers import job_dump
-from warpdeck.slurm.viewers.job_dump import job_object
-from warpdeck.slurm.viewers.node_dump import node_object
 from warpdeck_agent.wire import hostnames
 
-from . import site_json, site_text
+from . import job_text, site_json, site_text
 from .associations import show_associations
-from .session import Failed, Missing, Session
+from .session import Failed, Missing, ScontrolSession
 
 if TYPE_CHECKING:
     from warpdeck.client.blocking_client import SyncClient
 
-Row = dict[str, Any]
 NO_TASK = "4294967294"
 """Value that replaces %a in the file names of array tasks that are still pending as one record."""
+OF_NAMES = ("array_task_id", "id", "state", "stderr", "stdout", "tasks_pending", "tasks_text")
+"""Columns that are needed to narrow an array to the tasks that an id names."""
 NO_ID = "scontrol_print_job error: Invalid job id specified"
-WANTED = sorted({*FIELDS, *job_dump.NEEDS})
 
 
-class Entity(NamedTuple):
+class ShownEntity(NamedTuple):
     """A kind of object that can be shown.
 
     `least` is the minimum number of letters of its name. `nameless` handles an empty name, as in `show
@@ -39,11 +39,11 @@ class Entity(NamedTuple):
     """
 
     least: int
-    show: Callable[[Session, str], None]
-    nameless: Callable[[Session], None] | None = None
+    show: Callable[[ScontrolSession, str], None]
+    nameless: Callable[[ScontrolSession], None] | None = None
 
 
-def show(session: Session, words: list[str]) -> None:
+def show(session: ScontrolSession, words: list[str]) -> None:
     """Handle `scontrol show`; `words` are the arguments after `show`. Raises Failed."""
     if not words:
         raise Failed("too few arguments for keyword:show")
@@ -72,7 +72,7 @@ def show(session: Session, words: list[str]) -> None:
     raise Failed(f"invalid entity:{written} for keyword:show ")
 
 
-def print_lines(session: Session, blocks: Iterable[list[str]]) -> None:
+def print_lines(session: ScontrolSession, blocks: Iterable[list[str]]) -> None:
     """Print blocks of lines, each block on one line with --oneliner."""
     for lines in blocks:
         if session.oneliner:
@@ -81,17 +81,18 @@ def print_lines(session: Session, blocks: Iterable[list[str]]) -> None:
             session.console.print_lines(lines, between="\n   ", end="\n\n")
 
 
-def records(client: SyncClient, word: str = "", *, steps: bool = False) -> list[Row]:
-    """Return the jobs that an id names, or all jobs in the controller's memory if it is empty.
+def records(client: SyncClient, word: str = "", *, needs: Iterable[str], steps: bool = False) -> list[Row]:
+    """Return these columns of the jobs that an id names, or of all jobs in the controller's memory if it is empty.
 
     Raises Failed.
     """
+    fields = sorted({*needs, *OF_NAMES})
     if not word or word.lower() == "all":
-        return list(client.call("records", fields=WANTED, steps=steps)["jobs"])
+        return list(client.call("records", fields=fields, steps=steps)["jobs"])
     base = word.partition(".")[0]
     if not is_job_id(base):
         raise Failed(NO_ID)
-    found = client.call("records", ids=[base], fields=WANTED, steps=steps)["jobs"]
+    found = client.call("records", ids=[base], fields=fields, steps=steps)["jobs"]
     return [_narrowed(job, base) for job in found]
 
 
@@ -112,38 +113,40 @@ def _numbers(ranges: TaskRanges) -> set[int]:
     return {number for first, last, step in ranges for number in range(first, last + 1, step)}
 
 
-def _not_found(what: str) -> Callable[[Session], None]:
-    def miss(session: Session) -> None:
+def _not_found(what: str) -> Callable[[ScontrolSession], None]:
+    def miss(session: ScontrolSession) -> None:
         raise Missing(f"{what}  not found")
 
     return miss
 
 
-def _jobs(session: Session, word: str) -> None:
+def _jobs(session: ScontrolSession, word: str) -> None:
     if "." in word:
         raise Failed(NO_ID)
     word = "" if word == "0" else word  # Slurm treats 0 like no id.
     with session.connect() as client:
-        found = records(client, word, steps=session.details)
+        needs = job_json.NEEDS if session.json else job_text.JOB_TEXT.needs
+        found = records(client, word, needs=needs, steps=session.details)
     if not found and word and word.lower() != "all":
         if "_" in word or "+" in word:
             raise Missing(f"Job {word} not found")
         raise Failed("slurm_load_jobs error: Invalid job id specified")
     if session.json:
-        session.print_json({"jobs": [job_object(job) for job in found]})
+        session.print_json({"jobs": [job_json.job_object(job) for job in found]})
         return
     if not found:
         session.console.streams.out.write("No jobs in the system\n")
-    now = time.time()
     if word and "_" not in word:
         found.sort(key=lambda job: (not job["tasks_pending"], job["id"]))
-    print_lines(session, (job_text.job_lines(record, details=session.details, now=now) for record in found))
+    print_lines(
+        session, ([*job_text.JOB_TEXT.lines(record, details=session.details), ""] for record in found)
+    )
 
 
-def _steps(session: Session, word: str) -> None:
+def _steps(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         number = word if word[:1].isdecimal() else ""
-        found = records(client, number, steps=True)
+        found = records(client, number, needs=job_text.STEP_TEXT.needs, steps=True)
     if number and not found:
         raise Failed("slurm_get_job_steps error: Invalid job id specified")
     blocks = [
@@ -159,20 +162,20 @@ def _steps(session: Session, word: str) -> None:
     print_lines(session, blocks)
 
 
-def _nodes(session: Session, word: str) -> None:
+def _nodes(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
-        nodes = client.call("nodes", facts=session.json)["nodes"]
-        partitions = sorted(client.call("partitions")["partitions"], key=lambda row: int(row["position"]))
+        found = client.call("nodes", facts=True)["nodes"]
+        nodes = in_configured_order(found, client.call("partitions")["partitions"])
     chosen = _named(session, word, nodes, "Node")
     if session.json:
         session.print_json({"nodes": [node_object(node) for node in chosen]})
         return
     if not nodes:
         session.console.streams.out.write("No nodes in the system\n")
-    print_lines(session, (site_text.node_lines(node, partitions, details=session.details) for node in chosen))
+    print_lines(session, (site_text.NODE_TEXT.lines(node, details=session.details) for node in chosen))
 
 
-def _named(session: Session, word: str, rows: list[Row], what: str) -> Iterable[Row]:
+def _named(session: ScontrolSession, word: str, rows: list[Row], what: str) -> Iterable[Row]:
     """Yield the rows that a host list or a list of names selects.
 
     A name without a row is reported and makes the exit code 1.
@@ -192,31 +195,37 @@ def _named(session: Session, word: str, rows: list[Row], what: str) -> Iterable[
             session.miss(f"{what} {name} not found")
 
 
-def _partitions(session: Session, word: str) -> None:
+def _with_members(client: SyncClient, rows: list[Row]) -> list[Row]:
+    """Return partitions or reservations with the rows of their nodes."""
+    nodes = {node["name"]: node for node in client.call("nodes", facts=True)["nodes"]}
+    return [with_members(row, nodes) for row in rows]
+
+
+def _partitions(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         rows = sorted(client.call("partitions")["partitions"], key=lambda row: int(row["position"]))
-        nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
+        rows = _with_members(client, rows)
     chosen = _named(session, word, rows, "Partition")
     if session.json:
-        session.print_json({"partitions": [site_json.partition_object(row, nodes) for row in chosen]})
+        session.print_json({"partitions": [site_json.partition_object(row) for row in chosen]})
         return
-    print_lines(session, (site_text.partition_lines(row, nodes) for row in chosen))
+    print_lines(session, (site_text.PARTITION_TEXT.lines(row) for row in chosen))
 
 
-def _reservations(session: Session, word: str) -> None:
+def _reservations(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         rows = [row for row in client.call("reservations")["reservations"] if row["state"] != "over"]
-        nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
+        rows = _with_members(client, rows)
     chosen = _named(session, word, rows, "Reservation")
     if session.json:
-        session.print_json({"reservations": [site_json.reservation_object(row, nodes) for row in chosen]})
+        session.print_json({"reservations": [site_json.reservation_object(row) for row in chosen]})
         return
     if not rows and not word:
         session.console.streams.out.write("No reservations in the system\n")
-    print_lines(session, (site_text.reservation_lines(row, nodes) for row in chosen))
+    print_lines(session, (site_text.RESERVATION_TEXT.lines(row) for row in chosen))
 
 
-def _licenses(session: Session, word: str) -> None:
+def _licenses(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         rows = client.call("licenses")["licenses"]
     if session.json:
@@ -226,11 +235,11 @@ def _licenses(session: Session, word: str) -> None:
         session.console.streams.out.write("No licenses configured in Slurm.\n")
     for row in rows:
         if not word or row["name"] == word:
-            lines = site_text.license_lines(row)
-            session.console.print_lines(lines, between=" " if session.oneliner else "\n")
+            lines = site_text.LICENSE_TEXT.lines(row)
+            session.console.print_lines(lines, between="     " if session.oneliner else "\n    ")
 
 
-def _config(session: Session, word: str) -> None:
+def _config(session: ScontrolSession, word: str) -> None:
     with session.connect() as client:
         status = client.call("status")
         made = {"SlurmctldHost[0]": status["host"], "SLURM_VERSION": RELEASE}
@@ -251,24 +260,24 @@ def alive(status: Row) -> str:
     return f"Slurmctld(primary) at {status['host']} is UP"
 
 
-def _daemons(session: Session, word: str) -> None:
+def _daemons(session: ScontrolSession, word: str) -> None:
     if word:
         _daemons_take_no_name(session)
     session.console.streams.out.write("slurmctld slurmd\n")
 
 
-def _daemons_take_no_name(session: Session) -> None:
+def _daemons_take_no_name(session: ScontrolSession) -> None:
     raise Failed("too many arguments for keyword:show")
 
 
-def _topology(session: Session, word: str) -> None:
-    told = f"Topology information contains no switch or node named {word}"
+def _topology(session: ScontrolSession, word: str) -> None:
+    message = f"Topology information contains no switch or node named {word}"
     session.console.streams.err.write(
-        f"scontrol: error: {told if word else 'No topology information available'}\n"
+        f"scontrol: error: {message if word else 'No topology information available'}\n"
     )
 
 
-def _aliases(session: Session, word: str) -> None:
+def _aliases(session: ScontrolSession, word: str) -> None:
     """Print the node names of the named hosts. Each node has the name of its host."""
     with session.connect() as client:
         names = [node["name"] for node in client.call("nodes")["nodes"]]
@@ -277,44 +286,44 @@ def _aliases(session: Session, word: str) -> None:
         session.console.print_lines([" ".join(found)])
 
 
-def _cache(session: Session, word: str) -> None:
+def _cache(session: ScontrolSession, word: str) -> None:
     """Handle `cache`, the older name of assoc_mgr, which takes at most one argument."""
     show_associations(session, [word] if word else [])
 
 
-def _none(session: Session, word: str = "") -> None:
+def _none(session: ScontrolSession, word: str = "") -> None:
     """Print nothing for kinds that never exist here, as Slurm does for kinds that a cluster does not have."""
 
 
-def _front_ends(session: Session, word: str) -> None:
+def _front_ends(session: ScontrolSession, word: str) -> None:
     if word:
         raise Missing(f"Node {word} not found")
     session.console.streams.out.write("No nodes in the system\n")
 
 
-def _slurmd(session: Session, word: str) -> None:
-    raise Failed("scontrol: error: there is no slurmd here: `warpdeck nodes` shows the agents")
+def _slurmd(session: ScontrolSession, word: str) -> None:
+    raise Failed("scontrol: error: slurmd does not exist here: use `warpdeck nodes` to show the agents")
 
 
 ENTITIES = {
-    "aliases": Entity(1, _aliases),
-    "bbstat": Entity(2, _none),
-    "burstbuffer": Entity(2, _none),
-    "cache": Entity(2, _cache),
-    "config": Entity(1, _config),
-    "daemons": Entity(1, _daemons, _daemons_take_no_name),
-    "dwstat": Entity(2, _none),
-    "federation": Entity(1, _none),
-    "frontend": Entity(1, _front_ends),
-    "jobs": Entity(1, _jobs),
-    "jobid": Entity(1, _jobs),
-    "licenses": Entity(2, _licenses),
-    "nodes": Entity(1, _nodes, _none),
-    "partitions": Entity(2, _partitions, _not_found("Partition")),
-    "partitionname": Entity(2, _partitions, _not_found("Partition")),
-    "reservations": Entity(1, _reservations, _not_found("Reservation")),
-    "reservationname": Entity(1, _reservations, _not_found("Reservation")),
-    "slurmd": Entity(2, _slurmd),
-    "steps": Entity(2, _steps),
-    "topology": Entity(1, _topology),
+    "aliases": ShownEntity(1, _aliases),
+    "bbstat": ShownEntity(2, _none),
+    "burstbuffer": ShownEntity(2, _none),
+    "cache": ShownEntity(2, _cache),
+    "config": ShownEntity(1, _config),
+    "daemons": ShownEntity(1, _daemons, _daemons_take_no_name),
+    "dwstat": ShownEntity(2, _none),
+    "federation": ShownEntity(1, _none),
+    "frontend": ShownEntity(1, _front_ends),
+    "jobs": ShownEntity(1, _jobs),
+    "jobid": ShownEntity(1, _jobs),
+    "licenses": ShownEntity(2, _licenses),
+    "nodes": ShownEntity(1, _nodes, _none),
+    "partitions": ShownEntity(2, _partitions, _not_found("Partition")),
+    "partitionname": ShownEntity(2, _partitions, _not_found("Partition")),
+    "reservations": ShownEntity(1, _reservations, _not_found("Reservation")),
+    "reservationname": ShownEntity(1, _reservations, _not_found("Reservation")),
+    "slurmd": ShownEntity(2, _slurmd),
+    "steps": ShownEntity(2, _steps),
+    "topology": ShownEntity(1, _topology),
 }

@@ -5,12 +5,11 @@ Names and formats follow Slurm's data_parser v0.0.38.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from warpdeck.slurm.fields.field import Field, Row, shaped, table
+from warpdeck.slurm.fields.partition_fields import PARTITION
+from warpdeck.slurm.fields.reservation_fields import RESERVATION
 
-from warpdeck.slurm.format.units import tres_text
-
-from .site_text import Row, members, partition_tres, reservation_flags, reservation_tres, whose
+from .site_text import LICENSE
 
 UNLIMITED = -1
 NO_WATTS = 4_294_967_294
@@ -27,87 +26,68 @@ PREEMPTION = {
 """Our preemption mode -> Slurm's names; 22.05 has none for CANCEL."""
 
 
-def partition_object(row: Row, nodes: Mapping[str, Row]) -> Row:
-    """Return a partition as an object; `nodes` holds all nodes by name.
+PARTITION_KEYS = """
+flags=given_flags preemption_mode=preemption allowed_allocation_nodes== allowed_accounts=allow_accounts|joined
+allowed_groups=allow_groups|joined allowed_qos=allow_qos|joined alternative== billing_weights== default_memory_per_cpu:=null
+default_memory_per_node:=null default_time_limit=default_time_s|minutes denied_accounts=deny_accounts|joined
+denied_qos=deny_qos|joined preemption_grace_time=grace_s maximum_cpus_per_node:=-1 maximum_memory_per_cpu:=null
+maximum_memory_per_node:=null maximum_nodes_per_job=most_nodes max_time_limit=most_minutes min~nodes~per~job=min_nodes name
+nodes=node_list over_time_limit:=null priority_job_factor priority_tier qos state total_cpus=cpus total_nodes=nodes
+tres|tres-text
+"""
+"""The keys in the order in which Slurm prints them, with ~ for a blank, as in `field.table`."""
+RESERVATION_KEYS = """
+flags=shown_flags accounts burst_buffer core_count=cores core_spec_cnt:=0 end_time=end|unix features groups licenses
+max_start_delay=max_start_delay_s name node_count node_list partition purge_completed start_time=start|unix watts=whole_watts
+tres|tres-text users
+"""
+LICENSE_KEYS = "LicenseName=name Total=total Used=used Free=free Reserved=reserved Remote:=false"
+
+
+def _most(name: str, unit: int = 1) -> Field:
+    return shaped(PARTITION[name], lambda most: UNLIMITED if most is None else most // unit)
+
+
+_PARTITION = table(
+    PARTITION_KEYS,
+    {
+        **PARTITION,
+        "given_flags": Field("", lambda row: [name for name in ("default", "exclusive_user") if row[name]]),
+        "most_minutes": _most("max_time_s", 60),
+        "most_nodes": _most("max_nodes"),
+        "preemption": Field("", lambda row: PREEMPTION[row["preempt_mode"]]),
+    },
+)
+_RESERVATION = table(
+    RESERVATION_KEYS,
+    {
+        **RESERVATION,
+        "purge_completed": shaped(RESERVATION["purge_after_s"], lambda seconds: {"time": seconds}),
+        "shown_flags": shaped(
+            RESERVATION["flags"], lambda flags: [flag for flag in flags if not flag.startswith(PURGE)]
+        ),
+        "whole_watts": shaped(RESERVATION["watts"], lambda watts: watts or NO_WATTS),
+    },
+)
+_LICENSE = table(LICENSE_KEYS, LICENSE)
+
+
+def partition_object(row: Row) -> Row:
+    """Return a partition with its members as an object.
 
     Times are in minutes. Fields that our partitions do not have are null, -1 or "".
     """
-    flags = {"default": row["default"], "exclusive_user": row["exclusive_user"]}
-    return {
-        "flags": [name for name, given in flags.items() if given],
-        "preemption_mode": PREEMPTION[row["preempt_mode"]],
-        "allowed_allocation_nodes": "",
-        "allowed_accounts": _names(row["allow_accounts"]),
-        "allowed_groups": _names(row["allow_groups"]),
-        "allowed_qos": _names(row["allow_qos"]),
-        "alternative": "",
-        "billing_weights": "",
-        "default_memory_per_cpu": None,
-        "default_memory_per_node": None,
-        "default_time_limit": _minutes(row["default_time_s"]),
-        "denied_accounts": _names(row["deny_accounts"]),
-        "denied_qos": _names(row["deny_qos"]),
-        "preemption_grace_time": row["grace_s"],
-        "maximum_cpus_per_node": UNLIMITED,
-        "maximum_memory_per_cpu": None,
-        "maximum_memory_per_node": None,
-        "maximum_nodes_per_job": UNLIMITED if row["max_nodes"] is None else row["max_nodes"],
-        "max_time_limit": _minutes(row["max_time_s"], none=UNLIMITED),
-        "min nodes per job": row["min_nodes"],
-        "name": row["name"],
-        "nodes": row["node_list"],
-        "over_time_limit": None,
-        "priority_job_factor": row["priority_job_factor"],
-        "priority_tier": row["priority_tier"],
-        "qos": row["qos"],
-        "state": row["state"],
-        "total_cpus": row["cpus"],
-        "total_nodes": row["nodes"],
-        "tres": tres_text(partition_tres(row, nodes)),
-    }
+    return {key.replace("~", " "): field.value(row) for key, field in _PARTITION.items()}
 
 
-def reservation_object(row: Row, nodes: Mapping[str, Row]) -> Row:
-    """Return a reservation as an object; times are Unix seconds."""
-    tres, purge_s = reservation_tres(row, nodes), row["purge_after_s"]
-    return {
-        "flags": [flag for flag in reservation_flags(row, nodes) if not flag.startswith(PURGE)],
-        "accounts": whose(row, "accounts"),
-        "burst_buffer": row["burst_buffer"],
-        "core_count": tres["cpu"],
-        "core_spec_cnt": 0,
-        "end_time": int(row["end"] or 0),
-        "features": row["features"],
-        "groups": ",".join(row["groups"]),
-        "licenses": ",".join(f"{name}:{count}" for name, count in row["licenses"]),
-        "max_start_delay": row["max_start_delay_s"],
-        "name": row["name"],
-        "node_count": len(members(row, nodes)),
-        "node_list": row["node_list"],
-        "partition": row["partition"],
-        **({} if purge_s is None else {"purge_completed": {"time": purge_s}}),
-        "start_time": int(row["start"] or 0),
-        "watts": row["watts"] or NO_WATTS,
-        "tres": tres_text(tres),
-        "users": "" if row["groups"] else whose(row, "users"),
-    }
+def reservation_object(row: Row) -> Row:
+    """Return a reservation with its members as an object; times are Unix seconds."""
+    found = {key: field.value(row) for key, field in _RESERVATION.items()}
+    if row["purge_after_s"] is None:
+        del found["purge_completed"]
+    return found
 
 
-def license_object(row: Row) -> dict[str, Any]:
+def license_object(row: Row) -> Row:
     """Return one of the site's licenses as an object."""
-    return {
-        "LicenseName": row["name"],
-        "Total": row["total"],
-        "Used": row["used"],
-        "Free": row["total"] - row["used"],
-        "Reserved": row["reserved"],
-        "Remote": False,
-    }
-
-
-def _names(names: Iterable[str] | None) -> str:
-    return ",".join(names or ())
-
-
-def _minutes(seconds: int | None, *, none: int | None = None) -> int | None:
-    return none if seconds is None else seconds // 60
+    return {key: field.value(row) for key, field in _LICENSE.items()}

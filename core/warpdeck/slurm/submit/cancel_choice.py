@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.passwd import name_of, uid_of, user_there
+from warpdeck.base.passwd import existing_uid, name_of, uid_of
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.protocol.refusals import WORDS
-from warpdeck.slurm.console.arguments import listed
+from warpdeck.slurm.console.command_options import split_list
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.console.repl import MAX_LINE
-from warpdeck.slurm.format.job_states import OURS
+from warpdeck.slurm.fields.job_states import OURS
 
-from .cancel_ids import GivenId, Row, Rows
+from .cancel_ids import CancelRow, CancelRows, GivenId
 
 FILTERS = {
     "account": "account",
@@ -62,21 +62,21 @@ def user_named(name: str) -> str:
 
     Raises CommandError for a user unknown to this machine.
     """
-    uid = user_there(name)
+    uid = existing_uid(name)
     if uid is None:
         raise CommandError(f"Invalid user name: {name}")
     return name_of(uid)
 
 
-class Target(NamedTuple):
+class CancelTarget(NamedTuple):
     """A job or step to cancel.
 
-    `sent` is its ID in the request, or "" if the job does not exist. `told` is the job ID in scancel's
+    `sent` is its ID in the request, or "" if the job does not exist. `shown` is the job ID in scancel's
     messages, without a step.
     """
 
     sent: str
-    told: str
+    shown: str
     step: int | None = None
 
 
@@ -85,7 +85,7 @@ def complaint(name: str, words: str, *, of_step: bool = False) -> str:
     return f"scancel: error: Kill job error on job {'step ' if of_step else ''}id {name}: {words}\n"
 
 
-def told_options(given: Options, number: int, ids: list[GivenId]) -> str:
+def options_text(given: Options, number: int, ids: list[GivenId]) -> str:
     """Return the settings of the command line as -vvv prints them."""
     unset = {"state": "?", "user_id": "0"}
     lines = []
@@ -99,11 +99,11 @@ def told_options(given: Options, number: int, ids: list[GivenId]) -> str:
             lines.append(f"{name:<15}: {value}")
     for place, each in enumerate(one for word in ids for one in word.each_task()):
         what = "job_id" if each.step is None else "job_step_id"
-        lines.append(f"{f'{what}[{place}]':<15}: {each.told}")
+        lines.append(f"{f'{what}[{place}]':<15}: {each.shown}")
     return "".join(f"scancel: {line}\n" for line in lines)
 
 
-class Choice:
+class CancelChoice:
     """Finds the unfinished jobs that the IDs and filters match."""
 
     def __init__(self, client: SyncClient, given: Options, console: Console) -> None:
@@ -114,21 +114,21 @@ class Choice:
         self.missing = False
         """True if an ID matched no job."""
 
-    def targets(self, ids: list[GivenId]) -> list[Target]:
+    def targets(self, ids: list[GivenId]) -> list[CancelTarget]:
         """Return the jobs and steps to cancel.
 
         They are in the order of the IDs. Without IDs, pending jobs come first. IDs that match no job are
         reported. With --interactive, the user is asked about each target.
         """
         words: list[GivenId] = []
-        rows: list[Row] = []
+        rows: list[CancelRow] = []
         if ids:
             rows, words = self._named(ids)
         filters = {name: self._given[name] for name in FILTERS if name in self._given}
         if filters:
             rows = self._filtered(rows, filters, alone=not ids)
-        index, passed = Rows(rows), {row.id for row in rows}
-        found: dict[Target, None] = {}
+        index, passed = CancelRows(rows), {row.id for row in rows}
+        found: dict[CancelTarget, None] = {}
         named = ((row, word.step) for word in words for row in index.meant(word))
         alone = ((row, None) for row in sorted(rows, key=lambda row: not row.waits))
         for row, step in named if ids else alone:
@@ -141,11 +141,11 @@ class Choice:
                 found[target] = None
         return list(found)
 
-    def _named(self, ids: list[GivenId]) -> tuple[list[Row], list[GivenId]]:
+    def _named(self, ids: list[GivenId]) -> tuple[list[CancelRow], list[GivenId]]:
         """Return the rows that the IDs match, and the IDs that match a row. The other IDs are reported."""
-        index = Rows(self._rows({}, ids=ids))
+        index = CancelRows(self._rows({}, ids=ids))
         known: list[GivenId] = []
-        rows: dict[int, Row] = {}
+        rows: dict[int, CancelRow] = {}
         for word in (one for each in ids for one in each.each_task()):
             meant = index.meant(word)
             rows |= {row.id: row for row in meant}
@@ -154,11 +154,11 @@ class Choice:
                 continue
             self.missing = True
             if self._loud >= 0:
-                line = complaint(word.told, WORDS["not_found"], of_step=word.step is not None)
+                line = complaint(word.shown, WORDS["not_found"], of_step=word.step is not None)
                 self._console.streams.err.write(line)
         return sorted(rows.values(), key=lambda row: row.id), known
 
-    def _filtered(self, rows: list[Row], filters: Options, *, alone: bool) -> list[Row]:
+    def _filtered(self, rows: list[CancelRow], filters: Options, *, alone: bool) -> list[CancelRow]:
         """Return the rows that pass the filters.
 
         They are taken from the given rows, or from all jobs if no ID was given (`alone`). With -v, an error
@@ -171,14 +171,14 @@ class Choice:
         passed = self._rows(filters, whose=whose)
         first = 0 if alone else rows[0].id if rows else sys.maxsize
         if self._loud > 0 and not any(row.id >= first for row in passed):
-            told = " ".join(f"{FILTERS[name]}={filters[name]}" for name in FILTERS if name in filters)
+            given = " ".join(f"{FILTERS[name]}={filters[name]}" for name in FILTERS if name in filters)
             self._console.streams.err.write(
-                f"scancel: error: No active jobs match ALL job filters, including: {told} \n"
+                f"scancel: error: No active jobs match ALL job filters, including: {given} \n"
             )
         numbers = {row.id for row in rows}
         return passed if alone else [row for row in passed if row.id in numbers]
 
-    def _rows(self, filters: Options, *, ids: Sequence[GivenId] = (), whose: str = "") -> list[Row]:
+    def _rows(self, filters: Options, *, ids: Sequence[GivenId] = (), whose: str = "") -> list[CancelRow]:
         """Return the unfinished jobs that match the filters and IDs.
 
         If no user is named, only jobs of the user `whose` match ("" for jobs of all users). An empty filter
@@ -187,29 +187,29 @@ class Choice:
         if not all(filters.values()) or "wckey" in filters or filters.get("state", "PENDING") not in OURS:
             return []  # Jobs have no wckey here.
         try:
-            asked = _asked(filters, whose)
+            asked = _request_filters(filters, whose)
         except UserError:
             return []  # Slurm treats an invalid node list as a list that names no node.
         jobs = list(dict.fromkeys(str(each.job) for each in ids))
         fields = ["id", "label", "name", "partition", "end", "state", "tasks_text"]
         answer = self._client.call("jobs", ids=jobs, limit=MAX_SELECTED, fields=fields, **asked)
         partition = filters.get("partition", "")
-        found = (Row.of(row) for row in answer["jobs"] if row["end"] is None)
+        found = (CancelRow.of(row) for row in answer["jobs"] if row["end"] is None)
         return [row for row in found if not partition or row.partition == partition]
 
 
-def _target(row: Row, step: int | None) -> Target | None:
+def _target(row: CancelRow, step: int | None) -> CancelTarget | None:
     """Return the target for a row, or None for a step of a pending job, which has no steps."""
     if step is not None:
-        return None if row.waits else Target(f"{row.id}.{step}", str(row.id), step)
+        return None if row.waits else CancelTarget(f"{row.id}.{step}", str(row.id), step)
     name = str(row.id) if "+" in row.label else row.label
-    return Target(name, row.told if name == row.label else name)
+    return CancelTarget(name, row.shown if name == row.label else name)
 
 
-def _asked(filters: Options, whose: str) -> dict[str, Any]:
+def _request_filters(filters: Options, whose: str) -> dict[str, Any]:
     """Return the filters of the request. Raises UserError for an invalid node list."""
     asked: dict[str, Any] = {field: [filters[name]] for name, field in ASKED.items() if name in filters}
-    asked["partitions"] = listed(filters.get("partition", ""))
+    asked["partitions"] = split_list(filters.get("partition", ""))
     if "nodelist" in filters:
         asked["nodes"] = expand(filters["nodelist"])
     if "state" in filters:
@@ -235,8 +235,8 @@ def _node_names(text: str, console: Console) -> str:
     return ",".join(data.decode("utf-8", "replace").split())
 
 
-def _agreed(row: Row, step: int | None, console: Console) -> bool:
-    what = f"job_id={row.told}" if step is None else f"step_id={row.told}.{step}"
+def _agreed(row: CancelRow, step: int | None, console: Console) -> bool:
+    what = f"job_id={row.shown}" if step is None else f"step_id={row.shown}.{step}"
     while True:
         console.print_lines([f"Cancel {what} name={row.name} partition={row.partition} [y/n]? "], end="")
         console.streams.out.flush()

@@ -55,18 +55,18 @@ class GivenId(NamedTuple):
             yield self._replace(tasks=((task, task, 1),))
 
     @property
-    def told(self) -> str:
+    def shown(self) -> str:
         """The ID in the message that no job matches it."""
         task = "_*" if self.is_all else f"_{self.tasks[0][0]}" if self.tasks is not None else ""
         return f"{self.job}{task}" + (f".{self.step}" if self.step is not None else "")
 
 
-class Row(NamedTuple):
+class CancelRow(NamedTuple):
     """An unfinished job, or the pending tasks of an array. `array` is 0 if the job is no array task."""
 
     id: int
     label: str
-    told: str
+    shown: str
     """The label, with the limit of concurrent tasks."""
     name: str
     partition: str
@@ -75,16 +75,16 @@ class Row(NamedTuple):
     tasks: Ranges
 
     @classmethod
-    def of(cls, row: dict[str, Any]) -> Row:
+    def of(cls, row: dict[str, Any]) -> CancelRow:
         array, under, tasks = row["label"].partition("_")
         ranges = tuple(parse_array(tasks)[0]) if under else ()
         waits = row["state"] == "PENDING"
         limit = row["tasks_text"].partition("%")[2] if "[" in tasks else ""
-        told = f"{row['label'][:-1]}%{limit}]" if limit else row["label"]
+        shown = f"{row['label'][:-1]}%{limit}]" if limit else row["label"]
         return cls(
             row["id"],
             row["label"],
-            told,
+            shown,
             row["name"],
             row["partition"],
             waits,
@@ -93,19 +93,19 @@ class Row(NamedTuple):
         )
 
 
-class Rows:
+class CancelRows:
     """Lookup of rows by the IDs that name them."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self._by_id: dict[int, Row] = {}
-        self._by_label: dict[str, Row] = {}
-        self._of_array: dict[int, list[Row]] = {}
+    def __init__(self, rows: Iterable[CancelRow]) -> None:
+        self._by_id: dict[int, CancelRow] = {}
+        self._by_label: dict[str, CancelRow] = {}
+        self._of_array: dict[int, list[CancelRow]] = {}
         for row in rows:
             self._by_id[row.id] = self._by_label[row.label] = row
             if row.array:
                 self._of_array.setdefault(row.array, []).append(row)
 
-    def meant(self, word: GivenId) -> list[Row]:
+    def meant(self, word: GivenId) -> list[CancelRow]:
         """Return the rows that an ID matches. The ID must not name more than one task.
 
         A component of a heterogeneous job is only found by its own job number.
@@ -120,7 +120,7 @@ class Rows:
         return [*([own] if own and own not in members and not word.is_all else []), *members]
 
 
-def _has(row: Row, task: int) -> bool:
+def _has(row: CancelRow, task: int) -> bool:
     return "[" in row.label and has_task(row.tasks, task)
 
 

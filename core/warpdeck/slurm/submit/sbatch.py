@@ -1,6 +1,7 @@
-"""sbatch: submits a batch script. Options, messages and exit codes are those of sbatch(1); the code of the folder is recorded
-as a snapshot once the job has its number (client/snapshot_recorder), and the job starts when that is done. Differs where a refusal is
-ours: its own sentence follows Slurm's words for it.
+"""sbatch(1): submits a batch script.
+
+Options, messages and exit codes are those of Slurm. Once the job has its number, a snapshot of the folder's code is
+recorded (client/snapshot_recorder), and then the job starts. An explanation of ours follows Slurm's message for a refusal.
 """
 
 from __future__ import annotations
@@ -12,27 +13,29 @@ from collections.abc import Collection
 
 from warpdeck.base.cluster import ALL_NODES, CLUSTER_NAME, CLUSTER_OPTIONS
 from warpdeck.base.errors import UserError
-from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.client.job_end import wait_for_end
 from warpdeck.client.submission import (
     MAX_FILE_CHARS,
     Draft,
-    draft_script,
+    draft_components,
     dry_run,
     script_text,
     site_options,
     submit,
 )
 from warpdeck.notation.options.directives import MAX_SCRIPT_BYTES
-from warpdeck.notation.options.getopt import MISUSED, UNKNOWN, as_word, parse_components
-from warpdeck.notation.options.options import COMMAND, SBATCH, OptionTable
+from warpdeck.notation.options.getopt import UNKNOWN, as_word, parse_components
+from warpdeck.notation.options.option_table import COMMAND, SBATCH, OptionTable
+from warpdeck.notation.reading.script import read_components
 from warpdeck.notation.step import container_help
-from warpdeck.notation.values.refusal import exit_code
+from warpdeck.notation.values.slurm_error import exit_code
 from warpdeck.protocol.refusals import WORDS, in_slurms_words, said_first
+from warpdeck.slurm.console.command_options import handle_help
 from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.format.units import moment
 
-from .validation import check
+from .validation import check, option_source, raise_if_unknown
 
 RECORDED_S = 60.0
 """Longest time in seconds that a job waits for the snapshot of its code.
@@ -45,9 +48,9 @@ USAGE = f"""Usage: sbatch [OPTIONS...] [script [args...]]
 
   -J NAME  -p PARTITION  -A ACCOUNT  -q QOS  -t TIME  -N NODES  -n TASKS  -c CPUS  --mem SIZE  -a ARRAY  -d DEPENDENCY
   --gpus N | --gpus-per-node N | --gres gpu:TYPE:N   -C FEATURES  -w NODES  -x NODES  -o FILE  -e FILE  -D FOLDER
-  -H (hold)  -W (wait for the end)  -Q (say nothing)  --parsable  --test-only  --wrap COMMAND  --export NAMES
+  -H (hold)  -W (wait for the end)  -Q (print errors only)  --parsable  --test-only  --wrap COMMAND  --export NAMES
 
-All options of sbatch(1) are read. A script without a name is read from standard input.
+All options of sbatch(1) are accepted. Without a file name, the script is read from standard input.
 {container_help.HELP}
 examples:
   sbatch --gpus 2 --time 4:00:00 train.sh --lr 0.1
@@ -62,10 +65,10 @@ def main(words: list[str], console: Console) -> int:
 
     An option that sbatch does not have may be an option of one of the site's plug-ins.
     """
-    if console.controller.awaited:
-        console.controller.linger()
+    if console.controller.awaited_job:
+        console.controller.mark_idle()
         with console.controller.connect() as client:
-            return _wait(client, console.controller.awaited, console)
+            return _wait(client, console.controller.awaited_job, console)
     try:
         return _run(words, console, SBATCH)
     except UserError as error:
@@ -99,8 +102,7 @@ def _run(words: list[str], console: Console, known: OptionTable, *, is_last: boo
     own = {
         option: value for found in parts for option, value in found if known.options[option].here == COMMAND
     }
-    if own.keys() & {"help", "usage", "version"}:
-        console.streams.out.write(VERSION if "version" in own else USAGE)
+    if handle_help(list(own.items()), console, help_text=USAGE):
         return 0
     draft = _draft(words, parts, rest, own, console, known, is_last=is_last)
     asked = own.keys() | draft.own
@@ -126,30 +128,30 @@ def _draft(
     options, *others = [
         [as_word(option, value, known) for option, value in found if option not in own] for found in parts
     ]
+    source = option_source(console)
+    components = read_components(text, name, source, words=options, others=others, known=known)
+    raise_if_unknown(components, is_last=is_last)
+    check(components, source, known=known)
+    script = {
+        "script": text,
+        "script_args": rest[1:],
+        "submit_line": shlex.join(["sbatch", *words]),
+    }
     try:
-        draft = draft_script(
-            text,
+        draft = draft_components(
+            components,
             name,
-            args=rest[1:],
-            options=options,
-            others=others,
+            script,
             cwd=console.folder,
             environ=console.env,
-            now=time.time(),
             host=console.host,
             known=known,
             read=lambda path: _text(path, console),
         )
     except UserError as error:
-        if is_last or error.code != UNKNOWN:
-            refused_by = known if error.code in (UNKNOWN, MISUSED) else None
-            check(text, name, options, console, others=others, refused_by=refused_by)
         if error.code in WORDS:
             raise _failed(error, console) from error
         raise
-    check(text, name, options, console, others=others)
-    for request in (draft.request, *draft.components):
-        request["submit_line"] = shlex.join(["sbatch", *words])
     # Jobs from a shell run in the submit directory, because tools look for their output there. A job that
     # another job submits runs the code of the submitting job.
     draft.request["in_place"] = console.record is not None
@@ -198,20 +200,20 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
     if console.record is not None:
         draft.request["code_due_unix"] = time.time() + RECORDED_S
     if "wait" in asked:
-        console.controller.linger()
+        console.controller.mark_idle()
     try:
         done = submit(client, draft, snapshot="none", nonce=console.controller.nonce)
     except UserError as error:
         raise _failed(error, console) from error
     if "wait" in asked:
-        console.controller.awaits(done.job_id)
+        console.controller.wait_for_job(done.job_id)
     if console.record is not None:
         console.record(done.job_id, draft.request.get("chdir") or console.folder)
     if "quiet" not in asked:
         if "parsable" not in asked:
             for line in done.notes:
                 console.streams.err.write(f"sbatch: {line}\n")
-        console.streams.out.write(_told(done.job_id, asked) + "\n")
+        console.streams.out.write(_number_line(done.job_id, asked) + "\n")
         console.streams.out.flush()
     if "wait" not in asked:
         return 0
@@ -222,18 +224,18 @@ def _wait(client: SyncClient, job_id: int, console: Console) -> int:
     """Wait for the job and return its exit code, or the highest one of an array.
 
     A job that ran out of memory or was killed by a signal counts as 1. The exit code of an out-of-memory job
-    is not known (see told_exit).
+    is not known (see shown_exit).
     """
     ends = wait_for_end(
         client,
         job_id,
-        again=console.controller.again,
+        again=console.controller.reconnect,
         note=lambda line: print(f"sbatch: {line}", file=console.streams.err),
     )
     return max(1 if end.signal or end.state == "OUT_OF_MEMORY" else end.code for end in ends)
 
 
-def _told(job_id: int, asked: Collection[str]) -> str:
+def _number_line(job_id: int, asked: Collection[str]) -> str:
     """Return the message with the job ID. It names the cluster if clusters were named."""
     named = bool(CLUSTER_OPTIONS & {*asked})
     if "parsable" in asked:
@@ -267,7 +269,7 @@ def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) ->
     at_unix = time.time() if found["verdict"] == "now" else found["expected_start"]
     if at_unix is None:
         console.streams.err.write(
-            f"allocation failure: the start cannot be told: {found['untold'] or found['sentence']}\n"
+            f"allocation failure: the start is not known: {found['untold'] or found['sentence']}\n"
         )
         return 1
     if quiet:
@@ -275,8 +277,7 @@ def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) ->
     at_unix = max(at_unix, begin_unix)
     where = f" on {'' if draft.components else 'nodes '}{found['node_list']}" if found["node_list"] else ""
     part = "" if draft.components else f" in partition {found['partition'] or ALL_NODES}"
-    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
     console.streams.err.write(
-        f"sbatch: Job {found['id']} to start at {moment} using {found['cpus']} processors{where}{part}\n"
+        f"sbatch: Job {found['id']} to start at {moment(at_unix)} using {found['cpus']} processors{where}{part}\n"
     )
     return 0

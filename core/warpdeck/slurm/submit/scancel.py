@@ -13,17 +13,16 @@ from typing import Any
 
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import uid_of
-from warpdeck.base.slurm_version import VERSION
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.options.getopt import parse_anywhere
-from warpdeck.notation.options.options import NONE, REQUIRED, table
+from warpdeck.notation.options.option_table import NONE, REQUIRED, table
 from warpdeck.notation.values.signals import parse_signal
 from warpdeck.protocol.refusals import WORDS
-from warpdeck.slurm.console.arguments import only_ours
+from warpdeck.slurm.console.command_options import check_cluster, handle_help
 from warpdeck.slurm.console.console import CommandError, Console
-from warpdeck.slurm.format.job_states import CODES
+from warpdeck.slurm.fields.job_states import CODES
 
-from .cancel_choice import FILTERS, Choice, Options, Target, complaint, told_options, user_named
+from .cancel_choice import FILTERS, CancelChoice, CancelTarget, Options, complaint, options_text, user_named
 from .cancel_ids import given_ids
 
 OPTIONS = table(
@@ -75,19 +74,19 @@ NOT_FEDERATED = ("Not a valid federated job", 191)
 KILL = 9
 HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
   -A, --account=account           act only on jobs charging this account
-  -b, --batch                     signal the batch shell alone
-  -f, --full                      signal the batch shell and all that it runs
-  -i, --interactive               ask before each job
+  -b, --batch                     signal only the batch shell
+  -f, --full                      signal the batch shell and all of its processes
+  -i, --interactive               ask for confirmation before each job
   -n, --name=job_name             act only on jobs with this name
       --me                        act only on my jobs
   -p, --partition=partition       act only on jobs in this partition
-  -Q, --quiet                     report nothing of ended jobs
+  -Q, --quiet                     do not report jobs that have ended
   -q, --qos=qos                   act only on jobs with this quality of service
   -R, --reservation=reservation   act only on jobs with this reservation
-  -s, --signal=name | integer     send this signal; without it jobs end
+  -s, --signal=name | integer     send this signal (default: end the jobs)
   -t, --state=state               act only on jobs that are PENDING, RUNNING or SUSPENDED
   -u, --user=user_name            act only on jobs of this user
-  -v, --verbose                   say what is done
+  -v, --verbose                   print what is done
   -V, --version                   print the version
   -w, --nodelist=hosts            act only on jobs on these nodes
       --wckey=wckey               act only on jobs with this workload characterization key
@@ -97,29 +96,28 @@ HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
 def main(words: list[str], console: Console) -> int:
     """Cancel the jobs. Returns 0, or another exit code if something was refused."""
     given = _from_variables(console)
-    only_ours("scancel", given.get("clusters"))
+    check_cluster("scancel", given.get("clusters"))
     try:
         found, rest = parse_anywhere(words, "scancel", OPTIONS)
     except UserError as error:
         console.streams.err.write(f'{error.message}\nTry "scancel --help" for more information\n')
         return 1
     _take(given, found, console)
-    if given.keys() & {"help", "usage", "version"}:
-        console.streams.out.write(VERSION if "version" in given else HELP)
+    if handle_help(found, console, help_text=HELP):
         return 0
     number = _signal(given["signal"]) if "signal" in given else 0
     ids = given_ids(rest)
     if "user" in given:
         user_named(given["user"])
     if int(given.get("verbose", "0")) > 2:
-        console.streams.err.write(told_options(given, number, ids))
+        console.streams.err.write(options_text(given, number, ids))
     if not ids and not given.keys() & FILTERS.keys():
         raise CommandError("No job identification provided")
     with console.controller.connect() as client:
         canceller = Canceller(client, given, console, number)
         if not given.keys() & CHOOSING and all(each.step is None for each in ids):
-            return canceller.run([Target(each.sent, each.text) for each in ids])
-        choice = Choice(client, given, console)
+            return canceller.run([CancelTarget(each.sent, each.text) for each in ids])
+        choice = CancelChoice(client, given, console)
         targets = choice.targets(ids)
         return max(int(choice.missing), canceller.run(targets))
 
@@ -166,7 +164,7 @@ def _take(given: Options, found: list[tuple[str, str]], console: Console) -> Non
 def _value(option: str, text: str) -> str:
     """Validate and normalize an option's value. Raises CommandError."""
     if option == "clusters":
-        only_ours("scancel", text)
+        check_cluster("scancel", text)
     elif option == "signal":
         _signal(text)
     elif option == "state":
@@ -207,7 +205,7 @@ class Canceller:
         A job whose processes are to be killed is ended, too, because it cannot continue without them.
         """
 
-    def run(self, targets: list[Target]) -> int:
+    def run(self, targets: list[CancelTarget]) -> int:
         """Cancel all targets with one request and return the exit code."""
         for target in targets if self._verbosity > 0 else ():
             self._console.streams.err.write(f"scancel: {self._doing(target)}\n")
@@ -219,7 +217,7 @@ class Canceller:
             refused += self._asked(known)
         return max((self._refused(*each) for each in refused), default=0)
 
-    def _asked(self, known: dict[str, Target]) -> list[tuple[Target, str, str]]:
+    def _asked(self, known: dict[str, CancelTarget]) -> list[tuple[CancelTarget, str, str]]:
         """Send the request. Return each refused target with the error code and message.
 
         Targets of which some tasks were not found are included.
@@ -232,23 +230,23 @@ class Canceller:
             if len(names) > 1:
                 raise
             return [(known[names[0]], error.code, error.message)]
-        told = zip(answer["refused"], answer["codes"], answer["errors"], strict=True)
-        refused = [(known[name], code, sentence) for name, code, sentence in told]
+        errors = zip(answer["refused"], answer["codes"], answer["errors"], strict=True)
+        refused = [(known[name], code, sentence) for name, code, sentence in errors]
         lacking = [name for name, parts in answer["parts"].items() if "not_found" in parts.values()]
         return [*refused, *((known[name], "not_found", "") for name in lacking)]
 
-    def _doing(self, target: Target) -> str:
+    def _doing(self, target: CancelTarget) -> str:
         if target.step is not None:
             ends = self._number in (0, KILL)
             return f"{'Terminating' if ends else f'Signal {self._number} to'} step {target.sent}"
         kind = {"all": "full job", "batch": "batch job", "programs": "job"}[self._whom]
         return (
-            f"Signal {self._number} to {kind} {target.told}"
+            f"Signal {self._number} to {kind} {target.shown}"
             if self._number
-            else f"Terminating {kind} {target.told}"
+            else f"Terminating {kind} {target.shown}"
         )
 
-    def _refused(self, target: Target, code: str, sentence: str) -> int:
+    def _refused(self, target: CancelTarget, code: str, sentence: str) -> int:
         """Print a refusal, unless it is no error, and return the exit code."""
         if target.step is not None:
             if code == "pending":
@@ -264,7 +262,7 @@ class Canceller:
             self._tell(target, WORDS.get(code, sentence), 1)
         return 0 if silent else EXITS.get(code, 1)
 
-    def _no_step(self, target: Target, words: str) -> int:
+    def _no_step(self, target: CancelTarget, words: str) -> int:
         """Report that a running job has no step with this number, and return the exit code.
 
         If a step is to be ended, Slurm tries twice and names only the job. If a signal finds no step, Slurm
@@ -272,12 +270,12 @@ class Canceller:
         """
         if self._number:
             return self._tell(target, words, 0)
-        line = complaint(target.told.partition(".")[0], words, of_step=True)
+        line = complaint(target.shown.partition(".")[0], words, of_step=True)
         again = f"scancel: {self._doing(target)}\n" if self._verbosity > 0 else ""
         self._console.streams.err.write(line + again + line)
         return STEP_EXITS["no_step"]
 
-    def _tell(self, target: Target, words: str, code: int) -> int:
+    def _tell(self, target: CancelTarget, words: str, code: int) -> int:
         """Print the error of one target, and return `code`."""
-        self._console.streams.err.write(complaint(target.told, words, of_step=target.step is not None))
+        self._console.streams.err.write(complaint(target.shown, words, of_step=target.step is not None))
         return code

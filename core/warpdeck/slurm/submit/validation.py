@@ -6,48 +6,63 @@ import os.path
 import time
 from collections.abc import Sequence
 
-from warpdeck.base.passwd import group_there, user_there
+from warpdeck.base.passwd import existing_gid, existing_uid
 from warpdeck.client.submission import MAX_FILE_CHARS
-from warpdeck.notation.option_values.option_fields import OptionSource
-from warpdeck.notation.options.options import SBATCH_22_05, OptionTable
-from warpdeck.notation.verdict.verdict import Fault, judge
+from warpdeck.notation.options.getopt import MISUSED, UNKNOWN
+from warpdeck.notation.options.given_options import OptionSource
+from warpdeck.notation.options.option_table import SBATCH_22_05, OptionTable
+from warpdeck.notation.reading.components import Component
+from warpdeck.notation.validation.result import Rejection
+from warpdeck.notation.validation.script import validate_components
+from warpdeck.notation.values.slurm_error import SlurmError
 from warpdeck.slurm.console.console import CommandError, Console
 
 _NOT_THERE = 'Try "sbatch'
 """Start of the last line that sbatch prints for an unknown or misused option."""
 
 
-def check(
-    text: str,
-    name: str,
-    words: Sequence[str],
-    console: Console,
-    *,
-    others: Sequence[Sequence[str]] = (),
-    refused_by: OptionTable | None = None,
-) -> None:
-    """Raise CommandError with sbatch's message and exit code if the real sbatch would reject the submission.
-
-    Our own hint follows the message. `refused_by` is the option table with which our own parser failed, too.
-    Without it, options that Slurm 22.05 does not have are ignored, because warpdeck may have them.
-    """
-    place = OptionSource(
+def option_source(console: Console) -> OptionSource:
+    """Return the surroundings of the caller that options may refer to."""
+    return OptionSource(
         cwd=console.folder,
         environ=console.env,
         now=time.time(),
         is_root=console.user == "root",
-        user_id=user_there,
-        group_id=group_there,
+        user_id=existing_uid,
+        group_id=existing_gid,
         read_text=lambda path: console.read_file(os.path.join(console.folder, path), MAX_FILE_CHARS).decode(),
     )
-    fault = judge(text, name, place, words=words, others=others, known=refused_by or SBATCH_22_05).fault
-    if fault is not None and fault.is_answer:
-        raise CommandError("\n".join(fault.words), exit_code=fault.exit_code, is_answer=True)
-    if fault is not None and (refused_by or not fault.words[-1].startswith(_NOT_THERE)):
-        raise CommandError(_said(fault), exit_code=fault.exit_code, bare=True)
 
 
-def _said(fault: Fault) -> str:
-    where = f"  line {fault.line}: {fault.hint}" if fault.line else f"  {fault.hint}"
-    said = [line if line.startswith(_NOT_THERE) else f"sbatch: {line}" for line in fault.words]
-    return "\n".join([*said, *([where] if fault.hint else [])])
+def raise_if_unknown(components: Sequence[Component], *, is_last: bool) -> None:
+    """Raise UserError for an unknown option, which may be an option of a site's plugin, unless `is_last`."""
+    error = _error_of_words(components)
+    if error is not None and error.code == UNKNOWN and not is_last:
+        raise error
+
+
+def check(components: Sequence[Component], source: OptionSource, *, known: OptionTable) -> None:
+    """Raise CommandError with sbatch's message and exit code if the real sbatch would reject the options.
+
+    Our own hint follows the message. `known` is the table with which the options were read. An option that only
+    warpdeck has ends the check, because Slurm's rules cannot be applied to it.
+    """
+    is_misused = _error_of_words(components) is not None
+    found = validate_components(components, source, known=known if is_misused else SBATCH_22_05).rejection
+    if found is not None and found.is_answer:
+        raise CommandError("\n".join(found.lines), exit_code=found.exit_code, is_answer=True)
+    if found is not None and (is_misused or found.code != UNKNOWN):
+        raise CommandError(_printed(found), exit_code=found.exit_code, bare=True)
+
+
+def _error_of_words(components: Sequence[Component]) -> SlurmError | None:
+    """Return the first error about a word that cannot be read as an option."""
+    options = (each for component in components for each in component.options)
+    errors = (each.error for each in options if each.error is not None)
+    return next((error for error in errors if error.code in (UNKNOWN, MISUSED)), None)
+
+
+def _printed(found: Rejection) -> str:
+    where = f"  line {found.line}: {found.hint}" if found.line else f"  {found.hint}"
+    lines = [line if line.startswith(_NOT_THERE) else f"sbatch: {line}" for line in found.lines]
+    return "\n".join([*lines, *([where] if found.hint else [])])

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.base.passwd import user_there
+from warpdeck.base.passwd import existing_uid
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.arrays import number_ranges, parse_array
 from warpdeck.notation.values.hostlist import expand
 from warpdeck.notation.values.job_ids import TaskRanges, is_job_id, parse_job_id
 from warpdeck.notation.values.lists import words_of
-from warpdeck.slurm.console.arguments import WordsError, listed
+from warpdeck.slurm.console.command_options import WordsError, split_list
+from warpdeck.slurm.fields.job_states import CODES, ENDED, OURS, SPECIAL, STATE_FIELDS, shown_state
 from warpdeck.slurm.format.format_strings import Row
-from warpdeck.slurm.format.job_states import CODES, ENDED, OURS, SPECIAL, STATE_FIELDS, told_state
 
 MAX_JOBS = 100_000
 """Largest number of jobs in one response; the controller has the same limit."""
@@ -48,8 +48,8 @@ class JobFilterOptions(NamedTuple):
     def has(self, *names: str) -> bool:
         return any(name in self.values for name in names)
 
-    def listed(self, name: str) -> list[str]:
-        return listed(self.values.get(name, ""))
+    def names(self, name: str) -> list[str]:
+        return split_list(self.values.get(name, ""))
 
 
 def job_rows(asked: JobFilterOptions, client: SyncClient, *, needs: list[str]) -> list[Row]:
@@ -72,7 +72,7 @@ def job_rows(asked: JobFilterOptions, client: SyncClient, *, needs: list[str]) -
     if ids and states == LISTED:
         rows = [row for row in rows if row["state"] in states]
     elif states != LISTED:
-        rows = [row for row in rows if told_state(row) in states]
+        rows = [row for row in rows if shown_state(row) in states]
     named = [parse_job_id(word) for word in ids]
     if not named and not asked.has("array"):
         return rows
@@ -81,7 +81,7 @@ def job_rows(asked: JobFilterOptions, client: SyncClient, *, needs: list[str]) -
 
 def step_rows(asked: JobFilterOptions, client: SyncClient) -> list[Row]:
     """Return the running steps that the command line selects. Raises WordsError."""
-    wanted = frozenset(_step_id(word) for word in asked.listed("steps"))
+    wanted = frozenset(_step_id(word) for word in asked.names("steps"))
     filters = _filters(asked, client)
     if filters is None or (asked.values.get("steps") and not wanted):
         return []
@@ -116,7 +116,7 @@ def _states_of(text: str) -> frozenset[str]:
     if text.lower() == "all":
         return OURS | SPECIAL
     wanted: set[str] = set()
-    for word in listed(text):
+    for word in split_list(text):
         named = [state for state, code in CODES.items() if word.upper() in (state, code)]
         if not named:
             raise WordsError(
@@ -135,8 +135,8 @@ def check(option: str, value: str, complain: Callable[[str], None]) -> None:
     """
     if option == "states":
         _states_of(value)
-    for name in listed(value) if option == "user" else ():
-        if user_there(name) is None:
+    for name in split_list(value) if option == "user" else ():
+        if existing_uid(name) is None:
             complain(f"Invalid user: {name}\n")
 
 
@@ -171,15 +171,15 @@ def _filters(asked: JobFilterOptions, client: SyncClient) -> dict[str, Any] | No
     Raises WordsError.
     """
     nodes = _nodes(asked, client)
-    if any(option in asked.values and not asked.listed(option) for option in LISTS):
+    if any(option in asked.values and not asked.names(option) for option in LISTS):
         return None
     filters = {
-        "accounts": asked.listed("account"),
-        "licenses": asked.listed("licenses"),
-        "names": asked.listed("name"),
-        "partitions": asked.listed("partition"),
-        "qos": asked.listed("qos"),
-        "reservations": asked.listed("reservation"),
+        "accounts": asked.names("account"),
+        "licenses": asked.names("licenses"),
+        "names": asked.names("name"),
+        "partitions": asked.names("partition"),
+        "qos": asked.names("qos"),
+        "reservations": asked.names("reservation"),
         "nodes": nodes,
         "users": [asked.user] if asked.has("me") else _users(asked),
     }
@@ -189,7 +189,7 @@ def _filters(asked: JobFilterOptions, client: SyncClient) -> dict[str, Any] | No
 
 
 def _users(asked: JobFilterOptions) -> list[str]:
-    return [name for name in asked.listed("user") if user_there(name) is not None]
+    return [name for name in asked.names("user") if existing_uid(name) is not None]
 
 
 def _nodes(asked: JobFilterOptions, client: SyncClient) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from warpdeck.slurm.format.format_strings import Field, Key, Row, letters_of
+from warpdeck.slurm.format.format_strings import Row, SortKey, TextField, letters_of
 
 DEFAULT = "P,t,-p"
 DEFAULT_START = "S"
@@ -23,14 +23,14 @@ class SortError(Exception):
 
 
 def parse(
-    text: str, letters: Mapping[str, Key], aliases: Sequence[str] = (), *, is_strict: bool = True
-) -> list[Key]:
+    text: str, letters: Mapping[str, SortKey], aliases: Sequence[str] = (), *, is_strict: bool = True
+) -> list[SortKey]:
     """Return the sort keys that a -S list names, the most important first.
 
     If `is_strict`, raises SortError with the last unknown letter. It is the last one because Slurm sorts by
     the last key first.
     """
-    keys: list[Key] = []
+    keys: list[SortKey] = []
     unknown, descending = "", False
     for word in text.split(","):
         if word in aliases:
@@ -49,14 +49,14 @@ def parse(
     return keys
 
 
-def sort(rows: list[Row], keys: Sequence[Key], *, ties: Callable[[Row], Any]) -> None:
+def sort(rows: list[Row], keys: Sequence[SortKey], *, ties: Callable[[Row], Any]) -> None:
     """Sort `rows` in place by `keys`, then by `ties`."""
     rows.sort(key=ties)
     for key in reversed(keys):
         rows.sort(key=key.value, reverse=key.descending)
 
 
-def job_keys(fields: Mapping[str, Field]) -> dict[str, Key]:
+def job_keys(fields: Mapping[str, TextField]) -> dict[str, SortKey]:
     """Return the sort key of each letter of -o that squeue sorts by."""
     return {
         letter: fields[name].key() for letter, name in letters_of(fields).items() if letter not in UNSORTED

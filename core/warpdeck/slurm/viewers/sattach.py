@@ -6,15 +6,14 @@ message names other commands to use.
 
 from __future__ import annotations
 
-from typing import Any
-
 from warpdeck.notation.values.hostlist import collapse
 from warpdeck.notation.values.job_ids import is_job_id
 from warpdeck.protocol.refusals import WORDS
-from warpdeck.slurm.console.arguments import is_informed, options, read
+from warpdeck.slurm.console.command_options import handle_help, options, read
 from warpdeck.slurm.console.console import CommandError, Console
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.fields.step_fields import step_name
 
-Row = dict[str, Any]
 OPTIONS = options(
     "sattach",
     "error-filter= help,h input-filter= label,l layout output-filter= pty quiet,Q usage,u verbose,v version,V",
@@ -22,11 +21,11 @@ OPTIONS = options(
 USAGE = "Usage: sattach [options] <jobid.stepid>"
 HELP = """\
 Usage: sattach --layout JOB.STEP
-  --layout   on which nodes the tasks of a running step are
+  --layout   show on which nodes the tasks of a running step are
   -h --help  -u --usage  -V --version
 
-The streams of a step are its srun's. In their place: `warpdeck logs -f JOB` follows what a job writes, and `warpdeck attach JOB`
-joins its terminal."""
+The streams of a step belong to the srun that started it. Use `warpdeck logs -f JOB` to follow the output of a job, and
+`warpdeck attach JOB` to join its terminal."""
 INSTEAD = (
     "follow the job's output with `warpdeck logs -f {job}`, or join its terminal with `warpdeck attach {job}`"
 )
@@ -39,7 +38,7 @@ UNREAD = "Failed to parse stepid from command line options"
 def main(words: list[str], console: Console) -> int:
     """Print the layout of the step's tasks and return the exit code."""
     found, rest = read(words, OPTIONS)
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)
     for name in FILTERS:
@@ -56,7 +55,7 @@ def main(words: list[str], console: Console) -> int:
     record = _running(console, job, step)
     if "layout" not in asked:
         raise CommandError(
-            f"the streams of step {job}.{step} are those of the srun that began it: {INSTEAD.format(job=job)}"
+            f"the streams of step {job}.{step} belong to the srun that started it: {INSTEAD.format(job=job)}"
         )
     print(layout(record["parts"], cyclic=record["layout"] == CYCLIC), file=console.streams.out)
     return 0
@@ -69,7 +68,7 @@ def _running(console: Console, job: str, step: str) -> Row:
         raise CommandError(f"{NO_STEP}: {WORDS['pending']}")
     for each in (step for record in jobs for step in record["steps"]):
         row: Row = each["row"]
-        if row["state"] == "RUNNING" and row["id"].rpartition(".")[2] == step:
+        if row["state"] == "RUNNING" and step_name(row) == step:
             found: Row = each
             return found
     raise CommandError(f"{NO_STEP}: {WORDS['not_found']}")

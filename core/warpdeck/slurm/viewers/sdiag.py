@@ -12,7 +12,7 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.passwd import uid_of
 from warpdeck.client.blocking_client import GONE
-from warpdeck.slurm.console.arguments import is_informed, only_ours, options, read_anywhere
+from warpdeck.slurm.console.command_options import check_cluster, handle_help, options, read_anywhere
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.format.timestamps import ctime
 
@@ -22,10 +22,10 @@ OPTIONS = options(
 )
 USAGE = "Usage: sdiag [-aihrtTV] [--json | --yaml]"
 HELP = """\
-Tells what the controller has done since it began, or since --reset, and how long it took.
-  -r, --reset          sets all figures to 0 (for admins)
-  -i, --sort-by-id     requests by name;  -t, --sort-by-time  by time in all;  -T, --sort-by-time2  by mean time
-      --json, --yaml   the figures, for programs"""
+Shows statistics of the controller since its start or since the last --reset.
+  -r, --reset          set all figures to 0 (administrators only)
+  -i, --sort-by-id     sort requests by name;  -t, --sort-by-time  by total time;  -T, --sort-by-time2  by mean time
+      --json, --yaml   print the figures for programs"""
 RULE = "*" * 55
 MICROSECONDS = 1_000_000
 NAME_WIDTH, USER_WIDTH = 40, 16
@@ -36,10 +36,10 @@ DENIED_EXIT = 255
 def main(words: list[str], console: Console) -> int:
     """Print the statistics, or reset them."""
     found, _ = read_anywhere(words, OPTIONS)
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)
-    only_ours("sdiag", asked.get("cluster", console.env.get("SLURM_CLUSTERS")))
+    check_cluster("sdiag", asked.get("cluster", console.env.get("SLURM_CLUSTERS")))
     with console.controller.connect() as client:
         orders = [name for name, _ in found if name in ("all", "reset")]
         if orders[-1:] == ["reset"]:
@@ -69,8 +69,8 @@ def _reset(client: Any, console: Console) -> int:
 def _lines(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str]:
     now, since, jobs = figures["now"], figures["since"], figures["jobs"]
     yield RULE
-    yield f"sdiag output at {moment_told(now)}"
-    yield f"Data since      {moment_told(since)}"
+    yield f"sdiag output at {moment_text(now)}"
+    yield f"Data since      {moment_text(since)}"
     yield RULE
     yield "Server thread count:  1"
     yield "Agent queue size:     0"
@@ -84,7 +84,7 @@ def _lines(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str
     yield f"Jobs canceled:  {jobs['canceled']}"
     yield f"Jobs failed:    {jobs['failed']}"
     yield ""
-    yield f"Job states ts:  {moment_told(now)}"
+    yield f"Job states ts:  {moment_text(now)}"
     yield f"Jobs pending:   {figures['waiting']}"
     yield f"Jobs running:   {figures['running']}"
     yield ""
@@ -94,13 +94,13 @@ def _lines(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str
     yield ""
     yield "Latency for 1000 calls to gettimeofday(): 0 microseconds"
     yield ""
-    yield from requests_told(figures, asked)
+    yield from request_lines(figures, asked)
     yield ""
     yield "Pending RPC statistics"
     yield "\tNo pending RPCs"
 
 
-def requests_told(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str]:
+def request_lines(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str]:
     """Yield the request statistics by message type and by user.
 
     Each line has the count, and the mean and total time in microseconds.
@@ -139,7 +139,7 @@ def _backfill_block(figures: Mapping[str, Any]) -> Iterator[str]:
     yield f"\tTotal backfilled jobs (since last stats cycle start): {figures['jobs']['started']}"
     yield "\tTotal backfilled heterogeneous job components: 0"
     yield f"\tTotal cycles: {passes['count']}"
-    yield f"\tLast cycle when: {moment_told(figures['last_pass']) if figures['last_pass'] else 'N/A'}"
+    yield f"\tLast cycle when: {moment_text(figures['last_pass']) if figures['last_pass'] else 'N/A'}"
     yield f"\tLast cycle: {_us(passes['last_s'])}"
     yield f"\tMax cycle:  {_us(passes['most_s'])}"
     if passes["count"]:
@@ -218,6 +218,6 @@ def _us(seconds: float) -> int:
     return round(seconds * MICROSECONDS)
 
 
-def moment_told(at_unix: float) -> str:
+def moment_text(at_unix: float) -> str:
     """Format a time as a date followed by Unix seconds."""
     return f"{ctime(at_unix)} ({int(at_unix)})"

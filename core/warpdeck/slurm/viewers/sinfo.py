@@ -13,32 +13,34 @@ from typing import Any, NamedTuple
 from warpdeck.base.errors import UserError
 from warpdeck.client.blocking_client import SyncClient
 from warpdeck.notation.values.hostlist import expand
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     Words,
     WordsError,
-    is_informed,
-    listed,
-    only_ours,
+    check_cluster,
+    handle_help,
     options,
     read_anywhere,
+    reject_format_and_long,
+    split_list,
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
+from warpdeck.slurm.fields.node_states import WORDS, picks
+from warpdeck.slurm.fields.reservation_fields import RESERVATION
 from warpdeck.slurm.format.format_strings import (
-    Column,
-    Field,
-    Layout,
+    FormatColumn,
+    LineLayout,
     Row,
+    TextField,
     letters_of,
     long_columns,
     short_columns,
 )
-from warpdeck.slurm.format.node_states import WORDS, picks
-from warpdeck.slurm.format.timestamps import Stamps, ctime
-from warpdeck.slurm.format.units import clock
+from warpdeck.slurm.format.timestamps import ctime
+from warpdeck.slurm.format.units import clock, moment
 
-from .node_fields import Print, as_fields, group, prints
+from .sinfo_columns import Print, as_fields, group, prints
 
 OPTIONS = options(
     "sinfo",
@@ -50,18 +52,18 @@ USAGE = """\
 Usage: sinfo [-adehlNRrsTv] [-i seconds] [-n nodes] [-o format | -O format]
              [-p partitions] [-S fields] [-t states] [--json | --yaml]"""
 HELP = """\
-Lists partitions, and nodes by their state.
-  -N, --Node               a line for each node and partition
-  -s, --summarize          a line for each partition
-  -R, --list-reasons       nodes that are down or drained, and why
+Lists partitions and nodes by state.
+  -N, --Node               one line for each node and partition
+  -s, --summarize          one line for each partition
+  -R, --list-reasons       nodes that are down or drained, with the reason
   -T, --reservation        reservations
   -p, --partition=NAMES  -n, --nodes=NODES
-  -t, --states=STATES      idle,mix,alloc,drain,down ...; a&b: both
+  -t, --states=STATES      idle,mix,alloc,drain,down ...; a&b: both states
   -d, --dead  -r, --responding
   -o, --format="%P %.6D"   -O, --Format=Partition:10,Nodes:.6
-  -S, --sort=#P,-t         by these letters of -o; - before one turns it round
+  -S, --sort=#P,-t         sort by letters of -o; - reverses the order
   -e, --exact  -l, --long  -h, --noheader  -i, --iterate=SECONDS
-      --json, --yaml       all there is of nodes, for programs"""
+      --json, --yaml       all properties of the nodes, for programs"""
 NAME_WIDTH = 9
 """Least width of the partition and node list columns where a layout adapts to the longest name."""
 REASONS = "down,fail,drain"
@@ -93,21 +95,19 @@ class SinfoOptions(NamedTuple):
 def main(words: list[str], console: Console) -> int:
     """Print the listing once, or repeatedly with --iterate."""
     found, _ = read_anywhere(words, OPTIONS)
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
-    asked = _asked(found, console)
+    asked = _parse_options(found, console)
     text = asked.values.get("iterate")
     every_s = pause_s(text, f"sinfo: error: Error: invalid entry for --iterate={text}")
     iterate(console, every_s, lambda client: _list(asked, console, client))
     return 0
 
 
-def _asked(found: Words, console: Console) -> SinfoOptions:
+def _parse_options(found: Words, console: Console) -> SinfoOptions:
     """Return the parsed command line. Raises WordsError for options that exclude each other."""
     values = dict(found)
-    if values.keys() & {"format", "Format"} and "long" in values:
-        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-        raise WordsError(f"sinfo: fatal: {sentence}")
+    reject_format_and_long({name.lower() for name in values}, "sinfo")
     if "all" in values and "partition" in values:
         raise WordsError(
             "sinfo: error: Conflicting options, -a and -p, specified. Please choose one or the other."
@@ -123,29 +123,21 @@ def _asked(found: Words, console: Console) -> SinfoOptions:
 
 def _list(asked: SinfoOptions, console: Console, client: SyncClient) -> None:
     """Print one listing. Raises WordsError."""
-    only_ours("sinfo", asked.values.get("clusters"))
+    check_cluster("sinfo", asked.values.get("clusters"))
     now = time.time()
     if asked.has("long", "iterate") and not asked.has("json", "yaml", "noheader"):
         print(ctime(now), file=console.streams.out)
-    stamps = Stamps(console.env, now)
     if asked.has("reservation"):
         if asked.has("clusters"):
             print(CLUSTER_LINE, file=console.streams.out)
-        _print_reservations(console, client, stamps, titles=not asked.has("noheader"))
-        _complain(stamps, console)
+        _print_reservations(console, client, titles=not asked.has("noheader"))
         return
     parts = sorted(client.call("partitions")["partitions"], key=lambda part: int(part["position"]))
     site = SinfoTables(parts, client.call("nodes", facts=True)["nodes"])
     if asked.has("json", "yaml"):
         _dump(asked, console, site)
         return
-    _print(asked, console, site, prints(stamps))
-    _complain(stamps, console)
-
-
-def _complain(stamps: Stamps, console: Console) -> None:
-    if stamps.complaint:
-        print(f"sinfo: error: {stamps.complaint}", file=console.streams.err)
+    _print(asked, console, site, prints())
 
 
 def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict[str, Print]) -> None:
@@ -154,7 +146,7 @@ def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict
     fields = [column.field for column in columns if column.field]
     rows = _rows(asked, site, [named[field] for field in fields], of_names=bool(NAMED_BY & {*fields}))
     _sort(rows, asked, named)
-    layout = Layout(columns, printable)
+    layout = LineLayout(columns, printable)
     lines = [] if asked.has("noheader") else [layout.titles()]
     if lines and asked.has("clusters"):
         lines.insert(0, CLUSTER_LINE)
@@ -167,8 +159,8 @@ def _print(asked: SinfoOptions, console: Console, site: SinfoTables, named: dict
 
 
 def _columns(
-    asked: SinfoOptions, site: SinfoTables, fields: dict[str, Field], complain: Callable[[str], None]
-) -> list[Column]:
+    asked: SinfoOptions, site: SinfoTables, fields: dict[str, TextField], complain: Callable[[str], None]
+) -> list[FormatColumn]:
     def unknown_name(word: str) -> None:
         complain(f"sinfo: error: Invalid job format specification: {word}")
 
@@ -182,7 +174,7 @@ def _columns(
     form = "%all" if form is not None else asked.values.get("format", _default(asked, site))
     if form.lower() == "%all":
         last = list(letters)[-1]
-        return [Column(field, suffix=_gap(letter, last)) for letter, field in letters.items()]
+        return [FormatColumn(field, suffix=_gap(letter, last)) for letter, field in letters.items()]
     return short_columns(form, letters, unknown_letter)
 
 
@@ -243,7 +235,7 @@ def _rows(asked: SinfoOptions, site: SinfoTables, printed: list[Print], *, of_na
 
 def _partitions(asked: SinfoOptions, site: SinfoTables) -> list[Row]:
     wanted = asked.values.get("partition")
-    return [part for part in site.partitions if wanted is None or part["name"] in listed(wanted)]
+    return [part for part in site.partitions if wanted is None or part["name"] in split_list(wanted)]
 
 
 def _nodes_of(part: Row, site: SinfoTables) -> Iterable[Row]:
@@ -257,7 +249,7 @@ def _filter(asked: SinfoOptions) -> Callable[[Row], bool]:
     Raises WordsError for an invalid state or node list.
     """
     states = asked.values.get("states", REASONS if asked.has("list-reasons") else "all")
-    tests = None if states.lower() == "all" else [_state_test(word) for word in listed(states)]
+    tests = None if states.lower() == "all" else [_state_test(word) for word in split_list(states)]
     names = _names(asked.values.get("nodes"))
 
     def is_meant(node: Row) -> bool:
@@ -307,7 +299,7 @@ def _sort(rows: list[Row], asked: SinfoOptions, named: dict[str, Print]) -> None
     """
     by_letter = {each.letter: each for each in named.values() if each.letter}
     usual = ORDER_OF_NODES if asked.has("Node") else ORDER
-    for word in reversed(listed(asked.values.get("sort", usual))):
+    for word in reversed(split_list(asked.values.get("sort", usual))):
         letter = word.lstrip("+-#")[:1]
         each = by_letter.get(letter)
         if each is None:
@@ -321,7 +313,7 @@ def _sort(rows: list[Row], asked: SinfoOptions, named: dict[str, Print]) -> None
 # Reservations and JSON output
 
 
-def _print_reservations(console: Console, client: SyncClient, stamps: Stamps, *, titles: bool) -> None:
+def _print_reservations(console: Console, client: SyncClient, *, titles: bool) -> None:
     rows = [
         row for row in client.call("reservations")["reservations"] if row["state"] in ("active", "future")
     ]
@@ -336,16 +328,15 @@ def _print_reservations(console: Console, client: SyncClient, stamps: Stamps, *,
             file=console.streams.out,
         )
     for row in rows:
-        state = "ACTIVE" if row["state"] == "active" else "INACTIVE"
-        ends = row["start"] is not None and row["end"] is not None
-        lasts = clock(row["end"] - row["start"] if ends else None)
-        times = stamps.text(row["start"]), stamps.text(row["end"])
+        state, lasts = RESERVATION["state"].value(row), clock(RESERVATION["lasts_s"].value(row))
+        times = (moment(row[each], none="N/A") for each in ("start", "end"))
         console.print_lines([form % (row["name"], state, *times, lasts, row["node_list"])])
 
 
 def _dump(asked: SinfoOptions, console: Console, site: SinfoTables) -> None:
+    from warpdeck.slurm.fields.node_fields import in_configured_order
+    from warpdeck.slurm.fields.node_json import node_object
     from warpdeck.slurm.format.serial import dump
 
-    from .node_dump import node_object
-
-    dump(console, {"nodes": [node_object(node) for node in site.nodes]}, yaml=asked.has("yaml"))
+    nodes = in_configured_order(site.nodes, site.partitions)
+    dump(console, {"nodes": [node_object(node) for node in nodes]}, yaml=asked.has("yaml"))

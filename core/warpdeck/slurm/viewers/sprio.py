@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from warpdeck.base.cluster import ALL_NODES
-from warpdeck.base.passwd import name_of, user_there
-from warpdeck.slurm.console.arguments import (
+from warpdeck.base.passwd import existing_uid, name_of
+from warpdeck.slurm.console.command_options import (
     WordsError,
-    is_informed,
-    listed,
-    only_ours,
+    check_cluster,
+    handle_help,
     options,
     read_lists,
-    refuse_rest,
+    reject_format_and_long,
+    reject_positional,
+    split_list,
 )
 from warpdeck.slurm.console.console import Console
-from warpdeck.slurm.format.format_strings import Field, Key, Layout, Row, short_columns
+from warpdeck.slurm.format.format_strings import LineLayout, Row, SortKey, TextField, short_columns
 
 from .job_order import SortError, parse, sort
 
@@ -34,11 +35,11 @@ USAGE = """\
 Usage: sprio [-j jobs] [-u users] [-p partitions] [-o format] [-S fields]
              [-hlnvVw]"""
 HELP = """\
-Lists the jobs that wait for their turn, with the parts of their priorities.
+Lists pending jobs with the factors of their priorities.
   -j, --jobs=IDS  -u, --user=NAMES  -p, --partition=NAMES
-  -l, --long         all parts           -n, --norm   each from 0 to 1
-  -w, --weights      the most that each part can be
-  -o, --format="%.15i %9r %.10Y"         -S, --sort=i by these letters; - before one turns it round
+  -l, --long         all factors         -n, --norm   factors from 0 to 1
+  -w, --weights      the weight of each factor
+  -o, --format="%.15i %9r %.10Y"         -S, --sort=i   letters of -o; - reverses the order
   -h, --noheader"""
 PARTS = {"A": "age", "B": "assoc", "F": "fairshare", "J": "job_size", "P": "partition", "Q": "qos"}
 """Letter of the weighted factor -> factor. The lowercase letter is the normalized factor, from 0 to 1."""
@@ -53,17 +54,15 @@ PRIORITY_SCALE = 2**32 - 1
 def main(words: list[str], console: Console) -> int:
     """Print one listing."""
     found, rest = read_lists(words, OPTIONS, optional=("jobs",))
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
-    refuse_rest(rest, OPTIONS, USAGE, console)
+    reject_positional(rest, OPTIONS, USAGE, console)
     return _list(dict(found), console)
 
 
 def _list(asked: dict[str, str], console: Console) -> int:
-    only_ours("sprio", asked.get("clusters", console.env.get("SLURM_CLUSTERS")))
-    if "format" in asked and "long" in asked:
-        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-        raise WordsError(f"sprio: fatal: {sentence}")
+    check_cluster("sprio", asked.get("clusters", console.env.get("SLURM_CLUSTERS")))
+    reject_format_and_long(asked, "sprio")
     numbers = _numbers(asked.get("jobs", ""))
     users = asked.get("user", asked.get("users"))
     known = None if users is None else _users(users, console)
@@ -82,12 +81,12 @@ def _list(asked: dict[str, str], console: Console) -> int:
         print("Unable to find jobs matching user/id(s) specified", file=console.streams.out)
         return 0
     if "noheader" not in asked:
-        print(Layout(columns, fields).titles(), file=console.streams.out)
+        print(LineLayout(columns, fields).titles(), file=console.streams.out)
     if "weights" in asked:
-        print(Layout(columns, _weight_fields(weights)).line({}), file=console.streams.out)
+        print(LineLayout(columns, _weight_fields(weights)).line({}), file=console.streams.out)
         return 0
     _sort(rows, asked.get("sort", "i"), fields)
-    layout = Layout(columns, fields)
+    layout = LineLayout(columns, fields)
     if rows:
         console.print_lines(map(layout.line, rows))
     return 0
@@ -96,7 +95,7 @@ def _list(asked: dict[str, str], console: Console) -> int:
 def _numbers(text: str) -> list[int]:
     """Parse the numbers of `--jobs`. Raises WordsError."""
     numbers = []
-    for word in listed(text):
+    for word in split_list(text):
         found = re.fullmatch(r"\+?(\d{1,18})(?:\+(\d{1,3})|(_)\d{1,9})?", word)
         if found is None or not int(found[1]):
             raise WordsError(f"sprio: error: Invalid job id: {word}")
@@ -108,8 +107,8 @@ def _numbers(text: str) -> list[int]:
 def _users(text: str, console: Console) -> set[str]:
     """Return the names of the requested users. Unknown users are reported as errors."""
     found = set()
-    for name in listed(text):
-        uid = user_there(name)
+    for name in split_list(text):
+        uid = existing_uid(name)
         if uid is not None:
             found.add(name_of(uid) if name.isdecimal() else name)
         else:
@@ -121,7 +120,7 @@ def _chosen(
     rows: list[Row], asked: Mapping[str, str], numbers: list[int], users: set[str] | None
 ) -> list[Row]:
     """Return the selected jobs. Only eligible jobs are listed, because other jobs have no priority."""
-    parts = listed(asked.get("partition", ""))
+    parts = split_list(asked.get("partition", ""))
     return [
         row
         for row in rows
@@ -154,30 +153,30 @@ def _format(asked: Mapping[str, str], console: Console, weights: Mapping[str, fl
     )
 
 
-def _fields(weights: Mapping[str, float]) -> dict[str, Field]:
+def _fields(weights: Mapping[str, float]) -> dict[str, TextField]:
     fields = {
-        "i": Field("JOBID", "", lambda row: str(row["number"])),
-        "r": Field("PARTITION", "", lambda row: row["partition"] or ALL_NODES),
-        "u": Field("USER", "", lambda row: row["user"]),
-        "c": Field("CLUSTER", "", lambda row: "(null)"),
-        "N": Field("NICE", "", lambda row: str(row["nice"])),
-        "S": Field("SITE", "", lambda row: "0"),
-        "Y": Field("PRIORITY", "", lambda row: str(row["priority"])),
-        "y": Field("PRIORITY", "", lambda row: f"{row['priority'] / PRIORITY_SCALE:.14f}"),
-        "T": Field("TRES", "", lambda row: _tres_text(row["tres_parts"], "%.0f")),
-        "t": Field("TRES", "", lambda row: _tres_text(_shares(row["tres_parts"], weights), "%.2f")),
+        "i": TextField("JOBID", "", lambda row: str(row["number"])),
+        "r": TextField("PARTITION", "", lambda row: row["partition"] or ALL_NODES),
+        "u": TextField("USER", "", lambda row: row["user"]),
+        "c": TextField("CLUSTER", "", lambda row: "(null)"),
+        "N": TextField("NICE", "", lambda row: str(row["nice"])),
+        "S": TextField("SITE", "", lambda row: "0"),
+        "Y": TextField("PRIORITY", "", lambda row: str(row["priority"])),
+        "y": TextField("PRIORITY", "", lambda row: f"{row['priority'] / PRIORITY_SCALE:.14f}"),
+        "T": TextField("TRES", "", lambda row: _tres_text(row["tres_parts"], "%.0f")),
+        "t": TextField("TRES", "", lambda row: _tres_text(_shares(row["tres_parts"], weights), "%.2f")),
     }
     for letter, part in PARTS.items():
-        fields[letter] = Field(TITLES[letter], "", _weighted(part))
-        fields[letter.lower()] = Field(TITLES[letter], "", _normalised(part, weights.get(part, 0.0)))
+        fields[letter] = TextField(TITLES[letter], "", _weighted(part))
+        fields[letter.lower()] = TextField(TITLES[letter], "", _normalised(part, weights.get(part, 0.0)))
     return fields
 
 
-def _weight_fields(weights: Mapping[str, float]) -> dict[str, Field]:
+def _weight_fields(weights: Mapping[str, float]) -> dict[str, TextField]:
     """Return the fields for the line of weights (-w)."""
 
-    def always(title: str, text: str) -> Field:
-        return Field(title, "", lambda row: text)
+    def always(title: str, text: str) -> TextField:
+        return TextField(title, "", lambda row: text)
 
     fields = {letter: always("", "") for letter in "ruNYy"}
     fields |= {"i": always("", "Weights"), "c": always("", "(null)"), "S": always("", "1")}
@@ -209,7 +208,7 @@ def _normalised(part: str, weight: float) -> Callable[[Row], str]:
     return lambda row: f"{row.get(f'{part}_part', 0.0) / weight if weight else 0.0:.7f}"
 
 
-def _sort(rows: list[Row], text: str, fields: Mapping[str, Field]) -> None:
+def _sort(rows: list[Row], text: str, fields: Mapping[str, TextField]) -> None:
     """Sort the rows in place. Raises WordsError for an unknown letter, unless there are no rows."""
     numbers: dict[str, Callable[[Row], Any]] = {
         "i": lambda row: row["number"],
@@ -219,7 +218,7 @@ def _sort(rows: list[Row], text: str, fields: Mapping[str, Field]) -> None:
     }
     for letter, part in PARTS.items():
         numbers[letter] = numbers[letter.lower()] = _part(part)
-    keys = {letter: Key("", numbers.get(letter) or fields[letter].text) for letter in SORTED_BY}
+    keys = {letter: SortKey("", numbers.get(letter) or fields[letter].text) for letter in SORTED_BY}
     try:
         if rows:
             sort(rows, parse(text, keys), ties=lambda row: row["number"])

@@ -11,32 +11,33 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.arguments import (
+from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     Words,
     WordsError,
-    is_informed,
-    only_ours,
+    check_cluster,
+    handle_help,
     options,
     read_lists,
-    refuse_rest,
+    reject_format_and_long,
+    reject_positional,
 )
 from warpdeck.slurm.console.console import Console
 from warpdeck.slurm.console.watch_loop import iterate, pause_s
 from warpdeck.slurm.format.format_strings import (
-    Column,
-    Field,
-    Key,
-    Layout,
+    FormatColumn,
+    LineLayout,
     Row,
+    SortKey,
+    TextField,
     letters_of,
     long_columns,
     needed,
     short_columns,
 )
-from warpdeck.slurm.format.timestamps import Stamps, ctime
+from warpdeck.slurm.format.timestamps import ctime
 
-from . import job_fields, job_order, step_fields
+from . import job_order, squeue_columns, squeue_step_columns
 from .job_choice import LISTS, JobFilterOptions, check, job_rows, step_rows
 
 OPTIONS = options(
@@ -54,19 +55,19 @@ Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names]
               [--me] [--json | --yaml] [-ahlrv]"""
 HELP = """\
 Lists the jobs of the queue.
-  -u, --user=NAMES         of these users; --me: mine
-  -t, --states=STATES      in these states, or all
-  -p, --partition=NAMES    in these partitions
+  -u, --user=NAMES         jobs of these users; --me: your own
+  -t, --states=STATES      jobs in these states, or all
+  -p, --partition=NAMES    jobs in these partitions
   -j, --jobs=IDS           these jobs: 12,13_4
   -n, --name=NAMES  -A, --account=NAMES  -q, --qos=NAMES  -R, --reservation=NAME
   -L, --licenses=NAMES  -w, --nodelist=NODES
-  -s, --steps[=STEPS]      steps that run, in place of jobs
-  -r, --array              a line for each task of an array
-      --start              jobs that wait, by their expected start
+  -s, --steps[=STEPS]      running steps instead of jobs
+  -r, --array              one line for each task of an array
+      --start              pending jobs by expected start
   -o, --format="%.18i %j"  -O, --Format=JobID:18,Name
-  -S, --sort=P,t,-p        by these letters of -o; - before one turns it round
+  -S, --sort=P,t,-p        sort by letters of -o; - reverses the order
   -l, --long  -h, --noheader  -i, --iterate=SECONDS  --noconvert
-      --json, --yaml       all there is, for programs"""
+      --json, --yaml       all properties of the jobs, for programs"""
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
@@ -84,7 +85,7 @@ FLAGS_FROM_ENV = {
 }
 
 
-class View(NamedTuple):
+class ListingKind(NamedTuple):
     """One kind of listing: jobs or steps.
 
     It has a name for messages, letters for -o, fields and sort keys.
@@ -92,24 +93,24 @@ class View(NamedTuple):
 
     kind: str
     letters: Mapping[str, str]
-    fields: dict[str, Field]
-    keys: dict[str, Key]
+    fields: dict[str, TextField]
+    keys: dict[str, SortKey]
 
 
 def main(words: list[str], console: Console) -> int:
     """Print the listing once, or repeatedly with --iterate."""
     found, rest = read_lists(words, OPTIONS, optional=("jobs", "steps"))
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
-    refuse_rest(rest, OPTIONS, USAGE, console)
-    asked = _asked(found, console)
+    reject_positional(rest, OPTIONS, USAGE, console)
+    asked = _parse_options(found, console)
     text = asked.values.get("iterate")
     every_s = pause_s(text, f"squeue: error: --iterate={text}\n")
     iterate(console, every_s, lambda client: _list(asked, console, client))
     return 0
 
 
-def _asked(found: Words, console: Console) -> JobFilterOptions:
+def _parse_options(found: Words, console: Console) -> JobFilterOptions:
     """Return the parsed command line. Raises WordsError for options that exclude each other."""
     values: dict[str, str] = {}
     env = console.env
@@ -127,9 +128,7 @@ def _asked(found: Words, console: Console) -> JobFilterOptions:
     if len(set(forms)) > 1:
         later, earlier = ("-O (--Format)", "-o (--format)")[:: 1 if forms[-1] == "Format" else -1]
         raise WordsError(f"squeue: error: {later} is incompatible with {earlier}")
-    if "format" in values and "long" in values:
-        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
-        raise WordsError(f"squeue: fatal: {sentence}")
+    reject_format_and_long(values, "squeue")
     for variable, option in FROM_ENV.items():
         is_said = variable in env if option in LISTS else env.get(variable)
         if is_said and option not in values and not (option == "user" and "me" in values):
@@ -146,29 +145,26 @@ def _asked(found: Words, console: Console) -> JobFilterOptions:
 
 def _list(asked: JobFilterOptions, console: Console, client: SyncClient) -> None:
     """Print one listing. Raises WordsError."""
-    only_ours("squeue", asked.values.get("clusters"))
+    check_cluster("squeue", asked.values.get("clusters"))
     if asked.has("json", "yaml"):
         _dump(asked, console, client)
         return
     now = time.time()
-    stamps = Stamps(console.env, now)
-    view = _steps_view(now, stamps) if asked.has("steps") else _jobs_view(asked, console, now, stamps)
+    view = _steps_view(now) if asked.has("steps") else _jobs_view(asked, now)
     columns = _columns(asked, view)
     keys, wrong = _keys(asked, view)
     if asked.has("steps"):
         rows = step_rows(asked, client)
-        job_order.sort(rows, keys, ties=step_fields.by_id)
+        job_order.sort(rows, keys, ties=squeue_step_columns.by_id)
     else:
         rows = job_rows(asked, client, needs=_needs(columns, keys, view))
         if asked.has("priority"):
             rows = [each for row in rows for each in _by_partition(row)]
         job_order.sort(rows, keys, ties=job_order.by_id)
     if wrong is not None:  # squeue reports a wrong sort order only after it has printed the titles.
-        _print(Layout(columns, view.fields), [], asked, console, now=now)
+        _print(LineLayout(columns, view.fields), [], asked, console, now=now)
         raise wrong
-    _print(Layout(columns, view.fields), rows, asked, console, now=now)
-    if stamps.complaint:
-        asked.complain(stamps.complaint)
+    _print(LineLayout(columns, view.fields), rows, asked, console, now=now)
 
 
 def _by_partition(row: Row) -> list[Row]:
@@ -178,7 +174,9 @@ def _by_partition(row: Row) -> list[Row]:
     return [{**row, "partition": name} for name in sorted(row["partition"].split(","))]
 
 
-def _print(layout: Layout, rows: list[Row], asked: JobFilterOptions, console: Console, *, now: float) -> None:
+def _print(
+    layout: LineLayout, rows: list[Row], asked: JobFilterOptions, console: Console, *, now: float
+) -> None:
     lines = [layout.line(row) for row in rows]
     if not asked.has("noheader"):
         lines.insert(0, layout.titles())
@@ -190,18 +188,17 @@ def _print(layout: Layout, rows: list[Row], asked: JobFilterOptions, console: Co
         console.print_lines(lines)
 
 
-def _jobs_view(asked: JobFilterOptions, console: Console, now: float, stamps: Stamps) -> View:
-    convert = not asked.has("noconvert")
-    fields = job_fields.JobFields(console.env, now=now, stamps=stamps, convert=convert).by_name
-    return View("job", letters_of(fields), fields, job_order.job_keys(fields))
+def _jobs_view(asked: JobFilterOptions, now: float) -> ListingKind:
+    fields = squeue_columns.job_columns(now=now, convert=not asked.has("noconvert"))
+    return ListingKind("job", letters_of(fields), fields, job_order.job_keys(fields))
 
 
-def _steps_view(now: float, stamps: Stamps) -> View:
-    fields = step_fields.step_fields(now=now, stamps=stamps)
-    return View("job step", letters_of(fields), fields, step_fields.step_keys(fields))
+def _steps_view(now: float) -> ListingKind:
+    fields = squeue_step_columns.step_columns(now=now)
+    return ListingKind("job step", letters_of(fields), fields, squeue_step_columns.step_keys(fields))
 
 
-def _columns(asked: JobFilterOptions, view: View) -> list[Column]:
+def _columns(asked: JobFilterOptions, view: ListingKind) -> list[FormatColumn]:
     def unknown(word: str) -> None:
         asked.complain(f"Invalid {view.kind} format specification: {word}")
 
@@ -220,7 +217,7 @@ def _default(asked: JobFilterOptions) -> str:
     return LONG if asked.has("long") else DEFAULT
 
 
-def _keys(asked: JobFilterOptions, view: View) -> tuple[list[Key], WordsError | None]:
+def _keys(asked: JobFilterOptions, view: ListingKind) -> tuple[list[SortKey], WordsError | None]:
     """Return the sort keys, or no keys and the error of an invalid sort order."""
     usual = (
         "P,i" if asked.has("steps") else job_order.DEFAULT_START if asked.has("start") else job_order.DEFAULT
@@ -232,7 +229,7 @@ def _keys(asked: JobFilterOptions, view: View) -> tuple[list[Key], WordsError | 
         return [], WordsError(f"squeue: error: Invalid sort specification: {error}")
 
 
-def _needs(columns: list[Column], keys: list[Key], view: View) -> list[str]:
+def _needs(columns: list[FormatColumn], keys: list[SortKey], view: ListingKind) -> list[str]:
     of_keys = [word for key in keys for word in key.needs.split()]
     ties = ("array_job_id", "array_task_id", "tasks_text", "tasks_folded", "state", "partition")
     return list(dict.fromkeys([*needed(columns, view.fields), *of_keys, *ties]))
@@ -243,9 +240,8 @@ def _dump(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
 
     Jobs in all states are included, and the other options filter them, as in later Slurm releases.
     """
+    from warpdeck.slurm.fields.job_json import NEEDS, job_object
     from warpdeck.slurm.format.serial import dump
-
-    from .job_dump import NEEDS, job_object
 
     if not asked.has("states", "start"):
         asked = asked._replace(values={**asked.values, "states": "all"})

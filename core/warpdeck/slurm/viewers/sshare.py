@@ -9,18 +9,19 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from warpdeck.base.cluster import CLUSTER_NAME
-from warpdeck.base.passwd import name_of, user_there
-from warpdeck.slurm.console.arguments import (
+from warpdeck.base.passwd import existing_uid, name_of
+from warpdeck.slurm.console.command_options import (
     CLUSTER_LINE,
     WordsError,
-    is_informed,
-    listed,
-    only_ours,
+    check_cluster,
+    handle_help,
     options,
     read,
+    split_list,
 )
 from warpdeck.slurm.console.console import Console
-from warpdeck.slurm.format.format_strings import MAX_WIDTH, Row
+from warpdeck.slurm.fields.field import Row
+from warpdeck.slurm.format.printing import columns_of, print_header, print_names, print_row, style_of
 from warpdeck.slurm.format.units import tres_text
 
 from .account_use import counts, used_tree
@@ -32,12 +33,12 @@ OPTIONS = options(
 )
 USAGE = "Usage: sshare [-A accounts] [-u users] [-o fields] [-aehlmnpPUvV]"
 HELP = """\
-Lists accounts and users with their shares and what they have used.
-  -A, --accounts=NAMES  -u, --users=NAMES  -a, --all   all users, not only you
-  -U, --Users           users alone
-  -o, --format=FIELDS   with widths: Account%-20,User,FairShare; --helpformat lists them
+Lists accounts and users with their shares and usage.
+  -A, --accounts=NAMES  -u, --users=NAMES  -a, --all   all users (default: only you)
+  -U, --Users           only users
+  -o, --format=FIELDS   fields with widths: Account%-20,User,FairShare; --helpformat lists all
   -l, --long  -m, --partition  -n, --noheader
-  -p, --parsable        with | between and behind fields;  -P, --parsable2: between"""
+  -p, --parsable        separate fields with |, also after the last;  -P, --parsable2: not after the last"""
 DEFAULT = "Account User RawShares NormShares RawUsage EffectvUsage FairShare"
 LONG = "Account User RawShares NormShares RawUsage NormUsage EffectvUsage FairShare LevelFS GrpTRESMins TRESRunMins"
 
@@ -49,62 +50,35 @@ class ShareColumn(NamedTuple):
     text: Callable[[Row], str]
 
 
-class Chosen(NamedTuple):
-    """A field with its requested width."""
-
-    name: str
-    width: int
-    text: Callable[[Row], str]
-
-
 def main(words: list[str], console: Console) -> int:
     """Print one listing."""
     found, _ = read(words, OPTIONS)
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)
     if "helpformat" in asked:
-        print(_help_format(), file=console.streams.out)
+        print_names(console, sorted(COLUMNS), width=17)
         return 0
     _list(asked, console)
     return 0
 
 
 def _list(asked: Mapping[str, str], console: Console) -> None:
-    only_ours("sshare", asked.get("clusters"))
-    columns = _columns(asked)
+    check_cluster("sshare", asked.get("clusters"))
+    columns = columns_of(_format(asked), WIDTHS, knows_all=False)
     users = _users(asked, console)
     with console.controller.connect() as client:
         tree: list[Row] = client.call("shares")["shares"]
         uses: list[Row] = client.call("limit_use")["uses"]
     if "verbose" in asked:
-        _tell_asked(listed(asked.get("accounts", "")), users, console)
+        _tell_asked(split_list(asked.get("accounts", "")), users, console)
     rows = _placed(tree, uses, asked, users)
     if "clusters" in asked:
         print(CLUSTER_LINE, file=console.streams.out)
-    mark = "|" if asked.keys() & {"parsable", "parsable2"} else ""
-    end = "|" if "parsable" in asked and "parsable2" not in asked else ""
-    if not asked.keys() & {"noheader", "no-header"}:
-        titles = [column.name if mark else column.name[: abs(column.width)] for column in columns]
-        print(_line(titles, columns, mark, end), file=console.streams.out)
-        if not mark:
-            print(" ".join("-" * abs(column.width) for column in columns) + " ", file=console.streams.out)
+    style = style_of({"noheader" if name == "no-header" else name for name in asked})
+    print_header(console, columns, style)
     for row in rows:
-        console.print_lines([_line([column.text(row) for column in columns], columns, mark, end)])
-
-
-def _line(texts: list[str], columns: list[Chosen], mark: str, end: str) -> str:
-    if mark:
-        return mark.join(texts) + end
-    return "".join(_fitted(text, column.width) + " " for text, column in zip(texts, columns, strict=True))
-
-
-def _fitted(text: str, width: int) -> str:
-    """Pad or cut the text to the width. A cut text ends with a +, as in Slurm's accounting commands."""
-    size = abs(width)
-    if len(text) > size:
-        text = text[: size - 1] + "+"
-    return text.ljust(size) if width < 0 else text.rjust(size)
+        print_row(console, columns, [COLUMNS[column.name].text(row) for column in columns], style)
 
 
 def _users(asked: Mapping[str, str], console: Console) -> list[str] | None:
@@ -112,10 +86,10 @@ def _users(asked: Mapping[str, str], console: Console) -> list[str] | None:
     names = asked.get("users", asked.get("user"))
     if names is None:
         return None if "all" in asked else [console.user]
-    unknown = [name for name in listed(names) if name.isdecimal() and user_there(name) is None]
+    unknown = [name for name in split_list(names) if name.isdecimal() and existing_uid(name) is None]
     if unknown:
         raise WordsError(f"Invalid user id: {unknown[0]}")
-    return [name_of(int(name)) if name.isdecimal() else name for name in listed(names)]
+    return [name_of(int(name)) if name.isdecimal() else name for name in split_list(names)]
 
 
 def _tell_asked(accounts: list[str], users: list[str] | None, console: Console) -> None:
@@ -129,7 +103,7 @@ def _placed(tree: list[Row], uses: list[Row], asked: Mapping[str, str], users: l
 
     `depth` is the number of shown accounts above the line.
     """
-    accounts = listed(asked.get("accounts", "").lower())
+    accounts = split_list(asked.get("accounts", "").lower())
     found: list[Row] = []
     seen: set[str] = set()
     for row, above in used_tree(tree, uses) if tree else ():
@@ -142,33 +116,12 @@ def _placed(tree: list[Row], uses: list[Row], asked: Mapping[str, str], users: l
     return found
 
 
-def _columns(asked: Mapping[str, str]) -> list[Chosen]:
-    """Return the selected fields. Raises WordsError for an unknown field."""
-    text = asked.get("format")
-    if text is None:
-        names = (LONG if "long" in asked else DEFAULT).split()
-        if "partition" in asked:
-            names.insert(2, "Partition")
-        return [Chosen(name, COLUMNS[name].width, COLUMNS[name].text) for name in names]
-    return [_column(word) for word in listed(text)]
-
-
-def _column(word: str) -> Chosen:
-    name, percent, width = word.partition("%")
-    match = [each for each in COLUMNS if each.lower().startswith(name.lower())]
-    if not match or not name:
-        raise WordsError(f'sshare: error: Invalid field requested: "{name}"')
-    column = COLUMNS[match[0]]
-    digits = width.removeprefix("-")
-    size = min(int(digits), MAX_WIDTH) if percent and digits.isdecimal() else 0
-    asked = -size if width.startswith("-") else size
-    return Chosen(match[0], asked or column.width, column.text)
-
-
-def _help_format() -> str:
-    names = sorted(COLUMNS)
-    rows = [names[index : index + 4] for index in range(0, len(names), 4)]
-    return "\n".join(" ".join(f"{name:<17}" for name in row) for row in rows)
+def _format(asked: Mapping[str, str]) -> str:
+    """Return the fields to print."""
+    if "format" in asked:
+        return asked["format"]
+    names = (LONG if "long" in asked else DEFAULT).split()
+    return ",".join([*names[:2], "Partition", *names[2:]] if "partition" in asked else names)
 
 
 def _account(row: Row) -> str:
@@ -213,3 +166,4 @@ COLUMNS = {
     "User": ShareColumn(10, lambda row: str(row["user"])),
 }
 """The fields in alphabetical order, as --helpformat prints them."""
+WIDTHS = {name: column.width for name, column in COLUMNS.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.slurm.console.arguments import is_informed, options, read
+from warpdeck.slurm.console.command_options import handle_help, options, read
 from warpdeck.slurm.console.console import CommandError, Console
 
 OPTIONS = options(
@@ -16,21 +16,23 @@ OPTIONS = options(
 USAGE = "Usage: strigger --set | --get | --clear [OPTIONS]"
 HELP = """\
 Usage: strigger --get
-Slurm starts programs on events. Here events start none; in their place:
-  a job ends              sbatch --mail-type=END, or --dependency=afterany:JOB with a job that does what is to be done
-  a job's time is up      sbatch --signal=B:USR1@SECONDS, and a trap in the script
-  a node is not well      [health] in config.toml: what drains it, and the site's own check"""
-INSTEAD = "events start no programs here: take --mail-type or --dependency for jobs, and [health] in config.toml for nodes"
+No programs are started on events here. Alternatives:
+  a job ends                     sbatch --mail-type=END, or a job with --dependency=afterany:JOB
+  a job reaches its time limit   sbatch --signal=B:USR1@SECONDS, and a trap in the script
+  a node has a problem           [health] in config.toml: checks that drain the node, and the site's own check"""
+INSTEAD = "no programs are started on events: use --mail-type or --dependency for jobs, and [health] in config.toml for nodes"
 
 
 def main(words: list[str], console: Console) -> int:
     """Check the options. There are no triggers to list or clear, and setting one fails."""
     found, _ = read(words, OPTIONS)
-    if is_informed(found, console, usage=USAGE, help_text=HELP):
+    if handle_help(found, console, usage=USAGE, help_text=HELP):
         return 0
     asked = dict(found)
     if len(asked.keys() & {"set", "get", "clear"}) != 1:
         raise CommandError("You must use exactly one of the following options: --set, --get or --clear")
+    if "clear" in asked and not asked.keys() & {"id", "jobid", "user"}:
+        raise CommandError("You must specify a --id, --jobid, or --user to clear")
     if "set" in asked:
         raise CommandError(f"--set is not supported: {INSTEAD}")
     return 0

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.runtime.commands import run as run_command
-from warpdeck.slurm.sacct.accounted_values import WIDTHS
+from warpdeck.slurm.sacct.accounted_columns import WIDTHS
 
 SITE = """
 [scheduler]
@@ -49,13 +49,13 @@ def home() -> Iterator[Home]:
     """One home for all tests: job 1 has failed with a step, job 2 runs, and one task of job 3 was cancelled
     while it waited.
     """
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         new_home.path.mkdir(mode=0o700)
         (new_home.path / "config.toml").write_text(SITE)
         folder = new_home.path.parent
         (folder / "job.sh").write_text(BATCH_SCRIPT)
         new_home.ok("up")
-        new_home.until_its_node_is_idle()
+        new_home.wait_for_idle_node()
         for argv in (
             ("-J", "short", "--comment=why", "job.sh"),
             ("-J", "long", "-A", "thesis", "--wrap", "exec sleep 600"),
@@ -78,7 +78,7 @@ def run_in_process(
     out, err = io.StringIO(), io.StringIO()
     paths = Paths(str(home.path))
     console = Console(
-        streams=Streams(io.StringIO(), out, err),
+        streams=StandardStreams(io.StringIO(), out, err),
         controller=ControllerAccess(lambda: SyncClient.connect(paths)),
         env=env,
         folder=str(home.path),

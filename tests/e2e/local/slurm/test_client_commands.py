@@ -165,7 +165,7 @@ def site() -> Iterator[Home]:
     with tempfile.TemporaryDirectory(prefix="wdc", dir="/tmp") as folder:
         home = Home(Path(folder) / "home", USER="root")
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         for options in (["-J", "runs", "-t", "60"], ["-J", "waits", "-H"]):
             result = home.slurm("sbatch", *options, "-p", "main", "-o", "/dev/null", "--wrap", "sleep 1000")
             assert result.returncode == 0, result.stderr

@@ -110,7 +110,7 @@ def site() -> Iterator[Home]:
     with tempfile.TemporaryDirectory(prefix="wdp", dir="/tmp") as folder:
         home = Home(Path(folder) / "home")
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         shims = home.ok("shims", "--folder").strip()
         home.environ |= {"PATH": f"{shims}:{os.environ['PATH']}", "HOME": folder}
         yield home

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, running
 from tests.support.waiting import eventually
 
@@ -56,7 +56,7 @@ def shell() -> Iterator[Shell]:
     """One home for all tests of the module. Its queue holds job 1, and for a moment the job of an earlier
     test.
     """
-    with passing_home() as home:
+    with temporary_home() as home:
         work = home.path.parent / "work"
         work.mkdir()
         home.ok("up")

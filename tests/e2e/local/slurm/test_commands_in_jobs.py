@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, read
 from tests.support.waiting import eventually
 
@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One home for all tests of the module."""
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         yield new_home
 
 

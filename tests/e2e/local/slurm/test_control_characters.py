@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.terminal import Terminal
 from tests.support.waiting import eventually
 
@@ -63,9 +63,9 @@ def home() -> Iterator[Home]:
     """Job 1 runs a step, job 2 is held, and job 3 has a snapshot. All of them, and the drain reason of the
     node, contain the text.
     """
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         new_home.ok("up")
-        new_home.until_its_node_is_idle()
+        new_home.wait_for_idle_node()
         folder = new_home.path / HOSTILE_TEXT
         folder.mkdir()
         name_options = ("--job-name", HOSTILE_TEXT, "--comment", HOSTILE_TEXT)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import has_ended
 from tests.support.waiting import eventually
 
@@ -15,9 +15,9 @@ from tests.support.waiting import eventually
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One site for all tests here."""
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         new_home.ok("up")
-        new_home.until_its_node_is_idle()
+        new_home.wait_for_idle_node()
         yield new_home
 
 
@@ -110,7 +110,7 @@ def test_srun_uses_its_own_tasks_per_node_and_the_cpus_per_task_of_the_job(site:
 
 
 def test_a_suspended_job_is_not_resumed_while_its_cpus_are_in_use(site: Home) -> None:
-    cpus = str(site.asked("nodes")["nodes"][0]["cpus"])
+    cpus = str(site.request("nodes")["nodes"][0]["cpus"])
     first = submit(site, "-n", cpus, "--wrap", "sleep 60")
     eventually(lambda: site.state(first) == "RUNNING", what="the first runs")
     assert site.slurm("scontrol", "suspend", first).returncode == 0

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 
@@ -21,9 +21,9 @@ def home() -> Iterator[Home]:
     """One home for all tests of the module. Its node is up, because a site cannot refuse unknown nodes before
     that.
     """
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         new_home.ok("up")
-        new_home.until_its_node_is_idle()
+        new_home.wait_for_idle_node()
         yield new_home
 
 

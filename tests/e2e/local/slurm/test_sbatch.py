@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 SCRIPT = '#!/bin/bash\n#SBATCH -J named\necho "$SLURM_JOB_NAME $@"\nexit ${CODE:-0}\n'
@@ -18,9 +18,9 @@ SCRIPT = '#!/bin/bash\n#SBATCH -J named\necho "$SLURM_JOB_NAME $@"\nexit ${CODE:
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One home for all tests of the module. Its node is up, so that impossible requests are refused."""
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         new_home.ok("up")
-        new_home.until_its_node_is_idle()
+        new_home.wait_for_idle_node()
         yield new_home
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.waiting import eventually
 
 from warpdeck.base.paths import Paths
 from warpdeck.client.blocking_client import SyncClient
-from warpdeck.slurm.console.console import Console, ControllerAccess, Streams
+from warpdeck.slurm.console.console import Console, ControllerAccess, StandardStreams
 from warpdeck.slurm.runtime.commands import run as run_command
 from warpdeck.slurm.scontrol.job_keys import KEYS
 from warpdeck.slurm.scontrol.keywords import KEYWORDS
@@ -36,11 +36,11 @@ max_time = "30"
 def home() -> Iterator[Home]:
     """One home for all tests of the module: job 1 waits for its begin time, and job 2 is a held array."""
     begin = ("-J", "begin", "--begin=now+1hour", "-t", "10", "--nice=5", "--comment=why", "--wrap", "true")
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         new_home.path.mkdir(mode=0o700)
         (new_home.path / "config.toml").write_text(SITE)
         new_home.ok("up")
-        new_home.until_its_node_is_idle()
+        new_home.wait_for_idle_node()
         for argv in (begin, ("-J", "arr", "-H", "--array=1-5%2", "-t", "1-0", "--wrap", "true")):
             assert new_home.slurm("sbatch", *argv).returncode == 0
         eventually(
@@ -54,7 +54,7 @@ def scontrol(home: Home, *argv: str, data: str = "") -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     paths = Paths(str(home.path))
     console = Console(
-        streams=Streams(io.StringIO(data), out, err),
+        streams=StandardStreams(io.StringIO(data), out, err),
         controller=ControllerAccess(lambda: SyncClient.connect(paths)),
         env={},
         folder=str(home.path),

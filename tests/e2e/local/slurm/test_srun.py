@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, running
 from tests.support.terminal import AtTerminal
 from tests.support.waiting import eventually
@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One home for all tests of the module."""
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         yield new_home
 
 
@@ -99,7 +99,7 @@ def test_a_second_step_waits_for_the_first_with_a_message(batch: Batch) -> None:
         "srun sh -c 'touch here; while [ ! -e go ]; do sleep 0.05; done' &\n"
         "while [ ! -e here ]; do sleep 0.05; done\n"
         "srun true 2> errors & while ! grep -qs busy errors; do sleep 0.05; done; touch go\n"
-        "wait\ncat said\n"
+        "wait\ncat errors\n"
     )
     assert "step creation temporarily disabled, retrying (Requested nodes are busy)" in lines[0]
     assert "Step created for job" in lines[1]
@@ -231,7 +231,7 @@ def test_invalid_command_lines_are_refused(batch: Batch) -> None:
     assert [lines[3], lines[6]] == ["1", "255"]
     assert lines[4] == "srun: error: Invalid --acctg-freq specification: x"
     lines = batch.run("srun --container-mounts /a true\nsrun --mpi=pmix true\n")
-    assert "a container of no image" in lines[0]
+    assert "the container has no image" in lines[0]
     assert "--mpi=pmix is not supported" in lines[2] and "mpirun" in lines[3]
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.batch import run
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One home for all tests of the module."""
-    with passing_home() as new_home:
+    with temporary_home() as new_home:
         yield new_home
 
 
@@ -70,8 +70,8 @@ def test_srun_with_a_stopped_reader_can_be_interrupted(home: Home, short_tmp: Pa
         "srun -n1 sh -c 'touch begun; yes' >&7 7>&- & srun=$!\n"
         "until [ -e begun ]; do sleep 0.05; done\n"
         "until grep -q pipe_write /proc/$srun/wchan /proc/$srun/stack 2>/dev/null; do sleep 0.05; done\n"
-        "kill -INT $srun; until grep -q interrupt said; do sleep 0.01; done; kill -INT $srun\n"
-        "until grep -q 'sending Ctrl-C' said; do sleep 0.01; done\n"
+        "kill -INT $srun; until grep -q interrupt errors; do sleep 0.01; done; kill -INT $srun\n"
+        "until grep -q 'sending Ctrl-C' errors; do sleep 0.01; done\n"
         "until [ -z \"$(squeue -s -h -j $SLURM_JOB_ID -o %i | grep '[.]0$')\" ]; do sleep 0.05; done\n"
         "cat <&7 >/dev/null & wait $srun; echo $?; kill %2\n"
     )

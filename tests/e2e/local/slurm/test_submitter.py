@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.home import Home, passing_home
+from tests.support.home import Home, temporary_home
 from tests.support.processes import kill, running
 from tests.support.waiting import WAIT_S, eventually
 
@@ -143,7 +143,7 @@ def submitter_pids(home: Home) -> list[int]:
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """One home for all tests of the module."""
-    with passing_home() as home:
+    with temporary_home() as home:
         folder = home.path.parent / "work"
         (folder / "sub").mkdir(parents=True)
         (folder / "link").symlink_to("sub")
@@ -156,7 +156,7 @@ def site() -> Iterator[Site]:
         (folder / "variables").write_bytes(b"A=1\0B=two words\0")
         (folder / "stdin.sh").symlink_to("/dev/stdin")
         home.ok("up")
-        home.until_its_node_is_idle()
+        home.wait_for_idle_node()
         site = Site(home, folder)
         site.start_submitter()
         yield site

@@ -186,7 +186,7 @@ def test_without_an_editor_the_ssh_command_is_printed(home: Home, bare: Home) ->
     assert (server["kind"], server["host"]) == ("none", f"wd-{row['label']}")
 
 
-@pytest.mark.parametrize(("answer", "state"), [("y\n", "cancelled"), ("\n", "keeps running")])
+@pytest.mark.parametrize(("answer", "state"), [("y\n", "canceled"), ("\n", "keeps running")])
 def test_an_interrupt_asks_whether_to_end_the_job(home: Home, answer: str, state: str) -> None:
     terminal = AtTerminal(home, "jupyter")
     try:
@@ -199,7 +199,7 @@ def test_an_interrupt_asks_whether_to_end_the_job(home: Home, answer: str, state
         assert terminal.ended() == 130
     finally:
         terminal.close()
-    if state == "cancelled":
+    if state == "canceled":
         eventually(lambda: home.job(row["label"])["end"], timeout_s=90, what="the job has ended")
     else:
         assert home.state(row["label"]) == "RUNNING"
@@ -228,7 +228,7 @@ def test_enter_opens_the_page_without_the_token_in_the_process_list(home: Home, 
         (["jupyter", "train.py"], "unexpected argument train.py"),
         (["jupyter", "--job", "1", "--gpus", "1"], "--gpus cannot be combined with --job"),
         (["jupyter", "--port", "x"], "'x' is not a port"),
-        (["code", "--job"], "--job needs a value"),
+        (["code", "--job"], "option '--job' requires an argument"),
         (["code", "--job", "99999"], "job 99999 is not known"),
         (["jupyter", "--no-such"], "--no-such"),
     ],

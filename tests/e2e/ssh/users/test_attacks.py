@@ -58,7 +58,7 @@ def site(lab: Lab, accounts: None) -> Iterator[Home]:
     folder.chmod(0o711)
     site_home = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
     site_home.ok("up", "--shared")
-    site_home.until_its_node_is_idle()
+    site_home.wait_for_idle_node()
     yield site_home
     log = (site_home.path / "controller.log").read_text()
     site_home.close()
@@ -366,4 +366,4 @@ def test_malformed_messages_close_at_most_their_own_connection(site: Home, carol
                     link.shutdown(socket.SHUT_WR)
                     while link.recv(65536):
                         pass
-    assert site.asked("status")
+    assert site.request("status")

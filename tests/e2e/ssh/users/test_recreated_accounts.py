@@ -158,7 +158,7 @@ def site(lab: Lab, accounts: Path) -> Iterator[Home]:
     folder.chmod(0o711)
     site_home = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
     site_home.ok("up", "--shared")
-    site_home.until_its_node_is_idle()
+    site_home.wait_for_idle_node()
     yield site_home
     site_home.close()
     shutil.rmtree(folder, ignore_errors=True)
@@ -272,11 +272,11 @@ def admin_view(old: RecreatedSite) -> dict[str, Any]:
     site = old.site
     jobs = {}
     for job in (old.running, old.held, old.ended, old.salloc):
-        detail = site.asked("job", job=job)
+        detail = site.request("job", job=job)
         row = {name: detail["row"][name] for name in COMPARED_FIELDS}
         steps = [(step["id"], step["state"]) for step in detail["steps"]]
         jobs[job] = row, steps, detail["events"], detail["script"], detail["dependency"]
-    return {"jobs": jobs, "forwards": site.asked("forwards")}
+    return {"jobs": jobs, "forwards": site.request("forwards")}
 
 
 def test_no_request_of_the_new_user_shows_or_changes_an_old_job(recreated: RecreatedSite) -> None:
@@ -326,7 +326,7 @@ def test_a_singleton_job_does_not_wait_for_a_job_of_the_old_account(recreated: R
 def test_a_waiting_job_of_the_old_account_fails_and_names_both_uids(recreated: RecreatedSite) -> None:
     recreated.site.ok("release", recreated.held)
     eventually(lambda: recreated.site.job(recreated.held)["end"], what="the job has ended")
-    detail = recreated.site.asked("job", job=recreated.held)
+    detail = recreated.site.request("job", job=recreated.held)
     assert detail["row"]["state"] == "FAILED"
     received = json.dumps(detail)
     assert f"carol has uid {NEW} on this node, but the job belongs to carol with uid {OLD}: " in received

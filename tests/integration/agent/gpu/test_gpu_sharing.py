@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.agent.conftest import Gpus, MakeAgent
-from tests.support.waiting import comes, eventually
+from tests.support.waiting import eventually, eventually_async
 
 from warpdeck_agent.linux.refusals import LaunchError
 from warpdeck_agent.start.gpu_sharing import GROWTH_BYTES, SETTLED_S, StartGate
@@ -57,7 +57,7 @@ async def test_a_sharing_job_waits_until_the_previous_one_has_its_memory() -> No
     alive = {(1, 0), (2, 0)}
     await turns.wait(launch(1))
     second = asyncio.ensure_future(turns.wait(launch(2)))
-    await comes(lambda: answer)
+    await eventually_async(lambda: answer)
     assert answer == ["waits until job 1 has allocated its memory on the shared GPU"]
     mem = 0
     for _ in range(4):  # its memory grows
@@ -99,7 +99,7 @@ async def test_a_launch_cancelled_while_it_waits_never_starts() -> None:
     turns = StartGate(lambda message, entry: None, clock=Clock())
     await turns.wait(launch(1))
     second, third = (asyncio.ensure_future(turns.wait(launch(job))) for job in (2, 3))
-    await comes(lambda: turns._waiting == {(2, 0), (3, 0)})
+    await eventually_async(lambda: turns._waiting == {(2, 0), (3, 0)})
     turns.give_up((2, 0))
     turns.give_up((77, 0))
     with pytest.raises(LaunchError, match="while it waited for the shared GPU"):
@@ -154,7 +154,7 @@ def test_only_the_job_that_exceeds_its_gpu_share_is_ended(
     shown: dict[int, str] = {}
 
     def show(job: int, gib: int) -> None:
-        shown[job] = f"proc 0 pid={outside if job == 0 else agent.begun(job)} mem={gib * GIB} type=C"
+        shown[job] = f"proc 0 pid={outside if job == 0 else agent.first_process(job)} mem={gib * GIB} type=C"
         gpus.show(card, *shown.values())
 
     for job in range(1, 5):

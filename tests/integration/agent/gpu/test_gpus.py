@@ -129,7 +129,7 @@ def test_a_job_that_exceeds_its_gpu_share_is_ended(make_agent: MakeAgent, gpus: 
     for job, share in ((1, 50), (2, 25)):
         more = {"gpu_share_pct": share, "grace_s": 5.0, "share_grace_s": 0.5}
         agent.launch(job, "echo begun; sleep 1000", gpus=["GPU-0"], **more)
-        agent.begun(job)
+        agent.first_process(job)
         eventually(lambda job=job: agent.processes(job), what=f"job {job} runs")
     held = [f"proc 0 pid={agent.processes(job)[0]} mem={30 * GIB} type=C" for job in (1, 2)]
     gpus.show(card, *held)

@@ -298,11 +298,11 @@ async def test_a_hanging_mount_fails_alone_and_recovers(short_tmp: Path) -> None
 LOOKS = """
 import asyncio, signal, sys
 from warpdeck_agent.health.disks import Disks
-from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.code.work_folders import FolderChecks
 from warpdeck_agent.linux.refusals import LaunchError
-print([check.message for check in asyncio.run(Disks(("/",), answer_s=@ANSWER_S@).look(1))])
+print([check.message for check in asyncio.run(Disks(("/",), answer_s=@ANSWER_S@).check(1))])
 try:
-    asyncio.run(Folders(answer_s=@ANSWER_S@).is_there(sys.argv[1] + "/below", uid=0))
+    asyncio.run(FolderChecks(answer_s=@ANSWER_S@).is_there(sys.argv[1] + "/below", uid=0))
 except LaunchError as error:
     print(error, flush=True)
 signal.pause()

@@ -46,7 +46,7 @@ def begin(agent: AgentProcess, script: str, **fields: Any) -> int:
     """Start a job that runs `script` and then continues until it is ended; return its id."""
     job = agent.new_id()
     agent.launch(job, f"{script}\nexec sleep 1000", **given(agent, **fields))
-    agent.begun(job)
+    agent.first_process(job)
     return job
 
 

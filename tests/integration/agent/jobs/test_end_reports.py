@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.support.waiting import comes
+from tests.support.waiting import eventually_async
 
 from warpdeck_agent.launch.launch import LocalLaunch
 from warpdeck_agent.launch.notices import Notices
@@ -77,7 +77,7 @@ async def test_ends_in_quick_succession_are_reported_together(
             ending.ended(job)
             assert clearing.looked_at[-1] == count, "the slot is free before the report"
             await asyncio.sleep(0)
-        await comes(lambda: len(reported) == TASKS, what="all ends are reported")
+        await eventually_async(lambda: len(reported) == TASKS, what="all ends are reported")
     assert sum(clearing.settled) == TASKS
     assert clearing.settled[0] < 10, "the first end after a pause is reported at once"
     assert len(clearing.settled) < TASKS / 4
@@ -88,12 +88,12 @@ async def test_an_end_that_holds_its_slot_is_reported_at_once(tmp_path: Path) ->
     with ThreadPoolExecutor(1) as pool:
         ending = ending_of(pool, clearing, reported, gather_s=1e6)
         ending.ended(launch(spool, 1))
-        await comes(lambda: len(reported) == 1, what="the first end after a pause is reported")
+        await eventually_async(lambda: len(reported) == 1, what="the first end after a pause is reported")
         ending.ended(launch(spool, 2))
         await asyncio.sleep(0)
         assert len(reported) == 1, "the second end waits for further ends"
         ending.ended(launch(spool, 3))
-        await comes(
+        await eventually_async(
             lambda: len(reported) == 3, what="the third end is reported at once, together with the second"
         )
     assert clearing.settled == [1, 2]
@@ -110,5 +110,5 @@ async def test_ends_with_a_started_successor_are_reported_later(tmp_path: Path) 
             await asyncio.sleep(0)
         assert not clearing.settled, "no launch waits for these slots"
         ending.ended(launch(spool, 3))
-        await comes(lambda: len(reported) == 3, what="the third end is reported at once")
+        await eventually_async(lambda: len(reported) == 3, what="the third end is reported at once")
     assert clearing.settled == [3]

@@ -97,7 +97,7 @@ def test_a_process_with_a_forged_tag_is_neither_counted_nor_killed(
         hog(ADA, {**public, "WARPDECK_TOKEN": "0" * len(mark.secret)}) as who_guesses,
     ):
         forgers = [each.pid for each in (bobs, who_knows_all, adas, who_guesses)]
-        assert [job_of(pid, {mark: job}) for pid in [agent.begun(job), *forgers]] == [job, 0, 0, 0, 0]
+        assert [job_of(pid, {mark: job}) for pid in [agent.first_process(job), *forgers]] == [job, 0, 0, 0, 0]
         out_of_memory(agent)
         assert not agent.link.has_report(job, "exited")
         agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))

@@ -20,7 +20,7 @@ DAEMON = "setsid sleep 1000 &\nsleep 1001\n"
 
 def new_run_id(agent: AgentProcess, job: int) -> JobTag:
     """Return the job tag that the job's processes carry."""
-    agent.begun(job)
+    agent.first_process(job)
     meta = json.loads(agent.meta(job))
     return JobTag(launch_name(job, 0, agent=agent.identity), meta["token"], meta["uid"])
 
@@ -72,7 +72,7 @@ def test_the_agent_identity_survives_restarts_and_is_in_the_job_tag(agent: Agent
 
 def test_unused_cgroups_of_a_killed_agent_are_removed(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000")
-    agent.begun(1)
+    agent.first_process(1)
     record = agent.record(1)
     assert record is not None
     groups = [Path(path) for path in json.loads(record.meta())["hold"]["groups"]]

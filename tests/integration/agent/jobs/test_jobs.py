@@ -127,7 +127,7 @@ def test_the_agent_enforces_the_time_limit_by_itself(agent: AgentProcess) -> Non
 def test_a_time_limit_that_passed_without_an_agent_is_enforced_later(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000", time_limit_s=1.0, grace_s=5.0)
     agent.link.report(1, "running")
-    agent.begun(1)
+    agent.first_process(1)
     agent.kill()
     agent.start()
     assert agent.link.report(1, "exited").cause == "timeout"
@@ -139,7 +139,7 @@ def test_a_restarted_agent_adopts_running_jobs_and_reports_ended_ones(agent: Age
     agent.launch(1, script)
     agent.launch(2, WAIT_FOR_GATE.format(gate=end) + "exit 5")
     for job in (1, 2):
-        agent.begun(job)
+        agent.first_process(job)
     agent.kill()
     end.touch()
     eventually(lambda: has_ended(agent, 2), what="job 2 has ended")
@@ -171,7 +171,7 @@ def test_jobs_survive_a_killed_supervisor_but_never_count_as_successful(
 ) -> None:
     gate, script = gated(agent, "sleep 1000 & exit 0")
     agent.launch(1, script)
-    agent.begun(1)
+    agent.first_process(1)
     if not agent_lives:
         agent.kill()
     os.kill(agent.supervisor(), signal.SIGKILL)
@@ -188,7 +188,7 @@ def test_jobs_survive_a_killed_supervisor_but_never_count_as_successful(
 def test_quit_ends_the_agent_and_leaves_jobs_running(agent: AgentProcess) -> None:
     gate, script = gated(agent, "exit 7")
     agent.launch(1, script)
-    agent.begun(1)
+    agent.first_process(1)
     agent.link.send(wire.Quit())
     assert agent.process is not None and agent.process.wait(30.0) == 0
     assert agent.processes(1)

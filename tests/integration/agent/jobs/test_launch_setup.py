@@ -222,7 +222,7 @@ def test_the_epilog_runs_although_the_agent_was_killed(
     agent: AgentProcess, hook: Path, short_tmp: Path
 ) -> None:
     agent.launch(1, "sleep 1000", hooks=hooks(hook))
-    agent.begun(1)
+    agent.first_process(1)
     agent.kill()
     kill([agent.supervisor(), *agent.processes(1)])
     agent.start()
@@ -242,7 +242,7 @@ def test_a_process_that_survives_sigkill_drains_the_node(agent: AgentProcess) ->
     try:
         agent.launch(1, "setsid sleep 1001 & exit 4")
         agent.launch(2, "sleep 1002", unkillable_s=1.5)
-        agent.begun(2)
+        agent.first_process(2)
         (pid, *_) = eventually(lambda: agent.processes(2), what="the job runs")
         (frozen / "cgroup.procs").write_text(str(pid))
         (frozen / "freezer.state").write_text("FROZEN")
@@ -289,7 +289,7 @@ def test_jobs_that_share_a_gpu_do_not_count_as_foreign(make_agent: MakeAgent, gp
     agent = on_gpus(make_agent, gpus)
     share = {"gpus": ["GPU-0"], "gpu_share_pct": 50, "empty_gpus": True}
     agent.launch(1, "sleep 1000", **share)
-    agent.begun(1)
+    agent.first_process(1)
     (pid, *_) = eventually(lambda: agent.processes(1), what="the first runs")
     gpus.show("gpu 0 uuid=GPU-0 mem=85899345920", "gpu 1 uuid=GPU-1", f"proc 0 pid={pid} mem={GIB} type=C")
     assert agent.run(2, "exit 2", **share).exit_code == 2
@@ -298,7 +298,7 @@ def test_jobs_that_share_a_gpu_do_not_count_as_foreign(make_agent: MakeAgent, gp
 def test_the_end_is_reported_after_the_gpu_is_empty_and_measured(make_agent: MakeAgent, gpus: Gpus) -> None:
     agent = on_gpus(make_agent, gpus)
     agent.launch(1, "sleep 1000", gpus=["GPU-0"], empty_gpus=True)
-    agent.begun(1)
+    agent.first_process(1)
     (pid, *_) = eventually(lambda: agent.processes(1), what="the job runs")
     gpus.show("gpu 0 uuid=GPU-0", "gpu 1 uuid=GPU-1", f"proc 0 pid={pid} mem={GIB} type=C stays=1")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))

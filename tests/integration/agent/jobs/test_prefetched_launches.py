@@ -176,7 +176,7 @@ def test_a_killed_agent_loses_waiting_launches_and_runs_none_twice(place: Place)
     place.open()
     place.agent.link.report(place.first, "exited")
     place.agent.link.report(first, "exited")
-    place.agent.begun(second)
+    place.agent.first_process(second)
     place.agent.kill()
     reported = {message.job_id: message.phase for message in place.agent.start().jobs}
     assert third not in reported and reported[second] == "running"

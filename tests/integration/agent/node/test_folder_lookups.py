@@ -20,7 +20,7 @@ from warpdeck_agent.code.work_folders import MOST_WAITING, FolderChecks
 
 ASKS = """
 import asyncio, os, subprocess, sys
-from warpdeck_agent.code.work_folders import Folders
+from warpdeck_agent.code.work_folders import FolderChecks
 from warpdeck_agent.linux.refusals import LaunchError
 
 async def hangs(folders, path, uid):
@@ -31,7 +31,7 @@ async def hangs(folders, path, uid):
         return True
 
 async def main(mount, folder, user, other, most):
-    folders = Folders(answer_s=3.0)
+    folders = FolderChecks(answer_s=3.0)
     hanging = [asyncio.create_task(hangs(folders, f"{mount}/{each}", user)) for each in range(most + 8)]
     await asyncio.sleep(0)
     assert await folders.is_there(folder, uid=other), "others are answered"

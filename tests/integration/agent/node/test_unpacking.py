@@ -97,7 +97,7 @@ def test_no_archive_uses_much_memory_of_the_agent(agent: AgentProcess) -> None:
     assert f"more than {MAX_MEMBERS} members" in refused(agent, 5, many)
     assert "larger than 4 GiB" in refused(agent, 6, packed(header("big", tarfile.REGTYPE, 5 << 30)))
     sparse = header("sparse", tarfile.GNUTYPE_SPARSE)
-    assert "no file, folder or link: sparse" in refused(agent, 7, packed(sparse))
+    assert "an entry that is not a file, folder or link: sparse" in refused(agent, 7, packed(sparse))
     assert peak_bytes(agent) - before < 16 * MIB
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.agent.conftest import ADA, MakeAgent
 from tests.lab.hangs import hanging_mount
-from tests.support.waiting import WAIT_S, comes
+from tests.support.waiting import WAIT_S, eventually_async
 
 from warpdeck_agent.linux.file_reading import READ_BYTES, FilePiece, LogError
 from warpdeck_agent.users.user_files import UserFileReader
@@ -50,7 +50,7 @@ async def test_a_child_process_reads_the_same_data_as_the_agent(short_tmp: Path)
     path.write_bytes(b"new")
     assert await file.read_at(READ_BYTES + 4) == FilePiece(3, b"new")
     file.close()
-    await comes(lambda: file.is_over, what="the child has ended")
+    await eventually_async(lambda: file.is_over, what="the child has ended")
 
 
 async def test_a_child_process_reads_no_more_data_than_the_agent(short_tmp: Path) -> None:
@@ -58,7 +58,7 @@ async def test_a_child_process_reads_no_more_data_than_the_agent(short_tmp: Path
     with pytest.raises(LogError, match="is not a regular file"):
         await asyncio.wait_for(file.read_at(0), WAIT_S)
     file.close()
-    await comes(lambda: file.is_over, what="the child has ended")
+    await eventually_async(lambda: file.is_over, what="the child has ended")
 
 
 async def test_endless_reads_of_a_user_are_limited_in_number(
@@ -71,11 +71,11 @@ async def test_endless_reads_of_a_user_are_limited_in_number(
     with pytest.raises(LogError, match="2 output files of this user are being read"):
         await files[2].read_at(None)
     files[0].close()
-    await comes(lambda: files[0].is_over, what="the first child has ended")
+    await eventually_async(lambda: files[0].is_over, what="the first child has ended")
     assert await files[2].read_at(None) is None
     for file in files[1:]:
         file.close()
-    await comes(lambda: all(file.is_over for file in files), what="all children have ended")
+    await eventually_async(lambda: all(file.is_over for file in files), what="all children have ended")
 
 
 @pytest.mark.root

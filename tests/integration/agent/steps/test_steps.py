@@ -5,6 +5,7 @@ The tests also cover the access socket for the processes of jobs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -16,9 +17,10 @@ import pytest
 from tests.support.agent import AgentProcess, Link
 from tests.support.waiting import eventually
 
+from warpdeck_agent.steps.step_streams import MAX_BEHIND_BYTES
 from warpdeck_agent.wire import steps as wire
 from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
-from warpdeck_agent.wire.messages import Forget, StreamEnd
+from warpdeck_agent.wire.messages import Forget, StreamAck, StreamEnd
 
 HEADER = wire.TASK_HEADER
 
@@ -106,6 +108,31 @@ def test_acknowledged_output_is_not_sent_again(agent: AgentProcess, job: int) ->
     ended(agent, job)
     agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0, have={"0.1": "4"}))
     assert pieces(agent.link, 5) == {(0, wire.OUT): b"two\n"}
+
+
+def test_tasks_are_stopped_while_too_much_of_their_output_is_unsent(agent: AgentProcess, job: int) -> None:
+    """The test's link acknowledges nothing at first, like a reader that has stopped. Then it takes everything."""
+    agent.link.acknowledges = False
+    start(agent, job, "sh", "-c", "yes warpdeck | head -c 1G")
+    agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0))
+    out = eventually(
+        lambda: next(agent.folder.glob(f"jobs/{job}.0/steps/0/0/out"), None), what="the output file"
+    )
+    eventually(lambda: out.stat().st_size > MAX_BEHIND_BYTES, what="the limit is reached")
+    eventually(lambda: stopped("yes warpdeck"), what="the task is stopped")
+    assert out.stat().st_size < 4 * MAX_BEHIND_BYTES
+    agent.link.send(StreamAck(stream=5, size=1 << 40))
+    assert ended(agent, job).ends[0].code == 0
+    assert out.stat().st_size == 1 << 30
+
+
+def stopped(command: str) -> bool:
+    """Return whether a process with this command line is stopped."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_text().replace("\0", " ").strip() == command:
+                return (path.parent / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
 
 
 def test_input_sent_twice_is_read_once(agent: AgentProcess, job: int) -> None:

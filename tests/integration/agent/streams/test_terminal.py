@@ -91,7 +91,8 @@ def test_the_output_of_a_short_command_is_kept_for_the_first_viewer(agent: Agent
     agent.launch(1, role="tasks", argv=["sh", "-c", command], pty=True)
     agent.link.report(1, "running")
     eventually(
-        lambda: done.exists() and agent.processes(1) == [agent.begun(1)], what="only the host process is left"
+        lambda: done.exists() and agent.processes(1) == [agent.first_process(1)],
+        what="only the host process is left",
     )
     open_terminal(agent)
     agent.link.output(1, b"short-2")
@@ -370,7 +371,7 @@ def test_a_late_viewer_gets_terminal_modes_set_before_the_scrollback(agent: Agen
 
 def test_a_terminal_ends_although_its_host_process_is_stopped(agent: AgentProcess) -> None:
     shell(agent)
-    os.kill(agent.begun(1), signal.SIGSTOP)
+    os.kill(agent.first_process(1), signal.SIGSTOP)
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0, cause="cancel"))
     assert agent.link.report(1, "exited").cause == "cancel"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck.controller.events.events import SpreadFence
+from warpdeck.controller.events.events import BroadcastFence
 from warpdeck.controller.launch.mpi import process_mapping
 from warpdeck.controller.loop.fences import Fences
 from warpdeck.controller.state.state import State
@@ -47,10 +47,10 @@ def fence(number: int, *, last: bool = True, **values: str) -> StepFence:
 def spread_by(
     fences: Fences, state: State, node: NodeName, message: StepFence
 ) -> list[tuple[str, int, dict[str, str]]]:
-    found = fences.take(node, message, state)
-    spread = [effect for effect in found if isinstance(effect, SpreadFence)]
+    found = fences.handle(node, message, state)
+    spread = [effect for effect in found if isinstance(effect, BroadcastFence)]
     assert spread == found
-    return [(effect.node, effect.said.number, effect.said.values) for effect in spread]
+    return [(effect.node, effect.message.number, effect.message.values) for effect in spread]
 
 
 def test_the_last_node_of_a_fence_sends_all_values_to_all_nodes(state: State) -> None:

@@ -1,6 +1,4 @@
-"""Nodes whose name here differs from their host name: their identity, the names given to jobs, and the names
-accepted in requests.
-"""
+"""Nodes with a name that differs from their host name: identity, names given to jobs, names in requests."""
 
 from __future__ import annotations
 

@@ -1,23 +1,21 @@
-"""Failures attributed to a node: its jobs are requeued, it accepts no more jobs, and its enforced limits are
-known.
-"""
+"""Failures attributed to a node: its jobs are requeued, and it accepts no more jobs."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import pytest
-from tests.support.core import ANN, Core, ask
+from tests.support.core import ANN, Core, make_request
 
 from warpdeck.config import Config, build_site
 from warpdeck.config.tables import Containment, Gpus, Health, Hooks
-from warpdeck.controller.events.events import HealthTold, LaunchRefused, Released, Reported
+from warpdeck.controller.events.events import HealthReported, LaunchRefused, Released, Reported
 from warpdeck.controller.launch.environment import job_environment
 from warpdeck.controller.launch.launching import build_launch
 from warpdeck.controller.presenters.reasons import reason_of
 from warpdeck.controller.presenters.row_context import RowContext
 from warpdeck.model import Container, JobState, NodeName, PtySize
-from warpdeck.model.request import Mount
+from warpdeck.model.request import ContainerMount
 from warpdeck_agent.wire import messages as wire
 
 A, B = NodeName("a"), NodeName("b")
@@ -30,7 +28,7 @@ def refused(core: Core, job_id: int, node: NodeName = A, **fields: object) -> No
 
 def test_a_job_whose_launch_the_node_cannot_start_waits_again() -> None:
     core = Core("a")
-    job_id = core.submit(ask(gpus=1, requeue=False))
+    job_id = core.submit(make_request(gpus=1, requeue=False))
     core.plan()
     refused(core, job_id, again=True)
     job = core.job(job_id)
@@ -51,11 +49,9 @@ def test_a_failed_prolog_drains_the_node_and_holds_the_job() -> None:
 
 
 def test_a_full_disk_drains_the_node_and_the_job_starts_elsewhere() -> None:
-    """As with Slurm's slurmd. Otherwise a node with a full disk would end the jobs of the queue one after the
-    other.
-    """
+    """This is the behavior of Slurm's slurmd. A node with a full disk would otherwise end all jobs of the queue."""
     core = Core("a", "b")
-    job_id = core.submit(ask())
+    job_id = core.submit(make_request())
     core.plan()
     refused(core, job_id, check="disk")
     assert (core.job(job_id).state, core.job(job_id).held) == (JobState.PENDING, False)
@@ -64,14 +60,14 @@ def test_a_full_disk_drains_the_node_and_the_job_starts_elsewhere() -> None:
     core.plan()
     assert [share.node for share in core.job(job_id).shares] == [B]
     well = wire.Health(at_unix=1.0, checks=[wire.Check("disk", "ok")])
-    core.apply(HealthTold(name=A, health=well, received_unix=1.0))
+    core.apply(HealthReported(name=A, health=well, received_unix=1.0))
     assert not core.state.nodes[A].drained
 
 
 def test_a_launch_fails_if_the_site_ignores_full_disks() -> None:
     core = Core("a")
     core.state.site = build_site(Config(health=Health(ignore=("disk",))))
-    job_id = core.submit(ask())
+    job_id = core.submit(make_request())
     core.plan()
     refused(core, job_id, check="disk")
     assert core.job(job_id).state is JobState.FAILED
@@ -80,7 +76,7 @@ def test_a_launch_fails_if_the_site_ignores_full_disks() -> None:
 
 def test_a_gang_waits_again_as_a_whole_if_one_node_refuses_it() -> None:
     core = Core("a", "b")
-    job_id = core.submit(ask(nodes=2))
+    job_id = core.submit(make_request(nodes=2))
     core.plan()
     core.apply(Reported(name=A, report=core.agents[A].begin((job_id, 0))))
     refused(core, job_id, B, again=True)
@@ -92,7 +88,7 @@ def test_a_gang_waits_again_as_a_whole_if_one_node_refuses_it() -> None:
 @pytest.mark.parametrize("case", ["its own fault", "interactive"])
 def test_a_faulty_or_interactive_launch_fails_its_job(case: str) -> None:
     core = Core("a")
-    job_id = core.submit(ask(pty=PtySize() if case == "interactive" else None))
+    job_id = core.submit(make_request(pty=PtySize() if case == "interactive" else None))
     core.plan()
     refused(core, job_id, again=case == "interactive")
     job = core.job(job_id)
@@ -112,7 +108,7 @@ def test_a_failed_epilog_drains_the_node_once_and_keeps_the_jobs_end() -> None:
 
 def test_a_launch_contains_the_sites_limits_and_hooks() -> None:
     core = Core("a")
-    job = core.job(core.run(ask(gpus=1, env={"SLURM_JOB_ID": "forged", "LD_PRELOAD": "evil"})))
+    job = core.job(core.run(make_request(gpus=1, env={"SLURM_JOB_ID": "forged", "LD_PRELOAD": "evil"})))
     config = Config(
         containment=Containment(cpus=False, max_processes=50, tmp_dir="/scratch", private_dirs=("/tmp",)),
         hooks=Hooks(epilog="/e", timeout_s=7.0),
@@ -129,12 +125,10 @@ def test_a_launch_contains_the_sites_limits_and_hooks() -> None:
 
 @pytest.mark.parametrize(("how", "hook"), [("index", "0,1"), ("uuid", "a-0,a-1")])
 def test_the_configuration_decides_how_jobs_name_their_gpus(how: Literal["index", "uuid"], hook: str) -> None:
-    """The agent inserts the names because it knows the GPUs that a job sees; hooks see all GPUs of the
-    node.
-    """
+    """The agent inserts the names, because it knows a job's GPUs. Hooks see all GPUs of the node."""
     core = Core("a")
     config = Config(gpus=Gpus(cuda_visible_devices=how), hooks=Hooks(prolog="/p"))
-    made = build_launch(core.job(core.run(ask(gpus=2))), 0, submit_host="h", config=config)
+    made = build_launch(core.job(core.run(make_request(gpus=2))), 0, submit_host="h", config=config)
     assert (made.cuda_visible_devices, made.env["CUDA_VISIBLE_DEVICES"]) == (how, "a-0,a-1")
     assert made.hooks is not None and made.hooks.env["CUDA_VISIBLE_DEVICES"] == hook
     assert Config().gpus.cuda_visible_devices == "index"
@@ -143,9 +137,11 @@ def test_the_configuration_decides_how_jobs_name_their_gpus(how: Literal["index"
 def test_a_container_request_reaches_the_node_unchanged() -> None:
     core = Core("a")
     container = Container(
-        image="r#a/b:1", mounts=(Mount(source="/d", target="/in", flags=("ro",)),), mount_home=True
+        image="r#a/b:1", mounts=(ContainerMount(source="/d", target="/in", flags=("ro",)),), mount_home=True
     )
-    made = build_launch(core.job(core.run(ask(container=container))), 0, submit_host="h", config=Config())
+    made = build_launch(
+        core.job(core.run(make_request(container=container))), 0, submit_host="h", config=Config()
+    )
     mounts = [wire.Mount(source="/d", target="/in", flags=["ro"])]
     assert made.container == wire.Container(image="r#a/b:1", mounts=mounts, mount_home=True)
     assert core.reload().jobs[1].request.container == container
@@ -153,7 +149,7 @@ def test_a_container_request_reaches_the_node_unchanged() -> None:
 
 def test_hooks_and_the_check_for_foreign_processes_are_optional() -> None:
     core = Core("a")
-    job = core.job(core.run(ask(gpus=1)))
+    job = core.job(core.run(make_request(gpus=1)))
     made = build_launch(job, 0, submit_host="h", config=Config(gpus=Gpus(avoid_foreign_processes=False)))
     assert made.hooks is None and not made.empty_gpus
     assert made.confine == ["memory", "cpus", "devices"]
@@ -173,7 +169,7 @@ def test_the_limits_that_a_node_enforces_are_stored() -> None:
 
 def test_a_broken_agent_drains_its_node_and_counts_no_user_restart() -> None:
     core = Core("a", "b")
-    job_id = core.submit(ask(requeue=False))
+    job_id = core.submit(make_request(requeue=False))
     core.plan()
     refused(core, job_id, check="agent")
     node = core.state.nodes[A]
@@ -183,7 +179,7 @@ def test_a_broken_agent_drains_its_node_and_counts_no_user_restart() -> None:
     core.plan()
     assert "SLURM_RESTART_COUNT" not in job_environment(core.job(job_id), 0, submit_host="")
     well = wire.Health(at_unix=1.0, checks=[wire.Check("disk", "ok"), wire.Check("agent", "ok")])
-    core.apply(HealthTold(name=A, health=well, received_unix=1.0))
+    core.apply(HealthReported(name=A, health=well, received_unix=1.0))
     assert not core.state.nodes[A].drained
     assert core.reload().jobs[job_id] == core.job(job_id)
 
@@ -202,5 +198,5 @@ def test_a_job_that_three_nodes_cannot_start_is_held() -> None:
     assert (job.held, job.failed_nodes) == (True, ("a", "b", "c"))
     assert job.notice == "held: 3 nodes could not start the job (a, b, c)"
     assert reason_of(RowContext(core.state, core.now), job) == "launch failed requeued held"
-    core.apply(Released(who=ANN, jobs=(str(job_id),)))
+    core.apply(Released(principal=ANN, jobs=(str(job_id),)))
     assert (core.job(job_id).held, core.job(job_id).failed_nodes) == (False, ())

@@ -1,17 +1,15 @@
-"""Waiting for ends: messages about jobs that are revoked, no longer in memory, not on disk yet, or never
-existed.
-"""
+"""Waiting for the end of jobs that are revoked, not in memory, not on disk yet, or unknown."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from tests.support.core import ANN, Core, ask, done
+from tests.support.core import ANN, Core, make_request, result_of
 
-from warpdeck.controller.events.events import Ahead, Cancelled, LaunchRevoked, Planned, Requeued
+from warpdeck.controller.events.events import Cancelled, LaunchRevoked, Planned, Prefetch, Requeued
 from warpdeck.controller.loop.commit_barrier import CommitBarrier
-from warpdeck.controller.loop.end_waiters import EndsAsked, EndWaiters, Page
+from warpdeck.controller.loop.end_waiters import EndRequest, EndWaiters, SubmissionChanges
 from warpdeck.controller.loop.housekeeping import evict_finished
 from warpdeck.model import ArraySpec, Job, JobId, NodeName
 from warpdeck.ports.ports import Changes
@@ -24,39 +22,39 @@ def watch_of(core: Core) -> EndWaiters:
     return EndWaiters(core.state, core.store, CommitBarrier(core.store))
 
 
-def pages_after_change(watch: EndWaiters, request: EndsAsked, core: Core) -> list[Page]:
+def pages_after_change(watch: EndWaiters, request: EndRequest, core: Core) -> list[SubmissionChanges]:
     """Return the messages after any change."""
     watch.touch(list(core.state.jobs))
-    return done(request.look())
+    return result_of(request.poll())
 
 
-def labels(pages: list[Page]) -> list[str]:
+def labels(pages: list[SubmissionChanges]) -> list[str]:
     return [job.label() for page in pages for job in page.ended]
 
 
 def prefetched(core: Core) -> tuple[JobId, Job, Job]:
     """Return an array, its running task, and its prefetched task."""
-    array = core.run(ask(gpus=4, array=ARRAY))
+    array = core.run(make_request(gpus=4, array=ARRAY))
     runs = next(job for job in core.state.jobs.values() if job.shares)
-    core.apply(Planned(aheads=(Ahead(job_id=array, behind=runs.id, tasks=(1,)),)))
-    return array, runs, core.job(core.state.index.follower[runs.id])
+    core.apply(Planned(prefetches=(Prefetch(job_id=array, after=runs.id, tasks=(1,)),)))
+    return array, runs, core.job(core.state.index.successor[runs.id])
 
 
 def test_a_waiter_of_a_revoked_task_waits_for_its_array() -> None:
     core = Core("a")
     watch = watch_of(core)
     array, runs, task = prefetched(core)
-    assert done(watch.record_of(task)) is task
-    request = EndsAsked(watch)
+    assert result_of(watch.record_of(task)) is task
+    request = EndRequest(watch)
     request.add([array])
-    assert done(request.look()) == []
+    assert result_of(request.poll()) == []
     core.apply(LaunchRevoked(name=NodeName("a"), launches=((task.id, 0),)))
     assert task.id not in core.state.jobs
-    record = done(watch.record_of(task))
+    record = result_of(watch.record_of(task))
     assert record is not None and (record.id, record.is_folded_array) == (array, True)
     core.end(runs.id)
     assert labels(pages_after_change(watch, request, core)) == [f"{array}_0"]
-    core.apply(Cancelled(who=ANN, jobs=(str(array),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(array),)))
     (page,) = pages_after_change(watch, request, core)
     assert (labels([page]), page.done, page.unknown) == ([f"{array}_[1-5]"], True, False)
     assert not len(request) and not watch.waiting
@@ -69,9 +67,9 @@ def test_old_ends_are_reported_at_once_and_unknown_jobs_as_unknown() -> None:
     core.end(job, exit_code=3)
     core.now += 10
     assert evict_finished(core.state, ended_before_unix=core.now) == [job]
-    request = EndsAsked(watch)
+    request = EndRequest(watch)
     request.add([job, 99])
-    known, unknown = done(request.look())
+    known, unknown = result_of(request.poll())
     assert [(each.id, str(each.exit)) for each in known.ended] == [(job, "3:0")]
     assert (known.done, known.unknown, unknown.done, unknown.unknown) == (True, False, True, True)
 
@@ -79,10 +77,10 @@ def test_old_ends_are_reported_at_once_and_unknown_jobs_as_unknown() -> None:
 def test_an_end_that_left_memory_unseen_is_reported_with_the_last() -> None:
     core = Core("a")
     watch = watch_of(core)
-    array = core.run(ask(gpus=2, array=ArraySpec(ranges=((0, 1, 1),))))
-    request = EndsAsked(watch)
+    array = core.run(make_request(gpus=2, array=ArraySpec(ranges=((0, 1, 1),))))
+    request = EndRequest(watch)
     request.add([array])
-    done(request.look())
+    result_of(request.poll())
     first, last = sorted(job.id for job in core.state.jobs.values())
     core.end(first)
     core.now += 10
@@ -96,10 +94,10 @@ def test_a_requeued_job_does_not_count_as_ended() -> None:
     core = Core("a")
     watch = watch_of(core)
     job = core.run()
-    request = EndsAsked(watch, begun=True)
+    request = EndRequest(watch, begun=True)
     request.add([job])
-    assert [each.id for page in done(request.look()) for each in page.begun] == [job]
-    core.apply(Requeued(who=ANN, jobs=(str(job),)))
+    assert [each.id for page in result_of(request.poll()) for each in page.begun] == [job]
+    core.apply(Requeued(principal=ANN, jobs=(str(job),)))
     core.end(job, signal=15)
     assert core.job(job).restarts == 1 and pages_after_change(watch, request, core) == []
     core.launch(core.plan().effects)
@@ -129,14 +127,14 @@ async def test_an_end_is_reported_only_after_its_commit(kept: bool) -> None:
     watch = EndWaiters(core.state, core.store, commits)
     job = core.run()
     before = core.job(job)
-    request = EndsAsked(watch)
+    request = EndRequest(watch)
     request.add([job])
-    assert await request.look() == []
+    assert await request.poll() == []
     commit = asyncio.create_task(commits.commit(Changes()))
     await asyncio.sleep(0)
     core.end(job)
     watch.touch([job])
-    pages_task = asyncio.create_task(request.look())
+    pages_task = asyncio.create_task(request.poll())
     await asyncio.sleep(0)
     assert not pages_task.done()
     if not kept:

@@ -22,32 +22,32 @@ def test_the_interval_keeps_the_total_rate_and_is_at_least_a_second(watched: boo
 
 def test_nodes_of_a_small_site_get_no_orders() -> None:
     sampling = SampleRate()
-    assert sampling.begins(NODES[0], nodes=1) == []
+    assert sampling.on_connect(NODES[0], nodes=1) == []
     with sampling.watched():
-        assert sampling.orders(NODES[:50], nodes=50) == []
+        assert sampling.changes(NODES[:50], nodes=50) == []
 
 
 def test_nodes_get_each_changed_interval_once() -> None:
     sampling = SampleRate()
-    [order] = sampling.begins(NODES[0], nodes=500)
+    [order] = sampling.on_connect(NODES[0], nodes=500)
     assert order == SetSampling(node=NODES[0], interval_s=20.0)
-    assert [each.node for each in sampling.orders(NODES, nodes=500)] == NODES[1:]
-    assert sampling.orders(NODES, nodes=500) == []
+    assert [each.node for each in sampling.changes(NODES, nodes=500)] == NODES[1:]
+    assert sampling.changes(NODES, nodes=500) == []
     with sampling.watched(), sampling.watched():
-        assert {each.interval_s for each in sampling.orders(NODES, nodes=500)} == {3.0}
-        assert sampling.orders(NODES, nodes=500) == []
-    assert {each.interval_s for each in sampling.orders(NODES, nodes=500)} == {20.0}
+        assert {each.interval_s for each in sampling.changes(NODES, nodes=500)} == {3.0}
+        assert sampling.changes(NODES, nodes=500) == []
+    assert {each.interval_s for each in sampling.changes(NODES, nodes=500)} == {20.0}
 
 
 def test_a_reconnected_node_gets_its_interval_again() -> None:
     sampling = SampleRate()
-    sampling.orders(NODES, nodes=500)
-    assert [each.node for each in sampling.begins(NODES[3], nodes=500)] == [NODES[3]]
-    sampling.orders(NODES[1:], nodes=500)
-    assert [each.node for each in sampling.orders(NODES, nodes=500)] == NODES[:1], "it was away"
+    sampling.changes(NODES, nodes=500)
+    assert [each.node for each in sampling.on_connect(NODES[3], nodes=500)] == [NODES[3]]
+    sampling.changes(NODES[1:], nodes=500)
+    assert [each.node for each in sampling.changes(NODES, nodes=500)] == NODES[:1], "it was away"
 
 
 def test_nodes_of_a_shrinking_site_get_a_shorter_interval() -> None:
     sampling = SampleRate()
-    sampling.orders(NODES, nodes=500)
-    assert {each.interval_s for each in sampling.orders(NODES[:25], nodes=25)} == {1.0}
+    sampling.changes(NODES, nodes=500)
+    assert {each.interval_s for each in sampling.changes(NODES[:25], nodes=25)} == {1.0}

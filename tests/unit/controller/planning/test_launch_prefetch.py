@@ -7,10 +7,9 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.core import ANN, BOB, Core, ask
+from tests.support.core import ANN, BOB, Core, make_request
 
 from warpdeck.controller.events.events import (
-    Ahead,
     Cancelled,
     Effect,
     Held,
@@ -20,13 +19,14 @@ from warpdeck.controller.events.events import (
     NodeRemoved,
     Outcome,
     Planned,
+    Prefetch,
     Reported,
+    RevokeLaunches,
     Submitted,
-    TakeBack,
 )
-from warpdeck.controller.planning.recall import PrefetchRevoker
+from warpdeck.controller.planning.prefetch_revoker import PrefetchRevoker
 from warpdeck.controller.presenters.job_columns import job_row
-from warpdeck.controller.reducers.array_fast_path import MOST_AHEAD, ArrayFastPath
+from warpdeck.controller.reducers.array_fast_path import MAX_PREFETCHED_PER_ALLOCATION, ArrayFastPath
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import (
     ArraySpec,
@@ -49,12 +49,12 @@ class TwoSlots(Core):
 
     def __init__(self, *, tasks: int = TASKS) -> None:
         super().__init__("a")
-        self.array = self.submit(ask(gpus=2, array=ArraySpec(ranges=((0, tasks - 1, 1),))))
+        self.array = self.submit(make_request(gpus=2, array=ArraySpec(ranges=((0, tasks - 1, 1),))))
         self.launch(self.plan().effects)
         self.first, self.other = sorted(self.state.index.active)
 
     def prefetch(self, behind: JobId, *tasks: int) -> Outcome:
-        return self.apply(Planned(aheads=(Ahead(job_id=self.array, behind=behind, tasks=tasks),)))
+        return self.apply(Planned(prefetches=(Prefetch(job_id=self.array, after=behind, tasks=tasks),)))
 
     def prefetched(self, behind: JobId, *tasks: int) -> list[JobId]:
         """Return the ids of these tasks after prefetching them."""
@@ -65,7 +65,7 @@ class TwoSlots(Core):
         ]
 
     def states(self, *jobs: JobId) -> list[tuple[JobState, JobId | None, bool]]:
-        return [(job.state, job.behind, job.holds_resources) for job in map(self.job, jobs)]
+        return [(job.state, job.prefetched_after, job.holds_resources) for job in map(self.job, jobs)]
 
     def revoke(self, *jobs: JobId) -> Outcome:
         return self.apply(LaunchRevoked(name=N, launches=tuple((job_id, 0) for job_id in jobs)))
@@ -125,7 +125,7 @@ def test_a_revoked_task_rejoins_the_record_of_its_array() -> None:
 def test_a_revoked_task_keeps_its_record_if_the_array_has_changed() -> None:
     core = TwoSlots()
     one, two = core.prefetched(core.first, 2, 3)
-    core.apply(Held(who=ANN, jobs=(f"{core.array}_[4-{TASKS - 1}]",)))
+    core.apply(Held(principal=ANN, jobs=(f"{core.array}_[4-{TASKS - 1}]",)))
     core.revoke(two, one)
     assert core.states(one, two) == [(WAITS, None, False)] * 2
     assert core.job(two).restarts == 0 and core.job(two).allocation is None
@@ -154,7 +154,7 @@ def test_a_started_task_is_not_revoked() -> None:
 def test_a_canceled_task_ends_when_it_is_revoked() -> None:
     core = TwoSlots()
     (one,) = core.prefetched(core.first, 2)
-    core.apply(Cancelled(who=ANN, jobs=(str(core.array) + "_2",)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(core.array) + "_2",)))
     assert core.job(one).state is JobState.COMPLETING
     core.revoke(one)
     assert core.job(one).state is JobState.CANCELLED
@@ -175,14 +175,16 @@ def test_prefetched_tasks_of_a_rebooted_node_count_as_started() -> None:
     core.agents[N].reboot()
     core.up("a")
     job = core.job(one)
-    assert (job.state, job.restarts, job.behind) == (WAITS, 1, None), "it waits under another start count"
+    assert (job.state, job.restarts, job.prefetched_after) == (WAITS, 1, None), (
+        "it waits under another start count"
+    )
 
 
 def test_removing_a_node_ends_its_prefetched_tasks() -> None:
     core = TwoSlots()
     (one,) = core.prefetched(core.first, 2)
     core.apply(NodeRemoved(name=N, force=True))
-    assert core.job(one).behind is None and core.job(one).restarts == 1
+    assert core.job(one).prefetched_after is None and core.job(one).restarts == 1
 
 
 @pytest.mark.parametrize("change", ["held", "drained", "of another", "two behind one", "the last of it"])
@@ -191,12 +193,12 @@ def test_a_prefetch_that_no_longer_fits_the_state_is_ignored(change: str) -> Non
     behind = core.first
     tasks = [2]
     if change == "held":
-        core.apply(Held(who=ANN, jobs=(str(core.array),)))
+        core.apply(Held(principal=ANN, jobs=(str(core.array),)))
     elif change == "drained":
         core.apply(NodeDrained(name=N, reason="x"))
     elif change == "of another":
         core.end(core.first)
-        behind = core.run(ask(gpus=2), BOB)
+        behind = core.run(make_request(gpus=2), BOB)
     elif change == "two behind one":
         core.prefetch(behind, 3)
     else:
@@ -215,18 +217,26 @@ class Ran:
         self.fast_path = ArrayFastPath()
         self.fast_path.learn(core.state, Plan(), core.now)
         report = core.agents[N].end((core.first, 0), started_at=core.now, ended_at=core.now + ran_s)
-        core.told("a", report)
+        core.report("a", report)
         decided = self.fast_path.decide(core.state, [Reported(name=N, report=report)], core.now)
         assert decided is not None
         effects = core.launch(core.apply(decided).effects)
         self.holder = effects[0].job_id
 
-    def ahead(self) -> tuple[Ahead, ...]:
-        return self.fast_path.ahead(self.core.state, [self.holder])
+    def ahead(self) -> tuple[Prefetch, ...]:
+        return self.fast_path.prefetches(self.core.state, [self.holder])
 
 
 @pytest.mark.parametrize(
-    ("ran_s", "count"), [(0.0, MOST_AHEAD), (0.002, MOST_AHEAD), (0.005, 20), (0.03, 3), (0.5, 1), (2.0, 0)]
+    ("ran_s", "count"),
+    [
+        (0.0, MAX_PREFETCHED_PER_ALLOCATION),
+        (0.002, MAX_PREFETCHED_PER_ALLOCATION),
+        (0.005, 20),
+        (0.03, 3),
+        (0.5, 1),
+        (2.0, 0),
+    ],
 )
 def test_the_number_of_prefetched_tasks_follows_their_run_time(ran_s: float, count: int) -> None:
     ran = Ran(ran_s)
@@ -236,11 +246,11 @@ def test_the_number_of_prefetched_tasks_follows_their_run_time(ran_s: float, cou
 def test_prefetched_tasks_are_refilled_up_to_the_limit() -> None:
     ran = Ran(0.0)
     (made,) = ran.ahead()
-    assert made.behind == ran.holder and made.tasks == tuple(range(3, 3 + MOST_AHEAD))
-    ran.core.prefetch(made.behind, *made.tasks[:5])
+    assert made.after == ran.holder and made.tasks == tuple(range(3, 3 + MAX_PREFETCHED_PER_ALLOCATION))
+    ran.core.prefetch(made.after, *made.tasks[:5])
     (more,) = ran.ahead()
-    assert len(more.tasks) == MOST_AHEAD - 5
-    ran.core.prefetch(more.behind, *more.tasks)
+    assert len(more.tasks) == MAX_PREFETCHED_PER_ALLOCATION - 5
+    ran.core.prefetch(more.after, *more.tasks)
     assert ran.ahead() == ()
 
 
@@ -271,34 +281,36 @@ class Revocations:
 def test_a_pass_without_a_trusted_array_revokes_all_prefetched_tasks_once() -> None:
     core, revocations = TwoSlots(), Revocations()
     one, two = core.prefetched(core.first, 2, 3)
-    revocations.revoker.weigh(core.state, trusted=core.array)
+    revocations.revoker.revoke_unjustified(core.state, trusted=core.array)
     assert revocations.effects == []
     for _ in range(2):
-        revocations.revoker.weigh(core.state, trusted=None)
-    assert revocations.effects == [TakeBack(node=N, launches=((one, 0), (two, 0)))]
+        revocations.revoker.revoke_unjustified(core.state, trusted=None)
+    assert revocations.effects == [RevokeLaunches(node=N, launches=((one, 0), (two, 0)))]
 
 
 def test_prefetched_tasks_of_a_drained_node_are_revoked() -> None:
     core, revocations = TwoSlots(), Revocations()
     core.prefetched(core.first, 2)
     core.apply(NodeDrained(name=N, reason="x"))
-    revocations.revoker.weigh(core.state, trusted=core.array)
+    revocations.revoker.revoke_unjustified(core.state, trusted=core.array)
     assert len(revocations.effects) == 1
 
 
 async def test_a_cancellation_waits_for_the_revocation_but_a_submission_does_not() -> None:
     core, revocations = TwoSlots(), Revocations()
     one, two = core.prefetched(core.first, 2, 3)
-    await revocations.revoker.before(Submitted(who=BOB, request=ask()), core.state)
-    order = asyncio.create_task(revocations.revoker.before(Cancelled(who=BOB, jobs=("1",)), core.state))
+    await revocations.revoker.revoke_before(Submitted(principal=BOB, request=make_request()), core.state)
+    order = asyncio.create_task(
+        revocations.revoker.revoke_before(Cancelled(principal=BOB, jobs=("1",)), core.state)
+    )
     while not revocations.effects:
         await asyncio.sleep(0)
     assert revocations.revoker.is_awaited
     core.revoke(one)
-    revocations.revoker.settled(core.state)
+    revocations.revoker.after_commit(core.state)
     assert not order.done()
     core.launch((LaunchShare(node=N, job_id=two),))
-    revocations.revoker.settled(core.state)
+    revocations.revoker.after_commit(core.state)
     await order
     assert not revocations.revoker.is_awaited
 
@@ -306,5 +318,5 @@ async def test_a_cancellation_waits_for_the_revocation_but_a_submission_does_not
 async def test_an_order_does_not_wait_for_a_silent_node() -> None:
     core, revocations = TwoSlots(), Revocations()
     core.prefetched(core.first, 2)
-    await revocations.revoker.before(Held(who=BOB, jobs=("1",)), core.state)
+    await revocations.revoker.revoke_before(Held(principal=BOB, jobs=("1",)), core.state)
     assert not revocations.revoker.is_awaited

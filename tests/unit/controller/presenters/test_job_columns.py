@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from tests.support.core import BOB, Core, ask
+from tests.support.core import BOB, Core, make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import Held, NodeDrained
@@ -13,7 +13,7 @@ from warpdeck.controller.presenters.job_columns import (
     STATE_COLUMNS,
     TIMED_COLUMNS,
     job_row,
-    shower,
+    row_maker,
 )
 from warpdeck.engines.native.jobs.selection import Selection
 from warpdeck.model import (
@@ -23,7 +23,7 @@ from warpdeck.model import (
     GpuReading,
     Job,
     NodeName,
-    Reading,
+    NodeReading,
     Resources,
 )
 from warpdeck.protocol.job_rows import JobFacts, JobRow
@@ -35,19 +35,19 @@ def core():
     """A running job with two GPUs, a started array, a held job, a dependent job and a failed one."""
     made = Core("n1", "n2")
     made.state.site = msgspec.structs.replace(made.state.site, licenses=(("matlab", 4),))
-    made.runs = made.run(ask("runs", gpus=2, time_limit_s=600))
-    made.array = made.run(ask("array", array=ArraySpec(ranges=((1, 9, 1),), throttle=2)))
-    made.held = made.submit(ask("held", comment="later", licenses=(("matlab", 2),)), who=BOB)
-    made.apply(Held(who=BOB, jobs=(str(made.held),)))
-    made.failed = made.run(ask("fails"))
+    made.runs = made.run(make_request("runs", gpus=2, time_limit_s=600))
+    made.array = made.run(make_request("array", array=ArraySpec(ranges=((1, 9, 1),), throttle=2)))
+    made.held = made.submit(make_request("held", comment="later", licenses=(("matlab", 2),)), who=BOB)
+    made.apply(Held(principal=BOB, jobs=(str(made.held),)))
+    made.failed = made.run(make_request("fails"))
     made.end(made.failed, exit_code=3)
     clauses = tuple(Dependency(kind="afterok", job_id=job) for job in (made.runs, made.array))
-    made.depends = made.submit(ask("depends", dependencies=Dependencies(clauses=clauses)))
+    made.depends = made.submit(make_request("depends", dependencies=Dependencies(clauses=clauses)))
     return made
 
 
 def column(core: Core, job_id: int, name: str) -> object:
-    return shower(core.state, [name], now=core.now)([core.job(job_id)])[0][name]
+    return row_maker(core.state, [name], now=core.now)([core.job(job_id)])[0][name]
 
 
 def chosen(core: Core, **filters: object) -> set[str]:
@@ -65,15 +65,15 @@ def test_every_field_is_one_column_of_the_table():
 @pytest.mark.parametrize("kind", [JobRow, JobFacts])
 def test_every_column_has_the_type_of_its_field(core, kind):
     names = kind.__struct_fields__
-    for row in shower(core.state, names, now=core.now)(list(core.state.jobs.values())):
+    for row in row_maker(core.state, names, now=core.now)(list(core.state.jobs.values())):
         msgspec.convert(row, kind, strict=True)
 
 
 def test_columns_may_be_fields_that_only_rows_have(core):
-    row = shower(core.state, ["uid", "gpu_type"], now=core.now)([core.job(core.runs)])[0]
+    row = row_maker(core.state, ["uid", "gpu_type"], now=core.now)([core.job(core.runs)])[0]
     assert row == {"uid": 1, "gpu_type": ""}
     with pytest.raises(UserError, match="unknown job field colour"):
-        shower(core.state, ["colour"], now=core.now)
+        row_maker(core.state, ["colour"], now=core.now)
 
 
 def test_reasons_have_slurms_names(core):
@@ -98,11 +98,15 @@ def test_a_reason_names_the_nodes_that_are_not_available():
         return column(core, job, "reason")
 
     core.apply(NodeDrained(name=NodeName("n3"), reason="broken"))
-    assert reason(ask(resources=Resources(nodelist=("n3",)))) == "ReqNodeNotAvail, UnavailableNodes:n3"
+    assert (
+        reason(make_request(resources=Resources(nodelist=("n3",)))) == "ReqNodeNotAvail, UnavailableNodes:n3"
+    )
     for name in ("n1", "n2"):
         core.apply(NodeDrained(name=NodeName(name), reason="broken"))
-    assert reason(ask()) == "ReqNodeNotAvail, UnavailableNodes:n[1-3]"
-    assert reason(ask(resources=Resources(nodelist=("n2",)))) == "ReqNodeNotAvail, UnavailableNodes:n2"
+    assert reason(make_request()) == "ReqNodeNotAvail, UnavailableNodes:n[1-3]"
+    assert (
+        reason(make_request(resources=Resources(nodelist=("n2",)))) == "ReqNodeNotAvail, UnavailableNodes:n2"
+    )
 
 
 def test_the_dependency_column_lists_unfulfilled_dependencies(core):
@@ -130,13 +134,15 @@ def test_the_text_of_an_arrays_tasks_contains_its_throttle(core):
     ],
 )
 def test_the_command_column_is_the_path_of_the_script(core, line, command):
-    job = core.submit(ask("named", submit_line=line, submit_dir="/data"))
+    job = core.submit(make_request("named", submit_line=line, submit_dir="/data"))
     assert column(core, job, "command") == command
 
 
 def test_the_tres_column_shows_allocated_or_requested_resources(core):
     assert column(core, core.runs, "tres")["gres/gpu"] == 2
-    waiting = core.submit(ask("asks", resources=Resources(nodes_min=2, nodes_max=2, cpus_per_task=3)))
+    waiting = core.submit(
+        make_request("asks", resources=Resources(nodes_min=2, nodes_max=2, cpus_per_task=3))
+    )
     assert column(core, waiting, "tres") == {"cpu": 6, "mem": 0, "node": 2, "gres/gpu": 0, "billing": 6}
 
 
@@ -163,7 +169,7 @@ def test_a_job_is_selected_if_all_filters_match(core, filters, names):
 
 
 def test_a_job_for_several_partitions_is_found_by_each_until_it_starts(core):
-    job = Job(id=1, array_job_id=1, request=ask("both", partition="gpu,debug"), user="ann", uid=1)
+    job = Job(id=1, array_job_id=1, request=make_request("both", partition="gpu,debug"), user="ann", uid=1)
     core.state.jobs[job.id] = job
     assert chosen(core, partitions=["debug"]) == chosen(core, partitions=["gpu"]) == {"both"}
     core.state.jobs[job.id] = msgspec.structs.replace(job, partition="gpu")
@@ -176,7 +182,7 @@ def test_measurements_from_before_a_jobs_start_are_not_shown(core: Core) -> None
     gpus = tuple(GpuReading(index=index, util_pct=0) for index in range(8))
     shown = []
     for at_unix in (job.start_at_unix - 1, job.start_at_unix + 1):
-        reading = Reading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
+        reading = NodeReading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
         core.state.node_status.readings[job.shares[0].node] = reading
         shown.append(job_row(core.state, job).gpu_util_pct)
     assert shown == [None, 0]
@@ -184,7 +190,7 @@ def test_measurements_from_before_a_jobs_start_are_not_shown(core: Core) -> None
 
 def test_the_last_task_of_an_array_is_shown_without_brackets_once_started():
     core = Core("a")
-    pair = core.run(ask("pair", gpus=4, array=ArraySpec(ranges=((5, 6, 1),))))
+    pair = core.run(make_request("pair", gpus=4, array=ArraySpec(ranges=((5, 6, 1),))))
     last = next(job for job in core.state.jobs.values() if job.start_at_unix is None)
     assert (last.id, column(core, last.id, "tasks_folded")) == (pair, True), "75_[6]: it waits"
     core.end(next(job.id for job in core.state.jobs.values() if job.array_task_id == 5))

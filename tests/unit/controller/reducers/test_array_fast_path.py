@@ -1,35 +1,33 @@
-"""Array tasks that succeed each other in one slot without a planning pass, but only where a pass would decide
-the same.
-"""
+"""Array tasks follow each other in one slot without a planning pass if a pass would decide the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from tests.support.core import ANN, BOB, Core, ask
+from tests.support.core import ANN, BOB, Core, make_request
 
 from warpdeck.controller.events.events import Event, Held, MessagesRead, Planned, Reported
 from warpdeck.controller.reducers.array_fast_path import TRUST_S, ArrayFastPath
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import ArraySpec, JobId, JobState, NodeName
-from warpdeck.policy import Plan, Settings, plan
+from warpdeck.policy import Plan, PlannerSettings, plan
 
 ARRAY = ArraySpec(ranges=((1, 9, 1),))
 
 
 class RunningArray(Core):
-    """An array of nine tasks on a node with two slots, whose first two tasks a pass has started."""
+    """An array of nine tasks on a node with two slots. A pass has started two tasks."""
 
     def __init__(self) -> None:
         super().__init__("a")
         self.fast_path = ArrayFastPath()
-        self.array = self.submit(ask(gpus=2, array=ARRAY))
+        self.array = self.submit(make_request(gpus=2, array=ARRAY))
         self.run_pass()
 
     def run_pass(self) -> Plan:
         """Run a pass that the controller remembers. Started jobs run."""
-        made = plan(build_view(self.state, now=self.now), self.now, Settings())
+        made = plan(build_view(self.state, now=self.now), self.now, PlannerSettings())
         self.fast_path.learn(self.state, made, self.now)
         self.launch(self.apply(Planned(starts=made.starts)).effects)
         return made
@@ -41,7 +39,7 @@ class RunningArray(Core):
         """End the first running task, and return the event."""
         job = self.job(self.running()[0])
         report = self.agents[NodeName("a")].end((job.id, job.restarts))
-        self.told("a", report)
+        self.report("a", report)
         return Reported(name=NodeName("a"), report=report)
 
     def decide(self, *batch: Event) -> Planned | None:
@@ -52,11 +50,11 @@ def test_the_next_task_starts_after_each_end_as_a_pass_would_decide() -> None:
     core = RunningArray()
     for _ in range(6):
         decided = core.decide(core.end_one())
-        made = plan(build_view(core.state, now=core.now), core.now, Settings())
+        made = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
         assert decided is not None and decided.starts == made.starts
         core.launch(core.apply(decided).effects)
         assert len(core.running()) == 2
-        assert not plan(build_view(core.state, now=core.now), core.now, Settings()).starts
+        assert not plan(build_view(core.state, now=core.now), core.now, PlannerSettings()).starts
 
 
 def test_several_ends_at_once_start_as_many_tasks() -> None:
@@ -76,7 +74,7 @@ def test_the_last_task_is_left_to_a_planning_pass() -> None:
 
 
 def _another_waits(core: RunningArray) -> None:
-    core.submit(ask(gpus=1), BOB)
+    core.submit(make_request(gpus=1), BOB)
 
 
 def _time_passes(core: RunningArray) -> None:
@@ -94,7 +92,7 @@ def test_a_planning_pass_decides_if_another_job_waits_or_time_passes(
 
 def test_any_other_event_disables_the_fast_path_until_the_next_pass() -> None:
     core = RunningArray()
-    held = Held(who=ANN, jobs=(core.array,))
+    held = Held(principal=ANN, jobs=(core.array,))
     assert core.decide(core.end_one(), held) is None
     assert core.decide(core.end_one()) is None
     core.run_pass()
@@ -110,11 +108,13 @@ def test_a_messages_read_event_keeps_the_fast_path() -> None:
 def test_the_end_of_another_submission_starts_no_task() -> None:
     core = Core("a")
     fast_path = ArrayFastPath()
-    other = core.run(ask(gpus=2))
-    core.submit(ask(gpus=2, array=ARRAY))
-    fast_path.learn(core.state, plan(build_view(core.state, now=core.now), core.now, Settings()), core.now)
+    other = core.run(make_request(gpus=2))
+    core.submit(make_request(gpus=2, array=ARRAY))
+    fast_path.learn(
+        core.state, plan(build_view(core.state, now=core.now), core.now, PlannerSettings()), core.now
+    )
     report = core.agents[NodeName("a")].end((other, 0))
-    core.told("a", report)
+    core.report("a", report)
     assert fast_path.decide(core.state, [Reported(name=NodeName("a"), report=report)], core.now) is None
 
 
@@ -133,5 +133,5 @@ def test_a_failure_caused_by_the_node_starts_no_task() -> None:
     core = RunningArray()
     job = core.job(core.running()[0])
     report = core.agents[NodeName("a")].end((job.id, 0), drain="the disk is full")
-    core.told("a", report)
+    core.report("a", report)
     assert core.decide(Reported(name=NodeName("a"), report=report)) is None

@@ -1,6 +1,4 @@
-"""Effects of a node's health reports: drained and resumed nodes and GPUs, notified jobs, and requeued
-jobs.
-"""
+"""Health reports drain and resume nodes and GPUs, notify jobs, and requeue jobs."""
 
 from __future__ import annotations
 
@@ -8,18 +6,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.core import Core, ask
+from tests.support.core import Core, make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config, build_site
 from warpdeck.config.tables import Health
 from warpdeck.controller.events.events import (
-    HealthTold,
+    HealthReported,
     KillShare,
     NodeDrained,
     NodeResumed,
     Outcome,
-    TellJob,
+    ShowNotice,
 )
 from warpdeck.controller.presenters.node_rows import node_health_row, node_row
 from warpdeck.model import JobState, Node, NodeName
@@ -33,7 +31,7 @@ HOT = wire.Check("thermal", "fail", "throttled because of heat for over 60 s", g
 
 
 class MonitoredNode(Core):
-    """A core whose node reports its health."""
+    """Return a core with a node that reports its health."""
 
     def __init__(self, **rules: Any) -> None:
         super().__init__("a")
@@ -41,7 +39,7 @@ class MonitoredNode(Core):
 
     def reports(self, *checks: wire.Check, faults: tuple[wire.Fault, ...] = (), **fields: Any) -> Outcome:
         health = wire.Health(at_unix=self.now, checks=list(checks), faults=list(faults), **fields)
-        return self.apply(HealthTold(name=A, health=health, received_unix=self.now))
+        return self.apply(HealthReported(name=A, health=health, received_unix=self.now))
 
     @property
     def node(self) -> Node:
@@ -150,9 +148,9 @@ def test_a_fault_drains_its_gpu_once_until_an_admin_resumes_it() -> None:
     core = MonitoredNode()
     core.reports(*WELL, faults=(xid(7),))
     assert core.drains() == {"a-3": "Xid 79"} and not core.node.drained
-    core.submit(ask(gpus=4))
+    core.submit(make_request(gpus=4))
     assert core.plan().effects == ()
-    core.submit(ask(gpus=3))
+    core.submit(make_request(gpus=3))
     assert len(core.plan().effects) == 1
     core.reports(*WELL, faults=(xid(7),))
     assert core.drains(), "only an admin ends the drain"
@@ -229,12 +227,12 @@ def test_an_admin_may_drain_single_gpus() -> None:
 
 def test_a_start_on_a_gpu_drained_meanwhile_is_dropped() -> None:
     core = MonitoredNode()
-    core.submit(ask(gpus=4))
+    core.submit(make_request(gpus=4))
     from warpdeck.controller.events.events import Planned
     from warpdeck.controller.state.planner_view import build_view
-    from warpdeck.policy import Settings, plan
+    from warpdeck.policy import PlannerSettings, plan
 
-    made = plan(build_view(core.state, now=core.now), core.now, Settings())
+    made = plan(build_view(core.state, now=core.now), core.now, PlannerSettings())
     core.reports(*WELL, faults=(xid(7),))
     assert made.starts and core.apply(Planned(starts=made.starts)).effects == ()
 
@@ -244,11 +242,11 @@ def test_a_start_on_a_gpu_drained_meanwhile_is_dropped() -> None:
 
 def test_jobs_on_a_faulty_gpu_are_notified_and_continue() -> None:
     core = MonitoredNode()
-    hit, other = core.run(ask(gpus=2)), core.run(ask(gpus=1))
+    hit, other = core.run(make_request(gpus=2)), core.run(make_request(gpus=1))
     index = core.job(hit).allocation.shares[0].gpus[0]  # type: ignore[union-attr]
     outcome = core.reports(*WELL, faults=(xid(7, gpu=index),))
     words = f"GPU {index} of a: Xid 79"
-    assert outcome.effects == (TellJob(node=A, job_id=hit, restarts=0, text=words),)
+    assert outcome.effects == (ShowNotice(node=A, job_id=hit, restarts=0, text=words),)
     assert (core.job(hit).notice, core.job(other).notice) == (words, "")
     assert words in core.history(hit) and words not in core.history(other)
     assert core.job(hit).state is JobState.RUNNING
@@ -257,9 +255,9 @@ def test_jobs_on_a_faulty_gpu_are_notified_and_continue() -> None:
 
 def test_an_xid_caused_by_a_program_is_reported_and_drains_nothing() -> None:
     core = MonitoredNode()
-    job = core.run(ask(gpus=4))
+    job = core.run(make_request(gpus=4))
     outcome = core.reports(*WELL, faults=(xid(7, code=31),))
-    assert [type(effect) for effect in outcome.effects] == [TellJob]
+    assert [type(effect) for effect in outcome.effects] == [ShowNotice]
     assert core.job(job).notice == "GPU 3 of a: Xid 31" and core.drains() == {}
     assert core.reports(*WELL, faults=(xid(7, code=31),)).effects == ()
 
@@ -268,13 +266,13 @@ def test_all_jobs_on_a_drained_node_are_notified() -> None:
     core = MonitoredNode()
     jobs = [core.run(), core.run()]
     outcome = core.reports(FULL)
-    assert [effect.job_id for effect in outcome.effects if isinstance(effect, TellJob)] == jobs
+    assert [effect.job_id for effect in outcome.effects if isinstance(effect, ShowNotice)] == jobs
     assert core.job(jobs[0]).notice == "node a: /tmp is full: 3 MiB are free"
 
 
 def test_jobs_on_a_failed_gpu_are_requeued_if_site_and_job_allow_it() -> None:
     core = MonitoredNode(requeue_on=("xid",))
-    moves, stays = core.run(ask(gpus=2, requeue=True)), core.run(ask(gpus=2, requeue=False))
+    moves, stays = core.run(make_request(gpus=2, requeue=True)), core.run(make_request(gpus=2, requeue=False))
     faults = tuple(xid(number + 1, gpu=number) for number in range(4))
     outcome = core.reports(*WELL, faults=faults)
     kills = [effect for effect in outcome.effects if isinstance(effect, KillShare)]
@@ -302,10 +300,10 @@ def test_a_clock_difference_beyond_the_links_delay_drains_the_node(
 ) -> None:
     core = MonitoredNode()
     health = wire.Health(at_unix=node_time, checks=WELL, asked_at_unix=asked_at)
-    core.apply(HealthTold(name=A, health=health, received_unix=received))
+    core.apply(HealthReported(name=A, health=health, received_unix=received))
     assert core.node.reason == words and core.node.drained == bool(words)
     core.reports(*WELL)
-    assert core.node.drained == bool(words), "an unsolicited report says nothing about the clock"
+    assert core.node.drained == bool(words), "an unsolicited report does not check the clock"
     core.reports(*WELL, asked_at_unix=core.now)
     assert not core.node.drained
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.core import ANN, BOB, NEW_ANN, ROOT, Core, ask
+from tests.support.core import ANN, BOB, NEW_ANN, ROOT, Core, make_request
 
 from warpdeck.base.errors import InvalidTransition, UserError
 from warpdeck.config import Site
@@ -32,7 +32,7 @@ from warpdeck_agent.wire import messages as wire
 
 
 def array(last: int, **fields: Any) -> Any:
-    return ask(array=ArraySpec(ranges=((0, last, 1),)), **fields)
+    return make_request(array=ArraySpec(ranges=((0, last, 1),)), **fields)
 
 
 def labels(core: Core, job_id: int) -> dict[str, JobState]:
@@ -52,17 +52,17 @@ def test_a_submission_gets_the_next_id_and_waits() -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (ask(gpus=5), "can never start: the job requests 5 GPUs"),
-        (ask(nodes=3), "3 nodes; there are 2"),
-        (ask(script=""), "neither a script nor a command"),
-        (ask(array=ArraySpec(ranges=())), "empty or overlap"),
-        (ask(array=ArraySpec(ranges=((5, 1, 1),))), "empty or overlap"),
-        (ask(array=ArraySpec(ranges=((0, 9, 1), (5, 12, 1)))), "empty or overlap"),
-        (ask(array=ArraySpec(ranges=((0, 2_000_000, 1),))), "more than 1,000,000"),
-        (ask(nice=-1), "only admins"),
-        (ask(deadline_unix=1060.0, time_limit_s=60), "before its deadline"),
-        (ask(resources=Resources(constraint="(a")), "missing '\\)'"),
-        (ask(resources=Resources(constraint="a")), "can never start"),
+        (make_request(gpus=5), "can never start: the job requests 5 GPUs"),
+        (make_request(nodes=3), "3 nodes; there are 2"),
+        (make_request(script=""), "neither a script nor a command"),
+        (make_request(array=ArraySpec(ranges=())), "empty or overlap"),
+        (make_request(array=ArraySpec(ranges=((5, 1, 1),))), "empty or overlap"),
+        (make_request(array=ArraySpec(ranges=((0, 9, 1), (5, 12, 1)))), "empty or overlap"),
+        (make_request(array=ArraySpec(ranges=((0, 2_000_000, 1),))), "more than 1,000,000"),
+        (make_request(nice=-1), "only admins"),
+        (make_request(deadline_unix=1060.0, time_limit_s=60), "before its deadline"),
+        (make_request(resources=Resources(constraint="(a")), "missing '\\)'"),
+        (make_request(resources=Resources(constraint="a")), "can never start"),
     ],
 )
 def test_an_impossible_submission_is_refused_and_takes_no_id(request_: Any, words: str) -> None:
@@ -97,10 +97,10 @@ def test_a_reservation_must_exist_and_admit_the_user(name: str, words: str) -> N
         )
     )
     if not words:
-        assert core.job(core.run(ask(reservation=name))).state is JobState.RUNNING
+        assert core.job(core.run(make_request(reservation=name))).state is JobState.RUNNING
         return
     with pytest.raises(UserError, match=words):
-        core.submit(ask(reservation=name))
+        core.submit(make_request(reservation=name))
 
 
 def test_an_array_is_one_record_until_its_tasks_start() -> None:
@@ -115,23 +115,23 @@ def test_an_array_is_one_record_until_its_tasks_start() -> None:
 
 def test_a_start_is_committed_and_then_launched_on_every_node() -> None:
     core = Core("a", "b")
-    job_id = core.submit(ask(gpus=4, nodes=2))
+    job_id = core.submit(make_request(gpus=4, nodes=2))
     outcome = core.plan()
     assert core.job(job_id).state is JobState.CONFIGURING
     assert [effect.node for effect in outcome.effects if isinstance(effect, LaunchShare)] == ["a", "b"]
     a, b = core.agents.values()
-    core.told("a", a.begin((job_id, 0)))
+    core.report("a", a.begin((job_id, 0)))
     assert core.job(job_id).state is JobState.CONFIGURING
-    core.told("b", b.begin((job_id, 0)))
+    core.report("b", b.begin((job_id, 0)))
     assert core.job(job_id).state is JobState.RUNNING
 
 
 def test_a_start_that_no_longer_fits_is_left_for_the_next_pass() -> None:
     core = Core("a")
-    first = core.run(ask(gpus=3))
+    first = core.run(make_request(gpus=3))
     allocation = core.job(first).allocation
     assert allocation is not None
-    second = core.submit(ask(gpus=3))
+    second = core.submit(make_request(gpus=3))
     outcome = core.apply(Planned(starts=(Start(job_id=second, allocation=allocation),)))
     assert outcome.effects == () and core.job(second).state is JobState.PENDING
 
@@ -141,7 +141,7 @@ def test_a_start_that_no_longer_fits_is_left_for_the_next_pass() -> None:
 def test_a_start_beside_another_users_new_job_is_dropped_if_one_is_exclusive(
     exclusive: int, other: Principal
 ) -> None:
-    core, requests = Core("a"), [ask(), ask()]
+    core, requests = Core("a"), [make_request(), make_request()]
     own = msgspec.structs.replace(requests[exclusive].resources, share_with="user")
     requests[exclusive] = msgspec.structs.replace(requests[exclusive], resources=own)
     allocation = core.job(core.run(requests[0])).allocation
@@ -156,15 +156,15 @@ def test_a_start_beside_another_users_new_job_is_dropped_if_one_is_exclusive(
 @pytest.mark.parametrize("happened", ["held", "cancelled", "drained", "lost", "gone"])
 def test_a_start_is_checked_against_changes_since_it_was_planned(happened: str) -> None:
     core = Core("a")
-    probe = core.run(ask(gpus=1))
+    probe = core.run(make_request(gpus=1))
     allocation = core.job(probe).allocation
     core.end(probe)
     assert allocation is not None
-    job_id = core.submit(ask(gpus=1))
+    job_id = core.submit(make_request(gpus=1))
     if happened == "held":
-        core.apply(Held(who=ANN, jobs=(str(job_id),)))
+        core.apply(Held(principal=ANN, jobs=(str(job_id),)))
     elif happened == "cancelled":
-        core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+        core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     elif happened == "drained":
         core.apply(NodeDrained(name=NodeName("a"), reason="fan"))
     elif happened == "lost":
@@ -217,7 +217,7 @@ def test_a_job_may_end_before_it_is_reported_as_running() -> None:
     core = Core("a")
     job_id = core.submit()
     core.plan()
-    core.told("a", core.agents[NodeName("a")].end((job_id, 0), started_at=1000.5, ended_at=1000.6))
+    core.report("a", core.agents[NodeName("a")].end((job_id, 0), started_at=1000.5, ended_at=1000.6))
     job = core.job(job_id)
     assert (job.state, job.start_at_unix, job.end_at_unix) == (JobState.COMPLETED, 1000.5, 1000.6)
 
@@ -231,12 +231,12 @@ def test_an_end_is_never_before_its_start_if_a_clock_is_set_back() -> None:
 
 def test_the_end_of_a_batch_script_ends_the_other_nodes_of_its_gang() -> None:
     core = Core("a", "b")
-    job_id = core.run(ask(nodes=2))
+    job_id = core.run(make_request(nodes=2))
     first, second = core.job(job_id).shares
-    outcome = core.told(first.node, core.agents[first.node].end((job_id, 0), exit_code=4))
+    outcome = core.report(first.node, core.agents[first.node].end((job_id, 0), exit_code=4))
     assert core.job(job_id).state is JobState.COMPLETING
     assert core.kills(outcome) == [(second.node, "", 0)]
-    core.told(second.node, core.agents[second.node].end((job_id, 0), signal=15, cause="cancelled"))
+    core.report(second.node, core.agents[second.node].end((job_id, 0), signal=15, cause="cancelled"))
     assert (core.job(job_id).state, str(core.job(job_id).exit)) == (JobState.FAILED, "4:0")
 
 
@@ -258,7 +258,7 @@ def test_a_repeated_report_changes_nothing() -> None:
     core = Core("a")
     job_id = core.run()
     running = core.job(job_id)
-    assert core.told("a", core.agents[NodeName("a")].begin((job_id, 0))).effects == ()
+    assert core.report("a", core.agents[NodeName("a")].begin((job_id, 0))).effects == ()
     assert core.job(job_id) == running
     core.end(job_id, exit_code=2)
     ended = core.job(job_id)
@@ -270,20 +270,20 @@ def test_a_repeated_report_changes_nothing() -> None:
 def test_a_superseded_run_is_killed_and_its_end_is_ignored() -> None:
     core = Core("a")
     job_id = core.run()
-    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, signal=15, cause="requeued")
     assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
-    late = core.told("a", wire.JobReport(job_id=job_id, restarts=0, phase="running"))
+    late = core.report("a", wire.JobReport(job_id=job_id, restarts=0, phase="running"))
     assert late.effects == (KillShare(node=NodeName("a"), job_id=job_id, restarts=0, at_once=True),)
-    core.told("a", wire.JobReport(job_id=job_id, restarts=0, phase="exited", exit_code=0))
+    core.report("a", wire.JobReport(job_id=job_id, restarts=0, phase="exited", exit_code=0))
     assert core.job(job_id).state is JobState.PENDING
 
 
 def test_an_unknown_launch_is_killed_and_its_end_is_forgotten() -> None:
     core = Core("a")
-    running = core.told("a", wire.JobReport(job_id=77, restarts=0, phase="running"))
+    running = core.report("a", wire.JobReport(job_id=77, restarts=0, phase="running"))
     assert [type(effect) for effect in running.effects] == [KillShare]
-    ended = core.told("a", wire.JobReport(job_id=77, restarts=0, phase="exited"))
+    ended = core.report("a", wire.JobReport(job_id=77, restarts=0, phase="exited"))
     assert [type(effect) for effect in ended.effects] == [ForgetShare]
     assert not core.state.jobs
 
@@ -294,17 +294,17 @@ def test_an_unknown_launch_is_killed_and_its_end_is_forgotten() -> None:
 def test_canceling_a_waiting_job_ends_it() -> None:
     core = Core("a")
     job_id = core.submit()
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert outcome.effects == () and core.job(job_id).state is JobState.CANCELLED
     assert not core.state.index.pending
-    again = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    again = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert "has already ended" in again.errors[0]
 
 
 def test_canceling_a_running_job_waits_for_its_nodes() -> None:
     core = Core("a", "b")
-    job_id = core.run(ask(nodes=2))
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    job_id = core.run(make_request(nodes=2))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert core.kills(outcome) == [("a", "cancelled", 0), ("b", "cancelled", 0)]
     assert core.job(job_id).state is JobState.COMPLETING and core.state.index.active
     core.end(job_id, signal=15, cause="cancelled")
@@ -315,18 +315,18 @@ def test_a_canceled_launch_that_starts_late_is_killed() -> None:
     core = Core("a")
     job_id = core.submit()
     core.plan()
-    core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
-    outcome = core.told("a", core.agents[NodeName("a")].begin((job_id, 0)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
+    outcome = core.report("a", core.agents[NodeName("a")].begin((job_id, 0)))
     assert core.kills(outcome) == [("a", "cancelled", 0)]
 
 
 def test_a_signal_is_sent_without_ending_the_job() -> None:
     core = Core("a")
     job_id = core.run()
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(job_id),), signal=10))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(job_id),), signal=10))
     assert core.kills(outcome) == [("a", "cancelled", 10)] and core.job(job_id).state is JobState.RUNNING
-    waiting = core.submit(ask(gpus=4, hold=True))
-    assert core.apply(Cancelled(who=ANN, jobs=(str(waiting),), signal=10)).errors
+    waiting = core.submit(make_request(gpus=4, hold=True))
+    assert core.apply(Cancelled(principal=ANN, jobs=(str(waiting),), signal=10)).errors
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_a_signal_is_sent_without_ending_the_job() -> None:
 def test_tasks_of_a_waiting_array_are_canceled_by_number(reference: str, left: dict[str, str]) -> None:
     core = Core("a")
     core.submit(array(9, hold=True))
-    assert not core.apply(Cancelled(who=ANN, jobs=(reference,))).errors
+    assert not core.apply(Cancelled(principal=ANN, jobs=(reference,))).errors
     assert labels(core, 1) == left
     assert core.state.next_job_id == 1 + len(left)
 
@@ -353,7 +353,7 @@ def test_canceling_a_range_covers_running_and_waiting_tasks() -> None:
     core = Core("a")
     core.submit(array(9, gpus=1))
     core.launch(core.plan().effects)
-    outcome = core.apply(Cancelled(who=ANN, jobs=("1_[2-6]",)))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=("1_[2-6]",)))
     assert len(core.kills(outcome)) == 2  # tasks 2 and 3 run
     assert labels(core, 1)["1_[4-6]"] is JobState.CANCELLED
     assert labels(core, 1)["1_[7-9]"] is JobState.PENDING
@@ -362,11 +362,11 @@ def test_canceling_a_range_covers_running_and_waiting_tasks() -> None:
 def test_an_invalid_job_name_does_not_affect_the_others() -> None:
     core = Core("a")
     mine, theirs = core.submit(), core.submit(who=BOB)
-    outcome = core.apply(Cancelled(who=ANN, jobs=(str(theirs), "99", "x", str(mine))))
+    outcome = core.apply(Cancelled(principal=ANN, jobs=(str(theirs), "99", "x", str(mine))))
     assert outcome.labels == (str(mine),) and len(outcome.errors) == 3
     assert "belongs to bob" in outcome.errors[0] and "not known" in outcome.errors[1]
     assert core.job(theirs).state is JobState.PENDING and core.job(mine).state is JobState.CANCELLED
-    assert core.apply(Cancelled(who=ROOT, jobs=(str(theirs),))).labels
+    assert core.apply(Cancelled(principal=ROOT, jobs=(str(theirs),))).labels
 
 
 # ---- The transaction
@@ -377,10 +377,10 @@ def test_a_rolled_back_transaction_leaves_no_trace() -> None:
     core.submit(array(9))
     before = content(core.state)
     txn = Transaction(core.state, 5.0)
-    reduce(txn, Cancelled(who=ANN, jobs=("1_[2-4]", "1_7")))
+    reduce(txn, Cancelled(principal=ANN, jobs=("1_[2-4]", "1_7")))
     reduce(txn, NodeRemoved(name=NodeName("a")))
     assert content(core.state) != before
-    txn.undo()
+    txn.rollback()
     assert content(core.state) == before and not txn.changes().journal
 
 
@@ -411,6 +411,6 @@ def test_a_running_job_keeps_the_priority_of_its_start() -> None:
     core.state.planned.priorities[job_id] = 1132
     core.launch(core.plan().effects)
     assert core.job(job_id).priority == 1132
-    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, signal=15)
     assert core.job(job_id).priority is None

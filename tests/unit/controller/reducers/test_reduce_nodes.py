@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tests.support.core import Core, ask, done
+from tests.support.core import Core, make_request, result_of
 
 from warpdeck.base.errors import UserError
 from warpdeck.controller.events.events import (
@@ -24,9 +24,9 @@ from warpdeck.model import Condition, JobState, NodeName
 
 def test_a_lost_node_keeps_its_jobs_and_their_gpus() -> None:
     core = Core("a")
-    job_id = core.run(ask(gpus=4))
+    job_id = core.run(make_request(gpus=4))
     core.lose("a")
-    waiting = core.submit(ask(gpus=1))
+    waiting = core.submit(make_request(gpus=1))
     assert core.plan().effects == () and core.job(job_id).state is JobState.RUNNING
     core.up("a")
     assert core.job(job_id).state is JobState.RUNNING and core.job(waiting).state is JobState.PENDING
@@ -53,7 +53,7 @@ def test_a_launch_that_never_arrived_is_sent_again() -> None:
 @pytest.mark.parametrize("records", ["kept", "wiped"])
 def test_a_rebooted_node_fails_or_requeues_its_jobs(requeue: bool, records: str) -> None:
     core = Core("a")
-    job_id = core.run(ask(requeue=requeue))
+    job_id = core.run(make_request(requeue=requeue))
     core.lose("a")
     core.agents[NodeName("a")].reboot()
     if records == "wiped":
@@ -67,11 +67,9 @@ def test_a_rebooted_node_fails_or_requeues_its_jobs(requeue: bool, records: str)
 
 
 def test_shares_without_a_process_end_with_a_reboot() -> None:
-    """An allocation of salloc, or a share of a gang without the batch script, of which the agent still has a
-    record.
-    """
+    """Return an allocation of salloc, or a node's share without the batch script. The agent still has a record."""
     core = Core("a", "b")
-    job_id = core.run(ask(nodes=2, requeue=False))
+    job_id = core.run(make_request(nodes=2, requeue=False))
     core.lose("b")
     agent = core.agents[NodeName("b")]
     held = dict(agent.jobs)
@@ -80,7 +78,7 @@ def test_shares_without_a_process_end_with_a_reboot() -> None:
     effects = core.up("b").effects
     kills = [effect for effect in effects if isinstance(effect, KillShare)]
     assert ("b", True) in [(kill.node, kill.at_once) for kill in kills]
-    core.told("a", core.agents[NodeName("a")].end((job_id, 0)))
+    core.report("a", core.agents[NodeName("a")].end((job_id, 0)))
     job = core.job(job_id)
     assert job.state is JobState.NODE_FAIL and job.exit is not None and "b was rebooted" in job.exit.message
 
@@ -96,11 +94,11 @@ def test_a_launch_that_a_reboot_may_have_interrupted_is_not_repeated() -> None:
 
 def test_jobs_missing_from_a_nodes_records_fail() -> None:
     core = Core("a", "b")
-    job_id = core.run(ask(nodes=2, requeue=False))
+    job_id = core.run(make_request(nodes=2, requeue=False))
     core.agents[NodeName("b")].jobs.clear()
     outcome = core.up("b")
     assert core.kills(outcome) == [("a", "node_fail", 0)]
-    core.told("a", core.agents[NodeName("a")].end((job_id, 0), signal=15, cause="node_fail"))
+    core.report("a", core.agents[NodeName("a")].end((job_id, 0), signal=15, cause="node_fail"))
     assert core.job(job_id).state is JobState.NODE_FAIL
 
 
@@ -116,7 +114,7 @@ def test_a_drained_node_finishes_its_jobs_and_accepts_none() -> None:
 
 def test_a_node_with_jobs_is_removed_only_by_force() -> None:
     core = Core("a")
-    job_id = core.run(ask(requeue=False))
+    job_id = core.run(make_request(requeue=False))
     with pytest.raises(UserError, match="jobs are running on a: 1"):
         core.apply(NodeRemoved(name=NodeName("a")))
     core.apply(NodeRemoved(name=NodeName("a"), force=True))
@@ -138,7 +136,7 @@ def test_a_job_gets_gpus_that_the_agent_reports_as_linked() -> None:
     core.apply(NodeUp(name=NodeName("a"), welcome=dataclasses.replace(welcome, inventory=inventory)))
     allocated = []
     for count in (1, 2):
-        allocation = core.job(core.run(ask(gpus=count))).allocation
+        allocation = core.job(core.run(make_request(gpus=count))).allocation
         assert allocation is not None
         allocated.append(allocation.shares[0].gpus)
     assert allocated == [(0,), (1, 3)], "0 and 2 are linked, and 0 is taken"
@@ -149,7 +147,7 @@ def test_a_job_gets_gpus_that_the_agent_reports_as_linked() -> None:
 
 def conditions(core: Core) -> list[Condition]:
     """Return the stored conditions of the only node."""
-    return done(core.store.conditions(core.now))
+    return result_of(core.store.conditions(core.now))
 
 
 def cut(core: Core, reason: str) -> None:
@@ -190,7 +188,7 @@ def test_an_uncommitted_condition_is_recorded_with_the_next_attempt() -> None:
         txn = Transaction(core.state, core.now)
         reduce(txn, event)
         assert txn.changes().conditions or txn.changes().gone_nodes
-        txn.undo()
+        txn.rollback()
         assert core.state.node_status.conditions == before
     cut(core, "cut")
     assert [each.down for each in conditions(core)] == [True]

@@ -1,13 +1,11 @@
-"""Nodes on which many launches fail immediately: they accept no more jobs, unless the users themselves may be
-the cause.
-"""
+"""Nodes with many immediate failures of launches accept no more jobs, unless users may be the cause."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pytest
-from tests.support.core import Core, ask
+from tests.support.core import Core, make_request
 
 from warpdeck.model import ArraySpec, NodeName
 from warpdeck.ports.caller import Principal
@@ -18,7 +16,7 @@ USERS = [Principal(user=name, uid=uid) for uid, name in enumerate(("ann", "bob",
 
 def runs(core: Core, who: Principal, *, seconds: float = 0.5, **facts: object) -> None:
     """Start a job of that user on the node, and end it in this way."""
-    job_id = core.run(ask(), who)
+    job_id = core.run(make_request(), who)
     began, core.now = core.now, core.now + seconds
     core.end(job_id, started_at=began, ended_at=core.now, **facts)
 
@@ -48,7 +46,7 @@ def test_failures_of_too_few_users_drain_nothing() -> None:
 def test_failures_of_an_array_count_once() -> None:
     core = Core("a")
     fail(core, USERS[:2], 2)
-    core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),))), USERS[2])
+    core.submit(make_request(array=ArraySpec(ranges=((0, 9, 1),))), USERS[2])
     core.launch(core.plan().effects)
     for job in [job for job in core.state.jobs.values() if job.shares and not job.is_finished]:
         core.end(job.id, exit_code=1, ended_at=core.now)

@@ -1,6 +1,4 @@
-"""Suspended jobs: the resources they keep, their resumption, and the repair of lost orders. Holds by
-admins.
-"""
+"""Suspended jobs: their resources, their resumption, and the repair of lost orders. Holds by admins."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import signal
 from typing import Any
 
 import pytest
-from tests.support.core import ANN, BOB, ROOT, Core, ask
+from tests.support.core import ANN, BOB, ROOT, Core, make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config
@@ -45,11 +43,11 @@ def planner_resumes(core: Core, job_id: int) -> Outcome:
 
 
 def suspend(core: Core, job_id: int, who: Any = ROOT) -> Outcome:
-    return core.apply(Suspended(who=who, jobs=(str(job_id),)))
+    return core.apply(Suspended(principal=who, jobs=(str(job_id),)))
 
 
 def resume(core: Core, job_id: int, who: Any = ROOT) -> Outcome:
-    return core.apply(Resumed(who=who, jobs=(str(job_id),)))
+    return core.apply(Resumed(principal=who, jobs=(str(job_id),)))
 
 
 STOP, CONTINUE = ("a", SUSPENDED, int(signal.SIGSTOP)), ("a", RESUMED, int(signal.SIGCONT))
@@ -58,21 +56,21 @@ STOP, CONTINUE = ("a", SUSPENDED, int(signal.SIGSTOP)), ("a", RESUMED, int(signa
 @pytest.mark.parametrize("keeps_gpus", [True, False])
 def test_a_suspended_job_releases_its_cpus_and_optionally_its_gpus(keeps_gpus: bool) -> None:
     core = Core("a")
-    job_id = core.run(ask(gpus=4))
+    job_id = core.run(make_request(gpus=4))
     assert core.kills(preempt(core, job_id, keeps_gpus=keeps_gpus)) == [STOP]
     assert core.job(job_id).state is JobState.SUSPENDED
     held = build_view(core.state, now=core.now).running[0]
     assert held.suspended and held.allocation.shares[0].cpus == 0
     assert held.allocation.gpu_count() == (4 if keeps_gpus else 0)
-    other = core.submit(ask(gpus=4), BOB)
+    other = core.submit(make_request(gpus=4), BOB)
     core.launch(core.plan().effects)
     assert core.job(other).state is (JobState.PENDING if keeps_gpus else JobState.RUNNING)
 
 
 def test_a_preempting_job_keeps_its_claim_until_it_starts() -> None:
     core = Core("a")
-    victim = core.run(ask(gpus=4))
-    other = core.submit(ask(gpus=4), BOB)
+    victim = core.run(make_request(gpus=4))
+    other = core.submit(make_request(gpus=4), BOB)
     room = PreemptedClaim(nodes=(NodeName("a"),), until_unix=core.now + 1000)
     order = Preempt(
         job_id=victim,
@@ -83,20 +81,20 @@ def test_a_preempting_job_keeps_its_claim_until_it_starts() -> None:
         preempted_claim=room,
     )
     core.apply(Planned(preempts=(order,)))
-    assert core.reload().jobs[other].room == room
+    assert core.reload().jobs[other].preempted_claim == room
     assert [job.preempted_claim for job in build_view(core.state, now=core.now).pending] == [room]
     core.end(victim, cause="preempted")
     core.launch(core.plan().effects)
-    assert core.job(other).state is JobState.RUNNING and core.job(other).room is None
+    assert core.job(other).state is JobState.RUNNING and core.job(other).preempted_claim is None
     assert core.job(victim).state is JobState.PENDING
 
 
 def test_a_canceled_suspended_job_does_not_reclaim_its_gpus() -> None:
     core = Core("a")
-    job_id = core.run(ask(gpus=4))
+    job_id = core.run(make_request(gpus=4))
     preempt(core, job_id, keeps_gpus=False)
-    core.run(ask(gpus=4), BOB)
-    core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    core.run(make_request(gpus=4), BOB)
+    core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))
     assert core.job(job_id).state is JobState.COMPLETING
     assert list(gpu_holders(core.state, NodeName("a")).values()) == [JobId(2)] * 4
     core.end(job_id, cause="cancelled")
@@ -105,7 +103,7 @@ def test_a_canceled_suspended_job_does_not_reclaim_its_gpus() -> None:
 
 def test_suspended_time_does_not_count_against_the_limit() -> None:
     core = Core("a")
-    job_id = core.run(ask(time_limit_s=600))
+    job_id = core.run(make_request(time_limit_s=600))
     before = core.job(job_id).ends_by_unix()
     assert before is not None
     preempt(core, job_id)
@@ -117,9 +115,9 @@ def test_suspended_time_does_not_count_against_the_limit() -> None:
 
 def test_the_planner_resumes_its_suspended_job_when_resources_are_free() -> None:
     core = Core("a")
-    job_id = core.run(ask(gpus=4))
+    job_id = core.run(make_request(gpus=4))
     preempt(core, job_id, keeps_gpus=False)
-    other = core.run(ask(gpus=4), BOB)
+    other = core.run(make_request(gpus=4), BOB)
     assert core.kills(core.plan()) == []
     core.end(other)
     assert core.kills(core.plan()) == [CONTINUE]
@@ -128,7 +126,7 @@ def test_the_planner_resumes_its_suspended_job_when_resources_are_free() -> None
 
 def test_a_job_suspended_by_an_admin_is_resumed_only_by_an_admin() -> None:
     core = Core("a")
-    job_id = core.run(ask(gpus=1))
+    job_id = core.run(make_request(gpus=1))
     assert core.kills(suspend(core, job_id)) == [STOP]
     assert core.kills(core.plan()) == [] and core.kills(planner_resumes(core, job_id)) == []
     with pytest.raises(UserError, match="only admins"):
@@ -150,9 +148,9 @@ def test_an_admin_may_take_over_the_planners_suspension() -> None:
 
 def test_a_job_is_not_resumed_while_its_resources_are_in_use() -> None:
     core = Core("a")
-    job_id = core.run(ask(gpus=4))
+    job_id = core.run(make_request(gpus=4))
     preempt(core, job_id, keeps_gpus=False)
-    core.run(ask(gpus=1), BOB)
+    core.run(make_request(gpus=1), BOB)
     assert core.kills(planner_resumes(core, job_id)) == []
     assert "are in use" in resume(core, job_id).errors[0]
     assert core.job(job_id).state is JobState.SUSPENDED
@@ -185,14 +183,14 @@ def test_a_suspended_job_can_be_cancelled() -> None:
     core = Core("a")
     job_id = core.run()
     suspend(core, job_id)
-    assert core.kills(core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))) == [("a", "cancelled", 0)]
+    assert core.kills(core.apply(Cancelled(principal=ANN, jobs=(str(job_id),)))) == [("a", "cancelled", 0)]
     core.end(job_id, signal=15, cause="cancelled")
     assert core.job(job_id).state is JobState.CANCELLED
 
 
 def test_a_preempted_job_gets_grace_time_and_is_requeued() -> None:
     core = Core("a")
-    job_id = core.run(ask(time_limit_s=600))
+    job_id = core.run(make_request(time_limit_s=600))
     outcome = preempt(core, job_id, mode="requeue")
     assert [effect.grace_s for effect in outcome.effects if isinstance(effect, KillShare)] == [20]
     assert core.job(job_id).ends_by_unix() == core.now + 20
@@ -214,8 +212,8 @@ def test_a_job_preempted_by_cancellation_ends_as_preempted() -> None:
 
 def test_a_job_that_can_no_longer_meet_its_deadline_ends() -> None:
     core = Core("a")
-    core.run(ask(gpus=4))
-    late = core.submit(ask(gpus=4, time_limit_s=600, deadline_unix=core.now + 1000), BOB)
+    core.run(make_request(gpus=4))
+    late = core.submit(make_request(gpus=4, time_limit_s=600, deadline_unix=core.now + 1000), BOB)
     core.plan()
     assert core.job(late).state is JobState.PENDING
     core.now += 401
@@ -225,15 +223,15 @@ def test_a_job_that_can_no_longer_meet_its_deadline_ends() -> None:
 
 def test_a_job_without_a_limit_may_run_until_its_deadline() -> None:
     core = Core("a")
-    assert core.job(core.run(ask(deadline_unix=core.now + 1000))).time_limit_s == 1000
+    assert core.job(core.run(make_request(deadline_unix=core.now + 1000))).time_limit_s == 1000
 
 
 def test_a_job_with_a_minimum_time_is_shortened_to_fit_before_a_reservation() -> None:
     core = Core("a")
-    core.run(ask(gpus=2, time_limit_s=600))
-    core.submit(ask(gpus=4, time_limit_s=600), BOB)
+    core.run(make_request(gpus=2, time_limit_s=600))
+    core.submit(make_request(gpus=4, time_limit_s=600), BOB)
     warn = WarnSignal(number=10, before_s=60)
-    short = core.submit(ask(gpus=2, time_limit_s=7200, time_min_s=300, warn=warn))
+    short = core.submit(make_request(gpus=2, time_limit_s=7200, time_min_s=300, warn=warn))
     core.launch(core.plan().effects)
     job = core.job(short)
     assert job.state is JobState.RUNNING and job.time_limit_s is not None and 300 <= job.time_limit_s <= 600
@@ -247,33 +245,33 @@ def test_a_job_with_a_minimum_time_is_shortened_to_fit_before_a_reservation() ->
 def test_a_hold_of_an_admin_is_released_by_admins_only() -> None:
     core = Core("a")
     job_id = core.submit()
-    core.apply(Held(who=ROOT, jobs=(str(job_id),)))
+    core.apply(Held(principal=ROOT, jobs=(str(job_id),)))
     core.plan()
     assert core.state.planned.pending_reasons[JobId(job_id)].code == "JobHeldAdmin"
-    assert "held by an admin" in core.apply(Released(who=ANN, jobs=(str(job_id),))).errors[0]
-    core.apply(Held(who=ANN, jobs=(str(job_id),)))
+    assert "held by an admin" in core.apply(Released(principal=ANN, jobs=(str(job_id),))).errors[0]
+    core.apply(Held(principal=ANN, jobs=(str(job_id),)))
     assert core.job(job_id).held_by_admin
-    core.apply(Released(who=ROOT, jobs=(str(job_id),)))
+    core.apply(Released(principal=ROOT, jobs=(str(job_id),)))
     assert not core.job(job_id).held and not core.job(job_id).held_by_admin
 
 
 def test_a_hold_placed_for_the_owner_is_released_by_the_owner() -> None:
     core = Core("a")
     job_id = core.submit()
-    core.apply(Held(who=ROOT, jobs=(str(job_id),)))
-    core.apply(Held(who=ANN, jobs=(str(job_id),), for_owner=True))
+    core.apply(Held(principal=ROOT, jobs=(str(job_id),)))
+    core.apply(Held(principal=ANN, jobs=(str(job_id),), for_owner=True))
     assert core.job(job_id).held_by_admin, "an owner cannot undo an admin's hold so"
-    core.apply(Held(who=ROOT, jobs=(str(job_id),), for_owner=True))
+    core.apply(Held(principal=ROOT, jobs=(str(job_id),), for_owner=True))
     core.plan()
     assert core.state.planned.pending_reasons[JobId(job_id)].code == "JobHeldUser"
-    core.apply(Released(who=ANN, jobs=(str(job_id),)))
+    core.apply(Released(principal=ANN, jobs=(str(job_id),)))
     assert not core.job(job_id).held
 
 
 def test_a_job_with_no_requeue_is_not_requeued() -> None:
     core = Core("a")
-    job_id = core.submit(ask(requeue=False))
-    outcome = core.apply(Requeued(who=ROOT, jobs=(str(job_id),)))
+    job_id = core.submit(make_request(requeue=False))
+    outcome = core.apply(Requeued(principal=ROOT, jobs=(str(job_id),)))
     assert "--no-requeue" in outcome.errors[0]
 
 
@@ -281,5 +279,5 @@ def test_the_user_of_a_private_controller_holds_jobs_as_owner() -> None:
     core = Core("a")
     me = Principal(user="ann", uid=1, admin=True)
     job_id = core.submit(who=me)
-    core.apply(Held(who=me, jobs=(str(job_id),)))
+    core.apply(Held(principal=me, jobs=(str(job_id),)))
     assert core.job(job_id).held and not core.job(job_id).held_by_admin

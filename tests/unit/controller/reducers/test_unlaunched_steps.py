@@ -1,15 +1,13 @@
-"""Steps whose launch was not sent before the controller was killed: they start when it is back, and never
-twice.
-"""
+"""Steps without a sent launch start once after a restart of the controller, and never twice."""
 
 from __future__ import annotations
 
 import pytest
-from tests.support.core import ANN, Core, ask
+from tests.support.core import ANN, Core, make_request
 
-from warpdeck.controller.events.events import KillStep, LaunchStep, NodeUp, StepAsked, StepReported
+from warpdeck.controller.events.events import KillStep, LaunchStep, NodeUp, StepReported, StepRequested
 from warpdeck.model import JobId, JobState, NodeName
-from warpdeck.model.step import StepAsk
+from warpdeck.model.step import StepOptions
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
@@ -19,8 +17,12 @@ A, B = NodeName("a"), NodeName("b")
 def job_with_new_step() -> tuple[Core, JobId]:
     """Return a running job with a step that its node does not know yet."""
     core = Core("a")
-    job_id = core.run(ask())
-    core.apply(StepAsked(who=ANN, job_id=job_id, ask=StepAsk(name="s", argv=("true",)), cwd="/", first=A))
+    job_id = core.run(make_request())
+    core.apply(
+        StepRequested(
+            principal=ANN, job_id=job_id, options=StepOptions(name="s", argv=("true",)), cwd="/", first=A
+        )
+    )
     return core, job_id
 
 
@@ -37,13 +39,13 @@ def test_a_step_that_was_never_launched_is_launched_after_a_restart() -> None:
     core, job_id = job_with_new_step()
     core.state = core.reload()
     [order] = reconnect(core)
-    assert (order.node, order.job_id, order.number, order.asked.ask.argv) == (A, job_id, 0, ("true",))
+    assert (order.node, order.job_id, order.number, order.request.options.argv) == (A, job_id, 0, ("true",))
 
 
 def test_a_step_that_its_node_knows_is_not_launched_again() -> None:
     core, job_id = job_with_new_step()
     assert reconnect(core, stepwire.StepReport(job_id, 0, 0, phase="running")) == []
-    assert not core.state.steps[job_id][0].asked
+    assert not core.state.steps[job_id][0].encoded_request
 
 
 @pytest.mark.parametrize("check", ["", "agent"])
@@ -62,9 +64,9 @@ def test_a_step_that_a_broken_agent_cannot_start_is_a_node_failure(check: str) -
 
 def test_a_share_that_cannot_start_ends_the_step_on_other_nodes() -> None:
     core = Core("a", "b")
-    job_id = core.run(ask(nodes=2))
-    step_request = StepAsk(name="s", argv=("true",), nodes_min=2, tasks=2)
-    core.apply(StepAsked(who=ANN, job_id=job_id, ask=step_request, cwd="/", first=A))
+    job_id = core.run(make_request(nodes=2))
+    step_request = StepOptions(name="s", argv=("true",), nodes_min=2, tasks=2)
+    core.apply(StepRequested(principal=ANN, job_id=job_id, options=step_request, cwd="/", first=A))
     report = stepwire.StepReport(job_id, 0, 0, phase="exited", message="its folder is gone", check="agent")
     [kill] = core.apply(StepReported(name=A, report=report)).effects
     assert isinstance(kill, KillStep) and kill.node == B

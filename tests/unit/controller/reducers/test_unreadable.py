@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.core import ANN, Core, ask
+from tests.support.core import ANN, Core, make_request
 
 from warpdeck.controller.events.events import NodeResumed
 from warpdeck.model import JobId, JobState, NodeName
@@ -11,17 +11,17 @@ from warpdeck.ports.ports import UnreadableRow
 
 def test_an_unreadable_running_job_is_not_killed_and_drains_its_node() -> None:
     core = Core("a")
-    lost = core.run(ask(gpus=4))
+    lost = core.run(make_request(gpus=4))
     core.state.evict_job(lost)
     core.state.unreadable = (UnreadableRow(table="jobs", key=str(lost)),)
     core.lose("a")
     assert core.kills(core.up("a")) == []
     node = core.state.nodes[NodeName("a")]
     assert node.drained and f"Job {lost} runs here" in node.reason
-    waiting = core.submit(ask(gpus=4), who=ANN)
+    waiting = core.submit(make_request(gpus=4), who=ANN)
     core.plan()
     assert core.job(waiting).state is JobState.PENDING
-    core.told("a", core.agents[NodeName("a")].end((lost, 0)))
+    core.report("a", core.agents[NodeName("a")].end((lost, 0)))
     core.apply(NodeResumed(name=NodeName("a")))
     core.plan()
     assert core.job(waiting).state is not JobState.PENDING
@@ -29,7 +29,7 @@ def test_an_unreadable_running_job_is_not_killed_and_drains_its_node() -> None:
 
 def test_a_launch_of_an_unknown_job_is_still_ended() -> None:
     core = Core("a")
-    stray = core.run(ask(gpus=4))
+    stray = core.run(make_request(gpus=4))
     core.state.evict_job(stray)
     core.state.unreadable = (UnreadableRow(table="jobs", key=str(JobId(stray + 1))),)
     core.lose("a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.core import ANN, BOB, ROOT, Core, ask
+from tests.support.core import ANN, BOB, ROOT, Core, make_request
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import build_site, decode
@@ -18,7 +18,7 @@ from warpdeck.controller.events.events import (
     Released,
     Updated,
 )
-from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuAsk, Job, JobId, JobState, NodeName
+from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuRequest, JobState, NodeName
 from warpdeck.model.change import JobChange
 from warpdeck.model.request import MAX_LIMIT_S
 from warpdeck.ports.caller import Principal
@@ -28,7 +28,7 @@ LATER = 4e9
 
 
 def update(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> Outcome:
-    return core.apply(Updated(who=who, jobs=(str(job),), change=JobChange(**fields)))
+    return core.apply(Updated(principal=who, jobs=(str(job),), change=JobChange(**fields)))
 
 
 def change(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> Outcome:
@@ -45,15 +45,10 @@ def refusal(core: Core, job: int | str, who: Principal = ANN, **fields: Any) -> 
     return outcome.codes[0], outcome.errors[0]
 
 
-def kept(core: Core, job_id: int) -> Job:
-    """Return the job as a restarted controller loads it."""
-    return core.reload().jobs[JobId(job_id)]
-
-
 def test_all_fields_of_a_waiting_job_may_change_and_are_stored() -> None:
     core = Core("a", "b")
-    other = core.submit(ask())
-    job_id = core.submit(ask(time_limit_s=HOUR_S))
+    other = core.submit(make_request())
+    job_id = core.submit(make_request(time_limit_s=HOUR_S))
     change(
         core,
         job_id,
@@ -62,14 +57,14 @@ def test_all_fields_of_a_waiting_job_may_change_and_are_stored() -> None:
         time_limit_s=2 * HOUR_S,
         nodes_min=2,
         mem_per_cpu_bytes=2**30,
-        gpus=GpuAsk(per_node=1),
+        gpus=GpuRequest(per_node=1),
         nodelist=("a", "b"),
         nice=10,
         requeue=False,
         dependencies=Dependencies(clauses=(Dependency(kind="afterany", job_id=other),)),
         begin_at_unix=core.now + 60,
     )
-    for job in (core.job(job_id), kept(core, job_id)):
+    for job in (core.job(job_id), core.stored_job(job_id)):
         request = job.request
         assert (request.name, request.comment, request.nice, request.requeue) == ("other", "why", 10, False)
         assert (request.resources.nodes_min, request.resources.nodes_max) == (2, 2)
@@ -77,12 +72,12 @@ def test_all_fields_of_a_waiting_job_may_change_and_are_stored() -> None:
         assert request.resources.gpus.per_node == 1
         assert request.time_limit_s == 2 * HOUR_S
         assert job.eligible_at_unix == core.now + 60
-    assert kept(core, other).request.name == "job"
+    assert core.stored_job(other).request.name == "job"
 
 
 def test_array_tasks_are_changed_alone_or_together() -> None:
     core = Core("a")
-    job_id = core.submit(ask(array=ArraySpec(ranges=((0, 9, 1),)), hold=True))
+    job_id = core.submit(make_request(array=ArraySpec(ranges=((0, 9, 1),)), hold=True))
     change(core, f"{job_id}_3", comment="three")
     change(core, job_id, name="all", throttle=2)
     change(core, f"{job_id}_4", comment="four")
@@ -98,7 +93,7 @@ def test_array_tasks_are_changed_alone_or_together() -> None:
 
 def test_a_change_must_be_valid_at_submission() -> None:
     core = Core("a")
-    job_id = core.submit(ask(hold=True))
+    job_id = core.submit(make_request(hold=True))
     assert "can never start" in refusal(core, job_id, nodes_min=2)[1]
     assert refusal(core, job_id, nodelist=("zz",))[0] == "InvalidNode"
     assert refusal(core, job_id, reservation="zz")[0] == "reservation"
@@ -110,8 +105,8 @@ def test_a_change_must_be_valid_at_submission() -> None:
 
 def test_users_may_only_lower_limits_and_priorities() -> None:
     core = Core("a")
-    running = core.run(ask(time_limit_s=HOUR_S))
-    waiting = core.submit(ask(begin_at_unix=LATER, nice=5))
+    running = core.run(make_request(time_limit_s=HOUR_S))
+    waiting = core.submit(make_request(begin_at_unix=LATER, nice=5))
     for job, fields in (
         (waiting, {"nice": -1}),
         (waiting, {"priority": 10}),
@@ -123,7 +118,7 @@ def test_users_may_only_lower_limits_and_priorities() -> None:
         assert refusal(core, job, BOB, **fields)[0] == "not_owner", fields
         change(core, job, ROOT, **fields)
     change(core, waiting, priority=3)
-    core.apply(Released(who=ANN, jobs=(str(waiting),)))
+    core.apply(Released(principal=ANN, jobs=(str(waiting),)))
     for nice in (100, 4):
         change(core, waiting, nice=nice)
     change(core, waiting, time_limit_s=5 * HOUR_S)
@@ -131,12 +126,12 @@ def test_users_may_only_lower_limits_and_priorities() -> None:
 
 def test_a_release_removes_a_fixed_priority_of_the_whole_array() -> None:
     core = Core("a")
-    array = core.submit(ask(begin_at_unix=LATER, array=ArraySpec(ranges=((0, 3, 1),))))
+    array = core.submit(make_request(begin_at_unix=LATER, array=ArraySpec(ranges=((0, 3, 1),))))
     update(core, f"{array}_[0-1]", ROOT, priority=7)
     update(core, f"{array}_[2-3]", ROOT, priority=7)
-    core.apply(Held(who=ANN, jobs=(str(array),)))
+    core.apply(Held(principal=ANN, jobs=(str(array),)))
     for _ in ("held", "not held"):
-        core.apply(Released(who=ANN, jobs=(str(array),)))
+        core.apply(Released(principal=ANN, jobs=(str(array),)))
         tasks = core.reload().jobs.values()
         assert [job.request.priority for job in tasks] == [None] * 2 and not any(job.held for job in tasks)
         update(core, array, ROOT, priority=7)
@@ -144,11 +139,11 @@ def test_a_release_removes_a_fixed_priority_of_the_whole_array() -> None:
 
 def test_a_running_jobs_new_limit_is_sent_to_its_nodes() -> None:
     core = Core("a", "b")
-    job_id = core.run(ask(nodes=2, time_limit_s=HOUR_S))
+    job_id = core.run(make_request(nodes=2, time_limit_s=HOUR_S))
     outcome = change(core, job_id, ROOT, time_limit_more_s=-60, comment="shorter")
     assert {each.node for each in outcome.effects if isinstance(each, LimitShare)} == {"a", "b"}
-    assert kept(core, job_id).time_limit_s == HOUR_S - 60
-    assert kept(core, job_id).request.comment == "shorter"
+    assert core.stored_job(job_id).time_limit_s == HOUR_S - 60
+    assert core.stored_job(job_id).request.comment == "shorter"
     begun = core.job(job_id).start_at_unix
     assert begun is not None
     change(core, job_id, ROOT, end_at_unix=begun + 2 * HOUR_S)
@@ -159,7 +154,7 @@ def test_a_running_jobs_new_limit_is_sent_to_its_nodes() -> None:
 
 def test_a_node_that_missed_a_new_limit_gets_it_on_reconnect() -> None:
     core = Core("a")
-    job_id = core.run(ask(time_limit_s=HOUR_S))
+    job_id = core.run(make_request(time_limit_s=HOUR_S))
     core.apply(NodeLost(name=NodeName("a")))
     change(core, job_id, ROOT, time_limit_s=2 * HOUR_S)
     launch = (job_id, 0)
@@ -176,21 +171,21 @@ def _with_limit(report: Any, limit_s: float) -> Any:
 
 def test_resources_of_running_and_ended_jobs_cannot_change() -> None:
     core = Core("a")
-    running = core.run(ask())
-    for fields in ({"nodes_min": 2}, {"partition": "x"}, {"qos": "x"}, {"gpus": GpuAsk(per_node=1)}):
+    running = core.run(make_request())
+    for fields in ({"nodes_min": 2}, {"partition": "x"}, {"qos": "x"}, {"gpus": GpuRequest(per_node=1)}):
         assert refusal(core, running, ROOT, **fields)[0] == "not_pending", fields
-    waiting = core.submit(ask(hold=True))
+    waiting = core.submit(make_request(hold=True))
     assert refusal(core, waiting, ROOT, end_at_unix=core.now + 60)[0] == "not_running"
-    core.apply(Cancelled(who=ANN, jobs=(str(waiting),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(waiting),)))
     assert core.job(waiting).state is JobState.CANCELLED
     assert refusal(core, waiting, name="x")[0] == "finished"
     change(core, waiting, comment="late")
-    assert kept(core, waiting).request.comment == "late"
+    assert core.stored_job(waiting).request.comment == "late"
 
 
 def test_the_end_of_a_starting_job_cannot_be_moved() -> None:
     core = Core("a")
-    job_id = core.submit(ask())
+    job_id = core.submit(make_request())
     core.plan()
     assert core.job(job_id).state is JobState.CONFIGURING
     for who in (ANN, ROOT):
@@ -200,20 +195,20 @@ def test_the_end_of_a_starting_job_cannot_be_moved() -> None:
 def test_a_time_limit_cannot_be_moved_above_the_maximum() -> None:
     """The store could not read a value that the types reject."""
     core = Core("a")
-    job_id = core.submit(ask(hold=True, time_limit_s=MAX_LIMIT_S - 60))
+    job_id = core.submit(make_request(hold=True, time_limit_s=MAX_LIMIT_S - 60))
     change(core, job_id, time_limit_more_s=60)
     assert refusal(core, job_id, time_limit_more_s=1)[0] == "limit"
-    assert kept(core, job_id).request.time_limit_s == MAX_LIMIT_S
+    assert core.stored_job(job_id).request.time_limit_s == MAX_LIMIT_S
 
 
 def test_nice_priority_and_mail_of_a_running_job_apply_from_its_next_start() -> None:
     core = Core("a")
-    job_id = core.run(ask())
+    job_id = core.run(make_request())
     change(core, job_id, ANN, nice=5)
-    assert kept(core, job_id).request.nice == 5
+    assert core.stored_job(job_id).request.nice == 5
     change(core, job_id, ROOT, priority=7)
     change(core, job_id, ANN, nice=6, mail_types=("END",), mail_user="ann@lab")
-    request = kept(core, job_id).request
+    request = core.stored_job(job_id).request
     assert (request.nice, request.priority, request.mail_types, request.mail_user) == (
         0,  # without effect while a priority is set
         7,
@@ -226,21 +221,21 @@ def test_nice_priority_and_mail_of_a_running_job_apply_from_its_next_start() -> 
 def test_a_relative_limit_change_starts_at_the_sites_default() -> None:
     core = Core("a")
     core.state.site = build_site(decode('[scheduler]\ndefault_time = "1:00:00"', "f").config)
-    job_id = core.submit(ask(hold=True))
+    job_id = core.submit(make_request(hold=True))
     assert refusal(core, job_id, ROOT, time_min_s=2 * HOUR_S)[0] == "time_min"
     code, _ = refusal(core, job_id, ROOT, time_limit_more_s=-HOUR_S)
     assert code == "limit_decrement"
     change(core, job_id, time_limit_more_s=600)
-    assert kept(core, job_id).request.time_limit_s == HOUR_S + 600
+    assert core.stored_job(job_id).request.time_limit_s == HOUR_S + 600
     change(core, job_id, time_min_s=HOUR_S)
     change(core, job_id, time_limit_s=None)
-    assert kept(core, job_id).request.unlimited
+    assert core.stored_job(job_id).request.unlimited
     change(core, job_id, time_limit_s=HOUR_S)
-    assert not kept(core, job_id).request.unlimited
+    assert not core.stored_job(job_id).request.unlimited
 
 
 def test_an_empty_change_is_refused() -> None:
     core = Core("a")
-    job_id = core.submit(ask())
+    job_id = core.submit(make_request())
     with pytest.raises(UserError, match="no changes given"):
         update(core, job_id)

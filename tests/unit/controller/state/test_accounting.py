@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.core import ANN, Core, ask
+from tests.support.core import ANN, Core, make_request
 
 from warpdeck.config import build_site, decode
 from warpdeck.controller.events.events import Requeued
@@ -23,7 +23,7 @@ def test_usage_of_running_jobs_grows_each_minute_and_of_ended_jobs_at_once() -> 
     def used() -> float:
         return core.state.accounting.charged(core.state, rules, now=core.now).accounts[0].usage
 
-    job_id = core.run(ask(account="lab"))
+    job_id = core.run(make_request(account="lab"))
     assert used() == 0.0
     core.now += 30
     assert used() == 0.0, "counted before its time"
@@ -40,10 +40,10 @@ def test_a_requeued_job_is_charged_once_for_each_start() -> None:
 
     core = Core("a")
     core.state.site = rules = build_site(decode(RULES, "f").config)
-    job_id = core.run(ask(account="lab"))
+    job_id = core.run(make_request(account="lab"))
     core.now += 61
     core.state.accounting.charged(core.state, rules, now=core.now)
-    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(job_id),)))
     core.end(job_id, ended_at=core.now)
     core.launch(core.plan().effects)
     core.now += 5
@@ -57,7 +57,7 @@ def test_a_budget_of_minutes_is_never_exceeded() -> None:
     rules = build_site(decode(text, "f").config)
     for step in range(40):
         core.state.site = core.state.accounting.charged(core.state, rules, now=core.now)
-        core.submit(ask(account="lab", time_limit_s=600))
+        core.submit(make_request(account="lab", time_limit_s=600))
         core.launch(core.plan().effects)
         core.now += 37 + step  # between the counts, which happen each minute
         for job_id in list(core.state.index.active):

@@ -1,6 +1,4 @@
-"""Dependencies of every kind: satisfied, waiting and impossible ones, with arrays, and joined by "," and
-"?".
-"""
+"""Dependencies of every kind: satisfied, waiting and impossible, with arrays, joined by "," and "?"."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.core import ANN, BOB, NEW_ANN, Core, ask
+from tests.support.core import ANN, BOB, NEW_ANN, Core, make_request
 
 from warpdeck.controller.events.events import Cancelled, Requeued, Submitted, Updated
 from warpdeck.model import ArraySpec, Dependencies, JobId, JobState
@@ -18,7 +16,7 @@ from warpdeck.notation.values.dependencies import parse_dependencies
 
 def on(text: str, **fields: Any) -> Any:
     """Return a request with these dependencies."""
-    return ask(dependencies=msgspec.convert(parse_dependencies(text), Dependencies), **fields)
+    return make_request(dependencies=msgspec.convert(parse_dependencies(text), Dependencies), **fields)
 
 
 def verdict(core: Core, job_id: int) -> str:
@@ -53,9 +51,9 @@ def test_each_dependency_kind_follows_the_state_of_the_other_job(
         (cancelled, "cancel"),
     ):
         core = Core("a")
-        other = core.submit(ask(hold=True)) if event in ("wait", "cancel") else core.run()
+        other = core.submit(make_request(hold=True)) if event in ("wait", "cancel") else core.run()
         if event == "cancel":
-            core.apply(Cancelled(who=ANN, jobs=(str(other),)))
+            core.apply(Cancelled(principal=ANN, jobs=(str(other),)))
         elif event in ("complete", "fail"):
             core.end(other, exit_code=int(event == "fail"))
         assert verdict(core, core.submit(on(f"{kind}:{other}"))) == wanted, event
@@ -81,7 +79,7 @@ def test_a_failed_job_that_is_queued_again_may_still_succeed() -> None:
     job_id = core.submit(on(f"afterok:{first}"))
     core.end(first, exit_code=1)
     assert verdict(core, job_id) == NEVER
-    core.apply(Requeued(who=ANN, jobs=(str(first),)))
+    core.apply(Requeued(principal=ANN, jobs=(str(first),)))
     core.launch(core.plan().effects)
     assert verdict(core, job_id) == WAITS
     core.end(first, exit_code=0)
@@ -121,7 +119,7 @@ def test_several_dependencies_require_all_or_any_of_them(text: str, wanted: str)
 
 def test_an_array_has_ended_when_all_its_tasks_have_ended() -> None:
     core = Core("a")
-    array = core.run(ask(array=ArraySpec(ranges=((0, 4, 1),)), gpus=1))
+    array = core.run(make_request(array=ArraySpec(ranges=((0, 4, 1),)), gpus=1))
     whole, second, fifth = (core.submit(on(f"afterok:{name}")) for name in ("1", "1_1", "1_4"))
     for job in core.state.array_members(array):
         if job.array_task_id in (0, 1):
@@ -139,7 +137,7 @@ def test_an_array_has_ended_when_all_its_tasks_have_ended() -> None:
 
 def test_a_dependency_may_name_a_task_by_its_own_id() -> None:
     core = Core("a")
-    array = core.run(ask(array=ArraySpec(ranges=((0, 1, 1),)), gpus=1))
+    array = core.run(make_request(array=ArraySpec(ranges=((0, 1, 1),)), gpus=1))
     task = next(job for job in core.state.array_members(array) if job.id != array)
     job_id = core.submit(on(f"afterok:{task.id}"))
     assert verdict(core, job_id) == WAITS
@@ -150,15 +148,15 @@ def test_a_dependency_may_name_a_task_by_its_own_id() -> None:
 @pytest.mark.parametrize("name", ["99", "1_7", "2_0"])
 def test_a_dependency_on_an_unknown_job_is_dropped_with_a_note(name: str) -> None:
     core = Core("a")
-    core.submit(ask(array=ArraySpec(ranges=((0, 4, 1),)), hold=True))
-    held = core.submit(ask(hold=True))
+    core.submit(make_request(array=ArraySpec(ranges=((0, 4, 1),)), hold=True))
+    held = core.submit(make_request(hold=True))
     for text, left in (
         (f"afterok:{name}", None),
         (f"afterok:{name},afterok:{held}", f"afterok:{held}"),
         (f"singleton,after:{name}", "singleton"),
         (f"afterok:{held}?afternotok:{name}", None),
     ):
-        outcome = core.apply(Submitted(request=on(text), who=ANN))
+        outcome = core.apply(Submitted(request=on(text), principal=ANN))
         assert outcome.job is not None
         assert outcome.job.request.dependencies == (on(left).dependencies if left else None)
         assert outcome.notes == (f"--dependency: job {name} is unknown and ignored",)
@@ -166,10 +164,10 @@ def test_a_dependency_on_an_unknown_job_is_dropped_with_a_note(name: str) -> Non
 
 def test_a_dropped_dependency_of_an_update_is_recorded_in_the_history() -> None:
     core = Core("a")
-    held = core.submit(ask(hold=True))
+    held = core.submit(make_request(hold=True))
     job_id = core.submit(on(f"afterok:{held}", hold=True))
     changed = JobChange(dependencies=on(f"afterok:98:99,after:{held}").dependencies)
-    outcome = core.apply(Updated(who=ANN, jobs=(str(job_id),), change=changed))
+    outcome = core.apply(Updated(principal=ANN, jobs=(str(job_id),), change=changed))
     assert not outcome.errors
     assert core.job(job_id).request.dependencies == on(f"after:{held}").dependencies
     assert "--dependency: jobs 98, 99 are unknown and ignored" in [
@@ -179,7 +177,7 @@ def test_a_dropped_dependency_of_an_update_is_recorded_in_the_history() -> None:
 
 def test_tasks_that_left_memory_count_for_dependencies() -> None:
     core = Core("a")
-    array = core.run(ask(array=ArraySpec(ranges=((0, 1, 1),)), gpus=1))
+    array = core.run(make_request(array=ArraySpec(ranges=((0, 1, 1),)), gpus=1))
     bad, good = core.state.array_members(array)
     core.end(bad.id, exit_code=1)
     core.end(good.id, exit_code=0)
@@ -217,14 +215,14 @@ def test_the_tasks_of_a_singleton_array_do_not_wait_for_each_other() -> None:
 
 
 def tasks_of(core: Core, array_id: int) -> dict[int, JobState]:
-    """Return the tasks that have records of their own, by number."""
+    """Return the tasks with separate records, by number."""
     members = core.state.array_members(JobId(array_id))
     return {job.array_task_id: job.state for job in members if job.array_task_id is not None}
 
 
 def test_aftercorr_starts_each_task_after_the_task_with_its_number() -> None:
     core = Core("a")
-    first = core.submit(ask(array=ArraySpec(ranges=((0, 2, 1),))))
+    first = core.submit(make_request(array=ArraySpec(ranges=((0, 2, 1),))))
     core.launch(core.plan().effects)
     second = core.submit(on(f"aftercorr:{first}", array=ArraySpec(ranges=((0, 2, 1),))))
     assert verdict(core, second) == WAITS
@@ -246,7 +244,7 @@ def test_aftercorr_starts_each_task_after_the_task_with_its_number() -> None:
 
 def test_aftercorr_on_a_missing_task_can_never_be_satisfied() -> None:
     core = Core("a")
-    first = core.submit(ask(array=ArraySpec(ranges=((0, 1, 1),))))
+    first = core.submit(make_request(array=ArraySpec(ranges=((0, 1, 1),))))
     second = core.submit(on(f"aftercorr:{first}", array=ArraySpec(ranges=((7, 7, 1),))))
     assert verdict(core, second) == NEVER
 

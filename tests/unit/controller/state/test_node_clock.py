@@ -1,11 +1,11 @@
-"""Accounting uses the controller's clock, whatever the nodes' clocks say."""
+"""Accounting uses the controller's clock and ignores the nodes' clocks."""
 
 from __future__ import annotations
 
 import pytest
 from tests.support.core import Core
 
-from warpdeck.controller.events.events import HealthTold
+from warpdeck.controller.events.events import HealthReported
 from warpdeck.model import JobState, NodeName
 from warpdeck_agent.wire import messages as wire
 
@@ -14,14 +14,12 @@ HOUR = 3600.0
 
 
 def ran(core: Core, *, began: float, ended: float, took: float) -> tuple[float, float]:
-    """Return start and end of a job with these times by the node's clock; it took `took` seconds by our
-    clock.
-    """
+    """Return start and end of a job with these times by the node's clock. It took `took` seconds by our clock."""
     job_id = core.submit()
     core.plan()
-    core.told("a", wire.JobReport(job_id, 0, phase="running", started_at=began))
+    core.report("a", wire.JobReport(job_id, 0, phase="running", started_at=began))
     core.now += took
-    core.told("a", wire.JobReport(job_id, 0, phase="exited", started_at=began, ended_at=ended))
+    core.report("a", wire.JobReport(job_id, 0, phase="exited", started_at=began, ended_at=ended))
     job = core.job(job_id)
     assert job.state is JobState.COMPLETED
     assert job.start_at_unix is not None and job.end_at_unix is not None
@@ -51,10 +49,10 @@ def test_times_of_a_node_with_a_known_clock_difference_are_corrected(off: float)
     job_id = core.submit()
     core.plan()
     health = wire.Health(at_unix=core.now + off, asked_at_unix=core.now, checks=[])
-    core.apply(HealthTold(name=A, health=health, received_unix=core.now))
+    core.apply(HealthReported(name=A, health=health, received_unix=core.now))
     began = core.now + off
-    core.told("a", wire.JobReport(job_id, 0, phase="running", started_at=began))
+    core.report("a", wire.JobReport(job_id, 0, phase="running", started_at=began))
     core.now += 3 * HOUR
-    core.told("a", wire.JobReport(job_id, 0, phase="exited", started_at=began, ended_at=began + HOUR))
+    core.report("a", wire.JobReport(job_id, 0, phase="exited", started_at=began, ended_at=began + HOUR))
     job = core.job(job_id)
     assert (job.start_at_unix, job.end_at_unix) == (core.now - 3 * HOUR, core.now - 2 * HOUR)

@@ -1,20 +1,18 @@
-"""Parts of the view that did not change between two passes are the same object, so that they are not
-recomputed.
-"""
+"""Unchanged parts of the view are the same objects in the next pass, so they are not computed again."""
 
 from __future__ import annotations
 
-from tests.support.core import ANN, GIB, Core, ask
+from tests.support.core import ANN, GIB, Core, make_request
 
 from warpdeck.controller.events.events import Cancelled, NodeDrained
 from warpdeck.controller.state.measurements import to_reading
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.model import JobId, NodeName
-from warpdeck.policy import View
+from warpdeck.policy import PlannerView
 from warpdeck_agent.wire import messages as wire
 
 
-def view_of(core: Core) -> View:
+def view_of(core: Core) -> PlannerView:
     return build_view(core.state, now=core.now)
 
 
@@ -28,10 +26,10 @@ def sample(*processes: wire.GpuProcess, unexplained_bytes: int = 0) -> wire.Samp
 
 def test_only_changed_parts_of_the_view_are_rebuilt() -> None:
     core = Core("a", "b")
-    first, second = core.run(ask(gpus=4)), core.run(ask(gpus=4))
-    waiting = [core.submit(ask(gpus=4)) for _ in range(3)]
+    first, second = core.run(make_request(gpus=4)), core.run(make_request(gpus=4))
+    waiting = [core.submit(make_request(gpus=4)) for _ in range(3)]
     before = view_of(core)
-    core.apply(Cancelled(who=ANN, jobs=(str(waiting[1]),)))
+    core.apply(Cancelled(principal=ANN, jobs=(str(waiting[1]),)))
     core.end(second)
     core.now += 60
     after = view_of(core)
@@ -46,8 +44,8 @@ def test_only_changed_parts_of_the_view_are_rebuilt() -> None:
 
 def test_equal_resource_requests_are_one_object() -> None:
     core = Core("a")
-    core.submit(ask(gpus=2, hold=True))
-    core.submit(ask(gpus=2, hold=True))
+    core.submit(make_request(gpus=2, hold=True))
+    core.submit(make_request(gpus=2, hold=True))
     first, second = view_of(core).pending
     assert first.resources is second.resources
 
@@ -59,7 +57,7 @@ def test_a_measurement_without_effect_on_planning_keeps_the_node_object() -> Non
     before = view_of(core).nodes
     state.node_status.readings[name] = to_reading(sample())
     assert view_of(core).nodes is before
-    job_id = core.run(ask(gpus=4))
+    job_id = core.run(make_request(gpus=4))
     own = wire.GpuProcess(pid=7, mem_bytes=GIB, job_id=job_id)
     state.node_status.readings[name] = to_reading(sample(own))
     assert view_of(core).nodes is before, "a job's own process blocks nothing"
@@ -71,7 +69,7 @@ def test_a_measurement_without_effect_on_planning_keeps_the_node_object() -> Non
 
 def test_unexplained_gpu_memory_blocks_an_unallocated_gpu() -> None:
     core = Core("a")
-    core.run(ask(gpus=3))
+    core.run(make_request(gpus=3))
     core.state.node_status.readings[NodeName("a")] = to_reading(sample(unexplained_bytes=31 * GIB))
     blocked = [gpu.blocked for gpu in view_of(core).nodes[0].gpus]
     assert sorted(blocked) == ["", "", "", "31.0 GiB of its memory are used by no visible process"]

@@ -1,6 +1,4 @@
-"""A launch that was sent and never reported is sent again to a node that stayed up, and fails on one that
-rebooted.
-"""
+"""A launch without a report is sent again to a node that stayed up, and fails on a rebooted node."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.support.core import BOB, Core, ask
+from tests.support.core import BOB, Core, make_request
 
 from warpdeck.controller.events.events import ReservationMade
 from warpdeck.controller.state.planner_view import build_view
 from warpdeck.controller.state.recurrence import occurrences
-from warpdeck.controller.state.reservations import FURTHER, MAX_OCCURRENCES
+from warpdeck.controller.state.reservations import EXTRA_OCCURRENCES, MAX_OCCURRENCES
 from warpdeck.model import JobState, Reservation
 from warpdeck.model.reservation import Repeat
 from warpdeck.policy import plan
@@ -69,10 +69,10 @@ def recurring(repeat: Repeat) -> tuple[Core, float]:
 
 def test_a_job_longer_than_the_gaps_gets_no_expected_start() -> None:
     core, _ = recurring("hourly")
-    job_id = core.submit(ask(gpus=1, time_limit_s=40 * HOUR_S), BOB)
+    job_id = core.submit(make_request(gpus=1, time_limit_s=40 * HOUR_S), BOB)
     core.plan()
     view = build_view(core.state, now=core.now)
-    assert len(view.reservations) == 40 + FURTHER
+    assert len(view.reservations) == 40 + EXTRA_OCCURRENCES
     made = plan(view, core.now, core.state.site.settings)
     assert core.job(job_id).state is JobState.PENDING
     assert made.pending_reasons[job_id].expected_start_unix is None and not made.reserves
@@ -80,8 +80,8 @@ def test_a_job_longer_than_the_gaps_gets_no_expected_start() -> None:
 
 def test_a_job_that_fits_between_occurrences_is_expected_after_the_next() -> None:
     core, begin = recurring("daily")
-    core.run(ask(gpus=4, time_limit_s=1000), BOB)
-    job_id = core.submit(ask(gpus=4, time_limit_s=4 * HOUR_S), BOB)
+    core.run(make_request(gpus=4, time_limit_s=1000), BOB)
+    job_id = core.submit(make_request(gpus=4, time_limit_s=4 * HOUR_S), BOB)
     made = plan(build_view(core.state, now=core.now), core.now, core.state.site.settings)
     assert made.pending_reasons[job_id].expected_start_unix == begin + 600
 
@@ -92,10 +92,10 @@ def test_the_longest_job_determines_the_number_of_occurrences() -> None:
     def starts() -> list[float]:
         return sorted(each.start_unix for each in build_view(core.state, now=core.now).reservations)
 
-    assert len(starts()) == 1 + FURTHER
-    core.submit(ask(gpus=1, time_limit_s=30 * DAY_S), BOB)
-    assert len(starts()) == 30 + FURTHER and starts()[0] == begin
-    core.submit(ask(gpus=1, time_limit_s=300 * DAY_S), BOB)
+    assert len(starts()) == 1 + EXTRA_OCCURRENCES
+    core.submit(make_request(gpus=1, time_limit_s=30 * DAY_S), BOB)
+    assert len(starts()) == 30 + EXTRA_OCCURRENCES and starts()[0] == begin
+    core.submit(make_request(gpus=1, time_limit_s=300 * DAY_S), BOB)
     assert len(starts()) == MAX_OCCURRENCES
     last = max(build_view(core.state, now=core.now).reservations, key=lambda each: each.start_unix)
     assert last.end_unix == float("inf"), "no start is promised after the last occurrence"

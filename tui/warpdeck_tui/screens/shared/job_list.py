@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Input, Static
 
-from warpdeck.notation.filters.job_filter import misread, plain_words
+from warpdeck.notation.filters.job_filter import plain_words, probable_mistake
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.table.bindings import bindings
 from warpdeck_tui.viewmodels.jobs.arrays import Fold
@@ -120,7 +120,7 @@ class JobListScreen(DeckScreen):
 
         It mentions a part of the filter that is invalid.
         """
-        return f"{misread(self.filter_text) or 'No jobs match the filter'}. Press Esc to clear it"
+        return f"{probable_mistake(self.filter_text) or 'No jobs match the filter'}. Press Esc to clear it"
 
     def recolour(self) -> None:
         self.table.use_palette(self.deck.palette)

@@ -12,7 +12,7 @@ from typing import cast
 from textual import work
 
 from warpdeck.base.errors import UserError
-from warpdeck.client.client import GONE
+from warpdeck.client.asyncio_client import GONE
 from warpdeck.protocol.results import LogOpened
 from warpdeck_tui.deck import Deck
 from warpdeck_tui.widgets.log.view import LogView

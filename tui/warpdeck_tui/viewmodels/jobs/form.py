@@ -16,9 +16,9 @@ from typing import NamedTuple
 from warpdeck.base.errors import UserError
 from warpdeck.client.submission import command_options
 from warpdeck.notation.options.getopt import as_word, parse_leading, parse_words
-from warpdeck.notation.options.options import SBATCH
-from warpdeck.notation.request.request import build_request
-from warpdeck.notation.request.script_options import script_options
+from warpdeck.notation.options.option_table import SBATCH
+from warpdeck.notation.reading.script import script_options
+from warpdeck.notation.request.job_request import build_request
 from warpdeck.notation.request.sweep import array_of, parse_grid, sweep_of, with_sweep
 from warpdeck.protocol.job_rows import JobDetail
 from warpdeck.protocol.site_rows import ForecastRow
@@ -184,7 +184,7 @@ def leading(submit_line: str) -> tuple[list[Pair], str, list[str]]:
 
 def fields_of(text: str) -> dict[str, str]:
     """Return the values that the script sets, by field. Raises UserError."""
-    pairs = [(option, value) for option, value, _ in script_options(text, "script")]
+    pairs = [(given.option, given.word) for given in script_options(text, "script")]
     said = dict.fromkeys(OPTIONS.values(), "")
     said |= {OPTIONS[option]: value for option, value in pairs if option in OPTIONS}
     said["more"] = as_words([pair for pair in pairs if pair[0] not in OPTIONS])
@@ -233,7 +233,7 @@ def _check_field(field: FormField, value: str, *, now: float) -> list[FieldError
     try:
         words = [f"--{field.option}={value}"] if field.option else shlex.split(value)
         if field.id != "args":
-            build_request(command_options(words), {}, now=now)
+            build_request(command_options(words, {}, now=now), {})
     except UserError as error:
         return [FieldError(field.id, in_words(error))]
     except ValueError as error:

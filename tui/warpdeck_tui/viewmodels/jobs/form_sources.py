@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from warpdeck.base.errors import UserError
 from warpdeck.notation.options.getopt import parse_words
-from warpdeck.notation.request.script_options import script_options
+from warpdeck.notation.reading.script import script_options
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell, Line, age, glyph
 from warpdeck_tui.widgets.cells import printable
@@ -28,7 +28,7 @@ MAX_JOBS = 100
 
 def preset_of(sheet: Sheet) -> Preset:
     """Return a preset with the content of the form. Raises UserError if its script is not understood."""
-    pairs = [(option, value) for option, value, _ in script_options(sheet.text, "script")]
+    pairs = [(given.option, given.word) for given in script_options(sheet.text, "script")]
     script = sheet.value("script")
     return Preset(
         options=as_words(pairs),

@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from warpdeck.base.errors import UserError
-from warpdeck.notation.foreign.translation import lines_of_others
-from warpdeck.notation.options.directives import BLANKS, OTHER_MARKS, components, split_words
+from warpdeck.notation.foreign.option_mapping import UMASK, is_ignored
+from warpdeck.notation.options.directives import BLANKS, OTHER_MARKS, script_parts, split_words
 from warpdeck.notation.options.getopt import as_word, parse_words
-from warpdeck.notation.options.options import SBATCH
-from warpdeck.notation.request.script_options import script_said
+from warpdeck.notation.options.option_table import SBATCH
+from warpdeck.notation.reading.script import foreign_options
 from warpdeck.notation.request.sweep import sweep_of, with_sweep, without_sweep
 
 BARE = "#!/bin/sh\n"
@@ -70,9 +70,9 @@ def _replaced(text: str, *, of: Callable[[str], bool], by: Sequence[Pair]) -> st
     lines = text.split("\n")
     left = list(by)
     gone: list[int] = []
-    for directive in components(text)[0].directives:
+    for directive in script_parts(text)[0].directives:
         try:
-            pairs = parse_words(split_words(directive.text, ""), "")
+            pairs = parse_words(split_words(directive.text), "")
         except UserError:
             # The line is incomplete, or continues on the next line. The options added below it take
             # precedence.
@@ -105,16 +105,18 @@ def _with_own_lines(text: str, of: Callable[[str], bool]) -> str:
     if not any(mark in text for mark in OTHER_MARKS):
         return text
     try:
-        said = script_said(text, "")
+        options = foreign_options(text, "")
     except UserError:
         return text  # a line is incomplete
-    counting = {f":{line.number}" for line in lines_of_others(text)}
-    pairs = [(option, value) for option, value, where in said.options if where in counting]
+    masks = [given.word for given in options if given.option == UMASK]
+    pairs = [
+        (given.option, given.word) for given in options if given.option != UMASK and not is_ignored(given)
+    ]
     if not any(of(option) for option, _ in pairs):
         return text
     lines = [line for line in text.split("\n") if not line.startswith(OTHER_MARKS)]
     at = _head_lines("\n".join(lines))
-    kept = [f"#PBS -W umask={said.umask}"] if said.umask else []
+    kept = [f"#PBS -W umask={mask}" for mask in masks[-1:]]
     lines[at:at] = [*(_line([pair]) for pair in _latest(pairs)), *kept]
     return "\n".join(lines)
 
@@ -130,7 +132,7 @@ def _latest(pairs: Sequence[Pair]) -> list[Pair]:
 
 def _head_lines(text: str) -> int:
     """Return the number of lines down to the last #SBATCH line or, if there is none, to the #! line."""
-    directives = components(text)[-1].directives
+    directives = script_parts(text)[-1].directives
     if directives:
         return directives[-1].number
     return int(text.lstrip(BLANKS).startswith("#!"))

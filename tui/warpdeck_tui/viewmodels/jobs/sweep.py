@@ -9,9 +9,9 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import Request
-from warpdeck.notation.request.request import build_request
-from warpdeck.notation.request.script_options import script_options
-from warpdeck.notation.request.sweep import Grid, filled_in, pairs, parse_grid, task_count, values_of
+from warpdeck.notation.reading.script import script_options
+from warpdeck.notation.request.job_request import parse_request
+from warpdeck.notation.request.sweep import Grid, pairs, parse_grid, substituted, task_count, values_of
 from warpdeck.notation.values.durations import format_duration
 from warpdeck_tui.viewmodels.cells import Cell, Line, plural
 from warpdeck_tui.widgets.cells import printable
@@ -38,7 +38,7 @@ def preview(sheet: Sheet, grid_text: str, *, now: float) -> Preview:
         grid = parse_grid(grid_text)
         swept = typed(sheet, "sweep", grid_text)
         options = script_options(swept.text, "script")
-        request = msgspec.convert(build_request(options, {}, now=now)[0], Request)
+        request = msgspec.convert(parse_request(options, {}, now=now)[0], Request)
     except UserError as error:
         return Preview(in_words(error), [], wrong=True)
     except msgspec.ValidationError as error:
@@ -70,7 +70,7 @@ def _row(sheet: Sheet, values: dict[str, str], task: int) -> Line:
     command.
     """
     lines = body_of(sheet.text).splitlines()
-    named = [filled_in(line, values).strip() for line in lines if filled_in(line, values) != line]
+    named = [substituted(line, values).strip() for line in lines if substituted(line, values) != line]
     if named:
         return Cell(str(task), "accent"), Cell(printable("; ".join(named)))
     first = sheet.value("script") or next((line.strip() for line in lines if line.strip()), "")

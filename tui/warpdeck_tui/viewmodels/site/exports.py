@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from warpdeck.base.errors import UserError
-from warpdeck.model.past import GroupCost
+from warpdeck.model.finished_jobs import GroupCost
 from warpdeck.notation.values.time_points import moment_text
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.jobs.queue import ran_s

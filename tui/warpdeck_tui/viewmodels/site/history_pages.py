@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from warpdeck.model.past import PastQuery
+from warpdeck.model.finished_jobs import FinishedQuery
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.cells import Cell, Line
 from warpdeck_tui.viewmodels.jobs.job_columns import job_row
@@ -72,18 +72,18 @@ class PastPages:
         index = self._places.get(key)
         return None if index is None else self.at(index)
 
-    def query(self, page: int, base: PastQuery) -> PastQuery:
+    def query(self, page: int, base: FinishedQuery) -> FinishedQuery:
         """Return the query that loads the page, relative to the nearest known job or end."""
         first, size = page * PAGE_JOBS, self.size_of(page)
         last = first + size
-        ways = [(first, PastQuery(offset=first)), (self.total - last, _back(self.total - last))]
+        ways = [(first, FinishedQuery(offset=first)), (self.total - last, _back(self.total - last))]
         for number, rows in self._pages.items():
             if not rows:
                 continue
             begin = number * PAGE_JOBS
             end = begin + len(rows)
             if end <= first:
-                ways.append((first - end, PastQuery(beside=rows[-1].id, offset=first - end)))
+                ways.append((first - end, FinishedQuery(beside=rows[-1].id, offset=first - end)))
             elif begin >= last:
                 ways.append((begin - last, _back(begin - last, beside=rows[0].id)))
         way = min(ways, key=lambda each: each[0])[1]
@@ -92,8 +92,8 @@ class PastPages:
         )
 
 
-def _back(offset: int, beside: int | None = None) -> PastQuery:
-    return PastQuery(beside=beside, offset=offset, backwards=True)
+def _back(offset: int, beside: int | None = None) -> FinishedQuery:
+    return FinishedQuery(beside=beside, offset=offset, backwards=True)
 
 
 class PastRows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from warpdeck.model.amendment import Value
+from warpdeck.model.config_edit import Value
 from warpdeck.notation.config.rules import literal
 from warpdeck_tui.widgets.form_fields import FieldKind, FormField
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from warpdeck.notation.filters.reservations import for_whom, parts_in_words
+from warpdeck.notation.filters.reservations import parts_in_words, users_in_words
 from warpdeck.notation.values.durations import format_duration
 from warpdeck.protocol.job_rows import EventRow
 from warpdeck.protocol.node_rows import NodeRow
@@ -186,7 +186,7 @@ def _lasts(row: ReservationRow) -> str:
 
 
 def _whom(row: ReservationRow) -> str:
-    return for_whom(msgspec.structs.asdict(row))
+    return users_in_words(msgspec.structs.asdict(row))
 
 
 def qos_rows(rows: Sequence[QosRow]) -> list[Row]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from warpdeck.model.past import Cost, GroupCost, cost_of
+from warpdeck.model.finished_jobs import Cost, GroupCost, cost_of
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck_tui.viewmodels.jobs.queue import ran_s
 from warpdeck_tui.widgets.cells import fit, printable

@@ -15,7 +15,7 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from warpdeck_agent.client.visible import OBEYED
+from warpdeck_agent.client.visible import CONTROL_CODES
 from warpdeck_tui.table.palette import PLAIN, Palette
 
 TAB_COLUMNS = 8
@@ -33,7 +33,7 @@ _SEQUENCE = (
 _ESCAPES = re.compile(_SEQUENCE)
 _SGR = re.compile(rb"\x1b\[([0-9;:]{0,%d})m" % MAX_SGR_BYTES)
 _SPLIT = re.compile(rb"(" + _SEQUENCE + rb")")
-_DROPPED = dict.fromkeys(OBEYED - {ord("\t")})
+_DROPPED = dict.fromkeys(CONTROL_CODES - {ord("\t")})
 _ATTRIBUTES = {
     1: Style(bold=True),
     2: Style(dim=True),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from warpdeck.base.errors import RemoteError, UserError
 from warpdeck.controller.presenters import usage_rows
@@ -14,21 +15,21 @@ from warpdeck.controller.presenters.step_rows import BATCH
 from warpdeck.controller.state.measurements import summed, to_curve, to_usage
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.jobs.job_lookup import JobLookup
-from warpdeck.model import Curve, Job, NodeName
+from warpdeck.model import Job, NodeName, UsageCurve
 from warpdeck.ports.ports import Fleet, Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import CurveRow, Curves, NodeUsage, UsageRow
 from warpdeck_agent.wire import messages as wire
 
 
+@dataclass(frozen=True, kw_only=True)
 class CurveReader:
     """Reads the curves of nodes, jobs and steps."""
 
-    def __init__(self, state: State, store: Store, fleet: Fleet, lookup: JobLookup) -> None:
-        self._state = state
-        self._store = store
-        self._fleet = fleet
-        self._lookup = lookup
+    state: State
+    store: Store
+    fleet: Fleet
+    lookup: JobLookup
 
     async def curves(self, message: ask.Curves) -> Curves:
         """Return the curves of a node, a job or a step. Raises UserError."""
@@ -39,7 +40,7 @@ class CurveReader:
         job_word, dot, number = message.job.partition(".")
         if dot and not number.isdecimal() and number != BATCH:
             raise UserError(f"{message.job!r} is not a step", "use JOB.STEP, such as 12.0")
-        job = await self._lookup.find(job_word)
+        job = await self.lookup.find(job_word)
         if number == BATCH:
             return await self._of_batch(job)
         if dot:
@@ -48,11 +49,11 @@ class CurveReader:
 
     async def _of_node(self, name: str, *, step_s: float) -> Curves:
         """Return the node's curve and one curve for each of its GPUs. Raises UserError."""
-        node = self._state.nodes.get(NodeName(name))
+        node = self.state.nodes.get(NodeName(name))
         if node is None:
             raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
         try:
-            told = await self._fleet.curves(node.name, wire.AskCurves(ask=0, step_s=step_s))
+            told = await self.fleet.curves(node.name, wire.AskCurves(ask=0, step_s=step_s))
         except RemoteError as error:
             raise UserError(f"{name} does not answer: {error.cause}", "try again when it is back") from error
         indices = {str(gpu.uuid): gpu.index for gpu in node.gpus}
@@ -89,8 +90,8 @@ class CurveReader:
 
         Raises UserError if it has no step with that number.
         """
-        steps = [each for each in await self._store.steps(job.id) if each.number == number]
-        step = self._state.steps.get(job.id, {}).get(number) or (steps[-1] if steps else None)
+        steps = [each for each in await self.store.steps(job.id) if each.number == number]
+        step = self.state.steps.get(job.id, {}).get(number) or (steps[-1] if steps else None)
         if step is None:
             raise UserError(
                 f"job {job.label()} has no step {number}",
@@ -103,7 +104,7 @@ class CurveReader:
 
     async def _stored(self, job: Job, used: UsageRow | None, *, step: int | None = None) -> Curves:
         """Return the stored curves of a finished job or step."""
-        stored = await self._store.curves(job.id, step=step)
+        stored = await self.store.curves(job.id, step=step)
         return Curves(curves=[_row(each.node, each.curve) for each in stored], used=used)
 
     async def _measured(
@@ -129,7 +130,7 @@ class CurveReader:
 
     async def _ask(self, node: NodeName, asked: wire.AskCurves) -> wire.Curves | str:
         try:
-            return await self._fleet.curves(node, asked)
+            return await self.fleet.curves(node, asked)
         except RemoteError as error:
             return f"{node} does not answer: {error.cause}"
 
@@ -142,7 +143,7 @@ def _used(told: Sequence[wire.Curves]) -> UsageRow:
     )
 
 
-def _row(node: str, curve: Curve, *, uuid: str = "", gpu: int | None = None) -> CurveRow:
+def _row(node: str, curve: UsageCurve, *, uuid: str = "", gpu: int | None = None) -> CurveRow:
     return CurveRow(
         node=node, begin=curve.begin_unix, step_s=curve.step_s, columns=curve.columns, gpu=gpu, uuid=uuid
     )

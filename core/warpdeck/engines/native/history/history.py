@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 
 from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.state.state import State
 from warpdeck.model import JobId
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import RecordPage
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
@@ -18,41 +19,33 @@ from .curves import CurveReader
 from .job_records import RecordSearch
 
 
+@dataclass(frozen=True, kw_only=True)
 class NativeHistory:
     """The `EngineHistory` of the controller."""
 
-    def __init__(
-        self,
-        state: State,
-        store: Store,
-        *,
-        records: RecordSearch,
-        curves: CurveReader,
-        clock: Callable[[], float],
-    ) -> None:
-        self._state = state
-        self._store = store
-        self._records = records
-        self._curves = curves
-        self._clock = clock
+    state: State
+    store: Store
+    search: RecordSearch
+    curve_reader: CurveReader
+    clock: Callable[[], float]
 
-    def records(self, client: ClientIdentity, message: ask.Records) -> AsyncGenerator[RecordPage, None]:
-        return self._records.pages(message, who=client.who, now=self._clock())
+    def records(self, caller: Caller, message: ask.Records) -> AsyncGenerator[RecordPage, None]:
+        return self.search.pages(message, who=caller.who, now=self.clock())
 
-    async def past(self, client: ClientIdentity, message: ask.Past) -> PastJobs:
+    async def past(self, caller: Caller, message: ask.Past) -> PastJobs:
         """Recently finished jobs are in memory, the others only in the store."""
-        state, store = self._state, self._store
-        page = await store.past(message.query, counted=message.counted)
+        state, store = self.state, self.store
+        page = await store.search_finished(message.query, counted=message.counted)
         missing = [each for each in page.ids if each not in state.jobs]
         found = {job.id: job for job in await store.jobs(missing)}
         jobs = [state.jobs.get(each) or found.get(each) for each in page.ids]
         return PastJobs(jobs=[job_row(state, job) for job in jobs if job is not None], total=page.total)
 
-    async def costs(self, client: ClientIdentity, message: ask.PastCosts) -> results.PastCosts:
-        return results.PastCosts(groups=await self._store.past_costs(message.query))
+    async def costs(self, caller: Caller, message: ask.PastCosts) -> results.PastCosts:
+        return results.PastCosts(groups=await self.store.finished_costs(message.query))
 
-    async def events(self, client: ClientIdentity, message: ask.Events) -> results.Events:
-        entries = await self._store.last_entries(message.limit)
+    async def events(self, caller: Caller, message: ask.Events) -> results.Events:
+        entries = await self.store.last_entries(message.limit)
         return results.Events(
             events=[
                 EventRow(at=each.at_unix, job=each.job_id, label=self._label(each.job_id), text=each.text)
@@ -60,8 +53,8 @@ class NativeHistory:
             ]
         )
 
-    async def curves(self, client: ClientIdentity, message: ask.Curves) -> Curves:
-        return await self._curves.curves(message)
+    async def curves(self, caller: Caller, message: ask.Curves) -> Curves:
+        return await self.curve_reader.curves(message)
 
     def _label(self, job_id: JobId) -> str:
         """Return the label of a job as squeue prints it.
@@ -69,5 +62,5 @@ class NativeHistory:
         The array's number labels the array's first record, which also represents its pending tasks. Tasks that
         ended long ago are labeled with their own id.
         """
-        job = self._state.jobs.get(job_id)
+        job = self.state.jobs.get(job_id)
         return job.label() if job is not None and job.array_job_id != job_id else str(job_id)

@@ -10,18 +10,19 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 from warpdeck.base.chunking import TESTS_A_TURN, in_slices
 from warpdeck.base.errors import UserError
-from warpdeck.controller.presenters.job_columns import JOB_FIELDS, shower
+from warpdeck.controller.presenters.job_columns import JOB_FIELDS, row_maker
 from warpdeck.controller.presenters.step_records import step_records
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.jobs.selection import named_by, tests_of
 from warpdeck.model import Job, JobId, JobState, state_named
 from warpdeck.model.step import Step
 from warpdeck.notation.values.job_ids import parse_job_id
-from warpdeck.ports.caller import Principal, may_touch
+from warpdeck.ports.caller import Principal, may_control
 from warpdeck.ports.engine import RecordPage
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
@@ -97,25 +98,25 @@ def _was_always_held(job: Job) -> bool:
     return job.held and not job.restarts
 
 
+@dataclass(frozen=True)
 class RecordSearch:
     """Finds the records of jobs in memory and in the store."""
 
-    def __init__(self, state: State, store: Store) -> None:
-        self._state = state
-        self._store = store
+    state: State
+    store: Store
 
     async def pages(
         self, message: ask.Records, *, who: Principal, now: float
     ) -> AsyncGenerator[RecordPage, None]:
         """Yield the rows of the records page by page. Raises UserError."""
-        show = shower(self._state, message.fields or JOB_FIELDS, now=now)
+        show = row_maker(self.state, message.fields or JOB_FIELDS, now=now)
         async for jobs, is_last in self.jobs(message):
             rows: list[dict[str, Any]] = show(jobs)
             if message.steps:
                 await self._add_steps(jobs, rows)
             if message.scripts:
                 for job, row in zip(jobs, rows, strict=True):
-                    row["script"] = job.request.script if may_touch(who, job) else ""
+                    row["script"] = job.request.script if may_control(who, job) else ""
             yield RecordPage(rows, is_last=is_last)
 
     async def jobs(self, message: ask.Records) -> AsyncIterator[tuple[list[Job], bool]]:
@@ -123,7 +124,7 @@ class RecordSearch:
 
         Raises UserError.
         """
-        state, store, window = self._state, self._store, HistoryWindow(message)
+        state, store, window = self.state, self.store, HistoryWindow(message)
         numbers = set(
             await in_slices(
                 list(state.jobs.values()),
@@ -151,14 +152,14 @@ class RecordSearch:
     async def _with_runs(self, message: ask.Records, window: HistoryWindow) -> list[JobId]:
         """Return the jobs with an earlier start that may match, whether or not the job itself matches."""
         if window.ids:
-            return [job.id for number, _ in window.ids for job in self._state.named(JobId(number))]
-        return await self._store.run_ids(
+            return [job.id for number, _ in window.ids for job in self.state.named(JobId(number))]
+        return await self.store.run_ids(
             users=_whose(message), since_unix=window.since, until_unix=window.until
         )
 
     async def _stored(self, message: ask.Records, window: HistoryWindow) -> list[JobId]:
         """Return the finished jobs that may match and are not in memory."""
-        store = self._store
+        store = self.store
         if window.ids:
             named = [job for number, _ in window.ids for job in await store.named(JobId(number))]
             found = [job.id for job in named if job.is_finished]
@@ -166,14 +167,14 @@ class RecordSearch:
             found = await store.ended_ids(
                 users=_whose(message), since_unix=window.since, until_unix=window.until
             )
-        return [number for number in found if number not in self._state.jobs]
+        return [number for number in found if number not in self.state.jobs]
 
     async def _add_steps(self, jobs: list[Job], rows: list[dict[str, Any]]) -> None:
         steps: dict[JobId, list[Step]] = {}
-        for step in await self._store.steps_of([job.id for job in jobs]):
+        for step in await self.store.steps_of([job.id for job in jobs]):
             steps.setdefault(step.job_id, []).append(step)
         for job, row in zip(jobs, rows, strict=True):
-            row["steps"] = step_records(self._state, job, steps.get(job.id, []))
+            row["steps"] = step_records(self.state, job, steps.get(job.id, []))
 
 
 def _whose(message: ask.Records) -> list[str]:

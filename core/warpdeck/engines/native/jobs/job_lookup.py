@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from warpdeck.base.errors import UserError
 from warpdeck.config import Config
@@ -10,30 +11,30 @@ from warpdeck.controller.presenters.terminal_watchers import may_watch
 from warpdeck.controller.state.state import State
 from warpdeck.model import Job, JobId, count_tasks, has_task
 from warpdeck.notation.values.job_ids import may_mean, parse_job_id
-from warpdeck.ports.caller import Principal, may_touch, whose
+from warpdeck.ports.caller import Principal, may_control, owner_text
 from warpdeck.ports.ports import Store
 
 
+@dataclass(frozen=True, kw_only=True)
 class JobLookup:
     """Finds jobs in memory and in the store. `config` returns the configuration in force."""
 
-    def __init__(self, state: State, store: Store, config: Callable[[], Config]) -> None:
-        self._state = state
-        self._store = store
-        self._config = config
+    state: State
+    store: Store
+    config: Callable[[], Config]
 
     async def find(self, reference: str) -> Job:
         """Return the job, running or finished, that "12" or "12_3" names. Raises UserError."""
         base, tasks = parse_job_id(reference)
         number = JobId(base)
         if tasks is None:
-            job = self._state.jobs.get(number) or await self._store.job(number)
+            job = self.state.jobs.get(number) or await self.store.job(number)
             if job is not None and may_mean(reference, job.label()):
                 return job
         elif count_tasks(tasks) > 1:
             raise UserError(f"{reference} has several tasks", f"name one, such as {number}_{tasks[0][0]}")
         else:
-            for job in (*self._state.named(number), *await self.finished([number])):
+            for job in (*self.state.named(number), *await self.finished([number])):
                 if job.array_task_id == tasks[0][0] or has_task(job.pending_tasks, tasks[0][0]):
                     return job
         raise UserError(f"job {reference} is not known", "see `warpdeck queue --all`", code="not_found")
@@ -41,16 +42,18 @@ class JobLookup:
     async def visible(self, who: Principal, reference: str) -> Job:
         """Return the job if the caller may see its output. Raises UserError."""
         job = await self.find(reference)
-        if not may_touch(who, job):
-            raise UserError(f"job {reference} belongs to {whose(who, job)}", "only its owner can see this")
+        if not may_control(who, job):
+            raise UserError(
+                f"job {reference} belongs to {owner_text(who, job)}", "only its owner can see this"
+            )
         return job
 
     async def watched(self, who: Principal, reference: str) -> Job:
         """Return the job if the caller may watch its terminal. Raises UserError."""
         job = await self.find(reference)
-        if not may_watch(who, job, self._config()):
+        if not may_watch(who, job, self.config()):
             raise UserError(
-                f"job {reference} belongs to {whose(who, job)}",
+                f"job {reference} belongs to {owner_text(who, job)}",
                 "admins can allow others to watch with [interactive] in config.toml",
             )
         return job
@@ -62,8 +65,8 @@ class JobLookup:
         """
         if job.component is None:
             return [job]
-        known = {each.id: each for each in await self._store.named(job.array_job_id)}
-        known |= {each.id: each for each in self._state.array_members(job.array_job_id)}
+        known = {each.id: each for each in await self.store.named(job.array_job_id)}
+        known |= {each.id: each for each in self.state.array_members(job.array_job_id)}
         return [known[job_id] for job_id in sorted(known)]
 
     async def finished(self, numbers: Iterable[JobId]) -> tuple[Job, ...]:
@@ -71,9 +74,9 @@ class JobLookup:
 
         Some members of an array may be in memory and others not, so the store is also asked for arrays.
         """
-        state, found = self._state, {}
+        state, found = self.state, {}
         for number in dict.fromkeys(numbers):
             members = state.named(number)
             if not members or members[0].request.array is not None:
-                found.update({job.id: job for job in await self._store.named(number)})
+                found.update({job.id: job for job in await self.store.named(number)})
         return tuple(job for job in found.values() if job.is_finished and job.id not in state.jobs)

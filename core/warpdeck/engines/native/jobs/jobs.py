@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from warpdeck.base.chunking import TESTS_A_TURN, LazyRows, Rows, in_slices
+from warpdeck.controller.loop.end_waiters import EndWaiters
 from warpdeck.controller.planning.forecast import Forecaster
-from warpdeck.controller.presenters.job_columns import shower
-from warpdeck.controller.presenters.job_detail import job_detail
+from warpdeck.controller.presenters.job_columns import job_detail, row_maker
 from warpdeck.controller.presenters.step_rows import live_steps, step_rows
 from warpdeck.controller.state.state import State
-from warpdeck.model import Job, JobId
-from warpdeck.ports.caller import ClientIdentity
+from warpdeck.model import Job, JobId, NodeName
+from warpdeck.ports.caller import Caller, Principal
+from warpdeck.ports.engine import DeltaPage
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobDetail, JobRow, JobVariables, LiveStep
@@ -23,6 +25,7 @@ from warpdeck.protocol.site_rows import ForecastRow
 from .job_lookup import JobLookup
 from .resubmit import variables_of
 from .selection import Selection
+from .subscriptions import Changes, RowsOfEnds
 
 MAX_ROWS = 100_000
 """Maximum number of jobs in one answer."""
@@ -30,48 +33,54 @@ MAX_EVENTS = 200
 """Maximum number of lines of history in the details of a job of an array."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class NativeJobs:
     """The `EngineJobs` of the controller."""
 
-    def __init__(
-        self,
-        state: State,
-        store: Store,
-        *,
-        lookup: JobLookup,
-        forecaster: Forecaster,
-        clock: Callable[[], float],
-    ) -> None:
-        self._state = state
-        self._store = store
-        self._lookup = lookup
-        self._forecaster = forecaster
-        self._clock = clock
+    state: State
+    store: Store
+    lookup: JobLookup
+    forecaster: Forecaster
+    change_feed: Changes
+    end_waiters: EndWaiters
+    clock: Callable[[], float]
 
-    async def rows(self, client: ClientIdentity, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
-        show = shower(self._state, message.fields, now=self._clock())
+    def owner(self, job_id: JobId, *, restarts: int, node: NodeName) -> Principal | None:
+        job = self.state.jobs.get(job_id)
+        if job is None or job.restarts != restarts or node not in [share.node for share in job.shares]:
+            return None
+        return Principal(user=job.user, uid=job.uid)
+
+    async def rows(self, caller: Caller, message: ask.Jobs) -> Rows[JobRow | dict[str, Any]]:
+        show = row_maker(self.state, message.fields, now=self.clock())
         return LazyRows(await self._selected(message), show)
 
-    async def detail(self, client: ClientIdentity, message: ask.JobInfo) -> JobDetail:
-        job = await self._lookup.visible(client.who, message.job)
-        journal = await self._store.journal(job.id)
+    async def detail(self, caller: Caller, message: ask.JobInfo) -> JobDetail:
+        job = await self.lookup.visible(caller.who, message.job)
+        journal = await self.store.journal(job.id)
         if job.id != job.array_job_id:
-            journal = [*await self._store.journal(job.array_job_id), *journal][-MAX_EVENTS:]
-        detail = job_detail(self._state, job, journal)
-        return msgspec.structs.replace(detail, steps=step_rows(job, await self._store.steps(job.id)))
+            journal = [*await self.store.journal(job.array_job_id), *journal][-MAX_EVENTS:]
+        detail = job_detail(self.state, job, journal)
+        return msgspec.structs.replace(detail, steps=step_rows(job, await self.store.steps(job.id)))
 
-    async def environment(self, client: ClientIdentity, message: ask.JobEnvironment) -> JobVariables:
-        return variables_of(await self._lookup.find(message.job), who=client.who)
+    async def environment(self, caller: Caller, message: ask.JobEnvironment) -> JobVariables:
+        return variables_of(await self.lookup.find(message.job), who=caller.who)
 
-    async def forecast(self, client: ClientIdentity, message: ask.Forecast) -> ForecastRow:
-        return await self._forecaster.of_job(self._state, await self._lookup.find(message.job))
+    async def forecast(self, caller: Caller, message: ask.Forecast) -> ForecastRow:
+        return await self.forecaster.of_job(self.state, await self.lookup.find(message.job))
 
-    async def steps(self, client: ClientIdentity, message: ask.Steps) -> Rows[LiveStep]:
-        return live_steps(self._state, Selection(message))
+    async def steps(self, caller: Caller, message: ask.Steps) -> Rows[LiveStep]:
+        return live_steps(self.state, Selection(message))
+
+    def changes(self, caller: Caller, message: ask.Subscribe) -> AsyncGenerator[DeltaPage, None]:
+        return self.change_feed.pages(message)
+
+    def ends(self, caller: Caller, message: ask.AwaitEnds) -> RowsOfEnds:
+        return RowsOfEnds(self.end_waiters, message, row_maker(self.state, message.fields, now=self.clock()))
 
     async def _selected(self, message: ask.Jobs) -> list[Job]:
         """Return the newest jobs that match the request, oldest first."""
-        state, limit = self._state, min(message.limit, MAX_ROWS)
+        state, limit = self.state, min(message.limit, MAX_ROWS)
         wanted = Selection(message)
         if message.ids and not message.finished:
             found = {job.id: job for number in wanted.numbers for job in state.named(JobId(number))}
@@ -80,7 +89,7 @@ class NativeJobs:
         if message.finished:
             by_name = len(message.users) == 1 and not message.users[0].isdigit()
             only = message.users[0] if by_name else None
-            for job in await self._store.finished_jobs(user=only, limit=limit):
+            for job in await self.store.finished_jobs(user=only, limit=limit):
                 found.setdefault(job.id, job)
         ids = sorted(found)
         chosen = await in_slices(

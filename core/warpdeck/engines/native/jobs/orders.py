@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -19,7 +20,7 @@ from warpdeck.controller.events.events import (
     Released,
     Requeued,
     Resumed,
-    StepEndAsked,
+    StepEndRequested,
     Suspended,
     Updated,
 )
@@ -29,7 +30,7 @@ from warpdeck.engines.native.outcomes import Apply
 from warpdeck.model import JobId
 from warpdeck.notation.values.job_ids import is_job_id, parse_job_id
 from warpdeck.notation.values.signals import parse_signal
-from warpdeck.ports.caller import ClientIdentity, Principal
+from warpdeck.ports.caller import Caller, Principal
 from warpdeck.ports.engine import JobOrder
 from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
@@ -55,29 +56,27 @@ EVENT_OF: dict[type[JobOrder], tuple[Callable[..., Event], tuple[str, ...]]] = {
 """The event of each order, and the fields of the request that the event takes over."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class NativeOrders:
     """The `EngineOrders` of the controller."""
 
-    def __init__(
-        self, state: State, store: Store, *, apply: Apply, lookup: JobLookup, submissions: NativeSubmissions
-    ) -> None:
-        self._state = state
-        self._store = store
-        self._apply = apply
-        self._lookup = lookup
-        self._submissions = submissions
+    state: State
+    store: Store
+    apply: Apply
+    lookup: JobLookup
+    submissions: NativeSubmissions
 
-    async def change(self, client: ClientIdentity, message: JobOrder) -> results.Changed:
+    async def change(self, caller: Caller, message: JobOrder) -> results.Changed:
         event, fields = EVENT_OF[type(message)]
         order = partial(event, **{name: getattr(message, name) for name in fields})
-        return await self._change(client.who, message.jobs, order)
+        return await self._change(caller.who, message.jobs, order)
 
-    async def record_code(self, client: ClientIdentity, message: ask.CodeRecorded) -> results.Changed:
-        snapshot = self._submissions.uploaded(client.who, message.snapshot)
+    async def record_code(self, caller: Caller, message: ask.CodeRecorded) -> results.Changed:
+        snapshot = self.submissions.uploaded(caller.who, message.snapshot)
         order = partial(CodeRecorded, snapshot=snapshot, note=message.note)
-        return await self._change(client.who, message.jobs, order)
+        return await self._change(caller.who, message.jobs, order)
 
-    async def cancel(self, client: ClientIdentity, message: ask.Cancel) -> results.Canceled:
+    async def cancel(self, caller: Caller, message: ask.Cancel) -> results.Canceled:
         number = parse_signal(message.signal) if message.signal else 0
         jobs = [word for word in message.jobs if "." not in word]
         done: list[str] = []
@@ -86,13 +85,13 @@ class NativeOrders:
         for word in message.jobs:
             if "." in word:
                 try:
-                    await self._apply(await self._step_end(client.who, word, number))
+                    await self.apply(await self._step_end(caller.who, word, number))
                     done.append(word)
                 except UserError as error:
                     refused.append((word, error.line, error.code))
         if jobs:
-            order = partial(Cancelled, signal=number, whom=message.whom, waiting_only=message.waiting_only)
-            outcome = await self._on_each(client.who, jobs, order)
+            order = partial(Cancelled, signal=number, target=message.whom, waiting_only=message.waiting_only)
+            outcome = await self._on_each(caller.who, jobs, order)
             done += outcome.labels
             parts = outcome.parts
             refused += zip(outcome.refused, outcome.errors, outcome.codes, strict=True)
@@ -106,19 +105,19 @@ class NativeOrders:
             parts=parts,
         )
 
-    async def annotate(self, client: ClientIdentity, message: ask.JobAnnotate) -> results.Result:
-        known, who = self._state.jobs, client.who
+    async def annotate(self, caller: Caller, message: ask.JobAnnotate) -> results.Result:
+        known, who = self.state.jobs, caller.who
         ids = tuple(JobId(number) for number in message.ids)
-        wanted = message.annotating.asked()
+        wanted = message.annotating.changed_fields()
         if not wanted:
             raise UserError("nothing to change", "give a comment or a derived exit code")
-        ended = await self._store.jobs([number for number in ids if number not in known])
+        ended = await self.store.jobs([number for number in ids if number not in known])
         if message.only_asks:
             for job in (*ended, *(known[number] for number in ids if number in known)):
                 check_rights(who, job, wanted)
         else:
-            await self._apply(
-                CommentUpdated(who=who, ids=ids, ended=tuple(ended), annotating=message.annotating)
+            await self.apply(
+                CommentUpdated(principal=who, ids=ids, ended=tuple(ended), changes=message.annotating)
             )
         return results.Result()
 
@@ -140,8 +139,8 @@ class NativeOrders:
         for at in range(0, len(named), ORDERED_AT_ONCE):
             some = named[at : at + ORDERED_AT_ONCE]
             numbers = [JobId(parse_job_id(word)[0]) for word in some if is_job_id(word)]
-            event = order(who=who, jobs=some, ended=await self._lookup.finished(numbers))
-            done.append(await self._apply(event))
+            event = order(principal=who, jobs=some, ended=await self.lookup.finished(numbers))
+            done.append(await self.apply(event))
         return Outcome(
             labels=tuple(chain.from_iterable(each.labels for each in done)),
             errors=tuple(chain.from_iterable(each.errors for each in done)),
@@ -150,9 +149,9 @@ class NativeOrders:
             parts=dict(ChainMap(*(each.parts for each in done))),
         )
 
-    async def _step_end(self, who: Principal, word: str, signal: int) -> StepEndAsked:
+    async def _step_end(self, who: Principal, word: str, signal: int) -> StepEndRequested:
         job_word, _, number = word.rpartition(".")
         if not number.isdecimal():
             raise UserError(f"{word!r} is not a step that can be canceled", "use JOB.STEP, such as 12.0")
-        job = await self._lookup.find(job_word)
-        return StepEndAsked(who=who, job_id=job.id, number=int(number), signal=signal)
+        job = await self.lookup.find(job_word)
+        return StepEndRequested(principal=who, job_id=job.id, number=int(number), signal=signal)

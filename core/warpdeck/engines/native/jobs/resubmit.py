@@ -11,7 +11,7 @@ import msgspec
 
 from warpdeck.base.errors import UserError
 from warpdeck.model import ArraySpec, Job, Request
-from warpdeck.ports.caller import Principal, owns, whose
+from warpdeck.ports.caller import Principal, owner_text, owns
 from warpdeck.protocol.job_rows import JobVariables
 
 
@@ -19,7 +19,7 @@ def variables_of(job: Job, *, who: Principal) -> JobVariables:
     """Return the job's environment for its owner. Raises UserError for other users."""
     if not owns(who, job):
         raise UserError(
-            f"job {job.label()} belongs to {whose(who, job)}; only the owner can see its environment",
+            f"job {job.label()} belongs to {owner_text(who, job)}; only the owner can see its environment",
             "environment variables may contain secrets",
         )
     return JobVariables(variables=dict(job.request.env))
@@ -35,7 +35,7 @@ def asked_again(job: Job, *, who: Principal, task: int | None) -> Request:
     request, label = job.request, job.label()
     if not owns(who, job):
         raise UserError(
-            f"job {label} belongs to {whose(who, job)}; only the owner can submit it again",
+            f"job {label} belongs to {owner_text(who, job)}; only the owner can submit it again",
             "submit its script as your own",
         )
     if request.pty is not None or request.holder not in ("", "hetjob"):

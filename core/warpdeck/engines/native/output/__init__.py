@@ -1,0 +1,1 @@
+"""Bytes of jobs: their logs, their terminals, and tunnels to their nodes."""

@@ -1,0 +1,1 @@
+"""Commands that clients run with their streams: run, sessions, srun and salloc."""

@@ -1,1 +1,0 @@
-"""Handlers of requests about jobs, allocations and sessions."""

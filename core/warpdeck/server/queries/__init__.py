@@ -1,1 +1,0 @@
-"""Handlers of requests that read: history, curves, nodes, forecasts."""

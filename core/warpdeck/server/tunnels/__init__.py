@@ -1,1 +1,0 @@
-"""Handlers of tunnels and forwarded ports."""

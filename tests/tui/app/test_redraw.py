@@ -1,0 +1,194 @@
+"""Output of the idle app and its timers: only visible changes are drawn, and only while the app has the focus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tui.app.app_pilot import AppPilot, run_app
+from textual import events
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Input, TextArea
+
+from warpdeck_tui.screens.shared.deck_screen import DeckScreen
+from warpdeck_tui.terminal.terminal_app import LIVE, LOW_BANDWIDTH, UNWATCHED
+from warpdeck_tui.widgets.cell_grid import CellGrid
+
+OFTEN_S = 0.01
+ENOUGH = 10
+
+
+class TickCounter:
+    """Counts the ticks of a screen's timer."""
+
+    def __init__(self, ui: AppPilot) -> None:
+        assert isinstance(ui.app.screen, DeckScreen)
+        self.count = 0
+        ui.app.screen.every(OFTEN_S, self._tick)
+
+    def _tick(self) -> None:
+        self.count += 1
+
+
+async def ticks(ui: AppPilot, counter: TickCounter) -> None:
+    before = counter.count
+    await ui.until(lambda: counter.count > before, "the screen ticks")
+
+
+async def wait_for_ticks(ui: AppPilot) -> None:
+    """Wait for the duration of many ticks."""
+    turns: list[int] = []
+    timer = ui.app.set_interval(OFTEN_S, lambda: turns.append(1))
+    await ui.until(lambda: len(turns) > ENOUGH, "time passes")
+    timer.stop()
+
+
+async def test_a_tick_writes_only_changed_digits(folder: Path) -> None:
+    async with run_app(folder, writes=True) as ui:
+        await ui.cluster.submit("steady")
+        await ui.shows(
+            "1 running", "● R", "0:0", "Cancel"
+        )  # header, row and key line appear one after the other
+        await ui.pilot.pause()
+        for _ in range(3):
+            before = len(ui.app.frame._lines)
+            ui.written()
+            await ui.until(lambda: ui.app._driver.written, "the next second")  # type: ignore[union-attr]
+            assert len(ui.written()) < 240, "a time in two places, a bar, and the GPU's utilization"
+            assert len(ui.app.frame._lines) == before
+
+
+async def test_an_unchanged_screen_is_not_written(folder: Path) -> None:
+    async with run_app(folder, writes=True) as ui:
+        await ui.cluster.submit("waits", hold=True)
+        await ui.shows("waits", "held")
+        await ui.pilot.pause()
+        ui.written()
+        for _ in range(3):
+            ui.app.refresher.redraw()
+            ui.app.screen.refresh()
+            await ui.pilot.pause()
+        assert ui.written() == ""
+        await ui.press("ctrl+l")
+        await ui.until(lambda: "waits" in ui.written(), "the whole screen")
+
+
+async def test_a_new_screen_is_drawn_only_after_its_size_is_known(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths: set[int] = set()
+    render_line = CellGrid.render_line
+
+    def recording(grid: CellGrid, y: int) -> Strip:
+        widths.add(grid.size.width)
+        return render_line(grid, y)
+
+    monkeypatch.setattr(CellGrid, "render_line", recording)
+    async with run_app(folder, size=(200, 60)) as ui:
+        await ui.press("2")
+        await ui.shows("gpu01", "GPU 0")
+        assert widths == {ui.app.screen.query_one(CellGrid).size.width}, (
+            "the grid was first drawn for a narrow window"
+        )
+
+
+async def test_hidden_screens_and_screens_below_a_dialog_do_not_tick(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        counter = TickCounter(ui)
+        await ticks(ui, counter)
+        for key in ("2", "question_mark"):
+            await ui.press(key)
+            await ui.until(lambda: ui.app.front is None or ui.app.front.place != "queue", "another screen")
+            await ui.pilot.pause()
+            count = counter.count
+            await wait_for_ticks(ui)
+            assert counter.count == count
+            await ui.press("escape")
+            await ticks(ui, counter)
+
+
+async def test_timers_stop_without_the_focus_and_resume_with_a_key(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        counter = TickCounter(ui)
+        await ticks(ui, counter)
+        for back in (lambda: ui.app.post_message(events.AppFocus()), lambda: ui.app.simulate_key("j")):
+            ui.app.post_message(events.AppBlur())
+            await ui.until(lambda: not ui.app.app_focus, "the focus is lost")
+            count = counter.count
+            await wait_for_ticks(ui)
+            assert counter.count == count
+            assert ui.app.pace == UNWATCHED
+            back()
+            await ticks(ui, counter)
+            assert ui.app.pace == LIVE
+
+
+async def test_a_screen_opened_without_the_focus_ticks_once_focused(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        ui.app.post_message(events.AppBlur())
+        await ui.until(lambda: not ui.app.app_focus, "the focus is lost")
+        ui.app.action_show_nodes()
+        await ui.shows("gpu01")
+        counter = TickCounter(ui)
+        ui.app.post_message(events.AppFocus())
+        await ticks(ui, counter)
+
+
+async def test_low_bandwidth_mode_draws_less_often(folder: Path) -> None:
+    async with run_app(folder, low_bandwidth=True) as ui:
+        assert ui.app.pace == LOW_BANDWIDTH
+        assert LOW_BANDWIDTH.news_s > LIVE.news_s and LOW_BANDWIDTH.clock > LIVE.clock
+
+
+async def test_key_latency_is_shown_on_request(folder: Path) -> None:
+    async with run_app(folder, writes=True) as ui:
+        await ui.press("2", "ctrl+t", "1", "2")
+        await ui.shows("warpdeck  key ")
+        milliseconds = int(ui.text().partition("key ")[2].partition(" ms")[0])
+        assert milliseconds < 10_000
+        await ui.press("ctrl+t")
+        await ui.hides("key ")
+
+
+async def test_no_text_cursor_blinks(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        for keys in (("slash",), ("escape", "n"), ("escape", "colon")):
+            await ui.press(*keys)
+            await ui.until(lambda: isinstance(ui.app.focused, Input), "a line of text")
+            await ui.until(lambda: not ui.app.focused.cursor_blink, "a steady cursor")  # type: ignore[union-attr]
+        await ui.press("escape", "n")
+        await ui.until(lambda: ui.app.screen.query(TextArea), "the form")
+        ui.app.screen.query_one(TextArea).focus()
+        await ui.until(lambda: isinstance(ui.app.focused, TextArea), "the script")
+        await ui.until(lambda: not ui.app.focused.cursor_blink, "a steady cursor")  # type: ignore[union-attr]
+
+
+async def test_a_closed_pages_drawing_cache_is_released(folder: Path) -> None:
+    async with run_app(folder) as ui:
+        await ui.press("question_mark")
+        await ui.shows("Help", "Copy to form")
+        drawn = [widget._styles_cache for widget in ui.app.screen.walk_children(Widget)]
+        await ui.until(lambda: any(cache._cache for cache in drawn), "the lines of the page")
+        await ui.press("escape")
+        await ui.until(lambda: not any(cache._cache for cache in drawn), "no lines of the page")
+
+
+SCREENS = {
+    "queue": (),
+    "nodes": ("2",),
+    "job": ("enter",),
+    "metrics": ("enter", "m"),
+    "help": ("question_mark",),
+    "form": ("n",),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+async def test_ascii_mode_draws_only_ascii(folder: Path, name: str) -> None:
+    async with run_app(folder, plain_signs=True, size=(140, 40)) as ui:
+        await ui.cluster.submit("naïve-世")
+        await ui.shows("* R")
+        await ui.press(*SCREENS[name])
+        await ui.until(lambda: ui.text().isascii(), "only ASCII")
+        assert all(len(line) == 140 for line in ui.text().splitlines())
