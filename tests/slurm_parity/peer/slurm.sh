@@ -41,11 +41,11 @@ get() {
             -o Dir::Cache::archives="$folder/debs" $PACKAGES slurm-wlm libmunge2 libhwloc15 liblua5.1-0 \
             slurm-wlm-mysql-plugin mariadb-server-core libmariadb3 libaio1 liburing2 libhttp-parser2.9 >"$folder/apt.log" 2>&1
     fi
+    # A release that is older than this machine's runs with this machine's newer C library.
+    [ "${1:-}" != bullseye ] || rm -f "$folder"/debs/libc6_*.deb "$folder"/debs/libc-bin_*.deb
     for package in "$folder"/debs/*.deb; do dpkg -x "$package" "$root"; done
     # A daemon reads its own name: called "slurmctld-wlm", it would act as another program.
     for daemon in slurmctld slurmd slurmstepd; do ln -sfn "$daemon-wlm" "$root/usr/sbin/$daemon"; done
-    # A release that is older than this machine runs with this machine's newer C library.
-    [ "${1:-}" != bullseye ] || rm -rf "$root"/lib/*/libc[.-]* "$root"/lib/*/ld-*
     rm -rf "$folder/debs" "$folder/lists"
 }
 
