@@ -59,7 +59,7 @@ class WireConnection:
         return next(self._numbers)
 
     def replaces(self, old: WireConnection) -> None:
-        """Continue with the numbers of the connection that was lost."""
+        """Number requests from where the lost connection `old` stopped, so that no number is used twice."""
         self._numbers = old._numbers
 
     def feed(self, data: bytes) -> None:

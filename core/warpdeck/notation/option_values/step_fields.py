@@ -1,6 +1,6 @@
 """Effects of srun's options on a step.
 
-Each one sets fields of three dictionaries: the step (`ask`, in the JSON form of `model.StepAsk`), its streams
+Each one sets fields of three dictionaries: the step (`ask`, in the JSON form of `model.StepOptions`), its streams
 (`streams`, the fields of `Streams`), and the command itself (the fields of `SrunOptions`, which contain the other two).
 Unsupported options are rejected earlier.
 """

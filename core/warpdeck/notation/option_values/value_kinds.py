@@ -103,7 +103,7 @@ def show_attribute(field: str) -> Callable[[SlurmOptions, str], str]:
 
 
 def number(field: str, *, flag: str = "") -> ValueKind:
-    """Return a kind for a positive count that is an attribute."""
+    """Return the kind of an option that sets the attribute `field` of the options to a positive count."""
     return attribute(field, lambda given: count(given.option, given.text), flag=flag)
 
 

@@ -1,7 +1,7 @@
 """srun's command line: options up to the command, and the variables that set options. All uses of srun share
 this parser.
 
-Options become a step (`model.StepAsk`, in its JSON form) and settings of the streams (`Streams`). Options
+Options become a step (`model.StepOptions`, in its JSON form) and settings of the streams (`Streams`). Options
 that describe an allocation go into the request of a new job if there is no allocation yet; inside of one they
 are ignored, as in Slurm. Later options win, and all of them override variables. Unsupported options are
 rejected with an error that names them.

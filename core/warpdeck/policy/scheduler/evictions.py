@@ -51,7 +51,8 @@ class _Trial:
 class Evictions:
     """The evictions of one pass.
 
-    Decisions are appended to `preempts`. `record_start` is called with each start that they make certain.
+    Each decision to preempt jobs is appended to `preempts`. The job for which they make way gets a reserved start, which is
+    passed to `record_start`.
     """
 
     def __init__(
