@@ -95,7 +95,7 @@ def test_srun_with_several_tasks_and_pty_starts_a_step(home: Home, start_command
 def test_a_session_can_be_detached_with_the_escapes_of_ssh(home: Home, start_command: StartCommand) -> None:
     session = shell(start_command)
     session.type("\n~?")
-    session.until("~d  or ~.  detach")
+    session.until("~d or ~.  detach")
     for key in ("d", "."):
         session.type(f"echo left-by-{key}-$((1+1))\n")
         session.until("-2")
@@ -199,10 +199,17 @@ def test_an_idle_session_is_ended_by_the_limit_of_the_site(home: Home, start_com
         home.ok("config", "reload")
 
 
-@pytest.mark.parametrize("argv", [["--watch"], ["1", "2"], ["--wach", "1"]])
-def test_attach_needs_exactly_one_job(home: Home, argv: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--watch"], "required: JOB"),
+        (["1", "2"], "unexpected argument 2"),
+        (["--wach", "1"], "did you mean --watch?"),
+    ],
+)
+def test_attach_needs_exactly_one_job(home: Home, argv: list[str], message: str) -> None:
     result = home.run("attach", *argv)
-    assert result.returncode == 2 and "attach needs exactly one job" in result.stderr
+    assert result.returncode == 2 and message in result.stderr
 
 
 def test_a_batch_job_has_no_terminal_to_watch(

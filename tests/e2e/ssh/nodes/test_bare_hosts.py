@@ -74,7 +74,9 @@ def test_a_read_only_tmp_drains_the_node_and_fails_no_job(home: Home, lab: Lab, 
         lab.on(3, "mount", "-o", "remount,ro", "/tmp")
         command = ("submit", "--no-snapshot", "-w", "gpu3", "-o", "/dev/null", "--wrap", "true")
         job = home.json(*command, cwd=short_tmp)["job_id"]
-        eventually(lambda: "/tmp may not be written" in home.node("gpu3")["reason"], what="the node drains")
+        eventually(
+            lambda: "cannot write to /tmp on this node" in home.node("gpu3")["reason"], what="the node drains"
+        )
         home.run("node", "check", "gpu3")
         assert "read-only" in home.node("gpu3")["reason"].lower(), "the check finds it too"
         assert home.state(job) == "PENDING"

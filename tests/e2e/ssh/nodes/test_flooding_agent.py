@@ -17,7 +17,7 @@ from tests.lab.hosts import Lab
 from tests.support.home import Home
 from tests.support.waiting import eventually
 
-from warpdeck.fleet.build import build_zipapp
+from warpdeck.fleet.build import build_local_zipapp
 from warpdeck_agent.linux.procfs import number, table
 
 pytestmark = pytest.mark.lab
@@ -33,7 +33,7 @@ def flooding_agent(home: Home, folder: Path, kind: str) -> Iterator[None]:
     """Run a flooding program in place of this machine's agent."""
     agent = home.path / "agent"
     agent.mkdir(mode=0o700, exist_ok=True)
-    _, build = build_zipapp(str(folder))
+    _, build = build_local_zipapp(str(folder))
     argv = [sys.executable, flooder.__file__, str(agent), build, kind]
     process = subprocess.Popen(argv, env=home.environ, stdout=subprocess.DEVNULL)
     try:

@@ -316,7 +316,8 @@ def test_the_digest_of_another_users_code_gives_no_access(site: Home, ada: User,
     first = submit_code(site, ada, tree, f"cat code > {ada.folder}/seen", sha256=digest)
     assert wait_for_end(site, first) == "COMPLETED" and (ada.folder / "seen").read_text() == "of ada\n"
     with contextlib.closing(Client(site, carol.uid)) as client:
-        assert client.request("have_tree", {"tree": tree})["result"] == {"have": False}
+        answer = client.request("have_tree", {"tree": tree})["result"]
+        assert answer == {"have": False, "sha256": "", "size_bytes": 0}
         fields = {
             "commit": "0" * 40,
             "tree": tree,
