@@ -29,11 +29,11 @@ MiB per second.
 
 
 @contextmanager
-def flooding_agent(home: Home, folder: Path, kind: str) -> Iterator[None]:
+def flooding_agent(home: Home, kind: str) -> Iterator[None]:
     """Run a flooding program in place of this machine's agent."""
     agent = home.path / "agent"
     agent.mkdir(mode=0o700, exist_ok=True)
-    _, build = build_local_zipapp(str(folder))
+    _, build = build_local_zipapp(str(agent))  # The controller uses this file, too.
     argv = [sys.executable, flooder.__file__, str(agent), build, kind]
     process = subprocess.Popen(argv, env=home.environ, stdout=subprocess.DEVNULL)
     try:
@@ -65,7 +65,7 @@ def test_a_flooding_agent_is_disconnected_and_other_nodes_are_not_affected(
             "--accept-host-key", lab.fingerprint(host),
         )  # fmt: skip
     before = peak_kb(lab_home)
-    with flooding_agent(lab_home, short_tmp, kind):
+    with flooding_agent(lab_home, kind):
         lab_home.run("node", "add", "local")  # The link may be closed before the answer.
         jobs = [
             lab_home.json("submit", "--no-snapshot", "-w", "gpu[1-3]", "--wrap", "true")["job_id"]
@@ -88,7 +88,7 @@ def test_a_flooding_agent_is_disconnected_and_other_nodes_are_not_affected(
 def test_an_agent_that_reports_many_unknown_jobs_is_disconnected(lab_home: Home, short_tmp: Path) -> None:
     lab_home.ok("up")
     before = peak_kb(lab_home)
-    with flooding_agent(lab_home, short_tmp, "welcome"):
+    with flooding_agent(lab_home, "welcome"):
         refused = lab_home.run("node", "add", "local")
         assert refused.returncode and "sends too many messages" in refused.stderr
         assert lab_home.json("queue", "--all") == []
@@ -100,7 +100,7 @@ def test_an_agent_that_never_reads_is_disconnected_before_memory_grows(
 ) -> None:
     script = short_tmp / "script"
     script.write_text(f"#!/bin/sh\n# {'x' * 250_000}\n")
-    with flooding_agent(lab_home, short_tmp, "deaf"):
+    with flooding_agent(lab_home, "deaf"):
         lab_home.ok("node", "add", "local")
         lab_home.ok("submit", "--no-snapshot", "--array=0-999", str(script))
         eventually(
