@@ -104,7 +104,7 @@ def test_a_pass_cache_does_not_change_the_plan(seed: int) -> None:
 
 @settings(max_examples=EXAMPLES)
 @given(seeds)
-def test_a_hetjob_that_cannot_start_takes_nothing_from_others(seed: int) -> None:
+def test_a_waiting_hetjob_takes_nothing_from_others_without_reservations(seed: int) -> None:
     """Without reservations, the other jobs start as if the waiting heterogeneous job did not exist."""
     rng = Random(seed)
     view = grouped(rng, site_of(rng)[0])
