@@ -54,6 +54,7 @@ class PlacementSearch:
         back.
         """
         self._too_long = savepoint
+        self._excluded_variants.clear()
 
     def failed(self, request_class: RequestClass) -> tuple[RequestClass, float] | None:
         """Return the request class for which no placement was free now, and the shortest duration for which
