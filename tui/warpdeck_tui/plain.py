@@ -152,9 +152,7 @@ async def _nodes(client: AsyncioClient, wanted: PlainRequest) -> Text:
 
 
 def _moment(nodes: Sequence[NodeRow], wanted: PlainRequest) -> Text:
-    """Return lines that state the wanted time in the past and the nodes whose state at that time is
-    unknown.
-    """
+    """Return lines with the requested past time, and with the nodes of unknown state at that time."""
     now = time.time()
     past = [node for node in nodes if isinstance(node, PastNodeRow)]
     if wanted.at is None:
@@ -280,7 +278,7 @@ def _text(lines: Iterable[Line]) -> Text:
 
 
 def _table(titles: Sequence[str], rows: Sequence[Line]) -> Text:
-    """Return a table whose columns are as wide as needed, so that nothing is cut off."""
+    """Return a table with columns as wide as needed, so that nothing is cut off."""
     texts = [list(titles), *([in_words(cell.text) for cell in row] for row in rows)]
     widths = [max(cell_len(line[at]) for line in texts if at < len(line)) for at in range(len(titles))]
     return [

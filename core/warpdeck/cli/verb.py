@@ -54,7 +54,7 @@ class UsageError(UserError):
 
 
 class InvalidValue(Exception):
-    """An argument whose value its `parse` function does not accept. The text names the value."""
+    """Error for a value that the `parse` function of an argument rejects. The text names the value."""
 
 
 class Argument:
@@ -105,7 +105,7 @@ class Argument:
 
 
 class Group:
-    """Arguments with a title of their own in the help, or arguments of which at most one may be given."""
+    """A group of arguments: with its own title in the help, or with at most one that may be given."""
 
     def __init__(self, *items: Item, title: str = "", required: bool = False) -> None:
         self.items = items

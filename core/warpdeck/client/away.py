@@ -1,4 +1,4 @@
-"""What clients do while no controller answers: they start one, or wait until it is back.
+"""Handles the time in which no controller answers: starts a controller, or waits until it is back.
 
 It imports only the standard library, because the command line starts often.
 """

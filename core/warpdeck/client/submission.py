@@ -187,7 +187,7 @@ def draft_components(
     known: OptionTable = SBATCH,
     read: FileReader | None = None,
 ) -> Draft:
-    """Draft the submission of a batch script whose options were read. Raises UserError.
+    """Draft the submission of a batch script from its options, which were read before. Raises UserError.
 
     `script` are the fields of the request that contain the script. The other arguments are those of `draft_script`.
     """

@@ -70,7 +70,7 @@ class CallRequest(NamedTuple):
 
 
 class Bundle:
-    """The futures whose calls run in one job, in this order, and that job after submission. `cancel` cancels
+    """The futures of the calls in one job, in the order of the calls, and the job after its submission. `cancel` cancels
     a job.
     """
 

@@ -224,7 +224,7 @@ class CallRunner:
             await self._settle_asking(bundle, row)
 
     def _settle_here(self, ended: list[tuple[Bundle, JobRow]]) -> list[tuple[Bundle, JobRow]]:
-        """Settle futures whose answers are in files, and return the remaining ones."""
+        """Settle the futures that have an answer in a file, and return the remaining ones."""
         return [each for each in ended if not self._is_settled(*each)]
 
     def _is_settled(self, bundle: Bundle, row: JobRow) -> bool:

@@ -85,7 +85,7 @@ def search_path(folder: str, entries: Sequence[str]) -> list[str]:
 
 
 def calls_text(tasks: Sequence[Sequence[PackedCall]], search: Sequence[str] = ()) -> str:
-    """Return the standard input of `callprogram` for an array whose tasks make these calls. `search` comes
+    """Return the standard input of `callprogram` for an array with one task for each of these calls. `search` comes
     from `search_path`.
     """
     functions = list(dict.fromkeys(call.function.text for calls in tasks for call in calls))

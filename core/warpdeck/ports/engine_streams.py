@@ -95,7 +95,7 @@ class StepSink(Protocol):
 
 
 class RunningStep(Protocol):
-    """A step whose srun is connected. The step ends if srun leaves, unless the link of its node broke."""
+    """A step with a connected srun. The step ends if srun leaves, unless the link of its node broke."""
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class RunningStep(Protocol):
 
 
 class HeldAllocation(NamedTuple):
-    """An allocation whose salloc is connected."""
+    """An allocation with a connected salloc."""
 
     answer: dict[str, Any]
     revoked: Callable[[], Awaitable[str]]

@@ -25,7 +25,7 @@ from .site_rows import (
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """Base class of all results. Alone it is the result of a request whose answer has no fields."""
+    """Base class of all results. Requests without fields in their answer have it as their result."""
 
 
 class Welcome(Result, frozen=True, kw_only=True):

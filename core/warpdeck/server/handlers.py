@@ -89,7 +89,7 @@ def _answered_by(engine: Engine) -> dict[type, Method]:
 
 
 def _answered_in_pages(engine: Engine) -> dict[type, Handler]:
-    """Return the handlers of the requests whose answers are long lists."""
+    """Return the handlers of the requests that are answered with a long list."""
 
     async def priorities(connection: Connection, message: ask.Priorities) -> dict[str, Any]:
         found = await engine.accounting.priorities(connection.caller, message)

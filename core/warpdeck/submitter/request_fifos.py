@@ -42,7 +42,7 @@ _LINE = re.compile(rb"([0-9]{1,10}) ([0-9]{1,9}) ([0-9a-f-]{1,64}\.slot)")
 
 
 class Slot:
-    """The FIFO at `path` for one answer, whose parts are lines. It is created here."""
+    """The FIFO at `path` for one answer in lines. It is created here."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -345,7 +345,7 @@ class LaunchFolder(Folder):
         self.release()
 
     def keeps_output(self) -> bool:
-        """Return whether the folder has output of which no other copy exists."""
+        """Return whether the folder holds the only copy of some output."""
         return not self._is_empty and any(os.path.exists(self.file(name)) for name in ("out", "err"))
 
     def release(self) -> None:

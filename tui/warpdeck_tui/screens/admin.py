@@ -252,7 +252,7 @@ class AdminScreen(NodeVerbs):
         self.show_tab(NAMES[(NAMES.index(self._tab) + by) % len(NAMES)])
 
     def action_table(self, name: str) -> None:
-        """Show the table whose name was clicked."""
+        """Show the table after a click on its name."""
         self.show_tab(name)
 
     def show_tab(self, name: str) -> None:

@@ -168,7 +168,7 @@ def _end_before_boot(job_report: wire.JobReport, name: NodeName) -> list[Effect]
 
 
 def _handle_unreported(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:
-    """Handle a share of which the node has no record.
+    """Handle a share of a job that the node does not know.
 
     The share never started, or was lost with the node's disk or power. After a reboot it is unknown whether
     the share had started. It is therefore not launched again with the same start count.

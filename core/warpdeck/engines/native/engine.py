@@ -58,17 +58,7 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
         accounting=NativeAccounting(
             state=state, rules=rules, forecaster=forecaster, lookup=lookup, clock=clock
         ),
-        jobs=NativeJobs(
-            state=state,
-            store=store,
-            lookup=lookup,
-            forecaster=forecaster,
-            change_feed=Changes(
-                state=state, hub=controller.hub, watched=controller.nodes.watched, clock=clock
-            ),
-            end_waiters=controller.ends,
-            clock=clock,
-        ),
+        jobs=_jobs(controller, lookup),
         submissions=submissions,
         orders=NativeOrders(state=state, store=store, apply=apply, lookup=lookup, submissions=submissions),
         nodes=_nodes(controller, records),
@@ -97,6 +87,19 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
             clock=clock,
         ),
         steps=_steps(controller, submissions, waits),
+    )
+
+
+def _jobs(controller: Controller, lookup: JobLookup) -> NativeJobs:
+    state, clock = controller.state, controller.clock
+    return NativeJobs(
+        state=state,
+        store=controller.store,
+        lookup=lookup,
+        forecaster=controller.forecaster,
+        change_feed=Changes(state=state, hub=controller.hub, watched=controller.nodes.watched, clock=clock),
+        end_waiters=controller.ends,
+        clock=clock,
     )
 
 

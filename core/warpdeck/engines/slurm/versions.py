@@ -1,4 +1,4 @@
-"""What differs between the versions of Slurm, as one table.
+"""The differences between the versions of Slurm, as one table.
 
 A row names a difference and the first version that has it. The facts were seen with Debian's packages of the versions
 20.11, 22.05, 24.11 and 26.05 (tests/slurm_parity/versions).

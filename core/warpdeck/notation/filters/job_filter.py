@@ -1,4 +1,4 @@
-"""Filter for lists of jobs: words, fields and comparisons, all of which must hold.
+"""Filter for lists of jobs: words, fields and comparisons. A job must match all of them.
 
     llama            in the id, name, user, state, nodes, or the parameters of a sweep's task
     user:ann st:PD   in that field (id, name, user, state, node, part, account, qos, reason, sweep);

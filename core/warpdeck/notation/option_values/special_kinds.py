@@ -120,7 +120,7 @@ _FACTORS = {"": 1, "k": 1024, "m": 1024**2}
 
 
 def _read_extra(given: OptionText) -> tuple[int | None, ...]:
-    """Read SOCKETS[:CORES[:THREADS]]. Each is a count, a range of which the lower end counts, or *."""
+    """Read SOCKETS[:CORES[:THREADS]]. Each is a count, a range (its lower end counts), or *."""
     pieces = [*given.word.split(":"), "", ""][:3]
     return tuple(
         _part_count(piece, each) for each, piece in zip(("first", "second", "third"), pieces, strict=True)
@@ -176,7 +176,7 @@ def _show_spec(options: SlurmOptions, option: str) -> str:
 
 
 def _store_hosts(options: SlurmOptions, option: str, value: str) -> None:
-    """Keep --nodelist or --nodefile, each of which replaces the other."""
+    """Keep --nodelist or --nodefile. The later one replaces the other."""
     options.values.pop("nodelist", None)
     options.values.pop("nodefile", None)
     options.values[option] = value

@@ -82,7 +82,7 @@ def shown_as(show: Callable[[Any], str]) -> Callable[[SlurmOptions, str], str]:
 
 
 def attribute(field: str, read: Callable[[OptionText], Any], *, flag: str = "") -> ValueKind:
-    """Return a kind whose value is an attribute of SlurmOptions. `flag` is an attribute that becomes True with it."""
+    """Return a kind that stores its value in an attribute of SlurmOptions, and sets the attribute `flag` to True."""
 
     def store(options: SlurmOptions, option: str, value: Any) -> None:
         setattr(options, field, value)

@@ -258,7 +258,7 @@ def row(option: str) -> OptionRow:
 
 
 def with_values(options: Iterable[GivenOption], source: OptionSource, known: OptionTable) -> Options:
-    """Return the options of a command with their values, or with errors for those whose text is invalid."""
+    """Return the options of a command with their values, or with an error if the text of a value is invalid."""
     is_launch = known.command != "sbatch"
     return [_with_value(given, source, known, is_launch=is_launch) for given in options]
 

@@ -130,7 +130,7 @@ class _Foreign:
             self.lines = foreign_lines(text)
 
     def options(self, before: Sequence[GivenOption]) -> Options:
-        """Return the options for a component whose options so far are `before`. An error is the last entry."""
+        """Return the options of a component. `before` are its earlier options. An error is the last entry."""
         latest = {given.option: given.word for given in before}
         if not self.lines or IGNORE in latest:
             return []

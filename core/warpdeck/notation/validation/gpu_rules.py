@@ -119,7 +119,7 @@ _ITEM = re.compile(r"gres:([^,]*)")
 
 
 def _split(gres: str) -> list[str]:
-    """Return the items of --gres, each of which begins with "gres:". Text before the first item is
+    """Return the items of --gres. Each item begins with "gres:". Text before the first item is
     ignored.
     """
     return [item for item in _ITEM.findall(gres) if item]

@@ -28,7 +28,7 @@ class _Pair(NamedTuple):
 
 
 class KeyLines:
-    """A layout whose pairs are made of these fields."""
+    """A layout of pairs that are built from these fields."""
 
     def __init__(self, layout: str, fields: Mapping[str, Field]) -> None:
         self._lines = [[_pair(word, fields) for word in line.split()] for line in layout.strip().splitlines()]

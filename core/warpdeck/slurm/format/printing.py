@@ -46,7 +46,7 @@ def last_of_formats(found: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def style_of(given: Collection[str], delimiter: str = "") -> Style:
-    """Return the style that the options -p, -P and -n mean, of which `last_of_formats` keeps the names."""
+    """Return the style of the options -p, -P and -n. `last_of_formats` keeps their names."""
     is_parsable = "parsable" in given or "parsable2" in given
     return Style(
         (delimiter or "|") if is_parsable else "",

@@ -143,7 +143,7 @@ class SacctOptions:
         self.unit = self._unit()
 
     def _keep_last_choice_of_users(self, words: list[tuple[str, str]]) -> None:
-        """Of --allusers and the options that name users, keep the one that was given last."""
+        """Keep the last option among --allusers and the options that name users."""
         last = next((name for name, _ in reversed(words) if name in ("allusers", "uid", "user")), "")
         for name in ("uid", "user") if last == "allusers" else ("allusers",) if last else ():
             self.given.pop(name, None)
@@ -243,7 +243,7 @@ class SacctOptions:
         return {**asked, "users": users} if users else asked
 
     def _users(self) -> list[str]:
-        """Return the users whose jobs are listed, or [] for all users.
+        """Return the users to list the jobs of, or [] for all users.
 
         The default is all users if the caller is root or names jobs, else only the caller.
         """

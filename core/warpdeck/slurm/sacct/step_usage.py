@@ -168,7 +168,7 @@ def _clock(seconds: float, unit: str) -> str:
 
 
 def _tres(name: str, quantities: Mapping[str, str], *, with_gpu: bool = False) -> Column:
-    """Return the column of several TRES, of which `quantities` holds the names. GPUs follow if `with_gpu`."""
+    """Return the column of the TRES with the names in `quantities`. GPUs follow if `with_gpu` is set."""
     pick, is_amount = PICKS[name], not name.endswith(("Node", "Task"))
 
     def text(use: StepUsage) -> str:

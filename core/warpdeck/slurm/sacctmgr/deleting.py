@@ -105,7 +105,7 @@ def _left(tables: AccountTables, user: str, gone: Collection[Path]) -> dict[str,
 
 
 def _next_defaults(tables: AccountTables, gone: list[Path]) -> list[Change]:
-    """Return the changes that set a new default account for the users whose default is deleted.
+    """Return the changes that set a new default account for each user who loses the default account.
 
     The new default is the first of the user's remaining accounts.
     """

@@ -69,7 +69,7 @@ def _usual_form(name: str, asked: ConditionOptions) -> str:
 
 
 def _in_period(name: str, rows: list[Row], asked: ConditionOptions, console: Console) -> list[Row]:
-    """Return the rows whose time overlaps with the period from Start to End.
+    """Return the rows that overlap with the period from Start to End.
 
     Without conditions, only current reservations are returned.
     """

@@ -39,7 +39,7 @@ class AssociationFilter(NamedTuple):
 
 
 def parse_filter(words: Iterable[str]) -> AssociationFilter:
-    """Parse accounts=, flags=, qos= and users=, each of which may be abbreviated. Raises Failed or QuietRefusal."""
+    """Parse accounts=, flags=, qos= and users=, and their abbreviations. Raises Failed or QuietRefusal."""
     found: dict[str, tuple[str, ...]] = {}
     for word in words:
         key, _, value = word.partition("=")

@@ -12,7 +12,7 @@ from warpdeck.slurm.format import serial
 
 
 class Failed(Exception):
-    """Error whose text is printed on standard error; the exit code is 1."""
+    """Error that is printed on standard error. The exit code is 1."""
 
 
 class UnknownKeyword(Failed):

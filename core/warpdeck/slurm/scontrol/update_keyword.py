@@ -131,7 +131,7 @@ def _means_user(key: str) -> bool:
 
 
 def _user_of(pairs: list[tuple[str, str]]) -> str | None:
-    """Return the user whose jobs a name selects, or None if no user is given. Raises Failed."""
+    """Return the user given with a job name, which then selects only this user's jobs, or None. Raises Failed."""
     given = next((value for key, value in pairs if _means_user(key)), None)
     if given is None:
         return None

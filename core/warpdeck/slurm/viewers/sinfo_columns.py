@@ -133,7 +133,7 @@ def _of_nodes() -> dict[str, Print]:
 
 
 def _numbers() -> dict[str, Print]:
-    """Return the columns whose values may differ within a group.
+    """Return the columns that may have different values within a group.
 
     Most print the smallest value, followed by a + if there are larger ones. CPU load and free memory print a
     range.

@@ -82,7 +82,7 @@ def _list(asked: Mapping[str, str], console: Console) -> None:
 
 
 def _users(asked: Mapping[str, str], console: Console) -> list[str] | None:
-    """Return the names of the users whose lines are shown, or None for all users."""
+    """Return the names of the users to show, or None for all users."""
     names = asked.get("users", asked.get("user"))
     if names is None:
         return None if "all" in asked else [console.user]

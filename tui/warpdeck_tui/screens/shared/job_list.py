@@ -89,7 +89,7 @@ class JobListScreen(DeckScreen):
         return fits(action, rows)
 
     def array(self, key: str) -> Fold | None:
-        """Return the array whose row has this key, or None."""
+        """Return the array of the row with this key, or None."""
         return None
 
     def arrive(self) -> None:
@@ -163,7 +163,7 @@ class JobListScreen(DeckScreen):
         """Open or fold the array under the cursor, on screens that show arrays as one row."""
 
     def on_virtual_table_header_selected(self, event: VirtualTable.HeaderSelected) -> None:
-        """Sort by the column whose title was clicked. A second click reverses the order."""
+        """Sort by a column after a click on its title. A second click reverses the order."""
         if event.key == self.order.column:
             self.action_reverse()
         elif event.key in self.sortable:

@@ -1,4 +1,4 @@
-"""The history as a table with one row per ended job, of which only the pages around the cursor are loaded.
+"""The history as a table with one row per ended job. Only the pages around the cursor are loaded.
 
 Pages are requested relative to a neighboring page (see model.past.PastQuery) or to the nearer end, and a few
 are kept. A row that is not loaded yet is shown as an ellipsis.

@@ -1,4 +1,4 @@
-"""Tracks the srun clients of job steps and allocations, and ends those whose client does not return.
+"""Tracks the srun clients of job steps and allocations, and ends them if the client does not return.
 
 A step whose srun disconnects is ended, as in Slurm. An srun that was only cut off reconnects by itself. It is
 cut off when its node's link breaks or this controller restarts. Its step is ended only if the srun does not
@@ -106,7 +106,7 @@ class StepLeases:
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Record missing clients, and end steps and allocations whose client did not return in time."""
+        """Record missing clients, and end their steps and allocations if they do not return in time."""
         for job_id, number in self._known():
             there = self._is_there(job_id, number)
             if there is not None and there == (self._away_since(job_id, number) is not None):

@@ -90,7 +90,7 @@ def _joined(found: Sequence[Any], places: Sequence[StepPlacement]) -> Any:
 
 
 def _labelled(parts: Sequence[Part], places: Sequence[StepPlacement]) -> bool | list[int]:
-    """Return whether all lines are labeled, or the list of the tasks whose lines are labeled."""
+    """Return True if the lines of all tasks are labeled, False if none are, or the list of the labeled tasks."""
     labels = [part.streams.label for part in parts]
     if all(labels) or not any(labels):
         return labels[0]

@@ -1,4 +1,4 @@
-"""srun in the controller: creates a job step whose streams the client then reads.
+"""srun in the controller: creates a job step. The client then reads the step's streams.
 
 The client sends its command line, which is parsed here (notation.srun), so that every srun has the same
 grammar. If other steps hold the resources, the client is told. The step is requested again whenever something
