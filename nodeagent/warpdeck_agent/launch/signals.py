@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from concurrent.futures import Executor
 from typing import Sequence, Set, Tuple
 
@@ -16,6 +17,10 @@ ALL, BATCH, PROGRAMS, WARNED = "all", "batch", "programs", "warned"
 """The processes for which a signal is meant."""
 MAX_STOPS = 5
 """The most searches for processes that a job forks while it is being stopped."""
+WARNING_S, WARNING_INTERVAL_S = 30.0, 0.5
+"""Time for which, and the interval at which, a warning is sent again that no process can receive yet. Slurm
+compares jobs with their time limits only every 30 seconds, so its warnings come as late.
+"""
 
 
 class Signals:
@@ -63,13 +68,23 @@ class Signals:
             job_processes.send(_recipients(launch, members, number, whom=whom), number)
 
     async def warn(self, launch: LocalLaunch) -> None:
-        """Send the signal that the job requested for before its time limit."""
-        members = await self._members(launch)
+        """Send the signal that the job requested for before its time limit.
+
+        A script may be warned as soon as it starts, before it has set its handler. So a warning that nobody
+        can receive yet is sent again, as late as Slurm may send it.
+        """
         whom = BATCH if launch.meta.warn_batch_only and launch.meta.role == "batch" else WARNED
-        if launch.phase == "running" and not launch.end.cause:
-            job_processes.send(
-                _recipients(launch, members, launch.meta.warn_signal, whom=whom), launch.meta.warn_signal
-            )
+        number = launch.meta.warn_signal
+        deadline = time.monotonic() + WARNING_S
+        while True:
+            members = await self._members(launch)
+            if launch.phase != "running" or launch.end.cause:
+                return
+            recipients = _recipients(launch, members, number, whom=whom)
+            if recipients or time.monotonic() > deadline:
+                job_processes.send(recipients, number)
+                return
+            await asyncio.sleep(WARNING_INTERVAL_S)
 
     async def _members(self, launch: LocalLaunch) -> Tuple[int, ...]:
         return await asyncio.get_running_loop().run_in_executor(self._pool, launch.processes.pids)

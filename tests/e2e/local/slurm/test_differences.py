@@ -101,6 +101,13 @@ def test_a_warning_signal_reaches_a_script_that_waits_for_it(site: Home) -> None
     assert output(site, job) == "warned\n"
 
 
+def test_a_warning_reaches_a_script_that_sets_its_handler_after_the_warning_was_due(site: Home) -> None:
+    script = 'sleep 2; trap "echo warned; exit 0" USR1; while :; do sleep 0.1; done'
+    job = submit(site, "--signal=USR1@60", "-t", "1", "--wrap", script)
+    eventually(lambda: site.job(job)["end"], what="the job has ended")
+    assert output(site, job) == "warned\n"
+
+
 @pytest.mark.two_cpus
 def test_srun_uses_its_own_tasks_per_node_and_the_cpus_per_task_of_the_job(site: Home) -> None:
     job = submit(site, "--wait", "-n2", "--ntasks-per-node=2", "--wrap", "srun --ntasks-per-node=1 echo task")
