@@ -34,8 +34,8 @@ MAX_EVENTS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class NativeJobs:
-    """The `EngineJobs` of the controller."""
+class StateJobs:
+    """The `EngineJobs` over the jobs of a `State` and of the store."""
 
     state: State
     store: Store
