@@ -200,7 +200,7 @@ def test_the_python_client_gets_the_environment_unchanged(desk: Desk) -> None:
         "OPTIND": "7",
     }
     environ |= {f"V{number}": "x" * 100_000 for number in range(3)}
-    with desk.start("x", **environ) as asking:
+    with desk.start("x", stdout=subprocess.PIPE, **environ) as asking:
         asking.communicate(timeout=WAIT_S)
     found = dict(each.split("=", 1) for each in desk.environ.read_text().split("\0")[:-1])
     assert found == {"PATH": "/usr/bin:/bin", **environ}
