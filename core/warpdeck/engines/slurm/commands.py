@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from warpdeck.base.errors import UserError
 
-from .marked_table import Column, TableReader, format_argument
+from .reading.marked_table import Column, TableReader, format_argument
 
 COMMAND_S = 60.0
 """Time limit of a command that reads. slurmctld may take 10 s for an answer, and a client library retries once."""
