@@ -30,6 +30,8 @@ slurmctld takes a minute for one answer.
 STOP_S = 20.0
 MAX_ERROR_BYTES = 64 * 1024
 """Maximum number of bytes read from the output of a process that failed to start. A pipe holds as much."""
+MAX_LOCK_BYTES = 300
+"""A pid and the name of a machine."""
 
 
 def connect_socket(paths: Paths) -> socket.socket:
@@ -54,6 +56,11 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
         return False
     paths.check_engine()
     engine, daemon = paths.engine, paths.daemon
+    if host := other_host(paths):
+        raise UserError(
+            f"the {daemon} in {paths.home} runs on {host}",
+            f"use warpdeck on {host}, stop it there with `warpdeck down`, or set WARPDECK_HOME to a folder of this machine",
+        )
     if paths.is_of_another:
         raise UserError(f"no {daemon} runs in {paths.home}", "ask its owner to start it with `warpdeck up`")
     if refused := start_refusal(paths):
@@ -124,6 +131,8 @@ def stop(paths: Paths) -> bool:
     """Stop the controller or gateway; agents and jobs go on. Returns False if none ran. Raises UserError."""
     if paths.is_of_another and os.geteuid() != 0:
         raise UserError(f"the {paths.daemon} in {paths.home} belongs to another user", "ask its owner")
+    if host := other_host(paths):
+        raise UserError(f"the {paths.daemon} in {paths.home} runs on {host}", f"stop it on {host}")
     pid = running_pid(paths)
     if pid == 0:
         return False
@@ -145,18 +154,32 @@ def stop(paths: Paths) -> bool:
 
 def running_pid(paths: Paths) -> int:
     """Return the pid of the process that holds the home's lock, or 0 if none does."""
+    pid = _lock_holder(paths)[:1]
+    return int(pid[0]) if pid and pid[0].isdigit() else 0
+
+
+def other_host(paths: Paths) -> str:
+    """Return the name of the other machine on which a gateway holds the home's lock, or "".
+
+    Login nodes often share the folders of their users, but a socket serves one machine only.
+    """
+    host = " ".join(_lock_holder(paths)[1:])
+    return "" if host == os.uname().nodename else host
+
+
+def _lock_holder(paths: Paths) -> list[str]:
+    """Return the pid and, for a gateway, the machine of the process that holds the lock. Empty if none does."""
     try:
         descriptor = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return 0
+        return []
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-        return int(text) if text.isdigit() else 0
+        return os.pread(descriptor, MAX_LOCK_BYTES, 0).decode("ascii", "replace").split()
     finally:
         os.close(descriptor)
-    return 0
+    return []
 
 
 def take_lock(paths: Paths) -> int:
@@ -173,5 +196,6 @@ def take_lock(paths: Paths) -> int:
             f"a {paths.daemon} is already running in {paths.home}", "see `warpdeck status`"
         ) from error
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    host = f" {os.uname().nodename}" if paths.engine == SLURM else ""
+    os.pwrite(descriptor, f"{os.getpid()}{host}\n".encode(), 0)
     return descriptor

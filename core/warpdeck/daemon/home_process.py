@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
 import logging.handlers
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple
 
 import uvloop
@@ -56,9 +57,8 @@ def run_process(paths: Paths, serve: Callable[[], Coroutine[Any, Any, None]]) ->
         # for the process to end.
         take_lock(paths)
         start_log(paths)
-        claim_home(paths)
         raise_limit()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with _claimed(paths), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve())
         gc.freeze()  # With frozen objects the interpreter skips one more full collection at its exit.
     except* (UserError, StoreError, OSError) as group:
@@ -68,6 +68,20 @@ def run_process(paths: Paths, serve: Callable[[], Coroutine[Any, Any, None]]) ->
         status = 1
         log.exception("a bug ended the %s", paths.daemon)
     return status
+
+
+@contextlib.contextmanager
+def _claimed(paths: Paths) -> Iterator[None]:
+    """Record the engine of a new home, unless the start fails before the home has a database. Raises UserError."""
+    is_new = not paths.recorded_engine
+    claim_home(paths)
+    try:
+        yield
+    except BaseException:
+        if is_new and not os.path.exists(paths.database):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(paths.engine_file)
+        raise
 
 
 def handle_signals() -> Signals:

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.base.controller_daemon import ensure_running, is_running, stop
+from warpdeck.base.controller_daemon import ensure_running, is_running, other_host, stop
 from warpdeck.base.errors import UserError
 from warpdeck.base.output import clean, print_json, print_note
 from warpdeck.base.paths import OWN, SITE_HOME, SLURM, Paths
@@ -133,6 +133,8 @@ def _status(args: Namespace) -> int:
     except UserError:
         if args.json:
             print_json({"running": False, "home": paths.home, "engine": {"name": paths.engine}})
+        elif host := other_host(paths):
+            print(f"the {paths.daemon} in {paths.home} runs on {host}", file=sys.stderr)
         else:
             print(f"no {paths.daemon} is running in {paths.home}", file=sys.stderr)
         return 1
