@@ -92,6 +92,17 @@ class SlurmCommands:
         reader.close()
         return records
 
+    async def accounting(self, argv: Sequence[str], columns: Sequence[Column]) -> list[dict[str, str]]:
+        """Return the records that sacct prints with these options. Raises UserError or MalformedTable."""
+        mark = "Z" + secrets.token_hex(8)
+        reader = TableReader(columns, mark)
+        records: list[dict[str, str]] = []
+        form = ",".join(column.field for column in columns)
+        options = ["--noheader", "--parsable", f"--delimiter={mark}", f"--format={form}"]
+        await self._read(["sacct", *options, *argv], lambda text: records.extend(reader.feed(text)))
+        reader.close()
+        return records
+
     async def change(self, argv: Sequence[str], *, data: bytes = b"", cwd: str | None = None) -> Output:
         """Run a command that changes something, and return how it ended. Raises UserError if it cannot be run.
 

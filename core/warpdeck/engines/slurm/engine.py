@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from typing import Any
 from warpdeck.base.errors import UserError
 from warpdeck.base.paths import Paths
 from warpdeck.config import Config
+from warpdeck.engines.shared.history import StateHistory
 from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.engines.shared.jobs import StateJobs
 from warpdeck.engines.shared.subscriptions import Changes
 from warpdeck.ports.engine import UNSUPPORTED, Engine
@@ -22,6 +25,8 @@ from .cluster.poller import Poller
 from .cluster.polling import Allowance
 from .commands import SlurmCommands
 from .forecasts import SlurmForecasts
+from .history.accounting import INTERVAL_S, Accounting
+from .history.curves import SlurmCurves
 from .settings import SlurmSettings
 from .site import SlurmSite
 from .versions import read_version
@@ -83,11 +88,16 @@ async def gateway(
         await cluster.load()
         allowance = Allowance(settings)
         poller = Poller(cluster, commands, allowance)
-        site = SlurmSite(
-            cluster=cluster, poller=poller, version=version, name=await _cluster_name(commands, allowance)
-        )
+        site = SlurmSite(cluster=cluster, poller=poller, version=version)
         lookup = JobLookup(state=cluster.state, store=store, config=Config)
-        async with poller.running():
+        accounting = Accounting(
+            cluster,
+            commands,
+            user=pwd.getpwuid(cluster.uid).pw_name,
+            interval_s=max(2.0, min(INTERVAL_S, 360 / settings.requests_per_minute)),
+        )
+        poller.after_queue = accounting.after_queue
+        async with poller.running(), accounting.running():
             yield Gateway(
                 cluster=cluster,
                 poller=poller,
@@ -101,17 +111,6 @@ async def gateway(
             )
     finally:
         await store.close()
-
-
-async def _cluster_name(commands: SlurmCommands, allowance: Allowance) -> str:
-    """Return the name of the cluster, or "" if Slurm does not answer now."""
-    allowance.count(1, 0.0)
-    try:
-        text = await commands.read("scontrol", "show", "config")
-    except UserError:
-        return ""
-    lines = [line.partition("=") for line in text.splitlines()]
-    return next((value.strip() for key, _, value in lines if key.strip() == "ClusterName"), "")
 
 
 def _engine(made: Gateway) -> Engine:
@@ -141,7 +140,13 @@ def _engine(made: Gateway) -> Engine:
         submissions=missing,
         orders=missing,
         nodes=missing,
-        history=missing,
+        history=StateHistory(
+            state=cluster.state,
+            store=cluster.store,
+            search=RecordSearch(cluster.state, cluster.store),
+            curve_reader=SlurmCurves(made.lookup),
+            clock=clock,
+        ),
         output=missing,
         sessions=missing,
         steps=missing,

@@ -22,6 +22,7 @@ from warpdeck.controller.state.state import State
 from warpdeck.engines.slurm.reading.job_table import SeenJob
 from warpdeck.model import Job, JobId, NodeName, Request
 from warpdeck.model.created_by_nonce import CreatedObject, upsert_created
+from warpdeck.model.step import Step
 from warpdeck.ports.ports import Changes, JournalEntry, Store
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.site_rows import PartitionRow
@@ -72,6 +73,8 @@ class Cluster:
         self.hub = ChangeListeners(self.ends.touch)
         self.nodes = NodeRows(self.state)
         self.partitions: list[PartitionRow] = []
+        self.config: dict[str, str] = {}
+        """slurmctld's configuration, as `scontrol show config` prints it; {} until Slurm has answered."""
         self.script_folder = ""
         """The folder of the scripts of this user's submissions."""
         self.scripts: dict[str, JobId] = {}
@@ -83,6 +86,7 @@ class Cluster:
         self._keep_ended_s = keep_ended_s
         self._unsaved: dict[JobId, Job] = {}
         self._unsaved_lines: list[JournalEntry] = []
+        self._unsaved_steps: list[Step] = []
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
@@ -106,6 +110,7 @@ class Cluster:
             self._unsaved.update((job.id, job) for job in recorded)
             kept = {job.id for job in recorded}
             self._unsaved_lines += [line for line in changes.journal if line.job_id in kept]
+            self._unsaved_steps += [step for step in changes.steps if step.job_id in kept]
             await self._save(gone=changes.gone)
         self.touch([*(job.id for job in changes.jobs), *changes.gone])
 
@@ -125,6 +130,11 @@ class Cluster:
                 upsert_created(self.state.created, created)
             self.state.upsert_job(job)
         self.touch([job.id])
+
+    @property
+    def has_accounting(self) -> bool:
+        """Whether slurmdbd keeps the jobs of this cluster."""
+        return self.config.get("AccountingStorageType", "").endswith("slurmdbd")
 
     def note_scripts(self, seen: Iterable[SeenJob]) -> None:
         """Remember which submission of this user became which job."""
@@ -173,6 +183,7 @@ class Cluster:
             jobs=jobs,
             gone_jobs=tuple(gone),
             journal=tuple(self._unsaved_lines),
+            steps=tuple(self._unsaved_steps),
         )
         try:
             await self.commits.commit(changes)
@@ -181,6 +192,7 @@ class Cluster:
             return
         self._unsaved.clear()
         self._unsaved_lines.clear()
+        self._unsaved_steps.clear()
 
 
 def _looks_equal(before: NodeRow | None, after: NodeRow) -> bool:

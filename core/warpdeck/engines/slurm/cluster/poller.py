@@ -18,7 +18,7 @@ from warpdeck.engines.slurm.reading.partition_table import read_partitions
 from warpdeck.model import JobId
 
 from .cluster import Cluster
-from .job_changes import JobChanges, compare, find_vanished, forgotten
+from .job_changes import JobChanges, compare, find_vanished
 from .polling import PLANS, Allowance, Asked, Source, due_in_s, rpcs_a_minute
 
 log = logging.getLogger("warpdeck.slurm")
@@ -30,11 +30,12 @@ RETRY_S = 10.0
 """Seconds until the next attempt after Slurm did not answer. An attempt that fails costs slurmctld nothing or little."""
 MAX_RETRY_S = 120.0
 EVICT_S = 60.0
-PARTITIONS_S = 3600.0
-"""Seconds after which the partitions are read again. Administrators change them seldom."""
+CONFIG = ("scontrol", "show", "config")
+SELDOM_S = 3600.0
+"""Seconds after which the partitions and the configuration are read again. Administrators change them seldom."""
 
-Ended = Callable[[list[JobId]], Awaitable[None]]
-"""Finds out how these jobs ended that the queue does not have any more."""
+AfterQueue = Callable[[JobChanges], Awaitable[None]]
+"""Is called with the changes of each queue, after they were applied. It ends the jobs that vanished."""
 
 
 class Poller:
@@ -59,9 +60,9 @@ class Poller:
         self._wake = asyncio.Event()
         self._failures = 0
         self._read = {Source.JOBS: self._read_jobs, Source.NODES: self._read_nodes}
-        self._partitions, self._partitions_at = "", None  # type: str, float | None
-        self.after_queue: Ended | None = None
-        """Is called after each queue, with the jobs that vanished."""
+        self._seldom: dict[tuple[str, ...], tuple[str, float]] = {}
+        """Output of commands that are run seldom, and when."""
+        self.after_queue: AfterQueue | None = None
 
     @property
     def looking(self) -> bool:
@@ -168,6 +169,9 @@ class Poller:
 
     async def _read_jobs(self) -> None:
         cluster, begun = self._cluster, self._cluster.clock()
+        config, is_new = await self._read_seldom(CONFIG)
+        if is_new:
+            cluster.config = _read_config(config)
         records = await self._commands.table(SQUEUE, COLUMNS)
         changes = JobChanges()
         reported: set[JobId] = set()
@@ -181,16 +185,27 @@ class Poller:
         await cluster.apply(changes)
         cluster.read_at = begun
         if self.after_queue is not None:
-            await self.after_queue(changes.vanished)
-        elif changes.vanished:
-            ended = [forgotten(cluster.state.jobs[each], now=begun) for each in changes.vanished]
-            await cluster.apply(JobChanges(jobs=ended))
+            await self.after_queue(changes)
 
     async def _read_nodes(self) -> None:
         text = await self._commands.read(*NODES)
-        now = self._monotonic()
-        if self._partitions_at is None or now - self._partitions_at > PARTITIONS_S:
-            self._allowance.count(1, now)
-            self._partitions, self._partitions_at = await self._commands.read(*PARTITIONS), now
+        partitions, _ = await self._read_seldom(PARTITIONS)
         rows = read_nodes(text, at=self._cluster.clock())
-        self._cluster.put_nodes(rows, partitions_of(text), read_partitions(self._partitions, rows))
+        self._cluster.put_nodes(rows, partitions_of(text), read_partitions(partitions, rows))
+
+    async def _read_seldom(self, argv: tuple[str, ...]) -> tuple[str, bool]:
+        """Return the output of a command, and whether it is new. Raises UserError."""
+        now = self._monotonic()
+        text, at = self._seldom.get(argv, ("", now - SELDOM_S))
+        if now - at < SELDOM_S:
+            return text, False
+        self._allowance.count(1, now)
+        text = await self._commands.read(*argv)
+        self._seldom[argv] = text, now
+        return text, True
+
+
+def _read_config(text: str) -> dict[str, str]:
+    """Return the configuration that `scontrol show config` prints."""
+    lines = [line.partition("=") for line in text.splitlines()]
+    return {key.strip(): value.strip() for key, _, value in lines if value}
