@@ -14,6 +14,7 @@ from tests.support.waiting import WAIT_S
 
 from warpdeck.base.paths import Paths
 from warpdeck.protocol.results import Delta, Welcome
+from warpdeck.protocol.site_rows import EngineRow
 from warpdeck_tui.data.connection import Core
 
 HANGING_MESSAGE = "Controller not responding, waiting"
@@ -29,6 +30,8 @@ class ConnectionLog:
         self.messages.put_nowait("linked")
 
     def told(self, delta: Delta) -> None: ...
+
+    def looked(self, engine: EngineRow) -> None: ...
 
     def went_away(self, message: str) -> None:
         self.messages.put_nowait(message)

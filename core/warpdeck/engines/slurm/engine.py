@@ -33,10 +33,26 @@ from .versions import read_version
 
 
 class Missing:
-    """A part of the engine that does not exist yet."""
+    """A part of the engine that does not exist yet, or of which only `present` exists."""
+
+    def __init__(self, present: object = None) -> None:
+        self._present = present
 
     def __getattr__(self, name: str) -> Any:
-        raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
+        def refuse(*arguments: object, **named: object) -> Any:
+            raise UserError("this is not possible over Slurm yet", code=UNSUPPORTED)
+
+        return getattr(self._present, name, refuse)
+
+
+class NoSteps:
+    """The part of EngineSteps that the server calls at its start and end."""
+
+    def start(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +148,8 @@ def _engine(made: Gateway) -> Engine:
         end_waiters=cluster.ends,
         clock=clock,
     )
-    site: Any = made.site
+    site: Any = Missing(made.site)
+    steps: Any = Missing(NoSteps())
     return Engine(
         site=site,
         accounting=missing,
@@ -149,5 +166,5 @@ def _engine(made: Gateway) -> Engine:
         ),
         output=missing,
         sessions=missing,
-        steps=missing,
+        steps=steps,
     )
