@@ -23,7 +23,7 @@ from warpdeck.protocol.job_rows import (
     WhyRow,
 )
 from warpdeck.protocol.node_rows import CheckRow, GpuRow, NodeRow, PastNodeRow, ProcessRow
-from warpdeck.protocol.results import Delta
+from warpdeck.protocol.results import Delta, Welcome
 from warpdeck.protocol.site_rows import AheadRow, ForecastRow
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.data.connection import Listener
@@ -287,7 +287,7 @@ class StaticCore:
     ask = StaticSite().ask
 
     async def watch(self, listener: Listener) -> None:
-        listener.linked("alice")
+        listener.linked(Welcome(user="alice"))
         listener.told(Delta(jobs=jobs(), nodes=nodes(), ready=True))
         await asyncio.Event().wait()
 

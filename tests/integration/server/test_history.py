@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.core import make_request
 from tests.support.served import Raw, served
 
-from warpdeck.engines.native.history.job_records import PAGE_JOBS
+from warpdeck.engines.shared.job_records import PAGE_JOBS
 from warpdeck.model import ExitStatus, Job, JobId, JobState
 from warpdeck.ports.ports import Changes
 from warpdeck.store import MemoryStore

@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import WAIT_S
+from tests.support.processes import read
+from tests.support.waiting import WAIT_S, eventually
 
 from warpdeck.slurm.shims.sbatch_script import LOOK, script
 from warpdeck.submitter.request_fifos import ShellRequest, Slots
@@ -164,6 +165,24 @@ def test_without_a_free_slot_the_python_client_is_used(desk: Desk) -> None:
         Path(f"{slot}.taken").touch()
     with desk.start("x") as asking:
         assert asking.communicate(timeout=WAIT_S) == ("<x>", "")
+
+
+def test_a_slot_that_served_another_shell_in_the_meantime_is_not_used(desk: Desk) -> None:
+    """The `.taken` file is a FIFO here, so the shell stops between its check of the slot and its mark."""
+    first = min(desk.folder.glob("*.slot"))
+    os.mkfifo(f"{first}.taken")
+    mark = desk.folder.parent / "mark"
+    os.link(f"{first}.taken", mark)
+    with desk.start("x") as asking:
+        eventually(lambda: b") S " in read(asking.pid, "stat"), what="the shell stops")
+        with open(desk.folder / "ask", "w", encoding="ascii") as other_shell:
+            other_shell.write(f"1 0 {first.name}\n")
+        desk.request().slot.close()
+        os.close(os.open(mark, os.O_RDONLY))  # lets the shell go on
+        request = desk.request()
+        request.slot.say("?\n1Submitted batch job 1\n.\n")
+        request.slot.close()
+        assert asking.communicate(timeout=WAIT_S) == ("Submitted batch job 1\n", "")
 
 
 def test_each_of_many_shells_has_a_separate_slot(desk: Desk) -> None:

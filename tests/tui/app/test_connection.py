@@ -19,7 +19,7 @@ async def test_a_lost_controller_is_reported_and_known_rows_stay(folder: Path) -
         await ui.cluster.stop()
         await ui.shows("reconnecting", "steady")
         await ui.press("c", "y")
-        await ui.shows_notification("The controller is not reachable")
+        await ui.shows_notification("The server is not reachable")
         await ui.cluster.start()
         await ui.hides("reconnecting")
         await ui.shows("steady", "● R")

@@ -17,7 +17,7 @@ from warpdeck.controller.presenters.job_columns import (
     job_row,
     row_maker,
 )
-from warpdeck.engines.native.jobs.selection import Selection
+from warpdeck.engines.shared.selection import Selection
 from warpdeck.model import (
     ArraySpec,
     Dependencies,
