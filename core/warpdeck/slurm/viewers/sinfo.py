@@ -44,9 +44,9 @@ from .sinfo_columns import Print, as_fields, group, prints
 
 OPTIONS = options(
     "sinfo",
-    "all,a clusters=,M dead,d exact,e federation format=,o Format=,O help hide iterate=,i json list-reasons,R local long,l "
+    "all,a clusters=,M dead,d exact,e federation format=,o Format=,O help hide iterate=,i json? list-reasons,R local long,l "
     "Node,N nodes=,n noconvert noheader,h partition=,p reservation,T responding,r sort=,S states=,t summarize,s usage "
-    "verbose,v version,V yaml",
+    "verbose,v version,V yaml?",
 )
 USAGE = """\
 Usage: sinfo [-adehlNRrsTv] [-i seconds] [-n nodes] [-o format | -O format]
@@ -333,10 +333,26 @@ def _print_reservations(console: Console, client: SyncClient, *, titles: bool) -
         console.print_lines([form % (row["name"], state, *times, lasts, row["node_list"])])
 
 
+GROUPED_BY = ("partition", "available", "time", "statecomplete", "gres", "features", "reason")
+"""Columns by which the nodes of --json are grouped in newer layouts."""
+
+
 def _dump(asked: SinfoOptions, console: Console, site: SinfoTables) -> None:
+    from warpdeck.slurm.data_parser.node_group import group_object
+    from warpdeck.slurm.data_parser.output import print_document, requested
     from warpdeck.slurm.fields.node_fields import in_configured_order
     from warpdeck.slurm.fields.node_json import node_object
-    from warpdeck.slurm.format.serial import dump
+    from warpdeck.slurm.fields.partition_fields import with_members
 
-    nodes = in_configured_order(site.nodes, site.partitions)
-    dump(console, {"nodes": [node_object(node) for node in nodes]}, yaml=asked.has("yaml"))
+    output = requested("sinfo", asked.values)
+    assert output is not None
+    if not output.version:
+        nodes = in_configured_order(site.nodes, site.partitions)
+        things = {"nodes": [node_object(node) for node in nodes]}
+    else:
+        by_name = {node["name"]: node for node in site.nodes}
+        known = prints()
+        rows = _rows(asked, site, [known[name] for name in GROUPED_BY], of_names=True)
+        groups = [{**row, "part": with_members(row["part"], by_name)} for row in rows]
+        things = {"sinfo": [group_object(row, output.version) for row in groups]}
+    print_document(console, output, things, command=["sinfo", "--json"], updated=False)

@@ -42,9 +42,9 @@ from .job_choice import LISTS, JobFilterOptions, check, job_rows, step_rows
 
 OPTIONS = options(
     "squeue",
-    "account=,A accounts= all,a array,r array-unique clusters=,M federation format=,o Format=,O help hide iterate=,i jobs?,j json "
+    "account=,A accounts= all,a array,r array-unique clusters=,M federation format=,o Format=,O help hide iterate=,i jobs?,j json? "
     "licenses=,L local long,l me name=,n noconvert node= nodes= nodelist=,w noheader,h only-job-state partition=,p priority,P qos=,q "
-    "reservation=,R sibling sort=,S start states=,t steps?,s usage user=,u users= verbose,v version,V yaml",
+    "reservation=,R sibling sort=,S start states=,t steps?,s usage user=,u users= verbose,v version,V yaml?",
 )
 OTHER_NAMES = {"accounts": "account", "node": "nodelist", "nodes": "nodelist", "users": "user"}
 """Spellings that squeue accepts but does not document -> option."""
@@ -240,11 +240,15 @@ def _dump(asked: JobFilterOptions, console: Console, client: SyncClient) -> None
 
     Jobs in all states are included, and the other options filter them, as in later Slurm releases.
     """
+    from warpdeck.slurm.data_parser import job
+    from warpdeck.slurm.data_parser.output import print_document, requested
     from warpdeck.slurm.fields.job_json import NEEDS, job_object
-    from warpdeck.slurm.format.serial import dump
 
+    output = requested("squeue", asked.values)
+    assert output is not None
     if not asked.has("states", "start"):
         asked = asked._replace(values={**asked.values, "states": "all"})
-    rows = job_rows(asked, client, needs=NEEDS)
+    rows = job_rows(asked, client, needs=job.LAYOUT.needs if output.version else NEEDS)
     rows.sort(key=lambda row: row["id"])
-    dump(console, {"jobs": [job_object(row) for row in rows]}, yaml=asked.has("yaml"))
+    shown = [job.LAYOUT.object(row, output.version) if output.version else job_object(row) for row in rows]
+    print_document(console, output, {"jobs": shown}, command=["squeue", "--json"])
