@@ -43,11 +43,6 @@ time.limit=infinite
 """
 
 
-def _sharing(row: Row) -> str:
-    """Return whether other jobs may use the nodes of the job."""
-    return {"NO": "NODE", "USER": "USER"}.get(row["oversubscribe"], "NO")
-
-
 _STEP = Layout(
     Keys(41, 45, STEP_MAIN),
     Keys(41, 44, "pid=="),
@@ -65,15 +60,13 @@ _JOB = Layout(
     Keys(41, 45, JOB_MAIN),
     Keys(42, 45, "qosreq=qos|some restart_cnt=restarts|0"),
     Keys(43, 45, "reservation.requested=reservation|some segment_size:=0"),
-    Keys(45, 45, "sluid== exclusive=apart oversubscribe=shares original_sluid=="),
+    Keys(45, 45, "sluid== exclusive oversubscribe=shares original_sluid=="),
     fields={
         **JOB_FIELDS,
         **BOTH,
         **JOB_ONLY,
-        "apart": Field("oversubscribe", _sharing),
         "het_id": shaped(JOB_FIELDS["het_job_id"], lambda job: job or 0),
         "hold": shaped(JOB_FIELDS["priority"], lambda priority: priority == 0),
-        "shares": Field("oversubscribe", lambda row: "YES" if row["oversubscribe"] == "YES" else "NO"),
         "states": shaped(JOB_ONLY["current"], lambda state: [state]),
         "steps": Field("", lambda row: row["shown_steps"]),
         "waited": shaped(JOB_FIELDS["waited_s"], lambda seconds: number_object(int(seconds))),

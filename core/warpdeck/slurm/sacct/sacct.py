@@ -23,7 +23,7 @@ from warpdeck.slurm.console.command_options import (
 from warpdeck.slurm.console.console import CommandError, Console
 from warpdeck.slurm.data_parser.output import JsonOutput, print_document, requested
 from warpdeck.slurm.fields.field import Row
-from warpdeck.slurm.fields.job_states import OURS
+from warpdeck.slurm.fields.job_states import CODES, OURS
 from warpdeck.slurm.fields.step_fields import step_name
 from warpdeck.slurm.format.named_columns import parse_step_ids
 from warpdeck.slurm.format.printing import (
@@ -41,6 +41,7 @@ from warpdeck.slurm.format.units import moment
 
 from .accounted_columns import (
     MOMENTS,
+    NEWER_WIDTHS,
     NUMBERS,
     WIDTHS,
     AccountedWindow,
@@ -53,6 +54,7 @@ from .accounted_columns import (
     texts,
 )
 from .record_choice import (
+    UNRECORDED,
     check,
     in_group,
     in_limits,
@@ -71,6 +73,7 @@ OPTIONS = options(
     "group= helpformat,e help,h jobs=,j json? local long,l allclusters,L name= ncpus=,I nnodes=,i nodelist=,N noconvert "
     "noheader,n parsable,p parsable2,P partition=,r qos=,q reason=,R starttime=,S state=,s timelimit-max=,K timelimit-min=,k "
     "truncate,T uid=,u user= units= usage use-local-uid verbose,v version,V wckeys=,W whole-hetjob? whetjob? yaml?",
+    newer="helpreason helpstate",
 )
 OF_CHOICE = """
 id label array_job_id array_task_id het_job_id het_job_offset tasks_folded tasks_text uid state reason exit_cause
@@ -95,6 +98,7 @@ REFUSED = {
     "env-vars": "environments may contain secrets",
     "file": "the controller keeps the history",
     "flags": "use --state",
+    "helpreason": "`warpdeck why JOB` explains the reason of a job",
 }
 """Unsupported options that would change the output -> hint for the user."""
 GATHERED = ("accounts", "format", "jobs", "name", "partition", "state", "uid", "user")
@@ -281,6 +285,9 @@ def main(words: list[str], console: Console) -> int:
     if "helpformat" in dict(found):
         print_names(console, WIDTHS)
         return 0
+    if "helpstate" in dict(found):
+        print_names(console, [state for state in CODES if state not in UNRECORDED])
+        return 0
     asked = SacctOptions(found, console)
     if rest:
         lines = "".join(f"\nsacct: error:  {word}" for word in rest)
@@ -289,7 +296,7 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _run(asked: SacctOptions) -> int:
-    columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
+    columns = with_one_width(columns_of(asked.form(), WIDTHS, newer=NEWER_WIDTHS), asked.form())
     names = [column.name for column in columns]
     output = requested("sacct", asked.given)
     question = asked.question(needs_of_columns(names) if output is None else _json_needs(output))

@@ -19,6 +19,7 @@ from warpdeck.slurm.format.timestamps import ctime
 OPTIONS = options(
     "sdiag",
     "all,a cluster=,M help,h reset,r sort-by-id,i sort-by-time,t sort-by-time2,T usage json? yaml? version,V",
+    newer="no-trunc",
 )
 USAGE = "Usage: sdiag [-aihrtTV] [--json | --yaml]"
 HELP = """\
