@@ -33,7 +33,7 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.job_rows import Curves, JobDetail, JobRow, JobVariables, LiveStep, PastJobs
 from warpdeck.protocol.node_rows import NodeFacts, NodeRow, PastNodeRow
-from warpdeck.protocol.site_rows import ForecastRow
+from warpdeck.protocol.site_rows import EngineRow, ForecastRow
 
 from .caller import Caller, Principal
 from .engine_streams import ByteSource, CommandText, EndedStep, HeldAllocation, RunningStep
@@ -113,6 +113,10 @@ class EngineSite(Protocol):
 
         The server refuses impossible actions with this reason.
         """
+        ...
+
+    def about(self) -> EngineRow:
+        """Return the scheduler's name and version, and the age of its data."""
         ...
 
     def summary(self) -> SiteSummary: ...

@@ -134,7 +134,7 @@ class Status(RequestMessage[results.Status], frozen=True, kw_only=True, tag="sta
     """Ask for the controller's status.
 
     Answer: {"pid", "home", "version", "uptime_s", "user", "jobs": {state: n}, "nodes": n, "log": path,
-    "clients": n}
+    "clients": n, "engine": siterows.EngineRow}
     """
 
 

@@ -14,6 +14,7 @@ from .job_rows import EventRow, ForwardRow, JobRow
 from .node_rows import NodeHealthRow, NodeRow, PastNodeRow
 from .site_rows import (
     DurationRow,
+    EngineRow,
     LicenseRow,
     PartitionRow,
     PriorityRow,
@@ -36,6 +37,8 @@ class Welcome(Result, frozen=True, kw_only=True):
     user: str = ""
     uid: int = -1
     admin: bool = False
+    impossible: dict[str, str] = {}
+    """Requests that the scheduler cannot perform: their tags, each with the reason."""
 
 
 class Status(Result, frozen=True, kw_only=True):
@@ -54,6 +57,7 @@ class Status(Result, frozen=True, kw_only=True):
     clients: int = 0
     unreadable: list[str] = []
     """Records that could not be read and were set aside, such as "job 12" or "node gpu1"."""
+    engine: EngineRow = EngineRow()
 
 
 class SubmittedJob(Result, frozen=True, kw_only=True):
@@ -266,6 +270,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[NodeRow] = []
     gone_nodes: list[str] = []
     ready: bool = False
+    engine: EngineRow = EngineRow()
 
 
 class Ends(msgspec.Struct, frozen=True, kw_only=True):

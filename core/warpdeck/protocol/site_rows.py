@@ -12,6 +12,21 @@ import msgspec
 from warpdeck.model.reservation import ReservationSpec
 
 
+class EngineRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The scheduler behind the API server, and the age of the data that it shows."""
+
+    name: str = "warpdeck"
+    """"warpdeck" for our own scheduler, "slurm" for a real Slurm."""
+    version: str = ""
+    cluster: str = ""
+    read_at: float | None = None
+    """Time at which Slurm last answered with its jobs. None means that the data is never old, or not read yet."""
+    problem: str = ""
+    """The error of the last attempt to read, with a next step; "" after a success."""
+    requests_a_minute: float | None = None
+    """The number of requests (RPCs) to slurmctld in a minute, at the present intervals."""
+
+
 class AheadRow(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is planned before another one."""
 

@@ -247,6 +247,9 @@ class Connection:
             "version": requests.API_VERSION,
             "warpdeck": __version__,
             "controller": self.server.engine.site.identity,
+            "impossible": {
+                action: reason for action, reason in self.server.engine.site.capabilities().items() if reason
+            },
             "user": self.who.user,
             "uid": self.who.uid,
             "admin": self.who.admin,

@@ -146,6 +146,7 @@ async def _status(connection: Connection, message: ask.Status) -> results.Status
         log=server.paths.log,
         clients=len(server.connections),
         unreadable=site.unreadable,
+        engine=server.engine.site.about(),
     )
 
 

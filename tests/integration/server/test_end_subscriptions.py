@@ -11,8 +11,8 @@ from tests.support.core import ANN, make_request
 from tests.support.served import Raw, Served, served
 
 from warpdeck.controller.events.events import Cancelled, LaunchRevoked, Planned, Prefetch, Submitted
-from warpdeck.engines.native.jobs import subscriptions
-from warpdeck.engines.native.jobs.job_waits import JobWaits
+from warpdeck.engines.shared import subscriptions
+from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.model import ArraySpec, Job, JobId, NodeName
 
 

@@ -16,7 +16,7 @@ from tests.support.core import make_request
 from tests.support.served import Raw, frame, served
 
 from warpdeck.daemon.log_limit import LINES_A_SECOND, RateLimit
-from warpdeck.engines.native.history import job_records
+from warpdeck.engines.shared import job_records
 from warpdeck.ports.ports import Changes
 from warpdeck.server import connection, quotas
 from warpdeck.server.connection import OUTBOX_BYTES

@@ -7,7 +7,7 @@ import pytest
 from tests.support.core import make_request
 
 from warpdeck.base.errors import UserError
-from warpdeck.engines.native.jobs.resubmit import asked_again, variables_of
+from warpdeck.engines.shared.resubmit import asked_again, variables_of
 from warpdeck.model import ArraySpec, Job, JobId, PtySize
 from warpdeck.ports.caller import Principal
 

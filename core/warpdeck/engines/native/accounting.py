@@ -10,12 +10,11 @@ from warpdeck.controller.loop.site_rules import SiteRules
 from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.presenters import limit_use, priority_rows, site_tables
 from warpdeck.controller.state.state import State
+from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.model import JobId, JobState
 from warpdeck.ports.caller import Caller
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
-
-from .jobs.job_lookup import JobLookup
 
 
 @dataclass(frozen=True, kw_only=True)

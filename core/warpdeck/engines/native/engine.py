@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from warpdeck.controller.launch.code_trees import TreeFiles
 from warpdeck.controller.loop.controller import Controller
+from warpdeck.engines.shared.history import StateHistory
+from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.shared.job_records import RecordSearch
+from warpdeck.engines.shared.job_waits import JobWaits
+from warpdeck.engines.shared.jobs import StateJobs
+from warpdeck.engines.shared.subscriptions import Changes, StateNodes
 from warpdeck.ports.engine import Engine
 
 from .accounting import NativeAccounting
-from .history.curves import CurveReader
-from .history.history import NativeHistory
-from .history.job_records import RecordSearch
-from .jobs.job_lookup import JobLookup
-from .jobs.job_waits import JobWaits
-from .jobs.jobs import NativeJobs
+from .curves import CurveReader
 from .jobs.orders import NativeOrders
 from .jobs.submissions import NativeSubmissions
-from .jobs.subscriptions import Changes
 from .nodes.health_check import HealthCheck
 from .nodes.node_joining import NodeJoining
 from .nodes.nodes import NativeNodes
@@ -46,23 +46,24 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
     submissions = NativeSubmissions(
         state=state, rules=rules, apply=apply, lookup=lookup, trees=trees, forecaster=forecaster
     )
+    site = NativeSite(
+        state=state,
+        rules=rules,
+        statistics=controller.statistics,
+        clock=clock,
+        put_in_force=controller.reload,
+        config_path=config_path,
+    )
     return Engine(
-        site=NativeSite(
-            state=state,
-            rules=rules,
-            statistics=controller.statistics,
-            clock=clock,
-            put_in_force=controller.reload,
-            config_path=config_path,
-        ),
+        site=site,
         accounting=NativeAccounting(
             state=state, rules=rules, forecaster=forecaster, lookup=lookup, clock=clock
         ),
-        jobs=_jobs(controller, lookup),
+        jobs=_jobs(controller, site, lookup),
         submissions=submissions,
         orders=NativeOrders(state=state, store=store, apply=apply, lookup=lookup, submissions=submissions),
         nodes=_nodes(controller, records),
-        history=NativeHistory(
+        history=StateHistory(
             state=state,
             store=store,
             search=records,
@@ -90,14 +91,21 @@ def native_engine(controller: Controller, trees: TreeFiles, *, config_path: str)
     )
 
 
-def _jobs(controller: Controller, lookup: JobLookup) -> NativeJobs:
+def _jobs(controller: Controller, site: NativeSite, lookup: JobLookup) -> StateJobs:
     state, clock = controller.state, controller.clock
-    return NativeJobs(
+    return StateJobs(
         state=state,
         store=controller.store,
         lookup=lookup,
         forecaster=controller.forecaster,
-        change_feed=Changes(state=state, hub=controller.hub, watched=controller.nodes.watched, clock=clock),
+        change_feed=Changes(
+            state=state,
+            nodes=StateNodes(state=state),
+            about=site.about,
+            hub=controller.hub,
+            watched=controller.nodes.watched,
+            clock=clock,
+        ),
         end_waiters=controller.ends,
         clock=clock,
     )

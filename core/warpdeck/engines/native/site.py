@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from warpdeck._version import __version__
 from warpdeck.config import Decoded, rewrite, write
 from warpdeck.controller.loop.scheduler_statistics import SchedulerStatistics
 from warpdeck.controller.loop.site_rules import SiteRules
@@ -19,6 +20,7 @@ from warpdeck.ports.caller import Caller, require_admin
 from warpdeck.ports.engine import Action, SiteSummary
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
+from warpdeck.protocol.site_rows import EngineRow
 
 log = logging.getLogger("warpdeck.api")
 
@@ -48,6 +50,9 @@ class NativeSite:
 
     def capabilities(self) -> Mapping[Action, str]:
         return EVERYTHING
+
+    def about(self) -> EngineRow:
+        return EngineRow(version=__version__)
 
     def summary(self) -> SiteSummary:
         state = self.state

@@ -17,9 +17,9 @@ from warpdeck.slurm.console.command_options import INVALID_TIME
 from .absent import LOG_HINT
 from .job_actions import NoSuchName, jobs_named, named_jobs, send_for_job
 from .job_keys import KEYS, Change, key_of
-from .unsupported_keys import unsupported_reason
 from .node_text import fact_of, set_facts
 from .session import Failed, ScontrolSession
+from .unsupported_keys import unsupported_reason
 
 NO_ENTITY = (
     "No valid entity in update command\n"

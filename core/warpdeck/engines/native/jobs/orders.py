@@ -27,6 +27,7 @@ from warpdeck.controller.events.events import (
 from warpdeck.controller.reducers.comment_update import check_rights
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.outcomes import Apply
+from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.model import JobId
 from warpdeck.notation.values.job_ids import is_job_id, parse_job_id
 from warpdeck.notation.values.signals import parse_signal
@@ -36,7 +37,6 @@ from warpdeck.ports.ports import Store
 from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 
-from .job_lookup import JobLookup
 from .submissions import NativeSubmissions
 
 ORDERED_AT_ONCE = 100

@@ -15,6 +15,8 @@ from warpdeck.controller.loop.site_rules import SiteRules
 from warpdeck.controller.planning.forecast import Forecaster
 from warpdeck.controller.state.state import State
 from warpdeck.engines.native.outcomes import Apply
+from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.shared.resubmit import asked_again
 from warpdeck.model import Request, Snapshot
 from warpdeck.model.created_by_nonce import RequestId
 from warpdeck.ports.caller import Caller, Principal
@@ -23,9 +25,6 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.nonces import mark_of
 from warpdeck.protocol.site_rows import ForecastRow
-
-from .job_lookup import JobLookup
-from .resubmit import asked_again
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from warpdeck.controller.presenters.node_now import state_name
 from warpdeck.controller.state.measurements import to_gpu_reading
 from warpdeck.controller.state.state import replace
 from warpdeck.controller.state.view import blocked_gpus
-from warpdeck.engines.native.history.job_records import RecordSearch
+from warpdeck.engines.shared.job_records import RecordSearch
 from warpdeck.model import (
     Condition,
     Gpu,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from warpdeck.controller.state.state import State
-from warpdeck.engines.native.jobs.job_waits import JobWaits
+from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.model import ExitStatus, Job, JobState, NodeName
 from warpdeck.ports.engine_streams import ByteSink, ByteStream, StreamEnd
 from warpdeck.ports.ports import LINK_BROKE, Fleet, NodeStream, StreamRequest

@@ -11,8 +11,8 @@ from warpdeck.controller.launch.environment import job_environment
 from warpdeck.controller.launch.node_aliases import address_variables
 from warpdeck.controller.presenters.job_columns import job_detail
 from warpdeck.controller.state.state import State
-from warpdeck.engines.native.jobs.job_lookup import JobLookup
-from warpdeck.engines.native.jobs.job_waits import JobWaits, has_begun
+from warpdeck.engines.shared.job_lookup import JobLookup
+from warpdeck.engines.shared.job_waits import JobWaits, has_begun
 from warpdeck.model import Job, JobId, ShareStatus
 from warpdeck.ports.caller import Caller
 from warpdeck.ports.engine import ForwardedJob, Progress

@@ -22,9 +22,9 @@ from warpdeck.controller.events.events import HolderLeft
 from warpdeck.controller.launch.environment import component_variables, made_environment
 from warpdeck.controller.launch.node_aliases import address_variables
 from warpdeck.controller.state.state import State
-from warpdeck.engines.native.jobs.job_waits import JobWaits
 from warpdeck.engines.native.jobs.submissions import NativeSubmissions
 from warpdeck.engines.native.outcomes import Apply, known_job
+from warpdeck.engines.shared.job_waits import JobWaits
 from warpdeck.model import Job, JobId, JobState, Request
 from warpdeck.notation.options.given_options import Options, OptionSource
 from warpdeck.notation.options.option_table import SALLOC_22_05, OptionTable, with_plugins

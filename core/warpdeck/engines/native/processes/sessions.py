@@ -21,11 +21,11 @@ from warpdeck.base.errors import UserError
 from warpdeck.client.blocking_client import STEPS
 from warpdeck.client.submission import Draft, draft_command, has_several_tasks
 from warpdeck.config import Config
-from warpdeck.engines.native.jobs.job_waits import JobWaits, has_begun
 from warpdeck.engines.native.jobs.submissions import NativeSubmissions
 from warpdeck.engines.native.outcomes import Apply, known_job
 from warpdeck.engines.native.output.node_streams import NodeStreams
 from warpdeck.engines.native.output.output import log_of
+from warpdeck.engines.shared.job_waits import JobWaits, has_begun
 from warpdeck.model import Job, JobId, Request
 from warpdeck.notation.options.getopt import split_command
 from warpdeck.notation.options.given_options import GivenOption

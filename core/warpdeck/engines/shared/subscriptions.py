@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from warpdeck.base.chunking import in_slices
 from warpdeck.controller.loop.change_listeners import ChangeListeners
@@ -21,6 +21,7 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol.job_rows import JobRow
 from warpdeck.protocol.node_rows import NodeRow
 from warpdeck.protocol.results import Delta, Ends
+from warpdeck.protocol.site_rows import EngineRow
 
 DELTA_INTERVAL_S = 0.1
 """Minimum seconds between two sets of changes for one subscriber."""
@@ -32,14 +33,40 @@ END_ROWS = 500
 """Number of rows in one message about ends, well below the frame limit."""
 
 
+class NodeTable(Protocol):
+    """The nodes of the cluster, for subscribers."""
+
+    def names(self) -> list[NodeName]: ...
+    def row(self, name: NodeName) -> NodeRow | None:
+        """Return the row of a node, or None if there is no such node any more."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateNodes:
+    """The nodes of a `State`."""
+
+    state: State
+
+    def names(self) -> list[NodeName]:
+        return sorted(self.state.nodes)
+
+    def row(self, name: NodeName) -> NodeRow | None:
+        node = self.state.nodes.get(name)
+        return None if node is None else node_row(self.state, node)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Changes:
     """The changes of jobs and nodes, for subscribers.
 
-    `watched` returns a context in which nodes are measured often, because somebody looks at them.
+    `watched` returns a context in which nodes are measured often, because somebody looks at them. `about` returns the
+    engine's name and the age of its data.
     """
 
     state: State
+    nodes: NodeTable
+    about: Callable[[], EngineRow]
     hub: ChangeListeners
     watched: Callable[[], AbstractContextManager[None]]
     clock: Callable[[], float]
@@ -47,13 +74,15 @@ class Changes:
     async def pages(self, message: ask.Subscribe) -> AsyncGenerator[DeltaPage, None]:
         """Yield all rows, then changes forever. A page is a function that builds it."""
         listener, ready = self.hub.listen(), False
+        told: EngineRow | None = None
         listener.jobs.update(dict.fromkeys(sorted(self.state.jobs)))
-        listener.nodes.update(dict.fromkeys(sorted(self.state.nodes)))
+        listener.nodes.update(dict.fromkeys(self.nodes.names()))
         try:
             with self.watched():
                 while True:
                     jobs, nodes = listener.take()
-                    while jobs or nodes or not ready:
+                    while jobs or nodes or not ready or told != self.about():
+                        told = self.about()
                         some, jobs = jobs[:DELTA_ROWS], jobs[DELTA_ROWS:]
                         some_nodes, nodes = nodes[: ask.NODE_PAGE_ROWS], nodes[ask.NODE_PAGE_ROWS :]
                         last = not jobs and not nodes
@@ -87,8 +116,9 @@ class Changes:
             return rows
 
         def node_rows(some: Sequence[NodeName]) -> list[NodeRow]:
-            gone_nodes.extend(name for name in some if name not in state.nodes)
-            return [node_row(state, state.nodes[name]) for name in some if name in state.nodes]
+            rows = {name: self.nodes.row(name) for name in some}
+            gone_nodes.extend(name for name, row in rows.items() if row is None)
+            return [row for row in rows.values() if row is not None]
 
         return Delta(
             jobs=await in_slices(jobs, job_rows) if "jobs" in message.topics else [],
@@ -96,6 +126,7 @@ class Changes:
             nodes=await in_slices(nodes, node_rows) if "nodes" in message.topics else [],
             gone_nodes=gone_nodes,
             ready=ready,
+            engine=self.about(),
         )
 
 

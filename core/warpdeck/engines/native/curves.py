@@ -14,7 +14,7 @@ from warpdeck.controller.presenters import usage_rows
 from warpdeck.controller.presenters.step_rows import BATCH
 from warpdeck.controller.state.measurements import summed, to_curve, to_usage
 from warpdeck.controller.state.state import State
-from warpdeck.engines.native.jobs.job_lookup import JobLookup
+from warpdeck.engines.shared.job_lookup import JobLookup
 from warpdeck.model import Job, NodeName, UsageCurve
 from warpdeck.ports.ports import Fleet, Store
 from warpdeck.protocol import requests as ask

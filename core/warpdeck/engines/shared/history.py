@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from warpdeck.controller.presenters.job_columns import job_row
 from warpdeck.controller.state.state import State
@@ -15,18 +16,23 @@ from warpdeck.protocol import requests as ask
 from warpdeck.protocol import results
 from warpdeck.protocol.job_rows import Curves, EventRow, PastJobs
 
-from .curves import CurveReader
 from .job_records import RecordSearch
 
 
+class CurveSource(Protocol):
+    """Reads the usage of jobs and nodes over time."""
+
+    async def curves(self, message: ask.Curves) -> Curves: ...
+
+
 @dataclass(frozen=True, kw_only=True)
-class NativeHistory:
-    """The `EngineHistory` of the controller."""
+class StateHistory:
+    """The `EngineHistory` over the jobs of a `State` and of the store."""
 
     state: State
     store: Store
     search: RecordSearch
-    curve_reader: CurveReader
+    curve_reader: CurveSource
     clock: Callable[[], float]
 
     def records(self, caller: Caller, message: ask.Records) -> AsyncGenerator[RecordPage, None]:

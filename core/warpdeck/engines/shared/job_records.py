@@ -18,7 +18,7 @@ from warpdeck.base.errors import UserError
 from warpdeck.controller.presenters.job_columns import JOB_FIELDS, row_maker
 from warpdeck.controller.presenters.step_records import step_records
 from warpdeck.controller.state.state import State
-from warpdeck.engines.native.jobs.selection import named_by, tests_of
+from warpdeck.engines.shared.selection import named_by, tests_of
 from warpdeck.model import Job, JobId, JobState, state_named
 from warpdeck.model.step import Step
 from warpdeck.notation.values.job_ids import parse_job_id
