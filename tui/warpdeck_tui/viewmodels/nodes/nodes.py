@@ -34,7 +34,7 @@ UNKNOWN_JOB = "?"
 ALLOCATED, THIS_JOB, FREE = ("alloc", 4), ("=this", 7), ("free", 0)
 """Text and heat step of a GPU without readings."""
 NO_READINGS = "no readings"
-UNMEASURED_LEGEND = "no GPU readings: alloc = allocated, =this = allocated to this job, ! unavailable"
+UNMEASURED_LEGEND = "no readings: alloc = allocated, =this = to this job, ! unavailable"
 OWNER_LEGEND = "job on the GPU   · free   other: process outside any job"
 
 
